@@ -1,0 +1,52 @@
+/* muster/error.h - error codes, and the sentence that goes with one.
+ *
+ * Fallible calls return 0 or a negative MST_E code and, where they take a `struct mst_err *`, fill
+ * it on failure only: which call failed, with whom, and what to do. Pass NULL if only the code is
+ * wanted. */
+#ifndef MST_ERROR_H
+#define MST_ERROR_H
+
+#include <muster/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The numbers are wire and ABI: append, never renumber. */
+#define MST_ERR_MAP(X)                                              \
+    X(-1, EINVAL, "argument or event not valid")                    \
+    X(-2, ENOMEM, "out of memory")                                  \
+    X(-3, ELIMIT, "configured limit reached")                       \
+    X(-4, EPROTO, "peer broke the wire protocol")                   \
+    X(-5, ESYS, "system call failed")                               \
+    X(-6, ETIMEOUT, "deadline passed")                              \
+    X(-7, ENOTFOUND, "no such key")                                 \
+    X(-8, ENOTSUP, "not supported by this store or peer")           \
+    X(-9, ECONN, "connection failed or lost")                       \
+    X(-10, EUNKNOWN, "connection lost, outcome unknown")            \
+    X(-11, ERESOLVE, "host name not resolved")                      \
+    X(-12, ETYPE, "stored value is not a number")                   \
+    X(-13, ECLOSED, "closed")
+
+enum mst_errcode {
+#define MST_ERR_ENUM(number, name, text) MST_##name = (number),
+    MST_ERR_MAP(MST_ERR_ENUM)
+#undef MST_ERR_ENUM
+};
+
+struct mst_err {
+    int code;      /* MST_E... */
+    int sys;       /* errno, uv or curl code behind it, else 0 */
+    char msg[200]; /* "connect to 'node0:29400': Connection refused" */
+};
+
+/** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for a number that is no code. Static memory. */
+MST_API const char *mst_errname(int code);
+
+/** One sentence for @code alone. Static memory. */
+MST_API const char *mst_strerror(int code);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_ERROR_H */

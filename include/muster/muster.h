@@ -1,0 +1,12 @@
+/* muster/muster.h - everything. */
+#ifndef MST_MUSTER_H
+#define MST_MUSTER_H
+
+#include <muster/error.h>
+#include <muster/log.h>
+#include <muster/server.h>
+#include <muster/store.h>
+#include <muster/types.h>
+#include <muster/version.h>
+
+#endif /* MST_MUSTER_H */

@@ -1,0 +1,84 @@
+/* muster/server.h - a store server inside a program: PyTorch's TCPStore protocol, all dialects, on
+ * one port. `muster serve` is this. */
+#ifndef MST_SERVER_H
+#define MST_SERVER_H
+
+#include <muster/error.h>
+#include <muster/log.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mst_server; /* opaque */
+
+struct mst_server_options {
+    size_t size; /* sizeof(struct mst_server_options), see mst_server_options_init */
+
+    /** Where to listen: names, numeric addresses, `*` (every address of both families) or
+     * `unix:/path`. `::` takes IPv4 too unless ipv6_only is set or `0.0.0.0` is listed. None means
+     * the loopback addresses. Borrowed for mst_server_new. */
+    const char *const *hosts;
+    size_t hosts_count;
+    int port; /* 0 = a free one */
+    bool ipv6_only;
+
+    /** Already bound or listening stream sockets (socket activation); taken on success. When given,
+     * hosts and port are not used. */
+    const int *listen_fds;
+    size_t listen_fds_count;
+
+    size_t connections_max;
+    size_t memory_max;      /* stored data and connections' buffers */
+    size_t key_size_max;
+    size_t value_size_max;
+    int64_t idle_timeout_ms;    /* close silent connections; 0 = never, which torch needs */
+    int64_t request_timeout_ms; /* the rest of a request, or room for a reply, must come in time */
+
+    struct mst_log log;
+};
+
+/** Fill @options with the defaults. */
+MST_API void mst_server_options_init(struct mst_server_options *options);
+
+/**
+ * Bind and listen; connections are accepted by the kernel from now on and served once
+ * mst_server_run is called.
+ *
+ * Returns 0; MST_EINVAL for options that make no sense, MST_ERESOLVE, MST_ESYS (address in use, no
+ * permission), MST_ENOMEM. The caller releases @ret_server with mst_server_free.
+ */
+MST_API int mst_server_new(const struct mst_server_options *options,
+                           struct mst_server **ret_server,
+                           struct mst_err *reterr);
+
+/** The TCP port, 0 when there are only unix sockets. */
+MST_API int mst_server_port(const struct mst_server *server);
+
+/** How many addresses it listens on, and each as text: `127.0.0.1:29500`, `[::1]:29500`,
+ * `unix:/run/muster`. Owned by @server. */
+MST_API size_t mst_server_addresses_count(const struct mst_server *server);
+MST_API const char *mst_server_address(const struct mst_server *server, size_t index);
+
+/**
+ * Serve until mst_server_stop, in the calling thread. On stop: no new connections, requests that
+ * have arrived are answered, and it returns within a second.
+ *
+ * Returns 0 or MST_ESYS.
+ */
+MST_API int mst_server_run(struct mst_server *server, struct mst_err *reterr);
+
+/** Make mst_server_run return. From any thread or signal handler; also before it was called. */
+MST_API void mst_server_stop(struct mst_server *server);
+
+/** Log the counters, soon. From any thread or signal handler. */
+MST_API void mst_server_dump(struct mst_server *server);
+
+/** Release @server, which is not running (any more). NULL is fine. */
+MST_API void mst_server_free(struct mst_server *server);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_SERVER_H */

@@ -1,0 +1,220 @@
+/* muster/store.h - a shared key-value store, with the calls of PyTorch's c10d stores.
+ *
+ * Keys and values are any bytes. Every call has a timeout in milliseconds that bounds all of it:
+ * connecting, retrying, waiting. A store may be used from several threads at once; a thread that
+ * waits for a key does not hold up the others.
+ *
+ * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
+ * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost after a
+ * write was sent: it may or may not have been done), MST_EPROTO, MST_ENOTSUP (this store, or the
+ * server behind it, lacks the operation). On error no output has been written and the store can be
+ * used on. */
+#ifndef MST_STORE_H
+#define MST_STORE_H
+
+#include <muster/error.h>
+#include <muster/log.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mst_store; /* opaque */
+
+struct mst_store_options {
+    size_t size; /* sizeof(struct mst_store_options), see mst_store_options_init */
+    size_t key_size_max;
+    size_t value_size_max;
+    struct mst_log log;
+};
+
+/** Fill @options with the defaults. */
+MST_API void mst_store_options_init(struct mst_store_options *options);
+
+/**
+ * Open a store: `tcp://host:port` (ours or PyTorch's server), `tcp://[::1]:29500`,
+ * `unix:///path` (our server), `file:///path` (shared by processes on one file system), `hash:`
+ * (inside this process). An URL may end in `/prefix` for tcp, `?prefix=…` for all: then every key is
+ * put under that prefix, as with mst_store_prefix.
+ *
+ * A tcp store connects here, trying all addresses of the name again and again until @timeout_ms is
+ * over. @options may be NULL. The caller releases @ret_store with mst_store_close.
+ *
+ * Returns 0, MST_EINVAL for an URL that makes no sense, MST_ERESOLVE, or a common error.
+ */
+MST_API int mst_store_open(const char *url,
+                           const struct mst_store_options *options,
+                           int64_t timeout_ms,
+                           struct mst_store **ret_store,
+                           struct mst_err *reterr);
+
+/** A view of @store in which key `k` stands for `prefix/k`, as PyTorch's PrefixStore. It shares
+ * @store's connections, and either may be closed first. Returns 0 or MST_ENOMEM. */
+MST_API int mst_store_prefix(struct mst_store *store,
+                             struct mst_bytes prefix,
+                             struct mst_store **ret_store,
+                             struct mst_err *reterr);
+
+/** Release the handle. No call on it is under way. NULL is fine. */
+MST_API void mst_store_close(struct mst_store *store);
+
+/** Set @key. When this returns 0 the server has it. */
+MST_API int mst_store_set(struct mst_store *store,
+                          struct mst_bytes key,
+                          struct mst_bytes value,
+                          int64_t timeout_ms,
+                          struct mst_err *reterr);
+
+/** Wait until @key exists and get its value. */
+MST_API int mst_store_get(struct mst_store *store,
+                          struct mst_bytes key,
+                          int64_t timeout_ms,
+                          struct mst_buffer *ret_value,
+                          struct mst_err *reterr);
+
+/** Get the value of @key if it exists now, else MST_ENOTFOUND. */
+MST_API int mst_store_try_get(struct mst_store *store,
+                              struct mst_bytes key,
+                              int64_t timeout_ms,
+                              struct mst_buffer *ret_value,
+                              struct mst_err *reterr);
+
+/** Add @delta to the decimal number under @key, which counts as 0 when absent. MST_ETYPE when it
+ * is no number. */
+MST_API int mst_store_add(struct mst_store *store,
+                          struct mst_bytes key,
+                          int64_t delta,
+                          int64_t timeout_ms,
+                          int64_t *ret_sum,
+                          struct mst_err *reterr);
+
+/** Whether all of @keys exist. */
+MST_API int mst_store_check(struct mst_store *store,
+                            const struct mst_bytes *keys,
+                            size_t keys_count,
+                            int64_t timeout_ms,
+                            bool *ret_exist,
+                            struct mst_err *reterr);
+
+/** Wait until all of @keys exist. */
+MST_API int mst_store_wait(struct mst_store *store,
+                           const struct mst_bytes *keys,
+                           size_t keys_count,
+                           int64_t timeout_ms,
+                           struct mst_err *reterr);
+
+enum mst_compare_set {
+    MST_COMPARE_SET_DONE,    /* the key had the expected value, or an empty one was expected and
+                                there was no key: it has the desired one now */
+    MST_COMPARE_SET_DIFFERS, /* the key has another value, which is returned */
+    MST_COMPARE_SET_ABSENT,  /* there is no key and a value was expected */
+};
+
+/** Set @key to @desired if its value is @expected; an empty @expected also stands for "absent".
+ * @ret_value (may be NULL) is the value of the key afterwards, empty when absent. When @expected
+ * equals @desired a tcp store cannot tell DONE from ABSENT and says DONE: the protocol answers both
+ * alike. */
+MST_API int mst_store_compare_set(struct mst_store *store,
+                                  struct mst_bytes key,
+                                  struct mst_bytes expected,
+                                  struct mst_bytes desired,
+                                  int64_t timeout_ms,
+                                  enum mst_compare_set *ret_outcome,
+                                  struct mst_buffer *ret_value,
+                                  struct mst_err *reterr);
+
+/** Delete @key; @ret_existed (may be NULL) tells whether it was there. */
+MST_API int mst_store_delete(struct mst_store *store,
+                             struct mst_bytes key,
+                             int64_t timeout_ms,
+                             bool *ret_existed,
+                             struct mst_err *reterr);
+
+/** How many keys the whole store has, whatever the prefix. */
+MST_API int mst_store_num_keys(struct mst_store *store,
+                               int64_t timeout_ms,
+                               int64_t *ret_count,
+                               struct mst_err *reterr);
+
+/** Append to the value of @key, which counts as empty when absent. */
+MST_API int mst_store_append(struct mst_store *store,
+                             struct mst_bytes key,
+                             struct mst_bytes value,
+                             int64_t timeout_ms,
+                             struct mst_err *reterr);
+
+/** Wait until all of @keys exist and get their values, in order, into @ret_values, an array of
+ * @keys_count buffers which the caller releases one by one. */
+MST_API int mst_store_multi_get(struct mst_store *store,
+                                const struct mst_bytes *keys,
+                                size_t keys_count,
+                                int64_t timeout_ms,
+                                struct mst_buffer *ret_values,
+                                struct mst_err *reterr);
+
+/** Set all of @keys to @values. */
+MST_API int mst_store_multi_set(struct mst_store *store,
+                                const struct mst_bytes *keys,
+                                const struct mst_bytes *values,
+                                size_t keys_count,
+                                int64_t timeout_ms,
+                                struct mst_err *reterr);
+
+/** A list of keys, released with mst_keys_free. */
+struct mst_keys {
+    struct mst_bytes *keys;
+    size_t count;
+    struct mst_buffer memory; /* what the keys point into */
+};
+MST_API void mst_keys_free(struct mst_keys *keys);
+
+/** All keys under the store's prefix, without it, in no particular order. */
+MST_API int mst_store_list(struct mst_store *store,
+                           int64_t timeout_ms,
+                           struct mst_keys *ret_keys,
+                           struct mst_err *reterr);
+
+/** Put @value at the end of the queue @key. */
+MST_API int mst_store_queue_push(struct mst_store *store,
+                                 struct mst_bytes key,
+                                 struct mst_bytes value,
+                                 int64_t timeout_ms,
+                                 struct mst_err *reterr);
+
+/** Take the front of the queue @key. With @block wait for one until the timeout, else
+ * MST_ENOTFOUND when it is empty. */
+MST_API int mst_store_queue_pop(struct mst_store *store,
+                                struct mst_bytes key,
+                                bool block,
+                                int64_t timeout_ms,
+                                struct mst_buffer *ret_value,
+                                struct mst_err *reterr);
+
+MST_API int mst_store_queue_len(struct mst_store *store,
+                                struct mst_bytes key,
+                                int64_t timeout_ms,
+                                int64_t *ret_count,
+                                struct mst_err *reterr);
+
+/** Wait until @size participants have come to the barrier @key. */
+MST_API int mst_store_barrier(struct mst_store *store,
+                              struct mst_bytes key,
+                              int64_t size,
+                              int64_t timeout_ms,
+                              struct mst_err *reterr);
+
+/** What a store handle has been through, for diagnosis. */
+struct mst_store_stats {
+    size_t size;             /* sizeof(struct mst_store_stats), set by the caller */
+    uint64_t connects;       /* connections made */
+    uint64_t retries;        /* requests sent again after a lost connection */
+    char peer[128];          /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
+    char dialect[8];         /* of that peer: "A", "B" or "C"; empty for other stores */
+};
+MST_API int mst_store_stats(struct mst_store *store, struct mst_store_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_STORE_H */

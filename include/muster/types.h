@@ -1,0 +1,53 @@
+/* muster/types.h - what every other public header needs: visibility, byte strings. */
+#ifndef MST_TYPES_H
+#define MST_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MST_API __attribute__((visibility("default")))
+#define MST_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#else
+#define MST_API
+#define MST_PRINTF(format, first)
+#endif
+
+/** Borrowed bytes: keys and values may hold anything, NUL included. @data may be NULL when @size
+ * is 0. */
+struct mst_bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+static inline struct mst_bytes mst_bytes(const void *data, size_t size)
+{
+    struct mst_bytes bytes = {(const uint8_t *)data, size};
+    return bytes;
+}
+
+/** The bytes of a C string, without its NUL. */
+static inline struct mst_bytes mst_bytes_str(const char *text)
+{
+    return mst_bytes(text, strlen(text));
+}
+
+/** Bytes that the library allocated for the caller, who releases them with mst_buffer_free. There
+ * is always a NUL behind the last byte, so text can be used as a C string. */
+struct mst_buffer {
+    uint8_t *data;
+    size_t size;
+};
+
+/** Release what @buffer holds and empty it. An empty (zeroed) buffer is fine. */
+MST_API void mst_buffer_free(struct mst_buffer *buffer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_TYPES_H */

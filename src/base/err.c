@@ -1,0 +1,90 @@
+/* base/err.c - error texts come from MST_ERR_MAP alone, so names and sentences cannot drift. */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+_Noreturn void mst__assert_failed(const char *condition,
+                                  const char *file,
+                                  int line,
+                                  const char *function)
+{
+    (void)fprintf(stderr, "muster: assertion '%s' failed at %s:%d in %s; please report this bug\n",
+                  condition, file, line, function); /* about to abort: nothing to do if it fails */
+    abort();
+}
+
+const char *mst_errname(int code)
+{
+    switch (code) {
+#define ERR_NAME(number, name, text) \
+    case (number):                   \
+        return #name;
+        MST_ERR_MAP(ERR_NAME)
+#undef ERR_NAME
+        default:
+            return code == 0 ? "OK" : "EUNDEFINED";
+    }
+}
+
+const char *mst_strerror(int code)
+{
+    switch (code) {
+#define ERR_TEXT(number, name, text) \
+    case (number):                   \
+        return (text);
+        MST_ERR_MAP(ERR_TEXT)
+#undef ERR_TEXT
+        default:
+            return code == 0 ? "no error" : "number is no error code";
+    }
+}
+
+int mst__fail(struct mst_err *reterr, int code, int sys, const char *format, ...)
+{
+    MST_ASSERT(code < 0);
+    if (reterr == NULL) {
+        return code;
+    }
+    reterr->code = code;
+    reterr->sys = sys;
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
+    va_end(args);
+    if (sys != 0 && length >= 0 && (size_t)length < sizeof reterr->msg) {
+        size_t used = (size_t)length;
+        char reason[80];
+        if (strerror_r(sys, reason, sizeof reason) != 0) {
+            (void)snprintf(reason, sizeof reason, "error %d", sys);
+        }
+        (void)snprintf(reterr->msg + used, sizeof reterr->msg - used, ": %s", reason);
+    }
+    return code;
+}
+
+int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
+{
+    MST_ASSERT(code < 0);
+    if (reterr == NULL) {
+        return code;
+    }
+    char inner[sizeof reterr->msg];
+    memcpy(inner, reterr->msg, sizeof inner);
+    inner[sizeof inner - 1] = '\0';
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
+    va_end(args);
+    if (length >= 0 && (size_t)length < sizeof reterr->msg) {
+        size_t used = (size_t)length;
+        (void)snprintf(reterr->msg + used, sizeof reterr->msg - used, ": %s", inner);
+    }
+    reterr->code = code;
+    return code;
+}

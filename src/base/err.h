@@ -1,0 +1,14 @@
+/* base/err.h - filling and wrapping struct mst_err. */
+#ifndef MST_BASE_ERR_H
+#define MST_BASE_ERR_H
+
+#include <muster/error.h>
+
+/* Fill @reterr (may be NULL) and return @code. The message is the formatted text, followed by what
+ * @sys (an errno) says unless that is 0. */
+int mst__fail(struct mst_err *reterr, int code, int sys, const char *format, ...) MST_PRINTF(4, 5);
+
+/* Put "context: " before the message that @reterr (may be NULL) already has; return @code. */
+int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...) MST_PRINTF(3, 4);
+
+#endif /* MST_BASE_ERR_H */

@@ -1,0 +1,53 @@
+/* base/limits.h - every maximum in one place.
+ * Hitting one is MST_ELIMIT or a closed connection, never growth. */
+#ifndef MST_BASE_LIMITS_H
+#define MST_BASE_LIMITS_H
+
+#include "base/assert.h"
+
+#define MST_KIB(n) ((size_t)(n) << 10)
+#define MST_MIB(n) ((size_t)(n) << 20)
+#define MST_GIB(n) ((size_t)(n) << 30)
+
+/* Defaults of the server, each an option of `muster serve`. Key and value are PyTorch's own. */
+#define MST_KEY_SIZE_DEFAULT MST_KIB(8)
+#define MST_VALUE_SIZE_DEFAULT MST_MIB(8)
+#define MST_MEMORY_DEFAULT MST_GIB(1)
+#define MST_CONNECTIONS_DEFAULT 16384
+
+/* What those options may be set to at most. */
+#define MST_KEY_SIZE_MAX MST_MIB(1)
+#define MST_VALUE_SIZE_MAX MST_GIB(1)
+#define MST_CONNECTIONS_MAX 1000000
+
+/* Keys in one CHECK, WAIT, MULTI_GET or MULTI_SET: PyTorch's own limit. */
+#define MST_ITEMS_MAX 131072
+
+/* A request with many keys, and the reply to one, all together. Never below what one request with
+ * the largest key and values needs, see mst__wire_limits. */
+#define MST_MESSAGE_SIZE_MAX MST_MIB(64)
+
+/* The server's shared read buffer, and how much output of one connection is gathered before it is
+ * handed to the kernel. */
+#define MST_READ_SIZE MST_KIB(64)
+#define MST_FLUSH_SIZE MST_KIB(256)
+
+/* Unsent notices that a watcher may leave behind before it is cut off. */
+#define MST_BACKLOG_SIZE_MAX MST_MIB(16)
+
+/* Watched keys of one connection. */
+#define MST_WATCHES_MAX 1024
+
+/* Hosts that one server listens on. */
+#define MST_LISTENERS_MAX 16
+
+/* Connections that one store handle opens, one per thread that is inside a call. */
+#define MST_POOL_MAX 64
+
+/* A file store's log. */
+#define MST_FILE_STORE_SIZE_MAX MST_GIB(1)
+
+static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_DEFAULT,
+              "a COMPARE_SET of the default sizes must fit into one message");
+
+#endif /* MST_BASE_LIMITS_H */

@@ -1,0 +1,34 @@
+/* base/log.h - building log lines. */
+#ifndef MST_BASE_LOG_H
+#define MST_BASE_LOG_H
+
+#include <muster/log.h>
+#include <stdbool.h>
+
+#define MST_LOG_LINE_SIZE 1024
+
+static inline bool mst__log_wants(const struct mst_log *log, enum mst_log_level level)
+{
+    return log->fn != NULL && level >= log->level;
+}
+
+/* Hand one line to the sink: `ev=@event` and the formatted logfmt fields. Text that may hold spaces
+ * or comes from outside goes through mst__log_quote first. */
+void mst__log(const struct mst_log *log,
+              enum mst_log_level level,
+              const char *event,
+              const char *format,
+              ...) MST_PRINTF(4, 5);
+
+#define MST_LOG_QUOTE_SIZE 260
+
+/* @text as a logfmt value in @ret_quoted: as it is when harmless, else in double quotes with
+ * everything unusual escaped; cut off when long. Returns @ret_quoted. */
+const char *mst__log_quote(struct mst_bytes text, char ret_quoted[MST_LOG_QUOTE_SIZE]);
+
+/* Turn a logfmt line into the members of a JSON object, `"ev":"conn.closed","peer":"…"`, without
+ * the braces. Values that look like numbers stay numbers. Cut off when @ret_size is too small,
+ * still well-formed. */
+void mst__log_to_json(const char *line, char *ret_json, size_t ret_size);
+
+#endif /* MST_BASE_LOG_H */

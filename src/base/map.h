@@ -1,0 +1,51 @@
+/* base/map.h - byte strings to values, iterated in the order of insertion.
+ *
+ * The map owns its entries: one allocation holds key and value. Values have one size per map and
+ * keep their address until removed. Iteration order is the order of insertion, whatever the hash
+ * key, so that runs can be repeated exactly. */
+#ifndef MST_BASE_MAP_H
+#define MST_BASE_MAP_H
+
+#include <muster/types.h>
+
+#include "base/siphash.h"
+
+struct mst__map_entry; /* opaque */
+
+struct mst__map {
+    struct mst__map_entry *entries;
+    size_t value_size;
+    uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
+};
+
+/* @hash_key is copied; it should be secret where peers choose the keys. */
+void mst__map_init(struct mst__map *map,
+                   size_t value_size,
+                   const uint8_t hash_key[MST_SIPHASH_KEY_SIZE]);
+
+/* Remove everything. The caller has released what the values own. */
+void mst__map_close(struct mst__map *map);
+
+size_t mst__map_count(const struct mst__map *map);
+
+/* The value under @key, or NULL. */
+void *mst__map_get(const struct mst__map *map, struct mst_bytes key);
+
+/* Insert @key (copied), which is not in the map, with a zeroed value. NULL when out of memory; the
+ * map is then unchanged. */
+void *mst__map_add(struct mst__map *map, struct mst_bytes key);
+
+/* Remove the entry whose value is @value. */
+void mst__map_remove(struct mst__map *map, void *value);
+
+/* The key of the entry whose value is @value. */
+struct mst_bytes mst__map_key(const void *value);
+
+/* Iterate: the first value, the one behind @value; NULL at the end. */
+void *mst__map_first(const struct mst__map *map);
+void *mst__map_next(const void *value);
+
+/* Bytes that an entry costs apart from its key: for memory accounting. */
+size_t mst__map_overhead(const struct mst__map *map);
+
+#endif /* MST_BASE_MAP_H */

@@ -1,0 +1,85 @@
+/* base/mem.c - allocation with a countdown for fault injection.
+ * The countdown belongs to a thread, so that a test can fail one side of a conversation only. */
+#include "base/mem.h"
+
+#include <muster/types.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+static _Thread_local unsigned long fail_countdown;
+static _Thread_local bool fail_reached;
+
+static bool mem_must_fail(void)
+{
+    if (MST_LIKELY(fail_countdown == 0)) {
+        return false;
+    }
+    fail_countdown--;
+    if (fail_countdown > 0) {
+        return false;
+    }
+    fail_reached = true;
+    return true;
+}
+
+void *mst__malloc(size_t size)
+{
+    return mem_must_fail() ? NULL : malloc(size);
+}
+
+void *mst__calloc(size_t count, size_t size)
+{
+    return mem_must_fail() ? NULL : calloc(count, size);
+}
+
+void *mst__realloc(void *memory, size_t size)
+{
+    MST_ASSERT(size > 0);
+    return mem_must_fail() ? NULL : realloc(memory, size);
+}
+
+void mst__free(void *memory)
+{
+    free(memory);
+}
+
+char *mst__memdup(const void *data, size_t size)
+{
+    if (size == SIZE_MAX) {
+        return NULL;
+    }
+    char *copy = mst__malloc(size + 1);
+    if (copy == NULL) {
+        return NULL;
+    }
+    if (size > 0) {
+        memcpy(copy, data, size);
+    }
+    copy[size] = '\0';
+    return copy;
+}
+
+char *mst__strdup(const char *text)
+{
+    return mst__memdup(text, strlen(text));
+}
+
+void mst__mem_fail_nth(unsigned long nth)
+{
+    fail_countdown = nth;
+    fail_reached = false;
+}
+
+bool mst__mem_failed(void)
+{
+    return fail_reached;
+}
+
+void mst_buffer_free(struct mst_buffer *buffer)
+{
+    mst__free(buffer->data);
+    *buffer = (struct mst_buffer){0};
+}

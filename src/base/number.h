@@ -1,0 +1,20 @@
+/* base/number.h - numbers as text: how counters are stored, how options are read. */
+#ifndef MST_BASE_NUMBER_H
+#define MST_BASE_NUMBER_H
+
+#include <muster/types.h>
+#include <stdbool.h>
+
+#define MST_NUMBER_SIZE 20 /* "-9223372036854775808" */
+
+/* Read a decimal number as C's strtoll does: white space, a sign, digits; what follows is ignored.
+ * False when there is no digit or the number does not fit. */
+bool mst__number_parse_prefix(struct mst_bytes text, int64_t *ret_number);
+
+/* Read a decimal number that is the whole of @text and lies within @min … @max. */
+bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t *ret_number);
+
+/* Write @number in decimal; returns its length. No NUL. */
+size_t mst__number_format(int64_t number, char ret_text[MST_NUMBER_SIZE]);
+
+#endif /* MST_BASE_NUMBER_H */

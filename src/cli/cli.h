@@ -1,0 +1,103 @@
+/* cli/cli.h - what the subcommands share: exit codes, options, output.
+ *
+ * A subcommand is one file with one function. It describes its options in a table; parsing,
+ * `--help` and the option list of its man page all come from that table. */
+#ifndef MST_CLI_CLI_H
+#define MST_CLI_CLI_H
+
+#include <muster/muster.h>
+#include <stdbool.h>
+
+/* Exit codes, the same in all subcommands and documented in muster(1). */
+enum mst__exit {
+    MST_EXIT_OK = 0,
+    MST_EXIT_FAILED = 1,  /* any error without a code of its own */
+    MST_EXIT_USAGE = 2,   /* wrong arguments */
+    MST_EXIT_ABSENT = 3,  /* no such key, empty queue */
+    MST_EXIT_TIMEOUT = 4, /* the deadline passed */
+    MST_EXIT_CONNECT = 5, /* no connection, or lost */
+    MST_EXIT_DIFFERS = 6, /* compare-and-set found another value */
+    MST_EXIT_UNKNOWN = 7, /* connection lost, it may or may not have been done */
+};
+
+struct mst__cli_command {
+    const char *name;
+    const char *summary; /* one line for `muster --help` */
+    int (*run)(int argc, char **argv);
+};
+
+int mst__cli_serve(int argc, char **argv);
+int mst__cli_store(int argc, char **argv);
+int mst__cli_demo(int argc, char **argv);
+int mst__cli_bench(int argc, char **argv);
+
+/* --- options --- */
+
+enum mst__option_kind {
+    MST_OPTION_FLAG,     /* bool *: set to true */
+    MST_OPTION_TEXT,     /* const char ** */
+    MST_OPTION_NUMBER,   /* int64_t *, min … max */
+    MST_OPTION_SIZE,     /* int64_t *, bytes: 8K, 16M, 1G, min … max */
+    MST_OPTION_DURATION, /* int64_t *, milliseconds: 250ms, 10s, 5m, 2h; a bare number is seconds */
+    MST_OPTION_LIST,     /* struct mst__option_list *: may be given several times */
+};
+
+#define MST_OPTION_LIST_MAX 64
+
+struct mst__option_list {
+    const char *values[MST_OPTION_LIST_MAX];
+    size_t count;
+};
+
+struct mst__option {
+    const char *name;     /* without the dashes */
+    const char *argument; /* what `--help` calls the value; NULL for a flag */
+    const char *help;     /* one or more sentences */
+    enum mst__option_kind kind;
+    void *target;
+    int64_t min, max; /* of NUMBER, SIZE and DURATION; both 0 = any that is not negative */
+};
+
+struct mst__usage {
+    const char *command;  /* "muster serve" */
+    const char *synopsis; /* "[options]", "get URL KEY" … one per line */
+    const char *text;     /* a paragraph or more */
+    const struct mst__option *options;
+    size_t options_count;
+    size_t arguments_min, arguments_max; /* words that are not options */
+};
+
+/**
+ * Parse @argv (argv[0] is the subcommand). Options stop at `--` and, when @usage says that a
+ * command may follow (arguments_max = SIZE_MAX), at the first word.
+ *
+ * Returns true when the subcommand should go on; @ret_arguments is then the index of the first word
+ * that is no option. Returns false when it should exit with @ret_exit: after `--help`, or after an
+ * error that has been printed, with the nearest known option for a misspelt one.
+ */
+bool mst__options_parse(const struct mst__usage *usage,
+                        int argc,
+                        char **argv,
+                        int *ret_arguments,
+                        int *ret_exit);
+
+/* Read a duration or a size as options do; false when it is none. */
+bool mst__option_duration(const char *text, int64_t *ret_ms);
+bool mst__option_size(const char *text, int64_t *ret_size);
+
+/* --- output --- */
+
+/* Print "muster: " and the error's message to stderr; returns the exit code that fits. */
+int mst__cli_fail(const struct mst_err *err);
+
+/* A usage error: print it and a pointer to --help; returns MST_EXIT_USAGE. */
+int mst__cli_usage_error(const char *command, const char *format, ...) MST_PRINTF(2, 3);
+
+/* Log sinks for stderr: `2026-01-31T12:00:00.123Z info ev=…` or one JSON object per line. */
+void mst__cli_log_text(void *arg, enum mst_log_level level, const char *line);
+void mst__cli_log_json(void *arg, enum mst_log_level level, const char *line);
+
+/* "debug", "info", "warn", "error" to a level; false for anything else. */
+bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level);
+
+#endif /* MST_CLI_CLI_H */

@@ -1,0 +1,107 @@
+/* kv/entry.h - what the files of kv/ share: an entry of the map.
+ *
+ * One entry holds everything known under one key: the value, the queue of the same name, who waits,
+ * who watches. It exists as long as any of these does. */
+#ifndef MST_KV_ENTRY_H
+#define MST_KV_ENTRY_H
+
+#include "kv/kv.h"
+
+struct mst__kv_item {
+    struct mst__kv_item *next;
+    size_t size;
+    uint8_t bytes[];
+};
+
+struct mst__kv_queue {
+    struct mst__kv_item *first, *last;
+    size_t count;
+    size_t promised_count; /* clients woken for an item that have not come for it yet */
+};
+
+struct mst__kv_entry {
+    uint8_t *value;
+    size_t size;
+    size_t capacity;
+    struct mst__kv_place *waiting_first, *waiting_last;
+    struct mst__kv_queue queue;
+    struct mst__kv_watch *watches;
+    uint32_t writes;         /* counts changes that are not BARRIER's */
+    bool exists;             /* has a value */
+    bool made_by_barrier;    /* BARRIER created the value and nobody else has written it */
+};
+
+/* --- kv.c: memory and entries --- */
+
+/* Whether @size more bytes fit under the memory limit. */
+bool mst__kv_has_room(const struct mst__kv *kv, size_t size);
+
+/* Find the entry under @key, or make an empty one: 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__kv_entry_obtain(struct mst__kv *kv,
+                         struct mst_bytes key,
+                         struct mst__kv_entry **ret_entry);
+
+/* Remove @entry if nothing is known under its key any more. */
+void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry);
+
+struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry);
+
+/* Make room for a value of @size bytes, keeping the present one: 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__kv_entry_reserve(struct mst__kv *kv, struct mst__kv_entry *entry, size_t size);
+
+/* Store @value, for which there is room; tells watchers, wakes nobody. */
+void mst__kv_entry_put(struct mst__kv *kv, struct mst__kv_entry *entry, struct mst_bytes value);
+
+/* Remove the value; tells watchers. The entry stays. */
+void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
+
+/* The value as a number: 0, or MST_ETYPE. A missing value counts as 0. */
+int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number);
+
+/* --- wait.c --- */
+
+/* The key of @entry was written: everybody in its line goes on. */
+void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry);
+
+/* The queue of @entry got an item: wake one of those who wait for it. */
+void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry);
+
+/* @client came for what it was woken for, or never will: if there are items left that nobody was
+ * woken for, wake the next one. */
+void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client);
+
+int mst__kv_wait(struct mst__kv *kv,
+                 struct mst__kv_client *client,
+                 const struct mst__command *command,
+                 struct mst__reply *ret_reply);
+
+int mst__kv_barrier(struct mst__kv *kv,
+                    struct mst__kv_client *client,
+                    const struct mst__command *command,
+                    struct mst__reply *ret_reply);
+
+/* Whether a CHECK or WAIT for the key is satisfied. @entry may be NULL. */
+bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry);
+
+/* --- queue.c --- */
+
+int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command);
+void mst__kv_queue_pop(struct mst__kv *kv,
+                       const struct mst__command *command,
+                       struct mst__reply *ret_reply);
+int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key);
+/* Release all items, without accounting: the engine is closing. */
+void mst__kv_queue_free(struct mst__kv_queue *queue);
+
+/* --- watch.c --- */
+
+int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_bytes key);
+void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client);
+
+/* Record a change of @entry's value for its watchers; called before the change. */
+void mst__kv_notify(struct mst__kv *kv,
+                    struct mst__kv_entry *entry,
+                    enum mst__kv_change change,
+                    struct mst_bytes new_value);
+
+#endif /* MST_KV_ENTRY_H */

@@ -1,0 +1,122 @@
+/* kv/kv.h - the key-value engine: a map, queues, and the clients that wait for keys.
+ *
+ * Pure: a command goes in, a reply comes out, and the clients whose waiting ended are handed out
+ * one by one. The engine knows nothing of sockets; a client is whoever applies commands. Semantics
+ * are those of c10d stores (docs/protocol.md), without their defects:
+ *   - COMPARE_SET that creates a key wakes its waiters;
+ *   - a second WAIT replaces the first;
+ *   - a push wakes one waiter that is still there, and an item is never left behind asleep;
+ *   - a participant that leaves a barrier before it is complete does not count. */
+#ifndef MST_KV_KV_H
+#define MST_KV_KV_H
+
+#include <muster/error.h>
+
+#include "base/buf.h"
+#include "base/command.h"
+#include "base/map.h"
+
+struct mst__kv_entry;
+struct mst__kv_client;
+struct mst__kv_item;
+
+/* A client's place in the line of those who wait for a key. */
+struct mst__kv_place {
+    struct mst__kv_place *prev, *next;
+    struct mst__kv_entry *entry; /* NULL when the key has come */
+    struct mst__kv_client *client;
+    uint32_t writes;   /* of a barrier: entry->writes at arrival */
+    bool is_barrier;
+};
+
+/* What the engine knows of a client. Memory is the caller's: mst__kv_client_init, and
+ * mst__kv_client_close before it goes away. */
+struct mst__kv_client {
+    struct mst__kv_place *places; /* &place, or an array for a wait for several keys; NULL = none */
+    size_t places_count;
+    size_t keys_missing; /* places whose key has not come */
+    struct mst__kv_place place;
+    struct mst__kv_entry *promised; /* woken by a push to this queue, has not come for it yet */
+    struct mst__kv_watch *watches;
+    size_t watches_count;
+    struct mst__kv_client *released_next;
+    bool released; /* in the list of released clients */
+    bool overrun;  /* lost a notice of a watched key */
+};
+
+void mst__kv_client_init(struct mst__kv_client *client);
+
+struct mst__kv_limits {
+    size_t memory_max;  /* keys, values, queues, waiting clients */
+    size_t reply_max;   /* MULTI_GET and LIST_KEYS */
+    size_t value_max;   /* what APPEND may grow a value to */
+};
+
+struct mst__kv {
+    struct mst__map map; /* of struct mst__kv_entry */
+    struct mst__kv_limits limits;
+    size_t memory_used;
+    size_t keys_count;
+    struct mst__kv_client *released_first, *released_last;
+    struct mst__buf items;     /* the reply of MULTI_GET and LIST_KEYS */
+    struct mst__buf notices;   /* for watchers, see watch.c */
+    struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
+    struct mst__kv_item *popped; /* the last QUEUE_POP: its reply borrows the bytes */
+};
+
+/* @hash_key is copied. */
+void mst__kv_init(struct mst__kv *kv,
+                  const struct mst__kv_limits *limits,
+                  const uint8_t hash_key[MST_SIPHASH_KEY_SIZE]);
+
+/* All clients have been closed. */
+void mst__kv_close(struct mst__kv *kv);
+
+/**
+ * Apply @command for @client.
+ *
+ * @ret_reply is written on success; its bytes stay valid as long as @command's and until the next
+ * call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice until they are empty.
+ *
+ * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
+ * MST_ENOMEM; on error no key has changed.
+ */
+int mst__kv_apply(struct mst__kv *kv,
+                  struct mst__kv_client *client,
+                  const struct mst__command *command,
+                  struct mst__reply *ret_reply);
+
+/* Forget what @client waits for, as CANCEL_WAIT does, without a reply. */
+void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client);
+
+static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
+{
+    return client->places != NULL;
+}
+
+/* Forget @client altogether. May release other clients. */
+void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
+
+/* The next client whose WAIT or BARRIER is over, each once; NULL when there is none. */
+struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv);
+
+/* Count memory that belongs to the clients' connections under the same limit; false when there is
+ * no room. */
+bool mst__kv_charge(struct mst__kv *kv, size_t size);
+void mst__kv_discharge(struct mst__kv *kv, size_t size);
+
+enum mst__kv_change { MST_KV_UPDATED, MST_KV_CREATED, MST_KV_DELETED };
+
+struct mst__kv_notice {
+    struct mst__kv_client *client;
+    enum mst__kv_change change;
+    struct mst_bytes key;
+    struct mst_bytes old_value;
+    struct mst_bytes new_value;
+};
+
+/* The next notice for a watcher; false when there is none. Borrowed until the next call on @kv. A
+ * client whose `overrun` is set has missed one and should be cut off. */
+bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice);
+
+#endif /* MST_KV_KV_H */

@@ -1,0 +1,83 @@
+/* kv/queue.c - first in, first out, one queue per key, apart from the key's value. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/mem.h"
+#include "kv/entry.h"
+
+int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command)
+{
+    struct mst__kv_entry *entry = NULL;
+    int rv = mst__kv_entry_obtain(kv, command->key, &entry);
+    if (rv != 0) {
+        return rv;
+    }
+    size_t cost = sizeof(struct mst__kv_item) + command->value.size;
+    struct mst__kv_item *item = NULL;
+    if (!mst__kv_has_room(kv, cost)) {
+        rv = MST_ELIMIT;
+    } else {
+        item = mst__malloc(cost);
+        rv = item == NULL ? MST_ENOMEM : 0;
+    }
+    if (rv != 0) {
+        mst__kv_entry_tidy(kv, entry);
+        return rv;
+    }
+    item->next = NULL;
+    item->size = command->value.size;
+    if (item->size > 0) {
+        memcpy(item->bytes, command->value.data, item->size);
+    }
+    struct mst__kv_queue *queue = &entry->queue;
+    if (queue->last == NULL) {
+        queue->first = item;
+    } else {
+        queue->last->next = item;
+    }
+    queue->last = item;
+    queue->count++;
+    kv->memory_used += cost;
+    mst__kv_wake_one(kv, entry);
+    return 0;
+}
+
+void mst__kv_queue_pop(struct mst__kv *kv,
+                       const struct mst__command *command,
+                       struct mst__reply *ret_reply)
+{
+    struct mst__kv_entry *entry = mst__map_get(&kv->map, command->key);
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_POP, .number = 0};
+    if (entry == NULL || entry->queue.count == 0) {
+        return;
+    }
+    struct mst__kv_queue *queue = &entry->queue;
+    struct mst__kv_item *item = queue->first;
+    ret_reply->number = (int64_t)queue->count;
+    ret_reply->bytes = mst_bytes(item->bytes, item->size);
+    queue->first = item->next;
+    if (queue->first == NULL) {
+        queue->last = NULL;
+    }
+    queue->count--;
+    kv->memory_used -= sizeof *item + item->size;
+    /* The reply borrows the bytes; they live until the next pop. */
+    mst__free(kv->popped);
+    kv->popped = item;
+    mst__kv_entry_tidy(kv, entry);
+}
+
+int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key)
+{
+    const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
+    return entry == NULL ? 0 : (int64_t)entry->queue.count;
+}
+
+void mst__kv_queue_free(struct mst__kv_queue *queue)
+{
+    while (queue->first != NULL) {
+        struct mst__kv_item *item = queue->first;
+        queue->first = item->next;
+        mst__free(item);
+    }
+}

@@ -1,0 +1,271 @@
+/* kv/wait.c - waiting for keys: lines of clients per key, barriers, promises.
+ *
+ * A client waits for at most one thing: a set of keys, or a barrier. Every key it misses gives it a
+ * place in the line of that key. When the key is written the place is used up; when none is left
+ * the client is released. Lines keep the order of arrival. */
+#include "base/assert.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "kv/entry.h"
+
+bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry)
+{
+    return entry != NULL && (entry->exists || entry->queue.count > 0);
+}
+
+static void place_enter(struct mst__kv_place *place,
+                        struct mst__kv_client *client,
+                        struct mst__kv_entry *entry)
+{
+    *place = (struct mst__kv_place){
+        .prev = entry->waiting_last, .entry = entry, .client = client, .writes = entry->writes};
+    if (entry->waiting_last == NULL) {
+        entry->waiting_first = place;
+    } else {
+        entry->waiting_last->next = place;
+    }
+    entry->waiting_last = place;
+    client->keys_missing++;
+}
+
+static void place_leave(struct mst__kv_place *place)
+{
+    struct mst__kv_entry *entry = place->entry;
+    MST_ASSERT(entry != NULL);
+    MST_ASSERT(place->client->keys_missing > 0);
+    if (place->prev == NULL) {
+        entry->waiting_first = place->next;
+    } else {
+        place->prev->next = place->next;
+    }
+    if (place->next == NULL) {
+        entry->waiting_last = place->prev;
+    } else {
+        place->next->prev = place->prev;
+    }
+    place->entry = NULL;
+    place->client->keys_missing--;
+}
+
+/* The memory of a client's places is counted when it is more than the one it brings along. */
+static size_t places_cost(size_t count)
+{
+    return count > 1 ? count * sizeof(struct mst__kv_place) : 0;
+}
+
+static int client_take_places(struct mst__kv *kv, struct mst__kv_client *client, size_t count)
+{
+    MST_ASSERT(client->places == NULL);
+    if (count == 1) {
+        client->places = &client->place;
+    } else {
+        if (!mst__kv_has_room(kv, places_cost(count))) {
+            return MST_ELIMIT;
+        }
+        client->places = mst__calloc(count, sizeof *client->places);
+        if (client->places == NULL) {
+            return MST_ENOMEM;
+        }
+        kv->memory_used += places_cost(count);
+    }
+    client->places_count = count;
+    return 0;
+}
+
+static void client_drop_places(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    MST_ASSERT(client->keys_missing == 0);
+    kv->memory_used -= places_cost(client->places_count);
+    if (client->places != &client->place) {
+        mst__free(client->places);
+    }
+    client->places = NULL;
+    client->places_count = 0;
+}
+
+/* All that @client waited for has come. */
+static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    client_drop_places(kv, client);
+    MST_ASSERT(!client->released);
+    client->released = true;
+    client->released_next = NULL;
+    if (kv->released_last == NULL) {
+        kv->released_first = client;
+    } else {
+        kv->released_last->released_next = client;
+    }
+    kv->released_last = client;
+}
+
+void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    while (entry->waiting_first != NULL) {
+        struct mst__kv_client *client = entry->waiting_first->client;
+        place_leave(entry->waiting_first);
+        if (client->keys_missing == 0) {
+            client_release(kv, client);
+        }
+    }
+}
+
+void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    struct mst__kv_place *place = entry->waiting_first;
+    while (place != NULL) {
+        struct mst__kv_place *next = place->next;
+        if (!place->is_barrier) {
+            struct mst__kv_client *client = place->client;
+            place_leave(place);
+            /* One that still misses other keys has seen this one; go on to one that can act. */
+            if (client->keys_missing == 0) {
+                MST_ASSERT(client->promised == NULL);
+                client->promised = entry;
+                entry->queue.promised_count++;
+                client_release(kv, client);
+                return;
+            }
+        }
+        place = next;
+    }
+}
+
+void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    struct mst__kv_entry *entry = client->promised;
+    MST_ASSERT(entry->queue.promised_count > 0);
+    client->promised = NULL;
+    entry->queue.promised_count--;
+    if (entry->queue.count > entry->queue.promised_count) {
+        mst__kv_wake_one(kv, entry);
+    }
+    mst__kv_entry_tidy(kv, entry);
+}
+
+/* A participant leaves a barrier that is not complete: as if it had never come. If somebody else
+ * has written the key since, the count is not the barrier's any more and stays. */
+static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, uint32_t writes)
+{
+    int64_t count = 0;
+    if (!entry->exists || entry->writes != writes || mst__kv_entry_number(entry, &count) != 0) {
+        return;
+    }
+    if (count <= 1 && entry->made_by_barrier) {
+        mst__kv_entry_drop(kv, entry);
+        return;
+    }
+    char text[MST_NUMBER_SIZE];
+    size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
+    /* One less never needs more digits than BARRIER had reserved. */
+    mst__kv_entry_put(kv, entry, mst_bytes(text, size));
+}
+
+void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    if (client->places == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < client->places_count; i++) {
+        struct mst__kv_place *place = &client->places[i];
+        struct mst__kv_entry *entry = place->entry;
+        if (entry == NULL) {
+            continue;
+        }
+        place_leave(place);
+        if (place->is_barrier) {
+            barrier_withdraw(kv, entry, place->writes);
+        }
+        mst__kv_entry_tidy(kv, entry);
+    }
+    client_drop_places(kv, client);
+}
+
+/* How many of the keys of @command are missing; a key named twice counts twice. */
+static size_t wait_count_missing(const struct mst__kv *kv, const struct mst__command *command)
+{
+    size_t missing = 0;
+    struct mst_bytes items = command->items;
+    struct mst_bytes key;
+    for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
+        if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
+            missing++;
+        }
+    }
+    return missing;
+}
+
+int mst__kv_wait(struct mst__kv *kv,
+                 struct mst__kv_client *client,
+                 const struct mst__command *command,
+                 struct mst__reply *ret_reply)
+{
+    mst__kv_cancel_wait(kv, client);
+    size_t missing = wait_count_missing(kv, command);
+    if (missing == 0) {
+        *ret_reply =
+            (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+        return 0;
+    }
+    int rv = client_take_places(kv, client, missing);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst_bytes items = command->items;
+    struct mst_bytes key;
+    size_t next = 0;
+    while (next < missing && mst__items_next(&items, &key)) {
+        struct mst__kv_entry *entry = NULL;
+        rv = mst__kv_entry_obtain(kv, key, &entry);
+        if (rv != 0) {
+            mst__kv_cancel_wait(kv, client);
+            return rv;
+        }
+        if (!mst__kv_entry_is_ready(entry)) {
+            place_enter(&client->places[next], client, entry);
+            next++;
+        }
+    }
+    MST_ASSERT(client->keys_missing == missing);
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
+    return 0;
+}
+
+int mst__kv_barrier(struct mst__kv *kv,
+                    struct mst__kv_client *client,
+                    const struct mst__command *command,
+                    struct mst__reply *ret_reply)
+{
+    mst__kv_cancel_wait(kv, client);
+    struct mst__kv_entry *entry = NULL;
+    int rv = mst__kv_entry_obtain(kv, command->key, &entry);
+    if (rv != 0) {
+        return rv;
+    }
+    int64_t count = 0;
+    rv = mst__kv_entry_number(entry, &count);
+    if (rv == 0) {
+        rv = mst__kv_entry_reserve(kv, entry, MST_NUMBER_SIZE);
+    }
+    if (rv != 0) {
+        mst__kv_entry_tidy(kv, entry);
+        return rv;
+    }
+    count = (int64_t)((uint64_t)count + 1);
+    bool created = !entry->exists;
+    char text[MST_NUMBER_SIZE];
+    mst__kv_entry_put(kv, entry, mst_bytes(text, mst__number_format(count, text)));
+    entry->made_by_barrier = entry->made_by_barrier || created;
+    if (count >= command->number) {
+        mst__kv_wake_all(kv, entry);
+        *ret_reply =
+            (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+        return 0;
+    }
+    rv = client_take_places(kv, client, 1);
+    MST_ASSERT(rv == 0); /* one place is the client's own */
+    place_enter(&client->place, client, entry);
+    client->place.is_barrier = true;
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
+    return 0;
+}

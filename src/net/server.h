@@ -1,0 +1,108 @@
+/* net/server.h - what the files of the server share. */
+#ifndef MST_NET_SERVER_H
+#define MST_NET_SERVER_H
+
+#include <muster/server.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/limits.h"
+#include "kv/kv.h"
+#include "wire/wire.h"
+
+/* Why a connection ended; the name is in the log. */
+#define MST_WHY_MAP(X)                         \
+    X(PEER_CLOSED, "peer_closed", DEBUG)       \
+    X(PEER_RESET, "peer_reset", DEBUG)         \
+    X(PEER_LEFT_HALF, "half_request", WARN)    \
+    X(PROTOCOL, "protocol", WARN)              \
+    X(LIMIT, "limit", WARN)                    \
+    X(MEMORY, "memory", ERROR)                 \
+    X(NOT_A_NUMBER, "not_a_number", WARN)      \
+    X(STUCK_REQUEST, "stuck_request", WARN)    \
+    X(STUCK_READER, "does_not_read", WARN)     \
+    X(IDLE, "idle", INFO)                      \
+    X(TOO_MANY, "too_many_connections", WARN)  \
+    X(SHUTDOWN, "shutdown", DEBUG)
+
+enum mst__why {
+#define WHY_ENUM(name, text, level) MST_WHY_##name,
+    MST_WHY_MAP(WHY_ENUM)
+#undef WHY_ENUM
+};
+#define MST_WHY_COUNT (MST_WHY_SHUTDOWN + 1)
+
+struct mst__counters {
+    uint64_t accepted;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+    uint64_t released; /* waits that ended with their keys */
+    uint64_t ops[MST_OP_COUNT];
+    uint64_t closed[MST_WHY_COUNT];
+};
+
+struct mst__listener {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    struct mst_server *server;
+    bool is_unix;
+    bool is_open;
+    char address[128];
+};
+
+struct mst__conn;
+
+struct mst_server {
+    struct mst_server_options options;
+    struct mst__wire_limits wire_limits;
+    uv_loop_t loop;
+    bool loop_is_open;
+    uv_async_t wake; /* stop and dump requests from elsewhere */
+    atomic_bool stop_wanted;
+    atomic_bool dump_wanted;
+    bool stopping;
+    int64_t stop_deadline_ms;
+    uv_timer_t sweep; /* overdue requests, stalled readers, idle connections */
+    uv_timer_t grace; /* runs while a connection may be of dialect A or B */
+    size_t grace_count;
+    struct mst__listener listeners[MST_LISTENERS_MAX];
+    size_t listeners_count;
+    int port;
+    struct mst__kv kv;
+    struct mst__conn *conns;  /* all of them */
+    size_t conns_count;
+    struct mst__conn *overdue; /* those with half a request or unsent output */
+    struct mst__conn *doomed; /* to be closed when the current command is done with */
+    struct mst__buf replies;  /* of the connection being served */
+    struct mst__counters counters;
+    uint8_t read_memory[MST_READ_SIZE];
+};
+
+/* --- conn.c --- */
+
+/* Take a connection from @listener. */
+void mst__conn_accept(struct mst__listener *listener);
+
+/* Look at the connections that may be overdue at @now_ms. */
+void mst__conns_sweep(struct mst_server *server, int64_t now_ms);
+
+/* Decide A or B for those whose peer has stayed silent long enough. */
+void mst__conns_settle(struct mst_server *server, int64_t now_ms);
+
+/* The server stops: close the connections with nothing under way, or with @force all of them. */
+void mst__conns_shut_down(struct mst_server *server, bool force);
+
+/* --- listen.c --- */
+
+/* Open all listeners that the options ask for. */
+int mst__listen_open(struct mst_server *server, struct mst_err *reterr);
+
+/* Stop accepting. */
+void mst__listen_close(struct mst_server *server);
+
+#endif /* MST_NET_SERVER_H */

@@ -1,0 +1,7 @@
+/* version.c - the version of the library that runs. */
+#include <muster/version.h>
+
+const char *mst_version(void)
+{
+    return MST_VERSION;
+}
