@@ -24,7 +24,7 @@ struct mst_server_options {
     int port; /* 0 = a free one */
     bool ipv6_only;
 
-    /** Already bound or listening stream sockets (socket activation); taken on success. When given,
+    /** Already bound or listening stream sockets (socket activation); taken. When given,
      * hosts and port are not used. */
     const int *listen_fds;
     size_t listen_fds_count;

@@ -12,10 +12,10 @@ extern "C" {
 
 #if defined(__GNUC__)
 #define MST_API __attribute__((visibility("default")))
-#define MST_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define MST_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define MST_API
-#define MST_PRINTF(format, first)
+#define MST_PRINTF(text, first)
 #endif
 
 /** Borrowed bytes: keys and values may hold anything, NUL included. @data may be NULL when @size

@@ -95,17 +95,19 @@ static bool log_is_number(const char *text, size_t size)
     return true;
 }
 
-/* How far the value at @text reaches: to the next space, or to the closing quote. */
-static size_t log_value_size(const char *text)
+/* How far the value at @text reaches: to the next space, or to the closing quote. 0 when the quote
+ * is missing, because the line was cut off inside the value. */
+static size_t log_value_size(const char *text, bool *ret_quoted)
 {
-    if (text[0] != '"') {
+    *ret_quoted = text[0] == '"';
+    if (!*ret_quoted) {
         return strcspn(text, " ");
     }
     size_t size = 1;
     while (text[size] != '\0' && text[size] != '"') {
         size += text[size] == '\\' && text[size + 1] != '\0' ? 2 : 1;
     }
-    return text[size] == '"' ? size + 1 : size;
+    return text[size] == '"' ? size + 1 : 0;
 }
 
 void mst__log_to_json(const char *line, char *ret_json, size_t ret_size)
@@ -119,9 +121,12 @@ void mst__log_to_json(const char *line, char *ret_json, size_t ret_size)
             break;
         }
         const char *value = field + name_size + 1;
-        size_t value_size = log_value_size(value);
+        bool quoted = false;
+        size_t value_size = log_value_size(value, &quoted);
+        if (quoted && value_size == 0) {
+            break;
+        }
         bool bare = log_is_number(value, value_size);
-        bool quoted = value_size >= 2 && value[0] == '"' && value[value_size - 1] == '"';
         const char *quote = bare || quoted ? "" : "\"";
         int length = snprintf(ret_json + at, ret_size - at, "%s\"%.*s\":%s%.*s%s",
                               at == 0 ? "" : ",", (int)name_size, field, quote, (int)value_size,

@@ -169,13 +169,20 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- operations --- */
 
-/* A small value in the place of a large one gives the memory back. */
-static void entry_shrink(struct mst__kv *kv, struct mst__kv_entry *entry)
+/* Give back the room that the value of @entry does not need. */
+static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    if (entry->capacity < 1024 || entry->size > entry->capacity / 4) {
+    size_t capacity = entry->size < 16 ? 16 : entry->size;
+    if (!entry->exists) {
+        kv->memory_used -= entry->capacity;
+        mst__free(entry->value);
+        entry->value = NULL;
+        entry->capacity = 0;
         return;
     }
-    size_t capacity = entry->size < 16 ? 16 : entry->size;
+    if (entry->capacity <= capacity) {
+        return;
+    }
     uint8_t *value = mst__realloc(entry->value, capacity);
     if (value == NULL) {
         return; /* the larger block serves as well */
@@ -183,6 +190,14 @@ static void entry_shrink(struct mst__kv *kv, struct mst__kv_entry *entry)
     kv->memory_used -= entry->capacity - capacity;
     entry->value = value;
     entry->capacity = capacity;
+}
+
+/* A small value in the place of a large one gives the memory back. */
+static void entry_shrink(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    if (entry->capacity >= 1024 && entry->size <= entry->capacity / 4) {
+        entry_fit(kv, entry);
+    }
 }
 
 /* The end of every write that is not BARRIER's: a barrier's count is no longer its own. */
@@ -246,12 +261,15 @@ static void kv_get(const struct mst__kv *kv, struct mst_bytes key, struct mst__r
 static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct mst__reply *reply)
 {
     struct mst__kv_entry *entry = NULL;
-    int rv = entry_prepare(kv, command->key, MST_NUMBER_SIZE, &entry);
+    int rv = mst__kv_entry_obtain(kv, command->key, &entry);
     if (rv != 0) {
         return rv;
     }
     int64_t number = 0;
     rv = mst__kv_entry_number(entry, &number);
+    if (rv == 0) {
+        rv = mst__kv_entry_reserve(kv, entry, MST_NUMBER_SIZE);
+    }
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
         return rv;
@@ -401,7 +419,7 @@ static int multi_set_prepare(struct mst__kv *kv, const struct mst__command *comm
         (void)mst__items_next(&items, &value); /* the first pass has seen that it is there */
         struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
         if (entry != NULL) { /* a key named twice is gone already */
-            entry_shrink(kv, entry);
+            entry_fit(kv, entry);
             mst__kv_entry_tidy(kv, entry);
         }
     }
@@ -518,11 +536,12 @@ int mst__kv_apply(struct mst__kv *kv,
 
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
 {
+    /* Leaving a barrier changes a key, and who is going wants no notice of it. */
+    mst__kv_unwatch_all(kv, client);
     mst__kv_cancel_wait(kv, client);
     if (client->promised != NULL) {
         mst__kv_settle_promise(kv, client);
     }
-    mst__kv_unwatch_all(kv, client);
     if (client->released) {
         struct mst__kv_client **link = &kv->released_first;
         struct mst__kv_client *before = NULL;

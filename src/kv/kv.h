@@ -79,7 +79,8 @@ void mst__kv_close(struct mst__kv *kv);
  * call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice until they are empty.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
- * MST_ENOMEM; on error no key has changed.
+ * MST_ENOMEM; on error no key has changed, except that a WAIT or BARRIER has given up the one
+ * before it in any case.
  */
 int mst__kv_apply(struct mst__kv *kv,
                   struct mst__kv_client *client,
@@ -94,7 +95,8 @@ static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
     return client->places != NULL;
 }
 
-/* Forget @client altogether. May release other clients. */
+/* Forget @client altogether. May release other clients and, when it leaves a barrier, leave notices:
+ * the caller takes both afterwards as it does after mst__kv_apply. */
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
 
 /* The next client whose WAIT or BARRIER is over, each once; NULL when there is none. */

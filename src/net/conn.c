@@ -1,10 +1,15 @@
 /* net/conn.c - connections of the store server.
  *
- * Bytes arrive in a buffer that all connections share and are served from there; only what is left
- * of an unfinished request is copied into the connection's own buffer. Replies to everything that
- * arrived together are gathered and written at once. What the kernel does not take at once is
- * queued, and until it is gone the connection is neither read nor served: so a peer that does not
- * read costs a bounded amount of memory and disturbs nobody. */
+ * Bytes arrive in memory that all connections share and are served from there; only what is left of
+ * an unfinished request is copied into the connection's own buffer. Replies to everything that
+ * arrived together are gathered and written at once. What the kernel does not take is queued, and
+ * until it is gone the connection is neither read nor served: so a peer that does not read costs a
+ * bounded amount of memory and disturbs nobody.
+ *
+ * A connection that must end while a command is being applied is doomed first and closed when the
+ * command is done with: the engine may still be handing out what the command caused. */
+#include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,48 +18,39 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/address.h"
 #include "net/server.h"
 
 /* How long a DELETE of dialect A may turn out to be the start of an APPEND of dialect B. */
 #define CONN_GRACE_MS 50
 
-/* Room that is read into at once when a large request is under way. */
+/* Room that is offered to the kernel while a large request is arriving. */
 #define CONN_READ_AHEAD MST_MIB(1)
 
 struct mst__conn {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } uv;
+    union mst__stream uv;
     struct mst_server *server;
-    struct mst__conn *prev, *next;                 /* all connections */
-    struct mst__conn *overdue_prev, *overdue_next; /* those with something under way */
+    struct mst__conn *prev, *next;                 /* of all connections */
+    struct mst__conn *overdue_prev, *overdue_next; /* of those with something under way */
     struct mst__conn *doomed_next;
     struct mst__kv_client client;
     struct mst__wire_reader reader;
-    struct mst__buf input;  /* an unfinished request, or requests waiting for output to drain */
-    size_t input_charged;   /* of its memory, as counted by the engine */
-    size_t input_wanted;    /* no use looking at less than this */
-    size_t output_pending;  /* queued bytes */
-    int64_t active_ms;      /* last time something arrived or drained */
-    struct sockaddr_storage_small {
-        sa_family_t family;
-        uint8_t rest[26]; /* of a sockaddr_in or sockaddr_in6 */
+    struct mst__buf input; /* an unfinished request, or requests waiting for output to drain */
+    size_t input_charged;  /* its memory, as counted by the engine */
+    size_t input_wanted;   /* no use looking at less than this */
+    size_t output_pending; /* queued bytes */
+    int64_t active_ms;     /* last time something arrived or drained */
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in4;
+        struct sockaddr_in6 in6;
     } peer;
+    enum mst__why why;
     bool is_overdue; /* in the list of those with something under way */
     bool is_doomed;
     bool is_closing;
-    bool is_reading;
-    bool in_grace; /* waits for A or B */
-    enum mst__why why;
-    char *detail; /* of the reason, heap or NULL */
+    bool is_served; /* on the stack: its requests are being applied */
+    bool in_grace;  /* dialect A or B */
 };
-
-static_assert(sizeof(struct sockaddr_in6) <= sizeof(struct sockaddr_storage_small),
-              "a peer's address must fit");
 
 /* Output that the kernel did not take at once. */
 struct chunk {
@@ -64,7 +60,7 @@ struct chunk {
     uint8_t bytes[];
 };
 
-static const char *why_name(enum mst__why why)
+const char *mst__why_name(enum mst__why why)
 {
     static const char *const names[MST_WHY_COUNT] = {
 #define WHY_NAME(name, text, level) [MST_WHY_##name] = (text),
@@ -82,4 +78,663 @@ static enum mst_log_level why_level(enum mst__why why)
 #undef WHY_LEVEL
     };
     return levels[why];
+}
+
+/* --- the end of a connection --- */
+
+static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
+{
+    if (conn->peer.any.sa_family == AF_UNSPEC) {
+        (void)snprintf(ret_text, MST_ADDRESS_SIZE, "unix:");
+        return;
+    }
+    mst__address_format(&conn->peer.any, sizeof conn->peer, ret_text);
+}
+
+/* The one line that says why @conn ended. */
+static void log_end(struct mst__conn *conn, const char *detail)
+{
+    const struct mst_log *log = &conn->server->options.log;
+    enum mst_log_level level = why_level(conn->why);
+    if (!mst__log_wants(log, level)) {
+        return;
+    }
+    char peer[MST_ADDRESS_SIZE];
+    char quoted[MST_LOG_QUOTE_SIZE];
+    peer_text(conn, peer);
+    mst__log(log, level, "conn.closed", "peer=%s dialect=%s why=%s detail=%s", peer,
+             mst__dialect_name(conn->reader.dialect), mst__why_name(conn->why),
+             mst__log_quote(mst_bytes_str(detail), quoted));
+}
+
+/* @conn shall end, for reason @why; the format says more. The first reason counts. */
+static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+    MST_PRINTF(3, 4);
+
+static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+{
+    if (conn->is_doomed || conn->is_closing) {
+        return;
+    }
+    conn->why = why;
+    conn->is_doomed = true;
+    conn->doomed_next = conn->server->doomed;
+    conn->server->doomed = conn;
+    char detail[sizeof ((struct mst_err *)0)->msg];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    log_end(conn, detail);
+}
+
+static void conn_leave_overdue(struct mst__conn *conn)
+{
+    if (!conn->is_overdue) {
+        return;
+    }
+    if (conn->overdue_prev == NULL) {
+        conn->server->overdue = conn->overdue_next;
+    } else {
+        conn->overdue_prev->overdue_next = conn->overdue_next;
+    }
+    if (conn->overdue_next != NULL) {
+        conn->overdue_next->overdue_prev = conn->overdue_prev;
+    }
+    conn->is_overdue = false;
+}
+
+/* Enter or leave the list of those with something under way. */
+static void conn_update_overdue(struct mst__conn *conn)
+{
+    bool under_way = mst__buf_size(&conn->input) > 0 || conn->output_pending > 0;
+    if (under_way == conn->is_overdue) {
+        return;
+    }
+    if (!under_way) {
+        conn_leave_overdue(conn);
+        return;
+    }
+    struct mst_server *server = conn->server;
+    conn->overdue_prev = NULL;
+    conn->overdue_next = server->overdue;
+    if (server->overdue != NULL) {
+        server->overdue->overdue_prev = conn;
+    }
+    server->overdue = conn;
+    conn->is_overdue = true;
+    mst__server_want_sweep(server);
+}
+
+static void conn_end_grace(struct mst__conn *conn)
+{
+    if (conn->in_grace) {
+        conn->in_grace = false;
+        conn->server->grace_count--;
+    }
+}
+
+static void conn_free_input(struct mst__conn *conn)
+{
+    mst__buf_close(&conn->input);
+    mst__kv_discharge(&conn->server->kv, conn->input_charged);
+    conn->input_charged = 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct mst__conn *conn = handle->data;
+    MST_ASSERT(conn->output_pending == 0);
+    conn->server->conns_count--;
+    mst__free(conn);
+}
+
+static void conn_close(struct mst__conn *conn)
+{
+    struct mst_server *server = conn->server;
+    MST_ASSERT(!conn->is_closing);
+    MST_ASSERT(!conn->is_served);
+    conn->is_closing = true;
+    server->counters.closed[conn->why]++;
+    conn_leave_overdue(conn);
+    conn_end_grace(conn);
+    mst__kv_client_close(&server->kv, &conn->client);
+    conn_free_input(conn);
+    if (conn->prev == NULL) {
+        server->conns = conn->next;
+    } else {
+        conn->prev->next = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->prev = conn->prev;
+    }
+    uv_close(&conn->uv.handle, on_closed);
+}
+
+/* --- output --- */
+
+static void conn_serve_waiting_input(struct mst__conn *conn);
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct chunk *chunk = request->data;
+    struct mst__conn *conn = chunk->conn;
+    struct mst_server *server = conn->server;
+    MST_ASSERT(conn->output_pending >= chunk->size);
+    conn->output_pending -= chunk->size;
+    mst__kv_discharge(&server->kv, sizeof *chunk + chunk->size);
+    server->counters.bytes_out += status == 0 ? chunk->size : 0;
+    mst__free(chunk);
+    if (conn->is_closing) {
+        return;
+    }
+    conn->active_ms = (int64_t)uv_now(&server->loop);
+    if (status != 0) {
+        conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
+    }
+    conn_serve_waiting_input(conn);
+}
+
+/* Queue what the kernel did not take. */
+static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
+{
+    struct mst_server *server = conn->server;
+    size_t backlog_max = MST_BACKLOG_SIZE_MAX + server->wire_limits.message_size_max;
+    if (bytes.size > backlog_max - conn->output_pending) {
+        conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent", conn->output_pending);
+        return;
+    }
+    size_t cost = sizeof(struct chunk) + bytes.size;
+    struct chunk *chunk = NULL;
+    if (mst__kv_charge(&server->kv, cost)) {
+        chunk = mst__malloc(cost);
+        if (chunk == NULL) {
+            mst__kv_discharge(&server->kv, cost);
+        }
+    }
+    if (chunk == NULL) {
+        conn_doom(conn, MST_WHY_MEMORY, "no memory for %zu bytes of unsent output", bytes.size);
+        return;
+    }
+    chunk->conn = conn;
+    chunk->size = bytes.size;
+    chunk->request.data = chunk;
+    memcpy(chunk->bytes, bytes.data, bytes.size);
+    uv_buf_t buf = uv_buf_init((char *)chunk->bytes, (unsigned)chunk->size);
+    int rv = uv_write(&chunk->request, &conn->uv.stream, &buf, 1, on_written);
+    if (rv != 0) {
+        mst__kv_discharge(&server->kv, cost);
+        mst__free(chunk);
+        conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
+        return;
+    }
+    if (conn->output_pending == 0) {
+        (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
+    }
+    conn->output_pending += chunk->size;
+    conn_update_overdue(conn);
+}
+
+static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
+{
+    if (conn->is_doomed || conn->is_closing || bytes.size == 0) {
+        return;
+    }
+    size_t sent = 0;
+    if (conn->output_pending == 0) {
+        uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.size);
+        int rv = uv_try_write(&conn->uv.stream, &buf, 1);
+        if (rv < 0 && rv != UV_EAGAIN) {
+            conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
+            return;
+        }
+        sent = rv < 0 ? 0 : (size_t)rv;
+        conn->server->counters.bytes_out += sent;
+    }
+    if (sent < bytes.size) {
+        conn_queue(conn, mst__bytes_skip(bytes, sent));
+    }
+}
+
+/* Hand the gathered replies of @conn to the kernel. */
+static void conn_flush(struct mst__conn *conn)
+{
+    struct mst__buf *replies = &conn->server->replies;
+    conn_send(conn, mst__buf_bytes(replies));
+    mst__buf_clear(replies);
+    if (replies->capacity > CONN_READ_AHEAD) {
+        mst__buf_close(replies); /* one large reply shall not cost memory for ever */
+    }
+}
+
+/* Append to the replies of the connection being served. */
+static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
+{
+    int rv = mst__wire_write_reply(&conn->server->replies, reply);
+    if (rv == MST_ELIMIT) {
+        conn_doom(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
+                  conn->server->wire_limits.message_size_max);
+    } else if (rv != 0) {
+        conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
+    }
+}
+
+/* --- what a command does to other connections --- */
+
+static struct mst__conn *conn_of(struct mst__kv_client *client)
+{
+    return (struct mst__conn *)((uintptr_t)client - offsetof(struct mst__conn, client));
+}
+
+/* Answer those whose waiting is over. */
+static void deliver_releases(struct mst_server *server)
+{
+    static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
+                                           .status = MST_STATUS_STOP_WAITING};
+    static const uint8_t stop_byte = 0;
+    struct mst__kv_client *client;
+    while ((client = mst__kv_next_released(&server->kv)) != NULL) {
+        struct mst__conn *conn = conn_of(client);
+        server->counters.released++;
+        if (conn->is_served) {
+            conn_reply(conn, &stop); /* behind what it is still to get */
+        } else {
+            conn_send(conn, mst_bytes(&stop_byte, 1));
+        }
+    }
+}
+
+static void deliver_notices(struct mst_server *server)
+{
+    struct mst__kv_notice notice;
+    while (mst__kv_next_notice(&server->kv, &notice)) {
+        struct mst__conn *conn = conn_of(notice.client);
+        struct mst__buf bytes;
+        mst__buf_init(&bytes, 64 + notice.key.size + notice.old_value.size + notice.new_value.size);
+        enum mst__notice_kind kind = notice.change == MST_KV_CREATED   ? MST_NOTICE_CREATED
+                                     : notice.change == MST_KV_DELETED ? MST_NOTICE_DELETED
+                                                                       : MST_NOTICE_UPDATED;
+        int rv = mst__wire_write_notice(&bytes, kind, notice.key, notice.old_value,
+                                        notice.new_value);
+        if (rv == 0 && conn->is_served) {
+            rv = mst__buf_append(&server->replies, mst__buf_bytes(&bytes));
+        } else if (rv == 0) {
+            conn_send(conn, mst__buf_bytes(&bytes));
+        }
+        mst__buf_close(&bytes);
+        if (rv != 0 || notice.client->overrun) {
+            conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
+        }
+    }
+}
+
+/* Close those that were doomed. Closing may release others, who are answered in turn. */
+static void close_doomed(struct mst_server *server)
+{
+    struct mst__conn **link = &server->doomed;
+    while (*link != NULL) {
+        struct mst__conn *conn = *link;
+        if (conn->is_served) {
+            link = &conn->doomed_next; /* still on the stack; closed when it is not */
+            continue;
+        }
+        *link = conn->doomed_next;
+        conn_close(conn);
+        deliver_releases(server);
+        deliver_notices(server); /* one that left a barrier has changed its key */
+        link = &server->doomed; /* the list may have grown at its start */
+    }
+}
+
+/* --- input --- */
+
+static void conn_refuse(struct mst__conn *conn, const struct mst__command *command, int code)
+{
+    const char *op = mst__op_name(command->op);
+    switch (code) {
+        case MST_ETYPE:
+            conn_doom(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
+            break;
+        case MST_ELIMIT:
+            conn_doom(conn, MST_WHY_LIMIT,
+                      "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
+                      conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
+            break;
+        default:
+            conn_doom(conn, MST_WHY_MEMORY, "no memory for %s", op);
+            break;
+    }
+}
+
+static void conn_apply(struct mst__conn *conn, const struct mst__command *command)
+{
+    struct mst_server *server = conn->server;
+    server->counters.ops[command->op]++;
+    /* A client of dialect A gives up a wait without a word. It asks one thing at a time, so its
+     * next request means that it has. */
+    if (MST_UNLIKELY(mst__kv_is_waiting(&conn->client)) &&
+        conn->reader.dialect != MST_DIALECT_C) {
+        mst__kv_cancel_wait(&server->kv, &conn->client);
+    }
+    struct mst__reply reply;
+    int rv = mst__kv_apply(&server->kv, &conn->client, command, &reply);
+    if (MST_LIKELY(rv == 0)) {
+        conn_reply(conn, &reply);
+    } else {
+        conn_flush(conn); /* what came before it is answered */
+        conn_refuse(conn, command, rv);
+    }
+    deliver_releases(server);
+    deliver_notices(server);
+    if (MST_UNLIKELY(server->doomed != NULL)) {
+        close_doomed(server);
+    }
+}
+
+/* Dialect A or B is told apart by what follows, or by nothing following for a while. */
+static void conn_begin_grace(struct mst__conn *conn)
+{
+    if (!conn->in_grace) {
+        conn->in_grace = true;
+        conn->server->grace_count++;
+        mst__server_want_grace(conn->server);
+    }
+}
+
+/* Read and apply the requests in @input until it is used up, output is pending, or the connection
+ * is doomed. Returns how many bytes were used. */
+static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
+{
+    struct mst_server *server = conn->server;
+    size_t used = 0;
+    conn->is_served = true;
+    conn_end_grace(conn);
+    while (!conn->is_doomed && conn->output_pending == 0) {
+        struct mst__command command;
+        struct mst_err err;
+        size_t size = 0;
+        int rv = mst__wire_read_request(&conn->reader, &server->wire_limits,
+                                        mst__bytes_skip(input, used), &command, &size, &err);
+        if (MST_LIKELY(rv == MST_WIRE_REQUEST)) {
+            conn_apply(conn, &command);
+            used += size;
+            if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
+                conn_flush(conn);
+            }
+        } else if (rv == MST_WIRE_VALIDATE) {
+            used += size;
+        } else if (rv < 0) {
+            conn_flush(conn); /* what came before it is answered */
+            conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
+        } else {
+            conn->input_wanted = size;
+            if (rv == MST_WIRE_EITHER) {
+                conn_begin_grace(conn);
+            }
+            break;
+        }
+    }
+    conn_flush(conn);
+    conn->is_served = false;
+    return used;
+}
+
+/* Count the memory of the connection's own buffer, and keep the limit. */
+static void conn_charge_input(struct mst__conn *conn)
+{
+    struct mst__kv *kv = &conn->server->kv;
+    if (conn->input.capacity <= conn->input_charged) {
+        return;
+    }
+    size_t growth = conn->input.capacity - conn->input_charged;
+    if (mst__kv_charge(kv, growth)) {
+        conn->input_charged = conn->input.capacity;
+    } else {
+        conn_doom(conn, MST_WHY_LIMIT,
+                  "no room for a request of %zu bytes: %zu of %zu bytes of memory are used",
+                  conn->input_wanted, kv->memory_used, kv->limits.memory_max);
+    }
+}
+
+/* Keep what is left of @input, which is not in the connection's own buffer. */
+static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
+{
+    if (input.size == 0 || conn->is_doomed) {
+        return;
+    }
+    int rv = mst__buf_append(&conn->input, input);
+    if (rv != 0) {
+        conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
+        return;
+    }
+    conn_charge_input(conn);
+}
+
+static void conn_serve_own(struct mst__conn *conn)
+{
+    size_t used = conn_serve(conn, mst__buf_bytes(&conn->input));
+    mst__buf_consume(&conn->input, used);
+    if (mst__buf_size(&conn->input) == 0) {
+        conn_free_input(conn);
+    }
+}
+
+/* After every event: what became of the connection? */
+static void conn_settle(struct mst__conn *conn)
+{
+    struct mst_server *server = conn->server;
+    if (!conn->is_doomed) {
+        conn_update_overdue(conn);
+    }
+    if (server->doomed != NULL) {
+        close_doomed(server);
+    }
+}
+
+static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested; /* libuv's guess; we know better */
+    struct mst__conn *conn = handle->data;
+    struct mst_server *server = conn->server;
+    size_t have = mst__buf_size(&conn->input);
+    if (have == 0) {
+        *buf = uv_buf_init((char *)server->read_memory, sizeof server->read_memory);
+        return;
+    }
+    size_t room = conn->input_wanted > have ? conn->input_wanted - have : 1;
+    room = room > CONN_READ_AHEAD ? CONN_READ_AHEAD : room;
+    room = room < MST_KIB(4) ? MST_KIB(4) : room;
+    int rv = 0;
+    uint8_t *memory = mst__buf_reserve(&conn->input, room, &rv);
+    *buf = uv_buf_init((char *)memory, memory == NULL ? 0 : (unsigned)room);
+}
+
+static void conn_ended(struct mst__conn *conn, ssize_t status)
+{
+    if (status == UV_ENOBUFS) {
+        conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
+    } else if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
+        conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
+                  mst__buf_size(&conn->input));
+    } else if (status == UV_EOF) {
+        conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
+    } else {
+        conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror((int)status));
+    }
+}
+
+static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
+{
+    struct mst__conn *conn = stream->data;
+    struct mst_server *server = conn->server;
+    if (size == 0) {
+        return; /* nothing there after all */
+    }
+    if (size < 0) {
+        conn_ended(conn, size);
+        conn_settle(conn);
+        return;
+    }
+    conn->active_ms = (int64_t)uv_now(&server->loop);
+    server->counters.bytes_in += (uint64_t)size;
+    if (buf->base == (char *)server->read_memory) {
+        struct mst_bytes input = mst_bytes(buf->base, (size_t)size);
+        size_t used = conn_serve(conn, input);
+        conn_keep(conn, mst__bytes_skip(input, used));
+    } else {
+        mst__buf_commit(&conn->input, (size_t)size);
+        conn_charge_input(conn);
+        if (!conn->is_doomed && mst__buf_size(&conn->input) >= conn->input_wanted) {
+            conn_serve_own(conn);
+        }
+    }
+    conn_settle(conn);
+}
+
+/* Output has drained: serve what has arrived meanwhile, and read on. */
+static void conn_serve_waiting_input(struct mst__conn *conn)
+{
+    if (!conn->is_doomed && conn->output_pending == 0) {
+        if (mst__buf_size(&conn->input) > 0) {
+            conn_serve_own(conn);
+        }
+        if (!conn->is_doomed && conn->output_pending == 0) {
+            int rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
+            if (rv != 0) {
+                conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+            }
+        }
+    }
+    conn_settle(conn);
+}
+
+/* --- the start of a connection --- */
+
+static void conn_remember_peer(struct mst__conn *conn)
+{
+    int size = sizeof conn->peer;
+    if (uv_tcp_getpeername(&conn->uv.tcp, &conn->peer.any, &size) != 0) {
+        conn->peer.any.sa_family = AF_UNSPEC; /* already gone again */
+    }
+}
+
+static struct mst__conn *conn_new(struct mst__listener *listener)
+{
+    struct mst_server *server = listener->server;
+    struct mst__conn *conn = mst__calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->server = server;
+    conn->active_ms = (int64_t)uv_now(&server->loop);
+    mst__kv_client_init(&conn->client);
+    mst__wire_reader_init(&conn->reader);
+    /* What was read ahead of a message, and the message. */
+    mst__buf_init(&conn->input, server->wire_limits.message_size_max + CONN_READ_AHEAD);
+    int rv = listener->is_unix ? uv_pipe_init(&server->loop, &conn->uv.pipe, 0)
+                               : uv_tcp_init(&server->loop, &conn->uv.tcp);
+    MST_ASSERT(rv == 0); /* neither can fail on Unix */
+    conn->uv.handle.data = conn;
+    conn->next = server->conns;
+    if (server->conns != NULL) {
+        server->conns->prev = conn;
+    }
+    server->conns = conn;
+    server->conns_count++;
+    return conn;
+}
+
+void mst__conn_accept(struct mst__listener *listener)
+{
+    struct mst_server *server = listener->server;
+    struct mst__conn *conn = conn_new(listener);
+    if (conn == NULL) {
+        /* The kernel keeps the connection; libuv asks again when the next one arrives. */
+        mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
+                 listener->address);
+        return;
+    }
+    int rv = uv_accept(&listener->uv.stream, &conn->uv.stream);
+    if (rv != 0) {
+        conn_doom(conn, MST_WHY_PEER_RESET, "accept: %s", uv_strerror(rv));
+        conn_settle(conn);
+        return;
+    }
+    server->counters.accepted++;
+    if (!listener->is_unix) {
+        conn_remember_peer(conn);
+    }
+    if (server->conns_count > server->options.connections_max) {
+        conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
+                  server->options.connections_max);
+    } else {
+        rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
+        if (rv != 0) {
+            conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+        }
+    }
+    if (server->options.idle_timeout_ms > 0) {
+        mst__server_want_sweep(server);
+    }
+    conn_settle(conn);
+}
+
+/* --- all connections --- */
+
+static void sweep_overdue(struct mst_server *server, int64_t now_ms)
+{
+    int64_t timeout_ms = server->options.request_timeout_ms;
+    for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
+        if (now_ms - conn->active_ms < timeout_ms) {
+            continue;
+        }
+        if (conn->output_pending > 0) {
+            conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent for %lld ms",
+                      conn->output_pending, (long long)timeout_ms);
+        } else {
+            conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request, then %lld ms nothing",
+                      mst__buf_size(&conn->input), (long long)timeout_ms);
+        }
+    }
+}
+
+bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
+{
+    sweep_overdue(server, now_ms);
+    int64_t idle_ms = server->options.idle_timeout_ms;
+    for (struct mst__conn *conn = server->conns; idle_ms > 0 && conn != NULL; conn = conn->next) {
+        /* Somebody who waits for a key is not idle: the answer is ours to give. */
+        if (now_ms - conn->active_ms >= idle_ms && !mst__kv_is_waiting(&conn->client)) {
+            conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
+        }
+    }
+    close_doomed(server);
+    return server->overdue != NULL || (idle_ms > 0 && server->conns != NULL);
+}
+
+void mst__conns_settle(struct mst_server *server, int64_t now_ms)
+{
+    /* Those in grace hold half a request, so they are in this list. */
+    struct mst__conn *next;
+    for (struct mst__conn *conn = server->overdue; conn != NULL; conn = next) {
+        next = conn->overdue_next;
+        if (conn->in_grace && now_ms - conn->active_ms >= CONN_GRACE_MS) {
+            mst__wire_settle_a(&conn->reader);
+            conn_serve_own(conn);
+            if (!conn->is_doomed) {
+                conn_update_overdue(conn);
+            }
+        }
+    }
+    close_doomed(server);
+}
+
+void mst__conns_shut_down(struct mst_server *server, bool force)
+{
+    for (struct mst__conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        if (force || !conn->is_overdue) {
+            conn_doom(conn, MST_WHY_SHUTDOWN, "the server stops");
+        }
+    }
+    close_doomed(server);
 }

@@ -4,26 +4,26 @@
 
 #include <muster/server.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 #include <uv.h>
 
 #include "base/limits.h"
 #include "kv/kv.h"
+#include "net/address.h"
 #include "wire/wire.h"
 
-/* Why a connection ended; the name is in the log. */
-#define MST_WHY_MAP(X)                         \
-    X(PEER_CLOSED, "peer_closed", DEBUG)       \
-    X(PEER_RESET, "peer_reset", DEBUG)         \
-    X(PEER_LEFT_HALF, "half_request", WARN)    \
-    X(PROTOCOL, "protocol", WARN)              \
-    X(LIMIT, "limit", WARN)                    \
-    X(MEMORY, "memory", ERROR)                 \
-    X(NOT_A_NUMBER, "not_a_number", WARN)      \
-    X(STUCK_REQUEST, "stuck_request", WARN)    \
-    X(STUCK_READER, "does_not_read", WARN)     \
-    X(IDLE, "idle", INFO)                      \
-    X(TOO_MANY, "too_many_connections", WARN)  \
+/* Why a connection ended: its name in the log, and how loud. */
+#define MST_WHY_MAP(X)                        \
+    X(PEER_CLOSED, "peer_closed", DEBUG)      \
+    X(PEER_RESET, "peer_reset", DEBUG)        \
+    X(HALF_REQUEST, "half_request", WARN)     \
+    X(PROTOCOL, "protocol", WARN)             \
+    X(LIMIT, "limit", WARN)                   \
+    X(MEMORY, "memory", ERROR)                \
+    X(NOT_A_NUMBER, "not_a_number", WARN)     \
+    X(STUCK_REQUEST, "stuck_request", WARN)   \
+    X(DOES_NOT_READ, "does_not_read", WARN)   \
+    X(IDLE, "idle", INFO)                     \
+    X(TOO_MANY, "too_many_connections", WARN) \
     X(SHUTDOWN, "shutdown", DEBUG)
 
 enum mst__why {
@@ -32,6 +32,9 @@ enum mst__why {
 #undef WHY_ENUM
 };
 #define MST_WHY_COUNT (MST_WHY_SHUTDOWN + 1)
+
+/* "protocol" for MST_WHY_PROTOCOL. */
+const char *mst__why_name(enum mst__why why);
 
 struct mst__counters {
     uint64_t accepted;
@@ -42,56 +45,67 @@ struct mst__counters {
     uint64_t closed[MST_WHY_COUNT];
 };
 
+/* A stream socket of either kind, as libuv wants it. */
+union mst__stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
 struct mst__listener {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } uv;
+    union mst__stream uv;
     struct mst_server *server;
     bool is_unix;
     bool is_open;
-    char address[128];
+    char address[MST_ADDRESS_SIZE];
 };
 
 struct mst__conn;
 
 struct mst_server {
-    struct mst_server_options options;
+    struct mst_server_options options; /* hosts and listen_fds are not kept */
     struct mst__wire_limits wire_limits;
     uv_loop_t loop;
     bool loop_is_open;
-    uv_async_t wake; /* stop and dump requests from elsewhere */
+    uv_async_t wake; /* somebody wants a stop or a dump */
     atomic_bool stop_wanted;
     atomic_bool dump_wanted;
     bool stopping;
-    int64_t stop_deadline_ms;
-    uv_timer_t sweep; /* overdue requests, stalled readers, idle connections */
+    int64_t stop_began_ms;
+    uv_timer_t sweep; /* runs while something may become overdue */
     uv_timer_t grace; /* runs while a connection may be of dialect A or B */
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
     int port;
     struct mst__kv kv;
-    struct mst__conn *conns;  /* all of them */
+    struct mst__conn *conns; /* all of them */
     size_t conns_count;
     struct mst__conn *overdue; /* those with half a request or unsent output */
-    struct mst__conn *doomed; /* to be closed when the current command is done with */
-    struct mst__buf replies;  /* of the connection being served */
+    struct mst__conn *doomed;  /* to be closed when the command under way is done with */
+    struct mst__buf replies;   /* of the connection being served */
     struct mst__counters counters;
     uint8_t read_memory[MST_READ_SIZE];
 };
+
+/* --- server.c --- */
+
+/* Something may become overdue: let the sweep timer run. */
+void mst__server_want_sweep(struct mst_server *server);
+
+/* A connection may be of dialect A or B: let the grace timer run. */
+void mst__server_want_grace(struct mst_server *server);
 
 /* --- conn.c --- */
 
 /* Take a connection from @listener. */
 void mst__conn_accept(struct mst__listener *listener);
 
-/* Look at the connections that may be overdue at @now_ms. */
-void mst__conns_sweep(struct mst_server *server, int64_t now_ms);
+/* Close the connections that are overdue at @now_ms; whether any may become so. */
+bool mst__conns_sweep(struct mst_server *server, int64_t now_ms);
 
-/* Decide A or B for those whose peer has stayed silent long enough. */
+/* Decide for dialect A where the peer has been silent long enough. */
 void mst__conns_settle(struct mst_server *server, int64_t now_ms);
 
 /* The server stops: close the connections with nothing under way, or with @force all of them. */
@@ -99,8 +113,11 @@ void mst__conns_shut_down(struct mst_server *server, bool force);
 
 /* --- listen.c --- */
 
-/* Open all listeners that the options ask for. */
-int mst__listen_open(struct mst_server *server, struct mst_err *reterr);
+/* Open all listeners that @options ask for. On error what was opened is left to
+ * mst__listen_close. */
+int mst__listen_open(struct mst_server *server,
+                     const struct mst_server_options *options,
+                     struct mst_err *reterr);
 
 /* Stop accepting. */
 void mst__listen_close(struct mst_server *server);

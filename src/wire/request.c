@@ -280,6 +280,7 @@ static int read_start(struct mst__wire_reader *reader,
     uint32_t magic = mst__load_u32(input.data + 1);
     if (magic == MST_WIRE_MAGIC) {
         reader->dialect = MST_DIALECT_C;
+        reader->greeted = true;
         return MST_WIRE_VALIDATE;
     }
     /* The lower half of a key's length: enough to know that it is no sane one either. */

@@ -1,0 +1,285 @@
+/* base/endpoint.c - taking endpoints and store URLs apart, without touching the network. */
+#include "base/endpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/number.h"
+
+/* Where the first @c in @bytes is; bytes.size if there is none. */
+static size_t bytes_find(struct mst_bytes bytes, char c)
+{
+    const uint8_t *at = bytes.size == 0 ? NULL : memchr(bytes.data, c, bytes.size);
+    return at == NULL ? bytes.size : (size_t)(at - bytes.data);
+}
+
+static struct mst_bytes bytes_head(struct mst_bytes bytes, size_t size)
+{
+    return mst_bytes(bytes.data, size);
+}
+
+static int parse_port(struct mst_bytes text, uint16_t *ret_port, struct mst_err *reterr)
+{
+    int64_t port = 0;
+    bool all_digits = text.size > 0;
+    for (size_t i = 0; i < text.size; i++) {
+        all_digits = all_digits && text.data[i] >= '0' && text.data[i] <= '9';
+    }
+    if (!all_digits || !mst__number_parse(text, 1, 65535, &port)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "port '%.*s' is not a number from 1 to 65535",
+                         (int)(text.size > 40 ? 40 : text.size), (const char *)text.data);
+    }
+    *ret_port = (uint16_t)port;
+    return 0;
+}
+
+/* Characters of host names, addresses and zones; anything else would only fail later and worse. */
+static bool host_is_sane(struct mst_bytes host)
+{
+    for (size_t i = 0; i < host.size; i++) {
+        uint8_t c = host.data[i];
+        if (c <= ' ' || c == 0x7f || strchr("/?#@[]\\\"'", c) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Split `[address]:port` or `host:port`; @ret_port_text starts behind the colon. */
+static int split_endpoint(struct mst_bytes text,
+                          struct mst_bytes *ret_host,
+                          struct mst_bytes *ret_port_text,
+                          struct mst_err *reterr)
+{
+    int shown = (int)(text.size > 80 ? 80 : text.size);
+    const char *start = (const char *)text.data;
+    struct mst_bytes rest;
+    if (text.size > 0 && text.data[0] == '[') {
+        size_t close = bytes_find(text, ']');
+        if (close == text.size) {
+            return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' lacks the closing bracket", shown,
+                             start);
+        }
+        *ret_host = mst_bytes(text.data + 1, close - 1);
+        rest = mst__bytes_skip(text, close + 1);
+    } else {
+        size_t colon = bytes_find(text, ':');
+        *ret_host = bytes_head(text, colon);
+        rest = mst__bytes_skip(text, colon);
+        if (rest.size > 1 && bytes_find(mst__bytes_skip(rest, 1), ':') < rest.size - 1) {
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "'%.*s' has several colons; an IPv6 address goes into brackets, as "
+                             "in [::1]:29500",
+                             shown, start);
+        }
+    }
+    if (ret_host->size == 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' names no host", shown, start);
+    }
+    if (rest.size == 0 || rest.data[0] != ':') {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' lacks a port, as in host:29500", shown,
+                         start);
+    }
+    *ret_port_text = mst__bytes_skip(rest, 1);
+    return 0;
+}
+
+int mst__endpoint_parse(struct mst_bytes text,
+                        struct mst__endpoint *ret_endpoint,
+                        struct mst_err *reterr)
+{
+    struct mst_bytes host;
+    struct mst_bytes port_text;
+    int rv = split_endpoint(text, &host, &port_text, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (host.size >= MST_HOST_SIZE) {
+        return mst__fail(reterr, MST_EINVAL, 0, "host name of %zu characters, the limit is %d",
+                         host.size, MST_HOST_SIZE - 1);
+    }
+    if (!host_is_sane(host)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is no host name",
+                         (int)(host.size > 80 ? 80 : host.size), (const char *)host.data);
+    }
+    struct mst__endpoint endpoint = {0};
+    rv = parse_port(port_text, &endpoint.port, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    memcpy(endpoint.host, host.data, host.size);
+    *ret_endpoint = endpoint;
+    return 0;
+}
+
+const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
+                                 char ret_text[MST_ENDPOINT_TEXT_SIZE])
+{
+    bool brackets = strchr(endpoint->host, ':') != NULL;
+    (void)snprintf(ret_text, MST_ENDPOINT_TEXT_SIZE, "%s%s%s:%u", brackets ? "[" : "",
+                   endpoint->host, brackets ? "]" : "", endpoint->port); /* sized to fit */
+    return ret_text;
+}
+
+/* --- URLs --- */
+
+#define URL_FORMS "tcp://host:port[/prefix], unix:///path, file:///path, hash:"
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    if (c >= 'a' && c <= 'f') {
+        return c - 'a' + 10;
+    }
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Resolve `%XX` into a new string; @what is for the message. */
+static int decode(struct mst_bytes text,
+                  const char *what,
+                  char **ret_decoded,
+                  size_t *ret_size,
+                  struct mst_err *reterr)
+{
+    char *decoded = mst__malloc(text.size + 1);
+    if (decoded == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "%s of %zu bytes", what, text.size);
+    }
+    size_t size = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c == '%') {
+            int high = i + 2 < text.size ? hex_digit(text.data[i + 1]) : -1;
+            int low = i + 2 < text.size ? hex_digit(text.data[i + 2]) : -1;
+            if (high < 0 || low < 0) {
+                mst__free(decoded);
+                return mst__fail(reterr, MST_EINVAL, 0,
+                                 "the %s has a '%%' without two hexadecimal digits; a percent "
+                                 "sign is written %%25",
+                                 what);
+            }
+            c = (uint8_t)(high * 16 + low);
+            i += 2;
+        }
+        decoded[size++] = (char)c;
+    }
+    decoded[size] = '\0';
+    *ret_decoded = decoded;
+    *ret_size = size;
+    return 0;
+}
+
+/* What follows `?`: only `prefix=` is known. */
+static int parse_query(struct mst_bytes query, struct mst__url *url, struct mst_err *reterr)
+{
+    struct mst_bytes name = mst_bytes_str("prefix=");
+    if (!mst__bytes_start_with(query, name)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "unknown parameter '%.*s'; known is prefix=…",
+                         (int)(query.size > 40 ? 40 : query.size), (const char *)query.data);
+    }
+    struct mst_bytes value = mst__bytes_skip(query, name.size);
+    if (bytes_find(value, '&') < value.size) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "more than one parameter; known is prefix=… ('&' in it is written %%26)");
+    }
+    if (url->prefix != NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "a prefix in the path and one in the parameter");
+    }
+    return decode(value, "prefix", &url->prefix, &url->prefix_size, reterr);
+}
+
+/* `host:port[/prefix]` */
+static int parse_authority(struct mst_bytes rest, struct mst__url *url, struct mst_err *reterr)
+{
+    size_t slash = bytes_find(rest, '/');
+    int rv = mst__endpoint_parse(bytes_head(rest, slash), &url->endpoint, reterr);
+    if (rv == 0 && slash + 1 < rest.size) {
+        rv = decode(mst__bytes_skip(rest, slash + 1), "prefix", &url->prefix, &url->prefix_size,
+                    reterr);
+    }
+    return rv;
+}
+
+/* `/path` behind `unix://` or `file://` */
+static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_err *reterr)
+{
+    const char *scheme = url->scheme == MST_URL_UNIX ? "unix" : "file";
+    if (rest.size < 2 || rest.data[0] != '/') {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "no absolute path; it is written %s:///path, with three slashes", scheme);
+    }
+    size_t size = 0;
+    int rv = decode(rest, "path", &url->path, &size, reterr);
+    if (rv == 0 && strlen(url->path) != size) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the path holds a NUL");
+    }
+    return rv;
+}
+
+static int parse_parts(struct mst_bytes text, struct mst__url *url, struct mst_err *reterr)
+{
+    static const struct {
+        const char *start;
+        enum mst__url_scheme scheme;
+    } schemes[] = {
+        {"tcp://", MST_URL_TCP},
+        {"unix://", MST_URL_UNIX},
+        {"file://", MST_URL_FILE},
+        {"hash:", MST_URL_HASH},
+    };
+    size_t question = bytes_find(text, '?');
+    struct mst_bytes front = bytes_head(text, question);
+    size_t i = 0;
+    size_t count = sizeof schemes / sizeof schemes[0];
+    while (i < count && !mst__bytes_start_with(front, mst_bytes_str(schemes[i].start))) {
+        i++;
+    }
+    if (i == count) {
+        return mst__fail(reterr, MST_EINVAL, 0, "unknown scheme, known are: " URL_FORMS);
+    }
+    url->scheme = schemes[i].scheme;
+    struct mst_bytes rest = mst__bytes_skip(front, strlen(schemes[i].start));
+    int rv = 0;
+    switch (url->scheme) {
+        case MST_URL_TCP:
+            rv = parse_authority(rest, url, reterr);
+            break;
+        case MST_URL_UNIX:
+        case MST_URL_FILE:
+            rv = parse_path(rest, url, reterr);
+            break;
+        case MST_URL_HASH:
+            if (rest.size > 0) {
+                rv = mst__fail(reterr, MST_EINVAL, 0, "nothing but ?prefix=… goes behind 'hash:'");
+            }
+            break;
+    }
+    if (rv == 0 && question < text.size) {
+        rv = parse_query(mst__bytes_skip(text, question + 1), url, reterr);
+    }
+    return rv;
+}
+
+int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *reterr)
+{
+    struct mst__url url = {0};
+    int rv = parse_parts(mst_bytes_str(text), &url, reterr);
+    if (rv != 0) {
+        mst__url_close(&url);
+        return mst__err_wrap(reterr, rv, "URL '%.60s'", text);
+    }
+    *ret_url = url;
+    return 0;
+}
+
+void mst__url_close(struct mst__url *url)
+{
+    mst__free(url->path);
+    mst__free(url->prefix);
+    *url = (struct mst__url){0};
+}

@@ -1,0 +1,51 @@
+/* base/endpoint.h - where a store is: `host:port` and the URLs that mst_store_open takes. */
+#ifndef MST_BASE_ENDPOINT_H
+#define MST_BASE_ENDPOINT_H
+
+#include <muster/error.h>
+#include <stdbool.h>
+
+/* A host name has at most 253 characters; a numeric address with a zone is shorter. */
+#define MST_HOST_SIZE 256
+
+struct mst__endpoint {
+    char host[MST_HOST_SIZE]; /* without the brackets of an IPv6 address */
+    uint16_t port;
+};
+
+#define MST_ENDPOINT_TEXT_SIZE (MST_HOST_SIZE + 8)
+
+/* Read `host:port`, `1.2.3.4:port` or `[::1]:port`; port 1 … 65535. 0 or MST_EINVAL. */
+int mst__endpoint_parse(struct mst_bytes text,
+                        struct mst__endpoint *ret_endpoint,
+                        struct mst_err *reterr);
+
+/* The way back, with brackets where they belong. Returns @ret_text. */
+const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
+                                 char ret_text[MST_ENDPOINT_TEXT_SIZE]);
+
+enum mst__url_scheme {
+    MST_URL_TCP,  /* tcp://host:port[/prefix] */
+    MST_URL_UNIX, /* unix:///path */
+    MST_URL_FILE, /* file:///path */
+    MST_URL_HASH, /* hash: */
+};
+
+/* A store's URL taken apart; all of them may end in `?prefix=…`. Path and prefix may hold
+ * `%XX` for any byte and are decoded here. */
+struct mst__url {
+    enum mst__url_scheme scheme;
+    struct mst__endpoint endpoint; /* TCP */
+    char *path;                    /* UNIX, FILE: heap, with a NUL behind it and none inside */
+    char *prefix;                  /* heap; NULL when there is none, which is not the same as "" */
+    size_t prefix_size;
+};
+
+/* Read @text: 0, MST_EINVAL with a sentence that names the wrong part, or MST_ENOMEM. Released with
+ * mst__url_close. */
+int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *reterr);
+
+/* Release what @url holds. A zeroed one is fine. */
+void mst__url_close(struct mst__url *url);
+
+#endif /* MST_BASE_ENDPOINT_H */

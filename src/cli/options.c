@@ -1,0 +1,296 @@
+/* cli/options.c - one table per subcommand: parsing, --help and the man page's list come from it. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/nearest.h"
+#include "base/number.h"
+#include "cli/cli.h"
+
+#define OPTIONS_MAX 64
+#define HELP_WIDTH 88
+
+/* Numbers of getopt's results: the table's index behind this. */
+#define OPTION_BASE 1000
+#define OPTION_HELP 999
+#define OPTION_HELP_SCDOC 998
+
+static bool number_with_unit(const char *text,
+                             const char *const *units,
+                             const int64_t *factors,
+                             size_t units_count,
+                             int64_t *ret_number)
+{
+    size_t digits = strspn(text, "0123456789");
+    int64_t number = 0;
+    if (!mst__number_parse(mst_bytes(text, digits), 0, INT64_MAX, &number)) {
+        return false;
+    }
+    for (size_t i = 0; i < units_count; i++) {
+        if (strcmp(text + digits, units[i]) == 0) {
+            if (number > INT64_MAX / factors[i]) {
+                return false;
+            }
+            *ret_number = number * factors[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mst__option_duration(const char *text, int64_t *ret_ms)
+{
+    static const char *const units[] = {"", "ms", "s", "m", "h"};
+    static const int64_t factors[] = {1000, 1, 1000, 60000, 3600000};
+    return number_with_unit(text, units, factors, 5, ret_ms);
+}
+
+bool mst__option_size(const char *text, int64_t *ret_size)
+{
+    static const char *const units[] = {"", "K", "M", "G", "KiB", "MiB", "GiB"};
+    static const int64_t factors[] = {1, 1 << 10, 1 << 20, 1 << 30, 1 << 10, 1 << 20, 1 << 30};
+    return number_with_unit(text, units, factors, 7, ret_size);
+}
+
+/* --- help --- */
+
+/* Print @text in lines of HELP_WIDTH, each indented; the first line starts at column @column. */
+static void print_wrapped(const char *text, int indent, int column)
+{
+    while (*text != '\0') {
+        int word = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + word > HELP_WIDTH) {
+            (void)printf("\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            (void)putchar(' ');
+            column++;
+        }
+        (void)printf("%.*s", word, text);
+        column += word;
+        text += word;
+        if (*text == '\n') {
+            (void)printf("\n%*s", indent, "");
+            column = indent;
+            text++;
+        }
+        text += strspn(text, " ");
+    }
+    (void)putchar('\n');
+}
+
+static void print_help(const struct mst__usage *usage)
+{
+    const char *synopsis = usage->synopsis;
+    const char *lead = "Usage:";
+    while (*synopsis != '\0') {
+        int length = (int)strcspn(synopsis, "\n");
+        (void)printf("%-6s %s %.*s\n", lead, usage->command, length, synopsis);
+        synopsis += length + (synopsis[length] == '\n' ? 1 : 0);
+        lead = "";
+    }
+    (void)putchar('\n');
+    print_wrapped(usage->text, 0, 0);
+    (void)printf("\nOptions:\n");
+    for (size_t i = 0; i < usage->options_count; i++) {
+        const struct mst__option *option = &usage->options[i];
+        int length = printf("  --%s%s%s", option->name, option->argument == NULL ? "" : " ",
+                            option->argument == NULL ? "" : option->argument);
+        (void)printf("%*s", length < 26 ? 26 - length : 1, "");
+        print_wrapped(option->help, 26, 26);
+    }
+    (void)printf("  --help%18sshow this\n", "");
+}
+
+/* scdoc gives a meaning to these; a backslash takes it away. */
+static void print_scdoc_escaped(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (strchr("_*\\#[]|~<>", *text) != NULL) {
+            (void)putchar('\\');
+        }
+        (void)putchar(*text == '\n' ? ' ' : *text);
+    }
+}
+
+static void print_help_scdoc(const struct mst__usage *usage)
+{
+    for (size_t i = 0; i < usage->options_count; i++) {
+        const struct mst__option *option = &usage->options[i];
+        (void)printf("*--%s*", option->name);
+        if (option->argument != NULL) {
+            (void)printf(" _");
+            print_scdoc_escaped(option->argument);
+            (void)printf("_");
+        }
+        (void)printf("\n\t");
+        print_scdoc_escaped(option->help);
+        (void)printf("\n\n");
+    }
+    (void)printf("*--help*\n\tShow a summary of the options.\n");
+}
+
+/* --- parsing --- */
+
+static bool set_number(const struct mst__usage *usage,
+                       const struct mst__option *option,
+                       const char *value)
+{
+    int64_t number = 0;
+    bool valid = false;
+    const char *what = "a number";
+    if (option->kind == MST_OPTION_DURATION) {
+        valid = mst__option_duration(value, &number);
+        what = "a duration such as 250ms, 10s, 5m";
+    } else if (option->kind == MST_OPTION_SIZE) {
+        valid = mst__option_size(value, &number);
+        what = "a size such as 4096, 8K, 16M, 1G";
+    } else {
+        valid = mst__number_parse(mst_bytes_str(value), INT64_MIN, INT64_MAX, &number);
+    }
+    bool unbounded = option->min == 0 && option->max == 0;
+    int64_t max = unbounded ? INT64_MAX : option->max;
+    if (!valid) {
+        (void)mst__cli_usage_error(usage->command, "--%s: '%s' is not %s", option->name, value,
+                                   what);
+        return false;
+    }
+    if (number < option->min || number > max) {
+        (void)mst__cli_usage_error(usage->command,
+                                   "--%s: %s is not within %" PRId64 " … %" PRId64 "%s",
+                                   option->name, value, option->min, max,
+                                   option->kind == MST_OPTION_DURATION ? " ms" : "");
+        return false;
+    }
+    *(int64_t *)option->target = number;
+    return true;
+}
+
+static bool set_option(const struct mst__usage *usage,
+                       const struct mst__option *option,
+                       const char *value)
+{
+    switch (option->kind) {
+        case MST_OPTION_FLAG:
+            *(bool *)option->target = true;
+            return true;
+        case MST_OPTION_TEXT:
+            *(const char **)option->target = value;
+            return true;
+        case MST_OPTION_LIST: {
+            struct mst__option_list *list = option->target;
+            if (list->count == MST_OPTION_LIST_MAX) {
+                (void)mst__cli_usage_error(usage->command, "--%s: given more than %d times",
+                                           option->name, MST_OPTION_LIST_MAX);
+                return false;
+            }
+            list->values[list->count++] = value;
+            return true;
+        }
+        case MST_OPTION_NUMBER:
+        case MST_OPTION_SIZE:
+        case MST_OPTION_DURATION:
+            break;
+    }
+    return set_number(usage, option, value);
+}
+
+/* A word that getopt does not know: say what may have been meant. */
+static void complain(const struct mst__usage *usage, const char *word, bool lacks_value)
+{
+    if (lacks_value) {
+        (void)mst__cli_usage_error(usage->command, "%s needs a value", word);
+        return;
+    }
+    const char *names[OPTIONS_MAX];
+    for (size_t i = 0; i < usage->options_count; i++) {
+        names[i] = usage->options[i].name;
+    }
+    char name[64] = "";
+    size_t dashes = strspn(word, "-");
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    const char *nearest = mst__nearest(name, names, usage->options_count);
+    if (nearest != NULL && strcmp(nearest, name) == 0) {
+        (void)mst__cli_usage_error(usage->command, "--%s takes no value", name);
+    } else if (nearest != NULL) {
+        (void)mst__cli_usage_error(usage->command, "there is no option '%s'; did you mean --%s?",
+                                   word, nearest);
+    } else {
+        (void)mst__cli_usage_error(usage->command, "there is no option '%s'", word);
+    }
+}
+
+static void fill_long_options(const struct mst__usage *usage, struct option *ret_long)
+{
+    MST_ASSERT(usage->options_count <= OPTIONS_MAX);
+    size_t count = usage->options_count;
+    for (size_t i = 0; i < count; i++) {
+        ret_long[i] = (struct option){
+            .name = usage->options[i].name,
+            .has_arg = usage->options[i].argument != NULL ? required_argument : no_argument,
+            .val = OPTION_BASE + (int)i,
+        };
+    }
+    ret_long[count] = (struct option){.name = "help", .val = OPTION_HELP};
+    ret_long[count + 1] = (struct option){.name = "help-scdoc", .val = OPTION_HELP_SCDOC};
+    ret_long[count + 2] = (struct option){0};
+}
+
+static bool check_arguments(const struct mst__usage *usage, int count)
+{
+    size_t words = (size_t)count;
+    if (words >= usage->arguments_min && words <= usage->arguments_max) {
+        return true;
+    }
+    (void)mst__cli_usage_error(usage->command, "%s arguments",
+                               words < usage->arguments_min ? "missing" : "too many");
+    return false;
+}
+
+bool mst__options_parse(const struct mst__usage *usage,
+                        int argc,
+                        char **argv,
+                        int *ret_arguments,
+                        int *ret_exit)
+{
+    struct option long_options[OPTIONS_MAX + 3];
+    fill_long_options(usage, long_options);
+    *ret_exit = MST_EXIT_USAGE;
+    opterr = 0;
+    optind = 1;
+    /* "+": stop at the first word, for subcommands that run a command of the user's. ":": tell a
+     * missing value from an unknown option. */
+    const char *letters = usage->arguments_max == SIZE_MAX ? "+:h" : ":h";
+    for (;;) {
+        int word = optind;
+        int result = getopt_long(argc, argv, letters, long_options, NULL);
+        if (result == -1) {
+            break;
+        }
+        if (result == OPTION_HELP || result == 'h') {
+            print_help(usage);
+            *ret_exit = MST_EXIT_OK;
+            return false;
+        }
+        if (result == OPTION_HELP_SCDOC) {
+            print_help_scdoc(usage);
+            *ret_exit = MST_EXIT_OK;
+            return false;
+        }
+        if (result < OPTION_BASE) {
+            const char *culprit = argv[word < optind ? optind - 1 : word];
+            complain(usage, culprit, result == ':');
+            return false;
+        }
+        if (!set_option(usage, &usage->options[result - OPTION_BASE], optarg)) {
+            return false;
+        }
+    }
+    if (!check_arguments(usage, argc - optind)) {
+        return false;
+    }
+    *ret_arguments = optind;
+    return true;
+}

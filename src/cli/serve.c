@@ -1,0 +1,288 @@
+/* cli/serve.c - `muster serve`: the store server as a program. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "cli/cli.h"
+#include "cli/systemd.h"
+
+/* Descriptors that are not connections: listeners, the loop's own, logs. */
+#define SERVE_OTHER_FDS 64
+
+struct serve {
+    struct mst__option_list hosts;
+    int64_t port;
+    bool ipv6_only;
+    const char *port_file;
+    int64_t connections_max; /* -1 = not given */
+    int64_t memory_max, key_max, value_max;
+    int64_t idle_timeout_ms, request_timeout_ms;
+    const char *log_format;
+    const char *log_level;
+};
+
+static const char serve_text[] =
+    "Run a store server. It speaks the TCPStore protocol of PyTorch, all dialects (torch up to "
+    "2.0, 2.1, and from 2.2) on one port, so clients of any version can share it. All data is in "
+    "memory. There is no authentication: listen on trusted networks only.\n"
+    "\n"
+    "SIGTERM and SIGINT stop it within a second, after answering what has arrived. SIGUSR1 logs "
+    "the counters.";
+
+/* --- signals --- */
+
+static struct mst_server *volatile signalled_server;
+
+static void on_signal(int number)
+{
+    struct mst_server *server = signalled_server;
+    if (number == SIGUSR1) {
+        mst_server_dump(server);
+    } else {
+        mst_server_stop(server);
+    }
+}
+
+static void catch_signals(struct mst_server *server)
+{
+    signalled_server = server;
+    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&action.sa_mask); /* cannot fail */
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        int rv = sigaction(numbers[i], &action, NULL);
+        MST_ASSERT(rv == 0);
+    }
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    int rv = sigaction(SIGPIPE, &ignore, NULL);
+    MST_ASSERT(rv == 0);
+}
+
+/* --- limits of the system --- */
+
+/* Raise the soft limit as far as allowed and needed; warn when that is not enough. */
+static void check_descriptors(const struct mst_log *log, size_t connections_max)
+{
+    struct rlimit limit;
+    rlim_t needed = connections_max + SERVE_OTHER_FDS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* what counts is looked at next */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
+        mst__log(log, MST_LOG_WARN, "serve.descriptors",
+                 "limit=%llu needed=%llu max_connections=%zu "
+                 "advice=\"raise the limit (ulimit -n, LimitNOFILE=) or lower --max-connections\"",
+                 (unsigned long long)limit.rlim_cur, (unsigned long long)needed, connections_max);
+    }
+}
+
+static int64_t read_somaxconn(void)
+{
+    char text[32];
+    FILE *file = fopen("/proc/sys/net/core/somaxconn", "re");
+    if (file == NULL) {
+        return -1;
+    }
+    size_t size = fread(text, 1, sizeof text, file);
+    (void)fclose(file); /* only read */
+    int64_t somaxconn = -1;
+    if (!mst__number_parse_prefix(mst_bytes(text, size), &somaxconn)) {
+        return -1;
+    }
+    return somaxconn;
+}
+
+/* A burst of more connects than the kernel queues is slowed down, not refused; so without an
+ * explicit wish for that many it is worth a note only. */
+static void check_backlog(const struct mst_log *log, size_t connections_max, bool explicit_wish)
+{
+    int64_t somaxconn = read_somaxconn();
+    if (somaxconn < 0 || (uint64_t)somaxconn >= connections_max) {
+        return;
+    }
+    mst__log(log, explicit_wish ? MST_LOG_WARN : MST_LOG_INFO, "serve.somaxconn",
+             "somaxconn=%lld max_connections=%zu advice=\"more connects at once than somaxconn "
+             "wait a second or more: sysctl net.core.somaxconn=%zu\"",
+             (long long)somaxconn, connections_max, connections_max);
+}
+
+/* --- port file --- */
+
+/* Written beside and renamed, so that a reader never sees half of it. */
+static int write_port_file(const char *path, int port, struct mst_err *reterr)
+{
+    char temporary[4096];
+    int length = snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
+    if (length < 0 || (size_t)length >= sizeof temporary) {
+        return mst__fail(reterr, MST_EINVAL, 0, "port file '%.100s…': path too long", path);
+    }
+    FILE *file = fopen(temporary, "we");
+    if (file == NULL) {
+        return mst__fail(reterr, MST_ESYS, errno, "port file '%s'", temporary);
+    }
+    bool written = fprintf(file, "%d\n", port) > 0;
+    written = fclose(file) == 0 && written;
+    if (!written || rename(temporary, path) != 0) {
+        int reason = errno;
+        (void)unlink(temporary); /* the error is being reported already */
+        return mst__fail(reterr, MST_ESYS, reason, "port file '%s'", path);
+    }
+    return 0;
+}
+
+/* --- the command --- */
+
+static void announce(const struct mst_server *server, const struct mst_log *log)
+{
+    for (size_t i = 0; i < mst_server_addresses_count(server); i++) {
+        const char *address = mst_server_address(server, i);
+        bool is_unix = strncmp(address, "unix:", 5) == 0;
+        (void)printf("listening on %s%s\n", is_unix ? "" : "tcp://", address);
+        mst__log(log, MST_LOG_INFO, "server.listening", "address=%s", address);
+    }
+    (void)fflush(stdout); /* a closed stdout is no reason not to serve */
+}
+
+static int fill_log(const struct serve *serve, struct mst_log *ret_log)
+{
+    if (strcmp(serve->log_format, "text") == 0) {
+        ret_log->fn = mst__cli_log_text;
+    } else if (strcmp(serve->log_format, "json") == 0) {
+        ret_log->fn = mst__cli_log_json;
+    } else {
+        return mst__cli_usage_error("muster serve", "--log-format: '%s' is not text or json",
+                                    serve->log_format);
+    }
+    if (!mst__cli_log_level(serve->log_level, &ret_log->level)) {
+        return mst__cli_usage_error("muster serve",
+                                    "--log-level: '%s' is not debug, info, warn or error",
+                                    serve->log_level);
+    }
+    return MST_EXIT_OK;
+}
+
+static int run_server(struct mst_server *server, const struct serve *serve, const struct mst_log *log)
+{
+    struct mst_err err;
+    catch_signals(server);
+    announce(server, log);
+    if (serve->port_file != NULL &&
+        write_port_file(serve->port_file, mst_server_port(server), &err) != 0) {
+        return mst__cli_fail(&err);
+    }
+    mst__systemd_notify("READY=1");
+    int rv = mst_server_run(server, &err);
+    mst__systemd_notify("STOPPING=1");
+    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+}
+
+static int serve_with(const struct serve *serve)
+{
+    struct mst_server_options options;
+    mst_server_options_init(&options);
+    int exit_code = fill_log(serve, &options.log);
+    if (exit_code != MST_EXIT_OK) {
+        return exit_code;
+    }
+    int fds[MST_LISTENERS_MAX];
+    options.listen_fds = fds;
+    options.listen_fds_count = mst__systemd_listen_fds();
+    for (size_t i = 0; i < options.listen_fds_count; i++) {
+        fds[i] = 3 + (int)i;
+    }
+    options.hosts = serve->hosts.values;
+    options.hosts_count = serve->hosts.count;
+    options.port = (int)serve->port;
+    options.ipv6_only = serve->ipv6_only;
+    bool explicit_wish = serve->connections_max > 0;
+    if (explicit_wish) {
+        options.connections_max = (size_t)serve->connections_max;
+    }
+    options.memory_max = (size_t)serve->memory_max;
+    options.key_size_max = (size_t)serve->key_max;
+    options.value_size_max = (size_t)serve->value_max;
+    options.idle_timeout_ms = serve->idle_timeout_ms;
+    options.request_timeout_ms = serve->request_timeout_ms;
+    check_descriptors(&options.log, options.connections_max);
+    check_backlog(&options.log, options.connections_max, explicit_wish);
+    struct mst_server *server = NULL;
+    struct mst_err err;
+    if (mst_server_new(&options, &server, &err) != 0) {
+        return mst__cli_fail(&err);
+    }
+    exit_code = run_server(server, serve, &options.log);
+    mst_server_free(server);
+    return exit_code;
+}
+
+int mst__cli_serve(int argc, char **argv)
+{
+    struct serve serve = {
+        .port = 29500,
+        .connections_max = 0,
+        .memory_max = (int64_t)MST_MEMORY_DEFAULT,
+        .key_max = (int64_t)MST_KEY_SIZE_DEFAULT,
+        .value_max = (int64_t)MST_VALUE_SIZE_DEFAULT,
+        .request_timeout_ms = 60000,
+        .log_format = "text",
+        .log_level = "info",
+    };
+    const struct mst__option options[] = {
+        {"host", "HOST",
+         "Listen here: a name, an address, '*' for every address of both families, or unix:PATH. "
+         "May be given several times. '::' takes IPv4 too unless 0.0.0.0 is given beside it. "
+         "Default: the loopback addresses, which other machines cannot reach.",
+         MST_OPTION_LIST, &serve.hosts, 0, 0},
+        {"port", "PORT", "TCP port, 0 for a free one. Default: 29500.", MST_OPTION_NUMBER,
+         &serve.port, 0, 65535},
+        {"port-file", "FILE", "Write the port here once connections are accepted.",
+         MST_OPTION_TEXT, &serve.port_file, 0, 0},
+        {"ipv6-only", NULL, "Let '::' take IPv6 only.", MST_OPTION_FLAG, &serve.ipv6_only, 0, 0},
+        {"max-connections", "N", "Refuse connections beyond this many. Default: 16384.",
+         MST_OPTION_NUMBER, &serve.connections_max, 1, MST_CONNECTIONS_MAX},
+        {"max-memory", "SIZE",
+         "Memory for stored data and connections' buffers; a request that would exceed it ends its "
+         "connection and changes nothing. Default: 1G.",
+         MST_OPTION_SIZE, &serve.memory_max, 1 << 16, INT64_MAX},
+        {"max-key", "SIZE", "Longest key. Default: 8K, as PyTorch's server.", MST_OPTION_SIZE,
+         &serve.key_max, 1, (int64_t)MST_KEY_SIZE_MAX},
+        {"max-value", "SIZE", "Longest value. Default: 8M, as PyTorch's server.", MST_OPTION_SIZE,
+         &serve.value_max, 1, (int64_t)MST_VALUE_SIZE_MAX},
+        {"idle-timeout", "TIME",
+         "Close connections that have been silent for so long and wait for nothing. Default: 0, "
+         "never: torch's clients are silent for hours, and torch up to 2.0 spins when its second "
+         "connection is closed.",
+         MST_OPTION_DURATION, &serve.idle_timeout_ms, 0, 0},
+        {"request-timeout", "TIME",
+         "Close connections that send half a request, or do not read their replies, and make no "
+         "progress for so long. Default: 60s.",
+         MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
+        {"log-format", "FORMAT", "text or json, one line per event, on stderr. Default: text.",
+         MST_OPTION_TEXT, &serve.log_format, 0, 0},
+        {"log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT,
+         &serve.log_level, 0, 0},
+    };
+    const struct mst__usage usage = {
+        .command = "muster serve",
+        .synopsis = "[options]",
+        .text = serve_text,
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+    };
+    int arguments = 0;
+    int exit_code = 0;
+    if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {
+        return exit_code;
+    }
+    return serve_with(&serve);
+}

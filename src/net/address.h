@@ -1,0 +1,15 @@
+/* net/address.h - socket addresses as text, numeric always: names are never looked up backwards. */
+#ifndef MST_NET_ADDRESS_H
+#define MST_NET_ADDRESS_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+
+#define MST_ADDRESS_SIZE 128
+
+/* `127.0.0.1:29500`, `[::1]:29500`, `unix:/path` (`unix:` for an unnamed one). */
+void mst__address_format(const struct sockaddr *address,
+                         size_t size,
+                         char ret_text[MST_ADDRESS_SIZE]);
+
+#endif /* MST_NET_ADDRESS_H */

@@ -1,0 +1,408 @@
+/* net/client.c - connecting, sending and receiving against a deadline.
+ *
+ * Sockets are non-blocking and poll does the waiting. Connecting tries the addresses of a name in
+ * turn, families alternating, and starts the next one when the last has failed or has not answered
+ * for a quarter of a second, so that one dead address or family costs little. */
+#include "net/client.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "net/resolve.h"
+
+#define CLIENT_STAGGER_MS 250
+
+/* Addresses of one name that are tried in one round. */
+#define CLIENT_ADDRESSES_MAX 16
+
+/* Read in pieces of at least this. */
+#define CLIENT_READ_SIZE MST_KIB(4)
+
+/* Poll's timeout for @deadline_ms; 0 when it has passed. */
+static int poll_timeout(int64_t deadline_ms)
+{
+    int64_t left = deadline_ms - mst__clock_ms();
+    if (left <= 0) {
+        return 0;
+    }
+    return left > 1000000 ? 1000000 : (int)left;
+}
+
+/* Wait until @fd is ready for @events: 0, MST_ETIMEOUT or MST_ESYS. */
+static int wait_ready(int fd, short events, int64_t deadline_ms, struct mst_err *reterr)
+{
+    for (;;) {
+        struct pollfd pollfd = {.fd = fd, .events = events};
+        int timeout = poll_timeout(deadline_ms);
+        int ready = poll(&pollfd, 1, timeout);
+        if (ready > 0) {
+            return 0;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return mst__fail(reterr, MST_ESYS, errno, "poll");
+        }
+        if (ready == 0 && timeout == 0) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "deadline passed");
+        }
+    }
+}
+
+static bool is_lost(int sys)
+{
+    return sys == EPIPE || sys == ECONNRESET || sys == ECONNABORTED || sys == ETIMEDOUT ||
+           sys == EHOSTUNREACH || sys == ENETUNREACH || sys == ENETDOWN || sys == ENOTCONN;
+}
+
+/* --- connecting --- */
+
+struct attempt {
+    struct sockaddr_storage address;
+    socklen_t address_size;
+    int fd; /* -1 = not started or over */
+};
+
+struct race {
+    struct attempt attempts[CLIENT_ADDRESSES_MAX];
+    size_t count;
+    size_t started;
+    int last_sys;               /* why the last attempt failed, */
+    size_t last_failed;         /* and which one it was */
+    int64_t next_start_ms;
+};
+
+static void race_add(struct race *race, const struct sockaddr *address, socklen_t size)
+{
+    if (race->count == CLIENT_ADDRESSES_MAX || size > sizeof race->attempts[0].address) {
+        return;
+    }
+    struct attempt *attempt = &race->attempts[race->count++];
+    memcpy(&attempt->address, address, size);
+    attempt->address_size = size;
+    attempt->fd = -1;
+}
+
+/* The next address at or behind @at that is (not) of @family. */
+static const struct addrinfo *next_of(const struct addrinfo *at, int family, bool same)
+{
+    while (at != NULL && (at->ai_family == family) != same) {
+        at = at->ai_next;
+    }
+    return at;
+}
+
+/* Take the addresses in the resolver's order, but with the families alternating. */
+static void race_add_all(struct race *race, const struct addrinfo *addresses)
+{
+    int family = addresses->ai_family;
+    const struct addrinfo *same = next_of(addresses, family, true);
+    const struct addrinfo *other = next_of(addresses, family, false);
+    while (same != NULL || other != NULL) {
+        if (same != NULL) {
+            race_add(race, same->ai_addr, same->ai_addrlen);
+            same = next_of(same->ai_next, family, true);
+        }
+        if (other != NULL) {
+            race_add(race, other->ai_addr, other->ai_addrlen);
+            other = next_of(other->ai_next, family, false);
+        }
+    }
+}
+
+static void race_failed(struct race *race, size_t index, int sys)
+{
+    struct attempt *attempt = &race->attempts[index];
+    if (attempt->fd >= 0) {
+        (void)close(attempt->fd); /* never connected: nothing to lose */
+        attempt->fd = -1;
+    }
+    race->last_sys = sys;
+    race->last_failed = index;
+    race->next_start_ms = 0; /* do not wait with the next one */
+}
+
+/* Start the next attempt. True when it is connected at once. */
+static bool race_start(struct race *race, int64_t now_ms)
+{
+    size_t index = race->started++;
+    struct attempt *attempt = &race->attempts[index];
+    race->next_start_ms = now_ms + CLIENT_STAGGER_MS;
+    attempt->fd = socket(attempt->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (attempt->fd < 0) {
+        race_failed(race, index, errno);
+        return false;
+    }
+    const struct sockaddr *address = (const struct sockaddr *)&attempt->address;
+    if (connect(attempt->fd, address, attempt->address_size) == 0) {
+        return true;
+    }
+    /* An interrupted connect goes on in the background, as one in progress does. */
+    if (errno != EINPROGRESS && errno != EINTR) {
+        race_failed(race, index, errno);
+    }
+    return false;
+}
+
+/* A port that nobody listens on can, on one machine, become the source port of the very connection
+ * to it. Then we are talking to ourselves. */
+static bool is_self_connected(int fd)
+{
+    struct sockaddr_storage here = {0};
+    struct sockaddr_storage there = {0};
+    socklen_t here_size = sizeof here;
+    socklen_t there_size = sizeof there;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_size) != 0 ||
+        here.ss_family == AF_UNIX) {
+        return false;
+    }
+    return here_size == there_size && memcmp(&here, &there, here_size) == 0;
+}
+
+/* See which attempts have ended. The index of one that succeeded, or SIZE_MAX. */
+static size_t race_collect(struct race *race, const struct pollfd *pollfds)
+{
+    for (size_t i = 0; i < race->started; i++) {
+        if (race->attempts[i].fd < 0 || pollfds[i].revents == 0) {
+            continue;
+        }
+        int sys = 0;
+        socklen_t size = sizeof sys;
+        if (getsockopt(race->attempts[i].fd, SOL_SOCKET, SO_ERROR, &sys, &size) != 0) {
+            sys = errno;
+        }
+        if (sys == 0 && is_self_connected(race->attempts[i].fd)) {
+            sys = ECONNREFUSED;
+        }
+        if (sys == 0) {
+            return i;
+        }
+        race_failed(race, i, sys);
+    }
+    return SIZE_MAX;
+}
+
+static size_t race_running(const struct race *race)
+{
+    size_t running = 0;
+    for (size_t i = 0; i < race->started; i++) {
+        running += race->attempts[i].fd >= 0 ? 1 : 0;
+    }
+    return running;
+}
+
+static int race_lost(const struct race *race, struct mst_err *reterr)
+{
+    const struct attempt *attempt = &race->attempts[race->last_failed];
+    char text[MST_ADDRESS_SIZE];
+    mst__address_format((const struct sockaddr *)&attempt->address, attempt->address_size, text);
+    /* Running out of descriptors or memory is our own trouble, not the peer's. */
+    int sys = race->last_sys;
+    bool own = sys == EMFILE || sys == ENFILE || sys == ENOBUFS || sys == ENOMEM;
+    return mst__fail(reterr, own ? MST_ESYS : MST_ECONN, sys, "%s", text);
+}
+
+/* Run the race to its end; @ret_winner is the attempt that connected. */
+static int race_run(struct race *race,
+                    int64_t deadline_ms,
+                    size_t *ret_winner,
+                    struct mst_err *reterr)
+{
+    for (;;) {
+        int64_t now_ms = mst__clock_ms();
+        while (race->started < race->count && now_ms >= race->next_start_ms) {
+            if (race_start(race, now_ms)) {
+                *ret_winner = race->started - 1;
+                return 0;
+            }
+        }
+        if (race_running(race) == 0) {
+            return race_lost(race, reterr);
+        }
+        if (now_ms >= deadline_ms) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "no answer in time");
+        }
+        struct pollfd pollfds[CLIENT_ADDRESSES_MAX];
+        for (size_t i = 0; i < race->started; i++) {
+            pollfds[i] = (struct pollfd){.fd = race->attempts[i].fd, .events = POLLOUT};
+        }
+        bool more = race->started < race->count && race->next_start_ms < deadline_ms;
+        int timeout = poll_timeout(more ? race->next_start_ms : deadline_ms);
+        int ready = poll(pollfds, (nfds_t)race->started, timeout);
+        if (ready < 0 && errno != EINTR) {
+            return mst__fail(reterr, MST_ESYS, errno, "poll");
+        }
+        size_t winner = ready > 0 ? race_collect(race, pollfds) : SIZE_MAX;
+        if (winner != SIZE_MAX) {
+            *ret_winner = winner;
+            return 0;
+        }
+    }
+}
+
+static int race_prepare(struct race *race,
+                        const struct mst__target *target,
+                        int64_t deadline_ms,
+                        struct mst_err *reterr)
+{
+    *race = (struct race){0};
+    if (target->unix_path != NULL) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        size_t size = strlen(target->unix_path);
+        if (size >= sizeof address.sun_path) {
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "unix path of %zu characters, the limit is %zu", size,
+                             sizeof address.sun_path - 1);
+        }
+        memcpy(address.sun_path, target->unix_path, size + 1);
+        race_add(race, (const struct sockaddr *)&address, sizeof address);
+        return 0;
+    }
+    struct addrinfo *addresses = NULL;
+    int rv = mst__resolve(&target->endpoint, deadline_ms, &addresses, reterr);
+    if (rv == 0) {
+        race_add_all(race, addresses);
+        freeaddrinfo(addresses);
+    }
+    return rv;
+}
+
+static void client_tune(int fd, sa_family_t family)
+{
+    if (family == AF_INET || family == AF_INET6) {
+        int on = 1;
+        /* Both are improvements only; without them the connection works as well. */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+}
+
+int mst__client_open(const struct mst__target *target,
+                     size_t input_max,
+                     int64_t deadline_ms,
+                     struct mst__client *ret_client,
+                     struct mst_err *reterr)
+{
+    struct race race;
+    int rv = race_prepare(&race, target, deadline_ms, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__client client = {.fd = -1};
+    mst__buf_init(&client.input, input_max);
+    /* Room for every small reply before anything is sent: a reply that has come must not get lost
+     * because there is no memory for eight bytes. */
+    if (mst__buf_reserve(&client.input, 1, &rv) == NULL) {
+        return mst__fail(reterr, rv, 0, "input buffer");
+    }
+    size_t winner = SIZE_MAX;
+    rv = race_run(&race, deadline_ms, &winner, reterr);
+    for (size_t i = 0; i < race.started; i++) {
+        if (i != winner && race.attempts[i].fd >= 0) {
+            (void)close(race.attempts[i].fd); /* came too late: nothing was sent on it */
+        }
+    }
+    if (rv != 0) {
+        mst__buf_close(&client.input);
+        return rv;
+    }
+    const struct attempt *won = &race.attempts[winner];
+    client.fd = won->fd;
+    client_tune(client.fd, won->address.ss_family);
+    mst__address_format((const struct sockaddr *)&won->address, won->address_size, client.peer);
+    *ret_client = client;
+    return 0;
+}
+
+void mst__client_close(struct mst__client *client)
+{
+    if (client->fd >= 0) {
+        (void)close(client->fd); /* whatever it says, the descriptor is gone */
+        client->fd = -1;
+    }
+    mst__buf_close(&client->input);
+}
+
+/* --- sending and receiving --- */
+
+int mst__client_send(struct mst__client *client,
+                     struct mst_bytes bytes,
+                     int64_t deadline_ms,
+                     size_t *ret_sent,
+                     struct mst_err *reterr)
+{
+    MST_ASSERT(client->fd >= 0);
+    size_t sent = 0;
+    int rv = 0;
+    while (rv == 0 && sent < bytes.size) {
+        ssize_t took = send(client->fd, bytes.data + sent, bytes.size - sent, MSG_NOSIGNAL);
+        if (took >= 0) {
+            sent += (size_t)took;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            rv = wait_ready(client->fd, POLLOUT, deadline_ms, reterr);
+        } else if (errno != EINTR) {
+            rv = mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "send");
+        }
+    }
+    *ret_sent = sent;
+    return rv;
+}
+
+int mst__client_receive(struct mst__client *client,
+                        size_t wanted,
+                        int64_t deadline_ms,
+                        struct mst_err *reterr)
+{
+    MST_ASSERT(client->fd >= 0);
+    struct mst__buf *input = &client->input;
+    int rv = 0;
+    while (rv == 0 && mst__buf_size(input) < wanted) {
+        size_t missing = wanted - mst__buf_size(input);
+        size_t room = missing < CLIENT_READ_SIZE ? CLIENT_READ_SIZE : missing;
+        size_t room_max = input->size_max - mst__buf_size(input);
+        room = room > room_max && missing <= room_max ? room_max : room;
+        /* A short reply goes into the room that is there already, without an allocation. */
+        size_t spare = input->capacity - mst__buf_size(input);
+        if (missing <= spare && spare < room) {
+            room = spare;
+        }
+        uint8_t *to = mst__buf_reserve(input, room, &rv);
+        if (to == NULL) {
+            return mst__fail(reterr, rv, 0, "reply of %zu bytes", wanted);
+        }
+        ssize_t got = recv(client->fd, to, room, 0);
+        if (got > 0) {
+            mst__buf_commit(input, (size_t)got);
+        } else if (got == 0) {
+            rv = mst__fail(reterr, MST_ECONN, 0, "closed by the server");
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            rv = wait_ready(client->fd, POLLIN, deadline_ms, reterr);
+        } else if (errno != EINTR) {
+            rv = mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "receive");
+        }
+    }
+    return rv;
+}
+
+bool mst__client_is_usable(const struct mst__client *client, bool expects_bytes)
+{
+    if (mst__buf_size(&client->input) > 0) {
+        return expects_bytes;
+    }
+    uint8_t byte;
+    ssize_t got = recv(client->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0) {
+        return expects_bytes;
+    }
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}

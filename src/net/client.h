@@ -1,0 +1,69 @@
+/* net/client.h - a blocking client connection in which every step has a deadline.
+ *
+ * Deadlines are points in monotonic time, see base/clock.h. Names are resolved forwards only. A
+ * connection belongs to one thread at a time. */
+#ifndef MST_NET_CLIENT_H
+#define MST_NET_CLIENT_H
+
+#include <muster/error.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/endpoint.h"
+#include "net/address.h"
+
+/* Whom to connect to. */
+struct mst__target {
+    struct mst__endpoint endpoint;
+    const char *unix_path; /* borrowed; when not NULL it counts instead of the endpoint */
+};
+
+struct mst__client {
+    int fd;                /* -1 = none */
+    struct mst__buf input; /* received, not yet consumed */
+    char peer[MST_ADDRESS_SIZE];
+};
+
+/**
+ * Connect, one round: resolve the name, try all addresses of both families, staggered, and keep the
+ * first that answers. @input_max bounds the input buffer.
+ *
+ * Returns 0; MST_ERESOLVE, MST_ECONN (every address failed; the last reason is told), MST_ETIMEOUT,
+ * MST_EINVAL (a unix path that is too long), MST_ESYS, MST_ENOMEM. Released with mst__client_close.
+ */
+int mst__client_open(const struct mst__target *target,
+                     size_t input_max,
+                     int64_t deadline_ms,
+                     struct mst__client *ret_client,
+                     struct mst_err *reterr);
+
+/* Close and release. A client that was never open (fd -1) is fine. */
+void mst__client_close(struct mst__client *client);
+
+/**
+ * Send all of @bytes. @ret_sent is how many the kernel took, on failure too.
+ *
+ * Returns 0, MST_ECONN when the peer is gone, MST_ETIMEOUT, MST_ESYS.
+ */
+int mst__client_send(struct mst__client *client,
+                     struct mst_bytes bytes,
+                     int64_t deadline_ms,
+                     size_t *ret_sent,
+                     struct mst_err *reterr);
+
+/**
+ * Receive until client->input has at least @wanted bytes.
+ *
+ * Returns 0, MST_ECONN when the peer closed or reset the connection, MST_ETIMEOUT, MST_ELIMIT,
+ * MST_ENOMEM, MST_ESYS. What arrived before stays in the input.
+ */
+int mst__client_receive(struct mst__client *client,
+                        size_t wanted,
+                        int64_t deadline_ms,
+                        struct mst_err *reterr);
+
+/* Whether an idle connection is still good. Bytes that nobody asked for speak against it, unless
+ * @expects_bytes. */
+bool mst__client_is_usable(const struct mst__client *client, bool expects_bytes);
+
+#endif /* MST_NET_CLIENT_H */

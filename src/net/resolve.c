@@ -1,0 +1,183 @@
+/* net/resolve.c - getaddrinfo has no deadline, so for names it runs in a thread of its own.
+ *
+ * The caller and the thread share a job, and whoever lets go of it last frees it: a caller whose
+ * deadline passes leaves, and the thread ends whenever the resolver does. How many such threads
+ * may hang around is bounded. */
+#include "net/resolve.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#define RESOLVERS_MAX 64
+
+static atomic_int resolvers_count;
+
+struct resolve_job {
+    pthread_mutex_t mutex;
+    pthread_cond_t done_cond;
+    unsigned holders;
+    bool done;
+    int status; /* of getaddrinfo */
+    struct addrinfo *addresses;
+    char host[MST_HOST_SIZE];
+    char service[8];
+};
+
+static int lookup(const char *host, const char *service, int flags, struct addrinfo **ret_addresses)
+{
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC,
+        .ai_socktype = SOCK_STREAM,
+        .ai_flags = AI_NUMERICSERV | flags,
+    };
+    return getaddrinfo(host, service, &hints, ret_addresses);
+}
+
+static void job_release(struct resolve_job *job)
+{
+    (void)pthread_mutex_lock(&job->mutex); /* a default mutex: cannot fail */
+    job->holders--;
+    bool last = job->holders == 0;
+    (void)pthread_mutex_unlock(&job->mutex);
+    if (!last) {
+        return;
+    }
+    if (job->addresses != NULL) {
+        freeaddrinfo(job->addresses);
+    }
+    (void)pthread_cond_destroy(&job->done_cond); /* nobody waits any more */
+    (void)pthread_mutex_destroy(&job->mutex);
+    mst__free(job);
+}
+
+static void *job_run(void *arg)
+{
+    struct resolve_job *job = arg;
+    struct addrinfo *addresses = NULL;
+    int status = lookup(job->host, job->service, 0, &addresses);
+    (void)pthread_mutex_lock(&job->mutex);
+    job->status = status;
+    job->addresses = status == 0 ? addresses : NULL;
+    job->done = true;
+    (void)pthread_cond_signal(&job->done_cond);
+    (void)pthread_mutex_unlock(&job->mutex);
+    job_release(job);
+    atomic_fetch_sub(&resolvers_count, 1);
+    return NULL;
+}
+
+static struct resolve_job *job_new(const struct mst__endpoint *endpoint)
+{
+    struct resolve_job *job = mst__calloc(1, sizeof *job);
+    if (job == NULL) {
+        return NULL;
+    }
+    (void)pthread_mutex_init(&job->mutex, NULL); /* never fails on Linux */
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&job->done_cond, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    memcpy(job->host, endpoint->host, sizeof job->host);
+    (void)snprintf(job->service, sizeof job->service, "%u", endpoint->port); /* fits */
+    job->holders = 1;
+    return job;
+}
+
+/* Start the job's thread, with all signals blocked: they are for the program's own threads. */
+static int job_start(struct resolve_job *job)
+{
+    pthread_attr_t attributes;
+    int status = pthread_attr_init(&attributes);
+    if (status != 0) {
+        return status;
+    }
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED); /* a valid state */
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    job->holders++;
+    pthread_t thread;
+    status = pthread_create(&thread, &attributes, job_run, job);
+    if (status != 0) {
+        job->holders--;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return status;
+}
+
+static bool job_wait(struct resolve_job *job, int64_t deadline_ms)
+{
+    struct timespec until = {
+        .tv_sec = (time_t)(deadline_ms / 1000),
+        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
+    };
+    (void)pthread_mutex_lock(&job->mutex);
+    int status = 0;
+    while (!job->done && status == 0) {
+        status = pthread_cond_timedwait(&job->done_cond, &job->mutex, &until);
+    }
+    bool done = job->done;
+    (void)pthread_mutex_unlock(&job->mutex);
+    return done;
+}
+
+static int resolve_failed(const char *host, int status, struct mst_err *reterr)
+{
+    if (status == EAI_MEMORY) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "resolve '%s'", host);
+    }
+    return mst__fail(reterr, MST_ERESOLVE, 0, "resolve '%s': %s", host, gai_strerror(status));
+}
+
+int mst__resolve(const struct mst__endpoint *endpoint,
+                 int64_t deadline_ms,
+                 struct addrinfo **ret_addresses,
+                 struct mst_err *reterr)
+{
+    char service[8];
+    (void)snprintf(service, sizeof service, "%u", endpoint->port); /* fits */
+    int status = lookup(endpoint->host, service, AI_NUMERICHOST, ret_addresses);
+    if (status == 0) {
+        return 0;
+    }
+    if (status != EAI_NONAME) {
+        return resolve_failed(endpoint->host, status, reterr);
+    }
+    if (atomic_fetch_add(&resolvers_count, 1) >= RESOLVERS_MAX) {
+        atomic_fetch_sub(&resolvers_count, 1);
+        return mst__fail(reterr, MST_ERESOLVE, 0,
+                         "resolve '%s': %d earlier lookups have not ended yet; is the name server "
+                         "reachable?",
+                         endpoint->host, RESOLVERS_MAX);
+    }
+    struct resolve_job *job = job_new(endpoint);
+    if (job == NULL) {
+        atomic_fetch_sub(&resolvers_count, 1);
+        return mst__fail(reterr, MST_ENOMEM, 0, "resolve '%s'", endpoint->host);
+    }
+    int rv = 0;
+    status = job_start(job);
+    if (status != 0) {
+        atomic_fetch_sub(&resolvers_count, 1);
+        rv = mst__fail(reterr, MST_ESYS, status, "start a thread to resolve '%s'", endpoint->host);
+    } else if (!job_wait(job, deadline_ms)) {
+        rv = mst__fail(reterr, MST_ETIMEOUT, 0, "resolve '%s': no answer in time", endpoint->host);
+    } else if (job->status != 0) {
+        rv = resolve_failed(endpoint->host, job->status, reterr);
+    } else {
+        *ret_addresses = job->addresses;
+        job->addresses = NULL;
+    }
+    job_release(job);
+    return rv;
+}

@@ -1,0 +1,21 @@
+/* net/resolve.h - host names to addresses, with a deadline. */
+#ifndef MST_NET_RESOLVE_H
+#define MST_NET_RESOLVE_H
+
+#include <muster/error.h>
+#include <netdb.h>
+
+#include "base/endpoint.h"
+
+/**
+ * Look up the stream addresses of @endpoint, both families. A numeric address is taken as it is.
+ * The caller releases @ret_addresses with freeaddrinfo.
+ *
+ * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ENOMEM, MST_ESYS.
+ */
+int mst__resolve(const struct mst__endpoint *endpoint,
+                 int64_t deadline_ms,
+                 struct addrinfo **ret_addresses,
+                 struct mst_err *reterr);
+
+#endif /* MST_NET_RESOLVE_H */

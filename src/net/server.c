@@ -1,0 +1,296 @@
+/* net/server.c - the store server: options, loop, timers, stopping.
+ *
+ * One thread runs the loop and owns everything. Others only raise a flag and wake it. */
+#include <muster/server.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/server.h"
+
+/* Stopping: what has arrived is still read for a moment, and unsent output has until the end. */
+#define STOP_READ_MS 50
+#define STOP_END_MS 800
+#define STOP_TICK_MS 10
+
+/* The grace of conn.c is looked at this often, while there is one. */
+#define GRACE_TICK_MS 10
+
+#define SWEEP_TICK_MS_MAX 1000
+#define SWEEP_TICK_MS_MIN 10
+
+void mst_server_options_init(struct mst_server_options *options)
+{
+    *options = (struct mst_server_options){
+        .size = sizeof *options,
+        .connections_max = MST_CONNECTIONS_DEFAULT,
+        .memory_max = MST_MEMORY_DEFAULT,
+        .key_size_max = MST_KEY_SIZE_DEFAULT,
+        .value_size_max = MST_VALUE_SIZE_DEFAULT,
+        .request_timeout_ms = 60000,
+        .log = {.level = MST_LOG_INFO},
+    };
+}
+
+static int server_check_options(const struct mst_server_options *options, struct mst_err *reterr)
+{
+    if (options->size != sizeof *options) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "server options were not made by mst_server_options_init");
+    }
+    if (options->port < 0 || options->port > 65535) {
+        return mst__fail(reterr, MST_EINVAL, 0, "port %d is not within 0 … 65535", options->port);
+    }
+    if (options->connections_max == 0 || options->connections_max > MST_CONNECTIONS_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "%zu connections are not within 1 … %d",
+                         options->connections_max, MST_CONNECTIONS_MAX);
+    }
+    if (options->key_size_max == 0 || options->key_size_max > MST_KEY_SIZE_MAX ||
+        options->value_size_max == 0 || options->value_size_max > MST_VALUE_SIZE_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "keys of up to %zu and values of up to %zu bytes: at most %zu and %zu",
+                         options->key_size_max, options->value_size_max, MST_KEY_SIZE_MAX,
+                         MST_VALUE_SIZE_MAX);
+    }
+    if (options->idle_timeout_ms < 0 || options->request_timeout_ms <= 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "a timeout of the server is negative or zero");
+    }
+    return 0;
+}
+
+/* --- timers --- */
+
+static void on_grace(uv_timer_t *timer)
+{
+    struct mst_server *server = timer->data;
+    mst__conns_settle(server, (int64_t)uv_now(&server->loop));
+    if (server->grace_count == 0) {
+        (void)uv_timer_stop(timer); /* always returns 0 */
+    }
+}
+
+void mst__server_want_grace(struct mst_server *server)
+{
+    if (uv_is_active((const uv_handle_t *)&server->grace) == 0) {
+        int rv = uv_timer_start(&server->grace, on_grace, GRACE_TICK_MS, GRACE_TICK_MS);
+        MST_ASSERT(rv == 0);
+    }
+}
+
+/* Everything is closed: nothing keeps the loop running. */
+static void server_close_handles(struct mst_server *server)
+{
+    mst__listen_close(server);
+    if (uv_is_closing((const uv_handle_t *)&server->wake) == 0) {
+        uv_close((uv_handle_t *)&server->wake, NULL);
+        uv_close((uv_handle_t *)&server->sweep, NULL);
+        uv_close((uv_handle_t *)&server->grace, NULL);
+    }
+}
+
+static void server_stop_step(struct mst_server *server, int64_t now_ms)
+{
+    int64_t since_ms = now_ms - server->stop_began_ms;
+    if (since_ms >= STOP_READ_MS) {
+        mst__conns_shut_down(server, since_ms >= STOP_END_MS);
+    }
+    if (server->conns_count == 0) {
+        server_close_handles(server);
+    }
+}
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct mst_server *server = timer->data;
+    int64_t now_ms = (int64_t)uv_now(&server->loop);
+    bool again = mst__conns_sweep(server, now_ms);
+    if (server->stopping) {
+        server_stop_step(server, now_ms);
+    } else if (!again) {
+        (void)uv_timer_stop(timer); /* always returns 0 */
+    }
+}
+
+static void server_start_sweep(struct mst_server *server, int64_t tick_ms)
+{
+    int rv = uv_timer_start(&server->sweep, on_sweep, (uint64_t)tick_ms, (uint64_t)tick_ms);
+    MST_ASSERT(rv == 0);
+}
+
+void mst__server_want_sweep(struct mst_server *server)
+{
+    if (uv_is_active((const uv_handle_t *)&server->sweep) != 0) {
+        return;
+    }
+    int64_t shortest_ms = server->options.request_timeout_ms;
+    int64_t idle_ms = server->options.idle_timeout_ms;
+    if (idle_ms > 0 && idle_ms < shortest_ms) {
+        shortest_ms = idle_ms;
+    }
+    int64_t tick_ms = shortest_ms / 4;
+    tick_ms = tick_ms > SWEEP_TICK_MS_MAX ? SWEEP_TICK_MS_MAX : tick_ms;
+    server_start_sweep(server, tick_ms < SWEEP_TICK_MS_MIN ? SWEEP_TICK_MS_MIN : tick_ms);
+}
+
+/* --- requests from elsewhere --- */
+
+static void server_log_counters(const struct mst_server *server)
+{
+    const struct mst_log *log = &server->options.log;
+    const struct mst__counters *counters = &server->counters;
+    mst__log(log, MST_LOG_INFO, "server.counters",
+             "connections=%zu accepted=%llu keys=%zu memory=%zu bytes_in=%llu bytes_out=%llu "
+             "released=%llu",
+             server->conns_count, (unsigned long long)counters->accepted, server->kv.keys_count,
+             server->kv.memory_used, (unsigned long long)counters->bytes_in,
+             (unsigned long long)counters->bytes_out, (unsigned long long)counters->released);
+    for (unsigned op = 0; op < MST_OP_COUNT; op++) {
+        if (counters->ops[op] > 0) {
+            mst__log(log, MST_LOG_INFO, "server.counter", "op=%s count=%llu",
+                     mst__op_name((enum mst__op)op), (unsigned long long)counters->ops[op]);
+        }
+    }
+    for (unsigned why = 0; why < MST_WHY_COUNT; why++) {
+        if (counters->closed[why] > 0) {
+            mst__log(log, MST_LOG_INFO, "server.counter", "closed=%s count=%llu",
+                     mst__why_name((enum mst__why)why), (unsigned long long)counters->closed[why]);
+        }
+    }
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct mst_server *server = wake->data;
+    if (atomic_exchange(&server->dump_wanted, false)) {
+        server_log_counters(server);
+    }
+    if (atomic_load(&server->stop_wanted) && !server->stopping) {
+        server->stopping = true;
+        server->stop_began_ms = (int64_t)uv_now(&server->loop);
+        mst__log(&server->options.log, MST_LOG_INFO, "server.stopping", "connections=%zu",
+                 server->conns_count);
+        mst__listen_close(server);
+        server_start_sweep(server, STOP_TICK_MS);
+    }
+}
+
+void mst_server_stop(struct mst_server *server)
+{
+    atomic_store(&server->stop_wanted, true);
+    (void)uv_async_send(&server->wake); /* fails only on a closed handle: then it has stopped */
+}
+
+void mst_server_dump(struct mst_server *server)
+{
+    atomic_store(&server->dump_wanted, true);
+    (void)uv_async_send(&server->wake); /* as above */
+}
+
+/* --- life --- */
+
+static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
+{
+    int rv = uv_loop_init(&server->loop);
+    if (rv != 0) {
+        return mst__fail(reterr, MST_ESYS, -rv, "event loop");
+    }
+    rv = uv_async_init(&server->loop, &server->wake, on_wake);
+    if (rv != 0) {
+        (void)uv_loop_close(&server->loop); /* it has no handles yet */
+        return mst__fail(reterr, MST_ESYS, -rv, "event loop");
+    }
+    server->loop_is_open = true;
+    server->wake.data = server;
+    rv = uv_timer_init(&server->loop, &server->sweep);
+    MST_ASSERT(rv == 0);
+    server->sweep.data = server;
+    rv = uv_timer_init(&server->loop, &server->grace);
+    MST_ASSERT(rv == 0);
+    server->grace.data = server;
+    return 0;
+}
+
+int mst_server_new(const struct mst_server_options *options,
+                   struct mst_server **ret_server,
+                   struct mst_err *reterr)
+{
+    int rv = server_check_options(options, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst_server *server = mst__calloc(1, sizeof *server);
+    if (server == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "store server");
+    }
+    server->options = *options;
+    server->options.hosts = NULL;
+    server->options.listen_fds = NULL;
+    server->wire_limits = mst__wire_limits(options->key_size_max, options->value_size_max);
+    atomic_init(&server->stop_wanted, false);
+    atomic_init(&server->dump_wanted, false);
+    uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
+    mst__clock_random(hash_key, sizeof hash_key);
+    struct mst__kv_limits limits = {.memory_max = options->memory_max,
+                                    .reply_max = server->wire_limits.message_size_max,
+                                    .value_max = options->value_size_max};
+    mst__kv_init(&server->kv, &limits, hash_key);
+    mst__buf_init(&server->replies, MST_FLUSH_SIZE + server->wire_limits.message_size_max + 64);
+    rv = server_open_loop(server, reterr);
+    if (rv == 0) {
+        rv = mst__listen_open(server, options, reterr);
+    }
+    if (rv != 0) {
+        mst_server_free(server);
+        return rv;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+int mst_server_port(const struct mst_server *server)
+{
+    return server->port;
+}
+
+size_t mst_server_addresses_count(const struct mst_server *server)
+{
+    return server->listeners_count;
+}
+
+const char *mst_server_address(const struct mst_server *server, size_t index)
+{
+    return index < server->listeners_count ? server->listeners[index].address : NULL;
+}
+
+int mst_server_run(struct mst_server *server, struct mst_err *reterr)
+{
+    int rv = uv_run(&server->loop, UV_RUN_DEFAULT);
+    if (rv < 0) {
+        return mst__fail(reterr, MST_ESYS, -rv, "event loop");
+    }
+    mst__log(&server->options.log, MST_LOG_INFO, "server.stopped", "keys=%zu",
+             server->kv.keys_count);
+    return 0;
+}
+
+void mst_server_free(struct mst_server *server)
+{
+    if (server == NULL) {
+        return;
+    }
+    if (server->loop_is_open) {
+        mst__conns_shut_down(server, true);
+        server_close_handles(server);
+        int rv = uv_run(&server->loop, UV_RUN_DEFAULT);
+        MST_ASSERT(rv == 0);
+        rv = uv_loop_close(&server->loop);
+        MST_ASSERT(rv == 0);
+    }
+    mst__kv_close(&server->kv);
+    mst__buf_close(&server->replies);
+    mst__free(server);
+}
