@@ -131,28 +131,6 @@ static void race_failed(struct race *race, size_t index, int sys)
     race->next_start_ms = 0; /* do not wait with the next one */
 }
 
-/* Start the next attempt. True when it is connected at once. */
-static bool race_start(struct race *race, int64_t now_ms)
-{
-    size_t index = race->started++;
-    struct attempt *attempt = &race->attempts[index];
-    race->next_start_ms = now_ms + CLIENT_STAGGER_MS;
-    attempt->fd = socket(attempt->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (attempt->fd < 0) {
-        race_failed(race, index, errno);
-        return false;
-    }
-    const struct sockaddr *address = (const struct sockaddr *)&attempt->address;
-    if (connect(attempt->fd, address, attempt->address_size) == 0) {
-        return true;
-    }
-    /* An interrupted connect goes on in the background, as one in progress does. */
-    if (errno != EINPROGRESS && errno != EINTR) {
-        race_failed(race, index, errno);
-    }
-    return false;
-}
-
 /* A port that nobody listens on can, on one machine, become the source port of the very connection
  * to it. Then we are talking to ourselves. */
 static bool is_self_connected(int fd)
@@ -167,6 +145,32 @@ static bool is_self_connected(int fd)
         return false;
     }
     return here_size == there_size && memcmp(&here, &there, here_size) == 0;
+}
+
+/* Start the next attempt. True when it is connected at once. */
+static bool race_start(struct race *race, int64_t now_ms)
+{
+    size_t index = race->started++;
+    struct attempt *attempt = &race->attempts[index];
+    race->next_start_ms = now_ms + CLIENT_STAGGER_MS;
+    attempt->fd = socket(attempt->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (attempt->fd < 0) {
+        race_failed(race, index, errno);
+        return false;
+    }
+    const struct sockaddr *address = (const struct sockaddr *)&attempt->address;
+    if (connect(attempt->fd, address, attempt->address_size) == 0) {
+        if (!is_self_connected(attempt->fd)) {
+            return true;
+        }
+        race_failed(race, index, ECONNREFUSED);
+        return false;
+    }
+    /* An interrupted connect goes on in the background, as one in progress does. */
+    if (errno != EINPROGRESS && errno != EINTR) {
+        race_failed(race, index, errno);
+    }
+    return false;
 }
 
 /* See which attempts have ended. The index of one that succeeded, or SIZE_MAX. */

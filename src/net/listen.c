@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "net/server.h"
 
 /* The kernel cuts it down to net.core.somaxconn. */
@@ -23,8 +24,18 @@
 static void on_connection(uv_stream_t *stream, int status)
 {
     struct mst__listener *listener = stream->data;
+    struct mst_server *server = listener->server;
     if (status == 0) {
         mst__conn_accept(listener);
+        return;
+    }
+    /* Out of descriptors: libuv has turned the connection away. One line a second is enough. */
+    int64_t now_ms = (int64_t)uv_now(&server->loop);
+    if (now_ms - server->accept_complaint_ms >= 1000) {
+        server->accept_complaint_ms = now_ms;
+        mst__log(&server->options.log, MST_LOG_ERROR, "accept.failed",
+                 "listener=%s connections=%zu detail=\"%s\"", listener->address,
+                 server->conns_count, uv_strerror(status));
     }
 }
 

@@ -227,6 +227,7 @@ int mst_server_new(const struct mst_server_options *options,
         return mst__fail(reterr, MST_ENOMEM, 0, "store server");
     }
     server->options = *options;
+    server->accept_complaint_ms = INT64_MIN / 2; /* long ago */
     server->options.hosts = NULL;
     server->options.listen_fds = NULL;
     server->wire_limits = mst__wire_limits(options->key_size_max, options->value_size_max);

@@ -78,6 +78,7 @@ struct mst_server {
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
+    int64_t accept_complaint_ms; /* when a failed accept was last logged */
     int port;
     struct mst__kv kv;
     struct mst__conn *conns; /* all of them */
