@@ -21,16 +21,20 @@ static struct mst_bytes bytes_head(struct mst_bytes bytes, size_t size)
     return mst_bytes(bytes.data, size);
 }
 
-static int parse_port(struct mst_bytes text, uint16_t *ret_port, struct mst_err *reterr)
+static int parse_port(struct mst_bytes text,
+                      int64_t port_min,
+                      uint16_t *ret_port,
+                      struct mst_err *reterr)
 {
     int64_t port = 0;
     bool all_digits = text.size > 0;
     for (size_t i = 0; i < text.size; i++) {
         all_digits = all_digits && text.data[i] >= '0' && text.data[i] <= '9';
     }
-    if (!all_digits || !mst__number_parse(text, 1, 65535, &port)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "port '%.*s' is not a number from 1 to 65535",
-                         (int)(text.size > 40 ? 40 : text.size), (const char *)text.data);
+    if (!all_digits || !mst__number_parse(text, port_min, 65535, &port)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "port '%.*s' is not a number from %d to 65535",
+                         (int)(text.size > 40 ? 40 : text.size), (const char *)text.data,
+                         (int)port_min);
     }
     *ret_port = (uint16_t)port;
     return 0;
@@ -87,12 +91,13 @@ static int split_endpoint(struct mst_bytes text,
     return 0;
 }
 
-int mst__endpoint_parse(struct mst_bytes text,
-                        struct mst__endpoint *ret_endpoint,
-                        struct mst_err *reterr)
+static int parse_endpoint(struct mst_bytes text,
+                          int64_t port_min,
+                          struct mst__endpoint *ret_endpoint,
+                          struct mst_err *reterr)
 {
-    struct mst_bytes host;
-    struct mst_bytes port_text;
+    struct mst_bytes host = {0};
+    struct mst_bytes port_text = {0};
     int rv = split_endpoint(text, &host, &port_text, reterr);
     if (rv != 0) {
         return rv;
@@ -106,13 +111,27 @@ int mst__endpoint_parse(struct mst_bytes text,
                          (int)(host.size > 80 ? 80 : host.size), (const char *)host.data);
     }
     struct mst__endpoint endpoint = {0};
-    rv = parse_port(port_text, &endpoint.port, reterr);
+    rv = parse_port(port_text, port_min, &endpoint.port, reterr);
     if (rv != 0) {
         return rv;
     }
     memcpy(endpoint.host, host.data, host.size);
     *ret_endpoint = endpoint;
     return 0;
+}
+
+int mst__endpoint_parse(struct mst_bytes text,
+                        struct mst__endpoint *ret_endpoint,
+                        struct mst_err *reterr)
+{
+    return parse_endpoint(text, 1, ret_endpoint, reterr);
+}
+
+int mst__endpoint_parse_listen(struct mst_bytes text,
+                               struct mst__endpoint *ret_endpoint,
+                               struct mst_err *reterr)
+{
+    return parse_endpoint(text, 0, ret_endpoint, reterr);
 }
 
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,

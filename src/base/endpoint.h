@@ -20,6 +20,11 @@ int mst__endpoint_parse(struct mst_bytes text,
                         struct mst__endpoint *ret_endpoint,
                         struct mst_err *reterr);
 
+/* The same for an address to listen on: port 0, a free one, is allowed. */
+int mst__endpoint_parse_listen(struct mst_bytes text,
+                               struct mst__endpoint *ret_endpoint,
+                               struct mst_err *reterr);
+
 /* The way back, with brackets where they belong. Returns @ret_text. */
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
                                  char ret_text[MST_ENDPOINT_TEXT_SIZE]);

@@ -45,11 +45,25 @@ const char *mst_strerror(int code)
     }
 }
 
-int mst__fail(struct mst_err *reterr, int code, int sys, const char *format, ...)
+/* Put ": " and @text behind the @used bytes of the message, as far as they fit. */
+static void err_append(struct mst_err *err, int used, const char *text)
+{
+    if (used < 0 || (size_t)used + 2 >= sizeof err->msg) {
+        return;
+    }
+    char *to = err->msg + used;
+    size_t room = sizeof err->msg - (size_t)used - 3;
+    size_t size = strlen(text) < room ? strlen(text) : room;
+    memcpy(to, ": ", 2);
+    memcpy(to + 2, text, size);
+    to[2 + size] = '\0';
+}
+
+void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
 {
     MST_ASSERT(code < 0);
     if (reterr == NULL) {
-        return code;
+        return;
     }
     reterr->code = code;
     reterr->sys = sys;
@@ -57,15 +71,13 @@ int mst__fail(struct mst_err *reterr, int code, int sys, const char *format, ...
     va_start(args, format);
     int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
     va_end(args);
-    if (sys != 0 && length >= 0 && (size_t)length < sizeof reterr->msg) {
-        size_t used = (size_t)length;
+    if (sys != 0) {
         char reason[80];
         if (strerror_r(sys, reason, sizeof reason) != 0) {
             (void)snprintf(reason, sizeof reason, "error %d", sys);
         }
-        (void)snprintf(reterr->msg + used, sizeof reterr->msg - used, ": %s", reason);
+        err_append(reterr, length, reason);
     }
-    return code;
 }
 
 int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
@@ -81,10 +93,7 @@ int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
     va_start(args, format);
     int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
     va_end(args);
-    if (length >= 0 && (size_t)length < sizeof reterr->msg) {
-        size_t used = (size_t)length;
-        (void)snprintf(reterr->msg + used, sizeof reterr->msg - used, ": %s", inner);
-    }
+    err_append(reterr, length, inner);
     reterr->code = code;
     return code;
 }

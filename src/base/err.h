@@ -4,9 +4,13 @@
 
 #include <muster/error.h>
 
-/* Fill @reterr (may be NULL) and return @code. The message is the formatted text, followed by what
- * @sys (an errno) says unless that is 0. */
-int mst__fail(struct mst_err *reterr, int code, int sys, const char *format, ...) MST_PRINTF(4, 5);
+/* Fill @reterr (may be NULL). The message is the formatted text, followed by what @sys (an errno)
+ * says unless that is 0. */
+void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
+    MST_PRINTF(4, 5);
+
+/* The same, and the value is @code. A macro, so that analyzers see that it is an error. */
+#define mst__fail(reterr, code, ...) (mst__err_fill((reterr), (code), __VA_ARGS__), (code))
 
 /* Put "context: " before the message that @reterr (may be NULL) already has; return @code. */
 int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...) MST_PRINTF(3, 4);

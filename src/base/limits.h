@@ -41,6 +41,11 @@
 /* Hosts that one server listens on. */
 #define MST_LISTENERS_MAX 16
 
+/* The metrics page: connections, memory for the request of each, the page itself. */
+#define MST_HTTP_CONNECTIONS_MAX 64
+#define MST_HTTP_REQUEST_SIZE_MAX MST_KIB(8)
+#define MST_HTTP_PAGE_SIZE_MAX MST_KIB(16)
+
 /* Connections that one store handle opens, one per thread that is inside a call. */
 #define MST_POOL_MAX 64
 

@@ -1,0 +1,109 @@
+# The front door: `make help` says what there is. Each target first has tools/deps install what it
+# needs and the system lacks. The build itself is meson's; everything here can be had from it alone.
+
+BUILD ?= build
+# Of `make install`.
+PREFIX ?= /usr/local
+DESTDIR ?=
+# More options for `meson setup`, for example MESON_FLAGS=-Ddefault_library=static.
+MESON_FLAGS ?=
+JOBS ?= 2
+# How long `make fuzz` runs each target.
+FUZZ_SECONDS ?= 60
+# More options for bench/run, for example BENCH_FLAGS=--quick.
+BENCH_FLAGS ?=
+# What `make test` and the sanitizer builds run.
+SUITES ?= unit golden integration
+
+export DESTDIR
+
+# $(call setup,DIRECTORY,OPTIONS): configure once.
+setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
+suites = $(foreach suite,$(1),--suite $(suite))
+
+.DEFAULT_GOAL := all
+.PHONY: all help demo test test-peers bench bench-gate lint format tidy fuzz sanitize \
+	sanitize-thread with-tests install clean distclean
+
+all: ## build the library and build/muster
+	@tools/deps build
+	@$(call setup,$(BUILD),-Dtests=false)
+	@ninja -C $(BUILD)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: all ## show the store at work on this machine
+	@$(BUILD)/muster demo
+
+test: with-tests ## everything that needs no PyTorch
+	@tools/testrun $(BUILD) --jobs $(JOBS) $(call suites,$(SUITES))
+
+test-peers: ## install the real peers, and the tests with them
+	@tools/deps peers
+	@$(MAKE) --no-print-directory with-tests
+	@tools/testrun $(BUILD) --jobs $(JOBS) --suite peers
+
+bench: all ## ours against the peers: a table and JSON
+	@tools/deps bench
+	@bench/run --build $(BUILD) --out $(BUILD)/bench.json $(BENCH_FLAGS)
+	@echo "every result as JSON, one per line: $(BUILD)/bench.json"
+
+bench-gate: all ## compare instruction counts with those in the tree
+	@tools/deps gate
+	@bench/gate --build $(BUILD)
+
+lint: ## all static checks; every finding is an error
+	@tools/deps lint
+	@tools/lint --jobs $(JOBS)
+
+format: ## lay out the sources with clang-format
+	@tools/deps lint
+	@tools/lint --format
+
+tidy: ## the purity check and the other rules of tools/tidy
+	@tools/deps test
+	@tools/tidy
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS
+	@tools/deps fuzz
+	@CC=clang $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
+		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
+	@ninja -C build-fuzz --quiet
+	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
+
+sanitize: ## the tests with address and undefined-behaviour sanitizers
+	@tools/deps test
+	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled \
+		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
+	@ninja -C build-asan --quiet
+	@tools/testrun build-asan --jobs $(JOBS) --timeout-scale 4 $(call suites,$(SUITES))
+
+sanitize-thread: ## the tests with the thread sanitizer
+	@tools/deps test
+	@$(call setup,build-tsan,-Dtests=true -Ddocs=disabled \
+		-Db_sanitize=thread -Db_lundef=false)
+	@ninja -C build-tsan --quiet
+	@tools/testrun build-tsan --jobs $(JOBS) --timeout-scale 6 $(call suites,$(SUITES))
+
+install: all ## into PREFIX, below DESTDIR if that is set
+	@meson configure $(BUILD) --prefix "$(PREFIX)"
+	@meson install -C $(BUILD)
+	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
+
+clean: ## remove the build directories
+	rm -rf build build-*
+
+distclean: clean ## and the peers' virtual environment
+	rm -rf .venv-torch
+
+# A plain build needs no cmocka; the tests are switched on when they are first asked for.
+with-tests:
+	@tools/deps test
+	@$(call setup,$(BUILD),-Dtests=true)
+	@grep -q '"name": "tests", "value": true' $(BUILD)/meson-info/intro-buildoptions.json || \
+		meson configure $(BUILD) -Dtests=true
+	@ninja -C $(BUILD) --quiet
+
+# For a comma inside the arguments of a call.
+comma := ,
