@@ -49,7 +49,7 @@ static void tell(const char *who, const char *format, ...)
 struct node {
     struct mst_store *store;
     int64_t rank;
-    char name[16];
+    char name[32];
     struct mst_err err;
 };
 
@@ -222,7 +222,26 @@ static int start_server(pid_t *ret_pid)
     return port;
 }
 
-/* Wait until the victim stands in the barrier, and kill it. */
+/* Wait until the first participant stands in the barrier. A WAIT for its key would last until the
+ * barrier is complete, so look again and again. */
+static int await_barrier(struct mst_store *store, struct mst_err *reterr)
+{
+    struct mst_bytes barrier = mst_bytes_str("after-loss");
+    int64_t deadline_ms = mst__clock_deadline_ms(DEMO_TIMEOUT_MS);
+    for (;;) {
+        bool exists = false;
+        int rv = mst_store_check(store, &barrier, 1, DEMO_TIMEOUT_MS, &exists, reterr);
+        if (rv != 0 || exists) {
+            return rv;
+        }
+        if (mst__clock_ms() >= deadline_ms) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "nobody came to the barrier");
+        }
+        (void)usleep(1000); /* a signal makes it shorter, which does no harm */
+    }
+}
+
+/* Kill the victim while it waits in the barrier. */
 static int kill_victim(struct mst_store *store, struct mst_err *reterr)
 {
     struct mst_buffer pid = {0};
@@ -232,8 +251,7 @@ static int kill_victim(struct mst_store *store, struct mst_err *reterr)
     }
     pid_t victim = (pid_t)strtol((const char *)pid.data, NULL, 10);
     mst_buffer_free(&pid);
-    struct mst_bytes barrier = mst_bytes_str("after-loss");
-    rv = mst_store_wait(store, &barrier, 1, DEMO_TIMEOUT_MS, reterr);
+    rv = await_barrier(store, reterr);
     if (rv != 0) {
         return rv;
     }
