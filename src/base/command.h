@@ -79,7 +79,7 @@ struct mst__reply {
     bool found; /* GET, COMPARE_SET: the key existed. Not on the wire. */
 };
 
-/* Take the next str off the front of @items into @ret_item. False when @items is empty or broken. */
+/* Take the next str off the front of @items into @ret_item. False when there is no whole one. */
 bool mst__items_next(struct mst_bytes *items, struct mst_bytes *ret_item);
 
 #endif /* MST_BASE_COMMAND_H */

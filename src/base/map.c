@@ -12,7 +12,8 @@
 #include "base/mem.h"
 
 /* uthash's macros take the hash from a variable of this name in the calling function. */
-#define HASH_FUNCTION(key, size, hash) ((hash) = (unsigned)mst__siphash(map->hash_key, (key), (size)))
+#define HASH_FUNCTION(key, size, hash) \
+    ((hash) = (unsigned)mst__siphash(map->hash_key, (key), (size)))
 /* An empty key may have no address, and memcmp wants one whatever the size. */
 #define HASH_KEYCMP(a, b, size) ((size) == 0 ? 0 : memcmp((a), (b), (size)))
 #define HASH_NONFATAL_OOM 1

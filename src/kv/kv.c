@@ -1,7 +1,7 @@
 /* kv/kv.c - the engine: entries, memory, and one function per operation.
  *
  * Invariants: an entry in the map has a value, a queue item, a waiting client, a promise or a
- * watcher; keys_count is the number of entries with a value; memory_used never exceeds the limit. */
+ * watcher; keys_count is the number of entries with a value; memory_used keeps to the limit. */
 #include "kv/kv.h"
 
 #include <string.h>
@@ -12,6 +12,9 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "kv/entry.h"
+
+/* Memory of finished replies and notices that is kept for the next ones. */
+#define KV_KEPT_MAX MST_MIB(1)
 
 void mst__kv_client_init(struct mst__kv_client *client)
 {
@@ -516,12 +519,23 @@ static int kv_dispatch(struct mst__kv *kv,
     return mst__kv_barrier(kv, client, command, reply);
 }
 
+/* One large reply shall not cost memory for ever; nobody borrows from it any more. */
+static void buf_trim(struct mst__buf *buf)
+{
+    if (MST_UNLIKELY(buf->capacity > KV_KEPT_MAX)) {
+        mst__buf_close(buf);
+    }
+}
+
 int mst__kv_apply(struct mst__kv *kv,
                   struct mst__kv_client *client,
                   const struct mst__command *command,
                   struct mst__reply *ret_reply)
 {
     struct mst__reply reply;
+    buf_trim(&kv->items);
+    MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
+    buf_trim(&kv->notices);
     bool was_promised = client->promised != NULL;
     int rv = kv_dispatch(kv, client, command, &reply);
     if (MST_UNLIKELY(was_promised)) {

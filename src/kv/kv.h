@@ -61,6 +61,7 @@ struct mst__kv {
     struct mst__buf items;     /* the reply of MULTI_GET and LIST_KEYS */
     struct mst__buf notices;   /* for watchers, see watch.c */
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
+    bool overrun; /* some client's `overrun` is set */
     struct mst__kv_item *popped; /* the last QUEUE_POP: its reply borrows the bytes */
 };
 
@@ -76,7 +77,8 @@ void mst__kv_close(struct mst__kv *kv);
  * Apply @command for @client.
  *
  * @ret_reply is written on success; its bytes stay valid as long as @command's and until the next
- * call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice until they are empty.
+ * call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice until they
+ * are empty.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
  * MST_ENOMEM; on error no key has changed, except that a WAIT or BARRIER has given up the one
@@ -95,8 +97,8 @@ static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
     return client->places != NULL;
 }
 
-/* Forget @client altogether. May release other clients and, when it leaves a barrier, leave notices:
- * the caller takes both afterwards as it does after mst__kv_apply. */
+/* Forget @client altogether. May release other clients and, when it leaves a barrier, leave
+ * notices: the caller takes both afterwards as it does after mst__kv_apply. */
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
 
 /* The next client whose WAIT or BARRIER is over, each once; NULL when there is none. */
@@ -107,7 +109,12 @@ struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv);
 bool mst__kv_charge(struct mst__kv *kv, size_t size);
 void mst__kv_discharge(struct mst__kv *kv, size_t size);
 
-enum mst__kv_change { MST_KV_UPDATED, MST_KV_CREATED, MST_KV_DELETED };
+enum mst__kv_change {
+    MST_KV_UPDATED,
+    MST_KV_CREATED,
+    MST_KV_DELETED,
+    MST_KV_LOST, /* there was no memory to record a change; the values are empty */
+};
 
 struct mst__kv_notice {
     struct mst__kv_client *client;
@@ -117,8 +124,9 @@ struct mst__kv_notice {
     struct mst_bytes new_value;
 };
 
-/* The next notice for a watcher; false when there is none. Borrowed until the next call on @kv. A
- * client whose `overrun` is set has missed one and should be cut off. */
+/* The next notice for a watcher; false when there is none. Borrowed until the next call on @kv.
+ * MST_KV_LOST comes once per client, behind all others: it has missed something and should be cut
+ * off. */
 bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice);
 
 #endif /* MST_KV_KV_H */

@@ -100,12 +100,33 @@ void mst__kv_notify(struct mst__kv *kv,
          watch = watch->next_of_entry) {
         watch->client->overrun = true;
     }
+    kv->overrun = true;
+}
+
+/* A client that has missed a notice. Rare enough to look through everything. */
+static bool next_lost(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
+{
+    for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
+         entry = mst__map_next(entry)) {
+        for (struct mst__kv_watch *watch = entry->watches; watch != NULL;
+             watch = watch->next_of_entry) {
+            if (watch->client->overrun) {
+                watch->client->overrun = false;
+                *ret_notice = (struct mst__kv_notice){.client = watch->client,
+                                                      .change = MST_KV_LOST,
+                                                      .key = mst__map_key(entry)};
+                return true;
+            }
+        }
+    }
+    kv->overrun = false;
+    return false;
 }
 
 bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
 {
     if (MST_LIKELY(mst__buf_size(&kv->notices) == 0)) {
-        return false;
+        return MST_UNLIKELY(kv->overrun) && next_lost(kv, ret_notice);
     }
     struct mst_bytes record = mst__buf_bytes(&kv->notices);
     struct notice_head head;

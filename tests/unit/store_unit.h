@@ -1,0 +1,63 @@
+/* unit/store_unit.h - what the tests of the stores share. */
+#ifndef MST_UNIT_STORE_UNIT_H
+#define MST_UNIT_STORE_UNIT_H
+
+#include "unit/unit.h"
+
+#include <muster/muster.h>
+#include <string.h>
+
+/* Long enough for a busy machine; only a failure waits that long. */
+#define PLENTY_MS 20000
+
+/* For what must not happen: it costs this much time when all is well. */
+#define SHORT_MS 60
+
+#define STR(text) mst_bytes_str(text)
+
+/* The error of the last call of the test's main thread. */
+static struct mst_err err;
+
+/* The call, which ends in `&err`, succeeds. */
+#define assert_ok(call)                         \
+    do {                                        \
+        err = (struct mst_err){0};              \
+        if ((call) != 0) {                      \
+            fail_msg("%s: %s", #call, err.msg); \
+        }                                       \
+    } while (0)
+
+/* It fails with @code, and the error says so and has @part in its message. */
+#define assert_fails(call, wanted, part)                                               \
+    do {                                                                               \
+        err = (struct mst_err){0};                                                     \
+        int code = (call);                                                             \
+        if (code != (wanted) || err.code != code || strstr(err.msg, (part)) == NULL) { \
+            fail_msg("%s gives %s: %s", #call, mst_errname(code), err.msg);            \
+        }                                                                              \
+    } while (0)
+
+static inline struct mst_store *open_store(const char *url)
+{
+    struct mst_store *store = NULL;
+    assert_ok(mst_store_open(url, NULL, PLENTY_MS, &store, &err));
+    return store;
+}
+
+static inline void assert_value(struct mst_store *store, const char *key, struct mst_bytes wanted)
+{
+    struct mst_buffer value = {0};
+    assert_ok(mst_store_try_get(store, STR(key), PLENTY_MS, &value, &err));
+    assert_bytes(mst_bytes(value.data, value.size), wanted);
+    assert_int_equal(value.data[value.size], 0); /* usable as a C string */
+    mst_buffer_free(&value);
+}
+
+static inline void assert_absent(struct mst_store *store, const char *key)
+{
+    struct mst_buffer value = {0};
+    assert_fails(mst_store_try_get(store, STR(key), PLENTY_MS, &value, &err), MST_ENOTFOUND, key);
+    assert_null(value.data);
+}
+
+#endif /* MST_UNIT_STORE_UNIT_H */

@@ -1,0 +1,195 @@
+/* unit/test_endpoint.c - host:port and store URLs: what is accepted, and what the errors name. */
+#include "unit/unit.h"
+
+#include <string.h>
+
+#include "base/endpoint.h"
+#include "base/mem.h"
+
+static void endpoint_accepts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *host;
+        uint16_t port;
+        const char *back;
+    } cases[] = {
+        {"localhost:29500", "localhost", 29500, "localhost:29500"},
+        {"10.0.0.7:1", "10.0.0.7", 1, "10.0.0.7:1"},
+        {"[::1]:65535", "::1", 65535, "[::1]:65535"},
+        {"[fe80::1%eth0]:80", "fe80::1%eth0", 80, "[fe80::1%eth0]:80"},
+        {"[node7]:80", "node7", 80, "node7:80"},
+        {"a-b.c_d:029500", "a-b.c_d", 29500, "a-b.c_d:29500"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__endpoint endpoint;
+        struct mst_err err = {0};
+        assert_int_equal(mst__endpoint_parse(mst_bytes_str(cases[i].text), &endpoint, &err), 0);
+        assert_string_equal(endpoint.host, cases[i].host);
+        assert_int_equal(endpoint.port, cases[i].port);
+        char text[MST_ENDPOINT_TEXT_SIZE];
+        assert_string_equal(mst__endpoint_format(&endpoint, text), cases[i].back);
+    }
+}
+
+static void endpoint_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *named;
+    } cases[] = {
+        {"", "no host"},
+        {":29500", "no host"},
+        {"[]:29500", "no host"},
+        {"host", "lacks a port"},
+        {"[::1]", "lacks a port"},
+        {"[::1]29500", "lacks a port"},
+        {"host:", "port ''"},
+        {"host:0", "port '0'"},
+        {"host:65536", "port '65536'"},
+        {"host:+80", "port '+80'"},
+        {"host:80x", "port '80x'"},
+        {"::1:29500", "brackets"},
+        {"[::1:29500", "closing bracket"},
+        {"user@host:80", "no host name"},
+        {"ho st:80", "no host name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__endpoint endpoint = {.port = 4711};
+        struct mst_err err = {0};
+        assert_int_equal(mst__endpoint_parse(mst_bytes_str(cases[i].text), &endpoint, &err),
+                         MST_EINVAL);
+        if (strstr(err.msg, cases[i].named) == NULL) {
+            fail_msg("'%s' gives '%s' without '%s'", cases[i].text, err.msg, cases[i].named);
+        }
+        assert_int_equal(endpoint.port, 4711);
+    }
+}
+
+static void endpoint_long_host(void **state)
+{
+    (void)state;
+    char text[400];
+    struct mst__endpoint endpoint;
+    memset(text, 'h', sizeof text);
+    memcpy(text + 255, ":80", 4);
+    assert_int_equal(mst__endpoint_parse(mst_bytes_str(text), &endpoint, NULL), 0);
+    assert_int_equal(strlen(endpoint.host), 255);
+    memset(text, 'h', sizeof text);
+    memcpy(text + 256, ":80", 4);
+    assert_int_equal(mst__endpoint_parse(mst_bytes_str(text), &endpoint, NULL), MST_EINVAL);
+}
+
+static void url_accepts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum mst__url_scheme scheme;
+        const char *host; /* or path */
+        const char *prefix;
+        size_t prefix_size;
+    } cases[] = {
+        {"tcp://h:29500", MST_URL_TCP, "h", NULL, 0},
+        {"tcp://h:29500/", MST_URL_TCP, "h", NULL, 0},
+        {"tcp://[::1]:29500/a/b", MST_URL_TCP, "::1", "a/b", 3},
+        {"tcp://h:29500//worker/attempt_0", MST_URL_TCP, "h", "/worker/attempt_0", 17},
+        {"tcp://h:29500/p%2fq%00r%25", MST_URL_TCP, "h", "p/q\0r%", 6},
+        {"tcp://h:29500?prefix=x%26y", MST_URL_TCP, "h", "x&y", 3},
+        {"tcp://h:29500/?prefix=", MST_URL_TCP, "h", "", 0},
+        {"unix:///run/muster", MST_URL_UNIX, "/run/muster", NULL, 0},
+        {"unix:///run/muster?prefix=p", MST_URL_UNIX, "/run/muster", "p", 1},
+        {"file:///tmp/a%20b", MST_URL_FILE, "/tmp/a b", NULL, 0},
+        {"file:///tmp/a%3Fb?prefix=p", MST_URL_FILE, "/tmp/a?b", "p", 1},
+        {"hash:", MST_URL_HASH, NULL, NULL, 0},
+        {"hash:?prefix=p/q", MST_URL_HASH, NULL, "p/q", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__url url;
+        struct mst_err err = {0};
+        if (mst__url_parse(cases[i].text, &url, &err) != 0) {
+            fail_msg("'%s': %s", cases[i].text, err.msg);
+        }
+        assert_int_equal(url.scheme, cases[i].scheme);
+        if (cases[i].host != NULL) {
+            assert_string_equal(url.path != NULL ? url.path : url.endpoint.host, cases[i].host);
+        }
+        assert_int_equal(url.prefix == NULL, cases[i].prefix == NULL);
+        if (cases[i].prefix != NULL) {
+            assert_int_equal(url.prefix_size, cases[i].prefix_size);
+            assert_memory_equal(url.prefix, cases[i].prefix, cases[i].prefix_size);
+        }
+        mst__url_close(&url);
+    }
+}
+
+static void url_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *named;
+    } cases[] = {
+        {"", "unknown scheme, known are: tcp://host:port"},
+        {"etcd2://h:2379/p", "unknown scheme, known are: tcp://host:port"},
+        {"etcd3://h:2379", "unknown scheme"},
+        {"h:29500", "unknown scheme"},
+        {"TCP://h:29500", "unknown scheme"},
+        {"tcp:h:29500", "unknown scheme"},
+        {"tcp://h", "lacks a port"},
+        {"tcp://h/p", "lacks a port"},
+        {"tcp://h:1/a%2", "the prefix has a '%'"},
+        {"tcp://h:1/a%zz", "the prefix has a '%'"},
+        {"tcp://h:1/a?prefix=b", "a prefix in the path and one in the parameter"},
+        {"tcp://h:1?prefx=b", "unknown parameter 'prefx=b'"},
+        {"tcp://h:1?prefix=a&b=c", "more than one parameter"},
+        {"unix://run/x", "three slashes"},
+        {"unix://", "three slashes"},
+        {"file:///", "three slashes"},
+        {"file://relative", "file:///path"},
+        {"file:///a%00b", "NUL"},
+        {"hash:x", "behind 'hash:'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__url url;
+        struct mst_err err = {0};
+        assert_int_equal(mst__url_parse(cases[i].text, &url, &err), MST_EINVAL);
+        char whole[80];
+        (void)snprintf(whole, sizeof whole, "URL '%s'", cases[i].text);
+        if (strstr(err.msg, cases[i].named) == NULL || strstr(err.msg, whole) != err.msg) {
+            fail_msg("'%s' gives '%s' without '%s'", cases[i].text, err.msg, cases[i].named);
+        }
+    }
+}
+
+static void url_out_of_memory(void **state)
+{
+    (void)state;
+    unsigned long nth = 1;
+    for (;; nth++) {
+        struct mst__url url;
+        struct mst_err err = {0};
+        mst__mem_fail_nth(nth);
+        int rv = mst__url_parse("file:///tmp/x?prefix=p", &url, &err);
+        bool failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        assert_int_equal(rv, failed ? MST_ENOMEM : 0);
+        if (!failed) {
+            mst__url_close(&url);
+            break;
+        }
+    }
+    assert_int_equal(nth, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(endpoint_accepts),   cmocka_unit_test(endpoint_refuses),
+        cmocka_unit_test(endpoint_long_host), cmocka_unit_test(url_accepts),
+        cmocka_unit_test(url_refuses),        cmocka_unit_test(url_out_of_memory),
+    };
+    return MST_RUN_TESTS(tests);
+}

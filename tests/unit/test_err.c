@@ -1,0 +1,86 @@
+/* unit/test_err.c - error codes and messages. */
+#include <errno.h>
+
+#include "base/err.h"
+#include "unit/unit.h"
+
+static void every_code_has_a_name_and_a_text(void **state)
+{
+    (void)state;
+    static const struct {
+        int number;
+        int code;
+        const char *name;
+    } rows[] = {
+#define ROW(number, name, text) {number, MST_##name, #name},
+        MST_ERR_MAP(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        /* The numbers are ABI: from -1 down without a gap. */
+        assert_int_equal(rows[i].number, -(int)i - 1);
+        assert_int_equal(rows[i].code, rows[i].number);
+        assert_string_equal(mst_errname(rows[i].code), rows[i].name);
+        assert_true(strlen(mst_strerror(rows[i].code)) > 3);
+    }
+    assert_string_equal(mst_errname(0), "OK");
+    assert_string_equal(mst_errname(-9999), "EUNDEFINED");
+    assert_string_equal(mst_errname(1), "EUNDEFINED");
+    assert_string_equal(mst_strerror(-9999), "number is no error code");
+}
+
+static void fail_fills_all(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    assert_int_equal(mst__fail(&err, MST_ESYS, ENOENT, "open '%s'", "/x"), MST_ESYS);
+    assert_int_equal(err.code, MST_ESYS);
+    assert_int_equal(err.sys, ENOENT);
+    assert_string_equal(err.msg, "open '/x': No such file or directory");
+    assert_int_equal(mst__fail(&err, MST_EINVAL, 0, "port %d", 7), MST_EINVAL);
+    assert_int_equal(err.sys, 0);
+    assert_string_equal(err.msg, "port 7");
+    assert_int_equal(mst__fail(NULL, MST_EINVAL, 0, "nobody asks"), MST_EINVAL);
+}
+
+static void wrap_puts_context_before(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ECONN, ECONNREFUSED, "connect to '%s'", "h:1");
+    assert_int_equal(mst__err_wrap(&err, MST_ETIMEOUT, "get '%s'", "k"), MST_ETIMEOUT);
+    assert_int_equal(err.code, MST_ETIMEOUT);
+    assert_int_equal(err.sys, ECONNREFUSED);
+    assert_string_equal(err.msg, "get 'k': connect to 'h:1': Connection refused");
+    assert_int_equal(mst__err_wrap(NULL, MST_ETIMEOUT, "nobody asks"), MST_ETIMEOUT);
+}
+
+/* Whatever the lengths, the message ends inside its array. */
+static void long_messages_are_cut(void **state)
+{
+    (void)state;
+    char text[400];
+    for (int length = 0; length < 399; length++) {
+        memset(text, 'x', sizeof text);
+        text[length] = '\0';
+        struct mst_err err;
+        memset(&err, 0x55, sizeof err);
+        (void)mst__fail(&err, MST_ESYS, EACCES, "%s", text);
+        size_t size = strnlen(err.msg, sizeof err.msg);
+        assert_true(size < sizeof err.msg);
+        assert_true(size >= (size_t)(length < 190 ? length : 190));
+        (void)mst__err_wrap(&err, MST_ESYS, "%s", text);
+        assert_true(strnlen(err.msg, sizeof err.msg) < sizeof err.msg);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_has_a_name_and_a_text),
+        cmocka_unit_test(fail_fills_all),
+        cmocka_unit_test(wrap_puts_context_before),
+        cmocka_unit_test(long_messages_are_cut),
+    };
+    return MST_RUN_TESTS(tests);
+}

@@ -1,0 +1,359 @@
+/* unit/test_metrics.c - the metrics page as text, and the server's option that serves it. */
+#include <errno.h>
+#include <muster/server.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "net/metrics.h"
+#include "unit/unit.h"
+
+/* --- the text --- */
+
+/* A different number everywhere, so that no two can be mixed up unseen. */
+static struct mst__metrics sample(void)
+{
+    struct mst__metrics metrics = {
+        .version = "1.2.3",
+        .connections = 3,
+        .keys = 17,
+        .memory = 4096,
+        .memory_max = 1073741824,
+        .counters = {.accepted = 9, .bytes_in = UINT64_MAX, .bytes_out = 4294967296, .released = 5},
+    };
+    for (unsigned op = 0; op < MST_OP_COUNT; op++) {
+        metrics.counters.ops[op] = 100 + op;
+    }
+    for (unsigned why = 0; why < MST_WHY_COUNT; why++) {
+        metrics.counters.closed[why] = 200 + why;
+    }
+    return metrics;
+}
+
+static const char sample_page[] =
+    "# HELP muster_connections Connections of store clients that are open.\n"
+    "# TYPE muster_connections gauge\n"
+    "muster_connections 3\n"
+    "# HELP muster_connections_accepted_total Connections accepted so far.\n"
+    "# TYPE muster_connections_accepted_total counter\n"
+    "muster_connections_accepted_total 9\n"
+    "# HELP muster_keys Keys in the store.\n"
+    "# TYPE muster_keys gauge\n"
+    "muster_keys 17\n"
+    "# HELP muster_memory_bytes Memory of stored data and connections' buffers.\n"
+    "# TYPE muster_memory_bytes gauge\n"
+    "muster_memory_bytes 4096\n"
+    "# HELP muster_memory_limit_bytes What that memory may grow to.\n"
+    "# TYPE muster_memory_limit_bytes gauge\n"
+    "muster_memory_limit_bytes 1073741824\n"
+    "# HELP muster_received_bytes_total Bytes received from store clients.\n"
+    "# TYPE muster_received_bytes_total counter\n"
+    "muster_received_bytes_total 18446744073709551615\n"
+    "# HELP muster_sent_bytes_total Bytes sent to store clients.\n"
+    "# TYPE muster_sent_bytes_total counter\n"
+    "muster_sent_bytes_total 4294967296\n"
+    "# HELP muster_waits_released_total Waits that ended because their keys came.\n"
+    "# TYPE muster_waits_released_total counter\n"
+    "muster_waits_released_total 5\n"
+    "# HELP muster_connections_closed_total Connections that have ended, by reason.\n"
+    "# TYPE muster_connections_closed_total counter\n"
+    "muster_connections_closed_total{why=\"peer_closed\"} 200\n"
+    "muster_connections_closed_total{why=\"peer_reset\"} 201\n"
+    "muster_connections_closed_total{why=\"half_request\"} 202\n"
+    "muster_connections_closed_total{why=\"protocol\"} 203\n"
+    "muster_connections_closed_total{why=\"limit\"} 204\n"
+    "muster_connections_closed_total{why=\"memory\"} 205\n"
+    "muster_connections_closed_total{why=\"not_a_number\"} 206\n"
+    "muster_connections_closed_total{why=\"stuck_request\"} 207\n"
+    "muster_connections_closed_total{why=\"does_not_read\"} 208\n"
+    "muster_connections_closed_total{why=\"idle\"} 209\n"
+    "muster_connections_closed_total{why=\"too_many_connections\"} 210\n"
+    "muster_connections_closed_total{why=\"shutdown\"} 211\n"
+    "# HELP muster_ops_total Requests served, by operation.\n"
+    "# TYPE muster_ops_total counter\n"
+    "muster_ops_total{op=\"set\"} 100\n"
+    "muster_ops_total{op=\"compare_set\"} 101\n"
+    "muster_ops_total{op=\"get\"} 102\n"
+    "muster_ops_total{op=\"add\"} 103\n"
+    "muster_ops_total{op=\"check\"} 104\n"
+    "muster_ops_total{op=\"wait\"} 105\n"
+    "muster_ops_total{op=\"num_keys\"} 106\n"
+    "muster_ops_total{op=\"watch\"} 107\n"
+    "muster_ops_total{op=\"delete\"} 108\n"
+    "muster_ops_total{op=\"append\"} 109\n"
+    "muster_ops_total{op=\"multi_get\"} 110\n"
+    "muster_ops_total{op=\"multi_set\"} 111\n"
+    "muster_ops_total{op=\"cancel_wait\"} 112\n"
+    "muster_ops_total{op=\"ping\"} 113\n"
+    "muster_ops_total{op=\"queue_push\"} 114\n"
+    "muster_ops_total{op=\"queue_pop\"} 115\n"
+    "muster_ops_total{op=\"queue_len\"} 116\n"
+    "muster_ops_total{op=\"list_keys\"} 117\n"
+    "muster_ops_total{op=\"barrier\"} 118\n"
+    "# HELP muster_build_info The version that runs; always 1.\n"
+    "# TYPE muster_build_info gauge\n"
+    "muster_build_info{version=\"1.2.3\"} 1\n";
+
+static void page_is_exact(void **state)
+{
+    (void)state;
+    struct mst__metrics metrics = sample();
+    struct mst__buf page;
+    mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
+    assert_int_equal(mst__metrics_render(&metrics, &page), 0);
+    assert_bytes_str(mst__buf_bytes(&page), sample_page);
+    mst__buf_close(&page);
+}
+
+/* Every number at its longest still fits into what a page may have. */
+static void largest_page_fits(void **state)
+{
+    (void)state;
+    struct mst__metrics metrics = {.version = "1000.1000.1000"};
+    memset(&metrics.connections, 0xff, sizeof metrics - offsetof(struct mst__metrics, connections));
+    struct mst__buf page;
+    mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
+    assert_int_equal(mst__metrics_render(&metrics, &page), 0);
+    assert_true(mst__buf_size(&page) > sizeof sample_page);
+    mst__buf_close(&page);
+}
+
+static void page_beyond_the_limit_leaves_nothing(void **state)
+{
+    (void)state;
+    struct mst__metrics metrics = sample();
+    for (size_t size_max = 5; size_max < sizeof sample_page + 4; size_max += 97) {
+        struct mst__buf page;
+        mst__buf_init(&page, size_max);
+        assert_int_equal(mst__buf_append(&page, mst_bytes_str("head\n")), 0);
+        assert_int_equal(mst__metrics_render(&metrics, &page), MST_ELIMIT);
+        assert_bytes_str(mst__buf_bytes(&page), "head\n");
+        mst__buf_close(&page);
+    }
+}
+
+static void render_meets_no_memory(void **state)
+{
+    (void)state;
+    struct mst__metrics metrics = sample();
+    unsigned long failures = 0;
+    for (unsigned long nth = 1;; nth++) {
+        struct mst__buf page;
+        mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
+        mst__mem_fail_nth(nth);
+        int rv = mst__metrics_render(&metrics, &page);
+        bool failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        assert_int_equal(rv, failed ? MST_ENOMEM : 0);
+        if (failed) {
+            assert_int_equal(mst__buf_size(&page), 0);
+            failures++;
+        }
+        mst__buf_close(&page);
+        if (!failed) {
+            break;
+        }
+    }
+    assert_true(failures > 0);
+}
+
+/* --- the server's option --- */
+
+static int server_with(const char *http_address,
+                       struct mst_server **ret_server,
+                       struct mst_err *reterr)
+{
+    static const char *const hosts[] = {"127.0.0.1"};
+    struct mst_server_options options;
+    mst_server_options_init(&options);
+    options.hosts = hosts;
+    options.hosts_count = 1;
+    options.http_address = http_address;
+    return mst_server_new(&options, ret_server, reterr);
+}
+
+static void no_address_no_page(void **state)
+{
+    (void)state;
+    struct mst_server *server = NULL;
+    assert_int_equal(server_with(NULL, &server, NULL), 0);
+    assert_null(mst_server_http_address(server));
+    mst_server_free(server);
+}
+
+#ifdef MST_WITH_HTTP
+
+static uint16_t http_port(const struct mst_server *server)
+{
+    unsigned port = 0;
+    assert_int_equal(sscanf(mst_server_http_address(server), "127.0.0.1:%u", &port), 1);
+    assert_in_range(port, 1, 65535);
+    return (uint16_t)port;
+}
+
+/* No name server is asked about a label of 64 characters: it cannot be put into a question. */
+#define LONG_LABEL "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbccccccccccccccccdddddddddddddddd"
+
+static void wrong_addresses_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address;
+        int code;
+        const char *says;
+    } cases[] = {
+        {"", MST_EINVAL, "names no host"},
+        {"9090", MST_EINVAL, "lacks a port"},
+        {":9090", MST_EINVAL, "names no host"},
+        {"127.0.0.1", MST_EINVAL, "lacks a port"},
+        {"127.0.0.1:65536", MST_EINVAL, "from 0 to 65535"},
+        {"::1:9090", MST_EINVAL, "brackets"},
+        {"[::1:9090", MST_EINVAL, "bracket"},
+        {LONG_LABEL ":0", MST_ERESOLVE, LONG_LABEL},
+        {"192.0.2.1:0", MST_ESYS, "bind '192.0.2.1:0'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst_server *server = NULL;
+        struct mst_err err = {0};
+        assert_int_equal(server_with(cases[i].address, &server, &err), cases[i].code);
+        assert_null(server);
+        assert_non_null(strstr(err.msg, "http address '"));
+        assert_non_null(strstr(err.msg, cases[i].says));
+        assert_int_equal(server_with(cases[i].address, &server, NULL), cases[i].code);
+    }
+}
+
+static void taken_port_is_refused(void **state)
+{
+    (void)state;
+    struct mst_server *first = NULL;
+    struct mst_server *second = NULL;
+    assert_int_equal(server_with("127.0.0.1:0", &first, NULL), 0);
+    struct mst_err err = {0};
+    assert_int_equal(server_with(mst_server_http_address(first), &second, &err), MST_ESYS);
+    assert_int_equal(err.sys, EADDRINUSE);
+    assert_non_null(strstr(err.msg, mst_server_http_address(first)));
+    mst_server_free(first);
+}
+
+static void opening_meets_no_memory(void **state)
+{
+    (void)state;
+    unsigned long failures = 0;
+    for (unsigned long nth = 1;; nth++) {
+        struct mst_server *server = NULL;
+        struct mst_err err = {0};
+        mst__mem_fail_nth(nth);
+        int rv = server_with("127.0.0.1:0", &server, &err);
+        bool failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        assert_int_equal(rv, failed ? MST_ENOMEM : 0);
+        failures += failed ? 1 : 0;
+        if (!failed) {
+            mst_server_free(server); /* it never ran */
+            break;
+        }
+        assert_null(server);
+    }
+    assert_true(failures >= 2); /* the server, and its page */
+}
+
+struct visit {
+    struct mst_server *server;
+    uint16_t port;
+    char answer[8192];
+    size_t size;
+};
+
+/* Ask for the metrics, keep what comes, and stop the server. */
+static void *visit_run(void *arg)
+{
+    struct visit *visit = arg;
+    static const char request[] = "GET /metrics HTTP/1.0\r\n\r\n";
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(visit->port),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct timeval patience = {.tv_sec = 20};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+        connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 &&
+        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) == (ssize_t)(sizeof request - 1)) {
+        ssize_t got;
+        while ((got = recv(fd, visit->answer + visit->size, sizeof visit->answer - 1 - visit->size,
+                           0)) > 0) {
+            visit->size += (size_t)got;
+        }
+    }
+    visit->answer[visit->size] = '\0';
+    if (fd >= 0) {
+        (void)close(fd); /* only read */
+    }
+    mst_server_stop(visit->server);
+    return NULL;
+}
+
+/* The countdown belongs to this thread, in which the server runs. */
+static void serving_meets_no_memory(void **state)
+{
+    (void)state;
+    unsigned long failures = 0;
+    for (unsigned long nth = 1;; nth++) {
+        struct visit visit = {0};
+        assert_int_equal(server_with("127.0.0.1:0", &visit.server, NULL), 0);
+        visit.port = http_port(visit.server);
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, visit_run, &visit), 0);
+        mst__mem_fail_nth(nth);
+        int rv = mst_server_run(visit.server, NULL);
+        bool failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        mst_server_free(visit.server);
+        assert_int_equal(rv, 0);
+        assert_non_null(strstr(visit.answer, failed ? "HTTP/1.1 500 " : "HTTP/1.1 200 "));
+        assert_non_null(
+            strstr(visit.answer, failed ? "\r\n\r\nno memory" : "\nmuster_build_info{version="));
+        if (!failed) {
+            break;
+        }
+        failures++;
+    }
+    assert_true(failures > 0);
+}
+
+#else
+
+static void built_without_http_says_so(void **state)
+{
+    (void)state;
+    struct mst_server *server = NULL;
+    struct mst_err err = {0};
+    assert_int_equal(server_with("127.0.0.1:0", &server, &err), MST_ENOTSUP);
+    assert_null(server);
+    assert_non_null(strstr(err.msg, "this muster was built without http"));
+}
+
+#endif /* MST_WITH_HTTP */
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page_is_exact),
+        cmocka_unit_test(largest_page_fits),
+        cmocka_unit_test(page_beyond_the_limit_leaves_nothing),
+        cmocka_unit_test(render_meets_no_memory),
+        cmocka_unit_test(no_address_no_page),
+#ifdef MST_WITH_HTTP
+        cmocka_unit_test(wrong_addresses_are_named),
+        cmocka_unit_test(taken_port_is_refused),
+        cmocka_unit_test(opening_meets_no_memory),
+        cmocka_unit_test(serving_meets_no_memory),
+#else
+        cmocka_unit_test(built_without_http_says_so),
+#endif
+    };
+    return MST_RUN_TESTS(tests);
+}

@@ -1,0 +1,55 @@
+/* unit/unit.h - cmocka, and how every unit test ends. */
+#ifndef MST_UNIT_UNIT_H
+#define MST_UNIT_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* After the four headers above, which it needs and does not include. */
+#include <cmocka.h>
+
+#include "base/bytes.h"
+
+static int mst__unit_skipped;
+
+/* Leave a test that cannot run here, and say why. */
+#define MST_SKIP(reason)                         \
+    do {                                         \
+        mst__unit_skipped++;                     \
+        (void)printf("skipped: %s\n", (reason)); \
+        skip();                                  \
+    } while (0)
+
+/* Run the array @tests and print the count; the value is what main returns. */
+#define MST_RUN_TESTS(tests) \
+    mst__unit_end(sizeof(tests) / sizeof(tests)[0], cmocka_run_group_tests((tests), NULL, NULL))
+
+static inline int mst__unit_end(size_t count, int failed)
+{
+    int passed = (int)count - failed - mst__unit_skipped;
+    (void)printf("%d passed, %d failed, %d skipped\n", passed, failed, mst__unit_skipped);
+    return failed == 0 ? 0 : 1;
+}
+
+/* Bytes against a C string without its NUL, or against bytes. */
+#define assert_bytes_str(bytes, text) \
+    mst__unit_bytes((bytes), mst_bytes_str(text), __FILE__, __LINE__)
+#define assert_bytes(bytes, wanted) mst__unit_bytes((bytes), (wanted), __FILE__, __LINE__)
+
+static inline void mst__unit_bytes(struct mst_bytes bytes,
+                                   struct mst_bytes wanted,
+                                   const char *file,
+                                   int line)
+{
+    if (!mst__bytes_equal(bytes, wanted)) {
+        print_error("bytes differ: %zu are '%.*s', wanted %zu '%.*s'\n", bytes.size,
+                    (int)bytes.size, bytes.size == 0 ? "" : (const char *)bytes.data, wanted.size,
+                    (int)wanted.size, wanted.size == 0 ? "" : (const char *)wanted.data);
+        _fail(file, line);
+    }
+}
+
+#endif /* MST_UNIT_UNIT_H */
