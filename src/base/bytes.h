@@ -6,36 +6,40 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* The bytes in the machine's own order are the bytes on the wire, or have to be turned around;
+ * compilers make one instruction of either, which they do not of a loop. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define MST_LE64(value) (value)
+#define MST_LE32(value) (value)
+#else
+#define MST_LE64(value) __builtin_bswap64(value)
+#define MST_LE32(value) __builtin_bswap32(value)
+#endif
+
 static inline uint64_t mst__load_u64(const uint8_t *from)
 {
-    uint64_t value = 0;
-    for (unsigned i = 0; i < 8; i++) {
-        value |= (uint64_t)from[i] << (8 * i);
-    }
-    return value;
+    uint64_t value;
+    memcpy(&value, from, sizeof value);
+    return MST_LE64(value);
 }
 
 static inline uint32_t mst__load_u32(const uint8_t *from)
 {
-    uint32_t value = 0;
-    for (unsigned i = 0; i < 4; i++) {
-        value |= (uint32_t)from[i] << (8 * i);
-    }
-    return value;
+    uint32_t value;
+    memcpy(&value, from, sizeof value);
+    return MST_LE32(value);
 }
 
 static inline void mst__store_u64(uint8_t *to, uint64_t value)
 {
-    for (unsigned i = 0; i < 8; i++) {
-        to[i] = (uint8_t)(value >> (8 * i));
-    }
+    uint64_t ordered = MST_LE64(value);
+    memcpy(to, &ordered, sizeof ordered);
 }
 
 static inline void mst__store_u32(uint8_t *to, uint32_t value)
 {
-    for (unsigned i = 0; i < 4; i++) {
-        to[i] = (uint8_t)(value >> (8 * i));
-    }
+    uint32_t ordered = MST_LE32(value);
+    memcpy(to, &ordered, sizeof ordered);
 }
 
 static inline bool mst__bytes_equal(struct mst_bytes a, struct mst_bytes b)

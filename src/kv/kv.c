@@ -300,7 +300,8 @@ static int kv_compare_set(struct mst__kv *kv,
         reply->bytes = found ? mst__kv_entry_value(entry) : command->expected;
         return 0;
     }
-    int rv = entry_prepare(kv, command->key, command->value.size, &entry);
+    int rv = found ? mst__kv_entry_reserve(kv, entry, command->value.size)
+                   : entry_prepare(kv, command->key, command->value.size, &entry);
     if (rv != 0) {
         return rv;
     }

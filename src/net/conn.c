@@ -82,10 +82,26 @@ static enum mst_log_level why_level(enum mst__why why)
 
 /* --- the end of a connection --- */
 
-static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
+/* Ask for the peer's address once it may be needed: most connections end without a line, and a
+ * storm of connects is faster without the call. Later than with half a request in hand may be too
+ * late: a connection that was reset has no peer any more. */
+static void conn_remember_peer(struct mst__conn *conn)
 {
+    if (conn->peer.any.sa_family != AF_UNSPEC || conn->uv.handle.type != UV_TCP) {
+        return;
+    }
+    int size = sizeof conn->peer;
+    if (uv_tcp_getpeername(&conn->uv.tcp, &conn->peer.any, &size) != 0) {
+        conn->peer.any.sa_family = AF_UNSPEC;
+    }
+}
+
+static void peer_text(struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
+{
+    conn_remember_peer(conn);
     if (conn->peer.any.sa_family == AF_UNSPEC) {
-        (void)snprintf(ret_text, MST_ADDRESS_SIZE, "unix:");
+        (void)snprintf(ret_text, MST_ADDRESS_SIZE, "%s",
+                       conn->uv.handle.type == UV_TCP ? "unknown" : "unix:");
         return;
     }
     mst__address_format(&conn->peer.any, sizeof conn->peer, ret_text);
@@ -349,6 +365,10 @@ static void deliver_notices(struct mst_server *server)
     struct mst__kv_notice notice;
     while (mst__kv_next_notice(&server->kv, &notice)) {
         struct mst__conn *conn = conn_of(notice.client);
+        if (notice.change == MST_KV_LOST) {
+            conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
+            continue;
+        }
         struct mst__buf bytes;
         mst__buf_init(&bytes, 64 + notice.key.size + notice.old_value.size + notice.new_value.size);
         enum mst__notice_kind kind = notice.change == MST_KV_CREATED   ? MST_NOTICE_CREATED
@@ -362,7 +382,7 @@ static void deliver_notices(struct mst_server *server)
             conn_send(conn, mst__buf_bytes(&bytes));
         }
         mst__buf_close(&bytes);
-        if (rv != 0 || notice.client->overrun) {
+        if (rv != 0) {
             conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
         }
     }
@@ -502,6 +522,7 @@ static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
     if (input.size == 0 || conn->is_doomed) {
         return;
     }
+    conn_remember_peer(conn);
     int rv = mst__buf_append(&conn->input, input);
     if (rv != 0) {
         conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
@@ -610,14 +631,6 @@ static void conn_serve_waiting_input(struct mst__conn *conn)
 
 /* --- the start of a connection --- */
 
-static void conn_remember_peer(struct mst__conn *conn)
-{
-    int size = sizeof conn->peer;
-    if (uv_tcp_getpeername(&conn->uv.tcp, &conn->peer.any, &size) != 0) {
-        conn->peer.any.sa_family = AF_UNSPEC; /* already gone again */
-    }
-}
-
 static struct mst__conn *conn_new(struct mst__listener *listener)
 {
     struct mst_server *server = listener->server;
@@ -661,9 +674,6 @@ void mst__conn_accept(struct mst__listener *listener)
         return;
     }
     server->counters.accepted++;
-    if (!listener->is_unix) {
-        conn_remember_peer(conn);
-    }
     if (server->conns_count > server->options.connections_max) {
         conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
                   server->options.connections_max);
