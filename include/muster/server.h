@@ -36,6 +36,11 @@ struct mst_server_options {
     int64_t idle_timeout_ms;    /* close silent connections; 0 = never, which torch needs */
     int64_t request_timeout_ms; /* the rest of a request, or room for a reply, must come in time */
 
+    /** Serve a metrics and health page here: `127.0.0.1:9090`, `[::1]:9090`, `*:9090`; port 0 = a
+     * free one. NULL = none. A muster that was built without http refuses it with MST_ENOTSUP.
+     * Borrowed for mst_server_new. */
+    const char *http_address;
+
     struct mst_log log;
 };
 
@@ -47,7 +52,7 @@ MST_API void mst_server_options_init(struct mst_server_options *options);
  * mst_server_run is called.
  *
  * Returns 0; MST_EINVAL for options that make no sense, MST_ERESOLVE, MST_ESYS (address in use, no
- * permission), MST_ENOMEM. The caller releases @ret_server with mst_server_free.
+ * permission), MST_ENOTSUP, MST_ENOMEM. The caller releases @ret_server with mst_server_free.
  */
 MST_API int mst_server_new(const struct mst_server_options *options,
                            struct mst_server **ret_server,
@@ -60,6 +65,9 @@ MST_API int mst_server_port(const struct mst_server *server);
  * `unix:/run/muster`. Owned by @server. */
 MST_API size_t mst_server_addresses_count(const struct mst_server *server);
 MST_API const char *mst_server_address(const struct mst_server *server, size_t index);
+
+/** Where the metrics page is: `127.0.0.1:9090`. NULL when there is none. Owned by @server. */
+MST_API const char *mst_server_http_address(const struct mst_server *server);
 
 /**
  * Serve until mst_server_stop, in the calling thread. On stop: no new connections, requests that

@@ -2,12 +2,14 @@
  *
  * Keys and values are any bytes. Every call has a timeout in milliseconds that bounds all of it:
  * connecting, retrying, waiting. A store may be used from several threads at once; a thread that
- * waits for a key does not hold up the others.
+ * waits for a key does not hold up the others. A store is not to be used on in a child process
+ * after fork: open another one there.
  *
  * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
- * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost after a
- * write was sent: it may or may not have been done), MST_EPROTO, MST_ENOTSUP (this store, or the
- * server behind it, lacks the operation). On error no output has been written and the store can be
+ * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost, or the
+ * time was over, after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO,
+ * MST_ENOTSUP (this store, or the server behind it, lacks the operation). A set that ends in
+ * MST_ETIMEOUT may still be done. On error no output has been written and the store can be
  * used on. */
 #ifndef MST_STORE_H
 #define MST_STORE_H
@@ -35,8 +37,8 @@ MST_API void mst_store_options_init(struct mst_store_options *options);
 /**
  * Open a store: `tcp://host:port` (ours or PyTorch's server), `tcp://[::1]:29500`,
  * `unix:///path` (our server), `file:///path` (shared by processes on one file system), `hash:`
- * (inside this process). An URL may end in `/prefix` for tcp, `?prefix=…` for all: then every key is
- * put under that prefix, as with mst_store_prefix.
+ * (inside this process). An URL may end in `/prefix` for tcp, `?prefix=…` for all: then every key
+ * is put under that prefix, as with mst_store_prefix.
  *
  * A tcp store connects here, trying all addresses of the name again and again until @timeout_ms is
  * over. @options may be NULL. The caller releases @ret_store with mst_store_close.
@@ -112,9 +114,10 @@ enum mst_compare_set {
 };
 
 /** Set @key to @desired if its value is @expected; an empty @expected also stands for "absent".
- * @ret_value (may be NULL) is the value of the key afterwards, empty when absent. When @expected
- * equals @desired a tcp store cannot tell DONE from ABSENT and says DONE: the protocol answers both
- * alike. */
+ * @ret_value (may be NULL) is the value of the key afterwards, empty when absent. A key that has
+ * @desired already counts as DONE, whatever was expected: the protocol answers both alike. For the
+ * same reason, when @expected equals @desired a tcp store cannot tell DONE from ABSENT and says
+ * DONE. Where it matters who has set a key, let everybody set a value of his own. */
 MST_API int mst_store_compare_set(struct mst_store *store,
                                   struct mst_bytes key,
                                   struct mst_bytes expected,
@@ -197,7 +200,10 @@ MST_API int mst_store_queue_len(struct mst_store *store,
                                 int64_t *ret_count,
                                 struct mst_err *reterr);
 
-/** Wait until @size participants have come to the barrier @key. */
+/** Wait until @size participants have come to the barrier @key. A key serves one barrier. On a
+ * muster server a participant whose call ends before it is complete does not count; with PyTorch's
+ * servers, in a file and under a prefix, where barriers are made of keys as PyTorch makes them, it
+ * does. */
 MST_API int mst_store_barrier(struct mst_store *store,
                               struct mst_bytes key,
                               int64_t size,

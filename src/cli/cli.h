@@ -40,6 +40,7 @@ enum mst__option_kind {
     MST_OPTION_SIZE,     /* int64_t *, bytes: 8K, 16M, 1G, min … max */
     MST_OPTION_DURATION, /* int64_t *, milliseconds: 250ms, 10s, 5m, 2h; a bare number is seconds */
     MST_OPTION_LIST,     /* struct mst__option_list *: may be given several times */
+    MST_OPTION_NOT_BUILT, /* of a feature that this build lacks: refused, not in `--help` */
 };
 
 #define MST_OPTION_LIST_MAX 64

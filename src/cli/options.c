@@ -96,6 +96,9 @@ static void print_help(const struct mst__usage *usage)
     (void)printf("\nOptions:\n");
     for (size_t i = 0; i < usage->options_count; i++) {
         const struct mst__option *option = &usage->options[i];
+        if (option->kind == MST_OPTION_NOT_BUILT) {
+            continue;
+        }
         int length = printf("  --%s%s%s", option->name, option->argument == NULL ? "" : " ",
                             option->argument == NULL ? "" : option->argument);
         (void)printf("%*s", length < 26 ? 26 - length : 1, "");
@@ -119,6 +122,9 @@ static void print_help_scdoc(const struct mst__usage *usage)
 {
     for (size_t i = 0; i < usage->options_count; i++) {
         const struct mst__option *option = &usage->options[i];
+        if (option->kind == MST_OPTION_NOT_BUILT) {
+            continue;
+        }
         (void)printf("*--%s*", option->name);
         if (option->argument != NULL) {
             (void)printf(" _");
@@ -189,6 +195,10 @@ static bool set_option(const struct mst__usage *usage,
             list->values[list->count++] = value;
             return true;
         }
+        case MST_OPTION_NOT_BUILT:
+            (void)mst__cli_usage_error(usage->command, "there is no option '--%s': %s",
+                                       option->name, option->help);
+            return false;
         case MST_OPTION_NUMBER:
         case MST_OPTION_SIZE:
         case MST_OPTION_DURATION:

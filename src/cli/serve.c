@@ -22,6 +22,7 @@ struct serve {
     int64_t port;
     bool ipv6_only;
     const char *port_file;
+    const char *http_address;
     int64_t connections_max; /* -1 = not given */
     int64_t memory_max, key_max, value_max;
     int64_t idle_timeout_ms, request_timeout_ms;
@@ -69,10 +70,12 @@ static void catch_signals(struct mst_server *server)
 /* --- limits of the system --- */
 
 /* Raise the soft limit as far as allowed and needed; warn when that is not enough. */
-static void check_descriptors(const struct mst_log *log, size_t connections_max)
+static void check_descriptors(const struct mst_log *log,
+                              size_t connections_max,
+                              size_t http_connections)
 {
     struct rlimit limit;
-    rlim_t needed = connections_max + SERVE_OTHER_FDS;
+    rlim_t needed = connections_max + http_connections + SERVE_OTHER_FDS;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
         return;
     }
@@ -150,6 +153,11 @@ static void announce(const struct mst_server *server, const struct mst_log *log)
         (void)printf("listening on %s%s\n", is_unix ? "" : "tcp://", address);
         mst__log(log, MST_LOG_INFO, "server.listening", "address=%s", address);
     }
+    const char *http_address = mst_server_http_address(server);
+    if (http_address != NULL) {
+        (void)printf("listening on http://%s\n", http_address);
+        mst__log(log, MST_LOG_INFO, "http.listening", "address=%s", http_address);
+    }
     (void)fflush(stdout); /* a closed stdout is no reason not to serve */
 }
 
@@ -213,7 +221,9 @@ static int serve_with(const struct serve *serve)
     options.value_size_max = (size_t)serve->value_max;
     options.idle_timeout_ms = serve->idle_timeout_ms;
     options.request_timeout_ms = serve->request_timeout_ms;
-    check_descriptors(&options.log, options.connections_max);
+    options.http_address = serve->http_address;
+    size_t http_connections = serve->http_address == NULL ? 0 : MST_HTTP_CONNECTIONS_MAX;
+    check_descriptors(&options.log, options.connections_max, http_connections);
     check_backlog(&options.log, options.connections_max, explicit_wish);
     struct mst_server *server = NULL;
     struct mst_err err;
@@ -245,8 +255,8 @@ int mst__cli_serve(int argc, char **argv)
          MST_OPTION_LIST, &serve.hosts, 0, 0},
         {"port", "PORT", "TCP port, 0 for a free one. Default: 29500.", MST_OPTION_NUMBER,
          &serve.port, 0, 65535},
-        {"port-file", "FILE", "Write the port here once connections are accepted.",
-         MST_OPTION_TEXT, &serve.port_file, 0, 0},
+        {"port-file", "FILE", "Write the port here once connections are accepted.", MST_OPTION_TEXT,
+         &serve.port_file, 0, 0},
         {"ipv6-only", NULL, "Let '::' take IPv6 only.", MST_OPTION_FLAG, &serve.ipv6_only, 0, 0},
         {"max-connections", "N", "Refuse connections beyond this many. Default: 16384.",
          MST_OPTION_NUMBER, &serve.connections_max, 1, MST_CONNECTIONS_MAX},
@@ -267,6 +277,14 @@ int mst__cli_serve(int argc, char **argv)
          "Close connections that send half a request, or do not read their replies, and make no "
          "progress for so long. Default: 60s.",
          MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
+#ifdef MST_WITH_HTTP
+        {"http", "ADDRESS",
+         "Serve /metrics, for Prometheus, and /healthz here: HOST:PORT, [::1]:PORT or '*:PORT'; "
+         "port 0 for a free one. Default: off.",
+         MST_OPTION_TEXT, &serve.http_address, 0, 0},
+#else
+        {"http", "ADDRESS", "this muster was built without http", MST_OPTION_NOT_BUILT, NULL, 0, 0},
+#endif
         {"log-format", "FORMAT", "text or json, one line per event, on stderr. Default: text.",
          MST_OPTION_TEXT, &serve.log_format, 0, 0},
         {"log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT,

@@ -76,8 +76,8 @@ struct race {
     struct attempt attempts[CLIENT_ADDRESSES_MAX];
     size_t count;
     size_t started;
-    int last_sys;               /* why the last attempt failed, */
-    size_t last_failed;         /* and which one it was */
+    int last_sys;       /* why the last attempt failed, */
+    size_t last_failed; /* and which one it was */
     int64_t next_start_ms;
 };
 
@@ -140,8 +140,7 @@ static bool is_self_connected(int fd)
     socklen_t here_size = sizeof here;
     socklen_t there_size = sizeof there;
     if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_size) != 0 ||
-        here.ss_family == AF_UNIX) {
+        getpeername(fd, (struct sockaddr *)&there, &there_size) != 0 || here.ss_family == AF_UNIX) {
         return false;
     }
     return here_size == there_size && memcmp(&here, &there, here_size) == 0;
@@ -264,9 +263,8 @@ static int race_prepare(struct race *race,
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         size_t size = strlen(target->unix_path);
         if (size >= sizeof address.sun_path) {
-            return mst__fail(reterr, MST_EINVAL, 0,
-                             "unix path of %zu characters, the limit is %zu", size,
-                             sizeof address.sun_path - 1);
+            return mst__fail(reterr, MST_EINVAL, 0, "unix path of %zu characters, the limit is %zu",
+                             size, sizeof address.sun_path - 1);
         }
         memcpy(address.sun_path, target->unix_path, size + 1);
         race_add(race, (const struct sockaddr *)&address, sizeof address);

@@ -93,7 +93,7 @@ static int listener_start(struct mst__listener *listener, struct mst_err *reterr
 /* Fill in the address that the kernel settled on; of the first TCP one, the port. */
 static void listener_name(struct mst__listener *listener, int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
     if (getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
         return;
@@ -198,7 +198,7 @@ static int open_unix(struct mst_server *server, const char *path, struct mst_err
 
 static int open_fd(struct mst_server *server, int fd, struct mst_err *reterr)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
     int type = 0;
     socklen_t type_size = sizeof type;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/http.h"
 #include "net/server.h"
 
 /* Stopping: what has arrived is still read for a moment, and unsent output has until the end. */
@@ -85,6 +86,8 @@ void mst__server_want_grace(struct mst_server *server)
 static void server_close_handles(struct mst_server *server)
 {
     mst__listen_close(server);
+    mst__http_close(server->http);
+    server->http = NULL;
     if (uv_is_closing((const uv_handle_t *)&server->wake) == 0) {
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
@@ -230,6 +233,7 @@ int mst_server_new(const struct mst_server_options *options,
     server->accept_complaint_ms = INT64_MIN / 2; /* long ago */
     server->options.hosts = NULL;
     server->options.listen_fds = NULL;
+    server->options.http_address = NULL;
     server->wire_limits = mst__wire_limits(options->key_size_max, options->value_size_max);
     atomic_init(&server->stop_wanted, false);
     atomic_init(&server->dump_wanted, false);
@@ -243,6 +247,9 @@ int mst_server_new(const struct mst_server_options *options,
     rv = server_open_loop(server, reterr);
     if (rv == 0) {
         rv = mst__listen_open(server, options, reterr);
+    }
+    if (rv == 0 && options->http_address != NULL) {
+        rv = mst__http_open(server, options->http_address, &server->http, reterr);
     }
     if (rv != 0) {
         mst_server_free(server);
@@ -265,6 +272,11 @@ size_t mst_server_addresses_count(const struct mst_server *server)
 const char *mst_server_address(const struct mst_server *server, size_t index)
 {
     return index < server->listeners_count ? server->listeners[index].address : NULL;
+}
+
+const char *mst_server_http_address(const struct mst_server *server)
+{
+    return mst__http_address(server->http);
 }
 
 int mst_server_run(struct mst_server *server, struct mst_err *reterr)

@@ -62,9 +62,10 @@ struct mst__listener {
 };
 
 struct mst__conn;
+struct mst__http;
 
 struct mst_server {
-    struct mst_server_options options; /* hosts and listen_fds are not kept */
+    struct mst_server_options options; /* hosts, listen_fds, http_address are not kept */
     struct mst__wire_limits wire_limits;
     uv_loop_t loop;
     bool loop_is_open;
@@ -78,6 +79,7 @@ struct mst_server {
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
+    struct mst__http *http; /* NULL = none */
     int64_t accept_complaint_ms; /* when a failed accept was last logged */
     int port;
     struct mst__kv kv;

@@ -1,0 +1,229 @@
+/* muster/rendezvous.h - nodes of a job meet, agree who is in, and get ranks and a world size.
+ *
+ * A node describes what it wants (parameters), gets a handler for it (from the registry, by the
+ * backend's name), and calls mst_handler_next: it returns when a round is complete. Afterwards
+ * the handler keeps the node alive in the background and tells of changes (mst_handler_poll);
+ * calling mst_handler_next again leaves the round and enters the next one.
+ *
+ * Every handle may be used from several threads. Every blocking call has a deadline. */
+#ifndef MST_RENDEZVOUS_H
+#define MST_RENDEZVOUS_H
+
+#include <muster/error.h>
+#include <muster/log.h>
+#include <muster/store.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- parameters --- */
+
+struct mst_params; /* opaque */
+
+/**
+ * Describe a rendezvous: which @backend (`c10d`, `static`, or one that was added), at which
+ * @endpoint (`host:port`, `[::1]:29400`, a path, or empty), for which @run_id, with how many nodes.
+ * @local_addr is what others should call this node; NULL = found out. All are copied.
+ *
+ * Returns 0, MST_EINVAL for an empty backend, nodes_min < 1 or nodes_max < nodes_min, MST_ENOMEM.
+ */
+MST_API int mst_params_new(const char *backend,
+                           const char *endpoint,
+                           const char *run_id,
+                           int64_t nodes_min,
+                           int64_t nodes_max,
+                           const char *local_addr,
+                           struct mst_params **ret_params,
+                           struct mst_err *reterr);
+MST_API void mst_params_free(struct mst_params *params);
+
+/** Set option @key to @value (both copied); the last one wins. Which options there are, and what
+ * they may be, is checked when a handler is made. */
+MST_API int mst_params_set(struct mst_params *params,
+                           const char *key,
+                           const char *value,
+                           struct mst_err *reterr);
+
+/** Set options from `key=value,key=value`. MST_EINVAL names the part that is wrong; nothing has
+ * been set then. */
+MST_API int mst_params_parse(struct mst_params *params, const char *text, struct mst_err *reterr);
+
+MST_API const char *mst_params_backend(const struct mst_params *params);
+MST_API const char *mst_params_endpoint(const struct mst_params *params);
+MST_API const char *mst_params_run_id(const struct mst_params *params);
+MST_API const char *mst_params_local_addr(const struct mst_params *params); /* may be NULL */
+MST_API int64_t mst_params_nodes_min(const struct mst_params *params);
+MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
+
+/** Typed access to options. @ret is @fallback when the option is not set; MST_EINVAL names the
+ * option and its value when it is of another type. Text is owned by @params. Booleans are
+ * `1 true t yes y` and `0 false f no n` in any case; durations are whole seconds, or carry a unit:
+ * `250ms`, `10s`, `5m`, `2h`. */
+MST_API const char *mst_params_text(const struct mst_params *params,
+                                    const char *key,
+                                    const char *fallback);
+MST_API int mst_params_bool(const struct mst_params *params,
+                            const char *key,
+                            bool fallback,
+                            bool *ret,
+                            struct mst_err *reterr);
+MST_API int mst_params_int(const struct mst_params *params,
+                           const char *key,
+                           int64_t fallback,
+                           int64_t *ret,
+                           struct mst_err *reterr);
+MST_API int mst_params_duration_ms(const struct mst_params *params,
+                                   const char *key,
+                                   int64_t fallback_ms,
+                                   int64_t *ret_ms,
+                                   struct mst_err *reterr);
+
+/** MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. */
+MST_API int mst_params_check_known(const struct mst_params *params,
+                                   const char *const *known,
+                                   size_t known_count,
+                                   struct mst_err *reterr);
+
+/* --- events --- */
+
+enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_NODE_FAILED };
+
+/** What a handler does, for those who watch. Borrowed for the call. */
+struct mst_event {
+    size_t size;
+    const char *name;    /* "next_rendezvous", "keep_alive", "add_to_participants" … */
+    const char *run_id;
+    const char *node;    /* addr_pid_local_id */
+    const char *message; /* a sentence */
+    enum mst_node_state state;
+    int64_t round;       /* -1 = none yet */
+    int64_t rank;        /* -1 = none yet */
+    int64_t time_us;     /* wall clock */
+};
+typedef void (*mst_event_fn)(void *arg, const struct mst_event *event);
+
+/** Where events and log lines of handlers made from @params go; from any thread. */
+MST_API void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg);
+MST_API void mst_params_log(struct mst_params *params, const struct mst_log *log);
+
+/** An mst_event_fn: writes each event as one JSON line to the descriptor that @arg points to
+ * (an int), in one write. */
+MST_API void mst_event_json(void *arg, const struct mst_event *event);
+
+/* --- handlers --- */
+
+struct mst_handler; /* opaque */
+
+/** The outcome of a round. */
+struct mst_rendezvous {
+    size_t size; /* sizeof(struct mst_rendezvous), set by the caller */
+    int64_t round;
+    int64_t rank;
+    int64_t world_size;
+    struct mst_store *store; /* keys of this round only; the caller closes it */
+    char master_addr[256];   /* where the workers' own store is, empty if nobody told */
+    int master_port;
+};
+
+/** What has changed since mst_handler_next returned. */
+struct mst_changes {
+    size_t size; /* sizeof(struct mst_changes), set by the caller */
+    int64_t nodes_waiting;
+    int64_t participants_lost; /* how many members of our round are gone */
+    char lost[512];            /* which: addr_pid_local_id, separated by blanks, cut off when long */
+    bool closed;
+    bool expelled; /* the others count us as dead */
+};
+
+/**
+ * What a handler has to offer; handlers of programs fill one in. All but the first two may be NULL
+ * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd.
+ * Calls mean what the functions of the same name below say.
+ */
+struct mst_handler_ops {
+    size_t size;
+    int (*next)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+    void (*free)(void *self);
+    const char *(*backend)(void *self);
+    const char *(*run_id)(void *self);
+    int (*is_closed)(void *self, bool *ret, struct mst_err *reterr);
+    int (*set_closed)(void *self, struct mst_err *reterr);
+    int (*nodes_waiting)(void *self, int64_t *ret, struct mst_err *reterr);
+    int (*poll)(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr);
+    int (*fd)(void *self);
+    void (*cancel)(void *self);
+    bool (*use_agent_store)(void *self);
+    int (*shutdown)(void *self, struct mst_err *reterr);
+};
+
+/** Wrap @self (taken on success) as a handler. @ops is borrowed for the handler's life. */
+MST_API int mst_handler_wrap(const struct mst_handler_ops *ops,
+                             void *self,
+                             struct mst_handler **ret_handler,
+                             struct mst_err *reterr);
+
+typedef int (*mst_handler_creator)(const struct mst_params *params,
+                                   void *arg,
+                                   struct mst_handler **ret_handler,
+                                   struct mst_err *reterr);
+
+/** Let @creator make the handlers of backend @name. The same creator twice is fine, another one for
+ * a known name is MST_EINVAL. For the whole process; built in are `c10d` and `static`. */
+MST_API int mst_registry_add(const char *name,
+                             mst_handler_creator creator,
+                             void *arg,
+                             struct mst_err *reterr);
+
+/** Make a handler for @params (copied as needed). MST_EINVAL for an unknown backend (the known ones
+ * are named), a bad option, or a handler that calls itself by another name; MST_ECONN when the
+ * backend cannot be reached. */
+MST_API int mst_handler_new(const struct mst_params *params,
+                            struct mst_handler **ret_handler,
+                            struct mst_err *reterr);
+MST_API void mst_handler_free(struct mst_handler *handler);
+
+/**
+ * Take part in the next round and wait until it is complete, at most `join_timeout`.
+ *
+ * MST_ECLOSED: the rendezvous is closed. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
+ * which is no failure. MST_ECONN, MST_ESTATE (the record is not one), MST_ECANCELED.
+ */
+MST_API int mst_handler_next(struct mst_handler *handler,
+                             struct mst_rendezvous *ret,
+                             struct mst_err *reterr);
+
+MST_API int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr);
+/** Close for good, for everybody. */
+MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
+MST_API int mst_handler_nodes_waiting(struct mst_handler *handler,
+                                      int64_t *ret,
+                                      struct mst_err *reterr);
+
+/** What has changed; waits up to @timeout_ms for the first change. MST_ETIMEOUT when nothing has,
+ * with @ret filled all the same. */
+MST_API int mst_handler_poll(struct mst_handler *handler,
+                             int64_t timeout_ms,
+                             struct mst_changes *ret,
+                             struct mst_err *reterr);
+
+/** Readable when mst_handler_poll has something to tell; -1 if there is none. Owned by @handler. */
+MST_API int mst_handler_fd(struct mst_handler *handler);
+
+/** Make a blocked mst_handler_next or mst_handler_poll of other threads return MST_ECANCELED. From
+ * any thread or signal handler. */
+MST_API void mst_handler_cancel(struct mst_handler *handler);
+
+MST_API const char *mst_handler_run_id(struct mst_handler *handler);
+MST_API const char *mst_handler_backend(struct mst_handler *handler);
+/** Whether workers should use the store at master_addr:master_port instead of starting one. */
+MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
+
+/** The job is over: stop heartbeats, close the rendezvous. */
+MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_RENDEZVOUS_H */

@@ -1,0 +1,457 @@
+/* net/http.c - the metrics and health page: libmicrohttpd on the server's own loop and thread.
+ *
+ * libmicrohttpd watches its sockets with an epoll descriptor of its own. The loop watches that
+ * descriptor and, with a timer, what libmicrohttpd wants to do without an event; both only call
+ * MHD_run, which never blocks. The store's connections know nothing of all this.
+ *
+ * Bounds: so many connections, so much memory for each, closed when silent. (Of a client that leaves
+ * together with half a request libmicrohttpd does not see the end, so it counts until then.) A page
+ * is made from a snapshot of the counters when it is asked for, so a request of the store costs
+ * nothing extra. */
+#include "net/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <muster/version.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/endpoint.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/address.h"
+#include "net/metrics.h"
+#include "net/server.h"
+
+#define HTTP_TIMEOUT_S 10
+#define HTTP_BACKLOG 64
+
+/* Without descriptors libmicrohttpd would try to accept in a tight loop; we look again so often. */
+#define HTTP_RETRY_MS 100
+
+#define TEXT_PLAIN "text/plain; charset=utf-8"
+#define TEXT_METRICS "text/plain; version=0.0.4; charset=utf-8"
+
+static const char index_text[] = "muster " MST_VERSION "\n"
+                                 "\n"
+                                 "/metrics  counters of the store, for Prometheus\n"
+                                 "/healthz  200 while the store is served, 503 while it stops\n";
+
+struct mst__http {
+    struct mst_server *server;
+    struct MHD_Daemon *daemon;
+    uv_poll_t poll;   /* on the daemon's epoll descriptor */
+    uv_timer_t timer; /* when the daemon wants to run without an event */
+    unsigned handles_count;
+    bool accepted;        /* since it was last cleared */
+    struct mst__buf page; /* of the request being answered */
+    char address[MST_ADDRESS_SIZE];
+};
+
+/* --- answers --- */
+
+/* A response with a copy of @body. NULL when there is no memory. */
+static struct MHD_Response *response_new(const char *type, struct mst_bytes body)
+{
+    void *data = (void *)(uintptr_t)body.data; /* it is only read */
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(body.size, data, MHD_RESPMEM_MUST_COPY);
+    if (response != NULL &&
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) != MHD_YES) {
+        MHD_destroy_response(response);
+        return NULL;
+    }
+    return response;
+}
+
+/* MHD_NO, which ends the connection, when there is no memory. */
+static enum MHD_Result answer(struct MHD_Connection *connection,
+                              unsigned status,
+                              const char *type,
+                              struct mst_bytes body)
+{
+    struct MHD_Response *response = response_new(type, body);
+    if (response == NULL) {
+        return MHD_NO;
+    }
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response); /* the connection keeps it as long as it needs it */
+    return result;
+}
+
+static enum MHD_Result answer_text(struct MHD_Connection *connection,
+                                   unsigned status,
+                                   const char *text)
+{
+    return answer(connection, status, TEXT_PLAIN, mst_bytes_str(text));
+}
+
+static enum MHD_Result answer_wrong_method(struct MHD_Connection *connection)
+{
+    struct MHD_Response *response =
+        response_new(TEXT_PLAIN, mst_bytes_str("only GET and HEAD are understood here\n"));
+    if (response == NULL) {
+        return MHD_NO;
+    }
+    enum MHD_Result result = MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    if (result == MHD_YES) {
+        result = MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, response);
+    }
+    MHD_destroy_response(response); /* as above */
+    return result;
+}
+
+static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connection *connection)
+{
+    const struct mst_server *server = http->server;
+    const struct mst__metrics metrics = {
+        .version = mst_version(),
+        .connections = server->conns_count,
+        .keys = server->kv.keys_count,
+        .memory = server->kv.memory_used,
+        .memory_max = server->kv.limits.memory_max,
+        .counters = server->counters,
+    };
+    mst__buf_clear(&http->page);
+    int rv = mst__metrics_render(&metrics, &http->page);
+    if (rv != 0) {
+        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                           "no memory for the metrics\n");
+    }
+    return answer(connection, MHD_HTTP_OK, TEXT_METRICS, mst__buf_bytes(&http->page));
+}
+
+static enum MHD_Result answer_path(struct mst__http *http,
+                                   struct MHD_Connection *connection,
+                                   const char *path)
+{
+    if (strcmp(path, "/metrics") == 0) {
+        return answer_metrics(http, connection);
+    }
+    if (strcmp(path, "/healthz") == 0) {
+        return http->server->stopping
+                   ? answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping\n")
+                   : answer_text(connection, MHD_HTTP_OK, "ok\n");
+    }
+    if (strcmp(path, "/") == 0) {
+        return answer_text(connection, MHD_HTTP_OK, index_text);
+    }
+    return answer_text(connection, MHD_HTTP_NOT_FOUND,
+                       "there is /metrics and /healthz, nothing else\n");
+}
+
+/* Called once when the headers have come, for each piece of a body, and once at the end. */
+static enum MHD_Result on_request(void *arg,
+                                  struct MHD_Connection *connection,
+                                  const char *path,
+                                  const char *method,
+                                  const char *version,
+                                  const char *body,
+                                  size_t *body_size,
+                                  void **state)
+{
+    (void)version; /* 1.0 and 1.1 are told apart by libmicrohttpd */
+    (void)body;
+    struct mst__http *http = arg;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        return answer_wrong_method(connection);
+    }
+    if (*state == NULL) {
+        *state = http; /* the answer comes at the end: before it, it would cost the connection */
+        return MHD_YES;
+    }
+    if (*body_size > 0) {
+        return MHD_NO; /* nothing here takes a body, and it might have no end */
+    }
+    return answer_path(http, connection, path);
+}
+
+static void on_connection(void *arg,
+                          struct MHD_Connection *connection,
+                          void **state,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    (void)connection;
+    (void)state;
+    struct mst__http *http = arg;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        http->accepted = true;
+    }
+}
+
+/* --- on the loop --- */
+
+static void on_timer(uv_timer_t *timer);
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void http_start_poll(struct mst__http *http)
+{
+    int rv = uv_poll_start(&http->poll, UV_READABLE, on_poll);
+    MST_ASSERT(rv == 0);
+}
+
+static void http_start_timer(struct mst__http *http, uint64_t wait_ms)
+{
+    int rv = uv_timer_start(&http->timer, on_timer, wait_ms, 0);
+    MST_ASSERT(rv == 0);
+}
+
+static unsigned connections_count(struct mst__http *http)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    MST_ASSERT(info != NULL);
+    return info->num_connections;
+}
+
+static void http_run(struct mst__http *http)
+{
+    unsigned count_before = connections_count(http);
+    (void)MHD_run(http->daemon); /* fails only for a daemon with threads */
+    MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+    if (connections_count(http) < count_before) {
+        http_start_timer(http, 0); /* at its limit it takes in the next ones in its next run only */
+    } else if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES) {
+        http_start_timer(http, wait_ms);
+    } else {
+        (void)uv_timer_stop(&http->timer); /* always returns 0 */
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct mst__http *http = timer->data;
+    if (uv_is_active((const uv_handle_t *)&http->poll) == 0) {
+        http_start_poll(http); /* on_poll has stopped it for a while */
+    }
+    http_run(http);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    (void)status; /* whatever it is, MHD_run finds out which socket it is about */
+    (void)events;
+    struct mst__http *http = poll->data;
+    bool was_empty = connections_count(http) == 0;
+    http->accepted = false;
+    http_run(http);
+    if (was_empty && !http->accepted) {
+        /* Somebody is at the door and could not be let in: there are no descriptors left. */
+        (void)uv_poll_stop(poll); /* always returns 0 */
+        http_start_timer(http, HTTP_RETRY_MS);
+    }
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct mst__http *http = handle->data;
+    http->handles_count--;
+    if (http->handles_count == 0) {
+        mst__free(http);
+    }
+}
+
+/* --- life --- */
+
+/* A socket that listens on exactly @info, or -1 with errno set. */
+static int listen_on(const struct addrinfo *info, bool ipv6_only)
+{
+    static const int yes = 1;
+    const int v6_only = ipv6_only ? 1 : 0;
+    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        (info->ai_family == AF_INET6 &&
+         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof v6_only) != 0) ||
+        bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, HTTP_BACKLOG) != 0) {
+        int reason = errno;
+        (void)close(fd); /* nothing was written */
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+/* Of a name with several addresses the first one that this machine has. */
+static int listen_host(struct mst__http *http,
+                       const char *host,
+                       const char *port,
+                       bool ipv6_only,
+                       int *ret_fd,
+                       struct mst_err *reterr)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    int rv = getaddrinfo(host, port, &hints, &found);
+    if (rv != 0) {
+        return mst__fail(reterr, rv == EAI_MEMORY ? MST_ENOMEM : MST_ERESOLVE, 0,
+                         "host '%s' to listen on: %s", host, gai_strerror(rv));
+    }
+    int fd = -1;
+    for (struct addrinfo *info = found; info != NULL && fd < 0; info = info->ai_next) {
+        fd = listen_on(info, ipv6_only);
+        if (fd < 0) {
+            mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
+            rv = mst__fail(reterr, MST_ESYS, errno, "bind '%s'", http->address);
+            if (reterr->sys != EADDRNOTAVAIL && reterr->sys != EAFNOSUPPORT) {
+                break; /* it is this machine's, and something is wrong with it */
+            }
+        }
+    }
+    freeaddrinfo(found);
+    if (fd < 0) {
+        return rv;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int http_listen(struct mst__http *http,
+                       const char *address,
+                       int *ret_fd,
+                       struct mst_err *reterr)
+{
+    struct mst__endpoint endpoint;
+    int rv = mst__endpoint_parse_listen(mst_bytes_str(address), &endpoint, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    char port[8];
+    (void)snprintf(port, sizeof port, "%u", endpoint.port); /* fits */
+    /* As with the store's own addresses: `*` is every address of both families, or of IPv4 alone
+     * where the kernel has no IPv6, and `::` takes IPv4 too unless told not to. */
+    if (strcmp(endpoint.host, "*") == 0) {
+        rv = listen_host(http, "::", port, false, ret_fd, reterr);
+        if (rv != 0 && reterr->sys == EAFNOSUPPORT) {
+            rv = listen_host(http, "0.0.0.0", port, true, ret_fd, reterr);
+        }
+        return rv;
+    }
+    bool ipv6_only = http->server->options.ipv6_only || strcmp(endpoint.host, "::") != 0;
+    return listen_host(http, endpoint.host, port, ipv6_only, ret_fd, reterr);
+}
+
+/* Fill in the address that the kernel settled on. */
+static int http_name(struct mst__http *http, int fd, struct mst_err *reterr)
+{
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "name of the listening socket");
+    }
+    mst__address_format((const struct sockaddr *)&address, size, http->address);
+    return 0;
+}
+
+/* @fd is taken. */
+static int http_start_daemon(struct mst__http *http, int fd, struct mst_err *reterr)
+{
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, MST_HTTP_CONNECTIONS_MAX, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)MST_HTTP_REQUEST_SIZE_MAX, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, HTTP_TIMEOUT_S, NULL},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    errno = 0;
+    http->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, http,
+                                    MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (http->daemon == NULL) {
+        int reason = errno;
+        (void)close(fd); /* nothing was written; a daemon that did not start leaves it open */
+        return mst__fail(reterr, MST_ESYS, reason, "start libmicrohttpd");
+    }
+    return 0;
+}
+
+static int http_open_handles(struct mst__http *http, struct mst_err *reterr)
+{
+    uv_loop_t *loop = &http->server->loop;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (info == NULL || info->epoll_fd < 0) {
+        return mst__fail(reterr, MST_ENOTSUP, 0, "this libmicrohttpd was built without epoll");
+    }
+    int rv = uv_poll_init(loop, &http->poll, info->epoll_fd);
+    if (rv != 0) {
+        return mst__fail(reterr, MST_ESYS, -rv, "watch the sockets of libmicrohttpd");
+    }
+    http->poll.data = http;
+    http->handles_count++;
+    rv = uv_timer_init(loop, &http->timer);
+    MST_ASSERT(rv == 0);
+    http->timer.data = http;
+    http->handles_count++;
+    http_start_poll(http);
+    return 0;
+}
+
+int mst__http_open(struct mst_server *server,
+                   const char *address,
+                   struct mst__http **ret_http,
+                   struct mst_err *reterr)
+{
+    struct mst__http *http = mst__calloc(1, sizeof *http);
+    if (http == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "http address '%.80s'", address);
+    }
+    http->server = server;
+    mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
+    struct mst_err err = {0}; /* the cause is looked at, so there has to be one */
+    int fd = -1;
+    int rv = http_listen(http, address, &fd, &err);
+    if (rv == 0) {
+        rv = http_name(http, fd, &err);
+        if (rv != 0) {
+            (void)close(fd); /* nothing was written */
+        }
+    }
+    if (rv == 0) {
+        rv = http_start_daemon(http, fd, &err);
+    }
+    if (rv == 0) {
+        rv = http_open_handles(http, &err);
+    }
+    if (rv != 0) {
+        mst__http_close(http);
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+        return mst__err_wrap(reterr, rv, "http address '%.80s'", address);
+    }
+    *ret_http = http;
+    return 0;
+}
+
+const char *mst__http_address(const struct mst__http *http)
+{
+    return http == NULL ? NULL : http->address;
+}
+
+void mst__http_close(struct mst__http *http)
+{
+    if (http == NULL) {
+        return;
+    }
+    mst__buf_close(&http->page);
+    bool has_handles = http->handles_count > 0;
+    if (has_handles) {
+        /* Before the daemon closes the descriptor that is being watched. */
+        uv_close((uv_handle_t *)&http->poll, on_closed);
+        uv_close((uv_handle_t *)&http->timer, on_closed);
+    }
+    if (http->daemon != NULL) {
+        MHD_stop_daemon(http->daemon);
+    }
+    if (!has_handles) {
+        mst__free(http);
+    }
+}

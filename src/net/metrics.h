@@ -1,0 +1,22 @@
+/* net/metrics.h - the server's counters as text in the format that Prometheus reads. */
+#ifndef MST_NET_METRICS_H
+#define MST_NET_METRICS_H
+
+#include "base/buf.h"
+#include "net/server.h"
+
+/* What the page shows, taken at one moment. */
+struct mst__metrics {
+    const char *version;
+    size_t connections;
+    size_t keys;
+    size_t memory;
+    size_t memory_max;
+    struct mst__counters counters;
+};
+
+/* Append the page, text format 0.0.4, to @page: 0, MST_ELIMIT or MST_ENOMEM; on error @page is
+ * unchanged. */
+int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *page);
+
+#endif /* MST_NET_METRICS_H */

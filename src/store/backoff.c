@@ -1,0 +1,45 @@
+/* store/backoff.c - growing pauses with jitter. */
+#include "store/backoff.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms)
+{
+    MST_ASSERT(first_ms > 0);
+    MST_ASSERT(max_ms >= first_ms);
+    uint64_t seed = 0;
+    mst__clock_random(&seed, sizeof seed);
+    mst__prng_init(&backoff->prng, seed);
+    backoff->pause_us = first_ms * 1000;
+    backoff->pause_us_max = max_ms * 1000;
+}
+
+bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
+{
+    int64_t left_ms = deadline_ms - mst__clock_ms();
+    if (left_ms <= 0) {
+        return false;
+    }
+    /* Between half of the pause and all of it. */
+    int64_t half_us = backoff->pause_us / 2;
+    int64_t pause_us = half_us + (int64_t)mst__prng_below(&backoff->prng, (uint64_t)half_us + 1);
+    if (left_ms < pause_us / 1000 + 1) {
+        pause_us = left_ms * 1000;
+    }
+    backoff->pause_us += half_us;
+    if (backoff->pause_us > backoff->pause_us_max) {
+        backoff->pause_us = backoff->pause_us_max;
+    }
+    struct timespec rest = {
+        .tv_sec = (time_t)(pause_us / 1000000),
+        .tv_nsec = (long)(pause_us % 1000000) * 1000,
+    };
+    while (nanosleep(&rest, &rest) != 0) {
+        MST_ASSERT(errno == EINTR);
+    }
+    return true;
+}

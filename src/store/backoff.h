@@ -1,0 +1,22 @@
+/* store/backoff.h - pauses that grow and are never quite the same, so that many who wait for one
+ * thing do not all come back at one time. */
+#ifndef MST_STORE_BACKOFF_H
+#define MST_STORE_BACKOFF_H
+
+#include <stdbool.h>
+
+#include "base/prng.h"
+
+struct mst__backoff {
+    struct mst__prng prng;
+    int64_t pause_us;
+    int64_t pause_us_max;
+};
+
+/* The first pause is about @first_ms, each one is longer, none exceeds @max_ms. */
+void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms);
+
+/* Pause, but not beyond @deadline_ms. False, at once, when that has passed already. */
+bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms);
+
+#endif /* MST_STORE_BACKOFF_H */

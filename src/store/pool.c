@@ -1,0 +1,406 @@
+/* store/pool.c - connecting, greeting, and keeping connections.
+ *
+ * Every new connection starts with a greeting whose answer proves both that somebody serves and
+ * which dialect it speaks (docs/protocol.md). The greetings are chosen such that a server of
+ * another dialect closes the connection at once and nothing else happens to it:
+ *
+ *   C   VALIDATE, 4 times CANCEL_WAIT   answered 01 01 01 01
+ *   B   CANCEL_WAIT                     answered 01
+ *   A   CHECK of no keys                answered 00
+ */
+#include "store/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "store/backoff.h"
+
+/* Pauses between rounds of connecting. */
+#define POOL_CONNECT_MS_FIRST 20
+#define POOL_CONNECT_MS_MAX 1000
+
+/* A server of dialect C must refuse its greeting this often before it is taken for an older one: a
+ * connection can be lost by accident. */
+#define POOL_PROBES 3
+
+/* How long the answer to a greeting of B or A may take. A newer server could swallow it. */
+#define POOL_LEGACY_GREETING_MS 2000
+
+/* An output buffer that has grown beyond this is not kept. */
+#define POOL_OUTPUT_KEPT MST_KIB(64)
+
+/* Unconfirmed cancellations that a connection may carry along. */
+#define POOL_UNCONFIRMED_MAX 16
+
+int mst__pool_init(struct mst__pool *pool,
+                   const struct mst__url *url,
+                   const struct mst__wire_limits *limits,
+                   const struct mst_log *log,
+                   struct mst_err *reterr)
+{
+    *pool = (struct mst__pool){
+        .target = {.endpoint = url->endpoint},
+        .limits = *limits,
+        .log = *log,
+        .dialect = MST_DIALECT_UNKNOWN,
+    };
+    if (url->scheme == MST_URL_UNIX) {
+        pool->path = mst__strdup(url->path);
+        if (pool->path == NULL) {
+            return mst__fail(reterr, MST_ENOMEM, 0, "path '%s'", url->path);
+        }
+        pool->target.unix_path = pool->path;
+        (void)snprintf(pool->name, sizeof pool->name, "unix://%.90s", pool->path); /* for people */
+    } else {
+        char text[MST_ENDPOINT_TEXT_SIZE];
+        (void)snprintf(pool->name, sizeof pool->name, "tcp://%.90s",
+                       mst__endpoint_format(&url->endpoint, text)); /* for people */
+    }
+    (void)pthread_mutex_init(&pool->mutex, NULL); /* none of these fails on Linux */
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&pool->idle_cond, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    return 0;
+}
+
+static void conn_free(struct mst__pool_conn *conn)
+{
+    mst__client_close(&conn->client);
+    mst__buf_close(&conn->output);
+    mst__free(conn);
+}
+
+void mst__pool_close(struct mst__pool *pool)
+{
+    while (pool->idle != NULL) {
+        struct mst__pool_conn *conn = pool->idle;
+        pool->idle = conn->next;
+        conn_free(conn);
+        pool->open_count--;
+    }
+    MST_ASSERT(pool->open_count == 0);
+    (void)pthread_cond_destroy(&pool->idle_cond); /* nobody waits any more */
+    (void)pthread_mutex_destroy(&pool->mutex);
+    mst__free(pool->path);
+}
+
+uint64_t mst__pool_epoch(struct mst__pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->mutex); /* a default mutex: cannot fail */
+    uint64_t epoch = pool->epoch;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return epoch;
+}
+
+/* --- greeting --- */
+
+/* The bytes of a dialect's greeting and of the answer to it. */
+static void greeting_of(enum mst__dialect dialect,
+                        struct mst_bytes *ret_greeting,
+                        struct mst_bytes *ret_answer)
+{
+    static const uint8_t greeting_c[] = {0x00, 0xce, 0xf7, 0x85, 0x3c, 0x0c, 0x0c, 0x0c, 0x0c};
+    static const uint8_t answer_c[] = {1, 1, 1, 1};
+    static const uint8_t greeting_b[] = {0x0b};
+    static const uint8_t greeting_a[] = {4, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t answer_a[] = {0};
+    if (dialect == MST_DIALECT_C) {
+        *ret_greeting = mst_bytes(greeting_c, sizeof greeting_c);
+        *ret_answer = mst_bytes(answer_c, sizeof answer_c);
+    } else if (dialect == MST_DIALECT_B) {
+        *ret_greeting = mst_bytes(greeting_b, sizeof greeting_b);
+        *ret_answer = mst_bytes(answer_c, 1);
+    } else {
+        *ret_greeting = mst_bytes(greeting_a, sizeof greeting_a);
+        *ret_answer = mst_bytes(answer_a, sizeof answer_a);
+    }
+}
+
+/* Greet in @dialect. @ret_refused tells whether the server closed instead of answering. */
+static int greet(struct mst__client *client,
+                 enum mst__dialect dialect,
+                 int64_t deadline_ms,
+                 bool *ret_refused,
+                 struct mst_err *reterr)
+{
+    struct mst_bytes greeting;
+    struct mst_bytes answer;
+    greeting_of(dialect, &greeting, &answer);
+    int64_t until_ms = deadline_ms;
+    if (dialect != MST_DIALECT_C) {
+        int64_t soon_ms = mst__clock_deadline_ms(POOL_LEGACY_GREETING_MS);
+        until_ms = soon_ms < deadline_ms ? soon_ms : deadline_ms;
+    }
+    size_t sent = 0;
+    int rv = mst__client_send(client, greeting, until_ms, &sent, reterr);
+    if (rv == 0) {
+        rv = mst__client_receive(client, answer.size, until_ms, reterr);
+    }
+    *ret_refused = rv == MST_ECONN;
+    if (rv == MST_ETIMEOUT && until_ms < deadline_ms) {
+        return mst__fail(reterr, MST_ECONN, 0, "no answer to the greeting of dialect %s",
+                         mst__dialect_name(dialect));
+    }
+    if (rv != 0) {
+        return rv == MST_ETIMEOUT ? mst__fail(reterr, rv, 0, "connected, but no answer in time")
+                                  : rv;
+    }
+    if (!mst__bytes_equal(mst__buf_bytes(&client->input), answer)) {
+        return mst__fail(reterr, MST_EPROTO, 0,
+                         "whoever answers there is neither a PyTorch nor a muster store");
+    }
+    mst__buf_clear(&client->input);
+    return 0;
+}
+
+/* One round of connecting, and a greeting in @dialect. */
+static int connect_as(struct mst__pool *pool,
+                      enum mst__dialect dialect,
+                      int64_t deadline_ms,
+                      struct mst__pool_conn *conn,
+                      bool *ret_refused,
+                      struct mst_err *reterr)
+{
+    *ret_refused = false;
+    struct mst__client client;
+    int rv = mst__client_open(&pool->target, pool->limits.message_size_max, deadline_ms, &client,
+                              reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = greet(&client, dialect, deadline_ms, ret_refused, reterr);
+    if (rv != 0) {
+        mst__client_close(&client);
+        return rv;
+    }
+    conn->client = client;
+    conn->dialect = dialect;
+    return 0;
+}
+
+/* Find out the dialect: the newest first. A failure other than a refusal tells nothing. */
+static int connect_probing(struct mst__pool *pool,
+                           int64_t deadline_ms,
+                           struct mst__pool_conn *conn,
+                           struct mst_err *reterr)
+{
+    bool refused = true;
+    int rv = MST_ECONN;
+    for (unsigned i = 0; i < POOL_PROBES && refused; i++) {
+        rv = connect_as(pool, MST_DIALECT_C, deadline_ms, conn, &refused, reterr);
+    }
+    if (refused) {
+        rv = connect_as(pool, MST_DIALECT_B, deadline_ms, conn, &refused, reterr);
+    }
+    if (refused) {
+        rv = connect_as(pool, MST_DIALECT_A, deadline_ms, conn, &refused, reterr);
+    }
+    if (refused) {
+        return mst__fail(reterr, MST_ECONN, 0,
+                         "it closes every connection: no store server, or one that is full");
+    }
+    return rv;
+}
+
+/* One round: as the last server was, or by probing. */
+static int connect_once(struct mst__pool *pool,
+                        int64_t deadline_ms,
+                        struct mst__pool_conn *conn,
+                        struct mst_err *reterr)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    enum mst__dialect remembered = pool->dialect;
+    (void)pthread_mutex_unlock(&pool->mutex);
+    int rv;
+    bool refused = false;
+    if (remembered == MST_DIALECT_UNKNOWN) {
+        rv = connect_probing(pool, deadline_ms, conn, reterr);
+    } else {
+        rv = connect_as(pool, remembered, deadline_ms, conn, &refused, reterr);
+    }
+    (void)pthread_mutex_lock(&pool->mutex);
+    if (rv == 0) {
+        pool->connects++;
+        pool->dialect = conn->dialect;
+        (void)snprintf(pool->peer, sizeof pool->peer, "%s%.120s",
+                       strncmp(conn->client.peer, "unix:", 5) == 0 ? "" : "tcp://",
+                       conn->client.peer); /* for people */
+    } else if (rv != MST_ENOMEM && rv != MST_ETIMEOUT) {
+        /* Another server may take its place. */
+        pool->dialect = MST_DIALECT_UNKNOWN;
+        pool->epoch++;
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return rv;
+}
+
+/* Connect, again and again until the deadline. */
+static int connect_until(struct mst__pool *pool,
+                         int64_t deadline_ms,
+                         struct mst__pool_conn *conn,
+                         struct mst_err *reterr)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, POOL_CONNECT_MS_FIRST, POOL_CONNECT_MS_MAX);
+    struct mst_err last = {0};
+    for (unsigned attempts = 1;; attempts++) {
+        struct mst_err err = {0};
+        int rv = connect_once(pool, deadline_ms, conn, &err);
+        if (rv == 0) {
+            char peer[MST_LOG_QUOTE_SIZE];
+            mst__log(&pool->log, MST_LOG_DEBUG, "store.connected", "peer=%s dialect=%s attempts=%u",
+                     mst__log_quote(mst_bytes_str(conn->client.peer), peer),
+                     mst__dialect_name(conn->dialect), attempts);
+            return 0;
+        }
+        /* A round that the deadline cut short says less than the one before it. */
+        if (rv != MST_ETIMEOUT || last.code == 0) {
+            last = err;
+        }
+        bool again = rv == MST_ECONN || rv == MST_ERESOLVE;
+        if (again && mst__backoff_pause(&backoff, deadline_ms)) {
+            char name[MST_LOG_QUOTE_SIZE];
+            mst__log(&pool->log, MST_LOG_DEBUG, "store.connect_again", "to=%s attempts=%u",
+                     mst__log_quote(mst_bytes_str(pool->name), name), attempts);
+            continue;
+        }
+        return mst__fail(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
+                         attempts, attempts == 1 ? "attempt" : "attempts");
+    }
+}
+
+/* --- the pool --- */
+
+/* Take an idle connection, newest first: it is the likeliest to be alive. */
+static struct mst__pool_conn *take_idle(struct mst__pool *pool)
+{
+    struct mst__pool_conn *conn = pool->idle;
+    if (conn != NULL) {
+        pool->idle = conn->next;
+        conn->next = NULL;
+    }
+    return conn;
+}
+
+/* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh an
+ * idle one only makes room. NULL in @ret_conn means room. */
+static int pool_reserve(struct mst__pool *pool,
+                        bool fresh,
+                        int64_t deadline_ms,
+                        struct mst__pool_conn **ret_conn)
+{
+    struct timespec until = {
+        .tv_sec = (time_t)(deadline_ms / 1000),
+        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
+    };
+    int rv = 0;
+    bool late = false;
+    *ret_conn = NULL;
+    (void)pthread_mutex_lock(&pool->mutex); /* a default mutex: cannot fail */
+    for (;;) {
+        if (fresh && pool->open_count < MST_POOL_MAX) {
+            pool->open_count++;
+            break;
+        }
+        struct mst__pool_conn *idle = take_idle(pool);
+        if (idle != NULL) {
+            if (fresh) {
+                conn_free(idle); /* its place is ours */
+            } else {
+                *ret_conn = idle;
+            }
+            break;
+        }
+        if (pool->open_count < MST_POOL_MAX) {
+            pool->open_count++;
+            break;
+        }
+        if (late) {
+            rv = MST_ETIMEOUT;
+            break;
+        }
+        late = pthread_cond_timedwait(&pool->idle_cond, &pool->mutex, &until) != 0;
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return rv;
+}
+
+static void pool_unreserve(struct mst__pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->mutex);
+    MST_ASSERT(pool->open_count > 0);
+    pool->open_count--;
+    (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
+    (void)pthread_mutex_unlock(&pool->mutex);
+}
+
+void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn)
+{
+    conn_free(conn);
+    pool_unreserve(pool);
+}
+
+void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
+{
+    if (conn->unconfirmed > POOL_UNCONFIRMED_MAX) {
+        mst__pool_drop(pool, conn);
+        return;
+    }
+    if (conn->output.capacity > POOL_OUTPUT_KEPT) {
+        mst__buf_close(&conn->output);
+    }
+    (void)pthread_mutex_lock(&pool->mutex);
+    conn->next = pool->idle;
+    pool->idle = conn;
+    (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
+    (void)pthread_mutex_unlock(&pool->mutex);
+}
+
+int mst__pool_get(struct mst__pool *pool,
+                  bool fresh,
+                  int64_t deadline_ms,
+                  struct mst__pool_conn **ret_conn,
+                  struct mst_err *reterr)
+{
+    for (;;) {
+        struct mst__pool_conn *conn = NULL;
+        int rv = pool_reserve(pool, fresh, deadline_ms, &conn);
+        if (rv != 0) {
+            return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
+                             pool->name);
+        }
+        if (conn != NULL) {
+            if (mst__client_is_usable(&conn->client, conn->unconfirmed > 0)) {
+                *ret_conn = conn;
+                return 0;
+            }
+            mst__pool_drop(pool, conn); /* the server closed it while it lay idle: no harm done */
+            continue;
+        }
+        conn = mst__calloc(1, sizeof *conn);
+        if (conn == NULL) {
+            pool_unreserve(pool);
+            return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
+        }
+        conn->client.fd = -1;
+        /* A request and the little ones that go with it. */
+        mst__buf_init(&conn->output,
+                      pool->limits.message_size_max + pool->limits.key_size_max + 64);
+        rv = connect_until(pool, deadline_ms, conn, reterr);
+        if (rv != 0) {
+            mst__pool_drop(pool, conn);
+            return rv;
+        }
+        *ret_conn = conn;
+        return 0;
+    }
+}

@@ -1,0 +1,70 @@
+/* store/pool.h - the connections of a tcp store: one per thread that is inside a call, kept for the
+ * next one. Knows how to greet a server, and by that which dialect it speaks. */
+#ifndef MST_STORE_POOL_H
+#define MST_STORE_POOL_H
+
+#include <muster/log.h>
+#include <pthread.h>
+
+#include "net/client.h"
+#include "wire/wire.h"
+
+struct mst__pool_conn {
+    struct mst__client client;
+    struct mst__pool_conn *next; /* idle connections */
+    enum mst__dialect dialect;
+    /* Waits that were given up and whose cancellation the server has yet to confirm, each with a
+     * 01, maybe after the 00 of a wait that ended at the last moment. */
+    unsigned unconfirmed;
+    struct mst__buf output;
+};
+
+struct mst__pool {
+    struct mst__target target;
+    char *path;     /* the target's, when it is a unix socket */
+    char name[100]; /* tcp://host:port, for messages */
+    struct mst__wire_limits limits;
+    struct mst_log log;
+    pthread_mutex_t mutex; /* everything below */
+    pthread_cond_t idle_cond;
+    struct mst__pool_conn *idle;
+    size_t open_count;
+    enum mst__dialect dialect; /* of the last server seen; UNKNOWN = to be probed */
+    uint64_t epoch;            /* grows when the server may have become another one */
+    uint64_t connects;
+    char peer[128];
+};
+
+/* 0 or MST_ENOMEM. Nothing is connected yet. */
+int mst__pool_init(struct mst__pool *pool,
+                   const struct mst__url *url,
+                   const struct mst__wire_limits *limits,
+                   const struct mst_log *log,
+                   struct mst_err *reterr);
+
+/* No connection is in use. */
+void mst__pool_close(struct mst__pool *pool);
+
+/**
+ * Get a connection: an idle one that is still good, or with @fresh always a new one. Connecting is
+ * tried again and again until @deadline_ms.
+ *
+ * Returns 0; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT (no server answered), MST_EPROTO (somebody else
+ * did), MST_EINVAL, MST_ESYS, MST_ENOMEM. Goes back with mst__pool_put or mst__pool_drop.
+ */
+int mst__pool_get(struct mst__pool *pool,
+                  bool fresh,
+                  int64_t deadline_ms,
+                  struct mst__pool_conn **ret_conn,
+                  struct mst_err *reterr);
+
+/* Give back a connection on which nothing but cancellations is outstanding. */
+void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn);
+
+/* Close a connection that is of no use any more. */
+void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn);
+
+/* The present epoch. */
+uint64_t mst__pool_epoch(struct mst__pool *pool);
+
+#endif /* MST_STORE_POOL_H */

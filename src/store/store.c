@@ -1,0 +1,896 @@
+/* store/store.c - the public calls, and everything that takes more than one command.
+ *
+ * A call gathers what it needs in a struct call: the keys as the backend knows them, the deadline,
+ * the answer. Waiting for a value, popping from an empty queue, barriers and appends on servers
+ * that know neither are loops over a backend's commands and work alike on every store. */
+#include "store/store.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "store/backoff.h"
+#include "wire/wire.h"
+
+void mst_store_options_init(struct mst_store_options *options)
+{
+    *options = (struct mst_store_options){
+        .size = sizeof *options,
+        .key_size_max = MST_KEY_SIZE_DEFAULT,
+        .value_size_max = MST_VALUE_SIZE_DEFAULT,
+    };
+}
+
+int mst__result_take(struct mst__result *result, struct mst_bytes bytes)
+{
+    int rv = 0;
+    if (bytes.size == 0) {
+        return 0; /* nothing that could fail, now that the command is done */
+    }
+    uint8_t *to = mst__buf_reserve(&result->memory, bytes.size + 1, &rv);
+    if (to == NULL) {
+        return rv;
+    }
+    memcpy(to, bytes.data, bytes.size);
+    mst__buf_commit(&result->memory, bytes.size);
+    result->reply.bytes = mst__buf_bytes(&result->memory);
+    return 0;
+}
+
+/* --- opening and closing --- */
+
+/* The caller's options over the defaults; an older caller's struct may be shorter. */
+static int options_take(const struct mst_store_options *given,
+                        struct mst_store_options *ret_options,
+                        struct mst_err *reterr)
+{
+    mst_store_options_init(ret_options);
+    if (given == NULL) {
+        return 0;
+    }
+    if (given->size < sizeof given->size || given->size > sizeof *ret_options) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "options of size %zu; set them up with mst_store_options_init",
+                         given->size);
+    }
+    memcpy(ret_options, given, given->size);
+    ret_options->size = sizeof *ret_options;
+    if (ret_options->key_size_max < 1 || ret_options->key_size_max > MST_KEY_SIZE_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "key_size_max %zu is not between 1 and %zu",
+                         ret_options->key_size_max, MST_KEY_SIZE_MAX);
+    }
+    if (ret_options->value_size_max < 1 || ret_options->value_size_max > MST_VALUE_SIZE_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "value_size_max %zu is not between 1 and %zu",
+                         ret_options->value_size_max, MST_VALUE_SIZE_MAX);
+    }
+    return 0;
+}
+
+static int backend_open(const struct mst__url *url,
+                        const struct mst_store_options *options,
+                        int64_t deadline_ms,
+                        struct mst__backend **ret_backend,
+                        struct mst_err *reterr)
+{
+    switch (url->scheme) {
+        case MST_URL_TCP:
+        case MST_URL_UNIX:
+            return mst__tcp_open(url, options, deadline_ms, ret_backend, reterr);
+        case MST_URL_FILE:
+            return mst__file_open(url, options, ret_backend, reterr);
+        case MST_URL_HASH:
+            break;
+    }
+    return mst__hash_open(options, ret_backend, reterr);
+}
+
+int mst_store_open(const char *url,
+                   const struct mst_store_options *options,
+                   int64_t timeout_ms,
+                   struct mst_store **ret_store,
+                   struct mst_err *reterr)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    struct mst_store_options own_options;
+    int rv = options_take(options, &own_options, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__url parts;
+    rv = mst__url_parse(url, &parts, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__backend *backend = NULL;
+    struct mst_store *store = NULL;
+    rv = backend_open(&parts, &own_options, deadline_ms, &backend, reterr);
+    if (rv == 0) {
+        rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, &store, reterr);
+        if (rv != 0) {
+            backend->ops->free(backend);
+        }
+    }
+    if (rv == 0 && parts.prefix != NULL) {
+        struct mst_store *root = store;
+        rv = mst_store_prefix(root, mst_bytes(parts.prefix, parts.prefix_size), &store, reterr);
+        mst_store_close(root);
+    }
+    mst__url_close(&parts);
+    if (rv == 0) {
+        *ret_store = store;
+    }
+    return rv;
+}
+
+void mst_store_close(struct mst_store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    struct mst__backend *backend = store->backend;
+    mst__free(store);
+    if (atomic_fetch_sub(&backend->handles, 1) == 1) {
+        backend->ops->free(backend);
+    }
+}
+
+int mst_store_stats(struct mst_store *store, struct mst_store_stats *ret_stats)
+{
+    size_t size = ret_stats->size;
+    if (size < sizeof size || size > sizeof *ret_stats) {
+        return MST_EINVAL;
+    }
+    struct mst_store_stats stats = {.size = size};
+    if (store->backend->ops->stats != NULL) {
+        store->backend->ops->stats(store->backend, &stats);
+    }
+    memcpy(ret_stats, &stats, size);
+    return 0;
+}
+
+/* --- one call --- */
+
+struct call {
+    struct mst_store *store;
+    int64_t deadline_ms;
+    struct mst__buf items; /* the keys, with the values of MULTI_SET */
+    struct mst__command command;
+    struct mst__result result;
+    const char *name;           /* for messages: what the user called, */
+    struct mst_bytes shown_key; /* and with which key, the first of several */
+    size_t keys_count;
+    struct mst_err *reterr;
+};
+
+/* Set up a call of @op on @keys. On failure call_end is due all the same. */
+static int call_begin(struct call *call,
+                      struct mst_store *store,
+                      enum mst__op op,
+                      const struct mst_bytes *keys,
+                      const struct mst_bytes *values,
+                      size_t keys_count,
+                      int64_t deadline_ms,
+                      struct mst_err *reterr)
+{
+    const struct mst_store_options *options = &store->backend->options;
+    struct mst__wire_limits limits =
+        mst__wire_limits(options->key_size_max, options->value_size_max);
+    *call = (struct call){
+        .store = store,
+        .deadline_ms = deadline_ms,
+        .command = {.op = op, .count = keys_count},
+        .name = mst__op_name(op),
+        .shown_key = keys_count == 0 ? mst_bytes(NULL, 0) : keys[0],
+        .keys_count = keys_count,
+        .reterr = reterr,
+    };
+    mst__buf_init(&call->items, limits.message_size_max);
+    mst__buf_init(&call->result.memory, limits.message_size_max);
+    int rv = mst__prefix_keys(store, keys, values, keys_count, &call->items, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    call->command.items = mst__buf_bytes(&call->items);
+    struct mst_bytes items = call->command.items;
+    if (keys_count > 0) {
+        bool there = mst__items_next(&items, &call->command.key);
+        MST_ASSERT(there);
+    }
+    return 0;
+}
+
+static int call_check_value(const struct call *call, struct mst_bytes value)
+{
+    size_t value_size_max = call->store->backend->options.value_size_max;
+    if (value.size <= value_size_max) {
+        return 0;
+    }
+    return mst__fail(call->reterr, MST_ELIMIT, 0, "a value of %zu bytes exceeds the limit of %zu",
+                     value.size, value_size_max);
+}
+
+/* Execute @op with the call's keys and arguments. */
+static int call_run(struct call *call, enum mst__op op)
+{
+    struct mst__backend *backend = call->store->backend;
+    call->command.op = op;
+    mst__buf_clear(&call->result.memory);
+    call->result.reply = (struct mst__reply){0};
+    return backend->ops->execute(backend, &call->command, call->deadline_ms, &call->result,
+                                 call->reterr);
+}
+
+/* Hand the answer's bytes to the caller. */
+static int call_take_bytes(struct call *call, struct mst_buffer *ret_value)
+{
+    int rv = mst__buf_release(&call->result.memory, ret_value);
+    return rv == 0 ? 0 : mst__fail(call->reterr, rv, 0, "value");
+}
+
+/* Release what the call holds, and say in the error what was asked for. Returns @rv. */
+static int call_end(struct call *call, int rv)
+{
+    mst__buf_close(&call->items);
+    mst__buf_close(&call->result.memory);
+    if (rv >= 0) {
+        return rv;
+    }
+    if (call->keys_count == 0) {
+        return mst__err_wrap(call->reterr, rv, "%s", call->name);
+    }
+    char key[MST_KEY_TEXT_SIZE];
+    (void)mst__key_text(call->shown_key, key);
+    if (call->keys_count == 1) {
+        return mst__err_wrap(call->reterr, rv, "%s %s", call->name, key);
+    }
+    return mst__err_wrap(call->reterr, rv, "%s %s and %zu more", call->name, key,
+                         call->keys_count - 1);
+}
+
+/* --- plain operations --- */
+
+int mst_store_set(struct mst_store *store,
+                  struct mst_bytes key,
+                  struct mst_bytes value,
+                  int64_t timeout_ms,
+                  struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, mst__clock_deadline_ms(timeout_ms),
+                        reterr);
+    if (rv == 0) {
+        rv = call_check_value(&call, value);
+    }
+    if (rv == 0) {
+        call.command.value = value;
+        rv = call_run(&call, MST_OP_SET);
+    }
+    return call_end(&call, rv);
+}
+
+static int add_by(struct mst_store *store,
+                  struct mst_bytes key,
+                  int64_t delta,
+                  int64_t deadline_ms,
+                  int64_t *ret_sum,
+                  struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, deadline_ms, reterr);
+    if (rv == 0) {
+        call.command.number = delta;
+        rv = call_run(&call, MST_OP_ADD);
+    }
+    if (rv == 0) {
+        *ret_sum = call.result.reply.number;
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_add(struct mst_store *store,
+                  struct mst_bytes key,
+                  int64_t delta,
+                  int64_t timeout_ms,
+                  int64_t *ret_sum,
+                  struct mst_err *reterr)
+{
+    return add_by(store, key, delta, mst__clock_deadline_ms(timeout_ms), ret_sum, reterr);
+}
+
+int mst_store_check(struct mst_store *store,
+                    const struct mst_bytes *keys,
+                    size_t keys_count,
+                    int64_t timeout_ms,
+                    bool *ret_exist,
+                    struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_CHECK);
+    }
+    if (rv == 0) {
+        *ret_exist = call.result.reply.status == MST_STATUS_READY;
+    }
+    return call_end(&call, rv);
+}
+
+static int wait_by(struct mst_store *store,
+                   const struct mst_bytes *keys,
+                   size_t keys_count,
+                   int64_t deadline_ms,
+                   struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_WAIT, keys, NULL, keys_count, deadline_ms, reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_WAIT);
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_wait(struct mst_store *store,
+                   const struct mst_bytes *keys,
+                   size_t keys_count,
+                   int64_t timeout_ms,
+                   struct mst_err *reterr)
+{
+    return wait_by(store, keys, keys_count, mst__clock_deadline_ms(timeout_ms), reterr);
+}
+
+/* What the answer to COMPARE_SET means, see the table in docs/protocol.md. */
+static enum mst_compare_set compare_set_outcome(const struct call *call)
+{
+    const struct mst__reply *reply = &call->result.reply;
+    if (!reply->found && call->command.expected.size > 0) {
+        return MST_COMPARE_SET_ABSENT;
+    }
+    return mst__bytes_equal(reply->bytes, call->command.value) ? MST_COMPARE_SET_DONE
+                                                               : MST_COMPARE_SET_DIFFERS;
+}
+
+static int compare_set_run(struct call *call,
+                           struct mst_bytes expected,
+                           struct mst_bytes desired,
+                           enum mst_compare_set *ret_outcome)
+{
+    int rv = call_check_value(call, expected);
+    if (rv == 0) {
+        rv = call_check_value(call, desired);
+    }
+    /* Room for the answer first: a value that was set must not end in MST_ENOMEM. */
+    if (rv == 0 && mst__buf_reserve(&call->result.memory, desired.size + 1, &rv) == NULL) {
+        rv = mst__fail(call->reterr, rv, 0, "answer of %zu bytes", desired.size);
+    }
+    if (rv == 0) {
+        call->command.expected = expected;
+        call->command.value = desired;
+        rv = call_run(call, MST_OP_COMPARE_SET);
+    }
+    if (rv == 0) {
+        *ret_outcome = compare_set_outcome(call);
+    }
+    return rv;
+}
+
+int mst_store_compare_set(struct mst_store *store,
+                          struct mst_bytes key,
+                          struct mst_bytes expected,
+                          struct mst_bytes desired,
+                          int64_t timeout_ms,
+                          enum mst_compare_set *ret_outcome,
+                          struct mst_buffer *ret_value,
+                          struct mst_err *reterr)
+{
+    struct call call;
+    enum mst_compare_set outcome = MST_COMPARE_SET_DONE;
+    int rv = call_begin(&call, store, MST_OP_COMPARE_SET, &key, NULL, 1,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = compare_set_run(&call, expected, desired, &outcome);
+    }
+    if (rv == 0 && ret_value != NULL) {
+        if (outcome == MST_COMPARE_SET_ABSENT) {
+            mst__buf_clear(&call.result.memory);
+        }
+        rv = call_take_bytes(&call, ret_value);
+    }
+    if (rv == 0) {
+        *ret_outcome = outcome;
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_delete(struct mst_store *store,
+                     struct mst_bytes key,
+                     int64_t timeout_ms,
+                     bool *ret_existed,
+                     struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_DELETE);
+    }
+    if (rv == 0 && ret_existed != NULL) {
+        *ret_existed = call.result.reply.number > 0;
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_num_keys(struct mst_store *store,
+                       int64_t timeout_ms,
+                       int64_t *ret_count,
+                       struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_NUM_KEYS);
+    }
+    if (rv == 0) {
+        *ret_count = call.result.reply.number;
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_list(struct mst_store *store,
+                   int64_t timeout_ms,
+                   struct mst_keys *ret_keys,
+                   struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_LIST_KEYS);
+    }
+    if (rv == 0) {
+        rv = mst__prefix_strip(store, &call.result, ret_keys, reterr);
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_queue_push(struct mst_store *store,
+                         struct mst_bytes key,
+                         struct mst_bytes value,
+                         int64_t timeout_ms,
+                         struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_check_value(&call, value);
+    }
+    if (rv == 0) {
+        call.command.value = value;
+        rv = call_run(&call, MST_OP_QUEUE_PUSH);
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_queue_len(struct mst_store *store,
+                        struct mst_bytes key,
+                        int64_t timeout_ms,
+                        int64_t *ret_count,
+                        struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_QUEUE_LEN);
+    }
+    if (rv == 0) {
+        *ret_count = call.result.reply.number;
+    }
+    return call_end(&call, rv);
+}
+
+/* --- waiting for a value --- */
+
+/* A wait can be over and the value gone again, or never there: a queue satisfies a wait for the key
+ * of the same name, and the other way round. Then pause a little, or we would spin. */
+#define AGAIN_MS_FIRST 1
+#define AGAIN_MS_MAX 50
+
+/* Run @op, GET or QUEUE_POP, and see whether it brought something. */
+static int fetch_try(struct call *call, enum mst__op op, bool *ret_found)
+{
+    int rv = call_run(call, op);
+    const struct mst__reply *reply = &call->result.reply;
+    *ret_found = rv == 0 && (op == MST_OP_GET ? reply->found : reply->number > 0);
+    return rv;
+}
+
+/* Look whether there is anything to fetch, without taking it. */
+static int fetch_look(struct call *call, enum mst__op op, bool *ret_found)
+{
+    int rv = op == MST_OP_GET ? 0 : call_run(call, MST_OP_QUEUE_LEN);
+    *ret_found = op == MST_OP_GET || (rv == 0 && call->result.reply.number > 0);
+    return rv;
+}
+
+/* Run @op, GET or QUEUE_POP; with @block again and again until it finds something. */
+static int fetch(struct call *call, enum mst__op op, bool block)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
+    for (unsigned round = 0;; round++) {
+        int rv = 0;
+        bool found = true;
+        if (round > 1) {
+            /* Woken in vain before. A pop that the deadline cuts off may lose an item, so from now
+             * on there is none without need. */
+            rv = fetch_look(call, op, &found);
+        }
+        if (rv == 0 && found) {
+            rv = fetch_try(call, op, &found);
+        }
+        if (rv != 0 || found) {
+            return rv;
+        }
+        if (!block) {
+            return mst__fail(call->reterr, MST_ENOTFOUND, 0,
+                             op == MST_OP_GET ? "no such key" : "the queue is empty");
+        }
+        rv = call_run(call, MST_OP_WAIT);
+        if (rv != 0) {
+            return rv;
+        }
+        if (round > 0 && !mst__backoff_pause(&backoff, call->deadline_ms)) {
+            return mst__fail(call->reterr, MST_ETIMEOUT, 0, "deadline passed");
+        }
+    }
+}
+
+static int fetch_by(struct mst_store *store,
+                    struct mst_bytes key,
+                    enum mst__op op,
+                    bool block,
+                    int64_t deadline_ms,
+                    struct mst_buffer *ret_value,
+                    struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, op, &key, NULL, 1, deadline_ms, reterr);
+    if (rv == 0) {
+        rv = fetch(&call, op, block);
+    }
+    if (rv == 0) {
+        rv = call_take_bytes(&call, ret_value);
+    }
+    return call_end(&call, rv);
+}
+
+int mst_store_get(struct mst_store *store,
+                  struct mst_bytes key,
+                  int64_t timeout_ms,
+                  struct mst_buffer *ret_value,
+                  struct mst_err *reterr)
+{
+    return fetch_by(store, key, MST_OP_GET, true, mst__clock_deadline_ms(timeout_ms), ret_value,
+                    reterr);
+}
+
+int mst_store_try_get(struct mst_store *store,
+                      struct mst_bytes key,
+                      int64_t timeout_ms,
+                      struct mst_buffer *ret_value,
+                      struct mst_err *reterr)
+{
+    return fetch_by(store, key, MST_OP_GET, false, mst__clock_deadline_ms(timeout_ms), ret_value,
+                    reterr);
+}
+
+int mst_store_queue_pop(struct mst_store *store,
+                        struct mst_bytes key,
+                        bool block,
+                        int64_t timeout_ms,
+                        struct mst_buffer *ret_value,
+                        struct mst_err *reterr)
+{
+    return fetch_by(store, key, MST_OP_QUEUE_POP, block, mst__clock_deadline_ms(timeout_ms),
+                    ret_value, reterr);
+}
+
+/* --- several keys --- */
+
+static void buffers_free(struct mst_buffer *buffers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mst_buffer_free(&buffers[i]);
+    }
+}
+
+/* Split the strs of the answer into @values. */
+static int multi_get_split(struct call *call, struct mst_buffer *values)
+{
+    struct mst_bytes items = call->result.reply.bytes;
+    for (size_t i = 0; i < call->keys_count; i++) {
+        struct mst_bytes item;
+        int rv = 0;
+        if (!mst__items_next(&items, &item)) {
+            rv = mst__fail(call->reterr, MST_EPROTO, 0, "answer with fewer values than keys");
+        } else {
+            values[i].data = (uint8_t *)mst__memdup(item.data, item.size);
+            values[i].size = item.size;
+            if (values[i].data == NULL) {
+                rv = mst__fail(call->reterr, MST_ENOMEM, 0, "value of %zu bytes", item.size);
+            }
+        }
+        if (rv != 0) {
+            buffers_free(values, i);
+            return rv;
+        }
+    }
+    return 0;
+}
+
+static bool multi_get_has_empty(const struct call *call)
+{
+    struct mst_bytes items = call->result.reply.bytes;
+    struct mst_bytes item;
+    for (size_t i = 0; i < call->keys_count && mst__items_next(&items, &item); i++) {
+        if (item.size == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Wait for all keys, then get them with one MULTI_GET. Servers answer a key that has vanished in
+ * between with an empty value, so an empty one is believed only if the keys still exist. */
+static int multi_get_run(struct call *call, struct mst_buffer *values)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
+    for (;;) {
+        int rv = call_run(call, MST_OP_WAIT);
+        if (rv == 0) {
+            rv = call_run(call, MST_OP_MULTI_GET);
+        }
+        if (rv != 0) {
+            return rv;
+        }
+        bool sure = !multi_get_has_empty(call);
+        rv = multi_get_split(call, values);
+        if (rv != 0 || sure) {
+            return rv;
+        }
+        rv = call_run(call, MST_OP_CHECK);
+        if (rv == 0 && call->result.reply.status == MST_STATUS_READY) {
+            return 0;
+        }
+        buffers_free(values, call->keys_count);
+        if (rv != 0) {
+            return rv;
+        }
+        if (!mst__backoff_pause(&backoff, call->deadline_ms)) {
+            return mst__fail(call->reterr, MST_ETIMEOUT, 0, "deadline passed");
+        }
+    }
+}
+
+/* One key at a time, for stores without MULTI_GET. */
+static int multi_get_singly(struct mst_store *store,
+                            const struct mst_bytes *keys,
+                            size_t keys_count,
+                            int64_t deadline_ms,
+                            struct mst_buffer *values,
+                            struct mst_err *reterr)
+{
+    for (size_t i = 0; i < keys_count; i++) {
+        int rv = fetch_by(store, keys[i], MST_OP_GET, true, deadline_ms, &values[i], reterr);
+        if (rv != 0) {
+            buffers_free(values, i);
+            return rv;
+        }
+    }
+    return 0;
+}
+
+int mst_store_multi_get(struct mst_store *store,
+                        const struct mst_bytes *keys,
+                        size_t keys_count,
+                        int64_t timeout_ms,
+                        struct mst_buffer *ret_values,
+                        struct mst_err *reterr)
+{
+    struct call call;
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    if (keys_count == 0) {
+        return 0;
+    }
+    struct mst_buffer *values = mst__calloc(keys_count, sizeof *values);
+    if (values == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "multi_get of %zu keys", keys_count);
+    }
+    int rv =
+        call_begin(&call, store, MST_OP_MULTI_GET, keys, NULL, keys_count, deadline_ms, reterr);
+    if (rv == 0) {
+        rv = multi_get_run(&call, values);
+    }
+    rv = call_end(&call, rv);
+    if (rv == MST_ENOTSUP) {
+        rv = multi_get_singly(store, keys, keys_count, deadline_ms, values, reterr);
+    }
+    if (rv == 0) {
+        memcpy(ret_values, values, keys_count * sizeof *values);
+    }
+    mst__free(values);
+    return rv;
+}
+
+int mst_store_multi_set(struct mst_store *store,
+                        const struct mst_bytes *keys,
+                        const struct mst_bytes *values,
+                        size_t keys_count,
+                        int64_t timeout_ms,
+                        struct mst_err *reterr)
+{
+    struct call call;
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    int rv =
+        call_begin(&call, store, MST_OP_MULTI_SET, keys, values, keys_count, deadline_ms, reterr);
+    if (rv == 0) {
+        rv = call_run(&call, MST_OP_MULTI_SET);
+    }
+    if (rv == MST_ENOTSUP) {
+        /* One at a time: PyTorch's own MULTI_SET promises no more either. */
+        rv = 0;
+        struct mst_bytes items = call.command.items;
+        while (rv == 0 && mst__items_next(&items, &call.command.key) &&
+               mst__items_next(&items, &call.command.value)) {
+            rv = call_run(&call, MST_OP_SET);
+        }
+    }
+    return call_end(&call, rv);
+}
+
+/* --- append --- */
+
+/* For servers without APPEND: read, and write only if nobody else has meanwhile. As everywhere in
+ * this protocol, two who append the same bytes to the same value at the same time look alike. */
+static int append_by_compare_set(struct call *call, struct mst_bytes piece)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
+    struct mst__buf whole;
+    mst__buf_init(&whole, call->items.size_max);
+    int rv = 0;
+    for (;;) {
+        mst__buf_clear(&whole);
+        rv = call_run(call, MST_OP_GET);
+        if (rv != 0) {
+            break;
+        }
+        size_t old_size = call->result.reply.bytes.size;
+        rv = mst__buf_append(&whole, call->result.reply.bytes);
+        if (rv == 0) {
+            rv = mst__buf_append(&whole, piece);
+        }
+        if (rv != 0) {
+            rv = mst__fail(call->reterr, rv, 0, "value of %zu bytes", old_size + piece.size);
+            break;
+        }
+        struct mst_bytes desired = mst__buf_bytes(&whole);
+        enum mst_compare_set outcome;
+        rv = compare_set_run(call, mst_bytes(desired.data, old_size), desired, &outcome);
+        if (rv != 0 || outcome == MST_COMPARE_SET_DONE) {
+            break;
+        }
+        if (!mst__backoff_pause(&backoff, call->deadline_ms)) {
+            rv = mst__fail(call->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
+            break;
+        }
+    }
+    mst__buf_close(&whole);
+    return rv;
+}
+
+int mst_store_append(struct mst_store *store,
+                     struct mst_bytes key,
+                     struct mst_bytes value,
+                     int64_t timeout_ms,
+                     struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1,
+                        mst__clock_deadline_ms(timeout_ms), reterr);
+    if (rv == 0) {
+        rv = call_check_value(&call, value);
+    }
+    if (rv == 0) {
+        call.command.value = value;
+        rv = call_run(&call, MST_OP_APPEND);
+        if (rv == MST_ENOTSUP) {
+            rv = append_by_compare_set(&call, value);
+        }
+    }
+    return call_end(&call, rv);
+}
+
+/* --- barrier --- */
+
+/* @key and @suffix as one key in @memory. */
+static int join_key(struct mst_bytes key,
+                    const char *suffix,
+                    struct mst__buf *memory,
+                    struct mst_bytes *ret_key,
+                    struct mst_err *reterr)
+{
+    mst__buf_clear(memory);
+    int rv = mst__buf_append(memory, key);
+    if (rv == 0) {
+        rv = mst__buf_append(memory, mst_bytes_str(suffix));
+    }
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "barrier key of %zu bytes", key.size);
+    }
+    *ret_key = mst__buf_bytes(memory);
+    return 0;
+}
+
+/* PyTorch's scheme for stores without BARRIER, key by key the same, so that its processes and ours
+ * can meet: everybody counts himself, the last one sets a key, all wait for that. */
+static int barrier_by_counting(struct mst_store *store,
+                               struct mst_bytes key,
+                               int64_t size,
+                               int64_t deadline_ms,
+                               struct mst_err *reterr)
+{
+    struct mst__buf memory;
+    mst__buf_init(&memory, key.size + 32);
+    struct mst_bytes name;
+    int64_t count = 0;
+    int rv = join_key(key, "/num_members", &memory, &name, reterr);
+    if (rv == 0) {
+        rv = add_by(store, name, 1, deadline_ms, &count, reterr);
+    }
+    if (rv == 0) {
+        rv = join_key(key, "/last_member", &memory, &name, reterr);
+    }
+    if (rv == 0 && count >= size) {
+        struct call call;
+        rv = call_begin(&call, store, MST_OP_SET, &name, NULL, 1, deadline_ms, reterr);
+        if (rv == 0) {
+            call.command.value = mst_bytes_str("1");
+            rv = call_run(&call, MST_OP_SET);
+        }
+        rv = call_end(&call, rv);
+    }
+    if (rv == 0) {
+        rv = wait_by(store, &name, 1, deadline_ms, reterr);
+    }
+    mst__buf_close(&memory);
+    return rv;
+}
+
+int mst_store_barrier(struct mst_store *store,
+                      struct mst_bytes key,
+                      int64_t size,
+                      int64_t timeout_ms,
+                      struct mst_err *reterr)
+{
+    struct call call;
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, deadline_ms, reterr);
+    if (rv == 0) {
+        /* PyTorch's PrefixStore never uses BARRIER; under a prefix we do as it does. */
+        call.command.number = size;
+        rv = store->is_view ? MST_ENOTSUP : call_run(&call, MST_OP_BARRIER);
+        if (rv == MST_ENOTSUP) {
+            rv = barrier_by_counting(store, key, size, deadline_ms, reterr);
+        }
+    }
+    return call_end(&call, rv);
+}

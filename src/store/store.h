@@ -1,0 +1,105 @@
+/* store/store.h - what the files of the stores share.
+ *
+ * A handle (struct mst_store) is a prefix and a backend. Handles of one backend share it: it lives
+ * until the last of them is closed. A backend knows one thing: to execute a command by a deadline.
+ * Everything made of several commands - waiting for a value, barriers without server support - is
+ * written once, in store.c. */
+#ifndef MST_STORE_STORE_H
+#define MST_STORE_STORE_H
+
+#include <muster/store.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/command.h"
+#include "base/endpoint.h"
+
+/* An answer that outlives the exchange: reply.bytes is all of what memory holds. */
+struct mst__result {
+    struct mst__reply reply;
+    struct mst__buf memory;
+};
+
+/* Put a copy of @bytes into @result, with room for a NUL behind it: 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__result_take(struct mst__result *result, struct mst_bytes bytes);
+
+struct mst__backend;
+
+struct mst__backend_ops {
+    /**
+     * Execute @command, whose keys are the backend's own (prefixed already) and within the limits.
+     * GET does not block and tells by reply.found whether there was a value; COMPARE_SET tells by
+     * it whether there was a key. WAIT and BARRIER block and answer once they are over;
+     * MST_ETIMEOUT at the deadline. @result is written on success; its memory is empty when called.
+     *
+     * Returns 0 or an error of muster/store.h; MST_ENOTSUP when the backend lacks the operation.
+     */
+    int (*execute)(struct mst__backend *backend,
+                   const struct mst__command *command,
+                   int64_t deadline_ms,
+                   struct mst__result *result,
+                   struct mst_err *reterr);
+    /* Fill in what the backend knows; the rest is zeroed. NULL when it knows nothing. */
+    void (*stats)(struct mst__backend *backend, struct mst_store_stats *stats);
+    void (*free)(struct mst__backend *backend);
+};
+
+struct mst__backend {
+    const struct mst__backend_ops *ops;
+    const char *key_root; /* what precedes every user's key: "/" or "" */
+    struct mst_store_options options;
+    atomic_size_t handles;
+};
+
+/* Make a backend; the caller becomes its first holder. */
+int mst__tcp_open(const struct mst__url *url,
+                  const struct mst_store_options *options,
+                  int64_t deadline_ms,
+                  struct mst__backend **ret_backend,
+                  struct mst_err *reterr);
+int mst__file_open(const struct mst__url *url,
+                   const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr);
+int mst__hash_open(const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr);
+
+struct mst_store {
+    struct mst__backend *backend;
+    bool is_view; /* has a prefix of its own */
+    size_t prefix_size;
+    char prefix[]; /* all of them, and the backend's key_root in front */
+};
+
+/* --- prefix.c --- */
+
+/* Make a handle. It becomes one more holder of @backend on success. */
+int mst__store_new(struct mst__backend *backend,
+                   struct mst_bytes prefix,
+                   bool is_view,
+                   struct mst_store **ret_store,
+                   struct mst_err *reterr);
+
+/* Append @count keys, with @values behind each when that is not NULL, as the backend knows them:
+ * strs with the prefix. Checks the limits. 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__prefix_keys(const struct mst_store *store,
+                     const struct mst_bytes *keys,
+                     const struct mst_bytes *values,
+                     size_t count,
+                     struct mst__buf *items,
+                     struct mst_err *reterr);
+
+/* The keys in the reply to a LIST_KEYS that are @store's, without the prefix. Takes @result's
+ * memory on success. 0, MST_EPROTO, MST_ENOMEM. */
+int mst__prefix_strip(const struct mst_store *store,
+                      struct mst__result *result,
+                      struct mst_keys *ret_keys,
+                      struct mst_err *reterr);
+
+#define MST_KEY_TEXT_SIZE 64
+
+/* @key for a message: in quotes, unusual bytes escaped, cut off when long. Returns @ret_text. */
+const char *mst__key_text(struct mst_bytes key, char ret_text[MST_KEY_TEXT_SIZE]);
+
+#endif /* MST_STORE_STORE_H */

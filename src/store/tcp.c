@@ -1,0 +1,697 @@
+/* store/tcp.c - a store behind a server that speaks the TCPStore protocol.
+ *
+ * The protocol has no error replies: a server that dislikes a request closes the connection. So
+ * every lost connection is a question, and answer_loss holds the answers:
+ *   - a request that did not leave whole was not executed and goes out again;
+ *   - what can be repeated without harm is repeated;
+ *   - an operation that older servers lack is tried out with a harmless one of its kind;
+ *   - an ADD or BARRIER may have met a value that is no number: look;
+ *   - otherwise nobody can know, and the caller is told so.
+ *
+ * SET and its like have no reply. They travel together with a CHECK of no keys, and its answer says
+ * that the server has them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "store/backoff.h"
+#include "store/pool.h"
+#include "store/store.h"
+#include "wire/opcode.h"
+#include "wire/wire.h"
+
+/* Pauses before a request goes out again. */
+#define TCP_AGAIN_MS_FIRST 10
+#define TCP_AGAIN_MS_MAX 500
+
+/* A server that closes the connection on a request this often does not want it. */
+#define TCP_CLOSES_MAX 5
+
+/* Connections on which an operation must be refused before the server counts as without it. */
+#define TCP_REFUSALS 3
+
+/* A request of this size may have met the server's limits. */
+#define TCP_LARGE_REQUEST MST_KIB(8)
+
+/* No user's key: those begin with a slash. */
+#define TCP_PROBE_KEY "muster/probe"
+
+enum tcp_ability { TCP_UNTRIED, TCP_PRESENT, TCP_MISSING };
+
+/* Operations that came late to the protocol, by what makes a server have them. */
+enum tcp_feature { TCP_QUEUES, TCP_LIST, TCP_BARRIER, TCP_FEATURES_COUNT };
+
+struct tcp {
+    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__pool pool;
+    atomic_uint_fast64_t retries;
+    atomic_bool get_closes; /* this server closes the connection on a GET of an absent key */
+    pthread_mutex_t mutex;  /* everything below */
+    uint64_t epoch;         /* of the pool, when the abilities were found out */
+    enum tcp_ability abilities[TCP_FEATURES_COUNT];
+};
+
+/* A request under way. */
+struct exchange {
+    struct tcp *tcp;
+    const struct mst__command *command;
+    int64_t deadline_ms;
+    struct mst__pool_conn *conn;
+    size_t request_size; /* how much of the output must have left for it to be executed */
+    bool connected;      /* there was a connection to send it on */
+    bool maybe_executed; /* that much has left */
+    bool answered;       /* a part of the answer has come */
+    bool cancelled;      /* a wait was given up, and the server told */
+    bool keep;           /* the connection is in order */
+};
+
+/* --- the parts of an exchange --- */
+
+/* Read the confirmations of cancelled waits that are still to come. */
+static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    while (conn->unconfirmed > 0) {
+        int rv = mst__client_receive(&conn->client, 1, exchange->deadline_ms, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+        uint8_t byte = mst__buf_bytes(&conn->client.input).data[0];
+        if (byte > 1) {
+            return mst__fail(reterr, MST_EPROTO, 0, "status byte 0x%02x for CANCEL_WAIT", byte);
+        }
+        mst__buf_consume(&conn->client.input, 1);
+        conn->unconfirmed -= byte;
+    }
+    return 0;
+}
+
+/* Read the reply to @command. It borrows from the connection's input; @ret_size is to be consumed
+ * when it has been used. */
+static int read_reply(struct exchange *exchange,
+                      const struct mst__command *command,
+                      struct mst__reply *ret_reply,
+                      size_t *ret_size,
+                      struct mst_err *reterr)
+{
+    struct mst__client *client = &exchange->conn->client;
+    int rv = read_confirmations(exchange, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    for (;;) {
+        struct mst_bytes input = mst__buf_bytes(&client->input);
+        exchange->answered = exchange->answered || input.size > 0;
+        rv = mst__wire_read_reply(command, &exchange->tcp->pool.limits, input, ret_reply, ret_size,
+                                  reterr);
+        if (rv != MST_WIRE_MORE) {
+            return rv < 0 ? rv : 0;
+        }
+        rv = mst__client_receive(client, *ret_size, exchange->deadline_ms, reterr);
+        if (rv != 0) {
+            exchange->answered = exchange->answered || mst__buf_size(&client->input) > 0;
+            return rv;
+        }
+    }
+}
+
+/* Read a reply that is one status byte. */
+static int read_status(struct exchange *exchange,
+                       enum mst__op op,
+                       enum mst__status *ret_status,
+                       struct mst_err *reterr)
+{
+    struct mst__command command = {.op = op};
+    struct mst__reply reply;
+    size_t size = 0;
+    int rv = read_reply(exchange, &command, &reply, &size, reterr);
+    if (rv == 0) {
+        *ret_status = reply.status;
+        mst__buf_consume(&exchange->conn->client.input, size);
+    }
+    return rv;
+}
+
+static int put_request(struct exchange *exchange,
+                       const struct mst__command *command,
+                       struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    int rv = mst__wire_write_request(&conn->output, conn->dialect, command);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "request");
+}
+
+/* CHECK of one key, written without a list of keys to copy from. */
+static int put_check(struct exchange *exchange, struct mst_bytes key, struct mst_err *reterr)
+{
+    struct mst__command check = {.op = MST_OP_CHECK, .count = 1};
+    int rv = put_request(exchange, &check, reterr);
+    if (rv == 0) {
+        rv = mst__buf_append_str(&exchange->conn->output, key);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "request");
+    }
+    return rv;
+}
+
+/* Send what has been put into the output. */
+static int send_output(struct exchange *exchange, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    size_t sent = 0;
+    int rv = mst__client_send(&conn->client, mst__buf_bytes(&conn->output), exchange->deadline_ms,
+                              &sent, reterr);
+    if (sent >= exchange->request_size) {
+        exchange->maybe_executed = true;
+    }
+    mst__buf_clear(&conn->output);
+    return rv;
+}
+
+/* --- GET --- */
+
+/* CHECK tells whether the key exists, which the reply to GET does not. */
+static int exchange_check(struct exchange *exchange, bool *ret_exists, struct mst_err *reterr)
+{
+    enum mst__status status = MST_STATUS_NOT_READY;
+    int rv = put_check(exchange, exchange->command->key, reterr);
+    if (rv == 0) {
+        rv = send_output(exchange, reterr);
+    }
+    if (rv == 0) {
+        rv = read_status(exchange, MST_OP_CHECK, &status, reterr);
+    }
+    *ret_exists = status == MST_STATUS_READY;
+    return rv;
+}
+
+/* The key was there and GET found nothing: the value is empty, or the key was deleted in between,
+ * and may be there again by now. COMPARE_SET of a value that nobody stores tells in one step, and
+ * changes nothing: an absent key is answered with what was expected. */
+static int read_at_once(struct exchange *exchange,
+                        struct mst__result *result,
+                        struct mst_err *reterr)
+{
+    uint8_t random[16];
+    mst__clock_random(random, sizeof random);
+    struct mst_bytes nobodys = mst_bytes(random, sizeof random);
+    struct mst__command command = {.op = MST_OP_COMPARE_SET,
+                                   .key = exchange->command->key,
+                                   .expected = nobodys,
+                                   .value = nobodys};
+    struct mst__reply reply;
+    size_t size = 0;
+    int rv = put_request(exchange, &command, reterr);
+    if (rv == 0) {
+        rv = send_output(exchange, reterr);
+    }
+    if (rv == 0) {
+        rv = read_reply(exchange, &command, &reply, &size, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    bool found = !mst__bytes_equal(reply.bytes, nobodys);
+    rv = found ? mst__result_take(result, reply.bytes) : 0;
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "value of %zu bytes", reply.bytes.size);
+    }
+    mst__buf_consume(&exchange->conn->client.input, size);
+    result->reply = (struct mst__reply){
+        .kind = MST_REPLY_BYTES, .bytes = mst__buf_bytes(&result->memory), .found = found};
+    return 0;
+}
+
+/* Read the value behind a CHECK that said @exists. */
+static int read_value(struct exchange *exchange,
+                      bool exists,
+                      struct mst__result *result,
+                      struct mst_err *reterr)
+{
+    struct mst__reply reply;
+    size_t size = 0;
+    int rv = read_reply(exchange, exchange->command, &reply, &size, reterr);
+    if (rv == MST_ECONN && !exists) {
+        /* A server of the old kind. From now on it is asked in two steps. */
+        atomic_store(&exchange->tcp->get_closes, true);
+        exchange->keep = false;
+        result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = false};
+        return 0;
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    rv = mst__result_take(result, reply.bytes);
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "value of %zu bytes", reply.bytes.size);
+    }
+    bool found = reply.bytes.size > 0;
+    mst__buf_consume(&exchange->conn->client.input, size);
+    if (exists && !found) {
+        return read_at_once(exchange, result, reterr);
+    }
+    result->reply = (struct mst__reply){
+        .kind = MST_REPLY_BYTES, .bytes = mst__buf_bytes(&result->memory), .found = found};
+    return rv;
+}
+
+static int exchange_get(struct exchange *exchange,
+                        struct mst__result *result,
+                        struct mst_err *reterr)
+{
+    bool exists = false;
+    int rv = 0;
+    if (atomic_load(&exchange->tcp->get_closes) || exchange->conn->dialect == MST_DIALECT_A) {
+        rv = exchange_check(exchange, &exists, reterr);
+        if (rv != 0 || !exists) {
+            result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = false};
+            return rv;
+        }
+        rv = put_request(exchange, exchange->command, reterr);
+        if (rv == 0) {
+            rv = send_output(exchange, reterr);
+        }
+        return rv != 0 ? rv : read_value(exchange, true, result, reterr);
+    }
+    rv = put_check(exchange, exchange->command->key, reterr);
+    if (rv == 0) {
+        rv = put_request(exchange, exchange->command, reterr);
+    }
+    if (rv == 0) {
+        rv = send_output(exchange, reterr);
+    }
+    enum mst__status status = MST_STATUS_NOT_READY;
+    if (rv == 0) {
+        rv = read_status(exchange, MST_OP_CHECK, &status, reterr);
+    }
+    return rv != 0 ? rv : read_value(exchange, status == MST_STATUS_READY, result, reterr);
+}
+
+/* --- all other operations --- */
+
+/* The deadline of a WAIT or BARRIER has passed: tell the server, and leave. Its confirmation is
+ * read when the connection is used next. */
+static int exchange_cancel(struct exchange *exchange, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    struct mst__command cancel = {.op = MST_OP_CANCEL_WAIT};
+    struct mst_err ignored;
+    size_t sent = 0;
+    if (mst__wire_has_op(conn->dialect, MST_OP_CANCEL_WAIT) &&
+        put_request(exchange, &cancel, &ignored) == 0) {
+        /* If it does not leave at once, closing the connection says the same. */
+        exchange->cancelled =
+            mst__client_send(&conn->client, mst__buf_bytes(&conn->output), 0, &sent, &ignored) == 0;
+        conn->unconfirmed++;
+        mst__buf_clear(&conn->output);
+    }
+    return mst__fail(reterr, MST_ETIMEOUT, 0, "%s when the deadline passed",
+                     exchange->command->op == MST_OP_WAIT ? "not there" : "not complete");
+}
+
+static bool is_blocking(enum mst__op op)
+{
+    return op == MST_OP_WAIT || op == MST_OP_BARRIER;
+}
+
+/* What only this side can tell about the answer to COMPARE_SET: whether there was a key. */
+static bool compare_set_found(const struct mst__command *command, struct mst_bytes value)
+{
+    return !(command->expected.size > 0 && mst__bytes_equal(value, command->expected) &&
+             !mst__bytes_equal(command->expected, command->value));
+}
+
+static int exchange_plain(struct exchange *exchange,
+                          struct mst__result *result,
+                          struct mst_err *reterr)
+{
+    const struct mst__command *command = exchange->command;
+    struct mst__command check = {.op = MST_OP_CHECK};
+    bool has_reply = mst__opcode_of(command->op)->reply != MST_REPLY_NONE;
+    int rv = put_request(exchange, command, reterr);
+    exchange->request_size = mst__buf_size(&exchange->conn->output);
+    if (rv == 0 && !has_reply) {
+        rv = put_request(exchange, &check, reterr);
+    }
+    if (rv == 0) {
+        rv = send_output(exchange, reterr);
+    }
+    struct mst__reply reply = {.kind = MST_REPLY_NONE};
+    size_t size = 0;
+    if (rv == 0) {
+        rv = read_reply(exchange, has_reply ? command : &check, &reply, &size, reterr);
+        if (rv == MST_ETIMEOUT && is_blocking(command->op) && !exchange->answered) {
+            return exchange_cancel(exchange, reterr);
+        }
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    result->reply = reply;
+    rv = mst__result_take(result, reply.bytes);
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "answer of %zu bytes", reply.bytes.size);
+    }
+    result->reply.bytes = mst__buf_bytes(&result->memory);
+    result->reply.found =
+        command->op != MST_OP_COMPARE_SET || compare_set_found(command, reply.bytes);
+    mst__buf_consume(&exchange->conn->client.input, size);
+    return 0;
+}
+
+/* One attempt on one connection. */
+static int exchange_run(struct exchange *exchange,
+                        bool fresh,
+                        struct mst__result *result,
+                        struct mst_err *reterr)
+{
+    struct mst__pool *pool = &exchange->tcp->pool;
+    *exchange = (struct exchange){
+        .tcp = exchange->tcp,
+        .command = exchange->command,
+        .deadline_ms = exchange->deadline_ms,
+        .request_size = 1,
+    };
+    int rv = mst__pool_get(pool, fresh, exchange->deadline_ms, &exchange->conn, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (mst__clock_ms() >= exchange->deadline_ms) {
+        mst__pool_put(pool, exchange->conn);
+        return mst__fail(reterr, MST_ETIMEOUT, 0, "%s: deadline passed before anything was sent",
+                         pool->name);
+    }
+    exchange->connected = true;
+    exchange->keep = true;
+    enum mst__op op = exchange->command->op;
+    if (!mst__wire_has_op(exchange->conn->dialect, op)) {
+        rv = mst__fail(reterr, MST_ENOTSUP, 0, "the server at %s has no %s (dialect %s)",
+                       pool->name, mst__op_name(op), mst__dialect_name(exchange->conn->dialect));
+        mst__pool_put(pool, exchange->conn);
+        return rv;
+    }
+    mst__buf_clear(&exchange->conn->output);
+    rv = op == MST_OP_GET ? exchange_get(exchange, result, reterr)
+                          : exchange_plain(exchange, result, reterr);
+    if (exchange->keep && (rv == 0 || exchange->cancelled)) {
+        mst__pool_put(pool, exchange->conn);
+    } else {
+        mst__pool_drop(pool, exchange->conn);
+    }
+    exchange->conn = NULL;
+    return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "%s", pool->name);
+}
+
+/* --- after a loss --- */
+
+static bool is_idempotent(enum mst__op op)
+{
+    switch (op) {
+        case MST_OP_ADD:
+        case MST_OP_COMPARE_SET:
+        case MST_OP_DELETE:
+        case MST_OP_APPEND:
+        case MST_OP_QUEUE_PUSH:
+        case MST_OP_QUEUE_POP:
+        case MST_OP_BARRIER:
+            return false;
+        default:
+            return true;
+    }
+}
+
+static bool is_write(enum mst__op op)
+{
+    return !is_idempotent(op) || op == MST_OP_SET || op == MST_OP_MULTI_SET;
+}
+
+/* The feature that @op belongs to, TCP_FEATURES_COUNT if every server has it. */
+static enum tcp_feature feature_of(enum mst__op op)
+{
+    switch (op) {
+        case MST_OP_QUEUE_PUSH:
+        case MST_OP_QUEUE_POP:
+        case MST_OP_QUEUE_LEN:
+            return TCP_QUEUES;
+        case MST_OP_LIST_KEYS:
+            return TCP_LIST;
+        case MST_OP_BARRIER:
+            return TCP_BARRIER;
+        default:
+            return TCP_FEATURES_COUNT;
+    }
+}
+
+static enum tcp_ability ability_get(struct tcp *tcp, enum tcp_feature feature)
+{
+    uint64_t epoch = mst__pool_epoch(&tcp->pool);
+    (void)pthread_mutex_lock(&tcp->mutex); /* a default mutex: cannot fail */
+    if (tcp->epoch != epoch) {
+        /* The server was away and may have come back as another one. */
+        tcp->epoch = epoch;
+        memset(tcp->abilities, 0, sizeof tcp->abilities);
+    }
+    enum tcp_ability ability = tcp->abilities[feature];
+    (void)pthread_mutex_unlock(&tcp->mutex);
+    return ability;
+}
+
+static void ability_set(struct tcp *tcp, enum tcp_feature feature, enum tcp_ability ability)
+{
+    (void)pthread_mutex_lock(&tcp->mutex);
+    tcp->abilities[feature] = ability;
+    (void)pthread_mutex_unlock(&tcp->mutex);
+}
+
+/* Ask for something of @feature that does no harm: the length of a queue, the list of keys, a
+ * barrier for one, whose counter is removed again. */
+static int feature_probe(struct tcp *tcp,
+                         enum tcp_feature feature,
+                         int64_t deadline_ms,
+                         bool *ret_answered)
+{
+    static const enum mst__op ops[TCP_FEATURES_COUNT] = {
+        [TCP_QUEUES] = MST_OP_QUEUE_LEN,
+        [TCP_LIST] = MST_OP_LIST_KEYS,
+        [TCP_BARRIER] = MST_OP_BARRIER,
+    };
+    struct mst__command command = {
+        .op = ops[feature], .key = mst_bytes_str(TCP_PROBE_KEY), .number = 1};
+    struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
+    struct mst__result result = {0};
+    mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
+    struct mst_err ignored;
+    int rv = exchange_run(&exchange, true, &result, &ignored);
+    *ret_answered = rv == 0 || exchange.answered;
+    if (rv == 0 && feature == TCP_BARRIER) {
+        command.op = MST_OP_DELETE;
+        (void)exchange_run(&exchange, false, &result, &ignored); /* a leftover does no harm */
+    }
+    mst__buf_close(&result.memory);
+    return rv;
+}
+
+/* The connection was closed on an operation of @feature. Does the server lack it? */
+static enum tcp_ability feature_find_out(struct tcp *tcp,
+                                         enum tcp_feature feature,
+                                         int64_t deadline_ms)
+{
+    enum tcp_ability ability = ability_get(tcp, feature);
+    for (unsigned refusals = 0; ability == TCP_UNTRIED && refusals < TCP_REFUSALS; refusals++) {
+        bool answered = false;
+        int rv = feature_probe(tcp, feature, deadline_ms, &answered);
+        if (answered) {
+            ability = TCP_PRESENT;
+        } else if (rv == MST_ENOTSUP) {
+            return TCP_MISSING; /* meanwhile it speaks an older dialect */
+        } else if (rv != MST_ECONN) {
+            return TCP_UNTRIED;
+        }
+    }
+    if (ability == TCP_UNTRIED) {
+        ability = TCP_MISSING;
+    }
+    ability_set(tcp, feature, ability);
+    return ability;
+}
+
+/* Whether the value under @key is there and no number. */
+static bool is_not_a_number(struct tcp *tcp, struct mst_bytes key, int64_t deadline_ms)
+{
+    struct mst__command command = {.op = MST_OP_GET, .key = key};
+    struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
+    struct mst__result result = {0};
+    mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
+    struct mst_err ignored;
+    int64_t number;
+    bool answer = exchange_run(&exchange, false, &result, &ignored) == 0 && result.reply.found &&
+                  !mst__number_parse_prefix(mst__buf_bytes(&result.memory), &number);
+    mst__buf_close(&result.memory);
+    return answer;
+}
+
+static int fail_missing(const struct tcp *tcp, enum mst__op op, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ENOTSUP, 0, "the server at %s has no %s", tcp->pool.name,
+                     mst__op_name(op));
+}
+
+static int fail_unknown(const struct exchange *exchange, int rv, struct mst_err *reterr)
+{
+    return mst__fail(
+        reterr, MST_EUNKNOWN, 0,
+        "%s after the request was sent to %s; it may or may not have been done%s",
+        rv == MST_ETIMEOUT ? "deadline passed" : "connection lost", exchange->tcp->pool.name,
+        exchange->request_size > TCP_LARGE_REQUEST ? ", or exceed a limit of the server" : "");
+}
+
+/* The connection was lost in an attempt: 0 = try again, or the error that it is. */
+static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_err *reterr)
+{
+    struct tcp *tcp = exchange->tcp;
+    enum mst__op op = exchange->command->op;
+    enum tcp_feature feature = feature_of(op);
+    bool maybe_executed = exchange->maybe_executed;
+    if (maybe_executed && !exchange->answered && feature != TCP_FEATURES_COUNT &&
+        feature_find_out(tcp, feature, exchange->deadline_ms) == TCP_MISSING) {
+        return fail_missing(tcp, op, reterr);
+    }
+    if (maybe_executed && !is_idempotent(op)) {
+        if ((op == MST_OP_ADD || op == MST_OP_BARRIER) &&
+            is_not_a_number(tcp, exchange->command->key, exchange->deadline_ms)) {
+            return mst__fail(reterr, MST_ETYPE, 0, "the value at %s is not a number",
+                             tcp->pool.name);
+        }
+        return fail_unknown(exchange, MST_ECONN, reterr);
+    }
+    if (closes >= TCP_CLOSES_MAX) {
+        return mst__fail(reterr, maybe_executed && is_write(op) ? MST_EUNKNOWN : MST_ECONN, 0,
+                         "the server at %s closed the connection on this request %u times; its "
+                         "limits on keys and values may be the cause",
+                         tcp->pool.name, closes);
+    }
+    return 0;
+}
+
+/* The error of a request that is given up. A write that may have been executed in any of the
+ * attempts must not be reported as never done. */
+static int give_up(const struct exchange *exchange,
+                   int rv,
+                   bool ever_executed,
+                   struct mst_err *reterr)
+{
+    enum mst__op op = exchange->command->op;
+    if (rv == MST_ETIMEOUT && exchange->maybe_executed && !is_idempotent(op) && !is_blocking(op)) {
+        return fail_unknown(exchange, rv, reterr);
+    }
+    if ((rv == MST_ECONN || rv == MST_ERESOLVE) && ever_executed && is_write(op)) {
+        return mst__err_wrap(reterr, MST_EUNKNOWN,
+                             "connection lost, it may or may not have been done; then");
+    }
+    return rv;
+}
+
+static int tcp_execute(struct mst__backend *backend,
+                       const struct mst__command *command,
+                       int64_t deadline_ms,
+                       struct mst__result *result,
+                       struct mst_err *reterr)
+{
+    struct tcp *tcp = (struct tcp *)backend;
+    enum tcp_feature feature = feature_of(command->op);
+    if (feature != TCP_FEATURES_COUNT && ability_get(tcp, feature) == TCP_MISSING) {
+        return fail_missing(tcp, command->op, reterr);
+    }
+    struct exchange exchange = {.tcp = tcp, .command = command, .deadline_ms = deadline_ms};
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, TCP_AGAIN_MS_FIRST, TCP_AGAIN_MS_MAX);
+    bool ever_executed = false;
+    for (unsigned closes = 1;; closes++) {
+        mst__buf_clear(&result->memory);
+        int rv = exchange_run(&exchange, false, result, reterr);
+        ever_executed = ever_executed || exchange.maybe_executed;
+        if (rv == 0) {
+            return 0;
+        }
+        if (rv == MST_ECONN && exchange.connected) {
+            rv = answer_loss(&exchange, closes, reterr);
+            if (rv == 0 && mst__backoff_pause(&backoff, deadline_ms)) {
+                atomic_fetch_add(&tcp->retries, 1);
+                mst__log(&tcp->pool.log, MST_LOG_INFO, "store.again", "op=%s closes=%u",
+                         mst__op_name(command->op), closes);
+                continue;
+            }
+            if (rv == 0) {
+                rv = mst__fail(reterr, MST_ECONN, 0, "connection to %s lost, deadline passed",
+                               tcp->pool.name);
+            }
+        }
+        return give_up(&exchange, rv, ever_executed, reterr);
+    }
+}
+
+static void tcp_stats(struct mst__backend *backend, struct mst_store_stats *stats)
+{
+    struct tcp *tcp = (struct tcp *)backend;
+    stats->retries = atomic_load(&tcp->retries);
+    (void)pthread_mutex_lock(&tcp->pool.mutex);
+    stats->connects = tcp->pool.connects;
+    memcpy(stats->peer, tcp->pool.peer, sizeof stats->peer);
+    if (tcp->pool.dialect != MST_DIALECT_UNKNOWN) {
+        (void)snprintf(stats->dialect, sizeof stats->dialect, "%s",
+                       mst__dialect_name(tcp->pool.dialect)); /* fits */
+    }
+    (void)pthread_mutex_unlock(&tcp->pool.mutex);
+}
+
+static void tcp_free(struct mst__backend *backend)
+{
+    struct tcp *tcp = (struct tcp *)backend;
+    mst__pool_close(&tcp->pool);
+    (void)pthread_mutex_destroy(&tcp->mutex); /* nobody holds it */
+    mst__free(tcp);
+}
+
+int mst__tcp_open(const struct mst__url *url,
+                  const struct mst_store_options *options,
+                  int64_t deadline_ms,
+                  struct mst__backend **ret_backend,
+                  struct mst_err *reterr)
+{
+    static const struct mst__backend_ops ops = {
+        .execute = tcp_execute, .stats = tcp_stats, .free = tcp_free};
+    struct tcp *tcp = mst__calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "tcp store");
+    }
+    tcp->backend.ops = &ops;
+    tcp->backend.key_root = "/";
+    tcp->backend.options = *options;
+    atomic_init(&tcp->backend.handles, 0);
+    atomic_init(&tcp->retries, 0);
+    atomic_init(&tcp->get_closes, false);
+    (void)pthread_mutex_init(&tcp->mutex, NULL); /* never fails on Linux */
+    struct mst__wire_limits limits =
+        mst__wire_limits(options->key_size_max, options->value_size_max);
+    int rv = mst__pool_init(&tcp->pool, url, &limits, &options->log, reterr);
+    if (rv != 0) {
+        (void)pthread_mutex_destroy(&tcp->mutex);
+        mst__free(tcp);
+        return rv;
+    }
+    struct mst__pool_conn *conn = NULL;
+    rv = mst__pool_get(&tcp->pool, true, deadline_ms, &conn, reterr);
+    if (rv != 0) {
+        tcp_free(&tcp->backend);
+        return rv;
+    }
+    mst__pool_put(&tcp->pool, conn);
+    *ret_backend = &tcp->backend;
+    return 0;
+}
