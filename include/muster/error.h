@@ -13,19 +13,19 @@ extern "C" {
 #endif
 
 /* The numbers are wire and ABI: append, never renumber. */
-#define MST_ERR_MAP(X)                                              \
-    X(-1, EINVAL, "argument or event not valid")                    \
-    X(-2, ENOMEM, "out of memory")                                  \
-    X(-3, ELIMIT, "configured limit reached")                       \
-    X(-4, EPROTO, "peer broke the wire protocol")                   \
-    X(-5, ESYS, "system call failed")                               \
-    X(-6, ETIMEOUT, "deadline passed")                              \
-    X(-7, ENOTFOUND, "no such key")                                 \
-    X(-8, ENOTSUP, "not supported by this store or peer")           \
-    X(-9, ECONN, "connection failed or lost")                       \
-    X(-10, EUNKNOWN, "connection lost, outcome unknown")            \
-    X(-11, ERESOLVE, "host name not resolved")                      \
-    X(-12, ETYPE, "stored value is not a number")                   \
+#define MST_ERR_MAP(X)                                    \
+    X(-1, EINVAL, "argument or event not valid")          \
+    X(-2, ENOMEM, "out of memory")                        \
+    X(-3, ELIMIT, "configured limit reached")             \
+    X(-4, EPROTO, "peer broke the wire protocol")         \
+    X(-5, ESYS, "system call failed")                     \
+    X(-6, ETIMEOUT, "deadline passed")                    \
+    X(-7, ENOTFOUND, "no such key")                       \
+    X(-8, ENOTSUP, "not supported by this store or peer") \
+    X(-9, ECONN, "connection failed or lost")             \
+    X(-10, EUNKNOWN, "connection lost, outcome unknown")  \
+    X(-11, ERESOLVE, "host name not resolved")            \
+    X(-12, ETYPE, "stored value is not a number")         \
     X(-13, ECLOSED, "closed")
 
 enum mst_errcode {

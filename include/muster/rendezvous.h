@@ -93,14 +93,14 @@ enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_N
 /** What a handler does, for those who watch. Borrowed for the call. */
 struct mst_event {
     size_t size;
-    const char *name;    /* "next_rendezvous", "keep_alive", "add_to_participants" … */
+    const char *name; /* "next_rendezvous", "keep_alive", "add_to_participants" … */
     const char *run_id;
     const char *node;    /* addr_pid_local_id */
     const char *message; /* a sentence */
     enum mst_node_state state;
-    int64_t round;       /* -1 = none yet */
-    int64_t rank;        /* -1 = none yet */
-    int64_t time_us;     /* wall clock */
+    int64_t round;   /* -1 = none yet */
+    int64_t rank;    /* -1 = none yet */
+    int64_t time_us; /* wall clock */
 };
 typedef void (*mst_event_fn)(void *arg, const struct mst_event *event);
 
@@ -132,7 +132,7 @@ struct mst_changes {
     size_t size; /* sizeof(struct mst_changes), set by the caller */
     int64_t nodes_waiting;
     int64_t participants_lost; /* how many members of our round are gone */
-    char lost[512];            /* which: addr_pid_local_id, separated by blanks, cut off when long */
+    char lost[512]; /* which: addr_pid_local_id, separated by blanks, cut off when long */
     bool closed;
     bool expelled; /* the others count us as dead */
 };

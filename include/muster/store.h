@@ -212,11 +212,11 @@ MST_API int mst_store_barrier(struct mst_store *store,
 
 /** What a store handle has been through, for diagnosis. */
 struct mst_store_stats {
-    size_t size;             /* sizeof(struct mst_store_stats), set by the caller */
-    uint64_t connects;       /* connections made */
-    uint64_t retries;        /* requests sent again after a lost connection */
-    char peer[128];          /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
-    char dialect[8];         /* of that peer: "A", "B" or "C"; empty for other stores */
+    size_t size;       /* sizeof(struct mst_store_stats), set by the caller */
+    uint64_t connects; /* connections made */
+    uint64_t retries;  /* requests sent again after a lost connection */
+    char peer[128];    /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
+    char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */
 };
 MST_API int mst_store_stats(struct mst_store *store, struct mst_store_stats *ret_stats);
 

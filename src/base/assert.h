@@ -8,9 +8,8 @@
 #define MST_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define MST_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-#define MST_ASSERT(condition)                                \
-    (MST_LIKELY(condition) ? (void)0                         \
-                           : mst__assert_failed(#condition, __FILE__, __LINE__, __func__))
+#define MST_ASSERT(condition) \
+    (MST_LIKELY(condition) ? (void)0 : mst__assert_failed(#condition, __FILE__, __LINE__, __func__))
 
 /* Prints one line to stderr and aborts. */
 _Noreturn void mst__assert_failed(const char *condition,

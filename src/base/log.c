@@ -128,9 +128,9 @@ void mst__log_to_json(const char *line, char *ret_json, size_t ret_size)
         }
         bool bare = log_is_number(value, value_size);
         const char *quote = bare || quoted ? "" : "\"";
-        int length = snprintf(ret_json + at, ret_size - at, "%s\"%.*s\":%s%.*s%s",
-                              at == 0 ? "" : ",", (int)name_size, field, quote, (int)value_size,
-                              value, quote);
+        int length =
+            snprintf(ret_json + at, ret_size - at, "%s\"%.*s\":%s%.*s%s", at == 0 ? "" : ",",
+                     (int)name_size, field, quote, (int)value_size, value, quote);
         if (length < 0 || (size_t)length >= ret_size - at) {
             ret_json[at] = '\0';
             return;

@@ -44,8 +44,7 @@ void mst__map_close(struct mst__map *map)
 {
     struct mst__map_entry *entry;
     struct mst__map_entry *next;
-    HASH_ITER(hh, map->entries, entry, next)
-    {
+    HASH_ITER(hh, map->entries, entry, next) {
         HASH_DEL(map->entries, entry);
         mst__free(entry);
     }

@@ -307,10 +307,8 @@ static bool find_protocol(const char *name, enum mst__bench_protocol *ret_protoc
         const char *name;
         enum mst__bench_protocol protocol;
     } known[] = {
-        {"torch-c", MST_BENCH_TORCH_C},
-        {"torch-a", MST_BENCH_TORCH_A},
-        {"redis", MST_BENCH_REDIS},
-        {"floor", MST_BENCH_FLOOR},
+        {"torch-c", MST_BENCH_TORCH_C},       {"torch-a", MST_BENCH_TORCH_A},
+        {"redis", MST_BENCH_REDIS},           {"floor", MST_BENCH_FLOOR},
         {"floor-hold", MST_BENCH_FLOOR_HOLD},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

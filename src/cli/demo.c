@@ -123,8 +123,8 @@ static int node_lose_one(struct node *node)
         int rv = mst_store_set(node->store, mst_bytes_str("victim"), mst_bytes_str(pid),
                                DEMO_TIMEOUT_MS, &node->err);
         return rv != 0 ? rv
-                       : mst_store_barrier(node->store, survivors, DEMO_NODES - 1,
-                                           DEMO_TIMEOUT_MS, &node->err);
+                       : mst_store_barrier(node->store, survivors, DEMO_NODES - 1, DEMO_TIMEOUT_MS,
+                                           &node->err);
     }
     int rv = mst_store_wait(node->store, &dead, 1, DEMO_TIMEOUT_MS, &node->err);
     if (rv != 0) {
@@ -306,8 +306,7 @@ static int direct(int port)
 
 int mst__cli_demo(int argc, char **argv)
 {
-    const struct mst__usage usage = {
-        .command = "muster demo", .synopsis = "", .text = demo_text};
+    const struct mst__usage usage = {.command = "muster demo", .synopsis = "", .text = demo_text};
     int arguments = 0;
     int exit_code = 0;
     if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {

@@ -14,8 +14,9 @@ static const struct mst__cli_command commands[] = {
 
 static void print_help(FILE *out)
 {
-    (void)fprintf(out, "muster %s: elastic rendezvous for distributed jobs\n\n"
-                       "Usage: muster COMMAND [options]\n\nCommands:\n",
+    (void)fprintf(out,
+                  "muster %s: elastic rendezvous for distributed jobs\n\n"
+                  "Usage: muster COMMAND [options]\n\nCommands:\n",
                   mst_version());
     for (size_t i = 0; i < COMMANDS_COUNT; i++) {
         (void)fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);

@@ -1,4 +1,4 @@
-/* cli/options.c - one table per subcommand: parsing, --help and the man page's list come from it. */
+/* cli/options.c - one table per subcommand: parsing, --help and the man page come from it. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -164,10 +164,9 @@ static bool set_number(const struct mst__usage *usage,
         return false;
     }
     if (number < option->min || number > max) {
-        (void)mst__cli_usage_error(usage->command,
-                                   "--%s: %s is not within %" PRId64 " … %" PRId64 "%s",
-                                   option->name, value, option->min, max,
-                                   option->kind == MST_OPTION_DURATION ? " ms" : "");
+        (void)mst__cli_usage_error(
+            usage->command, "--%s: %s is not within %" PRId64 " … %" PRId64 "%s", option->name,
+            value, option->min, max, option->kind == MST_OPTION_DURATION ? " ms" : "");
         return false;
     }
     *(int64_t *)option->target = number;

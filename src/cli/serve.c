@@ -179,7 +179,9 @@ static int fill_log(const struct serve *serve, struct mst_log *ret_log)
     return MST_EXIT_OK;
 }
 
-static int run_server(struct mst_server *server, const struct serve *serve, const struct mst_log *log)
+static int run_server(struct mst_server *server,
+                      const struct serve *serve,
+                      const struct mst_log *log)
 {
     struct mst_err err;
     catch_signals(server);

@@ -26,9 +26,9 @@ struct mst__kv_entry {
     struct mst__kv_place *waiting_first, *waiting_last;
     struct mst__kv_queue queue;
     struct mst__kv_watch *watches;
-    uint32_t writes;         /* counts changes that are not BARRIER's */
-    bool exists;             /* has a value */
-    bool made_by_barrier;    /* BARRIER created the value and nobody else has written it */
+    uint32_t writes;      /* counts changes that are not BARRIER's */
+    bool exists;          /* has a value */
+    bool made_by_barrier; /* BARRIER created the value and nobody else has written it */
 };
 
 /* --- kv.c: memory and entries --- */

@@ -69,9 +69,7 @@ void mst__kv_discharge(struct mst__kv *kv, size_t size)
     kv->memory_used -= size;
 }
 
-int mst__kv_entry_obtain(struct mst__kv *kv,
-                         struct mst_bytes key,
-                         struct mst__kv_entry **ret_entry)
+int mst__kv_entry_obtain(struct mst__kv *kv, struct mst_bytes key, struct mst__kv_entry **ret_entry)
 {
     struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
     if (entry == NULL) {
@@ -379,8 +377,7 @@ static int kv_multi_get(struct mst__kv *kv,
             return rv;
         }
     }
-    *ret_reply =
-        (struct mst__reply){.kind = MST_REPLY_ITEMS, .bytes = mst__buf_bytes(&kv->items)};
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_ITEMS, .bytes = mst__buf_bytes(&kv->items)};
     return 0;
 }
 
@@ -440,8 +437,8 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     struct mst_bytes value;
-    for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key) &&
-                         mst__items_next(&items, &value);
+    for (uint64_t i = 0;
+         i < command->count && mst__items_next(&items, &key) && mst__items_next(&items, &value);
          i++) {
         struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
         MST_ASSERT(entry != NULL);
@@ -478,8 +475,8 @@ static int kv_dispatch(struct mst__kv *kv,
         case MST_OP_WAIT:
             return mst__kv_wait(kv, client, command, reply);
         case MST_OP_NUM_KEYS:
-            *reply = (struct mst__reply){.kind = MST_REPLY_NUMBER,
-                                         .number = (int64_t)kv->keys_count};
+            *reply =
+                (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = (int64_t)kv->keys_count};
             return 0;
         case MST_OP_WATCH:
             *reply = (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_WATCHING};

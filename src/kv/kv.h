@@ -25,7 +25,7 @@ struct mst__kv_place {
     struct mst__kv_place *prev, *next;
     struct mst__kv_entry *entry; /* NULL when the key has come */
     struct mst__kv_client *client;
-    uint32_t writes;   /* of a barrier: entry->writes at arrival */
+    uint32_t writes; /* of a barrier: entry->writes at arrival */
     bool is_barrier;
 };
 
@@ -47,9 +47,9 @@ struct mst__kv_client {
 void mst__kv_client_init(struct mst__kv_client *client);
 
 struct mst__kv_limits {
-    size_t memory_max;  /* keys, values, queues, waiting clients */
-    size_t reply_max;   /* MULTI_GET and LIST_KEYS */
-    size_t value_max;   /* what APPEND may grow a value to */
+    size_t memory_max; /* keys, values, queues, waiting clients */
+    size_t reply_max;  /* MULTI_GET and LIST_KEYS */
+    size_t value_max;  /* what APPEND may grow a value to */
 };
 
 struct mst__kv {
@@ -58,11 +58,11 @@ struct mst__kv {
     size_t memory_used;
     size_t keys_count;
     struct mst__kv_client *released_first, *released_last;
-    struct mst__buf items;     /* the reply of MULTI_GET and LIST_KEYS */
-    struct mst__buf notices;   /* for watchers, see watch.c */
+    struct mst__buf items;              /* the reply of MULTI_GET and LIST_KEYS */
+    struct mst__buf notices;            /* for watchers, see watch.c */
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
-    bool overrun; /* some client's `overrun` is set */
-    struct mst__kv_item *popped; /* the last QUEUE_POP: its reply borrows the bytes */
+    bool overrun;                       /* some client's `overrun` is set */
+    struct mst__kv_item *popped;        /* the last QUEUE_POP: its reply borrows the bytes */
 };
 
 /* @hash_key is copied. */

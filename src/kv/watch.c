@@ -112,9 +112,8 @@ static bool next_lost(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
              watch = watch->next_of_entry) {
             if (watch->client->overrun) {
                 watch->client->overrun = false;
-                *ret_notice = (struct mst__kv_notice){.client = watch->client,
-                                                      .change = MST_KV_LOST,
-                                                      .key = mst__map_key(entry)};
+                *ret_notice = (struct mst__kv_notice){
+                    .client = watch->client, .change = MST_KV_LOST, .key = mst__map_key(entry)};
                 return true;
             }
         }

@@ -11,7 +11,8 @@ static void format_inet(const struct sockaddr *address, char ret_text[MST_ADDRES
     char host[INET6_ADDRSTRLEN] = "?";
     if (address->sa_family == AF_INET) {
         const struct sockaddr_in *in4 = (const struct sockaddr_in *)(const void *)address;
-        (void)inet_ntop(AF_INET, &in4->sin_addr, host, sizeof host); /* cannot fail: size is right */
+        (void)inet_ntop(AF_INET, &in4->sin_addr, host,
+                        sizeof host); /* cannot fail: size is right */
         (void)snprintf(ret_text, MST_ADDRESS_SIZE, "%s:%u", host, (unsigned)ntohs(in4->sin_port));
         return;
     }

@@ -136,7 +136,7 @@ static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *for
     conn->is_doomed = true;
     conn->doomed_next = conn->server->doomed;
     conn->server->doomed = conn;
-    char detail[sizeof ((struct mst_err *)0)->msg];
+    char detail[sizeof((struct mst_err *)0)->msg];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
@@ -374,8 +374,8 @@ static void deliver_notices(struct mst_server *server)
         enum mst__notice_kind kind = notice.change == MST_KV_CREATED   ? MST_NOTICE_CREATED
                                      : notice.change == MST_KV_DELETED ? MST_NOTICE_DELETED
                                                                        : MST_NOTICE_UPDATED;
-        int rv = mst__wire_write_notice(&bytes, kind, notice.key, notice.old_value,
-                                        notice.new_value);
+        int rv =
+            mst__wire_write_notice(&bytes, kind, notice.key, notice.old_value, notice.new_value);
         if (rv == 0 && conn->is_served) {
             rv = mst__buf_append(&server->replies, mst__buf_bytes(&bytes));
         } else if (rv == 0) {
@@ -402,7 +402,7 @@ static void close_doomed(struct mst_server *server)
         conn_close(conn);
         deliver_releases(server);
         deliver_notices(server); /* one that left a barrier has changed its key */
-        link = &server->doomed; /* the list may have grown at its start */
+        link = &server->doomed;  /* the list may have grown at its start */
     }
 }
 
@@ -432,8 +432,7 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     server->counters.ops[command->op]++;
     /* A client of dialect A gives up a wait without a word. It asks one thing at a time, so its
      * next request means that it has. */
-    if (MST_UNLIKELY(mst__kv_is_waiting(&conn->client)) &&
-        conn->reader.dialect != MST_DIALECT_C) {
+    if (MST_UNLIKELY(mst__kv_is_waiting(&conn->client)) && conn->reader.dialect != MST_DIALECT_C) {
         mst__kv_cancel_wait(&server->kv, &conn->client);
     }
     struct mst__reply reply;

@@ -18,7 +18,7 @@
 /* The kernel cuts it down to net.core.somaxconn. */
 #define LISTEN_BACKLOG 65535
 
-/* With several addresses and port 0 the first one chooses; if it is taken on another, start over. */
+/* With several addresses and port 0 the first one chooses; if that is taken elsewhere, again. */
 #define LISTEN_PORT_TRIES 16
 
 static void on_connection(uv_stream_t *stream, int status)
@@ -179,7 +179,7 @@ static void remove_stale_socket(const char *path)
 
 static int open_unix(struct mst_server *server, const char *path, struct mst_err *reterr)
 {
-    if (path[0] == '\0' || strlen(path) >= sizeof ((struct sockaddr_un *)0)->sun_path) {
+    if (path[0] == '\0' || strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path) {
         return mst__fail(reterr, MST_EINVAL, 0, "unix socket '%s': path empty or too long", path);
     }
     remove_stale_socket(path);
@@ -272,8 +272,7 @@ static int open_host(struct mst_server *server,
                          gai_strerror(rv));
     }
     /* Beside a wildcard of IPv4, the one of IPv6 must leave IPv4 alone. */
-    bool ipv6_only =
-        options->ipv6_only || has_host(options, "0.0.0.0") || strcmp(host, "::") != 0;
+    bool ipv6_only = options->ipv6_only || has_host(options, "0.0.0.0") || strcmp(host, "::") != 0;
     for (struct addrinfo *info = found; info != NULL && rv == 0; info = info->ai_next) {
         port = server->port != 0 ? server->port : options->port;
         rv = open_tcp(server, info->ai_addr, info->ai_addrlen, port, ipv6_only, reterr);

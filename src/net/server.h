@@ -79,7 +79,7 @@ struct mst_server {
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
-    struct mst__http *http; /* NULL = none */
+    struct mst__http *http;      /* NULL = none */
     int64_t accept_complaint_ms; /* when a failed accept was last logged */
     int port;
     struct mst__kv kv;

@@ -19,25 +19,25 @@ enum mst__wire_shape {
 
 /* operation, A, B, C, shape of the request, kind of the reply. Opcode 0 of dialect C is VALIDATE,
  * which is part of the connection's start and no operation. */
-#define MST_OPCODE_MAP(X)                                                     \
-    X(SET, 0, 0, 1, KEY_VALUE, NONE)                                          \
-    X(COMPARE_SET, 1, 1, 2, KEY_VALUE_VALUE, BYTES)                           \
-    X(GET, 2, 2, 3, KEY, BYTES)                                               \
-    X(ADD, 3, 3, 4, KEY_NUMBER, NUMBER)                                       \
-    X(CHECK, 4, 4, 5, KEYS, STATUS)                                           \
-    X(WAIT, 5, 5, 6, KEYS, STATUS)                                            \
-    X(NUM_KEYS, 6, 6, 7, EMPTY, NUMBER)                                       \
-    X(WATCH, 7, MST_OPCODE_NONE, MST_OPCODE_NONE, KEY, STATUS)                \
-    X(DELETE, 8, 7, 8, KEY, NUMBER)                                           \
-    X(APPEND, MST_OPCODE_NONE, 8, 9, KEY_VALUE, NONE)                         \
-    X(MULTI_GET, MST_OPCODE_NONE, 9, 10, KEYS, ITEMS)                         \
-    X(MULTI_SET, MST_OPCODE_NONE, 10, 11, PAIRS, NONE)                        \
-    X(CANCEL_WAIT, MST_OPCODE_NONE, 11, 12, EMPTY, STATUS)                    \
-    X(PING, MST_OPCODE_NONE, MST_OPCODE_NONE, 13, NONCE, ECHO)                \
-    X(QUEUE_PUSH, MST_OPCODE_NONE, MST_OPCODE_NONE, 14, KEY_VALUE, NONE)      \
-    X(QUEUE_POP, MST_OPCODE_NONE, MST_OPCODE_NONE, 15, KEY, POP)              \
-    X(QUEUE_LEN, MST_OPCODE_NONE, MST_OPCODE_NONE, 16, KEY, NUMBER)           \
-    X(LIST_KEYS, MST_OPCODE_NONE, MST_OPCODE_NONE, 17, EMPTY, LIST)           \
+#define MST_OPCODE_MAP(X)                                                \
+    X(SET, 0, 0, 1, KEY_VALUE, NONE)                                     \
+    X(COMPARE_SET, 1, 1, 2, KEY_VALUE_VALUE, BYTES)                      \
+    X(GET, 2, 2, 3, KEY, BYTES)                                          \
+    X(ADD, 3, 3, 4, KEY_NUMBER, NUMBER)                                  \
+    X(CHECK, 4, 4, 5, KEYS, STATUS)                                      \
+    X(WAIT, 5, 5, 6, KEYS, STATUS)                                       \
+    X(NUM_KEYS, 6, 6, 7, EMPTY, NUMBER)                                  \
+    X(WATCH, 7, MST_OPCODE_NONE, MST_OPCODE_NONE, KEY, STATUS)           \
+    X(DELETE, 8, 7, 8, KEY, NUMBER)                                      \
+    X(APPEND, MST_OPCODE_NONE, 8, 9, KEY_VALUE, NONE)                    \
+    X(MULTI_GET, MST_OPCODE_NONE, 9, 10, KEYS, ITEMS)                    \
+    X(MULTI_SET, MST_OPCODE_NONE, 10, 11, PAIRS, NONE)                   \
+    X(CANCEL_WAIT, MST_OPCODE_NONE, 11, 12, EMPTY, STATUS)               \
+    X(PING, MST_OPCODE_NONE, MST_OPCODE_NONE, 13, NONCE, ECHO)           \
+    X(QUEUE_PUSH, MST_OPCODE_NONE, MST_OPCODE_NONE, 14, KEY_VALUE, NONE) \
+    X(QUEUE_POP, MST_OPCODE_NONE, MST_OPCODE_NONE, 15, KEY, POP)         \
+    X(QUEUE_LEN, MST_OPCODE_NONE, MST_OPCODE_NONE, 16, KEY, NUMBER)      \
+    X(LIST_KEYS, MST_OPCODE_NONE, MST_OPCODE_NONE, 17, EMPTY, LIST)      \
     X(BARRIER, MST_OPCODE_NONE, MST_OPCODE_NONE, 18, KEY_NUMBER, STATUS)
 
 struct mst__opcode {

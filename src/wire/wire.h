@@ -41,9 +41,9 @@ struct mst__wire_limits mst__wire_limits(size_t key_size_max, size_t value_size_
 /* --- server side: requests in, replies out --- */
 
 enum mst__wire_result {
-    MST_WIRE_MORE = 0,    /* the request is not complete yet */
-    MST_WIRE_REQUEST = 1, /* a command is there */
-    MST_WIRE_EITHER = 2,  /* a DELETE of dialect A, or the first part of an APPEND of dialect B */
+    MST_WIRE_MORE = 0,     /* the request is not complete yet */
+    MST_WIRE_REQUEST = 1,  /* a command is there */
+    MST_WIRE_EITHER = 2,   /* a DELETE of dialect A, or the first part of an APPEND of dialect B */
     MST_WIRE_VALIDATE = 3, /* the greeting of dialect C: consumed, wants no answer */
 };
 
