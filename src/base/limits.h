@@ -52,6 +52,18 @@
 /* A file store's log. */
 #define MST_FILE_STORE_SIZE_MAX MST_GIB(1)
 
+/* Nodes in one record of a rendezvous. A record is moved as a whole for every change, so that far
+ * fewer are sensible. */
+#define MST_MEMBERS_MAX 8192
+
+/* A record as pickle: its size, how deep its values and marks are nested, what the reader may
+ * allocate for each byte of it, and the attributes we do not know: how many, and their size. */
+#define MST_PICKLE_SIZE_MAX MST_MIB(16)
+#define MST_PICKLE_DEPTH_MAX 64
+#define MST_PICKLE_MEMORY_FACTOR 24
+#define MST_PICKLE_EXTRAS_MAX 64
+#define MST_PICKLE_EXTRA_SIZE_MAX MST_MIB(1)
+
 static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_DEFAULT,
               "a COMPARE_SET of the default sizes must fit into one message");
 

@@ -45,11 +45,14 @@ static struct mst_server *volatile signalled_server;
 static void on_signal(int number)
 {
     struct mst_server *server = signalled_server;
+    int saved_errno = errno;
     if (number == SIGUSR1) {
         mst_server_dump(server);
     } else {
+        mst__systemd_notify("STOPPING=1");
         mst_server_stop(server);
     }
+    errno = saved_errno;
 }
 
 static void catch_signals(struct mst_server *server)
@@ -184,6 +187,7 @@ static int run_server(struct mst_server *server,
                       const struct mst_log *log)
 {
     struct mst_err err;
+    mst__systemd_init();
     catch_signals(server);
     announce(server, log);
     if (serve->port_file != NULL &&
@@ -192,7 +196,6 @@ static int run_server(struct mst_server *server,
     }
     mst__systemd_notify("READY=1");
     int rv = mst_server_run(server, &err);
-    mst__systemd_notify("STOPPING=1");
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 

@@ -39,23 +39,35 @@ size_t mst__systemd_listen_fds(void)
     return (size_t)count;
 }
 
-void mst__systemd_notify(const char *state)
+/* Where the manager listens; size 0 = nowhere. Kept, because getenv is not for signal handlers. */
+static struct sockaddr_un notify_address;
+static socklen_t notify_size;
+
+void mst__systemd_init(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (path == NULL || path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
+    if (path == NULL || path[0] == '\0' || strlen(path) >= sizeof notify_address.sun_path) {
         return;
     }
-    memcpy(address.sun_path, path, strlen(path));
+    notify_address.sun_family = AF_UNIX;
+    memcpy(notify_address.sun_path, path, strlen(path));
     if (path[0] == '@') {
-        address.sun_path[0] = '\0'; /* the abstract namespace */
+        notify_address.sun_path[0] = '\0'; /* the abstract namespace */
+    }
+    notify_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+}
+
+void mst__systemd_notify(const char *state)
+{
+    if (notify_size == 0) {
+        return;
     }
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return;
     }
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
     /* A manager that cannot be told will find out by its own timeout. */
-    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
+    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&notify_address,
+                 notify_size);
     (void)close(fd);
 }

@@ -9,8 +9,11 @@
  * 4, … and have been made close-on-exec. The variables are removed from the environment. */
 size_t mst__systemd_listen_fds(void);
 
-/* Tell the service manager (NOTIFY_SOCKET) that our state is @state, such as "READY=1". Nothing
- * happens when there is none. */
+/* Find out whether a service manager wants to be told (NOTIFY_SOCKET). */
+void mst__systemd_init(void);
+
+/* Tell the service manager that our state is @state, such as "READY=1". Nothing happens when there
+ * is none. May be called in a signal handler. */
 void mst__systemd_notify(const char *state);
 
 #endif /* MST_CLI_SYSTEMD_H */

@@ -82,23 +82,17 @@ static enum mst_log_level why_level(enum mst__why why)
 
 /* --- the end of a connection --- */
 
-/* Ask for the peer's address once it may be needed: most connections end without a line, and a
- * storm of connects is faster without the call. Later than with half a request in hand may be too
- * late: a connection that was reset has no peer any more. */
+/* Once a connection was reset it has no peer any more, so this is asked at once. */
 static void conn_remember_peer(struct mst__conn *conn)
 {
-    if (conn->peer.any.sa_family != AF_UNSPEC || conn->uv.handle.type != UV_TCP) {
-        return;
-    }
     int size = sizeof conn->peer;
     if (uv_tcp_getpeername(&conn->uv.tcp, &conn->peer.any, &size) != 0) {
         conn->peer.any.sa_family = AF_UNSPEC;
     }
 }
 
-static void peer_text(struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
+static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
 {
-    conn_remember_peer(conn);
     if (conn->peer.any.sa_family == AF_UNSPEC) {
         (void)snprintf(ret_text, MST_ADDRESS_SIZE, "%s",
                        conn->uv.handle.type == UV_TCP ? "unknown" : "unix:");
@@ -521,7 +515,6 @@ static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
     if (input.size == 0 || conn->is_doomed) {
         return;
     }
-    conn_remember_peer(conn);
     int rv = mst__buf_append(&conn->input, input);
     if (rv != 0) {
         conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
@@ -656,14 +649,42 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     return conn;
 }
 
+static void on_turned_away(uv_handle_t *handle)
+{
+    struct mst__listener *listener = handle->data;
+    listener->is_turning_away = false;
+    if (listener->is_starving && listener->is_open) {
+        listener->is_starving = false;
+        mst__conn_accept(listener);
+    }
+}
+
+/* There is no memory for the connection. libuv does not look at the listener again until it has
+ * been taken, so take it into a handle that is always there, and close that. */
+static void turn_away(struct mst__listener *listener)
+{
+    struct mst_server *server = listener->server;
+    if (listener->is_turning_away) {
+        listener->is_starving = true; /* comes up again when the handle is free */
+        return;
+    }
+    mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
+             listener->address);
+    int rv = listener->is_unix ? uv_pipe_init(&server->loop, &listener->spare.pipe, 0)
+                               : uv_tcp_init(&server->loop, &listener->spare.tcp);
+    MST_ASSERT(rv == 0); /* neither can fail on Unix */
+    listener->spare.handle.data = listener;
+    listener->is_turning_away = true;
+    (void)uv_accept(&listener->uv.stream, &listener->spare.stream); /* it is closed in any case */
+    uv_close(&listener->spare.handle, on_turned_away);
+}
+
 void mst__conn_accept(struct mst__listener *listener)
 {
     struct mst_server *server = listener->server;
     struct mst__conn *conn = conn_new(listener);
     if (conn == NULL) {
-        /* The kernel keeps the connection; libuv asks again when the next one arrives. */
-        mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
-                 listener->address);
+        turn_away(listener);
         return;
     }
     int rv = uv_accept(&listener->uv.stream, &conn->uv.stream);
@@ -673,6 +694,9 @@ void mst__conn_accept(struct mst__listener *listener)
         return;
     }
     server->counters.accepted++;
+    if (!listener->is_unix) {
+        conn_remember_peer(conn);
+    }
     if (server->conns_count > server->options.connections_max) {
         conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
                   server->options.connections_max);

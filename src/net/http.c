@@ -4,8 +4,8 @@
  * descriptor and, with a timer, what libmicrohttpd wants to do without an event; both only call
  * MHD_run, which never blocks. The store's connections know nothing of all this.
  *
- * Bounds: so many connections, so much memory for each, closed when silent. (Of a client that leaves
- * together with half a request libmicrohttpd does not see the end, so it counts until then.) A page
+ * Bounds: so many connections, so much memory for each, closed when silent. Of a client that leaves
+ * together with half a request libmicrohttpd does not see the end, so it counts until then. A page
  * is made from a snapshot of the counters when it is asked for, so a request of the store costs
  * nothing extra. */
 #include "net/http.h"

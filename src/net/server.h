@@ -58,6 +58,9 @@ struct mst__listener {
     struct mst_server *server;
     bool is_unix;
     bool is_open;
+    bool is_turning_away;    /* `spare` is being closed, with a connection in it */
+    bool is_starving;        /* another one waits for `spare` */
+    union mst__stream spare; /* for a connection that there is no memory for */
     char address[MST_ADDRESS_SIZE];
 };
 

@@ -1,0 +1,127 @@
+"""What the tests with real torch share: running the drivers and reading what they print."""
+
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "integration"))
+
+import harness  # noqa: E402
+
+# Start-up of torch included, on a busy machine.
+DRIVER_TIMEOUT_S = 240
+
+# Torch's warnings about failed connections come with long stack traces.
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+
+
+def start(which, script, *args, env=None, stdin=subprocess.DEVNULL):
+    """Start a driver under the "old" or "new" torch."""
+    return subprocess.Popen(
+        [harness.torch_python(which), os.path.join(HERE, script), *map(str, args)],
+        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **QUIET, **(env or {})},
+    )
+
+
+def finish(process, timeout=DRIVER_TIMEOUT_S):
+    """Wait for a driver; returns (exit code, its JSON lines, the end of its stderr)."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        err += b"\n(killed: did not end in time)"
+    lines = []
+    for line in out.decode(errors="replace").splitlines():
+        if line.startswith("{"):
+            lines.append(json.loads(line))
+    return process.returncode, lines, err.decode(errors="replace")[-3000:]
+
+
+def checks(process):
+    """The named checks of a torch_client driver, which must have come to its end."""
+    code, lines, err = finish(process)
+    if code != 0 or not lines or not lines[-1].get("end"):
+        last = lines[-1]["name"] if lines else "the start"
+        raise AssertionError(f"the driver ended with {code} after {last}:\n{err}")
+    return {line["name"]: line for line in lines[:-1]}
+
+
+class TorchStore:
+    """A store of real torch in a process of its own: TorchStore("old", "legacy"), "libuv", or
+    "file" with a path."""
+
+    def __init__(self, which, *args):
+        self.process = start(which, "torch_store.py", *args, stdin=subprocess.PIPE)
+        line = self.process.stdout.readline()
+        if not line.strip().isdigit():
+            self.process.kill()
+            _, err = self.process.communicate()
+            raise AssertionError(f"torch's store did not start: {err.decode()[-2000:]}")
+        self.port = int(line)
+
+    def url(self, rest=""):
+        return f"tcp://127.0.0.1:{self.port}{rest}"
+
+    def send(self, *call):
+        """Begin a call; its answer is read with answer()."""
+        self.process.stdin.write(json.dumps(call).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError("torch's process has gone")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{answer['error']}: {answer['text']}")
+        return answer["value"]
+
+    def call(self, *call):
+        self.send(*call)
+        return self.answer()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("torch's process did not end by itself") from None
+        finally:
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+
+class Cli:
+    """`muster store` on one URL."""
+
+    def __init__(self, case, url):
+        self.case, self.url = case, url
+
+    def run(self, verb, *words, options=(), input=None):
+        return harness.run("store", verb, *options, self.url, *words, input=input, timeout=60)
+
+    def expect(self, code, out, verb, *words, options=(), input=None):
+        """The verb ends with this exit code and prints exactly this; None = anything."""
+        result = self.run(verb, *words, options=options, input=input)
+        what = f"{verb} {words}: {result.stderr.decode(errors='replace')}"
+        self.case.assertEqual(result.returncode, code, what)
+        if out is not None:
+            wanted = out if isinstance(out, bytes) else out.encode()
+            self.case.assertEqual(result.stdout, wanted, what)
+        # "Absent" of check, del and cas is an answer, not an error.
+        if code not in (0, 3, 6):
+            self.case.assertNotEqual(result.stderr, b"", what)
+        harness.check_report(result.stderr.decode(errors="replace"), verb)
+        return result
+
+
+OK, FAILED, USAGE, ABSENT, TIMEOUT, CONNECT, DIFFERS, UNKNOWN = range(8)
