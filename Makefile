@@ -67,7 +67,7 @@ tidy: ## the purity check and the other rules of tools/tidy
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS
 	@tools/deps fuzz
-	@CC=clang $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
+	@export CC=clang; $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-fuzz --quiet
 	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
