@@ -226,6 +226,7 @@ static int entry_prepare(struct mst__kv *kv,
     if (rv != 0) {
         return rv;
     }
+    MST_ASSERT(entry != NULL);
     rv = mst__kv_entry_reserve(kv, entry, size);
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);

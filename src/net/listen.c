@@ -140,6 +140,7 @@ static int open_tcp(struct mst_server *server,
     if (rv != 0) {
         return rv;
     }
+    MST_ASSERT(listener != NULL);
     mst__address_format(address, size, listener->address);
     unsigned flags = address->sa_family == AF_INET6 && ipv6_only ? UV_TCP_IPV6ONLY : 0;
     rv = uv_tcp_bind(&listener->uv.tcp, address, flags);

@@ -1,10 +1,10 @@
 /* fuzz/fuzz_server.c - any bytes on three connections of a server.
  *
  * The input is a row of pieces: a byte that chooses connection and action, a byte that is the
- * length, the bytes. Each connection starts in the dialect this target is for (FUZZ_DIALECT: 'A',
- * 'B', 'C'), or with nothing said when the input wants that. The limits are small, so that they
- * are met. Every input is run twice, in its pieces and byte by byte: all that happens must be the
- * same. At the end everything is deleted and no byte may still be counted as used. */
+ * length, the bytes. Each connection starts in the dialect this target is for (FUZZ_DIALECT:
+ * MST_DIALECT_A, _B or _C), or with nothing said when the input wants that. The limits are small,
+ * so that they are met. Every input is run twice, in its pieces and byte by byte: all that happens
+ * must be the same. At the end everything is deleted and no byte may still be counted as used. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -79,9 +79,9 @@ static void feed(struct run *run, size_t conn, struct mst_bytes bytes)
 static void greet(struct run *run, size_t conn)
 {
     mst__model_open(&run->model, conn);
-    if (FUZZ_DIALECT == 'C') {
+    if (FUZZ_DIALECT == MST_DIALECT_C) {
         feed(run, conn, mst_bytes("\0\xce\xf7\x85\x3c", 5));
-    } else if (FUZZ_DIALECT == 'B') {
+    } else if (FUZZ_DIALECT == MST_DIALECT_B) {
         feed(run, conn, mst_bytes("\x0b", 1));
     } else {
         feed(run, conn, mst_bytes("\x08\0\0\0\0\0\0\0\0", 9));

@@ -172,7 +172,12 @@ static uint32_t state_of(struct search *search, const char *text)
 
 static const char *text_of(const struct search *search, uint32_t state)
 {
-    return state == ABSENT ? NULL : search->texts[state - 1];
+    if (state == ABSENT) {
+        return NULL;
+    }
+    MST_ASSERT(state <= search->texts_count);
+    MST_ASSERT(search->texts[state - 1] != NULL);
+    return search->texts[state - 1];
 }
 
 static bool seen_equal(const char *a, const char *b)
@@ -231,13 +236,10 @@ static bool apply(struct search *search, const struct mst__history_op *op, uint3
         case MST_HISTORY_APPEND:
             break;
     }
-    size_t old_size = text == NULL ? 0 : strlen(text);
-    size_t more_size = strlen(op->value);
-    char *joined = checked(mst__malloc(old_size + more_size + 1));
-    if (text != NULL) {
-        memcpy(joined, text, old_size);
-    }
-    memcpy(joined + old_size, op->value, more_size + 1);
+    const char *old = text == NULL ? "" : text;
+    size_t joined_size = strlen(old) + strlen(op->value) + 1;
+    char *joined = checked(mst__malloc(joined_size));
+    (void)snprintf(joined, joined_size, "%s%s", old, op->value);
     *ret_state = state_of(search, joined);
     mst__free(joined);
     return true;

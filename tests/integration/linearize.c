@@ -46,8 +46,8 @@ extern char **environ;
 
 struct worker {
     int index;
-    uint64_t seed;
     int round;
+    uint64_t seed;
     struct mst__prng prng;
     struct mst_store *store;
     struct mst__history histories[KEYS];
@@ -228,6 +228,7 @@ static int ask(struct worker *worker,
             }
             break;
         case MST_HISTORY_COMPARE_SET:
+            MST_ASSERT(op->expected != NULL);
             rv = mst_store_compare_set(store, key, mst_bytes_str(op->expected), value, timeout_ms,
                                        &op->outcome, &seen, reterr);
             break;

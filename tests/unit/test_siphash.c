@@ -27,8 +27,8 @@ static void known_values(void **state)
         assert_true(mst__siphash(key_seven, rows[i].text, strlen(rows[i].text)) == rows[i].seven);
     }
     uint8_t counting[63];
-    for (uint8_t i = 0; i < sizeof counting; i++) {
-        counting[i] = i;
+    for (size_t i = 0; i < sizeof counting; i++) {
+        counting[i] = (uint8_t)i;
     }
     assert_true(mst__siphash(key_zero, counting, sizeof counting) == 0x385d3e39e5f37359);
     assert_true(mst__siphash(key_seven, counting, sizeof counting) == 0xb1eaa0579bb21aa3);

@@ -100,7 +100,7 @@ static bool wait_readable(int fd)
 /* Receive @size bytes, into @ret_bytes unless that is NULL. How many came before the end. */
 static size_t receive_all(int fd, uint8_t *ret_bytes, size_t size)
 {
-    uint8_t scratch[65536];
+    uint8_t scratch[65536] = {0};
     size_t got = 0;
     while (got < size && wait_readable(fd)) {
         size_t room = size - got < sizeof scratch ? size - got : sizeof scratch;
