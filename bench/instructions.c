@@ -1,4 +1,5 @@
-/* bench/instructions.c - the store without sockets, for counting instructions.
+/* bench/instructions.c - the store without sockets, and the codec of records, for counting
+ * instructions.
  *
  * Request bytes are parsed, applied and answered as the server does it, a fixed number of times and
  * with a fixed hash key, so that two runs of one build execute the same instructions. bench/gate
@@ -14,6 +15,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/number.h"
+#include "codec/pickle.h"
 #include "kv/kv.h"
 #include "wire/wire.h"
 
@@ -22,6 +24,7 @@
 #define VALUE_SIZE 64
 #define REQUESTS_MAX 3
 #define CLIENTS_COUNT 2
+#define NODES_COUNT 100 /* of the record that is written and read */
 
 /* What one iteration consists of: bytes that arrive from one of the clients. */
 struct request {
@@ -37,13 +40,16 @@ struct session {
     struct mst__buf output;
     struct request requests[REQUESTS_MAX];
     size_t requests_count;
-    uint64_t output_size; /* of all replies, to see that something was done */
+    struct mst__state record;
+    struct mst__buf pickle; /* the same record, written */
+    uint64_t output_size;   /* of all replies, to see that something was done */
 };
 
 struct measured_op {
     const char *name;
     size_t keys_count;
     void (*build)(struct session *session);
+    void (*run)(struct session *session); /* NULL = serve the requests */
 };
 
 /* --- building --- */
@@ -151,15 +157,58 @@ static void build_list_keys(struct session *session)
     add_request(session, 0, &command);
 }
 
+/* A complete round, everybody heard of. */
+static void build_record(struct session *session)
+{
+    int rv = 0;
+    for (int64_t i = 0; rv == 0 && i < NODES_COUNT; i++) {
+        char text[40];
+        int size = snprintf(text, sizeof text, "n%04d.rack-a.example.org", (int)i);
+        struct mst__node node = {.addr = mst_bytes(text, (size_t)size), .pid = 4000 + i};
+        mst__member_id id;
+        rv = mst__state_obtain(&session->record, &node, &id);
+        if (rv == 0) {
+            rv = mst__state_put_participant(&session->record, id, i);
+        }
+        if (rv == 0) {
+            rv = mst__state_put_heartbeat(&session->record, id, 1778247465123456 + i);
+        }
+    }
+    if (rv == 0) {
+        rv = mst__pickle_write(&session->pickle, &session->record);
+    }
+    MST_ASSERT(rv == 0);
+}
+
+static void run_pickle_write(struct session *session)
+{
+    int rv = mst__pickle_write(&session->output, &session->record);
+    MST_ASSERT(rv == 0);
+    session->output_size += mst__buf_size(&session->output);
+    mst__buf_clear(&session->output);
+}
+
+static void run_pickle_read(struct session *session)
+{
+    struct mst__state state;
+    mst__state_init(&state);
+    int rv = mst__pickle_read(mst__buf_bytes(&session->pickle), &state, NULL);
+    MST_ASSERT(rv == 0);
+    session->output_size += state.members_count;
+    mst__state_close(&state);
+}
+
 static const struct measured_op ops[] = {
-    {"get", KEYS_COUNT, build_get},
-    {"set", KEYS_COUNT, build_set},
-    {"add", KEYS_COUNT, build_add},
-    {"check", KEYS_COUNT, build_check},
-    {"compare_set", KEYS_COUNT, build_compare_set},
-    {"wait_set_delete", KEYS_COUNT, build_wait_set},
-    {"multi_get_8", KEYS_COUNT, build_multi_get},
-    {"list_keys_16", KEYS_LISTED, build_list_keys},
+    {"get", KEYS_COUNT, build_get, NULL},
+    {"set", KEYS_COUNT, build_set, NULL},
+    {"add", KEYS_COUNT, build_add, NULL},
+    {"check", KEYS_COUNT, build_check, NULL},
+    {"compare_set", KEYS_COUNT, build_compare_set, NULL},
+    {"wait_set_delete", KEYS_COUNT, build_wait_set, NULL},
+    {"multi_get_8", KEYS_COUNT, build_multi_get, NULL},
+    {"list_keys_16", KEYS_LISTED, build_list_keys, NULL},
+    {"pickle_write_100", 0, build_record, run_pickle_write},
+    {"pickle_read_100", 0, build_record, run_pickle_read},
 };
 #define OPS_COUNT (sizeof ops / sizeof ops[0])
 
@@ -196,11 +245,17 @@ static void serve(struct session *session, size_t client, struct mst_bytes input
 }
 
 /* Callgrind counts from here on. Not static and never inlined, so that it can be found. */
-void measured(struct session *session, int64_t iterations);
+void measured(const struct measured_op *op, struct session *session, int64_t iterations);
 
-__attribute__((noinline)) void measured(struct session *session, int64_t iterations)
+__attribute__((noinline)) void measured(const struct measured_op *op,
+                                        struct session *session,
+                                        int64_t iterations)
 {
     for (int64_t i = 0; i < iterations; i++) {
+        if (op->run != NULL) {
+            op->run(session);
+            continue;
+        }
         for (size_t j = 0; j < session->requests_count; j++) {
             const struct request *request = &session->requests[j];
             serve(session, request->client, mst__buf_bytes(&request->bytes));
@@ -237,6 +292,8 @@ static void session_run(const struct measured_op *op, int64_t iterations)
     session.limits = mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
     mst__kv_init(&session.kv, &limits, hash_key);
     mst__buf_init(&session.output, MST_MESSAGE_SIZE_MAX);
+    mst__buf_init(&session.pickle, MST_PICKLE_SIZE_MAX);
+    mst__state_init(&session.record);
     for (size_t i = 0; i < CLIENTS_COUNT; i++) {
         mst__kv_client_init(&session.clients[i]);
         mst__wire_reader_init(&session.readers[i]);
@@ -248,7 +305,7 @@ static void session_run(const struct measured_op *op, int64_t iterations)
         serve(&session, session.requests[i].client, mst__buf_bytes(&session.requests[i].bytes));
     }
     session.output_size = 0;
-    measured(&session, iterations);
+    measured(op, &session, iterations);
     (void)printf("%s %lld iterations, %llu bytes of replies\n", op->name, (long long)iterations,
                  (unsigned long long)session.output_size);
     for (size_t i = 0; i < CLIENTS_COUNT; i++) {
@@ -258,6 +315,8 @@ static void session_run(const struct measured_op *op, int64_t iterations)
         mst__buf_close(&session.requests[i].bytes);
     }
     mst__buf_close(&session.output);
+    mst__buf_close(&session.pickle);
+    mst__state_close(&session.record);
     mst__kv_close(&session.kv);
 }
 

@@ -13,20 +13,23 @@ extern "C" {
 #endif
 
 /* The numbers are wire and ABI: append, never renumber. */
-#define MST_ERR_MAP(X)                                    \
-    X(-1, EINVAL, "argument or event not valid")          \
-    X(-2, ENOMEM, "out of memory")                        \
-    X(-3, ELIMIT, "configured limit reached")             \
-    X(-4, EPROTO, "peer broke the wire protocol")         \
-    X(-5, ESYS, "system call failed")                     \
-    X(-6, ETIMEOUT, "deadline passed")                    \
-    X(-7, ENOTFOUND, "no such key")                       \
-    X(-8, ENOTSUP, "not supported by this store or peer") \
-    X(-9, ECONN, "connection failed or lost")             \
-    X(-10, EUNKNOWN, "connection lost, outcome unknown")  \
-    X(-11, ERESOLVE, "host name not resolved")            \
-    X(-12, ETYPE, "stored value is not a number")         \
-    X(-13, ECLOSED, "closed")
+#define MST_ERR_MAP(X)                                          \
+    X(-1, EINVAL, "argument or event not valid")                \
+    X(-2, ENOMEM, "out of memory")                              \
+    X(-3, ELIMIT, "configured limit reached")                   \
+    X(-4, EPROTO, "peer broke the wire protocol")               \
+    X(-5, ESYS, "system call failed")                           \
+    X(-6, ETIMEOUT, "deadline passed")                          \
+    X(-7, ENOTFOUND, "no such key")                             \
+    X(-8, ENOTSUP, "not supported by this store or peer")       \
+    X(-9, ECONN, "connection failed or lost")                   \
+    X(-10, EUNKNOWN, "connection lost, outcome unknown")        \
+    X(-11, ERESOLVE, "host name not resolved")                  \
+    X(-12, ETYPE, "stored value is not a number")               \
+    X(-13, ECLOSED, "closed")                                   \
+    X(-14, ESPARE, "closed while a spare, which is no failure") \
+    X(-15, ESTATE, "stored record is not a rendezvous")         \
+    X(-16, ECANCELED, "cancelled")
 
 enum mst_errcode {
 #define MST_ERR_ENUM(number, name, text) MST_##name = (number),

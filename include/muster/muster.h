@@ -4,6 +4,7 @@
 
 #include <muster/error.h>
 #include <muster/log.h>
+#include <muster/rendezvous.h>
 #include <muster/server.h>
 #include <muster/store.h>
 #include <muster/types.h>

@@ -5,7 +5,8 @@
  * the handler keeps the node alive in the background and tells of changes (mst_handler_poll);
  * calling mst_handler_next again leaves the round and enters the next one.
  *
- * Every handle may be used from several threads. Every blocking call has a deadline. */
+ * Every handle may be used from several threads; parameters, once they are not changed any more.
+ * Every blocking call has a deadline. */
 #ifndef MST_RENDEZVOUS_H
 #define MST_RENDEZVOUS_H
 
@@ -156,6 +157,8 @@ struct mst_handler_ops {
     void (*cancel)(void *self);
     bool (*use_agent_store)(void *self);
     int (*shutdown)(void *self, struct mst_err *reterr);
+    int (*leave)(void *self, struct mst_err *reterr);
+    const char *(*node)(void *self);
 };
 
 /** Wrap @self (taken on success) as a handler. @ops is borrowed for the handler's life. */
@@ -211,14 +214,24 @@ MST_API int mst_handler_poll(struct mst_handler *handler,
 /** Readable when mst_handler_poll has something to tell; -1 if there is none. Owned by @handler. */
 MST_API int mst_handler_fd(struct mst_handler *handler);
 
-/** Make a blocked mst_handler_next or mst_handler_poll of other threads return MST_ECANCELED. From
- * any thread or signal handler. */
+/** Make mst_handler_next and mst_handler_poll return MST_ECANCELED: those that other threads are
+ * blocked in, within seconds, and all later ones, so that a call about to block is not missed. What
+ * is left to do with @handler is to shut it down and free it. From any thread or signal handler. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
 MST_API const char *mst_handler_run_id(struct mst_handler *handler);
 MST_API const char *mst_handler_backend(struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
+
+/** What this node is called in the record and in messages, addr_pid_local_id; "" if the backend has
+ * no names. Owned by @handler. */
+MST_API const char *mst_handler_node(struct mst_handler *handler);
+
+/** Leave the round without closing the rendezvous: stop heartbeats and take our entry out of the
+ * record at once, so that the others need not wait for it to expire. Bounded by `close_timeout`. A
+ * node that is not in is fine. mst_handler_next enters again. */
+MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr);
 
 /** The job is over: stop heartbeats, close the rendezvous. */
 MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);

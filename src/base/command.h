@@ -29,14 +29,15 @@
     X(QUEUE_POP, "queue_pop")     \
     X(QUEUE_LEN, "queue_len")     \
     X(LIST_KEYS, "list_keys")     \
-    X(BARRIER, "barrier")
+    X(BARRIER, "barrier")         \
+    X(WAIT_CHANGE, "wait_change")
 
 enum mst__op {
 #define OP_ENUM(name, text) MST_OP_##name,
     MST_OP_MAP(OP_ENUM)
 #undef OP_ENUM
 };
-#define MST_OP_COUNT (MST_OP_BARRIER + 1)
+#define MST_OP_COUNT (MST_OP_WAIT_CHANGE + 1)
 
 /* "compare_set" for MST_OP_COMPARE_SET. */
 const char *mst__op_name(enum mst__op op);
@@ -46,7 +47,8 @@ struct mst__command {
     struct mst_bytes key;
     struct mst_bytes value;    /* what to store; desired of COMPARE_SET */
     struct mst_bytes expected; /* COMPARE_SET */
-    int64_t number;            /* delta of ADD, size of BARRIER, nonce of PING */
+    int64_t number;            /* delta of ADD, size of BARRIER, nonce of PING, fingerprint of
+                                  WAIT_CHANGE */
     uint64_t count;            /* keys of CHECK, WAIT, MULTI_GET; pairs of MULTI_SET */
     struct mst_bytes items;    /* those keys, or key and value in turn, as strs: u64 size, bytes */
 };
@@ -66,7 +68,7 @@ enum mst__reply_kind {
 enum mst__status {
     MST_STATUS_READY,         /* CHECK: every key exists */
     MST_STATUS_NOT_READY,     /* CHECK: one does not */
-    MST_STATUS_STOP_WAITING,  /* WAIT, BARRIER: over */
+    MST_STATUS_STOP_WAITING,  /* WAIT, BARRIER, WAIT_CHANGE: over */
     MST_STATUS_WAIT_CANCELED, /* CANCEL_WAIT */
     MST_STATUS_WATCHING,      /* WATCH: registered */
 };

@@ -1,6 +1,7 @@
 /* base/endpoint.c - taking endpoints and store URLs apart, without touching the network. */
 #include "base/endpoint.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,12 +9,23 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/unicode.h"
 
 /* Where the first @c in @bytes is; bytes.size if there is none. */
 static size_t bytes_find(struct mst_bytes bytes, char c)
 {
     const uint8_t *at = bytes.size == 0 ? NULL : memchr(bytes.data, c, bytes.size);
     return at == NULL ? bytes.size : (size_t)(at - bytes.data);
+}
+
+/* Where the last @c is; bytes.size if there is none. */
+static size_t bytes_find_last(struct mst_bytes bytes, char c)
+{
+    size_t at = bytes.size;
+    while (at > 0 && bytes.data[at - 1] != (uint8_t)c) {
+        at--;
+    }
+    return at == 0 ? bytes.size : at - 1;
 }
 
 static struct mst_bytes bytes_head(struct mst_bytes bytes, size_t size)
@@ -40,16 +52,70 @@ static int parse_port(struct mst_bytes text,
     return 0;
 }
 
-/* Characters of host names, addresses and zones; anything else would only fail later and worse. */
-static bool host_is_sane(struct mst_bytes host)
+/* An IPv6 address, with or without the zone that a link-local one needs. */
+static bool is_ipv6(struct mst_bytes host)
 {
-    for (size_t i = 0; i < host.size; i++) {
+    size_t percent = bytes_find(host, '%');
+    char text[INET6_ADDRSTRLEN];
+    if (percent >= sizeof text || percent == host.size - 1) {
+        return false;
+    }
+    for (size_t i = percent + 1; i < host.size; i++) {
         uint8_t c = host.data[i];
-        if (c <= ' ' || c == 0x7f || strchr("/?#@[]\\\"'", c) != NULL) {
+        if (c >= 0x80 || !(mst__unicode_is_word(c) || c == '.' || c == '-' || c == '~')) {
             return false;
         }
     }
-    return true;
+    memcpy(text, host.data, percent);
+    text[percent] = '\0';
+    struct in6_addr address;
+    return strlen(text) == percent && inet_pton(AF_INET6, text, &address) == 1;
+}
+
+/* Characters of names in any script and of addresses; others would only fail later and worse. */
+static bool host_is_sane(struct mst_bytes host)
+{
+    if (host.size > 0 && is_ipv6(host)) {
+        return true;
+    }
+    struct mst_bytes rest = host;
+    while (rest.size > 0) {
+        uint32_t c = 0;
+        size_t size = mst__unicode_next(rest, &c);
+        if (size == 0 || !(mst__unicode_is_word(c) || c == '.' || c == ':' || c == '-')) {
+            return false;
+        }
+        rest = mst__bytes_skip(rest, size);
+    }
+    return host.size > 0;
+}
+
+/* Put the parts together. The port is looked at first, as the peers do. With @is_listener the host
+ * may be `*`. */
+static int take_parts(struct mst_bytes host,
+                      struct mst_bytes port_text,
+                      int64_t port_min,
+                      bool is_listener,
+                      struct mst__endpoint *ret_endpoint,
+                      struct mst_err *reterr)
+{
+    struct mst__endpoint endpoint = {0};
+    int rv = parse_port(port_text, port_min, &endpoint.port, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (host.size >= MST_HOST_SIZE) {
+        return mst__fail(reterr, MST_EINVAL, 0, "host name of %zu characters, the limit is %d",
+                         host.size, MST_HOST_SIZE - 1);
+    }
+    bool is_everywhere = is_listener && mst__bytes_equal(host, mst_bytes_str("*"));
+    if (!is_everywhere && !host_is_sane(host)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is no host name",
+                         (int)(host.size > 80 ? 80 : host.size), (const char *)host.data);
+    }
+    memcpy(endpoint.host, host.data, host.size);
+    *ret_endpoint = endpoint;
+    return 0;
 }
 
 /* Split `[address]:port` or `host:port`; @ret_port_text starts behind the colon. */
@@ -92,7 +158,7 @@ static int split_endpoint(struct mst_bytes text,
 }
 
 static int parse_endpoint(struct mst_bytes text,
-                          int64_t port_min,
+                          bool is_listener,
                           struct mst__endpoint *ret_endpoint,
                           struct mst_err *reterr)
 {
@@ -102,36 +168,92 @@ static int parse_endpoint(struct mst_bytes text,
     if (rv != 0) {
         return rv;
     }
-    if (host.size >= MST_HOST_SIZE) {
-        return mst__fail(reterr, MST_EINVAL, 0, "host name of %zu characters, the limit is %d",
-                         host.size, MST_HOST_SIZE - 1);
-    }
-    if (!host_is_sane(host)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is no host name",
-                         (int)(host.size > 80 ? 80 : host.size), (const char *)host.data);
-    }
-    struct mst__endpoint endpoint = {0};
-    rv = parse_port(port_text, port_min, &endpoint.port, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    memcpy(endpoint.host, host.data, host.size);
-    *ret_endpoint = endpoint;
-    return 0;
+    return take_parts(host, port_text, is_listener ? 0 : 1, is_listener, ret_endpoint, reterr);
 }
 
 int mst__endpoint_parse(struct mst_bytes text,
                         struct mst__endpoint *ret_endpoint,
                         struct mst_err *reterr)
 {
-    return parse_endpoint(text, 1, ret_endpoint, reterr);
+    return parse_endpoint(text, false, ret_endpoint, reterr);
 }
 
 int mst__endpoint_parse_listen(struct mst_bytes text,
                                struct mst__endpoint *ret_endpoint,
                                struct mst_err *reterr)
 {
-    return parse_endpoint(text, 0, ret_endpoint, reterr);
+    return parse_endpoint(text, true, ret_endpoint, reterr);
+}
+
+/* --- endpoints of a rendezvous, read as the peers read them --- */
+
+#define PORT_DIGITS_MAX 5
+
+/* What is left of an IPv6 address whose end was taken for a port. */
+static bool is_torn(struct mst_bytes host)
+{
+    size_t size = host.size;
+    return size > 0 && host.data[size - 1] == ':' && (size == 1 || host.data[size - 2] != ':');
+}
+
+/* Split at the last colon; but a whole in brackets and an IPv6 address have no port. The data of
+ * @ret_port_text is NULL when there is none. */
+static void split_at_last_colon(struct mst_bytes text,
+                                struct mst_bytes *ret_host,
+                                struct mst_bytes *ret_port_text)
+{
+    size_t colon = text.size;
+    bool in_brackets = text.data[0] == '[' && text.data[text.size - 1] == ']';
+    if (!in_brackets && !is_ipv6(text)) {
+        colon = bytes_find_last(text, ':');
+    }
+    *ret_host = bytes_head(text, colon);
+    *ret_port_text = mst_bytes(NULL, 0);
+    if (colon < text.size) {
+        *ret_port_text = mst__bytes_skip(text, colon + 1);
+    }
+    if (ret_host->size > 1 && ret_host->data[0] == '[' &&
+        ret_host->data[ret_host->size - 1] == ']') {
+        *ret_host = mst_bytes(ret_host->data + 1, ret_host->size - 2);
+    }
+}
+
+int mst__endpoint_parse_default(struct mst_bytes text,
+                                int port_default,
+                                struct mst__endpoint *ret_endpoint,
+                                struct mst_err *reterr)
+{
+    struct mst_bytes trimmed = mst__unicode_trim(text);
+    struct mst_bytes host = mst_bytes_str("localhost");
+    struct mst_bytes port_text = mst_bytes(NULL, 0);
+    if (trimmed.size > 0) {
+        split_at_last_colon(trimmed, &host, &port_text);
+    }
+    char default_text[MST_NUMBER_SIZE];
+    if (port_text.data == NULL && port_default >= 0) {
+        port_text = mst_bytes(default_text, mst__number_format(port_default, default_text));
+    } else if (port_text.data == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "port missing; it goes behind the host, as in host:29500");
+    }
+    if (port_text.size > PORT_DIGITS_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "port '%.*s' has more than %d digits",
+                         (int)(port_text.size > 40 ? 40 : port_text.size),
+                         (const char *)port_text.data, PORT_DIGITS_MAX);
+    }
+    struct mst__endpoint endpoint;
+    int rv = take_parts(host, port_text, 0, false, &endpoint, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (trimmed.size > 0 && trimmed.data[0] != '[' && is_torn(host)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "'%s' is no host name; an IPv6 address goes into brackets, as in "
+                         "[::1]:29500",
+                         endpoint.host);
+    }
+    *ret_endpoint = endpoint;
+    return 0;
 }
 
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,

@@ -20,10 +20,23 @@ int mst__endpoint_parse(struct mst_bytes text,
                         struct mst__endpoint *ret_endpoint,
                         struct mst_err *reterr);
 
-/* The same for an address to listen on: port 0, a free one, is allowed. */
+/* The same for an address to listen on: port 0, a free one, is allowed, and so is the host `*`. */
 int mst__endpoint_parse_listen(struct mst_bytes text,
                                struct mst__endpoint *ret_endpoint,
                                struct mst_err *reterr);
+
+/**
+ * Read the endpoint of a rendezvous as the peers do: blanks around it do not count, nothing at all
+ * is `localhost`, without a port it is @port_default (-1 = there must be one), and IPv6 addresses
+ * need no brackets. Where the peers split such an address at its last colon, we do not: `::1` is a
+ * host without a port.
+ *
+ * Returns 0 or MST_EINVAL; the message begins with `port` when that is to blame.
+ */
+int mst__endpoint_parse_default(struct mst_bytes text,
+                                int port_default,
+                                struct mst__endpoint *ret_endpoint,
+                                struct mst_err *reterr);
 
 /* The way back, with brackets where they belong. Returns @ret_text. */
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,

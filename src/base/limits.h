@@ -60,9 +60,13 @@
  * allocate for each byte of it, and the attributes we do not know: how many, and their size. */
 #define MST_PICKLE_SIZE_MAX MST_MIB(16)
 #define MST_PICKLE_DEPTH_MAX 64
-#define MST_PICKLE_MEMORY_FACTOR 24
+#define MST_PICKLE_MEMORY_FACTOR 16
 #define MST_PICKLE_EXTRAS_MAX 64
 #define MST_PICKLE_EXTRA_SIZE_MAX MST_MIB(1)
+
+/* Options of one rendezvous, and backends that programs add to the built-in ones. */
+#define MST_OPTIONS_MAX 256
+#define MST_REGISTRY_MAX 64
 
 static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_DEFAULT,
               "a COMPARE_SET of the default sizes must fit into one message");

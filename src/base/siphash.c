@@ -54,3 +54,10 @@ uint64_t mst__siphash(const uint8_t key[MST_SIPHASH_KEY_SIZE], const void *data,
     siphash_round(&s);
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }
+
+uint64_t mst__fingerprint(struct mst_bytes value)
+{
+    static const uint8_t key[MST_SIPHASH_KEY_SIZE];
+    uint64_t hash = mst__siphash(key, value.data, value.size);
+    return hash == 0 ? 1 : hash;
+}

@@ -82,6 +82,49 @@ static void endpoint_long_host(void **state)
     assert_int_equal(mst__endpoint_parse(mst_bytes_str(text), &endpoint, NULL), MST_EINVAL);
 }
 
+/* What the shared vectors hold is not repeated here: our own answers, and a port that must be. */
+static void endpoint_default(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *host;
+        uint16_t port; /* 0 = refused, and the message begins with host */
+    } cases[] = {
+        {"::1", "::1", 7},
+        {"2001:db8::1:123", "2001:db8::1:123", 7},
+        {"fe80::1%eth0", "fe80::1%eth0", 7},
+        {"[fe80::1%eth0]:80", "fe80::1%eth0", 80},
+        {" node7 ", "node7", 7},
+        {"", "localhost", 7},
+        {"::65535", "':' is no host name", 0},
+        {"fe80::1%", "port '1%'", 0},
+        {"*:1", "'*' is no host name", 0},
+        {"h\n:1", "'h\n' is no host name", 0},
+        {"h\xff:1", "'h\xff' is no host name", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__endpoint endpoint = {0};
+        struct mst_err err = {0};
+        int rv = mst__endpoint_parse_default(mst_bytes_str(cases[i].text), 7, &endpoint, &err);
+        assert_int_equal(rv, cases[i].port == 0 ? MST_EINVAL : 0);
+        if (rv != 0) {
+            assert_ptr_equal(strstr(err.msg, cases[i].host), err.msg);
+            continue;
+        }
+        assert_string_equal(endpoint.host, cases[i].host);
+        assert_int_equal(endpoint.port, cases[i].port);
+    }
+    struct mst__endpoint endpoint;
+    struct mst_err err = {0};
+    assert_int_equal(mst__endpoint_parse_default(mst_bytes_str("h"), -1, &endpoint, &err),
+                     MST_EINVAL);
+    assert_ptr_equal(strstr(err.msg, "port missing"), err.msg);
+    assert_int_equal(mst__endpoint_parse_default(mst_bytes_str("h:0"), -1, &endpoint, &err), 0);
+    assert_int_equal(mst__endpoint_parse_listen(mst_bytes_str("*:0"), &endpoint, &err), 0);
+    assert_string_equal(endpoint.host, "*");
+    assert_int_equal(mst__endpoint_parse(mst_bytes_str("*:1"), &endpoint, &err), MST_EINVAL);
+}
+
 static void url_accepts(void **state)
 {
     (void)state;
@@ -188,8 +231,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(endpoint_accepts),   cmocka_unit_test(endpoint_refuses),
-        cmocka_unit_test(endpoint_long_host), cmocka_unit_test(url_accepts),
-        cmocka_unit_test(url_refuses),        cmocka_unit_test(url_out_of_memory),
+        cmocka_unit_test(endpoint_long_host), cmocka_unit_test(endpoint_default),
+        cmocka_unit_test(url_accepts),        cmocka_unit_test(url_refuses),
+        cmocka_unit_test(url_out_of_memory),
     };
     return MST_RUN_TESTS(tests);
 }

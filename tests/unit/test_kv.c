@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/siphash.h"
 #include "kv/entry.h"
 #include "unit/unit.h"
 
@@ -208,6 +209,14 @@ static void steps_open(struct steps *steps)
               (struct mst__command){.op = MST_OP_BARRIER, .key = n, .number = 9});
     steps_add(steps, "barrier complete",
               (struct mst__command){.op = MST_OP_BARRIER, .key = fresh, .number = 1});
+    steps_add(steps, "wait_change new",
+              (struct mst__command){.op = MST_OP_WAIT_CHANGE, .key = fresh, .number = 0});
+    steps_add(steps, "wait_change told",
+              (struct mst__command){.op = MST_OP_WAIT_CHANGE, .key = fresh, .number = 1});
+    steps_add(steps, "wait_change old",
+              (struct mst__command){.op = MST_OP_WAIT_CHANGE,
+                                    .key = n,
+                                    .number = (int64_t)mst__fingerprint(STR("5"))});
     steps_add(steps, "delete", (struct mst__command){.op = MST_OP_DELETE, .key = n});
     steps_add(steps, "list", (struct mst__command){.op = MST_OP_LIST_KEYS});
     steps_add(steps, "pop", (struct mst__command){.op = MST_OP_QUEUE_POP, .key = STR("/q")});

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/prng.h"
+#include "base/siphash.h"
 #include "kv/entry.h"
 #include "unit/unit.h"
 
@@ -45,6 +46,9 @@ struct model_place {
     size_t key;
     bool is_barrier;
     unsigned epoch;
+    bool is_change;
+    bool existed; /* and was this: no news as long as it is */
+    struct text value;
 };
 
 struct event {
@@ -159,10 +163,19 @@ static void model_release(struct model *m, size_t client)
     m->released[m->released_count++] = (struct event){.client = client};
 }
 
-static void model_wake_all(struct model *m, size_t key)
+static bool model_is_news(const struct model *m, const struct model_place *place)
+{
+    const struct model_key *k = &m->keys[place->key];
+    return k->exists != place->existed ||
+           !mst__bytes_equal(bytes_of(&k->value), bytes_of(&place->value));
+}
+
+/* Those who wait for a change go on if there was one, the others with @and_others. */
+static void model_wake(struct model *m, size_t key, bool and_others)
 {
     for (size_t i = 0; i < m->places_count;) {
-        if (m->places[i].key != key) {
+        const struct model_place *place = &m->places[i];
+        if (place->key != key || !(place->is_change ? model_is_news(m, place) : and_others)) {
             i++;
             continue;
         }
@@ -174,21 +187,29 @@ static void model_wake_all(struct model *m, size_t key)
     }
 }
 
+static void model_wake_all(struct model *m, size_t key)
+{
+    model_wake(m, key, true);
+}
+
+static void model_wake_changes(struct model *m, size_t key)
+{
+    model_wake(m, key, false);
+}
+
 /* A write by anything but a barrier. */
 static void model_written(struct model *m, size_t key, bool wake)
 {
     m->keys[key].epoch++;
     m->keys[key].made_by_barrier = false;
-    if (wake) {
-        model_wake_all(m, key);
-    }
+    model_wake(m, key, wake);
 }
 
 /* An item for somebody: the first who waits for nothing else goes, those before him saw it. */
 static void model_wake_one(struct model *m, size_t key)
 {
     for (size_t i = 0; i < m->places_count;) {
-        if (m->places[i].key != key || m->places[i].is_barrier) {
+        if (m->places[i].key != key || m->places[i].is_barrier || m->places[i].is_change) {
             i++;
             continue;
         }
@@ -258,6 +279,7 @@ static void model_cancel(struct model *m, size_t client)
         } else {
             model_put(m, place.key, model_decimal((int64_t)((uint64_t)count - 1)));
         }
+        model_wake_changes(m, place.key);
     }
 }
 
@@ -361,10 +383,37 @@ static void model_barrier(struct model *m,
         answer->kind = MST_REPLY_STATUS;
         answer->status = MST_STATUS_STOP_WAITING;
     } else {
+        model_wake_changes(m, key);
         m->places[m->places_count++] = (struct model_place){
             .client = client, .key = key, .is_barrier = true, .epoch = m->keys[key].epoch};
         answer->kind = MST_REPLY_LATER;
     }
+}
+
+static int64_t model_fingerprint(const struct model_key *k)
+{
+    return k->exists ? (int64_t)mst__fingerprint(bytes_of(&k->value)) : 0;
+}
+
+static void model_wait_change(struct model *m,
+                              size_t client,
+                              size_t key,
+                              int64_t fingerprint,
+                              struct answer *answer)
+{
+    model_cancel(m, client);
+    const struct model_key *k = &m->keys[key];
+    if (fingerprint != model_fingerprint(k)) {
+        answer->kind = MST_REPLY_STATUS;
+        answer->status = MST_STATUS_STOP_WAITING;
+        return;
+    }
+    m->places[m->places_count++] = (struct model_place){.client = client,
+                                                        .key = key,
+                                                        .is_change = true,
+                                                        .existed = k->exists,
+                                                        .value = k->value};
+    answer->kind = MST_REPLY_LATER;
 }
 
 static void model_pop(struct model *m, size_t key, struct answer *answer)
@@ -473,6 +522,7 @@ static void model_dispatch(struct model *m,
             if (k->exists) {
                 model_drop(m, key);
                 k->epoch++;
+                model_wake_changes(m, key);
             }
             break;
         case MST_OP_APPEND:
@@ -501,6 +551,9 @@ static void model_dispatch(struct model *m,
             break;
         case MST_OP_BARRIER:
             model_barrier(m, client, key, command->number, answer);
+            break;
+        case MST_OP_WAIT_CHANGE:
+            model_wait_change(m, client, key, command->number, answer);
             break;
         default:
             model_items(m, client, command, answer);
@@ -652,6 +705,10 @@ static struct mst__command random_command(struct both *both)
     if (command.op == MST_OP_COMPARE_SET && mst__prng_below(prng, 2) == 0) {
         command.expected = bytes_of(&both->model.keys[key].value);
     }
+    /* And mostly what is stored is known. */
+    if (command.op == MST_OP_WAIT_CHANGE && mst__prng_below(prng, 4) > 0) {
+        command.number = model_fingerprint(&both->model.keys[key]);
+    }
     if (command.op == MST_OP_QUEUE_PUSH &&
         (both->model.keys[key].queue_count == QUEUE_MAX || mst__prng_below(prng, 2) == 0)) {
         command.op = MST_OP_QUEUE_POP;
@@ -735,13 +792,18 @@ static void random_steps(void **state)
             both.model.promised[i] = -1;
         }
         size_t waits = 0;
+        size_t changes = 0;
         for (int i = 0; i < STEPS; i++) {
             where = (struct where){.seed = seed, .step = i};
             step(&both);
             waits += both.model.places_count > 0 ? 1 : 0;
+            for (size_t j = 0; j < both.model.places_count; j++) {
+                changes += both.model.places[j].is_change ? 1 : 0;
+            }
         }
         /* A run in which hardly anybody waits would prove little. */
         assert_true(waits > STEPS / 4);
+        assert_true(changes > STEPS / 20);
         for (size_t i = 0; i < CLIENTS; i++) {
             mst__kv_client_close(&both.kv, &both.clients[i]);
             model_close_client(&both.model, i);

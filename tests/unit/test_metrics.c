@@ -93,6 +93,7 @@ static const char sample_page[] =
     "muster_ops_total{op=\"queue_len\"} 116\n"
     "muster_ops_total{op=\"list_keys\"} 117\n"
     "muster_ops_total{op=\"barrier\"} 118\n"
+    "muster_ops_total{op=\"wait_change\"} 119\n"
     "# HELP muster_build_info The version that runs; always 1.\n"
     "# TYPE muster_build_info gauge\n"
     "muster_build_info{version=\"1.2.3\"} 1\n";

@@ -51,9 +51,19 @@ static void depends_on_key_length_and_every_bit(void **state)
     assert_true(mst__siphash(key_zero, NULL, 0) == mst__siphash(key_zero, "", 0));
 }
 
+/* On the wire, so both sides and every release must agree. */
+static void fingerprints(void **state)
+{
+    (void)state;
+    assert_true(mst__fingerprint(mst_bytes(NULL, 0)) == 0xd1fba762150c532c);
+    assert_true(mst__fingerprint(mst_bytes_str("1")) == 0xa0bead804318e255);
+    assert_true(mst__fingerprint(mst_bytes_str("Y2FuaW1hZGFt")) == 0xe8328679a5c21b8b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fingerprints),
         cmocka_unit_test(known_values),
         cmocka_unit_test(depends_on_key_length_and_every_bit),
     };

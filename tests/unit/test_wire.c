@@ -31,6 +31,7 @@ static const int opcode_numbers[MST_OP_COUNT][3] = {
     [MST_OP_QUEUE_LEN] = {-1, -1, 16},
     [MST_OP_LIST_KEYS] = {-1, -1, 17},
     [MST_OP_BARRIER] = {-1, -1, 18},
+    [MST_OP_WAIT_CHANGE] = {-1, -1, 0x41},
 };
 
 static void opcodes(void **state)
@@ -482,6 +483,7 @@ static void status_bytes_are_checked(void **state)
     } rows[] = {{MST_OP_CHECK, 1, 0},
                 {MST_OP_WAIT, 0, 0},
                 {MST_OP_BARRIER, 0, 0},
+                {MST_OP_WAIT_CHANGE, 0, 0},
                 {MST_OP_CANCEL_WAIT, 1, 0},
                 {MST_OP_WATCH, 3, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -1,0 +1,34 @@
+/* codec/pickle.h - the record as Python's pickle, as torch's agents write and read it.
+ *
+ * Pure. The reader is a stack machine for an allow-listed subset and never executes anything: no
+ * class is looked up, no function is called. Whatever is outside the subset is refused. */
+#ifndef MST_CODEC_PICKLE_H
+#define MST_CODEC_PICKLE_H
+
+#include <muster/error.h>
+
+#include "base/buf.h"
+#include "core/state.h"
+
+/**
+ * Read @bytes (a pickle, not base64) into @ret_state, which is initialised and empty.
+ *
+ * Returns 0; MST_EPROTO for anything that is not a record, with the place and the reason in
+ * @reterr; MST_ELIMIT, MST_ENOMEM. On error @ret_state is empty. The dialect is detected; of an
+ * empty record that may be D3 or D4 it is D4.
+ */
+int mst__pickle_read(struct mst_bytes bytes, struct mst__state *ret_state, struct mst_err *reterr);
+
+/* Append @state as a pickle of protocol 4 in the dialect it names, compactly (what is used again is
+ * remembered), to @output: 0; MST_EINVAL for what no peer could read: a time outside of years 1 to
+ * 9999, an address that is not UTF-8, spares in a dialect without; MST_ELIMIT, MST_ENOMEM. On error
+ * @output is unchanged. */
+int mst__pickle_write(struct mst__buf *output, const struct mst__state *state);
+
+/* Base64 as the peers use it in the store, appended to @output. Reading drops characters outside
+ * the alphabet and ends at the padding, as Python does; MST_EPROTO for a wrong length or padding.
+ * Both: 0, MST_ELIMIT, MST_ENOMEM; on error @output is unchanged. */
+int mst__base64_write(struct mst__buf *output, struct mst_bytes bytes);
+int mst__base64_read(struct mst__buf *output, struct mst_bytes text);
+
+#endif /* MST_CODEC_PICKLE_H */

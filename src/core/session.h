@@ -1,0 +1,257 @@
+/* core/session.h - one node's dealings with the record, as a step function without I/O.
+ *
+ * Events go in, one effect comes out; the caller carries it out and feeds the answer as the next
+ * event. Between operations the session is idle and remembers the record, whom it has observed and
+ * the round that it has joined. Time and randomness are arguments. */
+#ifndef MST_CORE_SESSION_H
+#define MST_CORE_SESSION_H
+
+#include "core/apply.h"
+#include "core/expire.h"
+
+enum mst__session_mode {
+    /* Ours: changes that belong together in one write, jitter where many would write at once,
+     * backoff after a lost compare-and-set, liveness by observation, no torn results. */
+    MST_SESSION_DEFAULT,
+    /* The peers' state holder and executor to the letter: a cache of one second, one write per
+     * action, immediate retries, liveness by stamps. For replaying their histories. */
+    MST_SESSION_EXACT,
+};
+
+/*
+ *                  begin                      time, change, cancel
+ *     IDLE ------------------> READING <----------------------------- WAITING
+ *      ^                        |  |                                   ^  ^
+ *      |    finished, failed    |  |   nothing to do yet, or many      |  |
+ *      +------------------------+  |   others are about to write, too  |  |
+ *      |                        |  +-----------------------------------+  |
+ *      |                        | something to write                      |
+ *      |    finished, failed    v                                         |
+ *      +--------------------- WRITING ------------------------------------+
+ *                              |   ^   nothing to do yet, or lost
+ *                              +---+
+ *                              won or lost, and there is something to write
+ *
+ * The exact mode does not read when its cache is fresh, nor before it writes what could not be
+ * written: there IDLE and WAITING also go where READING does.
+ */
+enum mst__session_phase {
+    MST_SESSION_IDLE,
+    MST_SESSION_READING, /* a read was asked for */
+    MST_SESSION_WRITING, /* a compare-and-set was asked for */
+    MST_SESSION_WAITING, /* for time to pass or the record to change */
+};
+
+/* Why the phase changed. */
+#define MST_SESSION_WHY_MAP(X) \
+    X(BEGUN, "begun")          \
+    X(STALE, "stale")          \
+    X(CHANGED, "changed")      \
+    X(QUIET, "quiet")          \
+    X(SPREAD, "spread")        \
+    X(LOST, "lost")            \
+    X(GATHERED, "gathered")    \
+    X(WOKEN, "woken")          \
+    X(CANCELLED, "cancelled")  \
+    X(FINISHED, "finished")    \
+    X(FAILED, "failed")
+
+enum mst__session_why {
+#define MST_SESSION_WHY_ENUM(name, text) MST_SESSION_WHY_##name,
+    MST_SESSION_WHY_MAP(MST_SESSION_WHY_ENUM)
+#undef MST_SESSION_WHY_ENUM
+};
+
+/* "lost" for MST_SESSION_WHY_LOST, "reading" for MST_SESSION_READING. Static memory. */
+const char *mst__session_why_name(enum mst__session_why why);
+const char *mst__session_phase_name(enum mst__session_phase phase);
+
+typedef void (*mst__session_trace_fn)(void *arg,
+                                      enum mst__session_phase from,
+                                      enum mst__session_phase to,
+                                      enum mst__session_why why);
+
+enum mst__event_kind {
+    MST_EVENT_BEGIN,     /* idle: operation, deadline_us */
+    MST_EVENT_READ,      /* reading: state, token */
+    MST_EVENT_READ_NONE, /* reading: there is no record */
+    MST_EVENT_WON,       /* writing: the record is ours now; token */
+    MST_EVENT_LOST,      /* writing: another one was quicker; state, token */
+    MST_EVENT_ABSENT,    /* writing: nothing written, there is no record */
+    MST_EVENT_FAILED,    /* reading, writing: the backend failed; a write may have happened */
+    MST_EVENT_BROKEN,    /* reading, writing: what is stored is no record */
+    MST_EVENT_WOKEN,     /* waiting: the record may have changed */
+    MST_EVENT_TIME,      /* waiting: time has passed */
+    MST_EVENT_CANCEL,    /* waiting: end the operation, taking entries back */
+};
+
+struct mst__event {
+    enum mst__event_kind kind;
+    enum mst__operation operation;
+    int64_t deadline_us;      /* monotonic */
+    struct mst__state *state; /* taken, whatever the outcome of the step; it is empty then */
+    struct mst_buffer *token; /* the same */
+};
+
+enum mst__result {
+    MST_RESULT_OK,
+    MST_RESULT_CLOSED,
+    MST_RESULT_TIMEOUT,
+    MST_RESULT_GRACEFUL_EXIT, /* a spare, and the rendezvous was closed: not needed */
+    MST_RESULT_CONNECTION,
+    MST_RESULT_STATE, /* the record is none, or is not as an action needs it */
+    MST_RESULT_CANCELLED,
+};
+
+struct mst__outcome {
+    enum mst__result result;
+    /* Of a join that is OK. */
+    int64_t round;
+    int64_t rank;
+    int64_t world;
+};
+
+enum mst__effect_kind {
+    MST_EFFECT_READ,  /* get the record: READ, READ_NONE, FAILED or BROKEN */
+    MST_EFFECT_WRITE, /* compare-and-set @state under @token: WON, LOST, ABSENT, FAILED, BROKEN */
+    MST_EFFECT_WAIT,  /* until @until_us: TIME; before that WOKEN if @wants_change, or CANCEL */
+    MST_EFFECT_DONE,  /* the operation has ended; @outcome */
+};
+
+/* What @state and @token point to is valid until the next step. */
+struct mst__effect {
+    enum mst__effect_kind kind;
+    const struct mst__state *state;
+    bool has_token; /* without one: only if there is no record yet */
+    struct mst_bytes token;
+    int64_t until_us; /* monotonic */
+    bool wants_change;
+    struct mst__outcome outcome;
+};
+
+struct mst__session_options {
+    struct mst__node node; /* copied */
+    struct mst__settings settings;
+    enum mst__session_mode mode;
+    enum mst__record_dialect dialect; /* of a record that we are the first to write */
+    bool can_watch;                   /* a wait ends when the record changes */
+    mst__session_trace_fn trace;      /* may be NULL */
+    void *trace_arg;
+};
+
+/* Counted since the session began. */
+struct mst__session_stats {
+    uint64_t reads;
+    uint64_t writes; /* attempts at compare-and-set */
+    uint64_t losses; /* of those: another one was quicker */
+    uint64_t doubts; /* complete rounds left because the record no longer showed them whole */
+};
+
+/* Why a wait is on. */
+enum mst__session_wait {
+    MST_WAIT_POLL,   /* nothing to do yet */
+    MST_WAIT_HOLD,   /* before a write that others want to do, too */
+    MST_WAIT_GATHER, /* woken by a change; others may follow, so do not read for each */
+};
+
+/* Plain data; the fields are the session's own, to be read and not written. */
+struct mst__session {
+    struct mst__session_options options;
+    uint8_t *address; /* of options.node */
+    enum mst__session_phase phase;
+    enum mst__operation operation; /* what was begun */
+    enum mst__operation stage;     /* of NEXT and of a join that re-enters: EXIT or JOIN */
+    enum mst__action action;       /* the last decision */
+    int64_t deadline_us;
+    struct mst__session_stats stats;
+    bool is_stage_unsaved; /* the leaving that ended the EXIT stage is not yet written */
+    bool is_cancelled;
+
+    /* The state holder. */
+    bool is_known; /* the state is the record's, apart from changes of ours */
+    bool is_dirty;
+    bool has_token;
+    bool has_before;
+    bool has_beat;
+    bool has_joined;
+    struct mst__state state;
+    struct mst_buffer token;
+    int64_t synced_us;
+    struct mst__members dead; /* found in the last reading; ids of state */
+
+    /* Judging. */
+    struct mst__observer observer;
+    size_t participants_read; /* their count in the record, before the dead were removed */
+    struct mst__state before; /* the round as last seen before it was complete, if has_before */
+    int64_t completed_round;  /* which we completed ourselves, and with how many */
+    int64_t completed_count;
+    int64_t changed_us;       /* when the record was last seen to change */
+    int64_t beat_us;          /* when we made the heartbeat that is stored, if has_beat */
+    struct mst__state joined; /* the round that we are in as it was completed, if has_joined */
+
+    /* What becomes true if the write is won. */
+    int64_t pending_beat_us;
+    bool pending_beat;
+    bool pending_complete;
+    bool pending_exit;
+
+    /* Waiting. */
+    bool wants_change;
+    bool is_held; /* the hold before the next write has begun: it ends at held_us */
+    bool is_hold_over;
+    enum mst__session_wait wait;
+    unsigned losses; /* in a row */
+    int64_t until_us;
+    int64_t held_us;
+    int64_t asked_us; /* when the last read or write was asked for */
+    int64_t trip_us;  /* the quickest answer so far, and the last one */
+    int64_t trip_last_us;
+};
+
+/* 0 or MST_ENOMEM; @session can be closed either way. */
+int mst__session_init(struct mst__session *session, const struct mst__session_options *options);
+void mst__session_close(struct mst__session *session);
+
+/**
+ * Feed @event at @now_us (wall clock) and @now_mono_us (monotonic, never falling), with @seed a
+ * fresh random number. @ret_effect is what to do next.
+ *
+ * Returns 0; MST_EINVAL when the phase does not know the event, then nothing has changed;
+ * MST_ENOMEM, MST_ELIMIT: the operation has ended, the session is idle and will read again.
+ */
+int mst__session_step(struct mst__session *session,
+                      const struct mst__event *event,
+                      int64_t now_us,
+                      int64_t now_mono_us,
+                      uint64_t seed,
+                      struct mst__effect *ret_effect);
+
+/* What to begin in order to go on with a NEXT or JOIN that has ended with MST_RESULT_CONNECTION:
+ * a round that was to be left must not be taken for the result, nor one that was just completed be
+ * left. */
+enum mst__operation mst__session_resume(const struct mst__session *session);
+
+/* How the record as last read differs from the round that was joined. */
+struct mst__changes {
+    bool is_known; /* a record was read, and nothing has failed since */
+    bool closed;
+    bool expelled;        /* we were in a complete round, did not leave and are out */
+    size_t waiting_count; /* nodes that wait for the next round; 0 while there is no room for one */
+    size_t lost_count;    /* participants of our round that are gone */
+    /* A poll is due by then, for a node could be dead; and none is worth it before, for records
+     * change all the time when groups are large. Monotonic. */
+    int64_t poll_us;
+    int64_t poll_us_min;
+    /* The next heartbeat of ours; INT64_MAX without an entry in the record. */
+    int64_t beat_us;
+};
+
+/**
+ * Compare. @lost is emptied and gets the ids, in session->joined, of the participants that are
+ * gone; its memory is the caller's, to be released with mst__free. 0, or MST_ENOMEM.
+ */
+int mst__session_changes(const struct mst__session *session,
+                         struct mst__members *lost,
+                         struct mst__changes *ret_changes);
+
+#endif /* MST_CORE_SESSION_H */

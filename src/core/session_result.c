@@ -1,0 +1,152 @@
+/* core/session_result.c - certainty of results, and the changes since. */
+#include "core/session_result.h"
+
+#include <muster/error.h>
+
+#include "base/mem.h"
+#include "core/saturate.h"
+
+/* Between two polls where nothing wakes us, and where something does. */
+#define CHANGES_POLL_US 1000000
+#define CHANGES_POLL_US_WATCHING 5000000
+/* Everybody beats, and each beat is a change: large groups look at a few of them together. */
+#define CHANGES_NODES_FEW 8
+#define CHANGES_US_PER_NODE 2000
+#define CHANGES_US_MAX 1000000
+
+/* Whether the ranks are 0 to n - 1. */
+static int result_is_dense(const struct mst__state *state, bool *ret_is_dense)
+{
+    size_t count = state->participants.count;
+    bool *is_taken = mst__calloc(count == 0 ? 1 : count, sizeof *is_taken);
+    if (is_taken == NULL) {
+        return MST_ENOMEM;
+    }
+    *ret_is_dense = true;
+    for (size_t i = 0; i < count; i++) {
+        int64_t rank = state->members[state->participants.ids[i]].rank;
+        if (rank < 0 || (uint64_t)rank >= count || is_taken[rank]) {
+            *ret_is_dense = false;
+            break;
+        }
+        is_taken[rank] = true;
+    }
+    mst__free(is_taken);
+    return 0;
+}
+
+/* Whether everybody that was seen in this round before it was complete is in it. */
+static bool result_has_everybody_seen(const struct mst__session *session)
+{
+    const struct mst__state *state = &session->state;
+    const struct mst__state *before = &session->before;
+    if (!session->has_before || before->round != state->round) {
+        return false;
+    }
+    for (size_t i = 0; i < before->participants.count; i++) {
+        const struct mst__node *node = &before->members[before->participants.ids[i]].node;
+        mst__member_id id = mst__state_find(state, node);
+        if (id == MST_MEMBER_NONE || !state->members[id].is_participant) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int mst__session_is_certain(const struct mst__session *session, bool *ret_is_certain)
+{
+    const struct mst__state *state = &session->state;
+    int64_t count = (int64_t)state->participants.count;
+    bool is_dense;
+    int rv = result_is_dense(state, &is_dense);
+    if (rv != 0) {
+        return rv;
+    }
+    if (!is_dense || session->participants_read != state->participants.count) {
+        *ret_is_certain = false;
+    } else if (session->completed_count > 0 && session->completed_round == state->round) {
+        *ret_is_certain = session->completed_count == count;
+    } else if (state->sealed_count > 0 && state->sealed_round == state->round) {
+        *ret_is_certain = state->sealed_count == count;
+    } else if (count == session->options.settings.nodes_max) {
+        *ret_is_certain = true;
+    } else {
+        *ret_is_certain = state->waiting.count == 0 && result_has_everybody_seen(session);
+    }
+    return 0;
+}
+
+static int changes_lost(const struct mst__session *session, struct mst__members *lost)
+{
+    const struct mst__state *state = &session->state;
+    const struct mst__state *joined = &session->joined;
+    if (lost->capacity < joined->participants.count) {
+        mst__member_id *ids = mst__realloc(lost->ids, joined->participants.count * sizeof *ids);
+        if (ids == NULL) {
+            return MST_ENOMEM;
+        }
+        lost->ids = ids;
+        lost->capacity = joined->participants.count;
+    }
+    for (size_t i = 0; i < joined->participants.count; i++) {
+        mst__member_id id = joined->participants.ids[i];
+        const struct mst__node *node = &joined->members[id].node;
+        if (mst__node_compare(node, &session->options.node) == 0) {
+            continue;
+        }
+        /* Who has left to wait for the next round is not lost but counted among the waiting. */
+        mst__member_id now = mst__state_find(state, node);
+        if (now == MST_MEMBER_NONE ||
+            !(state->members[now].is_participant || state->members[now].is_waiting ||
+              state->members[now].is_spare)) {
+            lost->ids[lost->count++] = id;
+        }
+    }
+    return 0;
+}
+
+int mst__session_changes(const struct mst__session *session,
+                         struct mst__members *lost,
+                         struct mst__changes *ret_changes)
+{
+    const struct mst__state *state = &session->state;
+    struct mst__changes changes = {.beat_us = INT64_MAX};
+    lost->count = 0;
+    changes.is_known = session->is_known;
+    int64_t poll_us = session->options.can_watch ? CHANGES_POLL_US_WATCHING : CHANGES_POLL_US;
+    changes.poll_us = mst__saturate_add(session->synced_us, poll_us);
+    changes.poll_us_min = session->synced_us;
+    if (!session->is_known) {
+        *ret_changes = changes;
+        return 0;
+    }
+    if (session->observer.next_us < changes.poll_us) {
+        changes.poll_us = session->observer.next_us;
+    }
+    int64_t nodes = (int64_t)state->heartbeats.count;
+    if (nodes > CHANGES_NODES_FEW) {
+        int64_t gather_us = nodes * CHANGES_US_PER_NODE;
+        changes.poll_us_min += gather_us < CHANGES_US_MAX ? gather_us : CHANGES_US_MAX;
+    }
+    mst__member_id self = mst__state_find(state, &session->options.node);
+    if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
+        changes.beat_us =
+            mst__saturate_add(session->beat_us, session->options.settings.keep_alive_interval_us);
+    }
+    changes.closed = state->closed;
+    if ((int64_t)state->participants.count < session->options.settings.nodes_max) {
+        changes.waiting_count = state->waiting.count;
+    }
+    if (session->has_joined) {
+        bool is_same = state->round == session->joined.round && state->complete;
+        changes.expelled =
+            !is_same || self == MST_MEMBER_NONE || !state->members[self].is_participant;
+        int rv = is_same ? changes_lost(session, lost) : 0;
+        if (rv != 0) {
+            return rv;
+        }
+        changes.lost_count = lost->count;
+    }
+    *ret_changes = changes;
+    return 0;
+}

@@ -1,0 +1,193 @@
+/* core/session_wait.c - spreading writes over time, backing off, polling.
+ *
+ * Of those who write at the same time one wins and all others did it in vain. A write takes a slot:
+ * from reading the record to having it changed. When c nodes want to write and each picks a random
+ * moment within c slots, each succeeds with a good chance at the first attempt, and the last one is
+ * done after c slots: the writes could not be done much faster one after the other. So the only
+ * question is who else wants to write, and the record and the settings mostly tell. */
+#include "core/session_wait.h"
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "core/saturate.h"
+
+/* Few enough to try at once. */
+#define HOLD_FEW 4
+/* The first guess after a loss, when nothing tells how many there are. */
+#define HOLD_LOST_MIN 8
+/* Each further loss multiplies the guess by 2 to this. */
+#define HOLD_LOST_BITS 2
+#define HOLD_LOST_BITS_MAX 12
+
+/* A slot where the store is on the same machine or in the same room. When c nodes come at once the
+ * last of them gets its answer after c slots, which tells how long one is; the rest is safety. Each
+ * loss makes it longer, up to the two trips that reading and writing take: the store is busy, or
+ * far away. */
+#define SLOT_US 800
+#define SLOT_US_MAX 4000
+#define SLOT_TRIPS 8
+#define SLOT_LOST_BITS 2
+#define SLOT_LOST_BITS_MAX 8
+
+/* Polling: soon after a change, for more are likely then; less and less often after that. */
+#define POLL_US_MIN 20000
+#define POLL_US_SLOW 500000
+#define POLL_QUIET_SHARE 4
+#define POLL_NODES_FEW 8
+/* Where changes wake us this is only a precaution. */
+#define POLL_US_WATCHING 5000000
+
+#define GATHER_NODES_FEW 8
+#define GATHER_US_PER_WRITE 300
+#define GATHER_US_PER_NODE 300
+#define GATHER_TRIPS 8
+#define GATHER_US_MAX 250000
+
+static int64_t wait_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t wait_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many nodes, this one among them, are likely to want a write like @action now. */
+static int64_t hold_contenders(const struct mst__session *session, enum mst__action action)
+{
+    const struct mst__state *state = &session->state;
+    int64_t count = (int64_t)state->participants.count;
+    int64_t missing = wait_max(session->options.settings.nodes_min - count, 0);
+    switch (action) {
+        case MST_ACTION_ADD_TO_PARTICIPANTS:
+        case MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST:
+            /* A round has opened, and all that have waited for it come. */
+            missing = wait_min(missing, MST_MEMBERS_MAX);
+            return wait_max(missing, (int64_t)(state->waiting.count + state->spares.count));
+        case MST_ACTION_REMOVE_FROM_PARTICIPANTS:
+        case MST_ACTION_MARK_RENDEZVOUS_COMPLETE:
+        case MST_ACTION_START_LAST_CALL:
+            /* What makes one of them do this makes all of them. */
+            return count;
+        case MST_ACTION_KEEP_ALIVE:
+            /* Everybody has found the same ones dead. */
+            return session->dead.count > 0 ? (int64_t)state->heartbeats.count : 1;
+        default:
+            return 1;
+    }
+}
+
+/* How many there can be: those that would still fit in, or those in the record. */
+static int64_t hold_contenders_max(const struct mst__session *session, enum mst__action action)
+{
+    if (action != MST_ACTION_ADD_TO_PARTICIPANTS) {
+        return (int64_t)session->state.heartbeats.count;
+    }
+    int64_t room = session->options.settings.nodes_max - (int64_t)session->state.participants.count;
+    return wait_min(room, MST_MEMBERS_MAX);
+}
+
+static int64_t hold_slot_us(const struct mst__session *session, int64_t contenders)
+{
+    int64_t slot_us = SLOT_TRIPS * session->trip_last_us / contenders;
+    slot_us = wait_min(wait_max(slot_us, SLOT_US), SLOT_US_MAX);
+    if (session->losses < 2) {
+        return slot_us;
+    }
+    unsigned bits = SLOT_LOST_BITS * (session->losses - 1);
+    bits = bits > SLOT_LOST_BITS_MAX ? SLOT_LOST_BITS_MAX : bits;
+    return wait_max(slot_us, wait_min(slot_us << bits, 2 * session->trip_last_us));
+}
+
+int64_t mst__session_hold_us(const struct mst__session *session,
+                             enum mst__action action,
+                             struct mst__prng *prng)
+{
+    int64_t contenders = hold_contenders(session, action);
+    if (session->losses == 0) {
+        if (contenders <= HOLD_FEW) {
+            return 0;
+        }
+    } else {
+        unsigned bits = HOLD_LOST_BITS * (session->losses - 1);
+        bits = bits > HOLD_LOST_BITS_MAX ? HOLD_LOST_BITS_MAX : bits;
+        int64_t guess =
+            wait_min((int64_t)HOLD_LOST_MIN << bits, hold_contenders_max(session, action));
+        contenders = wait_max(wait_max(contenders, guess), HOLD_LOST_MIN);
+    }
+    int64_t window_us = mst__saturate_multiply(contenders, hold_slot_us(session, contenders));
+    /* Our own beat may fall due meanwhile, and must not be late. */
+    int64_t half_us = session->options.settings.keep_alive_interval_us / 2;
+    window_us = wait_min(window_us, wait_max(wait_min(half_us, MST_HOLD_US_MAX), SLOT_US));
+    MST_ASSERT(window_us > 0);
+    return 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
+}
+
+/* The time until the next look without any particular reason. */
+static int64_t poll_delay_us(const struct mst__session *session,
+                             int64_t now_us,
+                             struct mst__prng *prng)
+{
+    if (session->options.can_watch) {
+        return POLL_US_WATCHING + (int64_t)mst__prng_below(prng, POLL_US_WATCHING);
+    }
+    int64_t slow_us = POLL_US_SLOW + (int64_t)mst__prng_below(prng, POLL_US_SLOW);
+    int64_t nodes = (int64_t)session->state.heartbeats.count;
+    int64_t quick_us = POLL_US_MIN * wait_max(1, nodes / POLL_NODES_FEW);
+    quick_us += (int64_t)mst__prng_below(prng, (uint64_t)quick_us);
+    int64_t quiet_us = (now_us - session->changed_us) / POLL_QUIET_SHARE;
+    return wait_min(wait_max(quick_us, quiet_us), slow_us);
+}
+
+int64_t mst__session_poll_us(const struct mst__session *session,
+                             int64_t now_us,
+                             struct mst__prng *prng)
+{
+    const struct mst__settings *settings = &session->options.settings;
+    const struct mst__observer *observer = &session->observer;
+    const struct mst__state *state = &session->state;
+    int64_t until_us = mst__saturate_add(now_us, poll_delay_us(session, now_us, prng));
+    until_us = wait_min(until_us, observer->next_us);
+    mst__member_id self = mst__state_find(state, &session->options.node);
+    bool is_spare = self != MST_MEMBER_NONE && state->members[self].is_spare;
+    if (!is_spare) {
+        until_us = wait_min(until_us, mst__saturate_add(session->deadline_us, 1));
+    }
+    if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
+        until_us = wait_min(until_us,
+                            mst__saturate_add(session->beat_us, settings->keep_alive_interval_us));
+    }
+    if (state->has_deadline && observer->has_deadline) {
+        /* A last call that is over is not waited for: this node cannot be the one to end it. */
+        int64_t end_us = mst__observer_last_call_end_us(observer, settings);
+        if (end_us >= now_us) {
+            until_us = wait_min(until_us, mst__saturate_add(end_us, 1));
+        }
+    }
+    /* Whatever was found to be due is done by now; a millisecond keeps us from ever spinning. */
+    return wait_max(until_us, mst__saturate_add(now_us, 1000));
+}
+
+/* Before this many writes nothing can happen that this node waits for, but a closing. */
+static int64_t gather_writes(const struct mst__session *session)
+{
+    const struct mst__settings *settings = &session->options.settings;
+    int64_t count = (int64_t)session->state.participants.count;
+    if (session->state.complete) {
+        return count; /* all of them have to leave */
+    }
+    int64_t enough = count < settings->nodes_min ? settings->nodes_min : settings->nodes_max;
+    return wait_min(wait_max(enough - count, 0), MST_MEMBERS_MAX);
+}
+
+int64_t mst__session_gather_us(const struct mst__session *session)
+{
+    int64_t nodes = (int64_t)session->state.heartbeats.count;
+    if (nodes <= GATHER_NODES_FEW) {
+        return 0;
+    }
+    /* A store that is slow to answer has too much to do already. */
+    int64_t gather_us = nodes * GATHER_US_PER_NODE + GATHER_TRIPS * session->trip_last_us;
+    return wait_min(gather_us + gather_writes(session) * GATHER_US_PER_WRITE, GATHER_US_MAX);
+}

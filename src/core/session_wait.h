@@ -1,0 +1,25 @@
+/* core/session_wait.h - how long a session waits, and for what. Pure. */
+#ifndef MST_CORE_SESSION_WAIT_H
+#define MST_CORE_SESSION_WAIT_H
+
+#include "base/prng.h"
+#include "core/session.h"
+
+/* No hold before a write is longer. */
+#define MST_HOLD_US_MAX 2000000
+
+/* How long to hold a write back because others are likely to do the same now, or have just been
+ * quicker; 0 = not at all. */
+int64_t mst__session_hold_us(const struct mst__session *session,
+                             enum mst__action action,
+                             struct mst__prng *prng);
+
+/* When to look at the record again if nothing wakes us; after @now_us. All monotonic. */
+int64_t mst__session_poll_us(const struct mst__session *session,
+                             int64_t now_us,
+                             struct mst__prng *prng);
+
+/* The time between two readings in which changes are gathered while a round forms. */
+int64_t mst__session_gather_us(const struct mst__session *session);
+
+#endif /* MST_CORE_SESSION_WAIT_H */

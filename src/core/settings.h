@@ -1,0 +1,19 @@
+/* core/settings.h - what a node was told: limits and times. Microseconds. */
+#ifndef MST_CORE_SETTINGS_H
+#define MST_CORE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mst__settings {
+    int64_t nodes_min, nodes_max;
+    int64_t join_us;      /* for one next_rendezvous */
+    int64_t last_call_us; /* further wait once nodes_min are there */
+    int64_t close_us;     /* for closing */
+    int64_t heartbeat_us; /* for one keep-alive */
+    int64_t keep_alive_interval_us;
+    int64_t keep_alive_max_attempt;
+    int64_t clock_skew_us; /* how far other clocks may be off before a stamp alone counts */
+};
+
+#endif /* MST_CORE_SETTINGS_H */

@@ -1,0 +1,319 @@
+/* unit/test_registry.c - backends by name, and what the calls on a handler do with a backend that
+ * has little to say. */
+#include "unit/store_unit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static atomic_int alive; /* handlers that have been made and not freed */
+
+static int toy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    (void)reterr;
+    assert_int_equal(ret->size, sizeof *ret);
+    ret->round = 7;
+    ret->rank = 1;
+    ret->world_size = 2;
+    (void)snprintf(ret->master_addr, sizeof ret->master_addr, "%s", (const char *)self);
+    ret->master_port = 29500;
+    return mst_store_open("hash:", NULL, PLENTY_MS, &ret->store, reterr);
+}
+
+static void toy_free(void *self)
+{
+    (void)self;
+    atomic_fetch_sub(&alive, 1);
+}
+
+static const char *toy_backend(void *self)
+{
+    return self;
+}
+
+static bool toy_use_agent_store(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static int toy_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr)
+{
+    (void)self;
+    (void)reterr;
+    assert_int_equal(timeout_ms, 5);
+    ret->nodes_waiting = 3;
+    ret->closed = true;
+    return 0;
+}
+
+static const struct mst_handler_ops least_ops = {
+    .size = sizeof least_ops,
+    .next = toy_next,
+    .free = toy_free,
+};
+static const struct mst_handler_ops named_ops = {
+    .size = sizeof named_ops,
+    .next = toy_next,
+    .free = toy_free,
+    .backend = toy_backend,
+    .poll = toy_poll,
+    .use_agent_store = toy_use_agent_store,
+};
+
+/* @arg is the operations; the handler's self is what it calls itself. */
+static int create(const struct mst_params *params,
+                  void *arg,
+                  struct mst_handler **ret_handler,
+                  struct mst_err *reterr)
+{
+    (void)params;
+    static char name[] = "toy-named";
+    int rv = mst_handler_wrap(arg, name, ret_handler, reterr);
+    atomic_fetch_add(&alive, rv == 0 ? 1 : 0);
+    return rv;
+}
+
+static int create_fails(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr)
+{
+    (void)params;
+    (void)arg;
+    (void)ret_handler;
+    *reterr = (struct mst_err){.code = MST_ECONN, .msg = "nobody there"};
+    return MST_ECONN;
+}
+
+static int create_nothing(const struct mst_params *params,
+                          void *arg,
+                          struct mst_handler **ret_handler,
+                          struct mst_err *reterr)
+{
+    (void)params;
+    (void)arg;
+    (void)ret_handler;
+    (void)reterr;
+    return 0;
+}
+
+static int make(const char *backend, struct mst_handler **ret_handler)
+{
+    struct mst_params *params = NULL;
+    int rv = mst_params_new(backend, "", "job", 1, 1, NULL, &params, &err);
+    if (rv == 0) {
+        rv = mst_handler_new(params, ret_handler, &err);
+    }
+    mst_params_free(params);
+    return rv;
+}
+
+static void adding(void **state)
+{
+    (void)state;
+    void *least = (void *)(uintptr_t)&least_ops;
+    void *named = (void *)(uintptr_t)&named_ops;
+    assert_ok(mst_registry_add("toy", create, least, &err));
+    assert_ok(mst_registry_add("toy", create, least, &err));
+    assert_fails(mst_registry_add("toy", create_fails, least, &err), MST_EINVAL, "'toy'");
+    assert_fails(mst_registry_add("toy", create, named, &err), MST_EINVAL, "'toy'");
+    assert_fails(mst_registry_add("static", create, least, &err), MST_EINVAL, "'static'");
+    assert_fails(mst_registry_add("", create, least, &err), MST_EINVAL, "name");
+    assert_fails(mst_registry_add("none", NULL, NULL, &err), MST_EINVAL, "'none'");
+    /* Failed attempts have changed nothing. */
+    struct mst_handler *handler = NULL;
+    assert_ok(make("toy", &handler));
+    mst_handler_free(handler);
+    assert_int_equal(atomic_load(&alive), 0);
+}
+
+static void making(void **state)
+{
+    (void)state;
+    void *named = (void *)(uintptr_t)&named_ops;
+    struct mst_handler *handler = NULL;
+    assert_fails(make("zookeeper", &handler), MST_EINVAL, "unknown backend 'zookeeper'");
+    assert_non_null(strstr(err.msg, "static"));
+    assert_fails(make("statik", &handler), MST_EINVAL, "did you mean 'static'");
+    assert_ok(mst_registry_add("toy-broken", create_fails, NULL, &err));
+    assert_fails(make("toy-broken", &handler), MST_ECONN, "nobody there");
+    assert_ok(mst_registry_add("toy-empty", create_nothing, NULL, &err));
+    assert_fails(make("toy-empty", &handler), MST_EINVAL, "no handler");
+    /* A handler must go by the name that was asked for; one that does not is gone again. */
+    assert_ok(mst_registry_add("toy-alias", create, named, &err));
+    assert_fails(make("toy-alias", &handler), MST_EINVAL, "'toy-alias' calls itself 'toy-named'");
+    assert_int_equal(atomic_load(&alive), 0);
+    assert_null(handler);
+    assert_ok(mst_registry_add("toy-named", create, named, &err));
+    assert_ok(make("toy-named", &handler));
+    assert_int_equal(atomic_load(&alive), 1);
+    assert_string_equal(mst_handler_backend(handler), "toy-named");
+    assert_string_equal(mst_handler_run_id(handler), "job");
+    assert_true(mst_handler_use_agent_store(handler));
+    mst_handler_free(handler);
+    assert_int_equal(atomic_load(&alive), 0);
+}
+
+static void calls(void **state)
+{
+    (void)state;
+    struct mst_handler *handler = NULL;
+    assert_ok(mst_registry_add("toy-named", create, (void *)(uintptr_t)&named_ops, &err));
+    assert_ok(make("toy-named", &handler));
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_ok(mst_handler_next(handler, &got, &err));
+    assert_int_equal(got.round, 7);
+    assert_int_equal(got.rank, 1);
+    assert_int_equal(got.world_size, 2);
+    assert_string_equal(got.master_addr, "toy-named");
+    assert_int_equal(got.master_port, 29500);
+    assert_non_null(got.store);
+    mst_store_close(got.store);
+    /* A caller that knows less gets less, and nothing leaks. */
+    struct mst_rendezvous less = {.size = offsetof(struct mst_rendezvous, store), .master_port = 1};
+    assert_ok(mst_handler_next(handler, &less, &err));
+    assert_int_equal(less.world_size, 2);
+    assert_int_equal(less.size, offsetof(struct mst_rendezvous, store));
+    assert_int_equal(less.master_port, 1);
+    less.size = 0;
+    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "sizeof");
+    less.size = sizeof less + 1;
+    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "sizeof");
+    struct mst_changes changes = {.size = sizeof changes};
+    assert_ok(mst_handler_poll(handler, 5, &changes, &err));
+    assert_int_equal(changes.nodes_waiting, 3);
+    assert_true(changes.closed);
+    changes.size = 3;
+    assert_fails(mst_handler_poll(handler, 5, &changes, &err), MST_EINVAL, "sizeof");
+    assert_fails(mst_handler_next(NULL, &got, &err), MST_EINVAL, "without a handler");
+    mst_handler_free(handler);
+    mst_handler_free(NULL);
+}
+
+/* Where a backend has nothing to say, nobody waits, nothing is closed, there is no fd. */
+static void silent_backend(void **state)
+{
+    (void)state;
+    struct mst_handler *handler = NULL;
+    assert_ok(mst_registry_add("toy", create, (void *)(uintptr_t)&least_ops, &err));
+    assert_ok(make("toy", &handler));
+    assert_string_equal(mst_handler_backend(handler), "toy");
+    assert_string_equal(mst_handler_run_id(handler), "job");
+    bool closed = true;
+    int64_t waiting = 1;
+    assert_ok(mst_handler_is_closed(handler, &closed, &err));
+    assert_false(closed);
+    assert_ok(mst_handler_nodes_waiting(handler, &waiting, &err));
+    assert_int_equal(waiting, 0);
+    assert_ok(mst_handler_set_closed(handler, &err));
+    assert_ok(mst_handler_shutdown(handler, &err));
+    assert_int_equal(mst_handler_fd(handler), -1);
+    assert_false(mst_handler_use_agent_store(handler));
+    mst_handler_cancel(handler);
+    struct mst_changes changes = {.size = sizeof changes, .nodes_waiting = 5};
+    int64_t start_ms = mst__clock_ms();
+    assert_fails(mst_handler_poll(handler, SHORT_MS, &changes, &err), MST_ETIMEOUT, "");
+    assert_true(mst__clock_ms() - start_ms >= SHORT_MS);
+    assert_int_equal(changes.nodes_waiting, 0);
+    mst_handler_free(handler);
+}
+
+static void wrapping(void **state)
+{
+    (void)state;
+    struct mst_handler *handler = NULL;
+    struct mst_handler_ops ops = least_ops;
+    ops.size = sizeof ops + 8;
+    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "size");
+    ops.size = offsetof(struct mst_handler_ops, free);
+    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "size");
+    ops.size = sizeof ops;
+    ops.free = NULL;
+    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "next and free");
+    assert_fails(mst_handler_wrap(NULL, NULL, &handler, &err), MST_EINVAL, "size");
+    /* An older program's operations end earlier; what lies behind them is not looked at. */
+    ops = named_ops;
+    ops.size = offsetof(struct mst_handler_ops, poll);
+    static char name[] = "toy-named";
+    assert_ok(mst_handler_wrap(&ops, name, &handler, &err));
+    atomic_fetch_add(&alive, 1);
+    assert_string_equal(mst_handler_backend(handler), "toy-named");
+    assert_false(mst_handler_use_agent_store(handler));
+    mst_handler_free(handler);
+    assert_int_equal(atomic_load(&alive), 0);
+}
+
+/* --- threads --- */
+
+#define THREADS 4
+#define NAMES 8
+
+static void *add_and_make(void *arg)
+{
+    int *failures = arg;
+    for (int i = 0; i < NAMES; i++) {
+        char name[32];
+        struct mst_handler *handler = NULL;
+        struct mst_params *params = NULL;
+        (void)snprintf(name, sizeof name, "shared-%d", i);
+        if (mst_registry_add(name, create, (void *)(uintptr_t)&least_ops, NULL) != 0 ||
+            mst_params_new(name, "", "job", 1, 1, NULL, &params, NULL) != 0 ||
+            mst_handler_new(params, &handler, NULL) != 0) {
+            (*failures)++;
+        }
+        mst_params_free(params);
+        mst_handler_free(handler);
+    }
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    pthread_t ids[THREADS];
+    int failures[THREADS] = {0};
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&ids[i], NULL, add_and_make, &failures[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(ids[i], NULL), 0);
+        assert_int_equal(failures[i], 0);
+    }
+    assert_int_equal(atomic_load(&alive), 0);
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    struct mst_params *params = NULL;
+    assert_ok(mst_registry_add("toy", create, (void *)(uintptr_t)&least_ops, &err));
+    assert_ok(mst_params_new("toy", "", "job", 1, 1, NULL, &params, &err));
+    bool failed = true;
+    unsigned long nth = 1;
+    for (; failed; nth++) {
+        struct mst_handler *handler = NULL;
+        mst__mem_fail_nth(nth);
+        int rv = mst_handler_new(params, &handler, NULL);
+        failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        assert_int_equal(rv, failed ? MST_ENOMEM : 0);
+        mst_handler_free(handler);
+        assert_int_equal(atomic_load(&alive), 0);
+    }
+    assert_int_equal(nth, 5);
+    mst_params_free(params);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adding),         cmocka_unit_test(making),
+        cmocka_unit_test(calls),          cmocka_unit_test(wrapping),
+        cmocka_unit_test(silent_backend), cmocka_unit_test(threads),
+        cmocka_unit_test(out_of_memory),
+    };
+    return MST_RUN_TESTS(tests);
+}
