@@ -33,7 +33,7 @@ all: ## build the library and build/muster
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: all ## show the store at work on this machine
+demo: all ## show a rendezvous at work on this machine
 	@$(BUILD)/muster demo
 
 test: with-tests ## everything that needs no PyTorch
@@ -47,7 +47,9 @@ test-peers: ## install the real peers, and the tests with them
 bench: all ## ours against the peers: a table and JSON
 	@tools/deps bench
 	@bench/run --build $(BUILD) --out $(BUILD)/bench.json $(BENCH_FLAGS)
-	@echo "every result as JSON, one per line: $(BUILD)/bench.json"
+	@bench/rendezvous --build $(BUILD) --out $(BUILD)/bench-rendezvous.json \
+		$(filter-out --realtime,$(BENCH_FLAGS))
+	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json"
 
 bench-gate: all ## compare instruction counts with those in the tree
 	@tools/deps gate

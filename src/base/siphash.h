@@ -9,9 +9,9 @@
 
 uint64_t mst__siphash(const uint8_t key[MST_SIPHASH_KEY_SIZE], const void *data, size_t size);
 
-/* What a value is told from another one by where only its change matters (WAIT_CHANGE): the hash with
- * a key of zeros, and never 0, which stands for no value. Who makes two values collide on purpose
- * delays a node's next look at the record, and nothing else. */
+/* What a value is told from another one by where only its change matters (WAIT_CHANGE): the hash
+ * with a key of zeros, and never 0, which stands for no value. Who makes two values collide on
+ * purpose delays a node's next look at the record, and nothing else. */
 uint64_t mst__fingerprint(struct mst_bytes value);
 
 #endif /* MST_BASE_SIPHASH_H */

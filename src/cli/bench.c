@@ -54,7 +54,9 @@ static const char bench_text[] =
     "\n"
     "--storm N instead measures how long N connections need that each connect, add one to a "
     "counter, and wait for a key that the last one sets; in Redis INCR, BLPOP, and an RPUSH of N "
-    "items.";
+    "items.\n"
+    "\n"
+    "`muster bench rendezvous --help` tells of the other thing that can be measured.";
 
 /* --- printing --- */
 
@@ -349,7 +351,8 @@ static int check_options(struct bench *bench, const char *what)
     enum mst__bench_protocol protocol = MST_BENCH_TORCH_C;
     const char *unknown = NULL;
     if (strcmp(what, "store") != 0) {
-        return mst__cli_usage_error(BENCH_COMMAND, "'%s' cannot be measured; 'store' can", what);
+        return mst__cli_usage_error(BENCH_COMMAND, "'%s' cannot be measured; 'store' and 'rendezvous' can",
+                                    what);
     }
     if (bench->port == 0) {
         return mst__cli_usage_error(BENCH_COMMAND, "--port is missing");
@@ -389,6 +392,9 @@ static int bench_with(struct bench *bench)
 
 int mst__cli_bench(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "rendezvous") == 0) {
+        return mst__bench_rendezvous(argc - 1, argv + 1);
+    }
     struct bench bench = {
         .host = "127.0.0.1",
         .protocol_name = "torch-c",

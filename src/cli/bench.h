@@ -5,7 +5,9 @@
  *   bench_conn.c      connecting, greeting, one request at a time
  *   bench_load.c      the closed loop: every connection asks again when it was answered
  *   bench_storm.c     the barrier storm
- *   bench_measure.c   the server's CPU time and memory, the latency histogram */
+ *   bench_measure.c   the server's CPU time and memory, the latency histogram
+ *
+ * bench_rendezvous.c is `muster bench rendezvous`, which shares nothing with them but this. */
 #ifndef MST_CLI_BENCH_H
 #define MST_CLI_BENCH_H
 
@@ -217,5 +219,8 @@ int mst__bench_storm(const struct mst__bench_target *target,
                      pid_t server_pid,
                      struct mst__bench_result *ret_result,
                      struct mst_err *reterr);
+
+/* `muster bench rendezvous`: a subcommand with options of its own; returns what to exit with. */
+int mst__bench_rendezvous(int argc, char **argv);
 
 #endif /* MST_CLI_BENCH_H */

@@ -1,9 +1,12 @@
-/* cli/demo.c - `muster demo`: a store and four nodes as processes of this machine, with a story.
+/* cli/demo.c - `muster demo`: a rendezvous on this machine, with a story.
  *
- * Every node is a process with its own connection, as it would be on a machine of its own. What is
- * printed has happened: each step ends the demo with an error if it does not. */
+ * Every node is a process that runs `muster join`, as it would on a machine of its own; its lines
+ * are what the story is told from. So what is printed has happened, and the demo ends with an error
+ * if the next step does not happen in time. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,175 +18,63 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number.h"
 #include "cli/cli.h"
 
 #define DEMO_NODES 4
-#define DEMO_VICTIM 3
-#define DEMO_TIMEOUT_MS 10000
+#define DEMO_NODES_ALL 5 /* with the newcomer */
+#define DEMO_VICTIM_RANK 1
+#define DEMO_TIMEOUT_MS 14000
+#define DEMO_ID "demo"
+/* Short times, so that the story is: dead after 2 × 500 ms of silence. */
+#define DEMO_CONF \
+    "keep_alive_interval=500ms,keep_alive_max_attempt=2,last_call_timeout=1s,join_timeout=10s"
 
 static const char demo_text[] =
-    "Show the store at work on this machine, in a few seconds: a server, four nodes that find each "
-    "other through it, one that is killed, and the rest who notice and go on. Every node is a "
-    "process with its own connection.";
+    "Show a rendezvous on this machine, in a few seconds: a store, four nodes that meet and get "
+    "ranks, one that is killed, the rest who notice and form the next round, a newcomer who is let "
+    "in. Every node is a process of its own.";
 
-static int64_t demo_start_ns;
+struct demo_node {
+    pid_t pid;    /* 0 = never there */
+    bool is_gone; /* it was there */
+    int fd;       /* where its lines come from */
+    char name[8];
+    char line[1024]; /* what has come of the next one */
+    size_t line_size;
+    int64_t round, rank, world; /* -1 = in none yet */
+};
+
+struct demo {
+    int64_t start_ns;
+    int64_t deadline_ms;
+    pid_t server;
+    char endpoint[32];
+    struct demo_node nodes[DEMO_NODES_ALL];
+    struct mst_err err;
+};
 
 /* One line of the story, with the milliseconds since its beginning. */
-static void tell(const char *who, const char *format, ...) MST_PRINTF(2, 3);
+static void tell(const struct demo *demo, const char *who, const char *format, ...)
+    MST_PRINTF(3, 4);
 
-static void tell(const char *who, const char *format, ...)
+static void tell(const struct demo *demo, const char *who, const char *format, ...)
 {
     char text[300];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    double ms = (double)(mst__clock_ns() - demo_start_ns) / 1e6;
-    /* One write, so that lines of different processes do not mix. */
+    double ms = (double)(mst__clock_ns() - demo->start_ns) / 1e6;
     (void)printf("%8.1f ms  %-7s %s\n", ms, who, text);
-    (void)fflush(stdout);
+    (void)fflush(stdout); /* a story without listeners goes on all the same */
 }
 
-/* --- a node --- */
-
-struct node {
-    struct mst_store *store;
-    int64_t rank;
-    char name[32];
-    struct mst_err err;
-};
-
-static struct mst_bytes key_of(char *text, size_t size, const char *format, int64_t number)
-{
-    int length = snprintf(text, size, "%s%" PRId64, format, number);
-    return mst_bytes(text, (size_t)length);
-}
-
-static int node_open(struct node *node, int port)
-{
-    char url[64];
-    (void)snprintf(url, sizeof url, "tcp://127.0.0.1:%d", port);
-    return mst_store_open(url, NULL, DEMO_TIMEOUT_MS, &node->store, &node->err);
-}
-
-/* Who am I? A counter gives everybody a number of his own, and the name is put up under it. */
-static int node_meet(struct node *node)
-{
-    int64_t place = 0;
-    int rv = mst_store_add(node->store, mst_bytes_str("arrived"), 1, DEMO_TIMEOUT_MS, &place,
-                           &node->err);
-    if (rv != 0) {
-        return rv;
-    }
-    node->rank = place - 1;
-    (void)snprintf(node->name, sizeof node->name, "node%" PRId64, node->rank);
-    char text[32];
-    rv = mst_store_set(node->store, key_of(text, sizeof text, "address/", node->rank),
-                       mst_bytes_str(node->name), DEMO_TIMEOUT_MS, &node->err);
-    if (rv != 0) {
-        return rv;
-    }
-    tell(node->name, "arrived as number %" PRId64 ", my address is in the store", node->rank);
-    rv = mst_store_barrier(node->store, mst_bytes_str("all-here"), DEMO_NODES, DEMO_TIMEOUT_MS,
-                           &node->err);
-    if (rv == 0) {
-        tell(node->name, "all %d are here", DEMO_NODES);
-    }
-    return rv;
-}
-
-/* Everybody wants the key; compare-and-set lets one have it. */
-static int node_elect(struct node *node)
-{
-    enum mst_compare_set outcome;
-    struct mst_buffer leader = {0};
-    int rv = mst_store_compare_set(node->store, mst_bytes_str("leader"), mst_bytes(NULL, 0),
-                                   mst_bytes_str(node->name), DEMO_TIMEOUT_MS, &outcome, &leader,
-                                   &node->err);
-    if (rv != 0) {
-        return rv;
-    }
-    if (outcome == MST_COMPARE_SET_DONE) {
-        tell(node->name, "compare-and-set: I lead");
-    } else {
-        tell(node->name, "compare-and-set: %s leads", (const char *)leader.data);
-    }
-    mst_buffer_free(&leader);
-    return 0;
-}
-
-/* The victim comes to a barrier and is killed there; the others must not be let through by it. */
-static int node_lose_one(struct node *node)
-{
-    struct mst_bytes survivors = mst_bytes_str("after-loss");
-    struct mst_bytes dead = mst_bytes_str("victim-is-dead");
-    if (node->rank == DEMO_VICTIM) {
-        char pid[24];
-        (void)snprintf(pid, sizeof pid, "%ld", (long)getpid());
-        int rv = mst_store_set(node->store, mst_bytes_str("victim"), mst_bytes_str(pid),
-                               DEMO_TIMEOUT_MS, &node->err);
-        return rv != 0 ? rv
-                       : mst_store_barrier(node->store, survivors, DEMO_NODES - 1, DEMO_TIMEOUT_MS,
-                                           &node->err);
-    }
-    int rv = mst_store_wait(node->store, &dead, 1, DEMO_TIMEOUT_MS, &node->err);
-    if (rv != 0) {
-        return rv;
-    }
-    tell(node->name, "node%d is gone: going on without it", DEMO_VICTIM);
-    rv = mst_store_barrier(node->store, survivors, DEMO_NODES - 1, DEMO_TIMEOUT_MS, &node->err);
-    if (rv == 0) {
-        tell(node->name, "the %d survivors have met again; the dead one was not counted",
-             DEMO_NODES - 1);
-    }
-    return rv;
-}
-
-/* The leader hands out work through a queue, the others take it. */
-static int node_work(struct node *node)
-{
-    struct mst_bytes queue = mst_bytes_str("work");
-    if (node->rank == 0) {
-        int rv = 0;
-        for (int i = 1; i < DEMO_NODES - 1 && rv == 0; i++) {
-            char text[32];
-            rv = mst_store_queue_push(node->store, queue, key_of(text, sizeof text, "shard-", i),
-                                      DEMO_TIMEOUT_MS, &node->err);
-        }
-        return rv;
-    }
-    struct mst_buffer item = {0};
-    int64_t before_ns = mst__clock_ns();
-    int rv = mst_store_queue_pop(node->store, queue, true, DEMO_TIMEOUT_MS, &item, &node->err);
-    if (rv == 0) {
-        tell(node->name, "took %s from the queue after %" PRId64 " us", (const char *)item.data,
-             (mst__clock_ns() - before_ns) / 1000);
-        mst_buffer_free(&item);
-    }
-    return rv;
-}
-
-static _Noreturn void node_process(int port)
-{
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody outlives the demo */
-    struct node node = {.name = "node"};
-    int (*const steps[])(struct node *) = {node_meet, node_elect, node_lose_one, node_work};
-    int rv = node_open(&node, port);
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && rv == 0; i++) {
-        rv = steps[i](&node);
-    }
-    if (rv != 0) {
-        tell(node.name, "failed: %s", node.err.msg);
-    }
-    mst_store_close(node.store);
-    _exit(rv == 0 ? 0 : 1);
-}
-
-/* --- the stage --- */
+/* --- the store --- */
 
 static _Noreturn void server_process(int port_pipe)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* as above */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody outlives the demo */
     struct mst_server_options options;
     struct mst_server *server = NULL;
     struct mst_err err;
@@ -202,130 +93,294 @@ static _Noreturn void server_process(int port_pipe)
     _exit(MST_EXIT_OK);
 }
 
-/* Start the server; its port, or 0. */
-static int start_server(pid_t *ret_pid)
+static int start_server(struct demo *demo)
 {
     int ends[2];
     int port = 0;
-    if (pipe(ends) != 0) {
-        return 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return mst__fail(&demo->err, MST_ESYS, errno, "pipe");
     }
-    *ret_pid = fork();
-    if (*ret_pid == 0) {
+    demo->server = fork();
+    if (demo->server == 0) {
         server_process(ends[1]);
     }
     (void)close(ends[1]);
-    if (*ret_pid < 0 || read(ends[0], &port, sizeof port) != sizeof port) {
-        port = 0;
+    if (demo->server < 0 || read(ends[0], &port, sizeof port) != sizeof port) {
+        (void)close(ends[0]);
+        return mst__fail(&demo->err, MST_ESYS, errno, "start the store");
     }
     (void)close(ends[0]);
-    return port;
+    (void)snprintf(demo->endpoint, sizeof demo->endpoint, "127.0.0.1:%d", port); /* fits */
+    tell(demo, "demo", "a store listens on tcp://%s; PyTorch's agents could use it, too",
+         demo->endpoint);
+    return 0;
 }
 
-/* Wait until the first participant stands in the barrier. A WAIT for its key would last until the
- * barrier is complete, so look again and again. */
-static int await_barrier(struct mst_store *store, struct mst_err *reterr)
+/* --- nodes --- */
+
+/* Run this very binary; standard output goes to @fd. */
+static pid_t spawn(const char *const *argv, int fd)
 {
-    struct mst_bytes barrier = mst_bytes_str("after-loss");
-    int64_t deadline_ms = mst__clock_deadline_ms(DEMO_TIMEOUT_MS);
-    for (;;) {
-        bool exists = false;
-        int rv = mst_store_check(store, &barrier, 1, DEMO_TIMEOUT_MS, &exists, reterr);
-        if (rv != 0 || exists) {
-            return rv;
+    pid_t pid = fork();
+    if (pid != 0) {
+        return pid;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* as above */
+    if (dup2(fd, STDOUT_FILENO) >= 0) {
+        (void)execv("/proc/self/exe", (char *const *)argv);
+    }
+    _exit(MST_EXIT_FAILED);
+}
+
+static int start_node(struct demo *demo, size_t index)
+{
+    const char *const argv[] = {
+        "muster",   "join", "--rdzv-endpoint", demo->endpoint, "--rdzv-id", DEMO_ID,
+        "--nnodes", "2:4",  "--rdzv-conf",     DEMO_CONF,      "--hold",    "0",
+        "--rejoin", NULL,
+    };
+    struct demo_node *node = &demo->nodes[index];
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return mst__fail(&demo->err, MST_ESYS, errno, "pipe");
+    }
+    *node = (struct demo_node){.fd = ends[0], .round = -1, .rank = -1, .world = -1};
+    (void)snprintf(node->name, sizeof node->name, "node %c", (char)('A' + index)); /* fits */
+    node->pid = spawn(argv, ends[1]);
+    (void)close(ends[1]);
+    return node->pid > 0 ? 0 : mst__fail(&demo->err, MST_ESYS, errno, "fork");
+}
+
+/* The number behind `"name":` in a line, or -1. */
+static int64_t number_in(const char *line, const char *name)
+{
+    char needle[32];
+    int64_t number = -1;
+    (void)snprintf(needle, sizeof needle, "\"%s\":", name); /* fits */
+    const char *at = strstr(line, needle);
+    if (at != NULL) {
+        (void)mst__number_parse_prefix(mst_bytes_str(at + strlen(needle)), &number);
+    }
+    return number;
+}
+
+/* The nodes that a line names, by what the story calls them. */
+static void names_in(const struct demo *demo, const char *line, char *ret_names, size_t size)
+{
+    size_t length = 0;
+    ret_names[0] = '\0';
+    for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+        char needle[40];
+        (void)snprintf(needle, sizeof needle, "_%ld_0\"", (long)demo->nodes[i].pid); /* fits */
+        if (demo->nodes[i].pid > 0 && strstr(line, needle) != NULL && length + 16 < size) {
+            length += (size_t)snprintf(ret_names + length, size - length, "%s%s",
+                                       length == 0 ? "" : ", ", demo->nodes[i].name);
         }
-        if (mst__clock_ms() >= deadline_ms) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "nobody came to the barrier");
+    }
+}
+
+static void retell(struct demo *demo, struct demo_node *node, const char *line)
+{
+    if (strstr(line, "\"joined\"") != NULL) {
+        node->round = number_in(line, "round");
+        node->rank = number_in(line, "rank");
+        node->world = number_in(line, "world_size");
+        tell(demo, node->name, "round %" PRId64 " is complete: I am rank %" PRId64 " of %" PRId64,
+             node->round, node->rank, node->world);
+    } else if (strstr(line, "\"lost\"") != NULL) {
+        char names[64];
+        names_in(demo, line, names, sizeof names);
+        tell(demo, node->name, "%s is gone: on to the next round", names);
+    } else if (strstr(line, "\"waiting\"") != NULL) {
+        tell(demo, node->name, "somebody waits to be let in: on to the next round");
+    } else if (strstr(line, "\"closed\"") != NULL) {
+        tell(demo, node->name, "closed: I am done");
+    } else {
+        tell(demo, node->name, "says %s", line);
+    }
+}
+
+/* Take in what a node has written; false at its end. */
+static bool listen_to(struct demo *demo, struct demo_node *node)
+{
+    ssize_t size =
+        read(node->fd, node->line + node->line_size, sizeof node->line - 1 - node->line_size);
+    if (size <= 0) {
+        return size < 0 && (errno == EAGAIN || errno == EINTR);
+    }
+    node->line_size += (size_t)size;
+    node->line[node->line_size] = '\0';
+    char *end;
+    while ((end = strchr(node->line, '\n')) != NULL) {
+        *end = '\0';
+        retell(demo, node, node->line);
+        node->line_size -= (size_t)(end + 1 - node->line);
+        memmove(node->line, end + 1, node->line_size + 1);
+    }
+    return true;
+}
+
+/* --- the story --- */
+
+static bool is_there(const struct demo_node *node)
+{
+    return node->pid > 0 && !node->is_gone;
+}
+
+/* Whether all who are there are in one round, with a world of @world. */
+static bool are_together(const struct demo *demo, int64_t world)
+{
+    int64_t count = 0;
+    int64_t round = -1;
+    for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+        const struct demo_node *node = &demo->nodes[i];
+        if (!is_there(node)) {
+            continue;
         }
-        (void)usleep(1000); /* a signal makes it shorter, which does no harm */
+        if (node->world != world || (round >= 0 && node->round != round)) {
+            return false;
+        }
+        round = node->round;
+        count++;
     }
+    return count == world;
 }
 
-/* Kill the victim while it waits in the barrier. */
-static int kill_victim(struct mst_store *store, struct mst_err *reterr)
+/* Wait for lines of the nodes. A node that ends is expected only when the demo is @closing; it is
+ * not there any more then. */
+static int listen_all(struct demo *demo, bool closing)
 {
-    struct mst_buffer pid = {0};
-    int rv = mst_store_get(store, mst_bytes_str("victim"), DEMO_TIMEOUT_MS, &pid, reterr);
-    if (rv != 0) {
-        return rv;
+    struct pollfd fds[DEMO_NODES_ALL];
+    for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+        fds[i] = (struct pollfd){.fd = is_there(&demo->nodes[i]) ? demo->nodes[i].fd : -1,
+                                 .events = POLLIN};
     }
-    pid_t victim = (pid_t)strtol((const char *)pid.data, NULL, 10);
-    mst_buffer_free(&pid);
-    rv = await_barrier(store, reterr);
-    if (rv != 0) {
-        return rv;
+    int64_t left_ms = demo->deadline_ms - mst__clock_ms();
+    if (left_ms <= 0) {
+        return mst__fail(&demo->err, MST_ETIMEOUT, 0, "the story is stuck; is the machine busy?");
     }
-    tell("demo", "kill -9 node%d (process %ld), which waits in a barrier", DEMO_VICTIM,
-         (long)victim);
-    if (kill(victim, SIGKILL) != 0 || waitpid(victim, NULL, 0) != victim) {
-        return mst__fail(reterr, MST_ESYS, errno, "kill process %ld", (long)victim);
-    }
-    return mst_store_set(store, mst_bytes_str("victim-is-dead"), mst_bytes_str("1"),
-                         DEMO_TIMEOUT_MS, reterr);
-}
-
-/* The survivors end by themselves; whether all of them did well. */
-static bool await_survivors(void)
-{
-    bool good = true;
-    for (int i = 0; i < DEMO_NODES - 1; i++) {
+    (void)poll(fds, DEMO_NODES_ALL, (int)left_ms); /* the clock is asked again */
+    for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+        struct demo_node *node = &demo->nodes[i];
+        if (fds[i].revents == 0 || listen_to(demo, node)) {
+            continue;
+        }
         int status = 0;
-        if (wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-            good = false;
+        (void)waitpid(node->pid, &status, 0); /* its output has ended, so it has or is about to */
+        node->is_gone = true;
+        if (!closing || !WIFEXITED(status) || WEXITSTATUS(status) != MST_EXIT_CLOSED) {
+            return mst__fail(&demo->err, MST_ESYS, 0, "%s has ended unexpectedly", node->name);
         }
     }
-    return good;
+    return 0;
 }
 
-static int direct(int port)
+static int await_together(struct demo *demo, int64_t world)
 {
-    char url[64];
-    struct mst_store *store = NULL;
-    struct mst_err err;
-    (void)snprintf(url, sizeof url, "tcp://127.0.0.1:%d", port);
-    for (int i = 0; i < DEMO_NODES; i++) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            node_process(port);
+    int rv = 0;
+    while (rv == 0 && !are_together(demo, world)) {
+        rv = listen_all(demo, false);
+    }
+    return rv;
+}
+
+static int act_meet(struct demo *demo)
+{
+    tell(demo, "demo", "four nodes start: `muster join --nnodes 2:4 --hold 0 --rejoin …`");
+    int rv = 0;
+    for (size_t i = 0; i < DEMO_NODES && rv == 0; i++) {
+        rv = start_node(demo, i);
+    }
+    return rv == 0 ? await_together(demo, DEMO_NODES) : rv;
+}
+
+static int act_lose(struct demo *demo)
+{
+    struct demo_node *victim = NULL;
+    for (size_t i = 0; i < DEMO_NODES; i++) {
+        if (demo->nodes[i].rank == DEMO_VICTIM_RANK) {
+            victim = &demo->nodes[i];
         }
-        if (pid < 0) {
-            (void)mst__fail(&err, MST_ESYS, errno, "fork");
-            return mst__cli_fail(&err);
+    }
+    MST_ASSERT(victim != NULL);
+    tell(demo, "demo",
+         "kill -9 %s, rank %" PRId64 ": missed after 1 s of silence; then 1 s for others to come",
+         victim->name, victim->rank);
+    pid_t pid = victim->pid;
+    if (kill(pid, SIGKILL) != 0 || waitpid(pid, NULL, 0) != pid) {
+        return mst__fail(&demo->err, MST_ESYS, errno, "kill %s", victim->name);
+    }
+    victim->is_gone = true;
+    return await_together(demo, DEMO_NODES - 1);
+}
+
+static int act_grow(struct demo *demo)
+{
+    tell(demo, "demo", "a newcomer starts: node E");
+    int rv = start_node(demo, DEMO_NODES);
+    return rv == 0 ? await_together(demo, DEMO_NODES) : rv;
+}
+
+static int act_close(struct demo *demo)
+{
+    const char *const argv[] = {"muster", "close", "--rdzv-endpoint", demo->endpoint, "--rdzv-id",
+                                DEMO_ID,  NULL};
+    tell(demo, "demo", "the job is over: `muster close`");
+    int status = 0;
+    pid_t pid = spawn(argv, STDOUT_FILENO);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
+        return mst__fail(&demo->err, MST_ESYS, 0, "muster close has failed");
+    }
+    int rv = 0;
+    bool is_anybody = true;
+    while (rv == 0 && is_anybody) {
+        rv = listen_all(demo, true);
+        is_anybody = false;
+        for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+            is_anybody = is_anybody || is_there(&demo->nodes[i]);
         }
     }
-    int rv = mst_store_open(url, NULL, DEMO_TIMEOUT_MS, &store, &err);
-    if (rv == 0) {
-        rv = kill_victim(store, &err);
+    return rv;
+}
+
+static void end_all(struct demo *demo)
+{
+    for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
+        if (is_there(&demo->nodes[i])) {
+            (void)kill(demo->nodes[i].pid, SIGKILL); /* only after an error */
+            (void)waitpid(demo->nodes[i].pid, NULL, 0);
+        }
     }
-    mst_store_close(store);
-    if (rv != 0) {
-        return mst__cli_fail(&err);
+    if (demo->server > 0) {
+        (void)kill(demo->server, SIGKILL); /* it holds nothing that would be lost */
+        (void)waitpid(demo->server, NULL, 0);
     }
-    return await_survivors() ? MST_EXIT_OK : MST_EXIT_FAILED;
 }
 
 int mst__cli_demo(int argc, char **argv)
 {
-    const struct mst__usage usage = {.command = "muster demo", .synopsis = "", .text = demo_text};
+    const struct mst__usage usage = {
+        .command = "muster demo", .synopsis = "[--help]", .text = demo_text};
     int arguments = 0;
     int exit_code = 0;
     if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {
         return exit_code;
     }
-    demo_start_ns = mst__clock_ns();
-    pid_t server = 0;
-    int port = start_server(&server);
-    if (port == 0) {
-        struct mst_err err;
-        (void)mst__fail(&err, MST_ESYS, errno, "start the store server");
-        return mst__cli_fail(&err);
+    exit_code = MST_EXIT_OK;
+    struct demo demo = {
+        .start_ns = mst__clock_ns(),
+        .deadline_ms = mst__clock_deadline_ms(DEMO_TIMEOUT_MS),
+    };
+    int (*const acts[])(struct demo *) = {start_server, act_meet, act_lose, act_grow, act_close};
+    int rv = 0;
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0] && rv == 0; i++) {
+        rv = acts[i](&demo);
     }
-    tell("demo", "a store listens on tcp://127.0.0.1:%d; PyTorch's clients could use it too", port);
-    exit_code = direct(port);
-    if (exit_code == MST_EXIT_OK) {
-        tell("demo", "done. Next: `muster serve --help`, `muster store --help`");
+    if (rv != 0) {
+        exit_code = mst__cli_fail(&demo.err);
+    } else {
+        tell(&demo, "demo", "done. Next: `muster join --help`, `muster status --help`");
     }
-    (void)kill(server, SIGKILL); /* it holds nothing that would be lost */
-    (void)waitpid(server, NULL, 0);
+    end_all(&demo);
     return exit_code;
 }

@@ -6,8 +6,11 @@
 
 static const struct mst__cli_command commands[] = {
     {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve},
+    {"join", "take part in a rendezvous from a shell", mst__cli_join},
+    {"status", "show who takes part in a rendezvous", mst__cli_status},
+    {"close", "mark a rendezvous as closed", mst__cli_close},
     {"store", "read and write any store", mst__cli_store},
-    {"demo", "show the store at work on this machine", mst__cli_demo},
+    {"demo", "show a rendezvous at work on this machine", mst__cli_demo},
     {"bench", "measure stores", mst__cli_bench},
 };
 #define COMMANDS_COUNT (sizeof commands / sizeof commands[0])

@@ -23,6 +23,12 @@ int mst__cli_fail(const struct mst_err *err)
             return MST_EXIT_CONNECT;
         case MST_EUNKNOWN:
             return MST_EXIT_UNKNOWN;
+        case MST_ECLOSED:
+            return MST_EXIT_CLOSED;
+        case MST_ESPARE:
+            return MST_EXIT_SPARE;
+        case MST_ESTATE:
+            return MST_EXIT_STATE;
         default:
             return MST_EXIT_FAILED;
     }

@@ -26,9 +26,11 @@ struct mst__kv_entry {
     struct mst__kv_place *waiting_first, *waiting_last;
     struct mst__kv_queue queue;
     struct mst__kv_watch *watches;
-    uint32_t writes;      /* counts changes that are not BARRIER's */
-    bool exists;          /* has a value */
-    bool made_by_barrier; /* BARRIER created the value and nobody else has written it */
+    uint64_t fingerprint;   /* of the value, as long as somebody waits for its change */
+    uint32_t changes_count; /* how many in the line do */
+    uint32_t writes;        /* counts changes that are not BARRIER's */
+    bool exists;            /* has a value */
+    bool made_by_barrier;   /* BARRIER created the value and nobody else has written it */
 };
 
 /* --- kv.c: memory and entries --- */
@@ -60,8 +62,12 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- wait.c --- */
 
-/* The key of @entry was written: everybody in its line goes on. */
+/* The key of @entry was written: everybody in its line goes on, but those who wait for a change
+ * only if there was one. */
 void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry);
+
+/* Somebody waits for a change of @entry's value, and it may have changed: see. */
+void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry);
 
 /* The queue of @entry got an item: wake one of those who wait for it. */
 void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry);
@@ -74,6 +80,11 @@ int mst__kv_wait(struct mst__kv *kv,
                  struct mst__kv_client *client,
                  const struct mst__command *command,
                  struct mst__reply *ret_reply);
+
+int mst__kv_wait_change(struct mst__kv *kv,
+                        struct mst__kv_client *client,
+                        const struct mst__command *command,
+                        struct mst__reply *ret_reply);
 
 int mst__kv_barrier(struct mst__kv *kv,
                     struct mst__kv_client *client,

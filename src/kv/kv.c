@@ -308,6 +308,8 @@ static int kv_compare_set(struct mst__kv *kv,
     entry_written(kv, entry);
     if (!found) {
         mst__kv_wake_all(kv, entry);
+    } else if (MST_UNLIKELY(entry->changes_count > 0)) {
+        mst__kv_wake_changes(kv, entry);
     }
     reply->bytes = command->value;
     return 0;
@@ -347,6 +349,9 @@ static int64_t kv_delete(struct mst__kv *kv, struct mst_bytes key)
     }
     mst__kv_entry_drop(kv, entry);
     entry->writes++;
+    if (MST_UNLIKELY(entry->changes_count > 0)) {
+        mst__kv_wake_changes(kv, entry);
+    }
     mst__kv_entry_tidy(kv, entry);
     return 1;
 }
@@ -357,7 +362,9 @@ static enum mst__status kv_check(const struct mst__kv *kv, const struct mst__com
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
-            return MST_STATUS_NOT_READY;
+            bool is_announced = kv->announces && command->count == 1 &&
+                                mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT));
+            return is_announced ? MST_STATUS_READY : MST_STATUS_NOT_READY;
         }
     }
     return MST_STATUS_READY;
@@ -512,10 +519,12 @@ static int kv_dispatch(struct mst__kv *kv,
         case MST_OP_LIST_KEYS:
             return kv_list_keys(kv, reply);
         case MST_OP_BARRIER:
+            return mst__kv_barrier(kv, client, command, reply);
+        case MST_OP_WAIT_CHANGE:
             break;
     }
-    MST_ASSERT(command->op == MST_OP_BARRIER);
-    return mst__kv_barrier(kv, client, command, reply);
+    MST_ASSERT(command->op == MST_OP_WAIT_CHANGE);
+    return mst__kv_wait_change(kv, client, command, reply);
 }
 
 /* One large reply shall not cost memory for ever; nobody borrows from it any more. */

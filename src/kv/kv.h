@@ -27,6 +27,7 @@ struct mst__kv_place {
     struct mst__kv_client *client;
     uint32_t writes; /* of a barrier: entry->writes at arrival */
     bool is_barrier;
+    bool is_change; /* waits for another value, see WAIT_CHANGE */
 };
 
 /* What the engine knows of a client. Memory is the caller's: mst__kv_client_init, and
@@ -52,6 +53,10 @@ struct mst__kv_limits {
     size_t value_max;  /* what APPEND may grow a value to */
 };
 
+/* A key that a server seems to have if it knows WAIT_CHANGE. It cannot be a user's: on the wire
+ * those begin with a slash. */
+#define MST_KV_ANNOUNCEMENT "muster.wait_change"
+
 struct mst__kv {
     struct mst__map map; /* of struct mst__kv_entry */
     struct mst__kv_limits limits;
@@ -63,6 +68,7 @@ struct mst__kv {
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     bool overrun;                       /* some client's `overrun` is set */
     struct mst__kv_item *popped;        /* the last QUEUE_POP: its reply borrows the bytes */
+    bool announces; /* a CHECK of MST_KV_ANNOUNCEMENT finds it; set by a server */
 };
 
 /* @hash_key is copied. */
@@ -81,8 +87,8 @@ void mst__kv_close(struct mst__kv *kv);
  * are empty.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
- * MST_ENOMEM; on error no key has changed, except that a WAIT or BARRIER has given up the one
- * before it in any case.
+ * MST_ENOMEM; on error no key has changed, except that a WAIT, BARRIER or WAIT_CHANGE has given up
+ * the one before it in any case.
  */
 int mst__kv_apply(struct mst__kv *kv,
                   struct mst__kv_client *client,
@@ -101,7 +107,7 @@ static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
  * notices: the caller takes both afterwards as it does after mst__kv_apply. */
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
 
-/* The next client whose WAIT or BARRIER is over, each once; NULL when there is none. */
+/* The next client whose WAIT, BARRIER or WAIT_CHANGE is over, each once; NULL if there is none. */
 struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv);
 
 /* Count memory that belongs to the clients' connections under the same limit; false when there is

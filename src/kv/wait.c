@@ -1,12 +1,16 @@
-/* kv/wait.c - waiting for keys: lines of clients per key, barriers, promises.
+/* kv/wait.c - waiting for keys: lines of clients per key, barriers, changes, promises.
  *
- * A client waits for at most one thing: a set of keys, or a barrier. Every key it misses gives it a
- * place in the line of that key. When the key is written the place is used up; when none is left
- * the client is released. Lines keep the order of arrival. */
+ * A client waits for at most one thing: a set of keys, a barrier, or a change. Every key it misses
+ * gives it a place in the line of that key. When the key is written the place is used up; when none
+ * is left the client is released. Lines keep the order of arrival.
+ *
+ * All who wait for a change of one key wait for the same: a value other than the present one, whose
+ * fingerprint the entry holds as long as there is one of them. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/siphash.h"
 #include "kv/entry.h"
 
 bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry)
@@ -46,6 +50,10 @@ static void place_leave(struct mst__kv_place *place)
     }
     place->entry = NULL;
     place->client->keys_missing--;
+    if (place->is_change) {
+        MST_ASSERT(entry->changes_count > 0);
+        entry->changes_count--;
+    }
 }
 
 /* The memory of a client's places is counted when it is more than the one it brings along. */
@@ -99,15 +107,49 @@ static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
     kv->released_last = client;
 }
 
-void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry)
+/* @place is used up; the client goes on if it was its last. */
+static void place_use_up(struct mst__kv *kv, struct mst__kv_place *place)
 {
-    while (entry->waiting_first != NULL) {
-        struct mst__kv_client *client = entry->waiting_first->client;
-        place_leave(entry->waiting_first);
-        if (client->keys_missing == 0) {
-            client_release(kv, client);
+    struct mst__kv_client *client = place->client;
+    place_leave(place);
+    if (client->keys_missing == 0) {
+        client_release(kv, client);
+    }
+}
+
+static uint64_t entry_fingerprint(const struct mst__kv_entry *entry)
+{
+    return entry->exists ? mst__fingerprint(mst__kv_entry_value(entry)) : 0;
+}
+
+/* Those who wait for a change go on if there was one, the others with @and_others in any case. */
+static void wake_line(struct mst__kv *kv, struct mst__kv_entry *entry, bool and_others)
+{
+    uint64_t fingerprint = entry->changes_count == 0 ? 0 : entry_fingerprint(entry);
+    bool has_changed = entry->changes_count > 0 && fingerprint != entry->fingerprint;
+    struct mst__kv_place *next;
+    for (struct mst__kv_place *place = entry->waiting_first; place != NULL; place = next) {
+        next = place->next;
+        if (place->is_change ? has_changed : and_others) {
+            place_use_up(kv, place);
         }
     }
+}
+
+void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    if (MST_UNLIKELY(entry->changes_count > 0)) {
+        wake_line(kv, entry, true);
+        return;
+    }
+    while (entry->waiting_first != NULL) {
+        place_use_up(kv, entry->waiting_first);
+    }
+}
+
+void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    wake_line(kv, entry, false);
 }
 
 void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry)
@@ -115,7 +157,7 @@ void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry)
     struct mst__kv_place *place = entry->waiting_first;
     while (place != NULL) {
         struct mst__kv_place *next = place->next;
-        if (!place->is_barrier) {
+        if (!place->is_barrier && !place->is_change) {
             struct mst__kv_client *client = place->client;
             place_leave(place);
             /* One that still misses other keys has seen this one; go on to one that can act. */
@@ -153,12 +195,15 @@ static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, ui
     }
     if (count <= 1 && entry->made_by_barrier) {
         mst__kv_entry_drop(kv, entry);
-        return;
+    } else {
+        char text[MST_NUMBER_SIZE];
+        size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
+        /* One less never needs more digits than BARRIER had reserved. */
+        mst__kv_entry_put(kv, entry, mst_bytes(text, size));
     }
-    char text[MST_NUMBER_SIZE];
-    size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
-    /* One less never needs more digits than BARRIER had reserved. */
-    mst__kv_entry_put(kv, entry, mst_bytes(text, size));
+    if (MST_UNLIKELY(entry->changes_count > 0)) {
+        mst__kv_wake_changes(kv, entry);
+    }
 }
 
 void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
@@ -231,6 +276,35 @@ int mst__kv_wait(struct mst__kv *kv,
     return 0;
 }
 
+int mst__kv_wait_change(struct mst__kv *kv,
+                        struct mst__kv_client *client,
+                        const struct mst__command *command,
+                        struct mst__reply *ret_reply)
+{
+    mst__kv_cancel_wait(kv, client);
+    struct mst__kv_entry *entry = NULL;
+    int rv = mst__kv_entry_obtain(kv, command->key, &entry);
+    if (rv != 0) {
+        return rv;
+    }
+    if (entry->changes_count == 0) {
+        entry->fingerprint = entry_fingerprint(entry);
+    }
+    if ((uint64_t)command->number != entry->fingerprint) {
+        mst__kv_entry_tidy(kv, entry);
+        *ret_reply =
+            (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+        return 0;
+    }
+    rv = client_take_places(kv, client, 1);
+    MST_ASSERT(rv == 0); /* one place is the client's own */
+    place_enter(&client->place, client, entry);
+    client->place.is_change = true;
+    entry->changes_count++;
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
+    return 0;
+}
+
 int mst__kv_barrier(struct mst__kv *kv,
                     struct mst__kv_client *client,
                     const struct mst__command *command,
@@ -261,6 +335,9 @@ int mst__kv_barrier(struct mst__kv *kv,
         *ret_reply =
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
         return 0;
+    }
+    if (MST_UNLIKELY(entry->changes_count > 0)) {
+        mst__kv_wake_changes(kv, entry);
     }
     rv = client_take_places(kv, client, 1);
     MST_ASSERT(rv == 0); /* one place is the client's own */

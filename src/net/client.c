@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -29,6 +30,51 @@
 /* Read in pieces of at least this. */
 #define CLIENT_READ_SIZE MST_KIB(4)
 
+/* What interrupts the waits of this thread; -1 = nothing. */
+static _Thread_local int interrupt_fd = -1;
+
+int mst__client_interrupt(int fd)
+{
+    int before = interrupt_fd;
+    interrupt_fd = fd;
+    return before;
+}
+
+bool mst__client_pause(int64_t until_us)
+{
+    for (;;) {
+        int64_t left_us = until_us - mst__clock_ns() / 1000;
+        bool is_over = left_us <= 0;
+        struct timespec timeout = {
+            .tv_sec = is_over ? 0 : (time_t)(left_us / 1000000),
+            .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,
+        };
+        struct pollfd pollfd = {.fd = interrupt_fd, .events = POLLIN};
+        int ready = ppoll(&pollfd, 1, &timeout, NULL); /* a descriptor below 0 is not looked at */
+        if (ready > 0) {
+            return false;
+        }
+        if (is_over) {
+            return true;
+        }
+    }
+}
+
+bool mst__client_is_interrupted(void)
+{
+    return interrupt_fd >= 0 && !mst__client_pause(0);
+}
+
+bool mst__client_is_interruptible(void)
+{
+    return interrupt_fd >= 0;
+}
+
+static int fail_interrupted(struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
+}
+
 /* Poll's timeout for @deadline_ms; 0 when it has passed. */
 static int poll_timeout(int64_t deadline_ms)
 {
@@ -39,15 +85,19 @@ static int poll_timeout(int64_t deadline_ms)
     return left > 1000000 ? 1000000 : (int)left;
 }
 
-/* Wait until @fd is ready for @events: 0, MST_ETIMEOUT or MST_ESYS. */
+/* Wait until @fd is ready for @events: 0, MST_ETIMEOUT, MST_ECANCELED or MST_ESYS. */
 static int wait_ready(int fd, short events, int64_t deadline_ms, struct mst_err *reterr)
 {
     for (;;) {
-        struct pollfd pollfd = {.fd = fd, .events = events};
+        struct pollfd pollfds[] = {{.fd = fd, .events = events},
+                                   {.fd = interrupt_fd, .events = POLLIN}};
         int timeout = poll_timeout(deadline_ms);
-        int ready = poll(&pollfd, 1, timeout);
-        if (ready > 0) {
+        int ready = poll(pollfds, 2, timeout);
+        if (ready > 0 && pollfds[0].revents != 0) {
             return 0;
+        }
+        if (ready > 0) {
+            return fail_interrupted(reterr);
         }
         if (ready < 0 && errno != EINTR) {
             return mst__fail(reterr, MST_ESYS, errno, "poll");
@@ -235,15 +285,20 @@ static int race_run(struct race *race,
         if (now_ms >= deadline_ms) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "no answer in time");
         }
-        struct pollfd pollfds[CLIENT_ADDRESSES_MAX];
+        struct pollfd pollfds[CLIENT_ADDRESSES_MAX + 1];
         for (size_t i = 0; i < race->started; i++) {
             pollfds[i] = (struct pollfd){.fd = race->attempts[i].fd, .events = POLLOUT};
         }
         bool more = race->started < race->count && race->next_start_ms < deadline_ms;
         int timeout = poll_timeout(more ? race->next_start_ms : deadline_ms);
-        int ready = poll(pollfds, (nfds_t)race->started, timeout);
+        struct pollfd *interrupt = &pollfds[race->started];
+        *interrupt = (struct pollfd){.fd = interrupt_fd, .events = POLLIN};
+        int ready = poll(pollfds, (nfds_t)race->started + 1, timeout);
         if (ready < 0 && errno != EINTR) {
             return mst__fail(reterr, MST_ESYS, errno, "poll");
+        }
+        if (ready > 0 && interrupt->revents != 0) {
+            return fail_interrupted(reterr);
         }
         size_t winner = ready > 0 ? race_collect(race, pollfds) : SIZE_MAX;
         if (winner != SIZE_MAX) {

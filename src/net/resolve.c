@@ -14,8 +14,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "net/client.h"
 
 #define RESOLVERS_MAX 64
+#define SLICE_MS 50
 
 static atomic_int resolvers_count;
 
@@ -117,14 +119,17 @@ static int job_start(struct resolve_job *job)
 
 static bool job_wait(struct resolve_job *job, int64_t deadline_ms)
 {
-    struct timespec until = {
-        .tv_sec = (time_t)(deadline_ms / 1000),
-        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
-    };
     (void)pthread_mutex_lock(&job->mutex);
-    int status = 0;
-    while (!job->done && status == 0) {
-        status = pthread_cond_timedwait(&job->done_cond, &job->mutex, &until);
+    int64_t now_ms = mst__clock_ms();
+    while (!job->done && now_ms < deadline_ms && !mst__client_is_interrupted()) {
+        /* In slices: an interruption does not ring here. */
+        int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
+        struct timespec until = {
+            .tv_sec = (time_t)(until_ms / 1000),
+            .tv_nsec = (long)(until_ms % 1000) * 1000000,
+        };
+        (void)pthread_cond_timedwait(&job->done_cond, &job->mutex, &until); /* looked at above */
+        now_ms = mst__clock_ms();
     }
     bool done = job->done;
     (void)pthread_mutex_unlock(&job->mutex);

@@ -243,6 +243,7 @@ int mst_server_new(const struct mst_server_options *options,
                                     .reply_max = server->wire_limits.message_size_max,
                                     .value_max = options->value_size_max};
     mst__kv_init(&server->kv, &limits, hash_key);
+    server->kv.announces = true;
     mst__buf_init(&server->replies, MST_FLUSH_SIZE + server->wire_limits.message_size_max + 64);
     rv = server_open_loop(server, reterr);
     if (rv == 0) {

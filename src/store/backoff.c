@@ -1,11 +1,9 @@
 /* store/backoff.c - growing pauses with jitter. */
 #include "store/backoff.h"
 
-#include <errno.h>
-#include <time.h>
-
 #include "base/assert.h"
 #include "base/clock.h"
+#include "net/client.h"
 
 void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms)
 {
@@ -34,12 +32,5 @@ bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
     if (backoff->pause_us > backoff->pause_us_max) {
         backoff->pause_us = backoff->pause_us_max;
     }
-    struct timespec rest = {
-        .tv_sec = (time_t)(pause_us / 1000000),
-        .tv_nsec = (long)(pause_us % 1000000) * 1000,
-    };
-    while (nanosleep(&rest, &rest) != 0) {
-        MST_ASSERT(errno == EINTR);
-    }
-    return true;
+    return mst__client_pause(mst__clock_ns() / 1000 + pause_us);
 }

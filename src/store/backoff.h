@@ -16,7 +16,8 @@ struct mst__backoff {
 /* The first pause is about @first_ms, each one is longer, none exceeds @max_ms. */
 void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms);
 
-/* Pause, but not beyond @deadline_ms. False, at once, when that has passed already. */
+/* Pause, but not beyond @deadline_ms. False, at once, when that has passed already or the thread is
+ * interrupted. */
 bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms);
 
 #endif /* MST_STORE_BACKOFF_H */

@@ -375,7 +375,7 @@ struct file_write {
 static int write_compare_set(struct file *file,
                              const struct mst__command *command,
                              struct file_write *write,
-                             struct mst__result *result)
+                             struct mst__answer *result)
 {
     const struct file_value *present = mst__map_get(&file->map, command->key);
     bool matches = present == NULL ? command->expected.size == 0
@@ -386,13 +386,13 @@ static int write_compare_set(struct file *file,
         rv = append_record(&write->records, "", command->key, command->value);
     }
     struct mst_bytes now = matches ? command->value : value_bytes(present);
-    return rv != 0 ? rv : mst__result_take(result, now);
+    return rv != 0 ? rv : mst__answer_take(result, now);
 }
 
 static int write_add(struct file *file,
                      const struct mst__command *command,
                      struct file_write *write,
-                     struct mst__result *result)
+                     struct mst__answer *result)
 {
     const struct file_value *present = mst__map_get(&file->map, command->key);
     int64_t number = 0;
@@ -423,7 +423,7 @@ static int write_append(struct file *file,
 static int write_delete(struct file *file,
                         const struct mst__command *command,
                         struct file_write *write,
-                        struct mst__result *result)
+                        struct mst__answer *result)
 {
     bool present = mst__map_get(&file->map, command->key) != NULL;
     result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = present ? 1 : 0};
@@ -446,7 +446,7 @@ static int write_multi_set(const struct mst__command *command, struct file_write
 static int prepare_write(struct file *file,
                          const struct mst__command *command,
                          struct file_write *write,
-                         struct mst__result *result)
+                         struct mst__answer *result)
 {
     switch (command->op) {
         case MST_OP_SET:
@@ -468,7 +468,7 @@ static int prepare_write(struct file *file,
 static int execute_write(struct file *file,
                          const struct mst__command *command,
                          int64_t deadline_ms,
-                         struct mst__result *result,
+                         struct mst__answer *result,
                          struct mst_err *reterr)
 {
     struct file_lock lock;
@@ -499,7 +499,7 @@ static int execute_write(struct file *file,
     return rv;
 }
 
-static int read_list(struct file *file, struct mst__result *result)
+static int read_list(struct file *file, struct mst__answer *result)
 {
     int rv = 0;
     int64_t count = 0;
@@ -528,14 +528,14 @@ static bool all_exist(struct file *file, const struct mst__command *command)
 /* Answer @command from the map. */
 static int answer_read(struct file *file,
                        const struct mst__command *command,
-                       struct mst__result *result)
+                       struct mst__answer *result)
 {
     const struct file_value *value;
     switch (command->op) {
         case MST_OP_GET:
             value = mst__map_get(&file->map, command->key);
             result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = value != NULL};
-            return mst__result_take(result, value_bytes(value));
+            return mst__answer_take(result, value_bytes(value));
         case MST_OP_NUM_KEYS:
             result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER,
                                                 .number = (int64_t)mst__map_count(&file->map)};
@@ -555,7 +555,7 @@ static int answer_read(struct file *file,
 static int execute_read(struct file *file,
                         const struct mst__command *command,
                         int64_t deadline_ms,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct file_lock lock;
@@ -580,7 +580,7 @@ static int execute_read(struct file *file,
 static int execute_wait(struct file *file,
                         const struct mst__command *command,
                         int64_t deadline_ms,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct mst__backoff backoff;
@@ -600,7 +600,7 @@ static int execute_wait(struct file *file,
 static int file_execute(struct mst__backend *backend,
                         const struct mst__command *command,
                         int64_t deadline_ms,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct file *file = (struct file *)backend;

@@ -10,8 +10,12 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "kv/kv.h"
+#include "net/client.h"
 #include "store/store.h"
 #include "wire/wire.h"
+
+/* How often a waiting thread that can be interrupted looks whether it is. */
+#define HASH_SLICE_MS 20
 
 struct hash {
     struct mst__backend backend; /* first, so that one can be had from the other */
@@ -51,16 +55,25 @@ static int hash_sleep(struct hash *hash,
     (void)pthread_cond_init(&call->over_cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
     call->is_waiting = true;
-    struct timespec until = {
-        .tv_sec = (time_t)(deadline_ms / 1000),
-        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
-    };
-    int status = 0;
-    while (!call->over && status == 0) {
-        status = pthread_cond_timedwait(&call->over_cond, &hash->mutex, &until);
+    bool is_interrupted = false;
+    int64_t now_ms = mst__clock_ms();
+    while (!call->over && !is_interrupted && now_ms < deadline_ms) {
+        /* An interruption does not ring here, so look for it now and then. */
+        bool in_slices = mst__client_is_interruptible() && deadline_ms - now_ms > HASH_SLICE_MS;
+        int64_t until_ms = in_slices ? now_ms + HASH_SLICE_MS : deadline_ms;
+        struct timespec until = {
+            .tv_sec = (time_t)(until_ms / 1000),
+            .tv_nsec = (long)(until_ms % 1000) * 1000000,
+        };
+        (void)pthread_cond_timedwait(&call->over_cond, &hash->mutex, &until); /* looked at above */
+        now_ms = mst__clock_ms();
+        is_interrupted = mst__client_is_interrupted();
     }
     call->is_waiting = false;
     (void)pthread_cond_destroy(&call->over_cond);
+    if (!call->over && is_interrupted) {
+        return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
+    }
     if (!call->over) {
         return mst__fail(reterr, MST_ETIMEOUT, 0, "not there when the deadline passed");
     }
@@ -71,7 +84,7 @@ static int hash_apply(struct hash *hash,
                       struct hash_call *call,
                       const struct mst__command *command,
                       int64_t deadline_ms,
-                      struct mst__result *result,
+                      struct mst__answer *result,
                       struct mst_err *reterr)
 {
     struct mst__reply reply;
@@ -84,14 +97,14 @@ static int hash_apply(struct hash *hash,
         hash_ring(hash); /* coming to a barrier can release nobody, but a promise may be settled */
         return hash_sleep(hash, call, deadline_ms, reterr);
     }
-    rv = mst__result_take(result, reply.bytes);
+    rv = mst__answer_take(result, reply.bytes);
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "answer of %zu bytes", reply.bytes.size);
 }
 
 static int hash_execute(struct mst__backend *backend,
                         const struct mst__command *command,
                         int64_t deadline_ms,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct hash *hash = (struct hash *)backend;

@@ -234,7 +234,7 @@ static int connect_once(struct mst__pool *pool,
         (void)snprintf(pool->peer, sizeof pool->peer, "%s%.120s",
                        strncmp(conn->client.peer, "unix:", 5) == 0 ? "" : "tcp://",
                        conn->client.peer); /* for people */
-    } else if (rv != MST_ENOMEM && rv != MST_ETIMEOUT) {
+    } else if (rv != MST_ENOMEM && rv != MST_ETIMEOUT && rv != MST_ECANCELED) {
         /* Another server may take its place. */
         pool->dialect = MST_DIALECT_UNKNOWN;
         pool->epoch++;

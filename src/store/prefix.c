@@ -139,7 +139,7 @@ int mst__prefix_keys(const struct mst_store *store,
 }
 
 int mst__prefix_strip(const struct mst_store *store,
-                      struct mst__result *result,
+                      struct mst__answer *result,
                       struct mst_keys *ret_keys,
                       struct mst_err *reterr)
 {

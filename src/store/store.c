@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "store/backoff.h"
 #include "wire/wire.h"
 
@@ -25,7 +26,7 @@ void mst_store_options_init(struct mst_store_options *options)
     };
 }
 
-int mst__result_take(struct mst__result *result, struct mst_bytes bytes)
+int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes)
 {
     int rv = 0;
     if (bytes.size == 0) {
@@ -159,7 +160,7 @@ struct call {
     int64_t deadline_ms;
     struct mst__buf items; /* the keys, with the values of MULTI_SET */
     struct mst__command command;
-    struct mst__result result;
+    struct mst__answer result;
     const char *name;           /* for messages: what the user called, */
     struct mst_bytes shown_key; /* and with which key, the first of several */
     size_t keys_count;
@@ -341,6 +342,21 @@ int mst_store_wait(struct mst_store *store,
                    struct mst_err *reterr)
 {
     return wait_by(store, keys, keys_count, mst__clock_deadline_ms(timeout_ms), reterr);
+}
+
+int mst__store_wait_change(struct mst_store *store,
+                           struct mst_bytes key,
+                           const struct mst_bytes *value,
+                           int64_t deadline_ms,
+                           struct mst_err *reterr)
+{
+    struct call call;
+    int rv = call_begin(&call, store, MST_OP_WAIT_CHANGE, &key, NULL, 1, deadline_ms, reterr);
+    if (rv == 0) {
+        call.command.number = value == NULL ? 0 : (int64_t)mst__fingerprint(*value);
+        rv = call_run(&call, MST_OP_WAIT_CHANGE);
+    }
+    return call_end(&call, rv);
 }
 
 /* What the answer to COMPARE_SET means, see the table in docs/protocol.md. */

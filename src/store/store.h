@@ -15,13 +15,13 @@
 #include "base/endpoint.h"
 
 /* An answer that outlives the exchange: reply.bytes is all of what memory holds. */
-struct mst__result {
+struct mst__answer {
     struct mst__reply reply;
     struct mst__buf memory;
 };
 
 /* Put a copy of @bytes into @result, with room for a NUL behind it: 0, MST_ELIMIT, MST_ENOMEM. */
-int mst__result_take(struct mst__result *result, struct mst_bytes bytes);
+int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes);
 
 struct mst__backend;
 
@@ -29,15 +29,16 @@ struct mst__backend_ops {
     /**
      * Execute @command, whose keys are the backend's own (prefixed already) and within the limits.
      * GET does not block and tells by reply.found whether there was a value; COMPARE_SET tells by
-     * it whether there was a key. WAIT and BARRIER block and answer once they are over;
-     * MST_ETIMEOUT at the deadline. @result is written on success; its memory is empty when called.
+     * it whether there was a key. WAIT, BARRIER and WAIT_CHANGE block and answer once they are
+     * over; MST_ETIMEOUT at the deadline. @result is written on success; its memory is empty when
+     * called.
      *
      * Returns 0 or an error of muster/store.h; MST_ENOTSUP when the backend lacks the operation.
      */
     int (*execute)(struct mst__backend *backend,
                    const struct mst__command *command,
                    int64_t deadline_ms,
-                   struct mst__result *result,
+                   struct mst__answer *result,
                    struct mst_err *reterr);
     /* Fill in what the backend knows; the rest is zeroed. NULL when it knows nothing. */
     void (*stats)(struct mst__backend *backend, struct mst_store_stats *stats);
@@ -64,6 +65,19 @@ int mst__file_open(const struct mst__url *url,
 int mst__hash_open(const struct mst_store_options *options,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr);
+
+/**
+ * Wait until the value under @key is not @value any more (NULL = until there is one). May return
+ * early, and later than a change that was undone at once.
+ *
+ * Returns 0, MST_ETIMEOUT at @deadline_ms, MST_ECANCELED, MST_ECONN when the connection was lost in
+ * it, MST_ENOTSUP when the store, or the server behind it, does not tell of changes.
+ */
+int mst__store_wait_change(struct mst_store *store,
+                           struct mst_bytes key,
+                           const struct mst_bytes *value,
+                           int64_t deadline_ms,
+                           struct mst_err *reterr);
 
 struct mst_store {
     struct mst__backend *backend;
@@ -93,7 +107,7 @@ int mst__prefix_keys(const struct mst_store *store,
 /* The keys in the reply to a LIST_KEYS that are @store's, without the prefix. Takes @result's
  * memory on success. 0, MST_EPROTO, MST_ENOMEM. */
 int mst__prefix_strip(const struct mst_store *store,
-                      struct mst__result *result,
+                      struct mst__answer *result,
                       struct mst_keys *ret_keys,
                       struct mst_err *reterr);
 

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "kv/kv.h"
 #include "store/backoff.h"
 #include "store/pool.h"
 #include "store/store.h"
@@ -45,8 +46,8 @@
 
 enum tcp_ability { TCP_UNTRIED, TCP_PRESENT, TCP_MISSING };
 
-/* Operations that came late to the protocol, by what makes a server have them. */
-enum tcp_feature { TCP_QUEUES, TCP_LIST, TCP_BARRIER, TCP_FEATURES_COUNT };
+/* Operations that came late to the protocol or are ours alone, by what makes a server have them. */
+enum tcp_feature { TCP_QUEUES, TCP_LIST, TCP_BARRIER, TCP_CHANGES, TCP_FEATURES_COUNT };
 
 struct tcp {
     struct mst__backend backend; /* first, so that one can be had from the other */
@@ -195,7 +196,7 @@ static int exchange_check(struct exchange *exchange, bool *ret_exists, struct ms
  * and may be there again by now. COMPARE_SET of a value that nobody stores tells in one step, and
  * changes nothing: an absent key is answered with what was expected. */
 static int read_at_once(struct exchange *exchange,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     uint8_t random[16];
@@ -218,7 +219,7 @@ static int read_at_once(struct exchange *exchange,
         return rv;
     }
     bool found = !mst__bytes_equal(reply.bytes, nobodys);
-    rv = found ? mst__result_take(result, reply.bytes) : 0;
+    rv = found ? mst__answer_take(result, reply.bytes) : 0;
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "value of %zu bytes", reply.bytes.size);
     }
@@ -231,7 +232,7 @@ static int read_at_once(struct exchange *exchange,
 /* Read the value behind a CHECK that said @exists. */
 static int read_value(struct exchange *exchange,
                       bool exists,
-                      struct mst__result *result,
+                      struct mst__answer *result,
                       struct mst_err *reterr)
 {
     struct mst__reply reply;
@@ -247,7 +248,7 @@ static int read_value(struct exchange *exchange,
     if (rv != 0) {
         return rv;
     }
-    rv = mst__result_take(result, reply.bytes);
+    rv = mst__answer_take(result, reply.bytes);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "value of %zu bytes", reply.bytes.size);
     }
@@ -262,7 +263,7 @@ static int read_value(struct exchange *exchange,
 }
 
 static int exchange_get(struct exchange *exchange,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     bool exists = false;
@@ -295,9 +296,9 @@ static int exchange_get(struct exchange *exchange,
 
 /* --- all other operations --- */
 
-/* The deadline of a WAIT or BARRIER has passed: tell the server, and leave. Its confirmation is
- * read when the connection is used next. */
-static int exchange_cancel(struct exchange *exchange, struct mst_err *reterr)
+/* The deadline of a WAIT or BARRIER has passed, or the thread was interrupted in it, as @rv says:
+ * tell the server, and leave. Its confirmation is read when the connection is used next. */
+static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
     struct mst__command cancel = {.op = MST_OP_CANCEL_WAIT};
@@ -311,13 +312,19 @@ static int exchange_cancel(struct exchange *exchange, struct mst_err *reterr)
         conn->unconfirmed++;
         mst__buf_clear(&conn->output);
     }
+    if (rv != MST_ETIMEOUT) {
+        return mst__fail(reterr, rv, 0, "interrupted");
+    }
+    enum mst__op op = exchange->command->op;
     return mst__fail(reterr, MST_ETIMEOUT, 0, "%s when the deadline passed",
-                     exchange->command->op == MST_OP_WAIT ? "not there" : "not complete");
+                     op == MST_OP_WAIT          ? "not there"
+                     : op == MST_OP_WAIT_CHANGE ? "the same"
+                                                : "not complete");
 }
 
 static bool is_blocking(enum mst__op op)
 {
-    return op == MST_OP_WAIT || op == MST_OP_BARRIER;
+    return op == MST_OP_WAIT || op == MST_OP_BARRIER || op == MST_OP_WAIT_CHANGE;
 }
 
 /* What only this side can tell about the answer to COMPARE_SET: whether there was a key. */
@@ -328,7 +335,7 @@ static bool compare_set_found(const struct mst__command *command, struct mst_byt
 }
 
 static int exchange_plain(struct exchange *exchange,
-                          struct mst__result *result,
+                          struct mst__answer *result,
                           struct mst_err *reterr)
 {
     const struct mst__command *command = exchange->command;
@@ -346,15 +353,16 @@ static int exchange_plain(struct exchange *exchange,
     size_t size = 0;
     if (rv == 0) {
         rv = read_reply(exchange, has_reply ? command : &check, &reply, &size, reterr);
-        if (rv == MST_ETIMEOUT && is_blocking(command->op) && !exchange->answered) {
-            return exchange_cancel(exchange, reterr);
+        if ((rv == MST_ETIMEOUT || rv == MST_ECANCELED) && is_blocking(command->op) &&
+            !exchange->answered) {
+            return exchange_cancel(exchange, rv, reterr);
         }
     }
     if (rv != 0) {
         return rv;
     }
     result->reply = reply;
-    rv = mst__result_take(result, reply.bytes);
+    rv = mst__answer_take(result, reply.bytes);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "answer of %zu bytes", reply.bytes.size);
     }
@@ -368,7 +376,7 @@ static int exchange_plain(struct exchange *exchange,
 /* One attempt on one connection. */
 static int exchange_run(struct exchange *exchange,
                         bool fresh,
-                        struct mst__result *result,
+                        struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct mst__pool *pool = &exchange->tcp->pool;
@@ -484,7 +492,7 @@ static int feature_probe(struct tcp *tcp,
     struct mst__command command = {
         .op = ops[feature], .key = mst_bytes_str(TCP_PROBE_KEY), .number = 1};
     struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
-    struct mst__result result = {0};
+    struct mst__answer result = {0};
     mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
     struct mst_err ignored;
     int rv = exchange_run(&exchange, true, &result, &ignored);
@@ -526,7 +534,7 @@ static bool is_not_a_number(struct tcp *tcp, struct mst_bytes key, int64_t deadl
 {
     struct mst__command command = {.op = MST_OP_GET, .key = key};
     struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
-    struct mst__result result = {0};
+    struct mst__answer result = {0};
     mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
     struct mst_err ignored;
     int64_t number;
@@ -547,7 +555,10 @@ static int fail_unknown(const struct exchange *exchange, int rv, struct mst_err 
     return mst__fail(
         reterr, MST_EUNKNOWN, 0,
         "%s after the request was sent to %s; it may or may not have been done%s",
-        rv == MST_ETIMEOUT ? "deadline passed" : "connection lost", exchange->tcp->pool.name,
+        rv == MST_ETIMEOUT    ? "deadline passed"
+        : rv == MST_ECANCELED ? "interrupted"
+                              : "connection lost",
+        exchange->tcp->pool.name,
         exchange->request_size > TCP_LARGE_REQUEST ? ", or exceed a limit of the server" : "");
 }
 
@@ -558,6 +569,12 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
     enum mst__op op = exchange->command->op;
     enum tcp_feature feature = feature_of(op);
     bool maybe_executed = exchange->maybe_executed;
+    if (op == MST_OP_WAIT_CHANGE) {
+        /* Whoever waits looks at the value next, and whoever serves there by then may be another
+         * one: the opcode is of no use without having asked. */
+        ability_set(tcp, TCP_CHANGES, TCP_UNTRIED);
+        return mst__fail(reterr, MST_ECONN, 0, "connection to %s lost", tcp->pool.name);
+    }
     if (maybe_executed && !exchange->answered && feature != TCP_FEATURES_COUNT &&
         feature_find_out(tcp, feature, exchange->deadline_ms) == TCP_MISSING) {
         return fail_missing(tcp, op, reterr);
@@ -587,7 +604,8 @@ static int give_up(const struct exchange *exchange,
                    struct mst_err *reterr)
 {
     enum mst__op op = exchange->command->op;
-    if (rv == MST_ETIMEOUT && exchange->maybe_executed && !is_idempotent(op) && !is_blocking(op)) {
+    if ((rv == MST_ETIMEOUT || rv == MST_ECANCELED) && exchange->maybe_executed &&
+        !is_idempotent(op) && !is_blocking(op)) {
         return fail_unknown(exchange, rv, reterr);
     }
     if ((rv == MST_ECONN || rv == MST_ERESOLVE) && ever_executed && is_write(op)) {
@@ -600,7 +618,7 @@ static int give_up(const struct exchange *exchange,
 static int tcp_execute(struct mst__backend *backend,
                        const struct mst__command *command,
                        int64_t deadline_ms,
-                       struct mst__result *result,
+                       struct mst__answer *result,
                        struct mst_err *reterr)
 {
     struct tcp *tcp = (struct tcp *)backend;
@@ -636,6 +654,50 @@ static int tcp_execute(struct mst__backend *backend,
     }
 }
 
+/* Servers that know WAIT_CHANGE say so: they seem to have a certain key. Others are never asked for
+ * it. */
+static int changes_find_out(struct tcp *tcp, int64_t deadline_ms, struct mst_err *reterr)
+{
+    enum tcp_ability ability = ability_get(tcp, TCP_CHANGES);
+    if (ability == TCP_UNTRIED) {
+        struct mst__command command = {.op = MST_OP_CHECK, .count = 1};
+        struct mst__buf items;
+        struct mst__answer result = {0};
+        mst__buf_init(&items, MST_KIB(1));
+        mst__buf_init(&result.memory, MST_KIB(1));
+        int rv = mst__buf_append_str(&items, mst_bytes_str(MST_KV_ANNOUNCEMENT));
+        if (rv == 0) {
+            command.items = mst__buf_bytes(&items);
+            rv = tcp_execute(&tcp->backend, &command, deadline_ms, &result, reterr);
+        } else {
+            rv = mst__fail(reterr, rv, 0, "request");
+        }
+        mst__buf_close(&items);
+        if (rv != 0) {
+            return rv;
+        }
+        ability = result.reply.status == MST_STATUS_READY ? TCP_PRESENT : TCP_MISSING;
+        ability_set(tcp, TCP_CHANGES, ability);
+    }
+    return ability == TCP_PRESENT ? 0 : fail_missing(tcp, MST_OP_WAIT_CHANGE, reterr);
+}
+
+/* All operations of the backend come in here. */
+static int tcp_run(struct mst__backend *backend,
+                   const struct mst__command *command,
+                   int64_t deadline_ms,
+                   struct mst__answer *result,
+                   struct mst_err *reterr)
+{
+    if (MST_UNLIKELY(command->op == MST_OP_WAIT_CHANGE)) {
+        int rv = changes_find_out((struct tcp *)backend, deadline_ms, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    return tcp_execute(backend, command, deadline_ms, result, reterr);
+}
+
 static void tcp_stats(struct mst__backend *backend, struct mst_store_stats *stats)
 {
     struct tcp *tcp = (struct tcp *)backend;
@@ -665,7 +727,7 @@ int mst__tcp_open(const struct mst__url *url,
                   struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
-        .execute = tcp_execute, .stats = tcp_stats, .free = tcp_free};
+        .execute = tcp_run, .stats = tcp_stats, .free = tcp_free};
     struct tcp *tcp = mst__calloc(1, sizeof *tcp);
     if (tcp == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "tcp store");

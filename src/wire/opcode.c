@@ -12,7 +12,7 @@ static const struct mst__opcode opcodes[MST_OP_COUNT] = {
 
 /* The way back: operation + 1 by opcode, 0 = none. An operation that a dialect lacks gets a slot
  * of its own behind all opcodes, where nothing looks. */
-#define OPCODE_END 32
+#define OPCODE_END 0x42
 #define OPCODE_SLOT(op, opcode) ((opcode) == MST_OPCODE_NONE ? OPCODE_END + MST_OP_##op : (opcode))
 
 static const uint8_t ops_of_a[OPCODE_END + MST_OP_COUNT] = {

@@ -18,7 +18,7 @@ enum mst__wire_shape {
 #define MST_OPCODE_NONE 0xff
 
 /* operation, A, B, C, shape of the request, kind of the reply. Opcode 0 of dialect C is VALIDATE,
- * which is part of the connection's start and no operation. */
+ * which is part of the connection's start and no operation. From 0x40 on they are ours. */
 #define MST_OPCODE_MAP(X)                                                \
     X(SET, 0, 0, 1, KEY_VALUE, NONE)                                     \
     X(COMPARE_SET, 1, 1, 2, KEY_VALUE_VALUE, BYTES)                      \
@@ -38,7 +38,8 @@ enum mst__wire_shape {
     X(QUEUE_POP, MST_OPCODE_NONE, MST_OPCODE_NONE, 15, KEY, POP)         \
     X(QUEUE_LEN, MST_OPCODE_NONE, MST_OPCODE_NONE, 16, KEY, NUMBER)      \
     X(LIST_KEYS, MST_OPCODE_NONE, MST_OPCODE_NONE, 17, EMPTY, LIST)      \
-    X(BARRIER, MST_OPCODE_NONE, MST_OPCODE_NONE, 18, KEY_NUMBER, STATUS)
+    X(BARRIER, MST_OPCODE_NONE, MST_OPCODE_NONE, 18, KEY_NUMBER, STATUS) \
+    X(WAIT_CHANGE, MST_OPCODE_NONE, MST_OPCODE_NONE, 0x41, KEY_NUMBER, STATUS)
 
 struct mst__opcode {
     uint8_t a, b, c;

@@ -147,6 +147,9 @@ static void put_command(struct golden *golden, const struct mst__command *comman
     if (command->op == MST_OP_ADD || command->op == MST_OP_BARRIER) {
         put(golden, " %lld", (long long)command->number);
     }
+    if (command->op == MST_OP_WAIT_CHANGE) {
+        put(golden, " 0x%016llx", (unsigned long long)command->number);
+    }
     if (command->op == MST_OP_COMPARE_SET) {
         put(golden, " ");
         put_quoted(golden, command->expected);
@@ -409,7 +412,11 @@ static void run_dump(struct golden *golden)
             while (&golden->model.conns[conn].client != place->client) {
                 conn++;
             }
-            put(golden, " %s %s", place->is_barrier ? "barrier" : "waits", golden->names[conn]);
+            put(golden, " %s %s",
+                place->is_barrier  ? "barrier"
+                : place->is_change ? "change"
+                                   : "waits",
+                golden->names[conn]);
         }
         put(golden, "\n");
     }

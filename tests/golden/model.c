@@ -30,6 +30,7 @@ void mst__model_init(struct mst__model *model,
         .value_max = limits->value_size_max,
     };
     mst__kv_init(&model->kv, &kv_limits, hash_key);
+    model->kv.announces = true;
     /* A list of keys is its count and the largest body that the engine makes. */
     mst__buf_init(&model->output, model->wire_limits.message_size_max + 8 + limits->key_size_max +
                                       2 * limits->value_size_max + 32);
@@ -231,7 +232,7 @@ void mst__model_check(const struct mst__model *model)
         bool asleep = false;
         for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
              place = place->next) {
-            asleep = asleep || !place->is_barrier;
+            asleep = asleep || !(place->is_barrier || place->is_change);
         }
         MST_ASSERT(!asleep || entry->queue.count <= entry->queue.promised_count);
         keys += entry->exists ? 1 : 0;

@@ -263,7 +263,7 @@ OPCODES = {
     "C": {"set": 1, "compare_set": 2, "get": 3, "add": 4, "check": 5, "wait": 6, "num_keys": 7,
           "delete": 8, "append": 9, "multi_get": 10, "multi_set": 11, "cancel_wait": 12,
           "ping": 13, "queue_push": 14, "queue_pop": 15, "queue_len": 16, "list": 17,
-          "barrier": 18},
+          "barrier": 18, "wait_change": 0x41},
 }
 VALIDATE = bytes.fromhex("00cef7853c")
 

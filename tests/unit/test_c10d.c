@@ -240,8 +240,8 @@ static void *wait_change(void *arg)
     struct waiter *waiter = arg;
     struct mst_err ignored;
     (void)mst__client_interrupt(waiter->interrupt_fd);
-    waiter->rv = waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, soon(),
-                                                   &ignored);
+    waiter->rv =
+        waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, soon(), &ignored);
     return NULL;
 }
 
@@ -289,9 +289,9 @@ static void change_in(const char *url)
     assert_ok(mst_store_prefix(store, STR("p"), &view, &err));
     assert_ok(mst_store_set(store, STR("p/k"), STR("v"), PLENTY_MS, &err));
     struct mst_bytes value = STR("v");
-    assert_fails(mst__store_wait_change(view, STR("k"), &value,
-                                        mst__clock_deadline_ms(SHORT_MS), &err),
-                 MST_ETIMEOUT, "k");
+    assert_fails(
+        mst__store_wait_change(view, STR("k"), &value, mst__clock_deadline_ms(SHORT_MS), &err),
+        MST_ETIMEOUT, "k");
     value = STR("w");
     assert_ok(mst__store_wait_change(view, STR("k"), &value, soon(), &err));
     assert_ok(mst__store_wait_change(view, STR("k"), NULL, soon(), &err));
@@ -315,6 +315,18 @@ static void files_tell_nothing(void **state)
     mst_store_close(store);
 }
 
+/* Return when another thread has the one connection of @store that there was. */
+static void await_connection_taken(struct mst_store *store)
+{
+    struct mst_store_stats stats = {.size = sizeof stats};
+    int64_t deadline_ms = soon();
+    do {
+        assert_value(store, KEY, STR(SENTINEL));
+        assert_int_equal(mst_store_stats(store, &stats), 0);
+        assert_true(mst__clock_ms() < deadline_ms);
+    } while (stats.connects < 2);
+}
+
 /* A server that goes away ends the wait, and the next one finds out what the next server can. */
 static void wait_outlives_no_server(void **state)
 {
@@ -326,6 +338,7 @@ static void wait_outlives_no_server(void **state)
     assert_ok(backend.ops->wait_change(backend.self, &(struct mst_bytes){NULL, 0}, soon(), &err));
     struct waiter waiter = {.backend = &backend, .interrupt_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
+    await_connection_taken(store);
     struct mst__endpoint endpoint = {.host = "127.0.0.1"};
     endpoint.port = (uint16_t)mst__hosted_port(f->hosted);
     mst__hosted_stop(f->hosted);

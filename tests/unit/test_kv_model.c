@@ -408,11 +408,8 @@ static void model_wait_change(struct model *m,
         answer->status = MST_STATUS_STOP_WAITING;
         return;
     }
-    m->places[m->places_count++] = (struct model_place){.client = client,
-                                                        .key = key,
-                                                        .is_change = true,
-                                                        .existed = k->exists,
-                                                        .value = k->value};
+    m->places[m->places_count++] = (struct model_place){
+        .client = client, .key = key, .is_change = true, .existed = k->exists, .value = k->value};
     answer->kind = MST_REPLY_LATER;
 }
 

@@ -1,0 +1,184 @@
+/* cli/child.c - starting and stopping a command.
+ *
+ * We may have threads, so between fork and exec the child does nothing but system calls: the
+ * environment is built before. */
+#include "cli/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+/* --- its environment --- */
+
+static void environment_free(char **environment, size_t own_count)
+{
+    for (size_t i = 0; environment != NULL && i < own_count; i++) {
+        mst__free(environment[i]);
+    }
+    mst__free(environment);
+}
+
+static bool is_replaced(const char *entry, const struct mst__variable *variables, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(variables[i].name);
+        if (strncmp(entry, variables[i].name, length) == 0 && entry[length] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Our own environment with @variables put first: heap, and so are the first @count entries. */
+static char **environment_new(const struct mst__variable *variables, size_t count)
+{
+    size_t inherited = 0;
+    while (environ[inherited] != NULL) {
+        inherited++;
+    }
+    char **environment = mst__calloc(count + inherited + 1, sizeof *environment);
+    size_t at = 0;
+    for (; at < count && environment != NULL; at++) {
+        size_t size = strlen(variables[at].name) + strlen(variables[at].value) + 2;
+        environment[at] = mst__malloc(size);
+        if (environment[at] == NULL) {
+            environment_free(environment, at);
+            return NULL;
+        }
+        (void)snprintf(environment[at], size, "%s=%s", variables[at].name, variables[at].value);
+    }
+    for (size_t i = 0; i < inherited && environment != NULL; i++) {
+        if (!is_replaced(environ[i], variables, count)) {
+            environment[at++] = environ[i];
+        }
+    }
+    return environment;
+}
+
+/* --- starting --- */
+
+static _Noreturn void become(char *const *argv, char **environment, pid_t parent, int report_fd)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)setpgid(0, 0); /* cannot fail for a process that has just begun */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)sigaction(SIGPIPE, &usual, NULL); /* what we ignore is ours */
+    if (getppid() == parent) {              /* else it is too late for that signal */
+        (void)execvpe(argv[0], argv, environment);
+    }
+    int reason = errno;
+    ssize_t written = write(report_fd, &reason, sizeof reason);
+    (void)written; /* nobody is left to tell */
+    _exit(127);
+}
+
+/* What the child says before it becomes the command: nothing, or why it could not. */
+static int read_report(int fd, const char *name, struct mst_err *reterr)
+{
+    int reason = 0;
+    ssize_t size;
+    do {
+        size = read(fd, &reason, sizeof reason);
+    } while (size < 0 && errno == EINTR);
+    if (size != sizeof reason) {
+        return 0; /* closed by exec */
+    }
+    return mst__fail(reterr, MST_ESYS, reason, "run '%.100s'", name);
+}
+
+static int fork_child(char *const *argv,
+                      char **environment,
+                      struct mst__child *child,
+                      struct mst_err *reterr)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "pipe");
+    }
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        become(argv, environment, parent, report[1]);
+    }
+    int rv = pid < 0 ? mst__fail(reterr, MST_ESYS, errno, "fork") : 0;
+    (void)close(report[1]);
+    if (rv == 0) {
+        rv = read_report(report[0], argv[0], reterr);
+        if (rv != 0) {
+            (void)waitpid(pid, NULL, 0); /* it is at its end */
+        }
+    }
+    (void)close(report[0]);
+    if (rv == 0) {
+        *child = (struct mst__child){.pid = pid};
+    }
+    return rv;
+}
+
+int mst__child_start(char *const *argv,
+                     const struct mst__variable *variables,
+                     size_t variables_count,
+                     struct mst__child *ret_child,
+                     struct mst_err *reterr)
+{
+    char **environment = environment_new(variables, variables_count);
+    if (environment == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "environment of '%.100s'", argv[0]);
+    }
+    int rv = fork_child(argv, environment, ret_child, reterr);
+    environment_free(environment, variables_count);
+    return rv;
+}
+
+/* --- ending --- */
+
+bool mst__child_ended(struct mst__child *child)
+{
+    MST_ASSERT(child->pid > 0);
+    int status = 0;
+    pid_t pid;
+    do {
+        pid = waitpid(child->pid, &status, WNOHANG);
+    } while (pid < 0 && errno == EINTR);
+    if (pid != child->pid) {
+        return false;
+    }
+    child->pid = 0;
+    child->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return true;
+}
+
+void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd)
+{
+    pid_t group = child->pid;
+    if (group == 0) {
+        return;
+    }
+    (void)kill(-group, SIGTERM); /* there is the child at least, ended or not */
+    int64_t deadline_ms = mst__clock_deadline_ms(grace_ms);
+    bool killed = false;
+    while (!mst__child_ended(child)) {
+        int64_t left_ms = deadline_ms - mst__clock_ms();
+        if (left_ms <= 0 && !killed) {
+            (void)kill(-group, SIGKILL);
+            killed = true;
+        }
+        struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
+        (void)poll(&wake, 1, killed ? -1 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+        uint64_t count;
+        ssize_t size = read(wake_fd, &count, sizeof count);
+        (void)size; /* it was not readable if the time is over */
+    }
+    (void)kill(-group, SIGKILL); /* whom it has left behind; usually nobody */
+}

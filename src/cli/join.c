@@ -1,0 +1,733 @@
+/* cli/join.c - `muster join`: take part in a rendezvous from a shell.
+ *
+ * One thread waits for what may happen: a signal, a change of the group, the end of the command. A
+ * signal, and the end of the time to hold, cancels whatever the handler is doing; that is for good,
+ * so nothing but leaving follows. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/number.h"
+#include "cli/child.h"
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/rdzv.h"
+
+#define COMMAND "muster join"
+
+/* How long one who does not stay waits for the others to learn the outcome: it may be the one that
+ * serves the store. */
+#define PART_MS 3000
+
+/* How often to see whether the store can still be reached. */
+#define CHECK_MS 500
+
+#define KEY_SIZE 400          /* of a key with the name of a node */
+#define READ_MS_DEFAULT 60000 /* as the handlers have it */
+
+static const char join_synopsis[] =
+    "--rdzv-id ID --nnodes MIN:MAX [options]\n"
+    "--rdzv-id ID --nnodes MIN:MAX --hold SECONDS [--rejoin] [options]\n"
+    "--rdzv-id ID --nnodes MIN:MAX [--rejoin] [options] -- COMMAND [ARGUMENT...]";
+
+static const char join_text[] =
+    "Take part in a rendezvous: wait until its round is complete and print the outcome as one line "
+    "of JSON. Then leave, or stay for some time, or run a command as a member of the group. "
+    "Further "
+    "lines tell what happens: nodes wait to be let in, participants are lost, the rendezvous is "
+    "closed, this node is expelled. The first node on the machine that the endpoint names serves "
+    "the store if nobody does yet.\n"
+    "\n"
+    "SIGTERM and SIGINT make it leave at once, so that the others need not wait for this node to "
+    "expire. Exit status: that of the command, or 0 done, 2 wrong arguments, 4 timeout, 5 no "
+    "connection, 8 closed, 9 closed while a spare, 10 no rendezvous record, 11 group changed "
+    "without --rejoin, 12 expelled, 126 and 127 command not runnable or not there.";
+
+/* What the options say, and what has become of it. */
+struct join {
+    struct mst__rdzv rdzv;
+    const char *nodes;
+    const char *local_addr;
+    int64_t hold_ms; /* -1 = not given, 0 = until a signal */
+    int64_t stop_ms; /* -1 = not given */
+    bool rejoin;
+    bool close;
+    const char *events_path;
+    const char *log_level;
+    char **command; /* NULL = none */
+
+    int events_fd;
+    struct mst_params *params;
+    struct mst_handler *handler;
+    struct mst__child child;
+    struct mst__json line;
+    int64_t read_ms; /* how long a call of the store may take */
+    int64_t lost_ms; /* since when it cannot be reached; 0 = it can */
+    bool was_member;
+    bool is_command_bad;           /* it could not be started: join->err */
+    struct mst_rendezvous outcome; /* of the last round */
+    struct mst_changes seen;       /* what has been told of it */
+    int64_t finished;              /* how many of those who are gone were done */
+    struct mst_err err;
+};
+
+/* Why a membership is over. */
+enum end {
+    END_NOT,     /* it is not */
+    END_DONE,    /* the time is over, a signal came, nothing was to be held */
+    END_COMMAND, /* the command has ended */
+    END_CHANGED,
+    END_EXPELLED,
+    END_CLOSED,
+    END_FAILED, /* join->err */
+};
+
+/* --- signals --- */
+
+static struct mst_handler *volatile signalled_handler;
+static volatile sig_atomic_t stop_signal;
+static int wake_fd = -1; /* readable after any signal */
+
+static void on_signal(int number)
+{
+    int saved_errno = errno;
+    if (number != SIGCHLD) {
+        stop_signal = number;
+        mst_handler_cancel(signalled_handler);
+    }
+    uint64_t one = 1;
+    ssize_t written = write(wake_fd, &one, sizeof one);
+    (void)written; /* it fails only when the counter is full, and then it is readable */
+    errno = saved_errno;
+}
+
+static int catch_signals(struct join *join)
+{
+    wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd < 0) {
+        return mst__fail(&join->err, MST_ESYS, errno, "eventfd");
+    }
+    signalled_handler = join->handler;
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM, SIGCHLD};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&action.sa_mask); /* cannot fail */
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        int rv = sigaction(numbers[i], &action, NULL);
+        MST_ASSERT(rv == 0);
+    }
+    /* A reader of our lines that goes away is an error to report, after leaving the group. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    int rv = sigaction(SIGPIPE, &ignore, NULL);
+    MST_ASSERT(rv == 0);
+    return 0;
+}
+
+/* The time to hold begins with the first round. */
+static void start_hold(const struct join *join)
+{
+    if (join->hold_ms <= 0) {
+        return;
+    }
+    struct itimerval timer = {
+        .it_value = {.tv_sec = join->hold_ms / 1000, .tv_usec = join->hold_ms % 1000 * 1000}};
+    int rv = setitimer(ITIMER_REAL, &timer, NULL);
+    MST_ASSERT(rv == 0);
+}
+
+/* --- lines --- */
+
+static int tell_joined(struct join *join)
+{
+    const struct mst_rendezvous *outcome = &join->outcome;
+    struct mst__json *line = &join->line;
+    mst__json_begin(line, NULL, '{');
+    mst__json_text(line, "event", mst_bytes_str("joined"));
+    mst__json_number(line, "round", outcome->round);
+    mst__json_number(line, "rank", outcome->rank);
+    mst__json_number(line, "world_size", outcome->world_size);
+    mst__json_text(line, "master_addr", mst_bytes_str(outcome->master_addr));
+    mst__json_number(line, "master_port", outcome->master_port);
+    mst__json_text(line, "node", mst_bytes_str(mst_handler_node(join->handler)));
+    mst__json_end(line, '}');
+    return mst__json_print(line, &join->err);
+}
+
+static int tell(struct join *join, const char *event)
+{
+    mst__json_begin(&join->line, NULL, '{');
+    mst__json_text(&join->line, "event", mst_bytes_str(event));
+    mst__json_end(&join->line, '}');
+    return mst__json_print(&join->line, &join->err);
+}
+
+/* The store cannot be reached, for which @err is the reason, or can be again. */
+static int tell_reachable(struct join *join, const struct mst_err *err)
+{
+    mst__json_begin(&join->line, NULL, '{');
+    mst__json_text(&join->line, "event", mst_bytes_str(err == NULL ? "reachable" : "unreachable"));
+    if (err != NULL) {
+        mst__json_text(&join->line, "error", mst_bytes_str(err->msg));
+    }
+    mst__json_end(&join->line, '}');
+    return mst__json_print(&join->line, &join->err);
+}
+
+static int tell_waiting(struct join *join, int64_t nodes)
+{
+    mst__json_begin(&join->line, NULL, '{');
+    mst__json_text(&join->line, "event", mst_bytes_str("waiting"));
+    mst__json_number(&join->line, "round", join->outcome.round);
+    mst__json_number(&join->line, "nodes", nodes);
+    mst__json_end(&join->line, '}');
+    return mst__json_print(&join->line, &join->err);
+}
+
+/* --- who is gone --- */
+
+/* A node whose command has succeeded says so before it leaves, under its name and in a counter: it
+ * is gone and not lost, which is no reason to stop the others. */
+#define FINISHED_KEY "muster.join/finished"
+#define FINISHED_MS 2000
+
+/* The key for @node. Returns @ret_text. */
+static struct mst_bytes finished_key(struct mst_bytes node, char ret_text[KEY_SIZE])
+{
+    (void)snprintf(ret_text, KEY_SIZE, FINISHED_KEY "/%.*s", (int)node.size,
+                   (const char *)node.data); /* names are shorter */
+    return mst_bytes_str(ret_text);
+}
+
+/* Whoever misses it counts us as lost, and we are gone either way. */
+static void announce_finished(const struct join *join)
+{
+    char text[KEY_SIZE];
+    struct mst_bytes key = finished_key(mst_bytes_str(mst_handler_node(join->handler)), text);
+    struct mst_store *store = join->outcome.store;
+    struct mst_err err;
+    int64_t count;
+    if (mst_store_set(store, key, mst_bytes_str("1"), FINISHED_MS, &err) == 0) {
+        (void)mst_store_add(store, mst_bytes_str(FINISHED_KEY), 1, FINISHED_MS, &count, &err);
+    }
+}
+
+static bool has_finished(const struct join *join, struct mst_bytes node)
+{
+    char text[KEY_SIZE];
+    struct mst_bytes key = finished_key(node, text);
+    struct mst_err err;
+    bool exists = false;
+    int rv = mst_store_check(join->outcome.store, &key, 1, FINISHED_MS, &exists, &err);
+    return rv == 0 && exists;
+}
+
+/* The next name of a blank-separated list, which moves on; empty at its end. */
+static struct mst_bytes next_name(const char **rest)
+{
+    struct mst_bytes name = mst_bytes(*rest, strcspn(*rest, " "));
+    *rest += name.size + strspn(*rest + name.size, " ");
+    return name;
+}
+
+/* A list that was cut off ends in half a name, which does not count. */
+static bool is_half(const struct mst_changes *changes, const char *rest)
+{
+    return *rest == '\0' && strlen(changes->lost) == sizeof changes->lost - 1;
+}
+
+/* How many of those who are gone have finished; of a list that was cut off the counter tells. */
+static int64_t count_finished(const struct join *join, const struct mst_changes *changes)
+{
+    struct mst_buffer value = {0};
+    struct mst_err err;
+    int64_t counted = 0;
+    if (mst_store_try_get(join->outcome.store, mst_bytes_str(FINISHED_KEY), FINISHED_MS, &value,
+                          &err) == 0) {
+        (void)mst__number_parse_prefix(mst_bytes(value.data, value.size), &counted);
+        mst_buffer_free(&value);
+    }
+    if (counted == 0) {
+        return 0;
+    }
+    int64_t named = 0;
+    const char *rest = changes->lost;
+    while (*rest != '\0') {
+        struct mst_bytes name = next_name(&rest);
+        if (is_half(changes, rest)) {
+            return counted < changes->participants_lost ? counted : changes->participants_lost;
+        }
+        named += has_finished(join, name) ? 1 : 0;
+    }
+    return named;
+}
+
+static bool has_name(const char *names, struct mst_bytes name)
+{
+    while (*names != '\0') {
+        struct mst_bytes other = next_name(&names);
+        if (other.size == name.size && memcmp(other.data, name.data, name.size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names those who were not told before, as far as the list goes, and says how many there are. */
+static int tell_gone(struct join *join,
+                     const struct mst_changes *changes,
+                     bool finished,
+                     int64_t total)
+{
+    struct mst__json *line = &join->line;
+    mst__json_begin(line, NULL, '{');
+    mst__json_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
+    mst__json_number(line, "round", join->outcome.round);
+    mst__json_begin(line, "nodes", '[');
+    const char *rest = changes->lost;
+    while (*rest != '\0') {
+        struct mst_bytes name = next_name(&rest);
+        bool is_new = !is_half(changes, rest) && !has_name(join->seen.lost, name);
+        if (is_new && (join->finished > 0 && has_finished(join, name)) == finished) {
+            mst__json_text(line, NULL, name);
+        }
+    }
+    mst__json_end(line, ']');
+    mst__json_number(line, "total", total);
+    mst__json_end(line, '}');
+    return mst__json_print(line, &join->err);
+}
+
+static int tell_all_gone(struct join *join, const struct mst_changes *changes)
+{
+    int64_t gone_before = join->seen.participants_lost;
+    if (changes->participants_lost <= gone_before) {
+        return 0;
+    }
+    int64_t finished_before = join->finished;
+    join->finished = count_finished(join, changes);
+    int64_t lost = changes->participants_lost - join->finished;
+    int rv = 0;
+    if (join->finished > finished_before) {
+        rv = tell_gone(join, changes, true, join->finished);
+    }
+    if (rv == 0 && lost > gone_before - finished_before) {
+        rv = tell_gone(join, changes, false, lost);
+    }
+    return rv;
+}
+
+/* Tell what is new in @changes. */
+static int tell_changes(struct join *join, const struct mst_changes *changes)
+{
+    const struct mst_changes *seen = &join->seen;
+    int rv = 0;
+    if (changes->closed && !seen->closed) {
+        rv = tell(join, "closed");
+        if (join->command == NULL) {
+            return rv; /* everybody goes, and we do */
+        }
+    }
+    if (rv == 0) {
+        rv = tell_all_gone(join, changes);
+    }
+    if (rv == 0 && changes->nodes_waiting > 0 && changes->nodes_waiting != seen->nodes_waiting) {
+        rv = tell_waiting(join, changes->nodes_waiting);
+    }
+    if (rv == 0 && changes->expelled && !seen->expelled) {
+        rv = tell(join, "expelled");
+    }
+    join->seen = *changes;
+    return rv;
+}
+
+/* --- the command --- */
+
+static int start_command(struct join *join)
+{
+    const struct mst_rendezvous *outcome = &join->outcome;
+    char rank[MST_NUMBER_SIZE + 1];
+    char world[MST_NUMBER_SIZE + 1];
+    char round[MST_NUMBER_SIZE + 1];
+    char port[MST_NUMBER_SIZE + 1];
+    rank[mst__number_format(outcome->rank, rank)] = '\0';
+    world[mst__number_format(outcome->world_size, world)] = '\0';
+    round[mst__number_format(outcome->round, round)] = '\0';
+    port[mst__number_format(outcome->master_port, port)] = '\0';
+    /* The last one tells PyTorch that a store is served there already. */
+    const struct mst__variable variables[] = {
+        {"RANK", rank},
+        {"WORLD_SIZE", world},
+        {"MASTER_ADDR", outcome->master_addr},
+        {"MASTER_PORT", port},
+        {"MUSTER_ROUND", round},
+        {"TORCHELASTIC_USE_AGENT_STORE",
+         mst_handler_use_agent_store(join->handler) ? "True" : "False"},
+    };
+    return mst__child_start(join->command, variables, sizeof variables / sizeof variables[0],
+                            &join->child, &join->err);
+}
+
+/* --- being a member --- */
+
+/* Nobody can re-form a closed rendezvous: a command runs to its end then, whoever goes. */
+static enum end judge(const struct join *join, const struct mst_changes *changes)
+{
+    if (changes->closed) {
+        return join->command == NULL ? END_CLOSED : END_NOT;
+    }
+    if (changes->expelled) {
+        return END_EXPELLED;
+    }
+    bool has_changed = changes->nodes_waiting > 0 || changes->participants_lost > join->finished;
+    return has_changed && (join->rejoin || join->command != NULL) ? END_CHANGED : END_NOT;
+}
+
+static enum end look(struct join *join)
+{
+    struct mst_changes changes = {.size = sizeof changes};
+    int rv = mst_handler_poll(join->handler, 0, &changes, &join->err);
+    if (rv == MST_ECANCELED) {
+        return END_NOT; /* the signal is looked at next */
+    }
+    if (rv != 0 && rv != MST_ETIMEOUT) {
+        return END_FAILED;
+    }
+    return tell_changes(join, &changes) == 0 ? judge(join, &changes) : END_FAILED;
+}
+
+/* Whether the store can be reached. One that cannot for longer than a call may take is gone; a
+ * command runs on to its end without it. */
+static enum end check_store(struct join *join)
+{
+    struct mst_err err = {0};
+    bool is_closed;
+    int rv = mst_handler_is_closed(join->handler, &is_closed, &err);
+    int64_t now_ms = mst__clock_ms();
+    if ((rv == 0) == (join->lost_ms == 0)) {
+        if (rv == 0 || join->command != NULL || now_ms - join->lost_ms < join->read_ms) {
+            return END_NOT;
+        }
+        join->err = err;
+        return END_FAILED;
+    }
+    join->lost_ms = rv == 0 ? 0 : now_ms;
+    return tell_reachable(join, rv == 0 ? NULL : &err) == 0 ? END_NOT : END_FAILED;
+}
+
+/* Stay until something ends it. */
+static enum end stay(struct join *join)
+{
+    struct pollfd fds[] = {
+        {.fd = wake_fd, .events = POLLIN},
+        {.fd = mst_handler_fd(join->handler), .events = POLLIN}, /* -1: nothing ever changes */
+    };
+    for (;;) {
+        if (join->child.pid != 0 && mst__child_ended(&join->child)) {
+            return END_COMMAND;
+        }
+        if (stop_signal != 0) {
+            return join->command == NULL ? END_DONE : END_COMMAND;
+        }
+        if (poll(fds, 2, CHECK_MS) < 0) {
+            fds[1].revents = 0; /* interrupted: a signal */
+        }
+        uint64_t count;
+        ssize_t size = read(wake_fd, &count, sizeof count);
+        (void)size; /* what it was for is looked at above */
+        if (stop_signal != 0) {
+            continue;
+        }
+        enum end end = fds[1].revents != 0 ? look(join) : check_store(join);
+        if (end != END_NOT) {
+            return end;
+        }
+    }
+}
+
+/* Tell the others that we have our outcome; one that does not stay goes only when all have theirs,
+ * for with it may go the store. Peers of another kind do not know of this, so it has a bound, and
+ * what goes wrong here matters to nobody. */
+static void part(const struct join *join, bool stays)
+{
+    struct mst_store *store = join->outcome.store;
+    struct mst_bytes all = mst_bytes_str("muster.join/all");
+    struct mst_err err;
+    int64_t count = 0;
+    int rv = mst_store_add(store, mst_bytes_str("muster.join/count"), 1, PART_MS, &count, &err);
+    if (rv == 0 && count == join->outcome.world_size) {
+        (void)mst_store_set(store, all, mst_bytes_str("1"), PART_MS, &err);
+    } else if (rv == 0 && !stays) {
+        (void)mst_store_wait(store, &all, 1, PART_MS, &err);
+    }
+}
+
+static enum end be_member(struct join *join)
+{
+    if (tell_joined(join) != 0) {
+        return END_FAILED;
+    }
+    if (!join->was_member) {
+        start_hold(join);
+    }
+    join->was_member = true;
+    bool stays = join->command != NULL || join->hold_ms >= 0;
+    part(join, stays);
+    if (!stays) {
+        return END_DONE;
+    }
+    if (join->command != NULL && start_command(join) != 0) {
+        join->is_command_bad = true;
+        return END_FAILED;
+    }
+    enum end end = stay(join);
+    bool has_succeeded = end == END_COMMAND && join->child.pid == 0 && join->child.exit_code == 0;
+    if (has_succeeded && join->lost_ms == 0) {
+        announce_finished(join);
+    }
+    mst__child_stop(&join->child, join->stop_ms, wake_fd);
+    return end;
+}
+
+/* --- the whole --- */
+
+/* Join again and again, for as long as the options say; why it is over. */
+static enum end take_part(struct join *join)
+{
+    for (;;) {
+        join->outcome = (struct mst_rendezvous){.size = sizeof join->outcome};
+        if (mst_handler_next(join->handler, &join->outcome, &join->err) != 0) {
+            return END_FAILED;
+        }
+        join->seen = (struct mst_changes){.size = sizeof join->seen};
+        join->lost_ms = 0;
+        join->finished = 0;
+        enum end end = be_member(join);
+        mst_store_close(join->outcome.store);
+        join->outcome.store = NULL;
+        bool again = end == END_CHANGED || end == END_EXPELLED;
+        if (!again || !join->rejoin || stop_signal != 0) {
+            return end;
+        }
+    }
+}
+
+/* What to exit with after an error, which is printed. */
+static int fail(struct join *join)
+{
+    int number = stop_signal;
+    if (join->err.code == MST_ECANCELED && number != 0) {
+        bool is_done = join->was_member && join->command == NULL;
+        return is_done ? MST_EXIT_OK : MST_EXIT_SIGNAL + number;
+    }
+    int exit_code = mst__cli_fail(&join->err);
+    if (join->is_command_bad) {
+        return join->err.sys == ENOENT ? MST_EXIT_NO_COMMAND : MST_EXIT_NOT_RUNNABLE;
+    }
+    if (exit_code == MST_EXIT_CLOSED || exit_code == MST_EXIT_SPARE) {
+        (void)tell(join, "closed"); /* the exit status says it, too */
+    }
+    return exit_code;
+}
+
+static int exit_code_of(struct join *join, enum end end)
+{
+    switch (end) {
+        case END_COMMAND:
+            return join->child.exit_code;
+        case END_CHANGED:
+            (void)fprintf(stderr, "muster: the group has changed; --rejoin would enter it again\n");
+            return MST_EXIT_CHANGED;
+        case END_EXPELLED:
+            (void)fprintf(stderr, "muster: the others count this node as dead\n");
+            return MST_EXIT_EXPELLED;
+        case END_CLOSED:
+            return MST_EXIT_CLOSED;
+        case END_FAILED:
+            return fail(join);
+        case END_NOT:
+        case END_DONE:
+            break;
+    }
+    return MST_EXIT_OK;
+}
+
+/* The record should not show us any longer than we are there. If the store is gone, so is the
+ * record. */
+static int leave(struct join *join, int exit_code)
+{
+    struct mst_err err = {0};
+    int rv = 0;
+    if (stop_signal != 0) {
+        /* The store may be slow to answer; who insists does not have to wait for it. */
+        struct sigaction usual = {.sa_handler = SIG_DFL};
+        (void)sigaction(SIGTERM, &usual, NULL); /* cannot fail */
+        (void)sigaction(SIGINT, &usual, NULL);
+    }
+    if (join->close && join->was_member) {
+        rv = mst_handler_set_closed(join->handler, &err);
+    }
+    if (rv == 0 && join->lost_ms == 0) {
+        rv = mst_handler_leave(join->handler, &err);
+        rv = rv == MST_ECONN || rv == MST_EUNKNOWN ? 0 : rv;
+    }
+    if (rv == 0) {
+        return exit_code;
+    }
+    int failed = mst__cli_fail(&err);
+    return exit_code == MST_EXIT_OK ? failed : exit_code;
+}
+
+static int run(struct join *join)
+{
+    if (mst_handler_new(join->params, &join->handler, &join->err) != 0) {
+        return mst__cli_fail(&join->err);
+    }
+    if (catch_signals(join) != 0) {
+        return mst__cli_fail(&join->err);
+    }
+    mst__json_init(&join->line);
+    int exit_code = exit_code_of(join, take_part(join));
+    return leave(join, exit_code);
+}
+
+static bool prepare(struct join *join, int *ret_exit)
+{
+    int64_t nodes_min = 0;
+    int64_t nodes_max = 0;
+    struct mst_log log = {.fn = mst__cli_log_text};
+    if (join->nodes == NULL || !mst__rdzv_nodes(join->nodes, &nodes_min, &nodes_max)) {
+        *ret_exit =
+            mst__cli_usage_error(COMMAND, "--nnodes %s: give MIN:MAX, such as 2:4, or one number",
+                                 join->nodes == NULL ? "is missing" : join->nodes);
+        return false;
+    }
+    if (!mst__cli_log_level(join->log_level, &log.level)) {
+        *ret_exit = mst__cli_usage_error(
+            COMMAND, "--log-level: '%s' is not debug, info, warn or error", join->log_level);
+        return false;
+    }
+    if (!mst__rdzv_params(&join->rdzv, nodes_min, nodes_max, join->local_addr, &join->params,
+                          ret_exit)) {
+        return false;
+    }
+    mst_params_log(join->params, &log);
+    struct mst_err err;
+    if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
+                               &err) != 0) {
+        *ret_exit = mst__cli_fail(&err);
+        return false;
+    }
+    if (join->events_path == NULL) {
+        return true;
+    }
+    join->events_fd =
+        open(join->events_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    if (join->events_fd < 0) {
+        (void)mst__fail(&err, MST_ESYS, errno, "--events '%.100s'", join->events_path);
+        *ret_exit = mst__cli_fail(&err);
+        return false;
+    }
+    mst_params_on_event(join->params, mst_event_json, &join->events_fd);
+    return true;
+}
+
+/* Options that exclude or need each other. */
+static bool check_usage(const struct join *join)
+{
+    const char *wrong = NULL;
+    if (join->command != NULL && join->hold_ms >= 0) {
+        wrong = "--hold and a command exclude each other: one is held for as long as it runs";
+    } else if (join->command == NULL && join->stop_ms >= 0) {
+        wrong = "--stop-timeout makes sense with a command only";
+    } else if (join->command == NULL && join->hold_ms < 0 && join->rejoin) {
+        wrong = "--rejoin makes sense with --hold or a command only";
+    }
+    if (wrong != NULL) {
+        (void)mst__cli_usage_error(COMMAND, "%s", wrong);
+    }
+    return wrong == NULL;
+}
+
+static int join_with(struct join *join)
+{
+    int exit_code = MST_EXIT_USAGE;
+    if (!check_usage(join)) {
+        return exit_code;
+    }
+    if (join->stop_ms < 0) {
+        join->stop_ms = 10000;
+    }
+    join->events_fd = -1;
+    if (prepare(join, &exit_code)) {
+        exit_code = run(join);
+    }
+    if (wake_fd >= 0) {
+        signalled_handler = NULL; /* a late signal finds nothing to cancel */
+    }
+    mst_handler_free(join->handler);
+    mst_params_free(join->params);
+    mst__json_close(&join->line);
+    if (join->events_fd >= 0) {
+        (void)close(join->events_fd); /* every event was written at once */
+    }
+    return exit_code;
+}
+
+int mst__cli_join(int argc, char **argv)
+{
+    struct join join = {
+        .rdzv = {MST_RDZV_DEFAULTS(COMMAND)},
+        .hold_ms = -1,
+        .stop_ms = -1,
+        .log_level = "warn",
+    };
+    const struct mst__option options[] = {
+        MST_RDZV_OPTIONS(join.rdzv),
+        {"nnodes", "MIN:MAX", "How many nodes a round needs and takes; or one number. Required.",
+         MST_OPTION_TEXT, &join.nodes, 0, 0},
+        {"local-addr", "ADDRESS",
+         "What the others should call this node, in names and as the workers' MASTER_ADDR. "
+         "Default: "
+         "the host name in names, the address by which it reaches the endpoint for workers.",
+         MST_OPTION_TEXT, &join.local_addr, 0, 0},
+        {"hold", "DURATION", "Stay a member for so long after joining; 0 = until a signal.",
+         MST_OPTION_DURATION, &join.hold_ms, 0, (int64_t)10 * 365 * 86400 * 1000},
+        {"rejoin", NULL,
+         "When nodes wait, participants are lost or this node is expelled: enter the next round. "
+         "Without it a command is stopped and join ends; a hold goes on.",
+         MST_OPTION_FLAG, &join.rejoin, 0, 0},
+        {"stop-timeout", "DURATION",
+         "When the command has to stop: how long after SIGTERM it is killed. Default 10s.",
+         MST_OPTION_DURATION, &join.stop_ms, 0, (int64_t)86400 * 1000},
+        {"close", NULL, "At the end, close the rendezvous for everybody.", MST_OPTION_FLAG,
+         &join.close, 0, 0},
+        {"events", "FILE", "Append what the handler does to FILE, as one line of JSON per event.",
+         MST_OPTION_TEXT, &join.events_path, 0, 0},
+        {"log-level", "LEVEL", "What to log on stderr: debug, info, warn or error. Default warn.",
+         MST_OPTION_TEXT, &join.log_level, 0, 0},
+    };
+    const struct mst__usage usage = {
+        .command = COMMAND,
+        .synopsis = join_synopsis,
+        .text = join_text,
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+        .arguments_max = SIZE_MAX,
+    };
+    int first = 0;
+    int exit_code = MST_EXIT_OK;
+    if (!mst__options_parse(&usage, argc, argv, &first, &exit_code)) {
+        return exit_code;
+    }
+    join.command = first < argc ? argv + first : NULL;
+    return join_with(&join);
+}

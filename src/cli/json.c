@@ -1,0 +1,138 @@
+/* cli/json.c - JSON lines for standard output. Nothing is buffered across lines: a reader at the
+ * other end of a pipe sees each as soon as it is printed. */
+#include "cli/json.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/number.h"
+#include "base/unicode.h"
+
+#define LINE_SIZE_MAX MST_MIB(16)
+
+void mst__json_init(struct mst__json *json)
+{
+    *json = (struct mst__json){0};
+    mst__buf_init(&json->text, LINE_SIZE_MAX);
+}
+
+void mst__json_close(struct mst__json *json)
+{
+    mst__buf_close(&json->text);
+}
+
+static void put(struct mst__json *json, struct mst_bytes bytes)
+{
+    if (json->code == 0) {
+        json->code = mst__buf_append(&json->text, bytes);
+    }
+}
+
+static void put_quoted(struct mst__json *json, struct mst_bytes rest)
+{
+    put(json, mst_bytes_str("\""));
+    while (rest.size > 0) {
+        uint32_t c = 0;
+        char escape[8];
+        size_t size = mst__unicode_next(rest, &c);
+        if (size == 0) {
+            put(json, mst_bytes_str("\\ufffd"));
+            size = 1;
+        } else if (c == '"' || c == '\\') {
+            (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
+            put(json, mst_bytes_str(escape));
+        } else if (c < 0x20 || c == 0x7f) {
+            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c); /* fits */
+            put(json, mst_bytes_str(escape));
+        } else {
+            put(json, mst_bytes(rest.data, size));
+        }
+        rest = mst_bytes(rest.data + size, rest.size - size);
+    }
+    put(json, mst_bytes_str("\""));
+}
+
+/* What stands before every value: a comma, a name. */
+static void put_name(struct mst__json *json, const char *name)
+{
+    if (json->has_value) {
+        put(json, mst_bytes_str(","));
+    }
+    json->has_value = true;
+    if (name != NULL) {
+        put_quoted(json, mst_bytes_str(name));
+        put(json, mst_bytes_str(":"));
+    }
+}
+
+void mst__json_begin(struct mst__json *json, const char *name, char bracket)
+{
+    MST_ASSERT(bracket == '{' || bracket == '[');
+    put_name(json, name);
+    put(json, mst_bytes(&bracket, 1));
+    json->has_value = false;
+}
+
+void mst__json_end(struct mst__json *json, char bracket)
+{
+    MST_ASSERT(bracket == '}' || bracket == ']');
+    put(json, mst_bytes(&bracket, 1));
+    json->has_value = true;
+}
+
+void mst__json_text(struct mst__json *json, const char *name, struct mst_bytes value)
+{
+    put_name(json, name);
+    put_quoted(json, value);
+}
+
+void mst__json_number(struct mst__json *json, const char *name, int64_t value)
+{
+    char text[MST_NUMBER_SIZE];
+    put_name(json, name);
+    put(json, mst_bytes(text, mst__number_format(value, text)));
+}
+
+void mst__json_bool(struct mst__json *json, const char *name, bool value)
+{
+    put_name(json, name);
+    put(json, mst_bytes_str(value ? "true" : "false"));
+}
+
+void mst__json_null(struct mst__json *json, const char *name)
+{
+    put_name(json, name);
+    put(json, mst_bytes_str("null"));
+}
+
+int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
+{
+    while (text.size > 0) {
+        ssize_t written = write(STDOUT_FILENO, text.data, text.size);
+        if (written >= 0) {
+            text = mst_bytes(text.data + written, text.size - (size_t)written);
+        } else if (errno == EAGAIN) {
+            struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+            (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
+        } else if (errno != EINTR) {
+            return mst__fail(reterr, MST_ESYS, errno, "cannot write to standard output");
+        }
+    }
+    return 0;
+}
+
+int mst__json_print(struct mst__json *json, struct mst_err *reterr)
+{
+    put(json, mst_bytes_str("\n"));
+    int rv = json->code != 0 ? mst__fail(reterr, json->code, 0, "line for standard output")
+                             : mst__cli_write(mst__buf_bytes(&json->text), reterr);
+    mst__buf_clear(&json->text);
+    json->code = 0;
+    json->has_value = false;
+    return rv;
+}

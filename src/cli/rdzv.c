@@ -1,0 +1,232 @@
+/* cli/rdzv.c - options to parameters, and reading a record without taking part. */
+#include "cli/rdzv.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "codec/pickle.h"
+#include "rendezvous/settings.h"
+
+/* Where the peers keep the record, and what stands there before anybody has joined. */
+#define RECORD_KEY "torch.rendezvous."
+#define RECORD_NONE "Y2FuaW1hZGFt"
+
+/* --- parameters --- */
+
+bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
+{
+    size_t length = strcspn(text, ":");
+    if (!mst__number_parse(mst_bytes(text, length), INT64_MIN, INT64_MAX, ret_min)) {
+        return false;
+    }
+    *ret_max = *ret_min;
+    return text[length] == '\0' ||
+           mst__number_parse(mst_bytes_str(text + length + 1), INT64_MIN, INT64_MAX, ret_max);
+}
+
+bool mst__rdzv_params(const struct mst__rdzv *rdzv,
+                      int64_t nodes_min,
+                      int64_t nodes_max,
+                      const char *local_addr,
+                      struct mst_params **ret_params,
+                      int *ret_exit)
+{
+    if (rdzv->run_id == NULL || rdzv->run_id[0] == '\0') {
+        *ret_exit = mst__cli_usage_error(rdzv->command, "--rdzv-id is missing: which job is it?");
+        return false;
+    }
+    struct mst_params *params = NULL;
+    struct mst_err err;
+    int rv = mst_params_new(rdzv->backend, rdzv->endpoint, rdzv->run_id, nodes_min, nodes_max,
+                            local_addr, &params, &err);
+    for (size_t i = 0; i < rdzv->conf.count && rv == 0; i++) {
+        rv = mst_params_parse(params, rdzv->conf.values[i], &err);
+    }
+    if (rv != 0) {
+        mst_params_free(params);
+        *ret_exit = mst__cli_fail(&err);
+        return false;
+    }
+    *ret_params = params;
+    return true;
+}
+
+/* --- the store behind it --- */
+
+/* @path as an URL: absolute, with everything unusual as %XX. */
+static int file_url(const char *path, struct mst__buf *url, struct mst_err *reterr)
+{
+    char here[PATH_MAX] = "";
+    if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
+        return mst__fail(reterr, MST_ESYS, errno, "current directory");
+    }
+    const char *parts[] = {here, path[0] == '/' ? "" : "/", path};
+    int rv = mst__buf_append(url, mst_bytes_str("file://"));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        for (const char *c = parts[i]; *c != '\0' && rv == 0; c++) {
+            char escaped[4];
+            bool is_usual = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
+                            (*c >= 'A' && *c <= 'Z') || strchr("/._-", *c) != NULL;
+            (void)snprintf(escaped, sizeof escaped, is_usual ? "%c" : "%%%02X",
+                           (unsigned char)*c); /* fits */
+            rv = mst__buf_append(url, mst_bytes_str(escaped));
+        }
+    }
+    rv = rv == 0 ? mst__buf_append_u8(url, 0) : rv;
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "path '%.100s'", path);
+}
+
+static int open_file(struct mst__look *look, struct mst_err *reterr)
+{
+    const char *path = look->path;
+    if (path[0] == '\0') {
+        return mst__fail(reterr, MST_EINVAL, 0, "--rdzv-endpoint is missing: the path of the file");
+    }
+    if (access(path, F_OK) != 0) {
+        return errno == ENOENT ? 0 : mst__fail(reterr, MST_ESYS, errno, "file '%.100s'", path);
+    }
+    struct mst__buf url;
+    mst__buf_init(&url, 3 * (size_t)PATH_MAX + 64);
+    int rv = file_url(path, &url, reterr);
+    if (rv == 0) {
+        rv = mst_store_open((const char *)mst__buf_bytes(&url).data, NULL, 0, &look->store, reterr);
+    }
+    mst__buf_close(&url);
+    return rv;
+}
+
+static int open_tcp(struct mst__look *look,
+                    const struct mst__endpoint *endpoint,
+                    int64_t timeout_ms,
+                    struct mst_err *reterr)
+{
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    char url[MST_ENDPOINT_TEXT_SIZE + 8];
+    (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(endpoint, text)); /* fits */
+    struct mst_store_options options;
+    mst_store_options_init(&options);
+    options.value_size_max = MST_VALUE_SIZE_MAX; /* reading costs what is there */
+    return mst_store_open(url, &options, timeout_ms, &look->store, reterr);
+}
+
+static int look_key(struct mst__look *look, const char *run_id, struct mst_err *reterr)
+{
+    struct mst__buf key;
+    mst__buf_init(&key, MST_KEY_SIZE_MAX);
+    int rv = mst__buf_append(&key, mst_bytes_str(RECORD_KEY));
+    rv = rv == 0 ? mst__buf_append(&key, mst_bytes_str(run_id)) : rv;
+    rv = rv == 0 ? mst__buf_release(&key, &look->key) : rv;
+    mst__buf_close(&key);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "run id '%.60s'", run_id);
+}
+
+int mst__look_open(struct mst__look *look,
+                   const struct mst_params *params,
+                   int64_t timeout_ms,
+                   struct mst_err *reterr)
+{
+    *look = (struct mst__look){0};
+    mst__state_init(&look->state);
+    const char *backend = mst_params_backend(params);
+    if (strcmp(backend, "static") == 0) {
+        return mst__fail(
+            reterr, MST_ENOTSUP, 0,
+            "a static rendezvous has no record: rank and size of every node are given");
+    }
+    if (strcmp(backend, "c10d") != 0) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "unknown backend '%.60s'; those with a record are: c10d", backend);
+    }
+    struct mst__dynamic dynamic;
+    struct mst__c10d c10d;
+    int rv = mst__dynamic_read(params, &dynamic, reterr);
+    rv = rv == 0 ? mst__c10d_read(params, &c10d, reterr) : rv;
+    rv = rv == 0 ? look_key(look, mst_params_run_id(params), reterr) : rv;
+    if (rv != 0) {
+        return rv;
+    }
+    look->settings = dynamic.settings;
+    look->path = c10d.is_file ? c10d.path : NULL;
+    return c10d.is_file ? open_file(look, reterr)
+                        : open_tcp(look, &c10d.endpoint, timeout_ms, reterr);
+}
+
+/* --- the record --- */
+
+static int decode(struct mst__look *look, struct mst_err *reterr)
+{
+    struct mst_bytes value = mst_bytes(look->value.data, look->value.size);
+    mst__state_close(&look->state);
+    mst__state_init(&look->state);
+    look->has_state = false;
+    bool is_none =
+        value.size == strlen(RECORD_NONE) && memcmp(value.data, RECORD_NONE, value.size) == 0;
+    if (!look->exists || is_none) {
+        return 0;
+    }
+    struct mst__buf pickle;
+    mst__buf_init(&pickle, MST_VALUE_SIZE_MAX);
+    int rv = mst__base64_read(&pickle, value);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "base64 of the wrong length");
+    } else {
+        rv = mst__pickle_read(mst__buf_bytes(&pickle), &look->state, reterr);
+    }
+    mst__buf_close(&pickle);
+    look->has_state = rv == 0;
+    if (rv != 0) {
+        mst_buffer_free(&look->value); /* so that the next reading does not take it for the same */
+        look->exists = false;
+    }
+    if (rv == MST_EPROTO) {
+        reterr->code = MST_ESTATE;
+        rv = mst__err_wrap(reterr, MST_ESTATE, "what is stored under '%.80s' is no rendezvous",
+                           (const char *)look->key.data);
+    }
+    return rv;
+}
+
+int mst__look_read(struct mst__look *look,
+                   int64_t timeout_ms,
+                   bool *ret_changed,
+                   struct mst_err *reterr)
+{
+    struct mst_buffer value = {0};
+    int rv = look->store == NULL ? open_file(look, reterr) : 0;
+    if (rv == 0) {
+        rv = look->store == NULL
+                 ? MST_ENOTFOUND
+                 : mst_store_try_get(look->store, mst_bytes(look->key.data, look->key.size),
+                                     timeout_ms, &value, reterr);
+    }
+    if (rv != 0 && rv != MST_ENOTFOUND) {
+        return rv;
+    }
+    bool exists = rv == 0;
+    bool is_same = exists == look->exists && value.size == look->value.size &&
+                   (value.size == 0 || memcmp(value.data, look->value.data, value.size) == 0);
+    mst_buffer_free(&look->value);
+    look->value = value;
+    look->exists = exists;
+    if (ret_changed != NULL) {
+        *ret_changed = !is_same;
+    }
+    return is_same ? 0 : decode(look, reterr);
+}
+
+void mst__look_close(struct mst__look *look)
+{
+    mst_store_close(look->store);
+    mst_buffer_free(&look->key);
+    mst_buffer_free(&look->value);
+    mst__state_close(&look->state);
+    *look = (struct mst__look){0};
+}

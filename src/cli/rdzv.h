@@ -1,0 +1,103 @@
+/* cli/rdzv.h - what the commands on a rendezvous share: its options, and its record as it is in the
+ * store. */
+#ifndef MST_CLI_RDZV_H
+#define MST_CLI_RDZV_H
+
+#include "cli/cli.h"
+#include "core/settings.h"
+#include "core/state.h"
+
+/* Which rendezvous, as the options say. */
+struct mst__rdzv {
+    const char *command; /* "muster join", for messages */
+    const char *backend;
+    const char *endpoint;
+    const char *run_id;
+    struct mst__option_list conf;
+};
+
+#define MST_RDZV_DEFAULTS(name) .command = (name), .backend = "c10d", .endpoint = ""
+
+/* Rows for the table of a command's options. */
+#define MST_RDZV_OPTIONS(rdzv)                                                                \
+    {"rdzv-backend",                                                                          \
+     "NAME",                                                                                  \
+     "How nodes meet: c10d or static. Default c10d.",                                         \
+     MST_OPTION_TEXT,                                                                         \
+     &(rdzv).backend,                                                                         \
+     0,                                                                                       \
+     0},                                                                                      \
+        {"rdzv-endpoint",                                                                     \
+         "ADDR",                                                                              \
+         "Where: host:port or [ipv6]:port of the store, or the path of a file with "          \
+         "--rdzv-conf store_type=file. Default localhost:29400.",                             \
+         MST_OPTION_TEXT,                                                                     \
+         &(rdzv).endpoint,                                                                    \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"rdzv-id",                                                                           \
+         "ID",                                                                                \
+         "Which job: the same on all of its nodes. Required.",                                \
+         MST_OPTION_TEXT,                                                                     \
+         &(rdzv).run_id,                                                                      \
+         0,                                                                                   \
+         0},                                                                                  \
+    {                                                                                         \
+        "rdzv-conf", "K=V,...",                                                               \
+            "Options of the backend, such as join_timeout=60,last_call_timeout=5; durations " \
+            "are seconds or carry a unit. muster-join(1) lists them. May be given several "   \
+            "times.",                                                                         \
+            MST_OPTION_LIST, &(rdzv).conf, 0, 0                                               \
+    }
+
+/* Read `MIN:MAX` or `N`; false when it is neither. Whether the numbers make sense is not asked. */
+bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max);
+
+/* The parameters that the options describe. Returns true, or false after an error that has been
+ * printed; @ret_exit is then what to exit with. */
+bool mst__rdzv_params(const struct mst__rdzv *rdzv,
+                      int64_t nodes_min,
+                      int64_t nodes_max,
+                      const char *local_addr,
+                      struct mst_params **ret_params,
+                      int *ret_exit);
+
+/* --- the record --- */
+
+/* A look at the record from outside: nothing is written, no store is served. */
+struct mst__look {
+    struct mst_store *store; /* NULL while there is none */
+    const char *path;        /* the params' own: the file where there will be one */
+    struct mst__settings settings;
+    struct mst_buffer key;
+    struct mst_buffer value; /* as stored; empty before the first reading and when there is none */
+    bool exists;             /* there is a key */
+    struct mst__state state; /* empty when nobody has joined yet */
+    bool has_state;
+};
+
+/**
+ * Open the store of the rendezvous @params, which outlives @look, for reading its record. A file
+ * that does not exist is not created: then there is no record, until there is a file.
+ *
+ * Returns 0, MST_EINVAL, MST_ENOTSUP for a backend without a record, or an error of mst_store_open.
+ */
+int mst__look_open(struct mst__look *look,
+                   const struct mst_params *params,
+                   int64_t timeout_ms,
+                   struct mst_err *reterr);
+
+/**
+ * Read the record; @ret_changed (may be NULL) tells whether it is another one than before.
+ *
+ * Returns 0, MST_ESTATE when what is there is no record, or an error of mst_store_try_get.
+ */
+int mst__look_read(struct mst__look *look,
+                   int64_t timeout_ms,
+                   bool *ret_changed,
+                   struct mst_err *reterr);
+
+/* A zeroed one is fine. */
+void mst__look_close(struct mst__look *look);
+
+#endif /* MST_CLI_RDZV_H */

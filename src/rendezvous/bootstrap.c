@@ -1,0 +1,221 @@
+/* rendezvous/bootstrap.c - the workers' store and how they learn of it. */
+#include "rendezvous/bootstrap.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "rendezvous/host.h"
+
+#define KEY_ADDR "MASTER_ADDR"
+#define KEY_PORT "MASTER_PORT"
+
+/* Finding out our own address takes no more than a lookup of the endpoint's. */
+#define ADVERTISE_MS 10000
+
+/* An address of the kind that is kept for examples: the way to it is the way to everybody. */
+#define NOWHERE "192.0.2.1"
+
+/* torch's own switch: with "1" the workers' rank 0 starts the store, and the agents none. */
+#define ENV_DISABLE_SHARE "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+
+void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
+                         const char *local_addr,
+                         const struct mst__endpoint *endpoint,
+                         const struct mst_log *log)
+{
+    const char *disable = getenv(ENV_DISABLE_SHARE);
+    *bootstrap = (struct mst__bootstrap){
+        .local_addr = local_addr,
+        .endpoint = {.host = NOWHERE, .port = 9},
+        .log = *log,
+        .is_shared = disable == NULL || strcmp(disable, "1") != 0,
+    };
+    if (endpoint != NULL) {
+        bootstrap->endpoint = *endpoint;
+    }
+}
+
+void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
+{
+    mst__hosted_stop(bootstrap->hosted);
+    bootstrap->hosted = NULL;
+}
+
+/* --- rank 0 --- */
+
+/* What the others shall call us. */
+static int find_address(const struct mst__bootstrap *bootstrap,
+                        char ret_addr[MST_HOST_SIZE],
+                        struct mst_err *reterr)
+{
+    if (bootstrap->local_addr != NULL && bootstrap->local_addr[0] != '\0') {
+        int size = snprintf(ret_addr, MST_HOST_SIZE, "%s", bootstrap->local_addr);
+        return size < MST_HOST_SIZE
+                   ? 0
+                   : mst__fail(reterr, MST_EINVAL, 0, "local address '%.60s…' is too long",
+                               bootstrap->local_addr);
+    }
+    return mst__host_advertise(&bootstrap->endpoint, mst__clock_deadline_ms(ADVERTISE_MS), ret_addr,
+                               reterr);
+}
+
+/* A port that nobody uses at the moment, as torch's agents hand one out. */
+static int find_port(int *ret_port, struct mst_err *reterr)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+    struct sockaddr_in address4 = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    int rv = 0;
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
+    if (!is_bound) {
+        if (fd >= 0) {
+            (void)close(fd); /* nothing was done with it */
+        }
+        size = sizeof address4;
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address4, size) == 0;
+    }
+    struct sockaddr_storage bound = {0};
+    socklen_t bound_size = sizeof bound;
+    if (!is_bound || getsockname(fd, (struct sockaddr *)&bound, &bound_size) != 0) {
+        rv = mst__fail(reterr, MST_ESYS, errno, "find a free port");
+    } else if (bound.ss_family == AF_INET6) {
+        *ret_port = ntohs(((struct sockaddr_in6 *)(void *)&bound)->sin6_port);
+    } else {
+        *ret_port = ntohs(((struct sockaddr_in *)(void *)&bound)->sin_port);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return rv;
+}
+
+static int serve(struct mst__bootstrap *bootstrap,
+                 struct mst__bootstrap_info *info,
+                 struct mst_err *reterr)
+{
+    int rv = find_address(bootstrap, info->addr, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (!bootstrap->is_shared) {
+        return find_port(&info->port, reterr);
+    }
+    if (bootstrap->hosted == NULL) {
+        struct mst__endpoint endpoint = {.port = 0};
+        memcpy(endpoint.host, info->addr, sizeof endpoint.host);
+        rv = mst__hosted_start(&endpoint, &bootstrap->log, &bootstrap->hosted, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    info->port = mst__hosted_port(bootstrap->hosted);
+    return 0;
+}
+
+static int publish(const struct mst__bootstrap_round *round,
+                   const struct mst__bootstrap_info *info,
+                   struct mst_err *reterr)
+{
+    char port[MST_NUMBER_SIZE];
+    size_t port_size = mst__number_format(info->port, port);
+    const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
+    const struct mst_bytes values[] = {mst_bytes_str(info->addr), mst_bytes(port, port_size)};
+    return mst_store_multi_set(round->store, keys, values, 2, round->call_ms, reterr);
+}
+
+/* --- the others --- */
+
+static int read_info(const struct mst__bootstrap_round *round,
+                     int64_t wait_ms,
+                     struct mst__bootstrap_info *ret_info,
+                     struct mst_err *reterr)
+{
+    const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
+    struct mst_buffer values[2] = {{NULL, 0}, {NULL, 0}};
+    int rv = mst_store_multi_get(round->store, keys, 2, wait_ms, values, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    int64_t port = 0;
+    if (values[0].size == 0 || values[0].size >= sizeof ret_info->addr ||
+        !mst__number_parse(mst_bytes(values[1].data, values[1].size), 0, 65535, &port)) {
+        rv = mst__fail(reterr, MST_ESTATE, 0,
+                       KEY_ADDR " and " KEY_PORT " of rank 0 are no address and port");
+    } else {
+        *ret_info = (struct mst__bootstrap_info){.port = (int)port};
+        memcpy(ret_info->addr, values[0].data, values[0].size);
+    }
+    mst_buffer_free(&values[0]);
+    mst_buffer_free(&values[1]);
+    return rv;
+}
+
+/* A torch agent that stays rank 0 and serves the workers' store does not tell again; where it was,
+ * it still is. One that tells may do so a second after us, which is how often it looks. */
+#define KNOWN_WAIT_MS 1500
+
+static int find_out(struct mst__bootstrap *bootstrap,
+                    const struct mst__bootstrap_round *round,
+                    struct mst__bootstrap_info *ret_info,
+                    struct mst_err *reterr)
+{
+    bool is_known = bootstrap->is_shared && !round->is_repeated &&
+                    bootstrap->info.addr[0] != '\0' && strcmp(bootstrap->node, round->master) == 0;
+    int64_t wait_ms = is_known && round->wait_ms > KNOWN_WAIT_MS ? KNOWN_WAIT_MS : round->wait_ms;
+    struct mst_err err = {0};
+    int rv = read_info(round, wait_ms, ret_info, &err);
+    if (rv == MST_ETIMEOUT) {
+        *ret_info = is_known ? bootstrap->info : (struct mst__bootstrap_info){.port = 0};
+        char node[MST_LOG_QUOTE_SIZE];
+        mst__log(&bootstrap->log, MST_LOG_WARN, "bootstrap.silent",
+                 "master=%s waited_ms=%lld use=%s",
+                 mst__log_quote(mst_bytes_str(round->master), node), (long long)wait_ms,
+                 is_known ? "earlier" : "nothing");
+        return 0;
+    }
+    if (rv != 0) {
+        if (reterr != NULL) {
+            *reterr = err;
+        }
+        return rv;
+    }
+    bootstrap->info = *ret_info;
+    (void)snprintf(bootstrap->node, sizeof bootstrap->node, "%s", round->master); /* fits */
+    return 0;
+}
+
+int mst__bootstrap_run(struct mst__bootstrap *bootstrap,
+                       const struct mst__bootstrap_round *round,
+                       struct mst__bootstrap_info *ret_info,
+                       struct mst_err *reterr)
+{
+    struct mst__bootstrap_info info = {.port = 0};
+    int rv = 0;
+    if (round->rank == 0) {
+        rv = serve(bootstrap, &info, reterr);
+        if (rv == 0) {
+            rv = publish(round, &info, reterr);
+        }
+    } else {
+        /* Everybody has left the round in which we were rank 0, or this one would not be there. */
+        mst__hosted_stop(bootstrap->hosted);
+        bootstrap->hosted = NULL;
+        rv = find_out(bootstrap, round, &info, reterr);
+    }
+    if (rv != 0) {
+        return mst__err_wrap(reterr, rv, "bootstrap");
+    }
+    *ret_info = info;
+    return 0;
+}

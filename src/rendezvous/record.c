@@ -1,0 +1,631 @@
+/* rendezvous/record.c - the dynamic handler: the calls of the application. record_self.h says who
+ * may do what. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "net/client.h"
+#include "rendezvous/record_self.h"
+
+/* How long to wait for rank 0 to tell where the workers' store is. Agents of torch before 2.4 tell
+ * late, and only if there is an agent. */
+#define BOOTSTRAP_MS 5000
+#define BOOTSTRAP_OLD_MS 2500
+
+/* Leaving a round again that was entered in vain. */
+#define WITHDRAW_US 2000000
+
+static int fail_cancelled(struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
+}
+
+/* --- cancelling --- */
+
+/* A call begins that a cancellation ends. */
+static void blocked_begin(struct mst__record *record)
+{
+    mst__record_lock(record);
+    record->blocked++;
+    mst__record_unlock(record);
+}
+
+/* It ends. A cancellation is over when the last of those that it ends has been told. */
+static void blocked_end(struct mst__record *record, int rv)
+{
+    mst__record_lock(record);
+    record->blocked--;
+    record->is_told = record->is_told || rv == MST_ECANCELED;
+    if (record->blocked == 0 && record->is_told) {
+        record->is_told = false;
+        mst__record_silence(record->cancel_fd);
+        if (!mst__record_has_news(record)) {
+            mst__record_silence(record->news_fd);
+        }
+    }
+    mst__record_unlock(record);
+}
+
+/* --- next --- */
+
+static struct mst__session_options session_options(const struct mst__record *record)
+{
+    return (struct mst__session_options){
+        .node = record->node,
+        .settings = record->dynamic.settings,
+        .mode = MST_SESSION_DEFAULT,
+        .dialect = record->dynamic.dialect,
+        .can_watch = record->backend.ops->wait_change != NULL,
+    };
+}
+
+/* Whoever serves the store may come last: wait for it as long as for everybody else. */
+static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    (void)mst__client_interrupt(record->cancel_fd);
+    int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
+    (void)mst__client_interrupt(-1);
+    if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
+        return rv;
+    }
+    if (mst__record_is_cancelled(record)) {
+        return fail_cancelled(reterr);
+    }
+    return mst__err_wrap(reterr, MST_ECONN, "%.80s, where the record is kept",
+                         record->backend.where);
+}
+
+/* Enter the record and wait for the round. The session is ours. */
+static int next_join(struct mst__record *record,
+                     struct mst__outcome *ret_outcome,
+                     struct mst_err *reterr)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend,
+        .events = &record->events,
+        .interrupt_fd = record->cancel_fd,
+        .is_tidy = true,
+    };
+    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
+    record->session.options.can_watch = record->backend.ops->wait_change != NULL;
+    int rv = next_connect(record, deadline_us, reterr);
+    if (rv == 0) {
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_NEXT, deadline_us, ret_outcome,
+                        reterr);
+    }
+    struct mst__changes changes;
+    if (rv == 0) {
+        rv = mst__record_publish(record, NULL, &changes);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+    }
+    if (rv == 0) {
+        rv = mst__record_watch(record, reterr);
+    }
+    mst__record_spread(record);
+    return rv;
+}
+
+/* The prefix of the round, for whoever joined it. */
+static int next_store(struct mst__record *record,
+                      int64_t round,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    int rv = record->backend.ops->store(
+        record->backend.self, mst__clock_deadline_ms(record->backend.call_ms), &store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    const char *run_id = record->params->run_id;
+    size_t size = sizeof MST_RECORD_PREFIX + strlen(run_id) + 32;
+    char *prefix = mst__malloc(size);
+    if (prefix == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "prefix of the round");
+    }
+    (void)snprintf(prefix, size, MST_RECORD_PREFIX "%s.%" PRId64, run_id, round); /* fits */
+    rv = mst_store_prefix(store, mst_bytes_str(prefix), ret_store, reterr);
+    mst__free(prefix);
+    return rv;
+}
+
+/* Who rank 0 of the joined round is, and how long to wait for it. The session is ours. */
+static void next_master(const struct mst__record *record, char *ret_text, size_t ret_size)
+{
+    const struct mst__state *joined = &record->session.joined;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < joined->participants.count; i++) {
+        const struct mst__member *member = &joined->members[joined->participants.ids[i]];
+        if (member->rank == 0) {
+            mst__node_format(&member->node, ret_text, ret_size);
+        }
+    }
+}
+
+/* What the round has to offer. The watcher is at work already. */
+static int next_bootstrap(struct mst__record *record,
+                          const struct mst__outcome *outcome,
+                          const char *master,
+                          bool is_old,
+                          struct mst_rendezvous *ret,
+                          struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    int rv = next_store(record, outcome->round, &store, reterr);
+    struct mst__bootstrap_info info = {.port = 0};
+    if (rv == 0) {
+        const struct mst__bootstrap_round round = {
+            .store = store,
+            .rank = outcome->rank,
+            .master = master,
+            .call_ms = record->backend.call_ms,
+            .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
+            .is_repeated = is_old,
+        };
+        (void)mst__client_interrupt(record->cancel_fd);
+        rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
+        (void)mst__client_interrupt(-1);
+        if (mst__record_is_cancelled(record)) {
+            rv = fail_cancelled(reterr);
+        }
+    }
+    if (rv != 0) {
+        mst_store_close(store);
+        return rv;
+    }
+    *ret = (struct mst_rendezvous){
+        .size = ret->size,
+        .round = outcome->round,
+        .rank = outcome->rank,
+        .world_size = outcome->world,
+        .store = store,
+        .master_port = info.port,
+    };
+    static_assert(sizeof ret->master_addr >= sizeof info.addr, "a host fits");
+    memcpy(ret->master_addr, info.addr, sizeof info.addr);
+    return 0;
+}
+
+/* Leave a round that was entered in vain. The call is busy and has not the session. */
+static void next_withdraw(struct mst__record *record)
+{
+    mst__record_lock(record);
+    record->is_joined = false;
+    mst__record_take(record);
+    mst__record_unlock(record);
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    struct mst_err ignored; /* an entry that stays expires */
+    (void)mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                     mst__drive_now_us() + WITHDRAW_US, NULL, &ignored);
+    mst__record_release(record, false);
+}
+
+static int next_run(struct mst__record *record, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    int rv = mst__record_begin(record, true, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    mst__record_reset(record);
+    struct mst__outcome outcome;
+    rv = mst__record_is_cancelled(record) ? fail_cancelled(reterr)
+                                          : next_join(record, &outcome, reterr);
+    char master[MST_BOOTSTRAP_NODE_SIZE] = "";
+    bool is_old = false;
+    if (rv == 0) {
+        next_master(record, master, sizeof master);
+        is_old = record->session.joined.dialect <= MST_RECORD_D2;
+    }
+    mst__record_release(record, rv == 0);
+    if (rv == 0) {
+        rv = next_bootstrap(record, &outcome, master, is_old, ret, reterr);
+        if (rv != 0) {
+            next_withdraw(record);
+        }
+    }
+    mst__record_end(record);
+    return rv;
+}
+
+static int fail_with(struct mst__record *record,
+                     const char *name,
+                     int rv,
+                     struct mst_err *err,
+                     struct mst_err *reterr)
+{
+    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", record->params->run_id);
+    mst__event(&record->events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
+    if (reterr != NULL) {
+        *reterr = *err;
+    }
+    return rv;
+}
+
+static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    struct mst_err err = {0};
+    mst__event(&record->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' wants to join the next round of rendezvous '%s'.", record->node_text,
+               record->params->run_id);
+    blocked_begin(record);
+    int rv = next_run(record, ret, &err);
+    blocked_end(record, rv);
+    if (rv != 0) {
+        return fail_with(record, "next_rendezvous", rv, &err, reterr);
+    }
+    mst__event(&record->events, "next_rendezvous", MST_NODE_RUNNING, ret->round, ret->rank,
+               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
+               " of %" PRId64 ".",
+               record->node_text, ret->round, record->params->run_id, ret->rank, ret->world_size);
+    return 0;
+}
+
+/* --- the other calls --- */
+
+/* Run @operation with a session of its own; its state afterwards tells the rest. */
+static int ask(struct mst__record *record,
+               enum mst__operation operation,
+               int64_t timeout_us,
+               bool *ret_closed,
+               int64_t *ret_waiting,
+               struct mst_err *reterr)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    const struct mst__session_options options = session_options(record);
+    struct mst__session session;
+    int rv = mst__session_init(&session, &options);
+    if (rv != 0) {
+        rv = mst__fail(reterr, rv, 0, "session");
+    } else {
+        rv =
+            mst__drive(&drive, &session, operation, mst__drive_now_us() + timeout_us, NULL, reterr);
+    }
+    if (rv == 0) {
+        *ret_closed = session.state.closed;
+        *ret_waiting = (int64_t)session.state.waiting.count;
+    }
+    mst__session_close(&session);
+    return rv;
+}
+
+/* The present state: what the watcher knows, and without one by reading the record. */
+static int look(struct mst__record *record,
+                const char *name,
+                bool *ret_closed,
+                int64_t *ret_waiting,
+                struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    int rv = 0;
+    mst__record_lock(record);
+    bool is_joined = record->is_joined;
+    bool has_closed = record->has_closed;
+    if (is_joined && record->is_known) {
+        *ret_closed = record->view.closed || has_closed;
+        *ret_waiting = record->view.nodes_waiting;
+    } else if (is_joined) {
+        err = record->view_err;
+        rv = err.code == 0 ? mst__fail(&err, MST_ECONN, 0, "the record has not been read yet")
+                           : err.code;
+    }
+    mst__record_unlock(record);
+    if (!is_joined) {
+        rv = ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed,
+                 ret_waiting, &err);
+    }
+    return rv == 0 ? 0 : fail_with(record, name, rv, &err, reterr);
+}
+
+static int record_is_closed(void *self, bool *ret, struct mst_err *reterr)
+{
+    int64_t waiting;
+    return look(self, "is_closed", ret, &waiting, reterr);
+}
+
+static int record_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
+{
+    bool is_closed;
+    return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
+}
+
+static int close_for_good(struct mst__record *record, const char *name, struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    bool is_closed;
+    int64_t waiting;
+    int rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
+                 &waiting, &err);
+    if (rv != 0) {
+        return fail_with(record, name, rv, &err, reterr);
+    }
+    mst__record_lock(record);
+    record->has_closed = true;
+    mst__record_unlock(record);
+    mst__event(&record->events, name, MST_NODE_SUCCEEDED, -1, -1,
+               "Node '%s' has closed rendezvous '%s'.", record->node_text, record->params->run_id);
+    return 0;
+}
+
+static int record_set_closed(void *self, struct mst_err *reterr)
+{
+    return close_for_good(self, "set_closed", reterr);
+}
+
+static int record_shutdown(void *self, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    mst__record_lock(record);
+    bool is_busy = record->is_busy;
+    mst__record_unlock(record);
+    /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
+    if (!is_busy) {
+        int rv = mst__record_begin(record, false, reterr);
+        MST_ASSERT(rv == 0); /* it cannot be cancelled */
+        mst__record_release(record, false);
+        mst__record_end(record);
+    }
+    return close_for_good(record, "shutdown", reterr);
+}
+
+static int record_leave(void *self, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    struct mst_err err = {0};
+    int rv = mst__record_begin(record, false, &err);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    if (record->session.stats.reads > 0) {
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                        mst__drive_now_us() + record->dynamic.settings.close_us, NULL, &err);
+    }
+    mst__record_release(record, false);
+    mst__bootstrap_close(&record->bootstrap);
+    mst__record_end(record);
+    return rv == 0 ? 0 : fail_with(record, "leave", rv, &err, reterr);
+}
+
+/* What there is to tell at the moment; whether any of it is new. */
+static bool poll_look(struct mst__record *record, struct mst_changes *ret)
+{
+    size_t size = ret->size;
+    mst__record_lock(record);
+    *ret = record->view;
+    bool has_news = mst__record_has_news(record);
+    record->told = record->view;
+    if (!mst__record_is_cancelled(record)) {
+        mst__record_silence(record->news_fd);
+    }
+    mst__record_unlock(record);
+    ret->size = size;
+    return has_news;
+}
+
+static int poll_run(struct mst__record *record,
+                    int64_t timeout_ms,
+                    struct mst_changes *ret,
+                    struct mst_err *reterr)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    for (;;) {
+        if (mst__record_is_cancelled(record)) {
+            return fail_cancelled(reterr);
+        }
+        if (poll_look(record, ret)) {
+            return 0;
+        }
+        int64_t left_ms = deadline_ms - mst__clock_ms();
+        if (left_ms <= 0) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
+        }
+        struct pollfd pollfds[] = {{.fd = record->news_fd, .events = POLLIN},
+                                   {.fd = record->cancel_fd, .events = POLLIN}};
+        /* Interrupted or not: the loop looks at everything again. */
+        (void)poll(pollfds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+    }
+}
+
+static int record_poll(void *self,
+                       int64_t timeout_ms,
+                       struct mst_changes *ret,
+                       struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    blocked_begin(record);
+    int rv = poll_run(record, timeout_ms, ret, reterr);
+    blocked_end(record, rv);
+    return rv;
+}
+
+static int record_fd(void *self)
+{
+    return ((struct mst__record *)self)->news_fd;
+}
+
+/* From a signal handler too, so errno is left as it was. */
+static void record_cancel(void *self)
+{
+    struct mst__record *record = self;
+    int before = errno;
+    mst__record_ring(record->cancel_fd);
+    mst__record_ring(record->news_fd);
+    errno = before;
+}
+
+static const char *record_backend(void *self)
+{
+    return ((struct mst__record *)self)->params->backend;
+}
+
+static const char *record_run_id(void *self)
+{
+    return ((struct mst__record *)self)->params->run_id;
+}
+
+static const char *record_node(void *self)
+{
+    return ((struct mst__record *)self)->node_text;
+}
+
+static bool record_use_agent_store(void *self)
+{
+    return ((struct mst__record *)self)->bootstrap.is_shared;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd); /* an eventfd: nothing to lose */
+    }
+}
+
+/* All but the backend, which is the creator's until there is a handler. */
+static void record_dispose(struct mst__record *record)
+{
+    mst__record_unwatch(record);
+    mst__bootstrap_close(&record->bootstrap);
+    mst__session_close(&record->session);
+    mst__free(record->lost.ids);
+    close_fd(record->cancel_fd);
+    close_fd(record->stop_fd);
+    close_fd(record->news_fd);
+    (void)pthread_cond_destroy(&record->cond); /* nobody waits any more */
+    (void)pthread_mutex_destroy(&record->mutex);
+    mst_params_free(record->params);
+    mst__free(record);
+}
+
+static void record_free(void *self)
+{
+    struct mst__record *record = self;
+    if (record == NULL) {
+        return;
+    }
+    struct mst__record_backend backend = record->backend;
+    record_dispose(record);
+    backend.ops->close(backend.self);
+}
+
+static const struct mst_handler_ops record_ops = {
+    .size = sizeof record_ops,
+    .next = record_next,
+    .free = record_free,
+    .backend = record_backend,
+    .run_id = record_run_id,
+    .is_closed = record_is_closed,
+    .set_closed = record_set_closed,
+    .nodes_waiting = record_nodes_waiting,
+    .poll = record_poll,
+    .fd = record_fd,
+    .cancel = record_cancel,
+    .use_agent_store = record_use_agent_store,
+    .shutdown = record_shutdown,
+    .leave = record_leave,
+    .node = record_node,
+};
+
+/* --- making one --- */
+
+/* Who we are: the address, the process, and which handler of the process. */
+static void name_node(struct mst__record *record)
+{
+    static atomic_int_fast64_t handlers_count;
+    const char *local_addr = record->params->local_addr;
+    if (local_addr != NULL && local_addr[0] != '\0') {
+        (void)snprintf(record->addr, sizeof record->addr, "%s", local_addr); /* cut off if absurd */
+    } else if (gethostname(record->addr, sizeof record->addr - 1) != 0) {
+        (void)snprintf(record->addr, sizeof record->addr, "localhost");
+    }
+    record->node = (struct mst__node){
+        .addr = mst_bytes_str(record->addr),
+        .pid = getpid(),
+        .local_id = atomic_fetch_add(&handlers_count, 1),
+    };
+    mst__node_format(&record->node, record->node_text, sizeof record->node_text);
+    record->events = (struct mst__events){
+        .fn = record->params->on_event,
+        .arg = record->params->on_event_arg,
+        .run_id = record->params->run_id,
+        .node = record->node_text,
+    };
+}
+
+static int open_fds(struct mst__record *record, struct mst_err *reterr)
+{
+    int *fds[] = {&record->cancel_fd, &record->stop_fd, &record->news_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        *fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (*fds[i] < 0) {
+            return mst__fail(reterr, MST_ESYS, errno, "eventfd");
+        }
+    }
+    return 0;
+}
+
+static void record_init(struct mst__record *record, const struct mst__record_options *options)
+{
+    record->backend = options->backend;
+    record->dynamic = options->dynamic;
+    record->cancel_fd = -1;
+    record->stop_fd = -1;
+    record->news_fd = -1;
+    record->again_us = MST_RECORD_AGAIN_US;
+    record->view.size = sizeof record->view;
+    uint64_t seed;
+    mst__clock_random(&seed, sizeof seed);
+    mst__prng_init(&record->prng, seed);
+    (void)pthread_mutex_init(&record->mutex, NULL); /* none of these fails on Linux */
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&record->cond, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+int mst__record_handler(const struct mst_params *params,
+                        const struct mst__record_options *options,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr)
+{
+    struct mst__record *record = mst__calloc(1, sizeof *record);
+    if (record == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    record_init(record, options);
+    int rv = mst__params_copy(params, &record->params, reterr);
+    if (rv == 0) {
+        name_node(record);
+        mst__bootstrap_init(&record->bootstrap, record->params->local_addr, options->endpoint,
+                            &record->params->log);
+        struct mst__session_options session = session_options(record);
+        rv = mst__session_init(&record->session, &session);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "session");
+    }
+    if (rv == 0) {
+        rv = open_fds(record, reterr);
+    }
+    if (rv == 0) {
+        rv = mst_handler_wrap(&record_ops, record, ret_handler, reterr);
+    }
+    if (rv != 0) {
+        record_dispose(record);
+        return rv;
+    }
+    if (options->is_host) {
+        mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
+                   "Node '%s' serves the store of rendezvous '%s' at %s.", record->node_text,
+                   params->run_id, options->backend.where);
+    }
+    return 0;
+}

@@ -1,0 +1,310 @@
+/* rendezvous/record_watch.c - the thread that keeps a node alive and tells of changes, and how the
+ * session goes from hand to hand. */
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "net/client.h"
+#include "rendezvous/record_self.h"
+
+/* Pauses of the watcher after failures. */
+#define AGAIN_US_MAX 1000000
+
+/* Where more nodes than these beat they do it at random moments, spread over this much for each. */
+#define SPREAD_NODES_FEW 4
+#define SPREAD_US_PER_NODE 4000
+
+/* Somebody who waits for the session looks up so often, for a cancellation does not ring here. */
+#define SLICE_MS 20
+
+/* --- the view: what poll, is_closed and nodes_waiting tell --- */
+
+/* With the lock held. */
+bool mst__record_has_news(const struct mst__record *record)
+{
+    const struct mst_changes *view = &record->view;
+    const struct mst_changes *told = &record->told;
+    return view->nodes_waiting > told->nodes_waiting ||
+           view->participants_lost > told->participants_lost || (view->closed && !told->closed) ||
+           (view->expelled && !told->expelled);
+}
+
+/* The nodes in record->lost, as text. */
+static void view_name_lost(struct mst__record *record)
+{
+    const struct mst__state *joined = &record->session.joined;
+    char *lost = record->view.lost;
+    size_t at = 0;
+    lost[0] = '\0';
+    for (size_t i = 0; i < record->lost.count && at < sizeof record->view.lost; i++) {
+        char text[MST_BOOTSTRAP_NODE_SIZE];
+        mst__node_format(&joined->members[record->lost.ids[i]].node, text, sizeof text);
+        int size = snprintf(lost + at, sizeof record->view.lost - at, "%s%s", i == 0 ? "" : " ",
+                            text); /* cut off when long */
+        at += size < 0 ? 0 : (size_t)size;
+    }
+}
+
+/* Tell how the record as last read differs from the round that was joined. @err says why it could
+ * not be read. Whoever drives. */
+int mst__record_publish(struct mst__record *record,
+                        const struct mst_err *err,
+                        struct mst__changes *ret_changes)
+{
+    struct mst__changes changes;
+    int rv = mst__session_changes(&record->session, &record->lost, &changes);
+    if (rv != 0) {
+        return rv;
+    }
+    mst__record_lock(record);
+    record->is_known = changes.is_known;
+    if (changes.is_known) {
+        struct mst_changes *view = &record->view;
+        view->nodes_waiting = (int64_t)changes.waiting_count;
+        view->participants_lost = (int64_t)changes.lost_count;
+        view->closed = changes.closed;
+        view->expelled = changes.expelled;
+        view_name_lost(record);
+        if (record->told.nodes_waiting > view->nodes_waiting) {
+            record->told.nodes_waiting = view->nodes_waiting;
+        }
+    } else if (err != NULL) {
+        record->view_err = *err;
+    }
+    if (mst__record_has_news(record)) {
+        mst__record_ring(record->news_fd);
+    }
+    mst__record_unlock(record);
+    *ret_changes = changes;
+    return 0;
+}
+
+void mst__record_reset(struct mst__record *record)
+{
+    mst__record_lock(record);
+    record->is_joined = false;
+    record->is_known = false;
+    record->view = (struct mst_changes){.size = sizeof record->view};
+    record->told = record->view;
+    record->view_err = (struct mst_err){0};
+    if (!mst__record_is_cancelled(record)) {
+        mst__record_silence(record->news_fd);
+    }
+    mst__record_unlock(record);
+}
+
+/* --- the watcher --- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When everybody has joined at the same moment, nobody should beat at the same one. */
+void mst__record_spread(struct mst__record *record)
+{
+    int64_t nodes = (int64_t)record->session.state.heartbeats.count;
+    int64_t most_us =
+        least(nodes * SPREAD_US_PER_NODE, record->dynamic.settings.keep_alive_interval_us / 4);
+    record->spread_us = 0;
+    if (nodes > SPREAD_NODES_FEW && most_us > 0) {
+        record->spread_us = (int64_t)mst__prng_below(&record->prng, (uint64_t)most_us);
+    }
+}
+
+static void watch_failed(struct mst__record *record,
+                         enum mst__operation operation,
+                         struct mst_err *err)
+{
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&record->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
+             "node=%s op=%s detail=%s", record->node_text,
+             operation == MST_OPERATION_POLL ? "poll" : "keep_alive",
+             mst__log_quote(mst_bytes_str(err->msg), detail));
+    mst__event(&record->events, "keep_alive", MST_NODE_FAILED, record->session.joined.round, -1,
+               "Node '%s' could not reach the record of rendezvous '%s': %s", record->node_text,
+               record->params->run_id, err->msg);
+    struct mst__changes changes;
+    if (mst__record_publish(record, err, &changes) != 0) {
+        return; /* no memory: told the next time */
+    }
+}
+
+/* What to do next, and wait until it is time: false when there is no session to go on with. */
+static bool watch_wait(struct mst__record *record,
+                       const struct mst__drive *drive,
+                       enum mst__operation *ret_operation)
+{
+    struct mst__changes changes;
+    *ret_operation = MST_OPERATION_KEEP_ALIVE;
+    bool is_known = mst__record_publish(record, NULL, &changes) == 0 && changes.is_known;
+    if (!is_known) {
+        (void)mst__client_interrupt(drive->interrupt_fd);
+        bool is_over = mst__client_pause(mst__drive_now_us() + record->again_us);
+        (void)mst__client_interrupt(-1);
+        record->again_us = least(record->again_us * 2, AGAIN_US_MAX);
+        return is_over;
+    }
+    record->again_us = MST_RECORD_AGAIN_US;
+    int64_t beat_us = changes.beat_us;
+    if (beat_us < INT64_MAX - record->spread_us) {
+        beat_us += record->spread_us;
+    }
+    int64_t until_us = least(beat_us, changes.poll_us);
+    int rv = mst__drive_wait(drive, &record->session, until_us);
+    if (rv == 0 && mst__drive_now_us() < changes.poll_us_min) {
+        (void)mst__client_interrupt(drive->interrupt_fd);
+        rv = mst__client_pause(least(changes.poll_us_min, until_us)) ? 0 : MST_ECANCELED;
+        (void)mst__client_interrupt(-1);
+    }
+    if (mst__drive_now_us() < beat_us) {
+        *ret_operation = MST_OPERATION_POLL;
+    }
+    return rv != MST_ECANCELED;
+}
+
+/* One look or one beat, when it is time for it. The session is ours. */
+static void watch_turn(struct mst__record *record)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend,
+        .events = &record->events,
+        .interrupt_fd = record->stop_fd,
+    };
+    enum mst__operation operation;
+    if (!watch_wait(record, &drive, &operation)) {
+        return;
+    }
+    struct mst_err err = {0};
+    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
+    int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
+    if (rv != 0 && rv != MST_ECANCELED) {
+        watch_failed(record, operation, &err);
+    }
+    if (rv == 0 && operation == MST_OPERATION_KEEP_ALIVE) {
+        mst__record_spread(record);
+    }
+}
+
+/* Beat and look as long as there is something to keep alive and nobody else wants the session. */
+static void *watch(void *arg)
+{
+    struct mst__record *record = arg;
+    mst__record_lock(record);
+    while (!record->is_ending) {
+        if (record->is_driven || record->is_wanted || !record->is_joined) {
+            (void)pthread_cond_wait(&record->cond, &record->mutex);
+            continue;
+        }
+        record->is_driven = true;
+        record->is_watching = true;
+        while (!record->is_ending && !record->is_wanted && record->is_joined) {
+            mst__record_unlock(record);
+            watch_turn(record);
+            mst__record_lock(record);
+        }
+        record->is_driven = false;
+        record->is_watching = false;
+        mst__record_silence(record->stop_fd);
+        (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
+    }
+    mst__record_unlock(record);
+    return NULL;
+}
+
+/* Start the watcher with all signals blocked: they are for the program's own threads. */
+int mst__record_watch(struct mst__record *record, struct mst_err *reterr)
+{
+    if (record->has_thread) {
+        return 0;
+    }
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
+    int status = pthread_create(&record->thread, NULL, watch, record);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    record->has_thread = status == 0;
+    return status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
+}
+
+void mst__record_unwatch(struct mst__record *record)
+{
+    if (!record->has_thread) {
+        return;
+    }
+    mst__record_lock(record);
+    record->is_ending = true;
+    mst__record_ring(record->stop_fd);
+    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
+    mst__record_unlock(record);
+    (void)pthread_join(record->thread, NULL); /* a thread of ours that nobody else joins */
+    record->has_thread = false;
+}
+
+/* --- taking the session --- */
+
+/* Wait for a change of what the mutex guards, but not for long. */
+static void wait_slice(struct mst__record *record)
+{
+    int64_t until_ms = mst__clock_ms() + SLICE_MS;
+    struct timespec until = {
+        .tv_sec = (time_t)(until_ms / 1000),
+        .tv_nsec = (long)(until_ms % 1000) * 1000000,
+    };
+    (void)pthread_cond_timedwait(&record->cond, &record->mutex, &until); /* the caller looks */
+}
+
+/* Make the watcher let go of the session. With the lock held. */
+void mst__record_take(struct mst__record *record)
+{
+    record->is_wanted = true;
+    if (record->is_watching) {
+        mst__record_ring(record->stop_fd);
+    }
+    while (record->is_driven) {
+        (void)pthread_cond_wait(&record->cond, &record->mutex); /* it was interrupted */
+    }
+    record->is_driven = true;
+}
+
+/* Begin a call that changes our membership, one at a time, with the session. */
+int mst__record_begin(struct mst__record *record, bool may_cancel, struct mst_err *reterr)
+{
+    int rv = 0;
+    mst__record_lock(record);
+    while (record->is_busy && rv == 0) {
+        wait_slice(record);
+        rv = may_cancel && mst__record_is_cancelled(record)
+                 ? mst__fail(reterr, MST_ECANCELED, 0, "cancelled")
+                 : 0;
+    }
+    if (rv == 0) {
+        record->is_busy = true;
+        mst__record_take(record);
+    }
+    mst__record_unlock(record);
+    return rv;
+}
+
+/* The session is free; the call goes on without it. With @is_joined the watcher may have it. */
+void mst__record_release(struct mst__record *record, bool is_joined)
+{
+    mst__record_lock(record);
+    record->is_driven = false;
+    record->is_wanted = false;
+    record->is_joined = is_joined;
+    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
+    mst__record_unlock(record);
+}
+
+void mst__record_end(struct mst__record *record)
+{
+    mst__record_lock(record);
+    record->is_busy = false;
+    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
+    mst__record_unlock(record);
+}
