@@ -204,8 +204,8 @@ MST_API int mst_handler_nodes_waiting(struct mst_handler *handler,
                                       int64_t *ret,
                                       struct mst_err *reterr);
 
-/** What has changed; waits up to @timeout_ms for the first change. MST_ETIMEOUT when nothing has,
- * with @ret filled all the same. */
+/** What has changed; waits up to @timeout_ms for a change that no call has told yet. MST_ETIMEOUT
+ * when there is none, with @ret filled all the same. */
 MST_API int mst_handler_poll(struct mst_handler *handler,
                              int64_t timeout_ms,
                              struct mst_changes *ret,

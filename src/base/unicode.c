@@ -176,7 +176,7 @@ static size_t last_char(struct mst_bytes text)
 
 struct mst_bytes mst__unicode_trim(struct mst_bytes text)
 {
-    uint32_t c;
+    uint32_t c = 0;
     size_t size;
     while ((size = mst__unicode_next(text, &c)) > 0 && mst__unicode_is_space(c)) {
         text = mst_bytes(text.data + size, text.size - size);

@@ -351,8 +351,8 @@ static int check_options(struct bench *bench, const char *what)
     enum mst__bench_protocol protocol = MST_BENCH_TORCH_C;
     const char *unknown = NULL;
     if (strcmp(what, "store") != 0) {
-        return mst__cli_usage_error(BENCH_COMMAND, "'%s' cannot be measured; 'store' and 'rendezvous' can",
-                                    what);
+        return mst__cli_usage_error(BENCH_COMMAND,
+                                    "'%s' cannot be measured; 'store' and 'rendezvous' can", what);
     }
     if (bench->port == 0) {
         return mst__cli_usage_error(BENCH_COMMAND, "--port is missing");
@@ -390,11 +390,8 @@ static int bench_with(struct bench *bench)
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
-int mst__cli_bench(int argc, char **argv)
+static int bench_store(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "rendezvous") == 0) {
-        return mst__bench_rendezvous(argc - 1, argv + 1);
-    }
     struct bench bench = {
         .host = "127.0.0.1",
         .protocol_name = "torch-c",
@@ -461,4 +458,12 @@ int mst__cli_bench(int argc, char **argv)
     }
     exit_code = check_options(&bench, argv[arguments]);
     return exit_code != MST_EXIT_OK ? exit_code : bench_with(&bench);
+}
+
+int mst__cli_bench(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "rendezvous") == 0) {
+        return mst__bench_rendezvous(argc - 1, argv + 1);
+    }
+    return bench_store(argc, argv);
 }

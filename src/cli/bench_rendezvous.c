@@ -43,6 +43,7 @@ static const char text[] =
 
 struct meeting {
     struct mst__rdzv rdzv;
+    char run_id[64]; /* of our own making, if none is given */
     int64_t nodes;
     bool death;
     bool json;
@@ -96,8 +97,8 @@ static int node_survive(struct node *node)
     return rv;
 }
 
-/* The barrier: all handlers exist. Then, with a death: all have met; the node is dead. A thread that
- * has failed keeps coming, or the others would wait for ever. */
+/* The barrier: all handlers exist. Then, with a death: all have met; the node is dead. A thread
+ * that has failed keeps coming, or the others would wait for ever. */
 static void *node_run(void *arg)
 {
     struct node *node = arg;
@@ -237,9 +238,8 @@ static int check_nodes(const struct meeting *meeting,
         if (node->rv != 0) {
             *reterr = node->err;
             rv = mst__err_wrap(reterr, node->rv, "node %zu of %zu", i, meeting->threads);
-        } else if (node->round != nodes[0].round ||
-                   node->world_size != (int64_t)meeting->threads || rank < 0 ||
-                   rank >= node->world_size || is_taken[rank]) {
+        } else if (node->round != nodes[0].round || node->world_size != (int64_t)meeting->threads ||
+                   rank < 0 || rank >= node->world_size || is_taken[rank]) {
             rv = mst__fail(reterr, MST_ESTATE, 0,
                            "node %zu has rank %" PRId64 " of %" PRId64 " in round %" PRId64
                            ", which does not fit the others",
@@ -255,8 +255,8 @@ static int check_nodes(const struct meeting *meeting,
 static void print_result(const struct meeting *meeting, const struct node *nodes)
 {
     int64_t met_ns = meeting->begin_ns;
-    int64_t told_ns = meeting->kill_ns;
-    int64_t reformed_ns = meeting->kill_ns;
+    int64_t told_ns = 0;
+    int64_t reformed_ns = 0;
     for (size_t i = 0; i < meeting->threads; i++) {
         met_ns = nodes[i].met_ns > met_ns ? nodes[i].met_ns : met_ns;
         told_ns = nodes[i].told_ns > told_ns ? nodes[i].told_ns : told_ns;
@@ -333,11 +333,10 @@ static int meeting_with(struct meeting *meeting)
     }
     int64_t nodes_min = meeting->death ? meeting->nodes - 1 : meeting->nodes;
     meeting->threads = (size_t)nodes_min;
-    char run_id[64];
     if (meeting->rdzv.run_id == NULL) {
-        (void)snprintf(run_id, sizeof run_id, "bench-%d-%" PRId64, (int)getpid(),
+        (void)snprintf(meeting->run_id, sizeof meeting->run_id, "bench-%d-%" PRId64, (int)getpid(),
                        mst__clock_wall_us()); /* fits */
-        meeting->rdzv.run_id = run_id;
+        meeting->rdzv.run_id = meeting->run_id;
     }
     struct mst_params *params = NULL;
     int exit_code = MST_EXIT_OK;

@@ -514,8 +514,11 @@ static enum end take_part(struct join *join)
         mst_store_close(join->outcome.store);
         join->outcome.store = NULL;
         bool again = end == END_CHANGED || end == END_EXPELLED;
-        if (!again || !join->rejoin || stop_signal != 0) {
+        if (!again || !join->rejoin) {
             return end;
+        }
+        if (stop_signal != 0) {
+            return join->command == NULL ? END_DONE : END_COMMAND;
         }
     }
 }

@@ -11,7 +11,7 @@ static const struct mst__cli_command commands[] = {
     {"close", "mark a rendezvous as closed", mst__cli_close},
     {"store", "read and write any store", mst__cli_store},
     {"demo", "show a rendezvous at work on this machine", mst__cli_demo},
-    {"bench", "measure stores", mst__cli_bench},
+    {"bench", "measure stores and rendezvous", mst__cli_bench},
 };
 #define COMMANDS_COUNT (sizeof commands / sizeof commands[0])
 

@@ -290,6 +290,7 @@ static int step_prepare(struct session_step *step, enum mst__action action)
         session->has_before = false;
         int rv = mst__state_copy(&session->before, &session->state);
         session->has_before = rv == 0;
+        session->before_left_us = 0;
         return rv;
     }
     const struct mst__member *self = session_self(session);
@@ -563,6 +564,16 @@ static int step_synced(struct session_step *step)
     return step_think(step);
 }
 
+/* How much is left of the last call that was seen; more than any if none was. */
+static int64_t session_last_call_left_us(const struct mst__session *session, int64_t now_mono_us)
+{
+    if (!session->observer.has_deadline) {
+        return INT64_MAX;
+    }
+    return mst__observer_last_call_end_us(&session->observer, &session->options.settings) -
+           now_mono_us;
+}
+
 /* Take the record and the token of @event; without them there is none. */
 static void session_install(struct mst__session *session,
                             const struct mst__event *event,
@@ -571,6 +582,11 @@ static void session_install(struct mst__session *session,
     struct mst__state fresh;
     mst__state_init(&fresh);
     fresh.dialect = session->options.dialect;
+    if (event->state == NULL || event->state->round < session->state.round) {
+        /* A store that has lost its data: what we know of a round is of another one. */
+        session->completed_count = 0;
+        session->has_before = false;
+    }
     if (event->state != NULL) {
         mst__state_move(&fresh, event->state);
     }
@@ -578,6 +594,7 @@ static void session_install(struct mst__session *session,
     if (was_open && fresh.complete && fresh.round == session->state.round) {
         mst__state_move(&session->before, &session->state);
         session->has_before = true;
+        session->before_left_us = session_last_call_left_us(session, now_mono_us);
     }
     mst__state_move(&session->state, &fresh);
     struct mst_buffer token = {NULL, 0};

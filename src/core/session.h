@@ -147,6 +147,9 @@ struct mst__session_stats {
     uint64_t doubts; /* complete rounds left because the record no longer showed them whole */
 };
 
+/* How often a session leaves a round because it was complete before the last call can have ended. */
+#define MST_SESSION_INSIST_MAX 3
+
 /* Why a wait is on. */
 enum mst__session_wait {
     MST_WAIT_POLL,   /* nothing to do yet */
@@ -166,6 +169,7 @@ struct mst__session {
     struct mst__session_stats stats;
     bool is_stage_unsaved; /* the leaving that ended the EXIT stage is not yet written */
     bool is_cancelled;
+    unsigned insisted; /* rounds left because they were complete too early */
 
     /* The state holder. */
     bool is_known; /* the state is the record's, apart from changes of ours */
@@ -183,6 +187,7 @@ struct mst__session {
     struct mst__observer observer;
     size_t participants_read; /* their count in the record, before the dead were removed */
     struct mst__state before; /* the round as last seen before it was complete, if has_before */
+    int64_t before_left_us;   /* and how much of its last call was left when it was complete */
     int64_t completed_round;  /* which we completed ourselves, and with how many */
     int64_t completed_count;
     int64_t changed_us;       /* when the record was last seen to change */

@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "core/saturate.h"
 
+/* How early peers may end the last call by our clock. */
+#define RESULT_EARLY_US_MAX 10000000
+
 /* Between two polls where nothing wakes us, and where something does. */
 #define CHANGES_POLL_US 1000000
 #define CHANGES_POLL_US_WATCHING 5000000
@@ -53,7 +56,18 @@ static bool result_has_everybody_seen(const struct mst__session *session)
     return true;
 }
 
-int mst__session_is_certain(const struct mst__session *session, bool *ret_is_certain)
+/* Whether the round can have been completed with fewer than the maximum. That takes the end of the
+ * last call, which the peers find by their own clocks. Before it only the one that makes the group
+ * full completes it, and if fewer are there now, somebody has left. Clocks may differ by more than
+ * we grant, and then peers end it too early for us every time; so there is an end to insisting. */
+static bool result_could_be_small(const struct mst__session *session)
+{
+    int64_t grant_us = session->options.settings.last_call_us / 2;
+    grant_us = grant_us < RESULT_EARLY_US_MAX ? grant_us : RESULT_EARLY_US_MAX;
+    return session->before_left_us <= grant_us;
+}
+
+int mst__session_is_certain(struct mst__session *session, bool *ret_is_certain)
 {
     const struct mst__state *state = &session->state;
     int64_t count = (int64_t)state->participants.count;
@@ -64,14 +78,18 @@ int mst__session_is_certain(const struct mst__session *session, bool *ret_is_cer
     }
     if (!is_dense || session->participants_read != state->participants.count) {
         *ret_is_certain = false;
-    } else if (session->completed_count > 0 && session->completed_round == state->round) {
-        *ret_is_certain = session->completed_count == count;
     } else if (state->sealed_count > 0 && state->sealed_round == state->round) {
         *ret_is_certain = state->sealed_count == count;
+    } else if (session->completed_count > 0 && session->completed_round == state->round) {
+        *ret_is_certain = session->completed_count == count;
     } else if (count == session->options.settings.nodes_max) {
         *ret_is_certain = true;
     } else {
-        *ret_is_certain = state->waiting.count == 0 && result_has_everybody_seen(session);
+        bool is_whole = state->waiting.count == 0 && result_has_everybody_seen(session);
+        bool is_early = is_whole && !result_could_be_small(session);
+        bool insists = is_early && session->insisted < MST_SESSION_INSIST_MAX;
+        session->insisted += insists ? 1 : 0;
+        *ret_is_certain = is_whole && !insists;
     }
     return 0;
 }

@@ -13,11 +13,11 @@
  * told a smaller world than the others. Participants only ever leave a complete round, so that
  * nobody has left if their number is that of the completion. We know that number when we completed
  * the round, when one of ours did and left its seal, and when the group is as large as it may be.
- * If a peer completed a smaller one, the ranks have no hole, everybody that we saw before is there
- * and nobody waits who might have left.
+ * If a peer completed a smaller one, the ranks have no hole, everybody that we saw before is there,
+ * nobody waits who might have left, and the last call was over or nearly so.
  *
  * Returns 0, or MST_ENOMEM.
  */
-int mst__session_is_certain(const struct mst__session *session, bool *ret_is_certain);
+int mst__session_is_certain(struct mst__session *session, bool *ret_is_certain);
 
 #endif /* MST_CORE_SESSION_RESULT_H */

@@ -85,14 +85,12 @@ static int find_port(int *ret_port, struct mst_err *reterr)
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address4, size) == 0;
     }
-    struct sockaddr_storage bound = {0};
-    socklen_t bound_size = sizeof bound;
-    if (!is_bound || getsockname(fd, (struct sockaddr *)&bound, &bound_size) != 0) {
+    bool is_v6 = size == sizeof address;
+    struct sockaddr *bound = is_v6 ? (struct sockaddr *)&address : (struct sockaddr *)&address4;
+    if (!is_bound || getsockname(fd, bound, &size) != 0) {
         rv = mst__fail(reterr, MST_ESYS, errno, "find a free port");
-    } else if (bound.ss_family == AF_INET6) {
-        *ret_port = ntohs(((struct sockaddr_in6 *)(void *)&bound)->sin6_port);
     } else {
-        *ret_port = ntohs(((struct sockaddr_in *)(void *)&bound)->sin_port);
+        *ret_port = ntohs(is_v6 ? address.sin6_port : address4.sin_port);
     }
     if (fd >= 0) {
         (void)close(fd);

@@ -26,7 +26,7 @@ int mst_handler_wrap(const struct mst_handler_ops *ops,
                      struct mst_handler **ret_handler,
                      struct mst_err *reterr)
 {
-    size_t size_min = offsetof(struct mst_handler_ops, free) + sizeof ops->free;
+    size_t size_min = offsetof(struct mst_handler_ops, backend); /* what follows next and free */
     if (ops == NULL || ops->size < size_min || ops->size > sizeof *ops) {
         return mst__fail(reterr, MST_EINVAL, 0,
                          "handler operations of size %zu; it must be sizeof(struct "
@@ -82,7 +82,7 @@ int mst_handler_next(struct mst_handler *handler,
     if (rv != 0) {
         return rv;
     }
-    if (ret->size < offsetof(struct mst_rendezvous, store) + sizeof ret->store) {
+    if (ret->size < offsetof(struct mst_rendezvous, master_addr)) {
         mst_store_close(outcome.store); /* an older caller does not know that there is one */
     }
     outcome.size = ret->size;

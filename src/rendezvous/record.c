@@ -22,35 +22,13 @@
 /* Leaving a round again that was entered in vain. */
 #define WITHDRAW_US 2000000
 
+/* How long the store of a closed rendezvous outlives its end: torch's nodes look once a second at a
+ * copy that may be a second old. */
+#define LINGER_US 2500000
+
 static int fail_cancelled(struct mst_err *reterr)
 {
     return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
-}
-
-/* --- cancelling --- */
-
-/* A call begins that a cancellation ends. */
-static void blocked_begin(struct mst__record *record)
-{
-    mst__record_lock(record);
-    record->blocked++;
-    mst__record_unlock(record);
-}
-
-/* It ends. A cancellation is over when the last of those that it ends has been told. */
-static void blocked_end(struct mst__record *record, int rv)
-{
-    mst__record_lock(record);
-    record->blocked--;
-    record->is_told = record->is_told || rv == MST_ECANCELED;
-    if (record->blocked == 0 && record->is_told) {
-        record->is_told = false;
-        mst__record_silence(record->cancel_fd);
-        if (!mst__record_has_news(record)) {
-            mst__record_silence(record->news_fd);
-        }
-    }
-    mst__record_unlock(record);
 }
 
 /* --- next --- */
@@ -257,9 +235,7 @@ static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
     mst__event(&record->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
                "Node '%s' wants to join the next round of rendezvous '%s'.", record->node_text,
                record->params->run_id);
-    blocked_begin(record);
     int rv = next_run(record, ret, &err);
-    blocked_end(record, rv);
     if (rv != 0) {
         return fail_with(record, "next_rendezvous", rv, &err, reterr);
     }
@@ -412,11 +388,12 @@ static bool poll_look(struct mst__record *record, struct mst_changes *ret)
     return has_news;
 }
 
-static int poll_run(struct mst__record *record,
-                    int64_t timeout_ms,
-                    struct mst_changes *ret,
-                    struct mst_err *reterr)
+static int record_poll(void *self,
+                       int64_t timeout_ms,
+                       struct mst_changes *ret,
+                       struct mst_err *reterr)
 {
+    struct mst__record *record = self;
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     for (;;) {
         if (mst__record_is_cancelled(record)) {
@@ -434,18 +411,6 @@ static int poll_run(struct mst__record *record,
         /* Interrupted or not: the loop looks at everything again. */
         (void)poll(pollfds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
     }
-}
-
-static int record_poll(void *self,
-                       int64_t timeout_ms,
-                       struct mst_changes *ret,
-                       struct mst_err *reterr)
-{
-    struct mst__record *record = self;
-    blocked_begin(record);
-    int rv = poll_run(record, timeout_ms, ret, reterr);
-    blocked_end(record, rv);
-    return rv;
 }
 
 static int record_fd(void *self)
@@ -506,11 +471,41 @@ static void record_dispose(struct mst__record *record)
     mst__free(record);
 }
 
+/* With us goes the store. Those who have not read yet that the rendezvous is closed would take that
+ * for a failure, so we stay until all have left, or had the time to look. */
+static void linger(struct mst__record *record)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    const struct mst__state *state = &record->session.state;
+    int64_t until_us = mst__drive_now_us() + LINGER_US;
+    struct mst_err ignored; /* what cannot be read is not worth staying for */
+    int rv = 0;
+    if (record->has_closed) {
+        /* With a session of its own, so that this one may not know it yet. */
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
+    }
+    while (rv == 0 && state->closed) {
+        bool is_in = mst__state_find(state, &record->node) != MST_MEMBER_NONE;
+        if (state->heartbeats.count <= (is_in ? 1 : 0)) {
+            return;
+        }
+        rv = mst__drive_wait(&drive, &record->session, until_us);
+        if (rv == 0) {
+            rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
+        }
+    }
+}
+
 static void record_free(void *self)
 {
     struct mst__record *record = self;
     if (record == NULL) {
         return;
+    }
+    mst__record_unwatch(record);
+    if (record->is_host) {
+        linger(record);
     }
     struct mst__record_backend backend = record->backend;
     record_dispose(record);
@@ -622,7 +617,8 @@ int mst__record_handler(const struct mst_params *params,
         record_dispose(record);
         return rv;
     }
-    if (options->is_host) {
+    record->is_host = options->is_host;
+    if (record->is_host) {
         mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
                    "Node '%s' serves the store of rendezvous '%s' at %s.", record->node_text,
                    params->run_id, options->backend.where);

@@ -32,6 +32,7 @@ struct mst__record {
     char node_text[MST_BOOTSTRAP_NODE_SIZE];
     struct mst__node node;
     struct mst__events events;
+    bool is_host;  /* the store goes when we go */
     int cancel_fd; /* readable = cancelled */
     int stop_fd;   /* readable = the watcher shall let go of the session */
     int news_fd;   /* readable = poll has something to tell */
@@ -56,8 +57,6 @@ struct mst__record {
     bool is_driven;   /* somebody has the session, */
     bool is_watching; /* and it is the watcher */
     bool is_joined;   /* there is something to keep alive and to watch */
-    unsigned blocked; /* calls under way that a cancellation ends, */
-    bool is_told;     /* and one of them has been */
     bool is_known;    /* the view is the record's */
     bool has_closed;  /* we have closed it ourselves */
     struct mst_changes view;

@@ -127,7 +127,7 @@ int mst_handler_new(const struct mst_params *params,
         entry = *found;
     }
     (void)pthread_mutex_unlock(&mutex);
-    if (rv != 0) {
+    if (found == NULL) {
         return rv;
     }
     struct mst_handler *handler = NULL;

@@ -202,8 +202,7 @@ static int publish(struct group *group, int64_t deadline_ms, struct mst_err *ret
         return 0;
     }
     struct mst_store *store = NULL;
-    int rv =
-        mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &store, reterr);
+    int rv = mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &store, reterr);
     if (rv != 0) {
         return rv;
     }

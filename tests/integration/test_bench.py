@@ -1,4 +1,4 @@
-"""`muster bench store` against `muster serve`, the floor, and servers that answer nonsense."""
+"""`muster bench` against `muster serve`, the floor, and servers that answer nonsense."""
 
 import json
 import os
@@ -225,7 +225,9 @@ class Failures(unittest.TestCase):
 
     def test_usage(self):
         for args in (
+            ["sundial", "--port", "1"],
             ["rendezvous", "--port", "1"],
+            ["rendezvous", "--nodes", "1", "--death"],
             ["store"],
             ["store", "--port", "1", "--op", "fly"],
             ["store", "--port", "1", "--protocol", "http"],
@@ -244,6 +246,40 @@ class Failures(unittest.TestCase):
             child.wait()  # its number is free again, and not soon given away
             done = bench(server.port, "--server-pid", child.pid, "--op", "get", *SHORT)
             self.expect(done, 1, str(child.pid))
+
+
+class Meetings(unittest.TestCase):
+    def meet(self, server, *args):
+        done = harness.run("bench", "rendezvous", "--json", "--rdzv-endpoint",
+                           f"127.0.0.1:{server.port}", *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (result,) = results(done)
+        self.assertEqual(result["bench"], "rendezvous")
+        return result
+
+    def test_rendezvous(self):
+        with harness.Server() as server:
+            result = self.meet(server, "--nodes", "6", "--rdzv-conf", "is_host=false")
+            self.assertEqual(result["nodes"], 6)
+            self.assertGreater(result["seconds"], 0)
+            self.assertNotIn("told_seconds", result)
+
+    def test_rendezvous_death(self):
+        """Nobody can know of the death before the expiry, less what the last beat is old."""
+        with harness.Server() as server:
+            conf = ("is_host=false,keep_alive_interval=200ms,keep_alive_max_attempt=3,"
+                    "last_call_timeout=100ms")
+            result = self.meet(server, "--nodes", "3", "--death", "--rdzv-conf", conf)
+            self.assertGreater(result["told_seconds"], 0.35)
+            self.assertGreater(result["reformed_seconds"], result["told_seconds"] + 0.1)
+
+    def test_rendezvous_fails(self):
+        with harness.Server() as server:
+            done = harness.run("bench", "rendezvous", "--rdzv-endpoint",
+                               f"127.0.0.1:{server.port}", "--nodes", "2", "--rdzv-conf",
+                               "is_host=false,state_dialect=D9")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(b"state_dialect", done.stderr)
 
 
 if __name__ == "__main__":

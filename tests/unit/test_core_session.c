@@ -104,7 +104,14 @@ static const struct mst__member *written_self(const struct bench *bench)
 {
     struct mst__node node = node_named("b", 1);
     mst__member_id id = mst__state_find(bench->effect.state, &node);
-    return id == MST_MEMBER_NONE ? NULL : &bench->effect.state->members[id];
+    assert_true(id != MST_MEMBER_NONE);
+    return &bench->effect.state->members[id];
+}
+
+static void poll_record(struct bench *bench, const struct mst__state *record)
+{
+    assert_int_equal(bench_begin(bench, MST_OPERATION_POLL), MST_EFFECT_READ);
+    assert_int_equal(bench_record(bench, MST_EVENT_READ, record), MST_EFFECT_DONE);
 }
 
 /* --- the exact mode --- */
@@ -130,11 +137,13 @@ static void the_peers_cache(void **unused)
 
 struct seal_case {
     const char *what;
-    int count;    /* participants of the complete record: a, b, ... */
-    int64_t hole; /* this rank is one too high */
+    int count; /* participants of the complete record: a, b, ... */
+    int hole;  /* this rank is one too high */
     int64_t seal_round, seal_count;
     bool has_waiting;
     bool is_certain;
+    bool is_early;           /* much of the last call was left */
+    int64_t completed_count; /* b itself had once completed a round of that number, elsewhere */
 };
 
 /* b saw a, b and c gathering in round 2, with room for 4, and then the record says that the round
@@ -144,8 +153,11 @@ static void run_seal_case(const struct seal_case *c)
     struct bench bench;
     struct mst__state open;
     struct mst__state complete;
-    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(4, 4));
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(2, 4));
+    bench.session.completed_round = 2;
+    bench.session.completed_count = c->completed_count;
     make_round(&open, 3, false, WORLD_WALL_US);
+    open.has_deadline = true;
     make_round(&complete, c->count, true, WORLD_WALL_US);
     if (c->has_waiting) {
         make_waiting(&complete, "w", false);
@@ -160,7 +172,7 @@ static void run_seal_case(const struct seal_case *c)
     /* Its own beat is not known to it, so it makes one. */
     assert_int_equal(bench_record(&bench, MST_EVENT_READ, &open), MST_EFFECT_WRITE);
     assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
-    bench.now_us += 1000;
+    bench.now_us += c->is_early ? 1000 : 25 * SECOND;
     assert_int_equal(bench_event(&bench, MST_EVENT_WOKEN), MST_EFFECT_READ);
     enum mst__effect_kind effect = bench_record(&bench, MST_EVENT_READ, &complete);
     if (c->is_certain) {
@@ -189,18 +201,119 @@ static void doubtful_worlds_are_not_told(void **unused)
 {
     (void)unused;
     static const struct seal_case cases[] = {
-        {"a peer completed it, all are there", 3, -1, 0, 0, false, true},
-        {"one that was seen is gone", 2, -1, 0, 0, false, false},
-        {"a rank is missing", 3, 2, 0, 0, false, false},
-        {"as many as there may be", 4, -1, 0, 0, true, true},
-        {"a rank is missing though full", 4, 3, 0, 0, false, false},
-        {"sealed with as many", 3, -1, 2, 3, true, true},
-        {"sealed with more", 3, -1, 2, 4, false, false},
-        {"the seal of another round", 3, -1, 1, 4, false, true},
-        {"one waits who may have left", 3, -1, 0, 0, true, false},
+        {"a peer completed it, all are there", 3, -1, 0, 0, false, true, false, 0},
+        {"so early that it must have been full", 3, -1, 0, 0, false, false, true, 0},
+        {"one that was seen is gone", 2, -1, 0, 0, false, false, false, 0},
+        {"a rank is missing", 3, 2, 0, 0, false, false, false, 0},
+        {"as many as there may be", 4, -1, 0, 0, true, true, true, 0},
+        {"a rank is missing though full", 4, 3, 0, 0, false, false, true, 0},
+        {"sealed with as many", 3, -1, 2, 3, true, true, true, 0},
+        {"sealed with more", 3, -1, 2, 4, false, false, false, 0},
+        {"sealed with more than in a store that is gone", 3, -1, 2, 4, false, false, false, 3},
+        {"the seal of another round", 3, -1, 1, 4, false, true, false, 0},
+        {"one waits who may have left", 3, -1, 0, 0, true, false, false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         run_seal_case(&cases[i]);
+    }
+}
+
+/* A store that has lost its data begins again with round 0: what we know of the old one is void. */
+static void a_lost_record_is_forgotten(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    struct mst__state record;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(2, 2));
+    make_round(&record, 1, false, WORLD_WALL_US);
+    record.round = 5;
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+    assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
+    assert_int_equal(bench_won(&bench), MST_EFFECT_DONE);
+    assert_true(bench.session.completed_round == 5);
+    assert_true(bench.session.completed_count == 2);
+    record.round = 4;
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_POLL), MST_EFFECT_READ);
+    assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_DONE);
+    assert_true(bench.session.completed_count == 0);
+    bench.session.completed_count = 2;
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_POLL), MST_EFFECT_READ);
+    assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_DONE);
+    assert_true(bench.session.completed_count == 0);
+    mst__state_close(&record);
+    bench_close(&bench);
+}
+
+/* A peer whose clock is far ahead ends every last call early; we do not leave for ever. */
+static void insisting_on_the_last_call_has_an_end(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    struct mst__state open;
+    struct mst__state complete;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(2, 4));
+    make_round(&open, 2, false, WORLD_WALL_US);
+    open.has_deadline = true;
+    make_round(&complete, 2, true, WORLD_WALL_US);
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+    enum mst__effect_kind effect = bench_record(&bench, MST_EVENT_READ, &open);
+    for (unsigned i = 0; effect != MST_EFFECT_DONE; i++) {
+        assert_true(i <= MST_SESSION_INSIST_MAX);
+        assert_int_equal(bench.session.stats.doubts, i);
+        if (effect == MST_EFFECT_WRITE) {
+            effect = bench_won(&bench);
+        }
+        assert_int_equal(effect, MST_EFFECT_WAIT);
+        complete.round = open.round;
+        bench.now_us += 1000;
+        assert_int_equal(bench_event(&bench, MST_EVENT_WOKEN), MST_EFFECT_READ);
+        effect = bench_record(&bench, MST_EVENT_READ, &complete);
+        if (effect == MST_EFFECT_WRITE) {
+            /* It leaves, and the next round gathers with it. */
+            assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
+            open.round++;
+            bench.now_us += 1000;
+            assert_int_equal(bench_event(&bench, MST_EVENT_WOKEN), MST_EFFECT_READ);
+            effect = bench_record(&bench, MST_EVENT_READ, &open);
+        }
+    }
+    assert_int_equal(bench.effect.outcome.result, MST_RESULT_OK);
+    assert_int_equal(bench.session.stats.doubts, MST_SESSION_INSIST_MAX);
+    mst__state_close(&open);
+    mst__state_close(&complete);
+    bench_close(&bench);
+}
+
+/* Who waits while others fill the round would make them form anew for ever: it stops waiting, and
+ * they are not told of it. */
+static void who_waits_in_vain_stops_waiting(void **unused)
+{
+    (void)unused;
+    static const enum mst__record_dialect dialects[] = {MST_RECORD_D1, MST_RECORD_D4};
+    for (size_t i = 0; i < 2; i++) {
+        struct bench bench;
+        struct mst__state record;
+        make_round(&record, 1, true, WORLD_WALL_US);
+        record.dialect = dialects[i];
+        make_waiting(&record, "b", false);
+        bench_open(&bench, MST_SESSION_DEFAULT, settings_of(1, 1));
+        assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+        assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
+        assert_int_equal(bench.effect.state->waiting.count, 0);
+        assert_int_equal(bench.effect.state->spares.count, dialects[i] == MST_RECORD_D4);
+        bench_close(&bench);
+        /* a, with room for one and for two. */
+        for (int64_t nodes_max = 1; nodes_max <= 2; nodes_max++) {
+            struct mst__members lost = {NULL, 0, 0};
+            struct mst__changes changes;
+            bench_open(&bench, MST_SESSION_DEFAULT, settings_of(1, nodes_max));
+            poll_record(&bench, &record);
+            assert_int_equal(mst__session_changes(&bench.session, &lost, &changes), 0);
+            assert_int_equal(changes.waiting_count, nodes_max - 1);
+            mst__free(lost.ids);
+            bench_close(&bench);
+        }
+        mst__state_close(&record);
     }
 }
 
@@ -521,12 +634,6 @@ static void beats_do_not_mind_the_wall_clock(void **unused)
     bench_close(&bench);
 }
 
-static void poll_record(struct bench *bench, const struct mst__state *record)
-{
-    assert_int_equal(bench_begin(bench, MST_OPERATION_POLL), MST_EFFECT_READ);
-    assert_int_equal(bench_record(bench, MST_EVENT_READ, record), MST_EFFECT_DONE);
-}
-
 static void changes_are_told(void **unused)
 {
     (void)unused;
@@ -694,6 +801,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_peers_cache),
         cmocka_unit_test(doubtful_worlds_are_not_told),
+        cmocka_unit_test(a_lost_record_is_forgotten),
+        cmocka_unit_test(insisting_on_the_last_call_has_an_end),
+        cmocka_unit_test(who_waits_in_vain_stops_waiting),
         cmocka_unit_test(the_dead_of_a_complete_round_make_it_doubtful),
         cmocka_unit_test(completing_seals),
         cmocka_unit_test(a_larger_group_than_ours),

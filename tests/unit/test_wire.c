@@ -480,12 +480,8 @@ static void status_bytes_are_checked(void **state)
         enum mst__op op;
         int highest;
         int lowest;
-    } rows[] = {{MST_OP_CHECK, 1, 0},
-                {MST_OP_WAIT, 0, 0},
-                {MST_OP_BARRIER, 0, 0},
-                {MST_OP_WAIT_CHANGE, 0, 0},
-                {MST_OP_CANCEL_WAIT, 1, 0},
-                {MST_OP_WATCH, 3, 3}};
+    } rows[] = {{MST_OP_CHECK, 1, 0},       {MST_OP_WAIT, 0, 0},        {MST_OP_BARRIER, 0, 0},
+                {MST_OP_WAIT_CHANGE, 0, 0}, {MST_OP_CANCEL_WAIT, 1, 0}, {MST_OP_WATCH, 3, 3}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         for (int byte = 0; byte < 256; byte++) {
             char raw = (char)byte;
