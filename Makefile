@@ -10,10 +10,12 @@ MESON_FLAGS ?=
 JOBS ?= 2
 # How long `make fuzz` runs each target.
 FUZZ_SECONDS ?= 60
+# More options for muster-sim, for example SIM_FLAGS='--seconds 300'.
+SIM_FLAGS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
 # What `make test` and the sanitizer builds run.
-SUITES ?= unit golden integration
+SUITES ?= unit golden integration sim
 
 export DESTDIR
 
@@ -22,7 +24,7 @@ setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
 
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-peers bench bench-gate lint format tidy fuzz sanitize \
+.PHONY: all help demo test test-peers sim bench bench-gate lint format tidy fuzz sanitize \
 	sanitize-thread with-tests install clean distclean
 
 all: ## build the library and build/muster
@@ -43,6 +45,9 @@ test-peers: ## install the real peers, and the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
 	@tools/testrun $(BUILD) --jobs $(JOBS) --suite peers
+
+sim: all ## the simulator with ever new seeds, until stopped
+	@$(BUILD)/muster-sim $(SIM_FLAGS)
 
 bench: all ## ours against the peers: a table and JSON
 	@tools/deps bench

@@ -3,9 +3,9 @@
  *
  * Of nodes that stand in for torch peers less is asked, for these break rules by themselves: they
  * expel the living when clocks differ, and they tell worlds that another member was not told. So
- * what they are told is not looked at, nor whom they expel, nor who expels them. Of rounds that they
- * have completed our nodes may be told too small a world when nothing could have told them so, which
- * is counted. With unequal settings nobody can promise a group within one's own limits. */
+ * what they are told is not looked at, nor whom they expel, nor who expels them. Of a round that
+ * they have completed our nodes may be told too small a world where nothing could have told them
+ * so, which is counted. With unequal settings nobody can promise a group within one's limits. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
@@ -240,8 +240,9 @@ static void check_expelled(struct mst__sim_world *world, int64_t pid, const char
     int64_t well_us = world->now_us - node->well_us;
     int64_t enough_us = mst__expire_after_us(settings) + 2 * settings->keep_alive_interval_us;
     if (node->partition == 0 && well_us > enough_us) {
-        mst__sim_break(world, "expelled", "%s reaches the store since %lld ms and was expelled by %s",
-                       name, (long long)(well_us / 1000), by);
+        mst__sim_break(world, "expelled",
+                       "%s reaches the store since %lld ms and was expelled by %s", name,
+                       (long long)(well_us / 1000), by);
     }
 }
 

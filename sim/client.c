@@ -121,8 +121,8 @@ static bool client_answer_write(struct mst__sim_world *world,
         *event = (struct mst__event){.kind = MST_EVENT_WON, .token = ret_token};
         return true;
     }
-    bool is_echo = ask == MST_SIM_ASK_WRITE &&
-                   mst__bytes_equal(value, mst__buf_bytes(&node->expected));
+    bool is_echo =
+        ask == MST_SIM_ASK_WRITE && mst__bytes_equal(value, mst__buf_bytes(&node->expected));
     if (is_echo || value.size == 0) {
         /* Echoed and not written, or nothing to read: there is no such key. */
         client_create(world, node, MST_SIM_ASK_CREATE_WRITE);

@@ -29,9 +29,9 @@ static bool fault_partition(struct mst__sim_world *world, struct mst__sim_node *
     node->partition = ++world->partitions;
     node->well_us = world->now_us;
     mst__sim_say_node(world, node, "is cut off from the store");
-    mst__sim_after(world, 1 + mst__sim_below(world, world->plan.partition_us_max),
-                   (struct mst__sim_event){
-                       .kind = MST_SIM_HEAL, .node = node->index, .id = node->partition});
+    mst__sim_after(
+        world, 1 + mst__sim_below(world, world->plan.partition_us_max),
+        (struct mst__sim_event){.kind = MST_SIM_HEAL, .node = node->index, .id = node->partition});
     return true;
 }
 
@@ -92,9 +92,9 @@ static bool fault_wipe(struct mst__sim_world *world)
             mst__sim_link_break(world, node, node->link);
         }
         if (node->watch != 0) {
-            mst__sim_after(world, mst__sim_link_delay_us(world, node),
-                           (struct mst__sim_event){
-                               .kind = MST_SIM_UNWATCHED, .node = i, .id = node->watch});
+            mst__sim_after(
+                world, mst__sim_link_delay_us(world, node),
+                (struct mst__sim_event){.kind = MST_SIM_UNWATCHED, .node = i, .id = node->watch});
         }
         node->well_us = world->store.down_us;
     }
@@ -193,9 +193,9 @@ void mst__sim_fault_calm(struct mst__sim_world *world)
         if (node->app == MST_SIM_DOWN && comes_back) {
             mst__sim_node_start(world, node);
         } else if (node->app == MST_SIM_PAUSED) {
-            mst__sim_after(world, 0,
-                           (struct mst__sim_event){
-                               .kind = MST_SIM_TIMER, .node = i, .id = node->timer});
+            mst__sim_after(
+                world, 0,
+                (struct mst__sim_event){.kind = MST_SIM_TIMER, .node = i, .id = node->timer});
         }
     }
     mst__sim_settle_calm(world);

@@ -130,14 +130,13 @@ void mst__sim_say_plan(struct mst__sim_world *world)
                   (long long)(mst__sim_plan_expiry_us(plan) / MST_SIM_SECOND_US),
                   (long long)(settings->join_us / MST_SIM_SECOND_US), (int)plan->dialect,
                   mst__dialect_name(plan->wire));
-    (void)fprintf(world->history,
-                  "network: %lld us, slow %u ppm up to %lld ms, cut before %u ppm and after %u ppm, "
-                  "given up after %lld ms; clocks: skew %lld s, drift %lld ppm\n",
-                  (long long)plan->latency_us, plan->slow_ppm, (long long)(plan->slow_us / 1000),
-                  plan->cut_before_ppm, plan->cut_after_ppm,
-                  (long long)(plan->read_timeout_us / 1000),
-                  (long long)(plan->skew_us_max / MST_SIM_SECOND_US),
-                  (long long)plan->drift_ppm_max);
+    (void)fprintf(
+        world->history,
+        "network: %lld us, slow %u ppm up to %lld ms, cut before %u ppm and after %u "
+        "ppm, given up after %lld ms; clocks: skew %lld s, drift %lld ppm\n",
+        (long long)plan->latency_us, plan->slow_ppm, (long long)(plan->slow_us / 1000),
+        plan->cut_before_ppm, plan->cut_after_ppm, (long long)(plan->read_timeout_us / 1000),
+        (long long)(plan->skew_us_max / MST_SIM_SECOND_US), (long long)plan->drift_ppm_max);
     (void)fprintf(world->history, "for %lld s: restarts every %lld ms, faults every %lld ms:",
                   (long long)(plan->active_us / MST_SIM_SECOND_US),
                   (long long)(plan->restart_us / 1000), (long long)(plan->fault_us / 1000));

@@ -49,9 +49,9 @@ static void link_open(struct mst__sim_world *world, struct mst__sim_node *node)
 void mst__sim_link_break(struct mst__sim_world *world, struct mst__sim_node *node, uint64_t link)
 {
     node->well_us = world->now_us;
-    mst__sim_after(world, mst__sim_link_delay_us(world, node),
-                   (struct mst__sim_event){
-                       .kind = MST_SIM_BROKEN, .node = node->index, .id = link});
+    mst__sim_after(
+        world, mst__sim_link_delay_us(world, node),
+        (struct mst__sim_event){.kind = MST_SIM_BROKEN, .node = node->index, .id = link});
 }
 
 static uint8_t *link_copy(struct mst_bytes bytes)

@@ -49,8 +49,7 @@ static const char usage[] =
     "       muster-sim [--seconds S]         run until stopped, with progress\n"
     "\n"
     "  --first-seed N   where to begin (with --runs: 1, else the time of day)\n"
-    "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE
-    "\n"
+    "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE "\n"
     "Exit status: 0 no rule was broken, 1 one was, 2 wrong usage.\n";
 
 static bool parse_number(const char *text, int64_t *ret_number)
@@ -94,7 +93,8 @@ static bool parse(int argc, char **argv, struct options *options)
         } else if (i + 1 < argc && parse_option(options, argv[i], argv[i + 1])) {
             i++;
         } else {
-            (void)fprintf(stderr, "muster-sim: '%s' is no option, or its value is missing or wrong\n%s",
+            (void)fprintf(stderr,
+                          "muster-sim: '%s' is no option, or its value is missing or wrong\n%s",
                           argv[i], usage);
             return false;
         }
@@ -125,7 +125,8 @@ static void add_up(struct totals *totals, const struct mst__sim_stats *stats)
 static void tell_rate(struct totals *totals, int64_t now_ns)
 {
     double seconds = (double)(now_ns - totals->started_ns) / 1e9;
-    (void)printf("%" PRIu64 " seeds, %" PRIu64 " broken, %" PRIu64 " rounds in %.1f s: %.0f seeds/s, "
+    (void)printf("%" PRIu64 " seeds, %" PRIu64 " broken, %" PRIu64
+                 " rounds in %.1f s: %.0f seeds/s, "
                  "%.0f rounds/s\n",
                  totals->seeds, totals->broken, totals->rounds, seconds,
                  (double)totals->seeds / seconds, (double)totals->rounds / seconds);
@@ -136,11 +137,11 @@ static void tell_rate(struct totals *totals, int64_t now_ns)
 static void tell_totals(const struct totals *totals)
 {
     (void)printf("%" PRIu64 " results, %" PRIu64 " writes of which %" PRIu64 " lost, %" PRIu64
-                 " doubtful rounds left, %" PRIu64 " torn by peers, %" PRIu64 " late answers dropped, %" PRIu64 " events, %" PRId64
+                 " doubtful rounds left, %" PRIu64 " torn by peers, %" PRIu64
+                 " late answers dropped, %" PRIu64 " events, %" PRId64
                  " h of virtual time, at rest after %" PRId64 " %% of the bound at most; faults:",
                  totals->returns, totals->writes, totals->losses, totals->doubts, totals->torn,
-                 totals->late,
-                 totals->events, totals->virtual_us / 3600 / MST_SIM_SECOND_US,
+                 totals->late, totals->events, totals->virtual_us / 3600 / MST_SIM_SECOND_US,
                  totals->settle_permille / 10);
     for (size_t i = 0; i < MST_SIM_FAULT_COUNT; i++) {
         (void)printf(" %" PRIu64 " %s", totals->faults[i],

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #ifdef MST_MUTANTS
-#define MST_SIM_MUTANT_USAGE \
+#define MST_SIM_MUTANT_USAGE                                 \
     "  --mutants        list the rules that can be broken\n" \
     "  --mutant NAME    break one\n"
 

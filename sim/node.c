@@ -78,9 +78,9 @@ static void node_set_timer(struct mst__sim_world *world,
                            int64_t delay_us)
 {
     node->timer++;
-    mst__sim_after(world, delay_us < 0 ? 0 : delay_us,
-                   (struct mst__sim_event){
-                       .kind = MST_SIM_TIMER, .node = node->index, .id = node->timer});
+    mst__sim_after(
+        world, delay_us < 0 ? 0 : delay_us,
+        (struct mst__sim_event){.kind = MST_SIM_TIMER, .node = node->index, .id = node->timer});
 }
 
 /* The same, at @until_us of the node's own clock. */
@@ -438,8 +438,7 @@ void mst__sim_node_reply(struct mst__sim_world *world,
     node->epoch = event->epoch;
     bool is_get = node->ask == MST_SIM_ASK_READ || node->ask == MST_SIM_ASK_LOOK;
     struct mst__command command = {.op = is_get ? MST_OP_GET : MST_OP_COMPARE_SET};
-    struct mst__wire_limits limits =
-        mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
+    struct mst__wire_limits limits = mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
     struct mst__reply reply;
     size_t size;
     struct mst_err err;

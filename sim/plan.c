@@ -30,8 +30,8 @@ static int64_t draw_of(struct mst__prng *prng, const int64_t *values, size_t cou
     return values[draw_below(prng, (int64_t)count)];
 }
 
-#define DRAW_OF(prng, ...)                                                    \
-    draw_of(prng, (const int64_t[]){__VA_ARGS__},                             \
+#define DRAW_OF(prng, ...)                        \
+    draw_of(prng, (const int64_t[]){__VA_ARGS__}, \
             sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 static int64_t plan_least(int64_t a, int64_t b)
@@ -124,7 +124,8 @@ static void draw_settings(struct mst__sim_plan *plan, struct mst__prng *prng)
         *own = settings;
         if (plan->is_unequal) {
             own->nodes_min += draw_below(prng, 2);
-            own->nodes_max += draw_below(prng, 2);
+            /* Peers go in circles without a pause when the group is larger than they allow. */
+            own->nodes_max += plan->is_exact[i] ? 1 : draw_below(prng, 2);
             own->nodes_min = plan_least(own->nodes_min, own->nodes_max);
             own->last_call_us += draw_below(prng, 2 * SECOND);
         }
@@ -168,9 +169,9 @@ static void draw_clocks(struct mst__sim_plan *plan, struct mst__prng *prng)
 static void draw_faults(struct mst__sim_plan *plan, struct mst__prng *prng)
 {
     static const uint8_t chances[MST_SIM_FAULT_COUNT] = {
-        [MST_SIM_FAULT_CRASH] = 50,    [MST_SIM_FAULT_REVIVE] = 80, [MST_SIM_FAULT_BLACKOUT] = 10,
-        [MST_SIM_FAULT_FREEZE] = 25,   [MST_SIM_FAULT_PARTITION] = 35, [MST_SIM_FAULT_LEAVE] = 35,
-        [MST_SIM_FAULT_CANCEL] = 25,   [MST_SIM_FAULT_STEP] = 25,      [MST_SIM_FAULT_WIPE] = 12,
+        [MST_SIM_FAULT_CRASH] = 50,  [MST_SIM_FAULT_REVIVE] = 80,    [MST_SIM_FAULT_BLACKOUT] = 10,
+        [MST_SIM_FAULT_FREEZE] = 25, [MST_SIM_FAULT_PARTITION] = 35, [MST_SIM_FAULT_LEAVE] = 35,
+        [MST_SIM_FAULT_CANCEL] = 25, [MST_SIM_FAULT_STEP] = 25,      [MST_SIM_FAULT_WIPE] = 12,
         [MST_SIM_FAULT_CLOSE] = 15,
     };
     static const uint8_t weights[MST_SIM_FAULT_COUNT] = {

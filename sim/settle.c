@@ -2,7 +2,7 @@
  * completed, and the group comes to rest with everybody in it who can be.
  *
  * With unequal settings, or with peers that judge by clocks that differ by much (compared with the
- * last call, or with the time after which they take each other for dead), none of this is promised. */
+ * last call, or with the time after which they take each other for dead), nothing is promised. */
 #include "sim/sim.h"
 
 /* The bounds, as ids of MST_SIM_END. */
@@ -10,10 +10,10 @@ enum { BOUND_DEAD, BOUND_ROUND, BOUND_REST, BOUND_QUIET };
 
 static bool settle_is_promised(const struct mst__sim_plan *plan)
 {
-    bool peers_err = plan->exact_count > 0 &&
-                     (4 * plan->skew_us_max > plan->settings[0].last_call_us ||
-                      plan->skew_us_max > 2 * MST_SIM_SECOND_US ||
-                      plan->weights[MST_SIM_FAULT_STEP] > 0);
+    bool peers_err =
+        plan->exact_count > 0 &&
+        (4 * plan->skew_us_max > plan->settings[0].last_call_us ||
+         plan->skew_us_max > 2 * MST_SIM_SECOND_US || plan->weights[MST_SIM_FAULT_STEP] > 0);
     return !plan->is_unequal && !peers_err;
 }
 

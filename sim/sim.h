@@ -22,7 +22,7 @@
 enum mst__sim_fault {
     MST_SIM_FAULT_RESTART, /* a node enters the next round without need: its workers have failed */
     MST_SIM_FAULT_CRASH,
-    MST_SIM_FAULT_REVIVE, /* a crashed node comes back as a new one */
+    MST_SIM_FAULT_REVIVE,   /* a crashed node comes back as a new one */
     MST_SIM_FAULT_BLACKOUT, /* all crash at once, and come back one by one */
     MST_SIM_FAULT_FREEZE,   /* a node does nothing for a while and does not know it */
     MST_SIM_FAULT_PARTITION,
@@ -41,8 +41,8 @@ struct mst__sim_plan {
     size_t exact_count;
     bool can_watch[MST_SIM_NODES_MAX];
     struct mst__settings settings[MST_SIM_NODES_MAX];
-    bool is_unequal;      /* the settings differ */
-    bool is_one_address;  /* all nodes have the same and differ in their process */
+    bool is_unequal;     /* the settings differ */
+    bool is_one_address; /* all nodes have the same and differ in their process */
     enum mst__record_dialect dialect;
     enum mst__dialect wire; /* C or A */
     /* Network. Chances are per million messages. */
@@ -66,8 +66,8 @@ struct mst__sim_plan {
     uint32_t weights[MST_SIM_FAULT_COUNT];
     int64_t partition_us_max; /* and of a freeze */
     uint32_t hasty_ppm;       /* a node that is told a round leaves it at once */
-    int64_t active_us; /* then the faults stop */
-    int64_t quiet_us;  /* how long to look on once the group has formed */
+    int64_t active_us;        /* then the faults stop */
+    int64_t quiet_us;         /* how long to look on once the group has formed */
 };
 
 void mst__sim_plan_draw(struct mst__sim_plan *plan, uint64_t seed);
@@ -81,20 +81,20 @@ int64_t mst__sim_plan_slack_us(const struct mst__sim_plan *plan);
 /* --- events --- */
 
 enum mst__sim_event_kind {
-    MST_SIM_REQUEST, /* bytes of link @id have come to the store */
-    MST_SIM_REPLY,   /* and back */
-    MST_SIM_CLOSED,  /* the client has closed link @id, says the network to the store */
-    MST_SIM_BROKEN,  /* link @id is broken, says the network to the client */
-    MST_SIM_WATCH,   /* a client asks for notices over link @id */
-    MST_SIM_NOTICE,  /* one has come, or the answer that they will */
+    MST_SIM_REQUEST,   /* bytes of link @id have come to the store */
+    MST_SIM_REPLY,     /* and back */
+    MST_SIM_CLOSED,    /* the client has closed link @id, says the network to the store */
+    MST_SIM_BROKEN,    /* link @id is broken, says the network to the client */
+    MST_SIM_WATCH,     /* a client asks for notices over link @id */
+    MST_SIM_NOTICE,    /* one has come, or the answer that they will */
     MST_SIM_UNWATCHED, /* link @id was for notices and is broken */
-    MST_SIM_TIMER,   /* of @node; @id tells whether it still counts */
-    MST_SIM_START,   /* @node comes up */
-    MST_SIM_HEAL,    /* the partition @id of @node ends */
-    MST_SIM_RESTART, /* it is time for the next restart */
-    MST_SIM_DISTURB, /* or for another fault */
-    MST_SIM_CALM,    /* the faults stop */
-    MST_SIM_END,     /* the bound of rule @id is reached */
+    MST_SIM_TIMER,     /* of @node; @id tells whether it still counts */
+    MST_SIM_START,     /* @node comes up */
+    MST_SIM_HEAL,      /* the partition @id of @node ends */
+    MST_SIM_RESTART,   /* it is time for the next restart */
+    MST_SIM_DISTURB,   /* or for another fault */
+    MST_SIM_CALM,      /* the faults stop */
+    MST_SIM_END,       /* the bound of rule @id is reached */
 };
 
 struct mst__sim_event {
@@ -148,37 +148,37 @@ enum mst__sim_ask {
 
 struct mst__sim_node {
     uint32_t index;
+    enum mst__sim_app app;
     int64_t pid;    /* of this life */
     bool is_coming; /* it will start */
-    enum mst__sim_app app;
-    struct mst__session session;
     bool has_session;
     enum mst__operation operation; /* that was begun last */
+    struct mst__session session;
     int64_t drift_ppm;
     int64_t skew_us;
     /* The link to the store: one request at a time. */
     enum mst__sim_ask ask;
-    uint64_t link; /* 0 = not open */
     uint32_t link_epoch;
+    uint64_t link; /* 0 = not open */
     uint32_t request;
+    uint32_t epoch;      /* of the last answer */
     int64_t to_store_us; /* when the last message in this direction arrives */
     int64_t to_node_us;
     struct mst__buf pickle;
     struct mst__buf desired;
     struct mst__buf expected;
     struct mst__buf output;
-    bool is_created; /* the key was made to exist */
-    uint32_t epoch;  /* of the last answer */
-    uint64_t watch;  /* the link for notices, 0 = none */
-    bool has_notice; /* since the last answer */
-    uint64_t timer;
+    bool is_created;   /* the key was made to exist */
+    bool has_notice;   /* since the last answer */
     unsigned failures; /* in a row */
+    uint64_t watch;    /* the link for notices, 0 = none */
+    uint64_t timer;
     /* Holding. */
     int64_t round;
     uint32_t round_epoch;
+    bool is_reacting;
     int64_t beat_us; /* of an exact node: the next one */
     int64_t poll_us;
-    bool is_reacting;
     int64_t react_us;
     /* Faults. */
     uint64_t partition; /* 0 = none */
@@ -228,7 +228,7 @@ struct mst__sim_completion {
 struct mst__sim_life {
     uint32_t node;
     bool is_exact;
-    bool is_over;      /* crashed */
+    bool is_over; /* crashed */
     int64_t over_us;
     bool has_stamp;
     int64_t stamp_us;
@@ -252,7 +252,7 @@ struct mst__sim_check {
 
 struct mst__sim_stats {
     uint64_t events;
-    uint64_t rounds; /* completed */
+    uint64_t rounds;  /* completed */
     uint64_t returns; /* results told */
     uint64_t reads;
     uint64_t writes;

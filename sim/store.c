@@ -1,7 +1,8 @@
 /* sim/store.c - the store: the real engine behind the real wire codec, without a socket.
  *
  * It knows connections by the link they came over. A request that was under way when its client
- * gave up still takes effect, as with a real server; what comes over a link that is gone does not. */
+ * gave up still takes effect, as with a real server; what comes over a link that is gone does
+ * not. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
@@ -82,7 +83,8 @@ static struct mst__sim_conn *store_conn(struct mst__sim_world *world,
     struct mst__sim_store *store = &world->store;
     if (event->id >= store->conns_count) {
         size_t count = 2 * (size_t)event->id + 16;
-        struct mst__sim_conn **conns = mst__realloc(store->conns, count * sizeof *conns);
+        struct mst__sim_conn **conns =
+            mst__realloc(store->conns, count * sizeof(struct mst__sim_conn *));
         MST_ASSERT(conns != NULL);
         for (size_t i = store->conns_count; i < count; i++) {
             conns[i] = NULL;
@@ -175,8 +177,7 @@ void mst__sim_store_request(struct mst__sim_world *world, const struct mst__sim_
         return; /* it was for the store before the restart */
     }
     struct mst__sim_conn *conn = store_conn(world, event);
-    struct mst__wire_limits limits =
-        mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
+    struct mst__wire_limits limits = mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
     struct mst_bytes input = mst_bytes(event->bytes, event->size);
     while (input.size > 0) {
         struct mst__command command;

@@ -135,8 +135,7 @@ static void world_open(struct mst__sim_world *world, uint64_t seed)
     for (uint32_t i = 0; i < world->plan.nodes_count; i++) {
         mst__sim_node_init(world, i);
         int64_t start_us = mst__sim_below(world, world->plan.start_us_max);
-        mst__sim_after(world, start_us,
-                       (struct mst__sim_event){.kind = MST_SIM_START, .node = i});
+        mst__sim_after(world, start_us, (struct mst__sim_event){.kind = MST_SIM_START, .node = i});
     }
     mst__sim_after(world, mst__sim_below(world, 2 * world->plan.restart_us),
                    (struct mst__sim_event){.kind = MST_SIM_RESTART});

@@ -134,7 +134,8 @@ struct mst__session_options {
     struct mst__settings settings;
     enum mst__session_mode mode;
     enum mst__record_dialect dialect; /* of a record that we are the first to write */
-    bool can_watch;                   /* a wait ends when the record changes */
+    bool can_watch;                   /* a wait ends when the record changes; the driver may set it
+                                         anew between steps, when it has found out */
     mst__session_trace_fn trace;      /* may be NULL */
     void *trace_arg;
 };
@@ -147,7 +148,7 @@ struct mst__session_stats {
     uint64_t doubts; /* complete rounds left because the record no longer showed them whole */
 };
 
-/* How often a session leaves a round because it was complete before the last call can have ended. */
+/* How often a session leaves a round that was complete before the last call can have ended. */
 #define MST_SESSION_INSIST_MAX 3
 
 /* Why a wait is on. */

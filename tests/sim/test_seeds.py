@@ -67,7 +67,7 @@ def check_replay(tally):
     for seed in (1, 2, 3):
         once, again = run("--seed", seed), run("--seed", seed)
         lines = once.stdout.splitlines()
-        times = [float(match[1]) for match in re.finditer(r"^\[ *(\d+\.\d{6})\] ", once.stdout, re.M)]
+        times = [float(time) for time in re.findall(r"^\[ *(\d+\.\d{6})\] ", once.stdout, re.M)]
         tally.check(f"seed {seed} replays exactly", once.stdout == again.stdout, "")
         tally.check(f"the history of seed {seed} is in order",
                     len(times) > 50 and times == sorted(times), "\n".join(lines[:20]))
@@ -77,8 +77,8 @@ def check_usage(tally):
     for arguments in (["--seed"], ["--seed", "x"], ["--seed", "-1"], ["--runs", "1", "--what"],
                       ["--mutant", "blind-write", "--runs", "1"]):
         result = run(*arguments)
-        tally.check(f"wrong usage {arguments}", result.returncode == 2 and "usage:" in result.stdout,
-                    result.stdout)
+        is_refused = result.returncode == 2 and "usage:" in result.stdout
+        tally.check(f"wrong usage {arguments}", is_refused, result.stdout)
 
 
 def main():
