@@ -97,6 +97,12 @@ bool mst__options_parse(const struct mst__usage *usage,
 bool mst__option_duration(const char *text, int64_t *ret_ms);
 bool mst__option_size(const char *text, int64_t *ret_size);
 
+/* --- signals --- */
+
+/* Let @handler have the signals @numbers, restarting what they interrupt. A closed pipe is an error
+ * of the write that meets it, not the end of the program. */
+void mst__cli_catch_signals(const int *numbers, size_t count, void (*handler)(int));
+
 /* --- output --- */
 
 /* Print "muster: " and the error's message to stderr; returns the exit code that fits. */

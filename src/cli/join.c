@@ -119,16 +119,7 @@ static int catch_signals(struct join *join)
     }
     signalled_handler = join->handler;
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM, SIGCHLD};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    (void)sigemptyset(&action.sa_mask); /* cannot fail */
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        int rv = sigaction(numbers[i], &action, NULL);
-        MST_ASSERT(rv == 0);
-    }
-    /* A reader of our lines that goes away is an error to report, after leaving the group. */
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    int rv = sigaction(SIGPIPE, &ignore, NULL);
-    MST_ASSERT(rv == 0);
+    mst__cli_catch_signals(numbers, sizeof numbers / sizeof numbers[0], on_signal);
     return 0;
 }
 

@@ -59,15 +59,7 @@ static void catch_signals(struct mst_server *server)
 {
     signalled_server = server;
     static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    (void)sigemptyset(&action.sa_mask); /* cannot fail */
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        int rv = sigaction(numbers[i], &action, NULL);
-        MST_ASSERT(rv == 0);
-    }
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    int rv = sigaction(SIGPIPE, &ignore, NULL);
-    MST_ASSERT(rv == 0);
+    mst__cli_catch_signals(numbers, sizeof numbers / sizeof numbers[0], on_signal);
 }
 
 /* --- limits of the system --- */

@@ -113,6 +113,20 @@ static int options_fail(int code, struct mst_bytes key, struct mst_err *reterr)
 
 /* --- making one --- */
 
+int mst__params_check_nodes(int64_t nodes_min, int64_t nodes_max, struct mst_err *reterr)
+{
+    if (nodes_min < 1) {
+        return mst__fail(reterr, MST_EINVAL, 0, "nodes_min is %" PRId64 ", it must be 1 or more",
+                         nodes_min);
+    }
+    if (nodes_max < nodes_min) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "nodes_max is %" PRId64 ", it must not be less than nodes_min, %" PRId64,
+                         nodes_max, nodes_min);
+    }
+    return 0;
+}
+
 int mst_params_new(const char *backend,
                    const char *endpoint,
                    const char *run_id,
@@ -125,14 +139,9 @@ int mst_params_new(const char *backend,
     if (backend == NULL || backend[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "backend missing; name one, such as c10d");
     }
-    if (nodes_min < 1) {
-        return mst__fail(reterr, MST_EINVAL, 0, "nodes_min is %" PRId64 ", it must be 1 or more",
-                         nodes_min);
-    }
-    if (nodes_max < nodes_min) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "nodes_max is %" PRId64 ", it must not be less than nodes_min, %" PRId64,
-                         nodes_max, nodes_min);
+    int rv = mst__params_check_nodes(nodes_min, nodes_max, reterr);
+    if (rv != 0) {
+        return rv;
     }
     struct mst_params *params = mst__malloc(sizeof *params);
     if (params == NULL) {

@@ -36,6 +36,9 @@ struct mst_params {
 /* mst_params_parse for text that may hold a NUL. */
 int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct mst_err *reterr);
 
+/* 0, or MST_EINVAL for limits that no group can have. */
+int mst__params_check_nodes(int64_t nodes_min, int64_t nodes_max, struct mst_err *reterr);
+
 /* A copy for a handler to keep. 0 or MST_ENOMEM. */
 int mst__params_copy(const struct mst_params *params,
                      struct mst_params **ret_params,

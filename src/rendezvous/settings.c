@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/unicode.h"
+#include "rendezvous/params.h"
 
 #define C10D_PORT_DEFAULT 29400
 #define DEFAULT_READ_MS 60000
@@ -133,16 +134,7 @@ static int check_group(const struct mst_params *params, struct mst_err *reterr)
     if (mst_params_run_id(params)[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "run_id is empty; every job needs one of its own");
     }
-    if (nodes_min < 1) {
-        return mst__fail(reterr, MST_EINVAL, 0, "nodes_min is %" PRId64 ", it must be 1 or more",
-                         nodes_min);
-    }
-    if (nodes_max < nodes_min) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "nodes_max is %" PRId64 ", it must not be less than nodes_min, %" PRId64,
-                         nodes_max, nodes_min);
-    }
-    return 0;
+    return mst__params_check_nodes(nodes_min, nodes_max, reterr);
 }
 
 int mst__dynamic_read(const struct mst_params *params,
