@@ -306,6 +306,9 @@ static void node_done(struct mst__sim_world *world,
         mst__sim_break(world, "state", "n%u finds a record that does not make sense", node->index);
         return;
     }
+    if (outcome->result == MST_RESULT_TIMEOUT && world->is_calm && world->gave_up_us == 0) {
+        world->gave_up_us = world->now_us;
+    }
     bool is_closed =
         outcome->result == MST_RESULT_CLOSED || outcome->result == MST_RESULT_GRACEFUL_EXIT;
     if (is_closed || (node->operation == MST_OPERATION_CLOSE && outcome->result == MST_RESULT_OK)) {

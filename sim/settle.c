@@ -84,6 +84,13 @@ static const char *settle_unrest(struct mst__sim_world *world)
     return NULL;
 }
 
+/* Within this a round is complete, if min nodes are there. */
+static int64_t settle_round_us(const struct mst__sim_plan *plan)
+{
+    return mst__sim_plan_expiry_us(plan) + plan->settings[0].last_call_us +
+           mst__sim_plan_slack_us(plan);
+}
+
 void mst__sim_settle_look(struct mst__sim_world *world)
 {
     if (!world->is_calm || world->settled_us != 0 || !settle_is_promised(&world->plan) ||
@@ -91,8 +98,7 @@ void mst__sim_settle_look(struct mst__sim_world *world)
         return;
     }
     world->settled_us = world->now_us;
-    int64_t bound_us = mst__sim_plan_expiry_us(&world->plan) +
-                       world->plan.settings[0].last_call_us + mst__sim_plan_slack_us(&world->plan);
+    int64_t bound_us = settle_round_us(&world->plan);
     world->stats.settle_permille = (world->now_us - world->calm_us) * 1000 / (2 * bound_us);
     mst__sim_say(world, "all", "at rest");
     mst__sim_after(world, world->plan.quiet_us,
@@ -104,7 +110,7 @@ void mst__sim_settle_calm(struct mst__sim_world *world)
     const struct mst__sim_plan *plan = &world->plan;
     int64_t expiry_us = mst__sim_plan_expiry_us(plan);
     int64_t slack_us = mst__sim_plan_slack_us(plan);
-    int64_t round_us = expiry_us + plan->settings[0].last_call_us + slack_us;
+    int64_t round_us = settle_round_us(plan);
     mst__sim_after(world, expiry_us + slack_us,
                    (struct mst__sim_event){.kind = MST_SIM_END, .id = BOUND_DEAD});
     mst__sim_after(world, round_us,
@@ -127,6 +133,27 @@ static void settle_round(struct mst__sim_world *world)
     }
 }
 
+/* A node whose time to join has run out leaves and comes again, and the others begin anew: the
+ * bounds hold from then on. Once only, or a group that never meets would never be found. */
+static bool settle_begins_anew(struct mst__sim_world *world, uint64_t bound)
+{
+    if (world->gave_up_us <= world->calm_us || (bound != BOUND_ROUND && bound != BOUND_REST)) {
+        return false;
+    }
+    int64_t later_us = world->gave_up_us - world->calm_us;
+    int64_t due_us = later_us + settle_round_us(&world->plan);
+    if (bound == BOUND_REST) {
+        due_us += settle_round_us(&world->plan);
+    }
+    int64_t passed_us = world->now_us - world->calm_us;
+    if (passed_us >= due_us) {
+        return false;
+    }
+    mst__sim_after(world, due_us - passed_us,
+                   (struct mst__sim_event){.kind = MST_SIM_END, .id = bound});
+    return true;
+}
+
 void mst__sim_settle_bound(struct mst__sim_world *world, uint64_t bound)
 {
     bool is_promised = settle_is_promised(&world->plan);
@@ -138,7 +165,7 @@ void mst__sim_settle_bound(struct mst__sim_world *world, uint64_t bound)
         }
         return;
     }
-    if (world->settled_us != 0) {
+    if (world->settled_us != 0 || settle_begins_anew(world, bound)) {
         return;
     }
     if (bound == BOUND_DEAD && settle_up_count(world) > 0 && settle_dead(world) != 0) {

@@ -278,6 +278,7 @@ struct mst__sim_world {
     bool is_calm;
     int64_t calm_us;
     int64_t settled_us; /* 0 = not yet */
+    int64_t gave_up_us; /* when the first node's time to join ran out after that; 0 = none did */
     bool is_over;
     FILE *history; /* NULL = none */
     struct mst__sim_stats stats;
