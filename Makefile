@@ -44,7 +44,7 @@ test: with-tests ## everything that needs no PyTorch
 test-peers: ## install the real peers, and the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
-	@tools/testrun $(BUILD) --jobs $(JOBS) --suite peers
+	@tools/testrun $(BUILD) --jobs $(JOBS) --suite peers --suite mixed
 
 sim: all ## the simulator with ever new seeds, until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
