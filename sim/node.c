@@ -129,6 +129,7 @@ static void node_begin(struct mst__sim_world *world,
     }
     mst__sim_say_node(world, node, "begins %s", names[operation]);
     node->operation = operation;
+    node->began_us = world->now_us;
     struct mst__event event = {
         .kind = MST_EVENT_BEGIN,
         .operation = operation,
@@ -306,7 +307,8 @@ static void node_done(struct mst__sim_world *world,
         mst__sim_break(world, "state", "n%u finds a record that does not make sense", node->index);
         return;
     }
-    if (outcome->result == MST_RESULT_TIMEOUT && world->is_calm && world->gave_up_us == 0) {
+    if (outcome->result == MST_RESULT_TIMEOUT && world->is_calm &&
+        node->began_us < world->calm_us) {
         world->gave_up_us = world->now_us;
     }
     bool is_closed =

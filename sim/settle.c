@@ -134,7 +134,8 @@ static void settle_round(struct mst__sim_world *world)
 }
 
 /* A node whose time to join has run out leaves and comes again, and the others begin anew: the
- * bounds hold from then on. Once only, or a group that never meets would never be found. */
+ * bounds hold from then on. That counts for joins from before the calm, one per node at most; or a
+ * group that never meets would never be found. */
 static bool settle_begins_anew(struct mst__sim_world *world, uint64_t bound)
 {
     if (world->gave_up_us <= world->calm_us || (bound != BOUND_ROUND && bound != BOUND_REST)) {

@@ -177,7 +177,8 @@ struct mst__sim_node {
     int64_t round;
     uint32_t round_epoch;
     bool is_reacting;
-    int64_t beat_us; /* of an exact node: the next one */
+    int64_t beat_us;  /* of an exact node: the next one */
+    int64_t began_us; /* when the operation did */
     int64_t poll_us;
     int64_t react_us;
     /* Faults. */
@@ -278,7 +279,7 @@ struct mst__sim_world {
     bool is_calm;
     int64_t calm_us;
     int64_t settled_us; /* 0 = not yet */
-    int64_t gave_up_us; /* when the first node's time to join ran out after that; 0 = none did */
+    int64_t gave_up_us; /* when a join that began before the calm last ran out of time; 0 = none */
     bool is_over;
     FILE *history; /* NULL = none */
     struct mst__sim_stats stats;
