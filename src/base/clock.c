@@ -48,3 +48,10 @@ void mst__clock_random(void *ret_bytes, size_t size)
         size -= (size_t)got;
     }
 }
+
+uint64_t mst__clock_random_u64(void)
+{
+    uint64_t random;
+    mst__clock_random(&random, sizeof random);
+    return random;
+}

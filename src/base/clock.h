@@ -18,5 +18,6 @@ int64_t mst__clock_wall_us(void);
 
 /* Fill @size bytes from the kernel's generator. */
 void mst__clock_random(void *ret_bytes, size_t size);
+uint64_t mst__clock_random_u64(void);
 
 #endif /* MST_BASE_CLOCK_H */

@@ -23,7 +23,7 @@
  * last of them gets its answer after c slots, which tells how long one is; the rest is safety. Each
  * loss makes it longer, up to the two trips that reading and writing take: the store is busy, or
  * far away. */
-#define SLOT_US 800
+#define SLOT_US 300
 #define SLOT_US_MAX 4000
 #define SLOT_TRIPS 8
 #define SLOT_LOST_BITS 2
@@ -38,9 +38,9 @@
 #define POLL_US_WATCHING 5000000
 
 #define GATHER_NODES_FEW 8
-#define GATHER_US_PER_WRITE 300
-#define GATHER_US_PER_NODE 300
-#define GATHER_TRIPS 8
+#define GATHER_US_PER_WRITE 400
+#define GATHER_US_PER_NODE 100
+#define GATHER_TRIPS 4
 #define GATHER_US_MAX 250000
 
 static int64_t wait_max(int64_t a, int64_t b)

@@ -18,6 +18,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "net/resolve.h"
@@ -29,46 +30,6 @@
 
 /* Read in pieces of at least this. */
 #define CLIENT_READ_SIZE MST_KIB(4)
-
-/* What interrupts the waits of this thread; -1 = nothing. */
-static _Thread_local int interrupt_fd = -1;
-
-int mst__client_interrupt(int fd)
-{
-    int before = interrupt_fd;
-    interrupt_fd = fd;
-    return before;
-}
-
-bool mst__client_pause(int64_t until_us)
-{
-    for (;;) {
-        int64_t left_us = until_us - mst__clock_ns() / 1000;
-        bool is_over = left_us <= 0;
-        struct timespec timeout = {
-            .tv_sec = is_over ? 0 : (time_t)(left_us / 1000000),
-            .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,
-        };
-        struct pollfd pollfd = {.fd = interrupt_fd, .events = POLLIN};
-        int ready = ppoll(&pollfd, 1, &timeout, NULL); /* a descriptor below 0 is not looked at */
-        if (ready > 0) {
-            return false;
-        }
-        if (is_over) {
-            return true;
-        }
-    }
-}
-
-bool mst__client_is_interrupted(void)
-{
-    return interrupt_fd >= 0 && !mst__client_pause(0);
-}
-
-bool mst__client_is_interruptible(void)
-{
-    return interrupt_fd >= 0;
-}
 
 static int fail_interrupted(struct mst_err *reterr)
 {
@@ -90,7 +51,7 @@ static int wait_ready(int fd, short events, int64_t deadline_ms, struct mst_err 
 {
     for (;;) {
         struct pollfd pollfds[] = {{.fd = fd, .events = events},
-                                   {.fd = interrupt_fd, .events = POLLIN}};
+                                   {.fd = mst__interrupt_fd(), .events = POLLIN}};
         int timeout = poll_timeout(deadline_ms);
         int ready = poll(pollfds, 2, timeout);
         if (ready > 0 && pollfds[0].revents != 0) {
@@ -292,7 +253,7 @@ static int race_run(struct race *race,
         bool more = race->started < race->count && race->next_start_ms < deadline_ms;
         int timeout = poll_timeout(more ? race->next_start_ms : deadline_ms);
         struct pollfd *interrupt = &pollfds[race->started];
-        *interrupt = (struct pollfd){.fd = interrupt_fd, .events = POLLIN};
+        *interrupt = (struct pollfd){.fd = mst__interrupt_fd(), .events = POLLIN};
         int ready = poll(pollfds, (nfds_t)race->started + 1, timeout);
         if (ready < 0 && errno != EINTR) {
             return mst__fail(reterr, MST_ESYS, errno, "poll");
@@ -422,7 +383,9 @@ int mst__client_receive(struct mst__client *client,
 {
     MST_ASSERT(client->fd >= 0);
     struct mst__buf *input = &client->input;
-    int rv = 0;
+    /* The answer to what was just asked is not there yet: to try first would be a call in vain. */
+    int rv =
+        mst__buf_size(input) < wanted ? wait_ready(client->fd, POLLIN, deadline_ms, reterr) : 0;
     while (rv == 0 && mst__buf_size(input) < wanted) {
         size_t missing = wanted - mst__buf_size(input);
         size_t room = missing < CLIENT_READ_SIZE ? CLIENT_READ_SIZE : missing;

@@ -62,19 +62,6 @@ int mst__client_receive(struct mst__client *client,
                         int64_t deadline_ms,
                         struct mst_err *reterr);
 
-/* From now on everything in which this thread waits for the network, also in the stores, fails as
- * soon as @fd, an eventfd or the like, is readable: with MST_ECANCELED, or as if the deadline had
- * passed. -1 = nothing does. Waiting happens deep inside calls that are made of other calls, so
- * this is a property of the thread and no argument. Returns what it was before. */
-int mst__client_interrupt(int fd);
-
-/* Pause until @until_us (monotonic), unless this thread is interrupted: whether it was not. */
-bool mst__client_pause(int64_t until_us);
-
-/* Whether this thread is interrupted, and whether anything could. */
-bool mst__client_is_interrupted(void);
-bool mst__client_is_interruptible(void);
-
 /* Whether an idle connection is still good. Bytes that nobody asked for speak against it, unless
  * @expects_bytes. */
 bool mst__client_is_usable(const struct mst__client *client, bool expects_bytes);

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
-#include "net/client.h"
 
 #define RESOLVERS_MAX 64
 #define SLICE_MS 50
@@ -121,7 +121,7 @@ static bool job_wait(struct resolve_job *job, int64_t deadline_ms)
 {
     (void)pthread_mutex_lock(&job->mutex);
     int64_t now_ms = mst__clock_ms();
-    while (!job->done && now_ms < deadline_ms && !mst__client_is_interrupted()) {
+    while (!job->done && now_ms < deadline_ms && !mst__interrupt_is_pending()) {
         /* In slices: an interruption does not ring here. */
         int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
         struct timespec until = {

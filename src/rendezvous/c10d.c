@@ -16,10 +16,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "codec/pickle.h"
-#include "net/client.h"
 #include "rendezvous/builtin.h"
 #include "rendezvous/host.h"
 #include "rendezvous/hosted.h"
@@ -85,7 +85,7 @@ static int open_store(struct c10d *c10d,
 static void await_opening(struct c10d *c10d, int64_t deadline_ms)
 {
     int64_t now_ms = mst__clock_ms();
-    while (c10d->is_opening && now_ms < deadline_ms && !mst__client_is_interrupted()) {
+    while (c10d->is_opening && now_ms < deadline_ms && !mst__interrupt_is_pending()) {
         /* In slices: an interruption does not ring here. */
         int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
         struct timespec until = {

@@ -10,9 +10,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
+#include "base/prng.h"
 #include "codec/pickle.h"
-#include "net/client.h"
 
 /* What an interrupted operation may take to leave the record tidy. */
 #define TIDY_MS 2000
@@ -28,6 +29,7 @@ struct run {
     bool is_told;       /* the session knows */
     int64_t tidy_ms;    /* by then all must be over; with is_interrupted */
     struct mst_err err; /* what failed last */
+    struct mst__prng prng;
 };
 
 /* What the answer to an effect consists of; event points into it. */
@@ -46,12 +48,12 @@ int64_t mst__drive_now_us(void)
 
 static void run_install(const struct run *run)
 {
-    (void)mst__client_interrupt(run->is_interrupted ? -1 : run->drive->interrupt_fd);
+    (void)mst__interrupt_by(run->is_interrupted ? -1 : run->drive->interrupt_fd);
 }
 
 static void run_uninstall(void)
 {
-    (void)mst__client_interrupt(-1);
+    (void)mst__interrupt_by(-1);
 }
 
 /* Whether the run was interrupted just now. */
@@ -61,7 +63,7 @@ static bool run_notice(struct run *run)
         return false;
     }
     run_install(run);
-    run->is_interrupted = mst__client_is_interrupted();
+    run->is_interrupted = mst__interrupt_is_pending();
     run_uninstall();
     run->tidy_ms = mst__clock_deadline_ms(TIDY_MS);
     return run->is_interrupted;
@@ -292,7 +294,7 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
     if (effect->wants_change && session->options.can_watch) {
         rv = wait_change(run->drive->backend, session, effect->until_us);
     } else {
-        (void)mst__client_pause(effect->until_us); /* interrupted or not is asked below */
+        (void)mst__interrupt_pause(effect->until_us); /* interrupted or not is asked below */
     }
     run_uninstall();
     if (run_notice(run)) {
@@ -312,7 +314,7 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
     if (session->options.can_watch) {
         rv = wait_change(drive->backend, session, until_us);
     } else {
-        (void)mst__client_pause(until_us);
+        (void)mst__interrupt_pause(until_us);
     }
     run_uninstall();
     if (run_notice(&run)) {
@@ -381,13 +383,6 @@ static int run_end(const struct run *run, enum mst__result result, struct mst_er
     return outcome_failed(run, reterr);
 }
 
-static uint64_t random_u64(void)
-{
-    uint64_t random;
-    mst__clock_random(&random, sizeof random);
-    return random;
-}
-
 static void run_effect(struct run *run, const struct mst__effect *effect, struct answer *answer)
 {
     mst__state_init(&answer->state);
@@ -418,10 +413,11 @@ int mst__drive(const struct mst__drive *drive,
     struct run run = {.drive = drive, .session = session};
     struct answer answer = {
         .event = {.kind = MST_EVENT_BEGIN, .operation = operation, .deadline_us = deadline_us}};
+    mst__prng_init(&run.prng, mst__clock_random_u64());
     for (;;) {
         struct mst__effect effect;
         int rv = mst__session_step(session, &answer.event, mst__clock_wall_us(),
-                                   mst__drive_now_us(), random_u64(), &effect);
+                                   mst__drive_now_us(), mst__prng_next(&run.prng), &effect);
         MST_ASSERT(rv != MST_EINVAL);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));

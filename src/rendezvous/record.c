@@ -10,8 +10,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
-#include "net/client.h"
 #include "rendezvous/record_self.h"
 
 /* How long to wait for rank 0 to tell where the workers' store is. Agents of torch before 2.4 tell
@@ -48,9 +48,9 @@ static struct mst__session_options session_options(const struct mst__record *rec
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    (void)mst__client_interrupt(record->cancel_fd);
+    (void)mst__interrupt_by(record->cancel_fd);
     int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
-    (void)mst__client_interrupt(-1);
+    (void)mst__interrupt_by(-1);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
@@ -148,9 +148,9 @@ static int next_bootstrap(struct mst__record *record,
             .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
             .is_repeated = is_old,
         };
-        (void)mst__client_interrupt(record->cancel_fd);
+        (void)mst__interrupt_by(record->cancel_fd);
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
-        (void)mst__client_interrupt(-1);
+        (void)mst__interrupt_by(-1);
         if (mst__record_is_cancelled(record)) {
             rv = fail_cancelled(reterr);
         }
@@ -577,9 +577,7 @@ static void record_init(struct mst__record *record, const struct mst__record_opt
     record->news_fd = -1;
     record->again_us = MST_RECORD_AGAIN_US;
     record->view.size = sizeof record->view;
-    uint64_t seed;
-    mst__clock_random(&seed, sizeof seed);
-    mst__prng_init(&record->prng, seed);
+    mst__prng_init(&record->prng, mst__clock_random_u64());
     (void)pthread_mutex_init(&record->mutex, NULL); /* none of these fails on Linux */
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/log.h"
-#include "net/client.h"
 #include "rendezvous/record_self.h"
 
 /* Pauses of the watcher after failures. */
@@ -142,9 +142,9 @@ static bool watch_wait(struct mst__record *record,
     *ret_operation = MST_OPERATION_KEEP_ALIVE;
     bool is_known = mst__record_publish(record, NULL, &changes) == 0 && changes.is_known;
     if (!is_known) {
-        (void)mst__client_interrupt(drive->interrupt_fd);
-        bool is_over = mst__client_pause(mst__drive_now_us() + record->again_us);
-        (void)mst__client_interrupt(-1);
+        (void)mst__interrupt_by(drive->interrupt_fd);
+        bool is_over = mst__interrupt_pause(mst__drive_now_us() + record->again_us);
+        (void)mst__interrupt_by(-1);
         record->again_us = least(record->again_us * 2, AGAIN_US_MAX);
         return is_over;
     }
@@ -156,9 +156,9 @@ static bool watch_wait(struct mst__record *record,
     int64_t until_us = least(beat_us, changes.poll_us);
     int rv = mst__drive_wait(drive, &record->session, until_us);
     if (rv == 0 && mst__drive_now_us() < changes.poll_us_min) {
-        (void)mst__client_interrupt(drive->interrupt_fd);
-        rv = mst__client_pause(least(changes.poll_us_min, until_us)) ? 0 : MST_ECANCELED;
-        (void)mst__client_interrupt(-1);
+        (void)mst__interrupt_by(drive->interrupt_fd);
+        rv = mst__interrupt_pause(least(changes.poll_us_min, until_us)) ? 0 : MST_ECANCELED;
+        (void)mst__interrupt_by(-1);
     }
     if (mst__drive_now_us() < beat_us) {
         *ret_operation = MST_OPERATION_POLL;

@@ -3,17 +3,23 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "net/client.h"
+#include "base/interrupt.h"
 
 void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms)
 {
     MST_ASSERT(first_ms > 0);
     MST_ASSERT(max_ms >= first_ms);
-    uint64_t seed = 0;
-    mst__clock_random(&seed, sizeof seed);
-    mst__prng_init(&backoff->prng, seed);
+    backoff->is_seeded = false;
     backoff->pause_us = first_ms * 1000;
     backoff->pause_us_max = max_ms * 1000;
+}
+
+static void backoff_seed(struct mst__backoff *backoff)
+{
+    if (!backoff->is_seeded) {
+        mst__prng_init(&backoff->prng, mst__clock_random_u64());
+        backoff->is_seeded = true;
+    }
 }
 
 bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
@@ -22,6 +28,7 @@ bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
     if (left_ms <= 0) {
         return false;
     }
+    backoff_seed(backoff);
     /* Between half of the pause and all of it. */
     int64_t half_us = backoff->pause_us / 2;
     int64_t pause_us = half_us + (int64_t)mst__prng_below(&backoff->prng, (uint64_t)half_us + 1);
@@ -32,5 +39,5 @@ bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
     if (backoff->pause_us > backoff->pause_us_max) {
         backoff->pause_us = backoff->pause_us_max;
     }
-    return mst__client_pause(mst__clock_ns() / 1000 + pause_us);
+    return mst__interrupt_pause(mst__clock_ns() / 1000 + pause_us);
 }

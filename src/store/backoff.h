@@ -9,6 +9,7 @@
 
 struct mst__backoff {
     struct mst__prng prng;
+    bool is_seeded; /* with the first pause, which most calls never need */
     int64_t pause_us;
     int64_t pause_us_max;
 };

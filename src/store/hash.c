@@ -7,10 +7,10 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "kv/kv.h"
-#include "net/client.h"
 #include "store/store.h"
 #include "wire/wire.h"
 
@@ -59,7 +59,7 @@ static int hash_sleep(struct hash *hash,
     int64_t now_ms = mst__clock_ms();
     while (!call->over && !is_interrupted && now_ms < deadline_ms) {
         /* An interruption does not ring here, so look for it now and then. */
-        bool in_slices = mst__client_is_interruptible() && deadline_ms - now_ms > HASH_SLICE_MS;
+        bool in_slices = mst__interrupt_fd() >= 0 && deadline_ms - now_ms > HASH_SLICE_MS;
         int64_t until_ms = in_slices ? now_ms + HASH_SLICE_MS : deadline_ms;
         struct timespec until = {
             .tv_sec = (time_t)(until_ms / 1000),
@@ -67,7 +67,7 @@ static int hash_sleep(struct hash *hash,
         };
         (void)pthread_cond_timedwait(&call->over_cond, &hash->mutex, &until); /* looked at above */
         now_ms = mst__clock_ms();
-        is_interrupted = mst__client_is_interrupted();
+        is_interrupted = mst__interrupt_is_pending();
     }
     call->is_waiting = false;
     (void)pthread_cond_destroy(&call->over_cond);

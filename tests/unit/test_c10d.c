@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
-#include "net/client.h"
 #include "rendezvous/c10d.h"
 #include "rendezvous/hosted.h"
 #include "store/store.h"
@@ -239,7 +239,7 @@ static void *wait_change(void *arg)
 {
     struct waiter *waiter = arg;
     struct mst_err ignored;
-    (void)mst__client_interrupt(waiter->interrupt_fd);
+    (void)mst__interrupt_by(waiter->interrupt_fd);
     waiter->rv =
         waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, soon(), &ignored);
     return NULL;

@@ -1,0 +1,149 @@
+/* etcd/v2.h - the v2 API of etcd: keys in directories, TTLs, compare-and-swap, long polls.
+ *
+ * Calls may come from several threads. A conditional write is never sent twice: when its outcome is
+ * unknown the caller is told so (MST_EUNKNOWN) and must read and decide. */
+#ifndef MST_ETCD_V2_H
+#define MST_ETCD_V2_H
+
+#include "etcd/http.h"
+
+/* etcd's own error codes, as far as they are answers and not failures. */
+enum mst__v2_code {
+    MST_V2_OK = 0,
+    MST_V2_NOT_FOUND = 100,
+    MST_V2_COMPARE_FAILED = 101,
+    MST_V2_NOT_FILE = 102,
+    MST_V2_NOT_DIR = 104,
+    MST_V2_EXISTS = 105,
+    MST_V2_ROOT = 107,
+    MST_V2_DIR_NOT_EMPTY = 108,
+    MST_V2_WATCHER_CLEARED = 400,
+    MST_V2_INDEX_CLEARED = 401,
+};
+
+struct mst__v2_node {
+    char *key; /* "/a/b"; "" for the root */
+    struct mst_buffer value;
+    bool is_dir;
+    bool has_ttl;
+    int64_t ttl_s;
+    uint64_t modified;
+    uint64_t created;
+    struct mst__v2_node *nodes; /* of a directory that was listed */
+    size_t node_count;
+};
+
+enum mst__v2_action {
+    MST_V2_GET,
+    MST_V2_SET,
+    MST_V2_CREATE,
+    MST_V2_UPDATE,
+    MST_V2_COMPARE_AND_SWAP,
+    MST_V2_COMPARE_AND_DELETE,
+    MST_V2_DELETE,
+    MST_V2_EXPIRE,
+};
+
+struct mst__v2_answer {
+    enum mst__v2_code code; /* with another one than OK only index, cause and message count */
+    uint64_t index;         /* X-Etcd-Index: a watch goes on from index + 1 */
+    enum mst__v2_action action;
+    bool is_created; /* status 201 */
+    struct mst__v2_node node;
+    bool has_previous;
+    struct mst__v2_node previous;
+    char message[96]; /* of an error */
+    char cause[160];
+};
+
+void mst__v2_answer_init(struct mst__v2_answer *answer);
+/* Release what it holds; it can be used again. */
+void mst__v2_answer_close(struct mst__v2_answer *answer);
+
+struct mst__v2;
+
+/* Nothing is sent yet. 0, MST_EINVAL, MST_ENOMEM. */
+int mst__v2_new(const struct mst__http_options *options,
+                struct mst__v2 **ret_v2,
+                struct mst_err *reterr);
+void mst__v2_free(struct mst__v2 *v2);
+const char *mst__v2_where(const struct mst__v2 *v2);
+
+/* How many requests were sent, long polls included. */
+uint64_t mst__v2_requests(const struct mst__v2 *v2);
+
+#define MST_V2_NO_TTL (-1)
+
+/* What a write is bound to. */
+enum mst__v2_if {
+    MST_V2_ALWAYS,
+    MST_V2_IF_ABSENT,  /* prevExist=false */
+    MST_V2_IF_PRESENT, /* prevExist=true */
+    MST_V2_IF_VALUE,   /* prevValue; an empty one cannot be compared: MST_EINVAL */
+    MST_V2_IF_INDEX,   /* prevIndex; 0 cannot be compared: MST_EINVAL */
+};
+
+/* Zeroed but for the key and ttl_s = MST_V2_NO_TTL it sets an empty value for good. */
+struct mst__v2_write {
+    const char *key; /* "/a/b", not encoded; a leading slash is added when it lacks one */
+    enum mst__v2_if condition;
+    struct mst_bytes previous_value;
+    uint64_t previous_index;
+    struct mst_bytes value;
+    bool is_dir;
+    bool is_refresh; /* extends the TTL, keeps the value, wakes nobody; needs ttl_s */
+    int64_t ttl_s;   /* MST_V2_NO_TTL also takes a TTL away */
+};
+
+/**
+ * Common to all calls below. 0 with answer->code for everything that etcd says about keys. Else:
+ * MST_ENOTSUP when this etcd has its v2 API off, or has none (3.6 and later), with a message that
+ * says how to switch it on; MST_EAUTH; MST_ECONN, MST_ETIMEOUT, MST_EUNKNOWN (also for etcd's own
+ * failures during an election, codes 300 and 301), MST_ECANCELED; MST_EPROTO, MST_ELIMIT,
+ * MST_ENOMEM, MST_EINVAL. @answer is initialised by the caller, and emptied first.
+ */
+int mst__v2_get(struct mst__v2 *v2,
+                const char *key,
+                bool is_recursive,
+                bool is_quorum,
+                int64_t deadline_ms,
+                struct mst__v2_answer *answer,
+                struct mst_err *reterr);
+int mst__v2_put(struct mst__v2 *v2,
+                const struct mst__v2_write *write,
+                int64_t deadline_ms,
+                struct mst__v2_answer *answer,
+                struct mst_err *reterr);
+/* condition: ALWAYS, IF_VALUE or IF_INDEX. @is_dir and @is_recursive as in the API. */
+int mst__v2_delete(struct mst__v2 *v2,
+                   const struct mst__v2_write *write,
+                   bool is_recursive,
+                   int64_t deadline_ms,
+                   struct mst__v2_answer *answer,
+                   struct mst_err *reterr);
+/* Create a key with a name that etcd chooses, in the directory @key. */
+int mst__v2_append(struct mst__v2 *v2,
+                   const char *key,
+                   struct mst_bytes value,
+                   int64_t ttl_s,
+                   int64_t deadline_ms,
+                   struct mst__v2_answer *answer,
+                   struct mst_err *reterr);
+
+/**
+ * One long poll: the first event at @key, or below it with @is_recursive, whose index is at least
+ * @from_index. MST_ETIMEOUT when there is none by the deadline. Code MST_V2_INDEX_CLEARED: read, and
+ * wait from there. MST_ECONN when the answer was cut off: read again.
+ */
+int mst__v2_wait(struct mst__v2 *v2,
+                 const char *key,
+                 bool is_recursive,
+                 uint64_t from_index,
+                 int64_t deadline_ms,
+                 struct mst__v2_answer *answer,
+                 struct mst_err *reterr);
+
+/* The members' client URLs become the endpoints besides those given. 0 or an error as above. */
+int mst__v2_sync_machines(struct mst__v2 *v2, int64_t deadline_ms, struct mst_err *reterr);
+
+#endif /* MST_ETCD_V2_H */
