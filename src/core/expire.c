@@ -13,6 +13,9 @@
 
 /* A beat may be this late at least: the peers look once a second, and writing takes its time. */
 #define EXPIRE_BEAT_LATE_US 2500000
+/* What telling of a death may take of the time after which a node counts as dead. */
+#define EXPIRE_MARGIN_SHARE 32
+#define EXPIRE_MARGIN_US_MAX 50000
 /* A clock is not called skewed for less. */
 #define EXPIRE_SKEW_US 5000000
 
@@ -20,6 +23,16 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
 {
     return mst__saturate_multiply(settings->keep_alive_interval_us,
                                   settings->keep_alive_max_attempt);
+}
+
+int64_t mst__expire_patience_us(const struct mst__settings *settings)
+{
+    int64_t after_us = mst__expire_after_us(settings);
+    if (after_us == INT64_MAX) {
+        return after_us; /* never */
+    }
+    int64_t share_us = after_us / EXPIRE_MARGIN_SHARE;
+    return after_us - (share_us < EXPIRE_MARGIN_US_MAX ? share_us : EXPIRE_MARGIN_US_MAX);
 }
 
 /* The time in which a living node beats once. */
@@ -225,7 +238,7 @@ static int64_t observer_patience_us(const struct mst__observed *observed,
     int64_t oldest_us =
         mst__saturate_subtract(now_us, mst__saturate_add(after_us, settings->clock_skew_us));
     if (observed->has_changed || observed->stamp_us >= oldest_us) {
-        return after_us;
+        return mst__expire_patience_us(settings);
     }
     int64_t beat_us = expire_beat_us(settings);
     return beat_us < after_us ? beat_us : after_us;

@@ -27,6 +27,10 @@
 /* How long a node may be silent: interval × attempts. */
 int64_t mst__expire_after_us(const struct mst__settings *settings);
 
+/* How long a node that has beaten may be silent where the silence is measured: a little less, for
+ * others are to be told within the time that was configured, and telling takes time, too. */
+int64_t mst__expire_patience_us(const struct mst__settings *settings);
+
 /**
  * Remove from @state everybody whose stamp is older than that at @now_us (wall clock), as the peers
  * do. @dead is emptied and gets their ids in the order of the heartbeats; its memory is the

@@ -23,7 +23,7 @@
  * last of them gets its answer after c slots, which tells how long one is; the rest is safety. Each
  * loss makes it longer, up to the two trips that reading and writing take: the store is busy, or
  * far away. */
-#define SLOT_US 300
+#define SLOT_US 350
 #define SLOT_US_MAX 4000
 #define SLOT_TRIPS 8
 #define SLOT_LOST_BITS 2

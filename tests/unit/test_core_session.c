@@ -331,7 +331,7 @@ static void the_dead_of_a_complete_round_make_it_doubtful(void **unused)
     assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
     assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
     enum mst__effect_kind effect = MST_EFFECT_WAIT;
-    for (int second = 1; second <= 16; second++) {
+    for (int second = 1; second <= 15; second++) {
         if (effect == MST_EFFECT_WRITE) {
             effect = bench_won(&bench);
         }
