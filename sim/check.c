@@ -216,7 +216,7 @@ static int64_t check_patience_us(const struct mst__settings *settings)
     int64_t half_us = settings->keep_alive_interval_us / 2;
     int64_t beat_us = settings->keep_alive_interval_us +
                       (half_us > CHECK_BEAT_LATE_US ? half_us : CHECK_BEAT_LATE_US);
-    int64_t after_us = mst__expire_after_us(settings);
+    int64_t after_us = mst__expire_patience_us(settings);
     return (after_us < beat_us ? after_us : beat_us) * CHECK_DRIFT_PERCENT / 100;
 }
 

@@ -16,6 +16,8 @@
 #define CHANGES_NODES_FEW 8
 #define CHANGES_US_PER_NODE 2000
 #define CHANGES_US_MAX 1000000
+/* A peer that writes without end must not make us read without end. */
+#define CHANGES_US_MIN 1000
 
 /* Whether the ranks are 0 to n - 1. */
 static int result_is_dense(const struct mst__state *state, bool *ret_is_dense)
@@ -133,7 +135,7 @@ int mst__session_changes(const struct mst__session *session,
     changes.is_known = session->is_known;
     int64_t poll_us = session->options.can_watch ? CHANGES_POLL_US_WATCHING : CHANGES_POLL_US;
     changes.poll_us = mst__saturate_add(session->synced_us, poll_us);
-    changes.poll_us_min = session->synced_us;
+    changes.poll_us_min = mst__saturate_add(session->synced_us, CHANGES_US_MIN);
     if (!session->is_known) {
         *ret_changes = changes;
         return 0;
