@@ -135,7 +135,7 @@ int mst__session_changes(const struct mst__session *session,
     changes.is_known = session->is_known;
     int64_t poll_us = session->options.can_watch ? CHANGES_POLL_US_WATCHING : CHANGES_POLL_US;
     changes.poll_us = mst__saturate_add(session->synced_us, poll_us);
-    changes.poll_us_min = mst__saturate_add(session->synced_us, CHANGES_US_MIN);
+    changes.poll_us_min = session->synced_us;
     if (!session->is_known) {
         *ret_changes = changes;
         return 0;
@@ -144,10 +144,8 @@ int mst__session_changes(const struct mst__session *session,
         changes.poll_us = session->observer.next_us;
     }
     int64_t nodes = (int64_t)state->heartbeats.count;
-    if (nodes > CHANGES_NODES_FEW) {
-        int64_t gather_us = nodes * CHANGES_US_PER_NODE;
-        changes.poll_us_min += gather_us < CHANGES_US_MAX ? gather_us : CHANGES_US_MAX;
-    }
+    int64_t gather_us = nodes > CHANGES_NODES_FEW ? nodes * CHANGES_US_PER_NODE : CHANGES_US_MIN;
+    changes.poll_us_min += gather_us < CHANGES_US_MAX ? gather_us : CHANGES_US_MAX;
     mst__member_id self = mst__state_find(state, &session->options.node);
     if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
         changes.beat_us =
