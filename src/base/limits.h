@@ -64,6 +64,24 @@
 #define MST_PICKLE_EXTRAS_MAX 64
 #define MST_PICKLE_EXTRA_SIZE_MAX MST_MIB(1)
 
+/* A run that one authority decides for: living nodes; the text of a node, all together and of each
+ * part; rounds that a node may claim to know; names in a sentence. */
+/* Run ids of one server, the size of one, and how long somebody who does not say is waited for. */
+#define MST_JOBS_MAX 4096
+#define MST_JOB_RUN_ID_SIZE_MAX 1024
+#define MST_JOB_EXPIRY_US_DEFAULT 15000000
+#define MST_JOB_MS_MAX ((int64_t)366 * 24 * 3600 * 1000)
+
+#define MST_AUTHORITY_MEMBERS_MAX 65536
+#define MST_AUTHORITY_TEXT_SIZE_MAX 768
+#define MST_AUTHORITY_NAME_SIZE_MAX 255
+#define MST_AUTHORITY_ADDRESS_SIZE_MAX 255
+#define MST_AUTHORITY_LABELS_MAX 16
+#define MST_AUTHORITY_RANK_BY_SIZE_MAX 255
+#define MST_AUTHORITY_REASON_SIZE_MAX 255
+#define MST_AUTHORITY_ROUND_MAX (INT64_MAX / 2)
+#define MST_AUTHORITY_NAMES_TOLD 5
+
 /* Options of one rendezvous, and backends that programs add to the built-in ones. */
 #define MST_OPTIONS_MAX 256
 #define MST_REGISTRY_MAX 64

@@ -1,0 +1,900 @@
+/* core/authority.c - the phases of a run: gathering, sealing, giving way, taking over.
+ *
+ * Invariants: while a round runs all its members hold it; as soon as one does not, the next one is
+ * open. A round is sealed only when nobody holds the last one, with a number above all that were
+ * ever claimed. Nothing here allocates: the table has room for a round of everybody in it. */
+#include "core/authority.h"
+
+#include <string.h>
+
+#include "core/authority_members.h"
+#include "core/authority_moves.h"
+#include "core/authority_ranks.h"
+#include "core/saturate.h"
+
+/* --- names --- */
+
+const char *mst__authority_why_name(enum mst__authority_why why)
+{
+    switch (why) {
+#define WHY_NAME(name, text)       \
+    case MST_AUTHORITY_WHY_##name: \
+        return text;
+        MST_AUTHORITY_WHY_MAP(WHY_NAME)
+#undef WHY_NAME
+    }
+    return "undefined";
+}
+
+const char *mst__authority_phase_name(enum mst__authority_phase phase)
+{
+    static const char *const names[] = {"open", "reclaiming", "running", "closed"};
+    return names[phase];
+}
+
+const char *mst__authority_standing_name(enum mst__authority_standing standing)
+{
+    static const char *const names[] = {"gathered", "queued", "spare", "member", "called", "gone"};
+    return names[standing];
+}
+
+/* --- time --- */
+
+static bool authority_is_blocked(const struct mst__authority *authority)
+{
+    return authority->held_count > 0 || authority->unknown_count > 0;
+}
+
+static uint32_t authority_present_count(const struct mst__authority *authority)
+{
+    return authority->waiting_count - authority->waiting_absent_count;
+}
+
+/* How many wait, for those whom it concerns: members of a round that runs and has room. */
+static uint32_t authority_waiting_wanted(const struct mst__authority *authority)
+{
+    bool has_room = authority->settings.is_set && authority->world < authority->settings.nodes_max;
+    return has_room ? authority_present_count(authority) : 0;
+}
+
+static int64_t authority_waiting_due_us(const struct mst__authority *authority)
+{
+    uint32_t wanted = authority_waiting_wanted(authority);
+    if (authority->phase != MST_AUTHORITY_RUNNING || wanted == authority->waiting_told) {
+        return INT64_MAX;
+    }
+    bool is_first = wanted == 0 || authority->waiting_told == 0;
+    return is_first ? authority->now_us
+                    : mst__saturate_add(authority->waiting_told_us, MST_AUTHORITY_WAITING_US);
+}
+
+/* INT64_MAX stands for never, whatever the time is counted from. */
+static int64_t time_after(int64_t from_us, int64_t limit_us)
+{
+    return limit_us == INT64_MAX ? INT64_MAX : mst__saturate_add(from_us, limit_us);
+}
+
+static int64_t list_due_us(const struct mst__authority *authority,
+                           const struct mst__authority_list *list,
+                           int64_t limit_us)
+{
+    return list->first == MST_INDEX_NONE
+               ? INT64_MAX
+               : time_after(mst__members_at(authority, list->first)->heard_us, limit_us);
+}
+
+static int64_t time_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When something is to happen by itself, in our own time. */
+static int64_t authority_deadline_us(const struct mst__authority *authority)
+{
+    int64_t due_us =
+        time_min(list_due_us(authority, &authority->present, authority->options.expiry_us),
+                 list_due_us(authority, &authority->absent, authority->options.grace_us));
+    if (due_us < authority->listen_us) {
+        due_us = authority->listen_us;
+    }
+    if (authority->phase == MST_AUTHORITY_CLOSED) {
+        return due_us;
+    }
+    if (authority->unknown_count > 0) {
+        due_us = time_min(due_us, authority->reclaim_us);
+    }
+    if (authority->phase == MST_AUTHORITY_OPEN) {
+        if (authority->held_count > 0) {
+            due_us = time_min(due_us, authority->return_us);
+        }
+        bool can_seal = !authority_is_blocked(authority) &&
+                        authority_present_count(authority) >= authority->settings.nodes_min;
+        if (can_seal) {
+            due_us = time_min(due_us, authority->last_call_us);
+        }
+    }
+    return due_us;
+}
+
+int64_t mst__authority_due_us(const struct mst__authority *authority)
+{
+    int64_t due_us =
+        time_min(authority_deadline_us(authority), authority_waiting_due_us(authority));
+    return due_us == INT64_MAX ? due_us : mst__saturate_add(due_us, authority->stopped_us);
+}
+
+void mst__authority_enter(struct mst__authority *authority, int64_t now_us)
+{
+    int64_t own_us = mst__saturate_subtract(now_us, authority->stopped_us);
+    int64_t due_us = authority_deadline_us(authority);
+    if (due_us < authority->now_us) {
+        due_us = authority->now_us;
+    }
+    int64_t late_us = mst__saturate_subtract(own_us, due_us);
+    if (late_us > MST_AUTHORITY_LATE_US) {
+        authority->stopped_us = mst__saturate_add(authority->stopped_us, late_us);
+        own_us = due_us;
+        authority->listen_us = mst__saturate_add(own_us, MST_AUTHORITY_LATE_US);
+    }
+    if (own_us > authority->now_us) {
+        authority->now_us = own_us;
+    }
+}
+
+/* --- life --- */
+
+void mst__authority_init(struct mst__authority *authority,
+                         const struct mst__authority_options *options)
+{
+    MST_ASSERT(options->epoch > 0);
+    MST_ASSERT(options->members_max > 0);
+    MST_ASSERT(options->members_max <= MST_AUTHORITY_MEMBERS_MAX);
+    *authority = (struct mst__authority){
+        .options = *options,
+        .phase = MST_AUTHORITY_OPEN,
+        .now_us = INT64_MIN,
+        .listen_us = INT64_MIN,
+        .reclaim_us = INT64_MAX,
+        .last_call_us = INT64_MAX,
+        .return_us = INT64_MAX,
+        .reopened_rank = MST_AUTHORITY_RANK_NONE,
+        .free_first = MST_INDEX_NONE,
+        .present = {MST_INDEX_NONE, MST_INDEX_NONE},
+        .absent = {MST_INDEX_NONE, MST_INDEX_NONE},
+        .pending = {MST_INDEX_NONE, MST_INDEX_NONE},
+    };
+    mst__map_init(&authority->names, sizeof(uint32_t), options->hash_key);
+}
+
+void mst__authority_close(struct mst__authority *authority)
+{
+    mst__members_close(authority);
+    *authority = (struct mst__authority){.phase = MST_AUTHORITY_CLOSED};
+}
+
+/* --- moves --- */
+
+static void authority_move(struct mst__authority *authority,
+                           enum mst__authority_phase to,
+                           enum mst__authority_why why)
+{
+    /* From the row to the column: open, reclaiming, running, closed. */
+    static const bool is_allowed[4][4] = {
+        [MST_AUTHORITY_OPEN] = {false, true, true, true},
+        [MST_AUTHORITY_RECLAIMING] = {true, true, true, true},
+        [MST_AUTHORITY_RUNNING] = {true, true, false, true},
+        [MST_AUTHORITY_CLOSED] = {false, false, false, false},
+    };
+    enum mst__authority_phase from = authority->phase;
+    MST_ASSERT(is_allowed[from][to]);
+    authority->phase = to;
+    if (authority->options.trace != NULL) {
+        int64_t round =
+            to == MST_AUTHORITY_OPEN ? mst__authority_round_next(authority) : authority->round;
+        authority->options.trace(authority->options.trace_arg, from, to, why, round);
+    }
+    if (to == MST_AUTHORITY_RUNNING) {
+        MST_ASSERT(authority->held_count == authority->world);
+        MST_ASSERT(authority->unknown_count == 0);
+    }
+    MST_ASSERT(to != MST_AUTHORITY_RECLAIMING || authority->unknown_count > 0);
+}
+
+int64_t mst__authority_round_next(const struct mst__authority *authority)
+{
+    int64_t highest =
+        authority->round > authority->round_floor ? authority->round : authority->round_floor;
+    return highest + 1;
+}
+
+void mst__authority_reopen(struct mst__authority *authority,
+                           enum mst__authority_why why,
+                           uint32_t rank)
+{
+    bool is_whole =
+        authority->phase == MST_AUTHORITY_RUNNING || authority->phase == MST_AUTHORITY_RECLAIMING;
+    if (!is_whole) {
+        return;
+    }
+    authority->survivors_count = authority->waiting_count;
+    authority->reopened_order = authority->order_next;
+    authority->reopened_why = why;
+    authority->reopened_rank = rank;
+    authority->is_reopen_pending = true;
+    authority->return_us = time_after(authority->now_us, authority->options.return_us);
+    authority->last_call_us = INT64_MAX;
+    authority->waiting_told = 0;
+    authority_move(authority, MST_AUTHORITY_OPEN, why);
+}
+
+/* --- places --- */
+
+static bool member_is_survivor(const struct mst__authority *authority,
+                               const struct mst__authority_member *member)
+{
+    return member->is_returned || member->order < authority->reopened_order;
+}
+
+static void waiting_add(struct mst__authority *authority,
+                        const struct mst__authority_member *member,
+                        uint32_t by)
+{
+    /* Unsigned: @by is 1, or UINT32_MAX for minus one. */
+    authority->waiting_count += by;
+    if (member->is_absent) {
+        authority->waiting_absent_count += by;
+    }
+    if (member->rank != MST_AUTHORITY_RANK_NONE) {
+        authority->waiting_back_count += by;
+    }
+    if (authority->phase == MST_AUTHORITY_OPEN && member_is_survivor(authority, member)) {
+        authority->survivors_count += by;
+    }
+}
+
+void mst__authority_wait(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    MST_ASSERT(member->place == MST_PLACE_FREE || member->place == MST_PLACE_HOLDING);
+    member->place = MST_PLACE_WAITING;
+    member->waiting_us = authority->now_us;
+    waiting_add(authority, member, 1);
+}
+
+void mst__authority_come_back(struct mst__authority *authority,
+                              struct mst__authority_member *member)
+{
+    MST_ASSERT(member->place == MST_PLACE_HOLDING);
+    authority->held_count--;
+    mst__authority_reopen(authority, MST_AUTHORITY_WHY_RETURNED, member->rank);
+    member->is_returned = true;
+    mst__authority_wait(authority, member);
+}
+
+/* A member's session ends. What is left of it is dropped by the caller. */
+static void member_end(struct mst__authority *authority,
+                       struct mst__authority_member *member,
+                       bool is_lost)
+{
+    bool was_holding = member->place == MST_PLACE_HOLDING;
+    if (was_holding) {
+        authority->held_count--;
+    } else {
+        MST_ASSERT(member->place == MST_PLACE_WAITING);
+        waiting_add(authority, member, UINT32_MAX);
+    }
+    mst__members_unlink(authority, member);
+    member->place = MST_PLACE_GONE;
+    member->is_absent = false;
+    member->is_lost = is_lost;
+    member->pending = 0;
+    member->heard_us = authority->now_us;
+    if (!mst__members_is_ranked(authority, member)) {
+        mst__members_unname(authority, member);
+    }
+    authority->living_count--;
+    if (authority->living_count == 0) {
+        authority->settings.is_set = false;
+    }
+    authority->stats.losses += is_lost;
+    authority->stats.leaves += !is_lost;
+    if (was_holding) {
+        if (is_lost) {
+            MST_ASSERT(authority->lost_count < authority->world);
+            authority->lost[authority->lost_count++] = member->rank;
+        }
+        mst__authority_reopen(authority, is_lost ? MST_AUTHORITY_WHY_LOST : MST_AUTHORITY_WHY_LEFT,
+                              member->rank);
+    }
+}
+
+void mst__authority_expel(struct mst__authority *authority,
+                          struct mst__authority_member *member,
+                          enum mst__expelled why)
+{
+    member_end(authority, member, true);
+    member->expelled = (uint8_t)why;
+    if (member->driver != NULL) {
+        mst__members_notify(authority, member, MST_TOLD_EXPELLED);
+    }
+    mst__members_drop(authority, member);
+}
+
+static void member_part(struct mst__authority *authority,
+                        struct mst__authority_member *member,
+                        bool is_lost)
+{
+    member_end(authority, member, is_lost);
+    member->driver = NULL;
+    mst__members_drop(authority, member);
+}
+
+enum mst__authority_standing mst__authority_standing(const struct mst__authority *authority,
+                                                     const struct mst__authority_member *member)
+{
+    bool is_open = authority->phase == MST_AUTHORITY_OPEN;
+    switch (member->place) {
+        case MST_PLACE_HOLDING:
+            return is_open ? MST_STANDING_CALLED : MST_STANDING_MEMBER;
+        case MST_PLACE_WAITING:
+            if (is_open || authority->phase == MST_AUTHORITY_CLOSED) {
+                return MST_STANDING_GATHERED;
+            }
+            return authority->world < authority->settings.nodes_max ? MST_STANDING_QUEUED
+                                                                    : MST_STANDING_SPARE;
+        case MST_PLACE_FREE:
+        case MST_PLACE_GONE:
+            break;
+    }
+    return MST_STANDING_GONE;
+}
+
+void mst__authority_tell_standing(struct mst__authority *authority,
+                                  struct mst__authority_member *member)
+{
+    /* Who is told of the round with all others need not be told alone; nor of one that it has
+     * claimed itself, for it knows that. */
+    bool is_own = authority->round_epoch == authority->options.epoch;
+    switch (mst__authority_standing(authority, member)) {
+        case MST_STANDING_QUEUED:
+            mst__members_notify(authority, member, MST_TOLD_QUEUED);
+            break;
+        case MST_STANDING_SPARE:
+            mst__members_notify(authority, member, MST_TOLD_SPARE);
+            break;
+        case MST_STANDING_MEMBER:
+            if (is_own && !authority->is_seal_pending) {
+                mst__members_notify(authority, member, MST_TOLD_SEALED);
+            } else if (authority->waiting_told > 0) {
+                mst__members_notify(authority, member, MST_TOLD_WAITING);
+            }
+            break;
+        case MST_STANDING_CALLED:
+            if (!authority->is_reopen_pending) {
+                mst__members_notify(authority, member, MST_TOLD_REOPENED);
+            }
+            break;
+        case MST_STANDING_GATHERED:
+        case MST_STANDING_GONE:
+            break;
+    }
+}
+
+/* --- sealing --- */
+
+/* Forget who was in the last round; those that are gone are remembered no longer. */
+static void round_forget(struct mst__authority *authority)
+{
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        struct mst__authority_member *member = &authority->members[i];
+        if (member->place == MST_PLACE_GONE) {
+            mst__members_unname(authority, member);
+            mst__members_drop(authority, member);
+        } else if (member->place != MST_PLACE_FREE) {
+            member->rank = MST_AUTHORITY_RANK_NONE;
+            member->is_returned = false;
+        }
+    }
+    authority->stats.steps += authority->members_count;
+    authority->waiting_back_count = 0;
+    authority->survivors_count = 0;
+    authority->lost_count = 0;
+    authority->lost_told = 0;
+    authority->is_reopen_pending = false;
+    authority->waiting_told = 0;
+    authority->last_call_us = INT64_MAX;
+    authority->return_us = INT64_MAX;
+}
+
+/* Tell everybody who is left waiting what that means now. */
+static void authority_tell_waiting(struct mst__authority *authority)
+{
+    if (authority->waiting_count == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        struct mst__authority_member *member = &authority->members[i];
+        if (member->place == MST_PLACE_WAITING && !member->is_absent) {
+            mst__authority_tell_standing(authority, member);
+        }
+    }
+    authority->stats.steps += authority->members_count;
+}
+
+static void authority_seal(struct mst__authority *authority, enum mst__authority_why why)
+{
+    uint32_t *chosen = authority->arrays + 2 * (size_t)authority->arrays_capacity;
+    uint32_t *work = chosen + authority->arrays_capacity;
+    uint32_t *roster = work + authority->arrays_capacity;
+    uint32_t count = mst__authority_choose(authority, authority->settings.nodes_max, chosen, work);
+    MST_ASSERT(count >= authority->settings.nodes_min);
+    mst__authority_assign(authority, chosen, count, work, roster);
+    int64_t round = mst__authority_round_next(authority);
+    round_forget(authority);
+    memcpy(authority->roster, roster, count * sizeof *roster);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        struct mst__authority_member *member = mst__members_at(authority, roster[rank]);
+        member->place = MST_PLACE_HOLDING;
+        member->rank = rank;
+        member->pending = 0;
+    }
+    authority->stats.steps += count;
+    authority->waiting_count -= count;
+    authority->round = round;
+    authority->round_epoch = authority->options.epoch;
+    authority->world = count;
+    authority->held_count = count;
+    authority->sealed_us = authority->now_us;
+    authority->is_seal_pending = true;
+    authority->stats.seals++;
+    authority_move(authority, MST_AUTHORITY_RUNNING, why);
+    authority_tell_waiting(authority);
+}
+
+/* Whether nobody has to be waited for any more: all who were in the last round are back, or all
+ * processes that were here when it ended are, and they are enough. */
+static bool authority_is_everybody_back(const struct mst__authority *authority)
+{
+    if (authority->round == 0 || authority->waiting_absent_count > 0) {
+        return false;
+    }
+    return authority->waiting_back_count == authority->world ||
+           authority->survivors_count >= authority->settings.nodes_min;
+}
+
+static void authority_gather(struct mst__authority *authority)
+{
+    if (!authority->settings.is_set || authority->waiting_count < authority->settings.nodes_min) {
+        authority->last_call_us = INT64_MAX;
+        return;
+    }
+    if (authority->last_call_us == INT64_MAX) {
+        authority->last_call_us =
+            mst__saturate_add(authority->now_us, authority->settings.last_call_us);
+    }
+    uint32_t present_count = authority_present_count(authority);
+    if (authority_is_blocked(authority) || present_count < authority->settings.nodes_min) {
+        return;
+    }
+    if (present_count >= authority->settings.nodes_max) {
+        authority_seal(authority, MST_AUTHORITY_WHY_FULL);
+    } else if (authority_is_everybody_back(authority)) {
+        authority_seal(authority, MST_AUTHORITY_WHY_BACK);
+    } else if (authority->now_us >= authority->last_call_us) {
+        authority_seal(authority, MST_AUTHORITY_WHY_LAST_CALL);
+    }
+}
+
+void mst__authority_advance(struct mst__authority *authority)
+{
+    if (authority->phase == MST_AUTHORITY_RECLAIMING && authority->unknown_count == 0) {
+        authority_move(authority, MST_AUTHORITY_RUNNING, MST_AUTHORITY_WHY_WHOLE);
+    }
+    if (authority->phase == MST_AUTHORITY_OPEN) {
+        authority_gather(authority);
+    }
+}
+
+/* --- taking over --- */
+
+/* A round that another authority sealed is the current one; room was reserved. */
+void mst__authority_adopt(struct mst__authority *authority,
+                          uint64_t epoch,
+                          int64_t round,
+                          uint32_t world)
+{
+    MST_ASSERT(world > 0);
+    MST_ASSERT(world <= authority->arrays_capacity);
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        struct mst__authority_member *member = &authority->members[i];
+        if (member->place == MST_PLACE_HOLDING) {
+            mst__authority_expel(authority, member, MST_EXPELLED_OVER);
+        }
+    }
+    round_forget(authority);
+    authority->round = round;
+    authority->round_epoch = epoch;
+    authority->world = world;
+    authority->unknown_count = world;
+    authority->is_seal_pending = false;
+    for (uint32_t rank = 0; rank < world; rank++) {
+        authority->roster[rank] = MST_INDEX_NONE;
+    }
+    authority->stats.steps += world;
+    authority->reclaim_us = time_after(authority->now_us, authority->options.reclaim_us);
+    authority->sealed_us = authority->now_us;
+    authority_move(authority, MST_AUTHORITY_RECLAIMING, MST_AUTHORITY_WHY_CLAIMED);
+    authority_tell_waiting(authority);
+}
+
+int mst__authority_restore(struct mst__authority *authority,
+                           uint64_t epoch,
+                           int64_t round,
+                           uint32_t world,
+                           int64_t now_us)
+{
+    bool is_fresh = authority->phase == MST_AUTHORITY_OPEN && authority->round == 0 &&
+                    authority->stats.announcements == 0;
+    bool is_valid = round > 0 && round <= MST_AUTHORITY_ROUND_MAX && world > 0 &&
+                    world <= authority->options.members_max;
+    if (!is_fresh || !is_valid) {
+        return MST_EINVAL;
+    }
+    int rv = mst__members_reserve(authority, world);
+    if (rv != 0) {
+        return rv;
+    }
+    mst__authority_enter(authority, now_us);
+    mst__authority_adopt(authority, epoch, round, world);
+    return 0;
+}
+
+/* Who has not claimed its place is lost. */
+static void authority_give_up(struct mst__authority *authority)
+{
+    uint32_t first = MST_AUTHORITY_RANK_NONE;
+    for (uint32_t rank = 0; rank < authority->world; rank++) {
+        if (authority->roster[rank] == MST_INDEX_NONE) {
+            first = first == MST_AUTHORITY_RANK_NONE ? rank : first;
+            authority->lost[authority->lost_count++] = rank;
+        }
+    }
+    authority->stats.steps += authority->world;
+    authority->stats.losses += authority->unknown_count;
+    authority->unknown_count = 0;
+    mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, first);
+}
+
+void mst__authority_settle(struct mst__authority *authority, int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    if (authority->phase != MST_AUTHORITY_CLOSED && authority->unknown_count > 0) {
+        authority_give_up(authority);
+    }
+    mst__authority_advance(authority);
+}
+
+/* --- events of a session --- */
+
+int mst__authority_heartbeat(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member = mst__members_get(authority, id);
+    if (member == NULL || !mst__members_is_living(member)) {
+        return MST_ENOTFOUND;
+    }
+    if (member->is_absent) {
+        return MST_EINVAL;
+    }
+    mst__members_unlink(authority, member);
+    mst__members_link(authority, member);
+    authority->stats.heartbeats++;
+    return 0;
+}
+
+int mst__authority_disconnected(struct mst__authority *authority,
+                                mst__authority_id id,
+                                const void *driver,
+                                int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member = mst__members_get(authority, id);
+    if (member == NULL || member->driver != driver) {
+        return MST_ENOTFOUND;
+    }
+    member->driver = NULL;
+    member->pending = 0;
+    if (!mst__members_is_living(member)) {
+        return MST_ENOTFOUND; /* nobody is left who could be told that it is over */
+    }
+    if (member->is_absent) {
+        return 0;
+    }
+    mst__members_unlink(authority, member);
+    member->is_absent = true;
+    mst__members_link(authority, member);
+    authority->waiting_absent_count += member->place == MST_PLACE_WAITING;
+    return 0;
+}
+
+void mst__authority_attach(struct mst__authority *authority,
+                           struct mst__authority_member *member,
+                           void *driver)
+{
+    mst__members_unlink(authority, member);
+    if (member->is_absent) {
+        authority->waiting_absent_count -= member->place == MST_PLACE_WAITING;
+        member->is_absent = false;
+    }
+    mst__members_link(authority, member);
+    member->driver = driver;
+}
+
+int mst__authority_resumed(struct mst__authority *authority,
+                           mst__authority_id id,
+                           uint64_t incarnation,
+                           uint64_t session,
+                           void *driver,
+                           int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member = mst__members_get(authority, id);
+    if (member == NULL || !mst__members_is_living(member)) {
+        return MST_ENOTFOUND;
+    }
+    if (member->incarnation != incarnation || member->session != session) {
+        return MST_ESTATE;
+    }
+    mst__authority_attach(authority, member, driver);
+    mst__authority_tell_standing(authority, member);
+    authority->stats.resumes++;
+    mst__authority_advance(authority);
+    return 0;
+}
+
+static int authority_part(struct mst__authority *authority,
+                          mst__authority_id id,
+                          bool is_lost,
+                          int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member = mst__members_get(authority, id);
+    if (member == NULL || !mst__members_is_living(member)) {
+        return MST_ENOTFOUND;
+    }
+    member_part(authority, member, is_lost);
+    mst__authority_advance(authority);
+    return 0;
+}
+
+int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
+{
+    return authority_part(authority, id, false, now_us);
+}
+
+int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
+{
+    return authority_part(authority, id, true, now_us);
+}
+
+/* --- the end, and time --- */
+
+static void text_cut(char *to, struct mst_bytes from, size_t size_max)
+{
+    size_t size = from.size < size_max ? from.size : size_max;
+    if (size > 0) {
+        memcpy(to, from.data, size);
+    }
+    to[size] = '\0';
+}
+
+int mst__authority_shut(struct mst__authority *authority,
+                        struct mst_bytes reason,
+                        struct mst_bytes owner,
+                        int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    if (authority->phase == MST_AUTHORITY_CLOSED) {
+        return MST_ECLOSED;
+    }
+    text_cut(authority->close_reason, reason, MST_AUTHORITY_REASON_SIZE_MAX);
+    text_cut(authority->close_owner, owner, MST_AUTHORITY_NAME_SIZE_MAX);
+    authority->is_close_pending = true;
+    authority_move(authority, MST_AUTHORITY_CLOSED, MST_AUTHORITY_WHY_ASKED);
+    return 0;
+}
+
+/* Those in @list that were not heard of for @limit_us are lost. */
+static void authority_expire(struct mst__authority *authority,
+                             const struct mst__authority_list *list,
+                             int64_t limit_us)
+{
+    if (authority->now_us < authority->listen_us) {
+        return;
+    }
+    while (list_due_us(authority, list, limit_us) <= authority->now_us) {
+        mst__authority_expel(authority, mst__members_at(authority, list->first),
+                             MST_EXPELLED_SILENT);
+    }
+}
+
+/* Those who hold a round that is over have had their time. */
+static void authority_call_off(struct mst__authority *authority)
+{
+    for (uint32_t rank = 0; rank < authority->world && authority->held_count > 0; rank++) {
+        uint32_t index = authority->roster[rank];
+        if (index == MST_INDEX_NONE) {
+            continue;
+        }
+        struct mst__authority_member *member = mst__members_at(authority, index);
+        if (member->place == MST_PLACE_HOLDING) {
+            mst__authority_expel(authority, member, MST_EXPELLED_LATE);
+        }
+    }
+    authority->stats.steps += authority->world;
+}
+
+int64_t mst__authority_tick(struct mst__authority *authority, int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    authority_expire(authority, &authority->present, authority->options.expiry_us);
+    authority_expire(authority, &authority->absent, authority->options.grace_us);
+    if (authority->phase != MST_AUTHORITY_CLOSED) {
+        if (authority->unknown_count > 0 && authority->now_us >= authority->reclaim_us) {
+            authority_give_up(authority);
+        }
+        bool is_late =
+            authority->phase == MST_AUTHORITY_OPEN && authority->now_us >= authority->return_us;
+        if (is_late) {
+            authority_call_off(authority);
+        }
+        mst__authority_advance(authority);
+    }
+    return mst__authority_due_us(authority);
+}
+
+/* --- effects --- */
+
+static const char *expelled_text(enum mst__expelled why)
+{
+    switch (why) {
+        case MST_EXPELLED_SILENT:
+            return "nothing was heard of this node for too long; it has to announce itself again";
+        case MST_EXPELLED_REPLACED:
+            return "a newer process of this node has announced itself and takes its place";
+        case MST_EXPELLED_OVER:
+            return "the round of this node is over, others claim a later one; it has to announce "
+                   "itself for the next";
+        case MST_EXPELLED_LATE:
+            return "this node did not come back in time from a round that is over; it has to "
+                   "announce itself again";
+    }
+    return "";
+}
+
+static void effect_fill(const struct mst__authority *authority,
+                        enum mst__authority_effect_kind kind,
+                        struct mst__authority_effect *ret_effect)
+{
+    *ret_effect = (struct mst__authority_effect){
+        .kind = kind,
+        .id = MST_AUTHORITY_NOBODY,
+        .epoch = authority->round_epoch,
+        .round = authority->round,
+        .round_next = mst__authority_round_next(authority),
+        .world = authority->world,
+        .rank = MST_AUTHORITY_RANK_NONE,
+        .why = authority->reopened_why,
+    };
+    if (kind == MST_TOLD_SEALED) {
+        const struct mst__authority_member *first = mst__authority_ranked(authority, 0);
+        ret_effect->address = first == NULL ? mst_bytes("", 0) : mst__authority_address(first);
+    } else if (kind == MST_TOLD_REOPENED) {
+        ret_effect->rank = authority->reopened_rank;
+    }
+}
+
+/* Whether a notice is still true, for events may have come between. */
+static bool notice_is_true(const struct mst__authority *authority,
+                           const struct mst__authority_member *member,
+                           enum mst__authority_effect_kind kind)
+{
+    enum mst__authority_standing standing = mst__authority_standing(authority, member);
+    switch (kind) {
+        case MST_TOLD_SEALED:
+            return member->place == MST_PLACE_HOLDING;
+        case MST_TOLD_QUEUED:
+            return standing == MST_STANDING_QUEUED;
+        case MST_TOLD_SPARE:
+            return standing == MST_STANDING_SPARE;
+        case MST_TOLD_EXPELLED:
+            return standing == MST_STANDING_GONE;
+        case MST_TOLD_REOPENED:
+            return standing == MST_STANDING_CALLED;
+        case MST_TOLD_WAITING:
+            return standing == MST_STANDING_MEMBER;
+        case MST_TOLD_LOST:
+        case MST_TOLD_CLOSED:
+            break;
+    }
+    return false;
+}
+
+static bool effect_to_one(struct mst__authority *authority,
+                          struct mst__authority_effect *ret_effect)
+{
+    enum mst__authority_effect_kind kind;
+    struct mst__authority_member *member;
+    do {
+        member = mst__members_next_notice(authority, &kind);
+        if (member == NULL) {
+            return false;
+        }
+    } while (!notice_is_true(authority, member, kind));
+    effect_fill(authority, kind, ret_effect);
+    ret_effect->id = mst__authority_id_of(authority, member);
+    ret_effect->driver = member->driver;
+    if (kind == MST_TOLD_SEALED || kind == MST_TOLD_WAITING) {
+        ret_effect->rank = member->rank;
+        ret_effect->waiting_count = authority->waiting_told;
+    } else if (kind == MST_TOLD_REOPENED) {
+        ret_effect->lost = authority->lost;
+        ret_effect->lost_count = authority->lost_told;
+    } else if (kind == MST_TOLD_EXPELLED) {
+        ret_effect->text = expelled_text((enum mst__expelled)member->expelled);
+        member->driver = NULL;
+        mst__members_drop(authority, member);
+    }
+    return true;
+}
+
+/* Those for everybody who holds a round that has come to its end. */
+static bool effect_of_end(struct mst__authority *authority,
+                          struct mst__authority_effect *ret_effect)
+{
+    if (authority->phase != MST_AUTHORITY_OPEN || authority->held_count == 0) {
+        return false;
+    }
+    if (authority->lost_told < authority->lost_count) {
+        effect_fill(authority, MST_TOLD_LOST, ret_effect);
+        ret_effect->lost = authority->lost + authority->lost_told;
+        ret_effect->lost_count = authority->lost_count - authority->lost_told;
+        authority->lost_told = authority->lost_count;
+        return true;
+    }
+    if (authority->is_reopen_pending) {
+        authority->is_reopen_pending = false;
+        effect_fill(authority, MST_TOLD_REOPENED, ret_effect);
+        return true;
+    }
+    return false;
+}
+
+bool mst__authority_next_effect(struct mst__authority *authority,
+                                struct mst__authority_effect *ret_effect)
+{
+    if (authority->is_seal_pending) {
+        authority->is_seal_pending = false;
+        if (authority->held_count > 0) {
+            effect_fill(authority, MST_TOLD_SEALED, ret_effect);
+            return true;
+        }
+    }
+    if (effect_to_one(authority, ret_effect) || effect_of_end(authority, ret_effect)) {
+        return true;
+    }
+    if (authority_waiting_due_us(authority) <= authority->now_us) {
+        authority->waiting_told = authority_waiting_wanted(authority);
+        authority->waiting_told_us = authority->now_us;
+        effect_fill(authority, MST_TOLD_WAITING, ret_effect);
+        ret_effect->waiting_count = authority->waiting_told;
+        return true;
+    }
+    if (authority->is_close_pending) {
+        authority->is_close_pending = false;
+        effect_fill(authority, MST_TOLD_CLOSED, ret_effect);
+        ret_effect->text = authority->close_reason;
+        ret_effect->owner = authority->close_owner;
+        return true;
+    }
+    return false;
+}

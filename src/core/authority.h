@@ -1,0 +1,459 @@
+/* core/authority.h - one authority decides for all nodes of a run: who is in a round, with which
+ * rank, who waits, who is lost.
+ *
+ * Pure: events go in, effects come out; time is an argument. A driver (the server's loop, the
+ * holder of the oldest key in an etcd, the simulator) feeds what its nodes say, then takes the
+ * effects until there are none and sends them. Only mst__authority_announce and
+ * mst__authority_restore allocate; when they fail nothing has changed. An announcement, a heartbeat
+ * and a loss cost O(1), a seal O(n log n).
+ *
+ * Nodes are known by name. A process of a node has an incarnation that grows with each start and a
+ * session, a number of its own. A round is known by its number together with the epoch of the
+ * authority that sealed it; the number alone is the fencing number, it only grows.
+ *
+ * A node announces itself to get into the next round, says from which round it comes (what it
+ * knows), and keeps its session alive. A message that comes twice or late changes nothing: who
+ * announces itself without knowing the round that it is in is told again, and only who knows it can
+ * come back from it. */
+#ifndef MST_CORE_AUTHORITY_H
+#define MST_CORE_AUTHORITY_H
+
+#include <muster/error.h>
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "base/map.h"
+
+/*
+ *            first claim of a round         all its members have claimed their places
+ *     OPEN ------------------------> RECLAIMING -------------------------------+
+ *     ^  ^                            |      ^                                 |
+ *     |  |  a member lost, left, back |      | claim of a later round          |
+ *     |  +----------------------------+      +--------------------------+      |
+ *     |                                                                 |      v
+ *     |            a member lost, left, back                            +-- RUNNING
+ *     +--------------------------------------------------------------------  ^
+ *     |                                                                      |
+ *     +------ sealed: at max, at min after the last call, or ----------------+
+ *             at min when everybody who was here before is back
+ *
+ * Any of them goes to CLOSED when asked to close, and stays there. While the next round is open,
+ * members of the last one may still hold it; no round is sealed before all of them have come back,
+ * left or been lost, so that there is never a second world beside a living one.
+ */
+enum mst__authority_phase {
+    MST_AUTHORITY_OPEN,       /* the next round gathers */
+    MST_AUTHORITY_RECLAIMING, /* a round that another authority sealed is being taken over */
+    MST_AUTHORITY_RUNNING,    /* a round is sealed and whole */
+    MST_AUTHORITY_CLOSED,
+};
+
+/* Why the phase changed. */
+#define MST_AUTHORITY_WHY_MAP(X) \
+    X(NONE, "none")              \
+    X(FULL, "full")              \
+    X(LAST_CALL, "last call")    \
+    X(BACK, "everybody back")    \
+    X(LOST, "lost")              \
+    X(LEFT, "left")              \
+    X(RETURNED, "returned")      \
+    X(CLAIMED, "claimed")        \
+    X(WHOLE, "whole")            \
+    X(ASKED, "asked")
+
+enum mst__authority_why {
+#define MST_AUTHORITY_WHY_ENUM(name, text) MST_AUTHORITY_WHY_##name,
+    MST_AUTHORITY_WHY_MAP(MST_AUTHORITY_WHY_ENUM)
+#undef MST_AUTHORITY_WHY_ENUM
+};
+
+/* "last call" for MST_AUTHORITY_WHY_LAST_CALL, "open" for MST_AUTHORITY_OPEN. Static memory. */
+const char *mst__authority_why_name(enum mst__authority_why why);
+const char *mst__authority_phase_name(enum mst__authority_phase phase);
+
+/* @round is the round that runs or, of OPEN, that gathers. */
+typedef void (*mst__authority_trace_fn)(void *arg,
+                                        enum mst__authority_phase from,
+                                        enum mst__authority_phase to,
+                                        enum mst__authority_why why,
+                                        int64_t round);
+
+/* A node's session with the authority: index and generation of a member. A session that has ended
+ * is never mistaken for another one. */
+typedef uint64_t mst__authority_id;
+#define MST_AUTHORITY_NOBODY UINT64_MAX
+
+#define MST_AUTHORITY_RANK_NONE UINT32_MAX
+
+/* A driver that comes later than this with what was due has been stopped. */
+#define MST_AUTHORITY_LATE_US 1000000
+
+/* While some wait, how many is told at most so often; that they are the first or that none is left
+ * is told at once. */
+#define MST_AUTHORITY_WAITING_US 1000000
+
+/* What a node knows of the last round that it was told of. A spare or a queued node knows the round
+ * and its size, and has no rank in it. */
+struct mst__claim {
+    uint64_t epoch;
+    int64_t round; /* 0 = knows of none */
+    uint32_t world;
+    uint32_t rank; /* MST_AUTHORITY_RANK_NONE = was not in it */
+    bool holds;    /* is in it still and does not want the next one: goes on in @round */
+};
+
+struct mst__label {
+    struct mst_bytes key, value;
+};
+
+/* All bytes are borrowed for the call, and copied. Names, addresses and labels are text without
+ * control characters. */
+struct mst__announcement {
+    struct mst_bytes name; /* of the node, the same after a restart; not empty */
+    uint64_t incarnation;  /* of the process: grows with each start of the node */
+    uint64_t session; /* chosen by the process; tells it from another one of equal incarnation */
+    struct mst_bytes address; /* where others reach it; of rank 0: the bootstrap address */
+    const struct mst__label *labels;
+    size_t labels_count;
+    /* All nodes of a run agree on these. */
+    uint32_t nodes_min, nodes_max; /* 1 <= min <= max */
+    int64_t last_call_us;
+    struct mst_bytes rank_by; /* label keys, the outermost first, with commas: "rack,host" */
+    uint32_t pinned_rank;     /* preference; MST_AUTHORITY_RANK_NONE */
+    struct mst__claim claim;
+    bool has_wall; /* the two clocks were read: the node's when it sent, ours when it came */
+    int64_t wall_us, wall_here_us;
+    void *driver; /* what the driver knows the session by; handed back, never looked at */
+};
+
+/* Why an announcement was refused. */
+enum mst__refusal {
+    MST_REFUSAL_NONE,
+    MST_REFUSAL_CLOSED,   /* MST_ECLOSED: who closed the run and why */
+    MST_REFUSAL_SETTINGS, /* MST_EINVAL: min, max, last call or order of ranks conflict */
+    MST_REFUSAL_STALE,    /* MST_ESTATE: a newer incarnation of the node is known */
+    MST_REFUSAL_TWIN,     /* MST_ESTATE: another process with the same name and incarnation lives */
+    MST_REFUSAL_CLAIM,    /* MST_ESTATE: the round that it claims to hold is over, or not its own:
+                              it has to announce itself for the next one */
+    MST_REFUSAL_MALFORMED, /* MST_EINVAL, MST_ELIMIT: a field is out of its limits */
+    MST_REFUSAL_FULL,      /* MST_ELIMIT: too many nodes */
+    MST_REFUSAL_MEMORY,    /* MST_ENOMEM */
+};
+
+/* Where a member is. */
+enum mst__authority_place {
+    MST_PLACE_FREE,    /* the entry is not in use */
+    MST_PLACE_WAITING, /* for a round to be sealed: gathered, queued or spare */
+    MST_PLACE_HOLDING, /* in the current round */
+    MST_PLACE_GONE,    /* lost, left or replaced; remembered until the next seal */
+};
+
+/* How a waiting member stands; see mst__authority_standing. */
+enum mst__authority_standing {
+    MST_STANDING_GATHERED, /* the next round is open and will count it */
+    MST_STANDING_QUEUED,   /* came late; the running round has room and is asked to give way */
+    MST_STANDING_SPARE,    /* the running round is full; takes the place of the next one lost */
+    MST_STANDING_MEMBER,   /* in the round that runs */
+    MST_STANDING_CALLED,   /* in the last round, which is over: has to come back */
+    MST_STANDING_GONE,
+};
+
+const char *mst__authority_standing_name(enum mst__authority_standing standing);
+
+/* Plain data; to be read and not written by drivers. Indices end with UINT32_MAX. */
+struct mst__authority_member {
+    enum mst__authority_place place;
+    uint8_t pending;  /* a notice to this one: an effect kind + 1, 0 = none */
+    bool is_listed;   /* in the list of pending notices */
+    bool is_absent;   /* its connection is closed, the grace runs */
+    bool is_lost;     /* GONE: lost, not left */
+    bool is_named;    /* the name leads to this entry */
+    bool is_returned; /* WAITING: came back from the last round itself, not as a new process */
+    bool has_skew;    /* skew_us was measured */
+    uint8_t expelled; /* GONE: why, for the notice */
+    uint32_t generation;
+    uint32_t prev, next;   /* in the list of the present or the absent, oldest first */
+    uint32_t pending_next; /* in the list of notices; of a free entry: the next free one */
+    uint32_t rank;         /* in the current round, also when back or gone; else RANK_NONE */
+    uint32_t pinned_rank;
+    uint16_t labels_count;
+    uint16_t text_size;
+    void *driver; /* NULL while absent */
+    char *text;   /* name, address, labels as key and value; each with a NUL behind it */
+    uint64_t incarnation;
+    uint64_t session;
+    uint64_t order;     /* of the announcement of the session: the smaller, the earlier */
+    int64_t heard_us;   /* last heartbeat or announcement; of the absent and gone: since when */
+    int64_t waiting_us; /* since when it waits */
+    int64_t skew_us;    /* the node's clock minus ours, at the announcement; told, never acted on */
+};
+
+/* What is to be sent, in this order except that EXPELLED may come earlier. */
+enum mst__authority_effect_kind {
+    /* To everybody in the round (mst__authority_next_holder): @epoch, @round, @world, @address, and
+     * to each its rank. With an id: to that one, which may not know; with @waiting_count. */
+    MST_TOLD_SEALED,
+    /* To one. */
+    MST_TOLD_QUEUED,   /* @epoch, @round, @world of the round that runs */
+    MST_TOLD_SPARE,    /* the same */
+    MST_TOLD_EXPELLED, /* @driver, @text: its session has ended here */
+    /* To everybody who still holds the round. */
+    MST_TOLD_LOST,     /* @lost: ranks of those lost since the last such effect */
+    MST_TOLD_REOPENED, /* the round is over, come back: @why, @rank, @round_next. Who was absent
+                          when it was sealed comes back as well, from what it knows. With an id:
+                          to that one, with all @lost of the round */
+    MST_TOLD_WAITING,  /* @waiting_count nodes want in and there is room. With an id: to that one */
+    /* To everybody (mst__authority_next_member). */
+    MST_TOLD_CLOSED, /* @text: the reason, @owner */
+};
+
+/* Borrowed until the next call on the authority. */
+struct mst__authority_effect {
+    enum mst__authority_effect_kind kind;
+    mst__authority_id id; /* MST_AUTHORITY_NOBODY: to all that the kind names */
+    void *driver;         /* of an effect to one */
+    uint64_t epoch;       /* of the round that runs or ran last */
+    int64_t round;
+    int64_t round_next;
+    uint32_t world;
+    uint32_t rank;            /* of SEALED to one: its own; of REOPENED: who was the first */
+    struct mst_bytes address; /* of SEALED: rank 0's */
+    enum mst__authority_why why;
+    uint32_t waiting_count;
+    const uint32_t *lost; /* mst__authority_ranked tells who they were */
+    size_t lost_count;
+    const char *text;
+    const char *owner;
+};
+
+struct mst__authority_options {
+    uint64_t epoch;       /* new and larger at each start; > 0 */
+    int64_t expiry_us;    /* silence after which a connected node is lost; INT64_MAX = never */
+    int64_t grace_us;     /* after its connection closed */
+    int64_t reclaim_us;   /* for the members of a round after a restart of the authority */
+    int64_t return_us;    /* for members to come back from a round that is over before they are
+                              expelled; INT64_MAX = as long as they live */
+    uint32_t members_max; /* living ones; up to MST_AUTHORITY_MEMBERS_MAX */
+    uint8_t hash_key[MST_SIPHASH_KEY_SIZE]; /* random: nodes choose their names */
+    mst__authority_trace_fn trace;          /* may be NULL */
+    void *trace_arg;
+};
+
+/* What all nodes agree on; valid while there are living members. */
+struct mst__authority_settings {
+    bool is_set;
+    uint32_t nodes_min, nodes_max;
+    int64_t last_call_us;
+    char rank_by[MST_AUTHORITY_RANK_BY_SIZE_MAX + 1];
+    char setter[MST_AUTHORITY_NAME_SIZE_MAX + 1]; /* the node whose announcement said so */
+};
+
+struct mst__authority_list {
+    uint32_t first, last;
+};
+
+/* Counted since the authority began. @steps counts the members that were looked at. */
+struct mst__authority_stats {
+    uint64_t announcements, refusals, heartbeats, seals, losses, leaves, resumes, replacements;
+    uint64_t steps;
+};
+
+/* Plain data; the fields are the authority's own, to be read and not written. */
+struct mst__authority {
+    struct mst__authority_options options;
+    struct mst__authority_settings settings;
+    enum mst__authority_phase phase;
+    /* The authority's own time, in which all times here are: it never falls, and stands still while
+     * the driver is so late that it must have been stopped, so that nobody is lost for not being
+     * heard by one who did not listen. */
+    int64_t now_us;
+    int64_t stopped_us; /* the driver's time minus ours */
+    int64_t listen_us;  /* nobody is lost before this, after a stop */
+
+    /* The current round: the last one that was sealed, here or by a predecessor. */
+    uint64_t round_epoch;
+    int64_t round; /* 0 = none yet */
+    uint32_t world;
+    int64_t sealed_us;      /* when, on our clock */
+    int64_t round_floor;    /* the next one is larger than this, too: the highest ever claimed */
+    uint32_t *roster;       /* rank to index; UINT32_MAX = has not claimed its place */
+    uint32_t held_count;    /* members that hold it */
+    uint32_t unknown_count; /* ranks that have not claimed their places */
+    int64_t reclaim_us;     /* until when they may */
+
+    /* The next one. */
+    uint32_t waiting_count;        /* WAITING, absent ones included */
+    uint32_t waiting_absent_count; /* of those */
+    uint32_t waiting_back_count;   /* of those: with a rank in the last round */
+    uint32_t survivors_count; /* of those: processes that were here when the round was opened */
+    uint64_t reopened_order;  /* those are older than this, or is_returned */
+    int64_t last_call_us;     /* when it ends; INT64_MAX = has not begun */
+    int64_t return_us;        /* when those who hold a round that is over are expelled */
+    enum mst__authority_why reopened_why;
+    uint32_t reopened_rank;
+
+    /* Members. */
+    struct mst__map names; /* name to index */
+    struct mst__authority_member *members;
+    uint32_t members_count; /* entries that were ever in use */
+    uint32_t members_capacity;
+    uint32_t living_count; /* WAITING or HOLDING */
+    uint32_t used_count;   /* entries in use, with those that are remembered */
+    uint32_t free_first;
+    struct mst__authority_list present, absent; /* living ones, by heard_us */
+    uint64_t order_next;
+    uint32_t *arrays; /* one block: roster, lost, and three to seal with */
+    uint32_t arrays_capacity;
+
+    /* What is to be told. */
+    struct mst__authority_list pending; /* notices to one */
+    bool is_seal_pending, is_reopen_pending, is_close_pending;
+    uint32_t
+        *lost; /* ranks lost in the current round, oldest first; the first lost_told are told */
+    uint32_t lost_count, lost_told;
+    uint32_t waiting_told;
+    int64_t waiting_told_us;
+
+    char close_reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
+    char close_owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    struct mst__authority_stats stats;
+};
+
+/* @options are copied. Nothing is allocated. */
+void mst__authority_init(struct mst__authority *authority,
+                         const struct mst__authority_options *options);
+void mst__authority_close(struct mst__authority *authority);
+
+/**
+ * A round was sealed before this authority took over, for a driver that has it in store: the next
+ * one gets a larger number, and the places 0 to @world - 1 wait for reclaim_us to be claimed. The
+ * driver then announces the members with claims, those who hold the round and those who have come
+ * back. Only before the first announcement.
+ *
+ * Returns 0, MST_EINVAL or MST_ENOMEM, then nothing has changed.
+ */
+int mst__authority_restore(struct mst__authority *authority,
+                           uint64_t epoch,
+                           int64_t round,
+                           uint32_t world,
+                           int64_t now_us);
+
+/**
+ * A node announces itself: for the next round, coming back from its round, or, with claim.holds, as
+ * one who is in a round already. Of the same name, a newer incarnation replaces an older one at
+ * once. The session is present afterwards.
+ *
+ * Returns 0 and the session's id, which is the one that it had if it is known; or the code beside
+ * @ret_refusal, with a sentence, and nothing has changed.
+ */
+int mst__authority_announce(struct mst__authority *authority,
+                            const struct mst__announcement *announcement,
+                            int64_t now_us,
+                            mst__authority_id *ret_id,
+                            enum mst__refusal *ret_refusal,
+                            struct mst_err *reterr);
+
+/* Events of a session. Each returns 0, or MST_ENOTFOUND when the session is over: the node was lost
+ * or replaced, and has to announce itself anew. */
+
+/* It is alive. MST_EINVAL while it is absent. */
+int mst__authority_heartbeat(struct mst__authority *authority,
+                             mst__authority_id id,
+                             int64_t now_us);
+
+/* Its connection @driver was closed; it has grace_us to come again. Always to be called before the
+ * driver forgets what @driver points to, also for sessions that are over. MST_ENOTFOUND also when
+ * the session has another connection by now, then nothing has changed. */
+int mst__authority_disconnected(struct mst__authority *authority,
+                                mst__authority_id id,
+                                const void *driver,
+                                int64_t now_us);
+
+/* It has a connection again, or another one, and is told anew how it stands, for effects are not
+ * delivered to the absent: SEALED, which it may know already, REOPENED, QUEUED or SPARE. MST_ESTATE
+ * when @incarnation or @session is not the session's: nothing has changed. */
+int mst__authority_resumed(struct mst__authority *authority,
+                           mst__authority_id id,
+                           uint64_t incarnation,
+                           uint64_t session,
+                           void *driver,
+                           int64_t now_us);
+
+/* It wants nothing any more. This closes nothing. */
+int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us);
+
+/* The driver knows that it is dead. */
+int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, int64_t now_us);
+
+/* End the run for good. @reason and @owner are cut off at their limits. MST_ECLOSED when it was
+ * closed before, and the first reason stays. */
+int mst__authority_shut(struct mst__authority *authority,
+                        struct mst_bytes reason,
+                        struct mst_bytes owner,
+                        int64_t now_us);
+
+/* Time has passed. The value is when something is due next, INT64_MAX for nothing; any other call
+ * may make it earlier. The driver has fed what its nodes had said until @now_us before. */
+int64_t mst__authority_tick(struct mst__authority *authority, int64_t now_us);
+int64_t mst__authority_due_us(const struct mst__authority *authority);
+
+/* Members that have not claimed their places are lost now: for a driver that knows that it has
+ * announced all there are. */
+void mst__authority_settle(struct mst__authority *authority, int64_t now_us);
+
+/**
+ * Take the next effect; false when there is none. To be taken until then after every event or after
+ * a batch of them; effects that were overtaken by later events are left out.
+ */
+bool mst__authority_next_effect(struct mst__authority *authority,
+                                struct mst__authority_effect *ret_effect);
+
+/* Iterate: @cursor begins with 0; NULL at the end. Of the current round, by rank: who holds it. */
+const struct mst__authority_member *mst__authority_next_holder(
+    const struct mst__authority *authority,
+    uint32_t *cursor);
+/* Everybody in the table, with those that are remembered as gone. */
+const struct mst__authority_member *mst__authority_next_member(
+    const struct mst__authority *authority,
+    uint32_t *cursor);
+
+/* Who has or had @rank in the current round; NULL when it has not claimed its place. */
+const struct mst__authority_member *mst__authority_ranked(const struct mst__authority *authority,
+                                                          uint32_t rank);
+
+/* The living session @id, or NULL; that of the node @name, or MST_AUTHORITY_NOBODY. */
+const struct mst__authority_member *mst__authority_get(const struct mst__authority *authority,
+                                                       mst__authority_id id);
+mst__authority_id mst__authority_find(const struct mst__authority *authority,
+                                      struct mst_bytes name);
+mst__authority_id mst__authority_id_of(const struct mst__authority *authority,
+                                       const struct mst__authority_member *member);
+
+/* What a member said. The bytes have a NUL behind them. */
+struct mst_bytes mst__authority_name(const struct mst__authority_member *member);
+struct mst_bytes mst__authority_address(const struct mst__authority_member *member);
+/* @index < member->labels_count. */
+struct mst__label mst__authority_label(const struct mst__authority_member *member, size_t index);
+/* The value of @key; empty, with data NULL, when there is no such label. */
+struct mst_bytes mst__authority_label_value(const struct mst__authority_member *member,
+                                            struct mst_bytes key);
+
+/* How a member stands. Of MEMBER and CALLED: authority->round_epoch, round, world and its rank are
+ * what SEALED said; of CALLED also authority->lost and reopened_why. */
+enum mst__authority_standing mst__authority_standing(const struct mst__authority *authority,
+                                                     const struct mst__authority_member *member);
+
+/* The round that gathers or comes next. */
+int64_t mst__authority_round_next(const struct mst__authority *authority);
+
+/* One sentence: what the run does or waits for, naming up to MST_AUTHORITY_NAMES_TOLD nodes; cut
+ * off when @ret_size is too small. Looks at every member. */
+void mst__authority_describe(const struct mst__authority *authority,
+                             int64_t now_us,
+                             char *ret_text,
+                             size_t ret_size);
+
+/* Assert everything that must be true. Looks at every member: for tests and the simulator. */
+void mst__authority_check(const struct mst__authority *authority);
+
+#endif /* MST_CORE_AUTHORITY_H */

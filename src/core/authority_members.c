@@ -1,0 +1,406 @@
+/* core/authority_members.c - entries, names, lists and notices of an authority's members.
+ *
+ * Invariants: a living member is in one of the lists of the present and the absent, which are in
+ * the order of heard_us; one that is gone is in neither. A name leads to a living member or to a
+ * gone one that has a rank in the current round. An entry is free when it is neither living nor
+ * named nor to be told anything. */
+#include "core/authority_members.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/mem.h"
+
+/* Entries that the table begins with. */
+#define MEMBERS_CAPACITY_MIN 16
+/* Arrays in authority->arrays. */
+#define ARRAYS_COUNT 5
+
+bool mst__members_is_ranked(const struct mst__authority *authority,
+                            const struct mst__authority_member *member)
+{
+    return member->rank != MST_AUTHORITY_RANK_NONE && member->rank < authority->world &&
+           authority->roster[member->rank] == mst__members_index(authority, member);
+}
+
+/* --- memory --- */
+
+static int members_reserve_arrays(struct mst__authority *authority, uint32_t capacity)
+{
+    if (capacity <= authority->arrays_capacity) {
+        return 0;
+    }
+    uint32_t *arrays = mst__malloc((size_t)ARRAYS_COUNT * capacity * sizeof *arrays);
+    if (arrays == NULL) {
+        return MST_ENOMEM;
+    }
+    uint32_t *lost = arrays + capacity;
+    if (authority->world > 0) {
+        memcpy(arrays, authority->roster, authority->world * sizeof *arrays);
+        memcpy(lost, authority->lost, authority->lost_count * sizeof *lost);
+    }
+    mst__free(authority->arrays);
+    authority->arrays = arrays;
+    authority->arrays_capacity = capacity;
+    authority->roster = arrays;
+    authority->lost = lost;
+    return 0;
+}
+
+int mst__members_reserve(struct mst__authority *authority, uint32_t world)
+{
+    uint32_t capacity = authority->members_capacity;
+    bool is_full = authority->free_first == MST_INDEX_NONE && authority->members_count == capacity;
+    if (is_full) {
+        capacity = capacity < MEMBERS_CAPACITY_MIN ? MEMBERS_CAPACITY_MIN : capacity * 2;
+        struct mst__authority_member *members =
+            mst__realloc(authority->members, capacity * sizeof *members);
+        if (members == NULL) {
+            return MST_ENOMEM;
+        }
+        authority->members = members;
+        authority->members_capacity = capacity;
+    }
+    return members_reserve_arrays(authority, world > capacity ? world : capacity);
+}
+
+struct mst__authority_member *mst__members_take(struct mst__authority *authority)
+{
+    uint32_t generation = 1;
+    uint32_t index = authority->free_first;
+    if (index == MST_INDEX_NONE) {
+        MST_ASSERT(authority->members_count < authority->members_capacity);
+        index = authority->members_count++;
+    } else {
+        generation = authority->members[index].generation;
+        authority->free_first = authority->members[index].pending_next;
+    }
+    struct mst__authority_member *member = mst__members_at(authority, index);
+    *member = (struct mst__authority_member){
+        .place = MST_PLACE_FREE,
+        .generation = generation,
+        .prev = MST_INDEX_NONE,
+        .next = MST_INDEX_NONE,
+        .pending_next = MST_INDEX_NONE,
+        .rank = MST_AUTHORITY_RANK_NONE,
+        .pinned_rank = MST_AUTHORITY_RANK_NONE,
+    };
+    authority->used_count++;
+    return member;
+}
+
+void mst__members_drop(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    MST_ASSERT(member->place == MST_PLACE_GONE);
+    if (member->is_named || member->is_listed) {
+        return;
+    }
+    mst__free(member->text);
+    uint32_t index = mst__members_index(authority, member);
+    *member = (struct mst__authority_member){
+        .place = MST_PLACE_FREE,
+        .generation = member->generation + 1,
+        .pending_next = authority->free_first,
+    };
+    authority->free_first = index;
+    MST_ASSERT(authority->used_count > 0);
+    authority->used_count--;
+}
+
+void mst__members_close(struct mst__authority *authority)
+{
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        mst__free(authority->members[i].text);
+    }
+    mst__free(authority->members);
+    mst__free(authority->arrays);
+    mst__map_close(&authority->names);
+}
+
+/* --- who is who --- */
+
+static mst__authority_id members_id(uint32_t index, uint32_t generation)
+{
+    return (uint64_t)generation << 32 | index;
+}
+
+struct mst__authority_member *mst__members_get(const struct mst__authority *authority,
+                                               mst__authority_id id)
+{
+    uint32_t index = (uint32_t)id;
+    if (index >= authority->members_count) {
+        return NULL;
+    }
+    struct mst__authority_member *member = &authority->members[index];
+    bool is_it = member->place != MST_PLACE_FREE && members_id(index, member->generation) == id;
+    return is_it ? member : NULL;
+}
+
+const struct mst__authority_member *mst__authority_get(const struct mst__authority *authority,
+                                                       mst__authority_id id)
+{
+    const struct mst__authority_member *member = mst__members_get(authority, id);
+    return member != NULL && mst__members_is_living(member) ? member : NULL;
+}
+
+mst__authority_id mst__authority_id_of(const struct mst__authority *authority,
+                                       const struct mst__authority_member *member)
+{
+    return members_id(mst__members_index(authority, member), member->generation);
+}
+
+mst__authority_id mst__authority_find(const struct mst__authority *authority, struct mst_bytes name)
+{
+    const struct mst__authority_member *member = mst__members_named(authority, name);
+    return member != NULL && mst__members_is_living(member)
+               ? mst__authority_id_of(authority, member)
+               : MST_AUTHORITY_NOBODY;
+}
+
+struct mst__authority_member *mst__members_named(const struct mst__authority *authority,
+                                                 struct mst_bytes name)
+{
+    const uint32_t *index = mst__map_get(&authority->names, name);
+    return index == NULL || *index == MST_INDEX_NONE ? NULL : mst__members_at(authority, *index);
+}
+
+int mst__members_reserve_name(struct mst__authority *authority, struct mst_bytes name)
+{
+    if (mst__map_get(&authority->names, name) != NULL) {
+        return 0;
+    }
+    uint32_t *index = mst__map_add(&authority->names, name);
+    if (index == NULL) {
+        return MST_ENOMEM;
+    }
+    *index = MST_INDEX_NONE;
+    return 0;
+}
+
+void mst__members_name(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    uint32_t *index = mst__map_get(&authority->names, mst__authority_name(member));
+    MST_ASSERT(index != NULL);
+    if (*index != MST_INDEX_NONE) {
+        mst__members_at(authority, *index)->is_named = false;
+    }
+    *index = mst__members_index(authority, member);
+    member->is_named = true;
+}
+
+void mst__members_unname(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    if (!member->is_named) {
+        return;
+    }
+    uint32_t *index = mst__map_get(&authority->names, mst__authority_name(member));
+    MST_ASSERT(index != NULL);
+    MST_ASSERT(*index == mst__members_index(authority, member));
+    mst__map_remove(&authority->names, index);
+    member->is_named = false;
+}
+
+/* --- what they said --- */
+
+static char *text_put(char *to, struct mst_bytes bytes)
+{
+    if (bytes.size > 0) {
+        memcpy(to, bytes.data, bytes.size);
+    }
+    to[bytes.size] = '\0';
+    return to + bytes.size + 1;
+}
+
+char *mst__members_text(const struct mst__announcement *announcement, uint16_t *ret_size)
+{
+    size_t size = announcement->name.size + 1 + announcement->address.size + 1;
+    for (size_t i = 0; i < announcement->labels_count; i++) {
+        const struct mst__label *label = &announcement->labels[i];
+        size += label->key.size + 1 + label->value.size + 1;
+    }
+    MST_ASSERT(size <= MST_AUTHORITY_TEXT_SIZE_MAX);
+    char *text = mst__malloc(size);
+    if (text == NULL) {
+        return NULL;
+    }
+    char *to = text_put(text, announcement->name);
+    to = text_put(to, announcement->address);
+    for (size_t i = 0; i < announcement->labels_count; i++) {
+        to = text_put(to, announcement->labels[i].key);
+        to = text_put(to, announcement->labels[i].value);
+    }
+    MST_ASSERT(to == text + size);
+    *ret_size = (uint16_t)size;
+    return text;
+}
+
+/* The @index-th piece of the text. */
+static struct mst_bytes text_piece(const struct mst__authority_member *member, size_t index)
+{
+    const char *at = member->text;
+    MST_ASSERT(at != NULL);
+    for (size_t i = 0; i < index; i++) {
+        at += strlen(at) + 1;
+        MST_ASSERT(at < member->text + member->text_size);
+    }
+    return mst_bytes_str(at);
+}
+
+struct mst_bytes mst__authority_name(const struct mst__authority_member *member)
+{
+    return text_piece(member, 0);
+}
+
+struct mst_bytes mst__authority_address(const struct mst__authority_member *member)
+{
+    return text_piece(member, 1);
+}
+
+struct mst__label mst__authority_label(const struct mst__authority_member *member, size_t index)
+{
+    MST_ASSERT(index < member->labels_count);
+    return (struct mst__label){
+        .key = text_piece(member, 2 + 2 * index),
+        .value = text_piece(member, 3 + 2 * index),
+    };
+}
+
+struct mst_bytes mst__authority_label_value(const struct mst__authority_member *member,
+                                            struct mst_bytes key)
+{
+    for (size_t i = 0; i < member->labels_count; i++) {
+        struct mst__label label = mst__authority_label(member, i);
+        if (mst__bytes_equal(label.key, key)) {
+            return label.value;
+        }
+    }
+    return mst_bytes(NULL, 0);
+}
+
+/* --- lists --- */
+
+static struct mst__authority_list *members_list(struct mst__authority *authority,
+                                                const struct mst__authority_member *member)
+{
+    return member->is_absent ? &authority->absent : &authority->present;
+}
+
+void mst__members_link(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    struct mst__authority_list *list = members_list(authority, member);
+    uint32_t index = mst__members_index(authority, member);
+    member->heard_us = authority->now_us;
+    member->prev = list->last;
+    member->next = MST_INDEX_NONE;
+    if (list->last == MST_INDEX_NONE) {
+        list->first = index;
+    } else {
+        mst__members_at(authority, list->last)->next = index;
+    }
+    list->last = index;
+    authority->stats.steps++;
+}
+
+void mst__members_unlink(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    struct mst__authority_list *list = members_list(authority, member);
+    if (member->prev == MST_INDEX_NONE) {
+        MST_ASSERT(list->first == mst__members_index(authority, member));
+        list->first = member->next;
+    } else {
+        mst__members_at(authority, member->prev)->next = member->next;
+    }
+    if (member->next == MST_INDEX_NONE) {
+        list->last = member->prev;
+    } else {
+        mst__members_at(authority, member->next)->prev = member->prev;
+    }
+    member->prev = MST_INDEX_NONE;
+    member->next = MST_INDEX_NONE;
+    authority->stats.steps++;
+}
+
+/* --- notices --- */
+
+void mst__members_notify(struct mst__authority *authority,
+                         struct mst__authority_member *member,
+                         enum mst__authority_effect_kind kind)
+{
+    member->pending = (uint8_t)(kind + 1);
+    if (member->is_listed) {
+        return;
+    }
+    uint32_t index = mst__members_index(authority, member);
+    if (authority->pending.last == MST_INDEX_NONE) {
+        authority->pending.first = index;
+    } else {
+        mst__members_at(authority, authority->pending.last)->pending_next = index;
+    }
+    authority->pending.last = index;
+    member->pending_next = MST_INDEX_NONE;
+    member->is_listed = true;
+    authority->stats.steps++;
+}
+
+struct mst__authority_member *mst__members_next_notice(struct mst__authority *authority,
+                                                       enum mst__authority_effect_kind *ret_kind)
+{
+    while (authority->pending.first != MST_INDEX_NONE) {
+        struct mst__authority_member *member = mst__members_at(authority, authority->pending.first);
+        authority->pending.first = member->pending_next;
+        if (authority->pending.first == MST_INDEX_NONE) {
+            authority->pending.last = MST_INDEX_NONE;
+        }
+        uint8_t pending = member->pending;
+        member->pending = 0;
+        member->is_listed = false;
+        member->pending_next = MST_INDEX_NONE;
+        authority->stats.steps++;
+        if (pending != 0 && member->driver != NULL) {
+            *ret_kind = (enum mst__authority_effect_kind)(pending - 1);
+            return member;
+        }
+        if (member->place == MST_PLACE_GONE) {
+            mst__members_drop(authority, member);
+        }
+    }
+    return NULL;
+}
+
+/* --- iterating --- */
+
+const struct mst__authority_member *mst__authority_next_holder(
+    const struct mst__authority *authority,
+    uint32_t *cursor)
+{
+    while (*cursor < authority->world) {
+        const struct mst__authority_member *member = mst__authority_ranked(authority, *cursor);
+        (*cursor)++;
+        if (member != NULL && member->place == MST_PLACE_HOLDING) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+const struct mst__authority_member *mst__authority_next_member(
+    const struct mst__authority *authority,
+    uint32_t *cursor)
+{
+    while (*cursor < authority->members_count) {
+        const struct mst__authority_member *member = &authority->members[*cursor];
+        (*cursor)++;
+        if (member->place != MST_PLACE_FREE) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+const struct mst__authority_member *mst__authority_ranked(const struct mst__authority *authority,
+                                                          uint32_t rank)
+{
+    MST_ASSERT(rank < authority->world);
+    uint32_t index = authority->roster[rank];
+    return index == MST_INDEX_NONE ? NULL : mst__members_at(authority, index);
+}

@@ -1,0 +1,79 @@
+/* core/authority_members.h - the table of an authority's members: entries, names, lists, notices.
+ *
+ * What the authority's own files share. An entry is found by name or by id; ids carry a generation,
+ * so that the id of a session that has ended finds nobody. Entries move when the table grows: no
+ * pointer into it outlives mst__members_reserve. */
+#ifndef MST_CORE_AUTHORITY_MEMBERS_H
+#define MST_CORE_AUTHORITY_MEMBERS_H
+
+#include "core/authority.h"
+
+#define MST_INDEX_NONE UINT32_MAX
+
+static inline struct mst__authority_member *mst__members_at(const struct mst__authority *authority,
+                                                            uint32_t index)
+{
+    MST_ASSERT(index < authority->members_count);
+    return &authority->members[index];
+}
+
+static inline uint32_t mst__members_index(const struct mst__authority *authority,
+                                          const struct mst__authority_member *member)
+{
+    return (uint32_t)(member - authority->members);
+}
+
+static inline bool mst__members_is_living(const struct mst__authority_member *member)
+{
+    return member->place == MST_PLACE_WAITING || member->place == MST_PLACE_HOLDING;
+}
+
+/* Whether the current round knows @member under its rank. */
+bool mst__members_is_ranked(const struct mst__authority *authority,
+                            const struct mst__authority_member *member);
+
+/* Room for one more entry, for a round of @world, and for sealing with all of them: 0 or
+ * MST_ENOMEM. */
+int mst__members_reserve(struct mst__authority *authority, uint32_t world);
+
+/* A fresh entry, of place FREE; room was reserved. */
+struct mst__authority_member *mst__members_take(struct mst__authority *authority);
+
+/* Give back the entry of one that is gone, unless it is remembered or has to be told. */
+void mst__members_drop(struct mst__authority *authority, struct mst__authority_member *member);
+
+/* Release the memory of the table. */
+void mst__members_close(struct mst__authority *authority);
+
+/* The entry of the living or gone session @id; NULL when there is none. */
+struct mst__authority_member *mst__members_get(const struct mst__authority *authority,
+                                               mst__authority_id id);
+
+/* The entry that @name leads to, or NULL. */
+struct mst__authority_member *mst__members_named(const struct mst__authority *authority,
+                                                 struct mst_bytes name);
+
+/* Room for @name: 0 or MST_ENOMEM. mst__members_name follows, and lets the name of @member lead to
+ * it; another entry with that name gives it up. */
+int mst__members_reserve_name(struct mst__authority *authority, struct mst_bytes name);
+void mst__members_name(struct mst__authority *authority, struct mst__authority_member *member);
+/* Forget the name of @member, if it leads there. */
+void mst__members_unname(struct mst__authority *authority, struct mst__authority_member *member);
+
+/* A copy of what @announcement says of its node; NULL when out of memory. */
+char *mst__members_text(const struct mst__announcement *announcement, uint16_t *ret_size);
+
+/* Put @member at the end of the list of the present or absent, as is_absent says, heard at
+ * authority->now_us; take it out. */
+void mst__members_link(struct mst__authority *authority, struct mst__authority_member *member);
+void mst__members_unlink(struct mst__authority *authority, struct mst__authority_member *member);
+
+/* Tell @member, which is present or has just ended; the last notice counts. */
+void mst__members_notify(struct mst__authority *authority,
+                         struct mst__authority_member *member,
+                         enum mst__authority_effect_kind kind);
+/* Take the next entry from the list of notices; its kind is in ret_kind. NULL at the end. */
+struct mst__authority_member *mst__members_next_notice(struct mst__authority *authority,
+                                                       enum mst__authority_effect_kind *ret_kind);
+
+#endif /* MST_CORE_AUTHORITY_MEMBERS_H */

@@ -1,0 +1,291 @@
+/* unit/authority_unit.h - an authority with short names for what nodes do, and a log of what they
+ * are told, as text. */
+#ifndef MST_UNIT_AUTHORITY_UNIT_H
+#define MST_UNIT_AUTHORITY_UNIT_H
+
+#include <inttypes.h>
+#include <muster/error.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/prng.h"
+#include "core/authority.h"
+#include "unit/unit.h"
+
+#define SECOND_US 1000000
+#define UNIT_EPOCH 7
+
+/* One authority, its time, and the text of all effects since the last look. */
+struct unit_run {
+    struct mst__authority authority;
+    int64_t now_us;
+    uint32_t nodes_min, nodes_max;
+    int64_t last_call_us;
+    const char *rank_by;
+    enum mst__refusal refusal;
+    struct mst_err err;
+    char log[4096];
+    size_t log_size;
+};
+
+static inline void run_init_epoch(struct unit_run *run, uint32_t min, uint32_t max, uint64_t epoch)
+{
+    *run = (struct unit_run){
+        .now_us = 100 * SECOND_US,
+        .nodes_min = min,
+        .nodes_max = max,
+        .last_call_us = 30 * SECOND_US,
+        .rank_by = "",
+    };
+    const struct mst__authority_options options = {
+        .epoch = epoch,
+        .expiry_us = 15 * SECOND_US,
+        .grace_us = SECOND_US,
+        .reclaim_us = 5 * SECOND_US,
+        .return_us = INT64_MAX,
+        .members_max = 100000 > MST_AUTHORITY_MEMBERS_MAX ? MST_AUTHORITY_MEMBERS_MAX : 100000,
+        .hash_key = {1, 2, 3},
+    };
+    mst__authority_init(&run->authority, &options);
+}
+
+static inline void run_init(struct unit_run *run, uint32_t min, uint32_t max)
+{
+    run_init_epoch(run, min, max, UNIT_EPOCH);
+}
+
+static inline void run_close(struct unit_run *run)
+{
+    mst__authority_close(&run->authority);
+}
+
+static inline struct mst__announcement run_announcement(const struct unit_run *run,
+                                                        const char *name)
+{
+    /* The driver is never looked at; the name will do to tell who is meant. */
+    return (struct mst__announcement){
+        .name = mst_bytes_str(name),
+        .incarnation = 1,
+        .session = 1,
+        .address = mst_bytes_str(name),
+        .nodes_min = run->nodes_min,
+        .nodes_max = run->nodes_max,
+        .last_call_us = run->last_call_us,
+        .rank_by = mst_bytes_str(run->rank_by),
+        .pinned_rank = MST_AUTHORITY_RANK_NONE,
+        .driver = (void *)(uintptr_t)name,
+    };
+}
+
+static inline void run_print(struct unit_run *run, const char *format, ...) MST_PRINTF(2, 3);
+
+static inline void run_print(struct unit_run *run, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int count = vsnprintf(run->log + run->log_size, sizeof run->log - run->log_size, format, args);
+    va_end(args);
+    assert_true(count >= 0);
+    run->log_size += (size_t)count;
+    assert_true(run->log_size < sizeof run->log);
+}
+
+static inline const char *member_text(const struct mst__authority_member *member)
+{
+    return member == NULL ? "?" : (const char *)mst__authority_name(member).data;
+}
+
+static inline void run_print_holders(struct unit_run *run)
+{
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member;
+    while ((member = mst__authority_next_holder(&run->authority, &cursor)) != NULL) {
+        run_print(run, " %s=%" PRIu32, member_text(member), member->rank);
+    }
+}
+
+static inline void run_print_effect(struct unit_run *run,
+                                    const struct mst__authority_effect *effect)
+{
+    const char *to = effect->driver == NULL ? "all" : (const char *)effect->driver;
+    switch (effect->kind) {
+        case MST_TOLD_SEALED:
+            run_print(run, "sealed %" PRIu64 "/%" PRId64 " of %" PRIu32 " at %s", effect->epoch,
+                      effect->round, effect->world, (const char *)effect->address.data);
+            if (effect->id == MST_AUTHORITY_NOBODY) {
+                run_print_holders(run);
+            } else {
+                run_print(run, " %s=%" PRIu32, to, effect->rank);
+            }
+            break;
+        case MST_TOLD_QUEUED:
+            run_print(run, "queued %s", to);
+            break;
+        case MST_TOLD_SPARE:
+            run_print(run, "spare %s", to);
+            break;
+        case MST_TOLD_EXPELLED:
+            assert_non_null(effect->text);
+            run_print(run, "expelled %s", to);
+            break;
+        case MST_TOLD_LOST:
+            run_print(run, "lost");
+            for (size_t i = 0; i < effect->lost_count; i++) {
+                run_print(run, " %s=%" PRIu32,
+                          member_text(mst__authority_ranked(&run->authority, effect->lost[i])),
+                          effect->lost[i]);
+            }
+            break;
+        case MST_TOLD_REOPENED:
+            run_print(run, "reopened %" PRId64 " %s %s", effect->round_next,
+                      mst__authority_why_name(effect->why),
+                      effect->id == MST_AUTHORITY_NOBODY
+                          ? member_text(mst__authority_ranked(&run->authority, effect->rank))
+                          : to);
+            break;
+        case MST_TOLD_WAITING:
+            run_print(run, "waiting %" PRIu32, effect->waiting_count);
+            break;
+        case MST_TOLD_CLOSED:
+            run_print(run, "closed by %s: %s", effect->owner, effect->text);
+            break;
+    }
+    run_print(run, "; ");
+}
+
+static inline void run_drain(struct unit_run *run)
+{
+    mst__authority_check(&run->authority);
+    struct mst__authority_effect effect;
+    while (mst__authority_next_effect(&run->authority, &effect)) {
+        run_print_effect(run, &effect);
+    }
+    mst__authority_check(&run->authority);
+}
+
+/* What was told since the last look. */
+#define assert_told(run, wanted)                 \
+    do {                                         \
+        run_drain(run);                          \
+        assert_string_equal((run)->log, wanted); \
+        (run)->log_size = 0;                     \
+        (run)->log[0] = '\0';                    \
+    } while (0)
+
+static inline int run_say(struct unit_run *run, const struct mst__announcement *announcement)
+{
+    mst__authority_id id;
+    int rv = mst__authority_announce(&run->authority, announcement, run->now_us, &id, &run->refusal,
+                                     &run->err);
+    assert_int_equal(rv == 0, run->refusal == MST_REFUSAL_NONE);
+    if (rv == 0) {
+        assert_true(id == mst__authority_find(&run->authority, announcement->name));
+    }
+    run_drain(run);
+    return rv;
+}
+
+static inline void run_join(struct unit_run *run, const char *name)
+{
+    struct mst__announcement announcement = run_announcement(run, name);
+    if (run_say(run, &announcement) != 0) {
+        fail_msg("'%s' was refused: %s", name, run->err.msg);
+    }
+}
+
+/* What the member @name knows by now. */
+static inline struct mst__claim run_claim(const struct unit_run *run, const char *name)
+{
+    const struct mst__authority *authority = &run->authority;
+    const struct mst__authority_member *member =
+        mst__authority_get(authority, mst__authority_find(authority, mst_bytes_str(name)));
+    return (struct mst__claim){
+        .epoch = authority->round_epoch,
+        .round = authority->round,
+        .world = authority->world,
+        .rank = member == NULL ? MST_AUTHORITY_RANK_NONE : member->rank,
+    };
+}
+
+static inline void run_back(struct unit_run *run, const char *name)
+{
+    struct mst__announcement announcement = run_announcement(run, name);
+    announcement.claim = run_claim(run, name);
+    if (run_say(run, &announcement) != 0) {
+        fail_msg("'%s' was refused: %s", name, run->err.msg);
+    }
+}
+
+static inline mst__authority_id run_id(const struct unit_run *run, const char *name)
+{
+    mst__authority_id id = mst__authority_find(&run->authority, mst_bytes_str(name));
+    assert_true(id != MST_AUTHORITY_NOBODY);
+    return id;
+}
+
+static inline void run_leave(struct unit_run *run, const char *name)
+{
+    assert_int_equal(mst__authority_left(&run->authority, run_id(run, name), run->now_us), 0);
+    run_drain(run);
+}
+
+static inline void run_lose(struct unit_run *run, const char *name)
+{
+    assert_int_equal(mst__authority_lost(&run->authority, run_id(run, name), run->now_us), 0);
+    run_drain(run);
+}
+
+static inline void run_cut(struct unit_run *run, const char *name)
+{
+    mst__authority_id id = run_id(run, name);
+    const void *driver = mst__authority_get(&run->authority, id)->driver;
+    assert_int_equal(mst__authority_disconnected(&run->authority, id, driver, run->now_us), 0);
+    run_drain(run);
+}
+
+static inline void run_resume(struct unit_run *run, const char *name)
+{
+    assert_int_equal(mst__authority_resumed(&run->authority, run_id(run, name), 1, 1,
+                                            (void *)(uintptr_t)name, run->now_us),
+                     0);
+    run_drain(run);
+}
+
+/* Everybody who is connected is heard of. */
+static inline void run_beat(struct unit_run *run)
+{
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member;
+    while ((member = mst__authority_next_member(&run->authority, &cursor)) != NULL) {
+        if (member->driver != NULL && member->place != MST_PLACE_GONE) {
+            mst__authority_id id = mst__authority_id_of(&run->authority, member);
+            assert_int_equal(mst__authority_heartbeat(&run->authority, id, run->now_us), 0);
+        }
+    }
+}
+
+/* Let time pass, with ticks when they are due and, if they are @alive, heartbeats every second. */
+static inline void run_pass(struct unit_run *run, int64_t time_us, bool alive)
+{
+    int64_t end_us = run->now_us + time_us;
+    int64_t beat_us = run->now_us;
+    for (;;) {
+        int64_t due_us = mst__authority_due_us(&run->authority);
+        int64_t next_us = due_us < end_us ? due_us : end_us;
+        if (alive && beat_us + SECOND_US <= next_us) {
+            beat_us += SECOND_US;
+            run->now_us = beat_us;
+            run_beat(run);
+            continue;
+        }
+        run->now_us = next_us > run->now_us ? next_us : run->now_us;
+        (void)mst__authority_tick(&run->authority, run->now_us);
+        run_drain(run);
+        if (run->now_us >= end_us && mst__authority_due_us(&run->authority) > end_us) {
+            return;
+        }
+    }
+}
+
+#endif /* MST_UNIT_AUTHORITY_UNIT_H */
