@@ -46,6 +46,8 @@ static void world_unwatched(struct mst__sim_world *world, struct mst__sim_node *
     }
 }
 
+#define THAW_US 100000
+
 /* Whether @event is one for a node that is frozen; it comes when that is over. */
 static bool world_defer(struct mst__sim_world *world, struct mst__sim_event *event)
 {
@@ -56,7 +58,9 @@ static bool world_defer(struct mst__sim_world *world, struct mst__sim_event *eve
     if (!is_for_node || node->frozen_us <= world->now_us) {
         return false;
     }
-    mst__sim_after(world, node->frozen_us - world->now_us, *event);
+    /* In small steps: the end of all faults may end it earlier. */
+    int64_t left_us = node->frozen_us - world->now_us;
+    mst__sim_after(world, left_us < THAW_US ? left_us : THAW_US, *event);
     event->bytes = NULL; /* taken */
     return true;
 }

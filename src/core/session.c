@@ -262,7 +262,7 @@ static enum mst__action step_decide(struct session_step *step)
         .node = &session->options.node,
         .settings = &session->options.settings,
         .now_us = step->now_us,
-        .left_us = mst__saturate_subtract(session->deadline_us, step->now_mono_us),
+        .left_us = mst__saturate_subtract(mst__session_deadline_us(session), step->now_mono_us),
         .semantics = mst__semantics_of(session->state.dialect),
     };
     if (session_is_exact(session)) {

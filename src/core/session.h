@@ -136,6 +136,8 @@ struct mst__session_options {
     enum mst__record_dialect dialect; /* of a record that we are the first to write */
     bool can_watch;                   /* a wait ends when the record changes; the driver may set it
                                          anew between steps, when it has found out */
+    int64_t write_us;                 /* what a write takes at least where it goes to a disk; 0 =
+                                         next to nothing */
     mst__session_trace_fn trace;      /* may be NULL */
     void *trace_arg;
 };

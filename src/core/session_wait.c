@@ -37,6 +37,9 @@
 /* Where changes wake us this is only a precaution. */
 #define POLL_US_WATCHING 5000000
 
+/* For the one that completes the round, after the end of the last call. */
+#define LAST_CALL_LATE_US 1000000
+
 #define GATHER_NODES_FEW 8
 #define GATHER_US_PER_WRITE 400
 #define GATHER_US_PER_NODE 100
@@ -97,7 +100,13 @@ static int64_t hold_slot_us(const struct mst__session *session, int64_t contende
     }
     unsigned bits = SLOT_LOST_BITS * (session->losses - 1);
     bits = bits > SLOT_LOST_BITS_MAX ? SLOT_LOST_BITS_MAX : bits;
-    return wait_max(slot_us, wait_min(slot_us << bits, 2 * session->trip_last_us));
+    int64_t long_us = wait_min(slot_us << bits, 2 * session->trip_last_us);
+    if (session->options.write_us > 0) {
+        /* Answers are late because the disk is busy with the writes of others, not because it would
+         * take ours so long. */
+        long_us = wait_min(long_us, 2 * session->options.write_us);
+    }
+    return wait_max(slot_us, long_us);
 }
 
 int64_t mst__session_hold_us(const struct mst__session *session,
@@ -115,6 +124,9 @@ int64_t mst__session_hold_us(const struct mst__session *session,
         int64_t guess =
             wait_min((int64_t)HOLD_LOST_MIN << bits, hold_contenders_max(session, action));
         contenders = wait_max(wait_max(contenders, guess), HOLD_LOST_MIN);
+        if (session->options.write_us > 0) {
+            contenders = wait_min(contenders, wait_max(hold_contenders_max(session, action), 2));
+        }
     }
     int64_t window_us = mst__saturate_multiply(contenders, hold_slot_us(session, contenders));
     /* Our own beat may fall due meanwhile, and must not be late. */
@@ -122,6 +134,25 @@ int64_t mst__session_hold_us(const struct mst__session *session,
     window_us = wait_min(window_us, wait_max(wait_min(half_us, MST_HOLD_US_MAX), SLOT_US));
     MST_ASSERT(window_us > 0);
     return 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
+}
+
+int64_t mst__session_deadline_us(const struct mst__session *session)
+{
+    const struct mst__settings *settings = &session->options.settings;
+    const struct mst__state *state = &session->state;
+    bool is_joining = session->stage == MST_OPERATION_JOIN && !session->is_cancelled;
+    bool has_last_call = state->has_deadline && session->observer.has_deadline && !state->complete;
+    if (session->options.mode == MST_SESSION_EXACT || !is_joining || !has_last_call) {
+        return session->deadline_us;
+    }
+    mst__member_id self = mst__state_find(state, &session->options.node);
+    if (self == MST_MEMBER_NONE || !state->members[self].is_participant) {
+        return session->deadline_us;
+    }
+    int64_t end_us = mst__observer_last_call_end_us(&session->observer, settings);
+    int64_t latest_us = mst__saturate_add(session->deadline_us, settings->last_call_us);
+    int64_t until_us = mst__saturate_add(wait_min(end_us, latest_us), LAST_CALL_LATE_US);
+    return wait_max(session->deadline_us, until_us);
 }
 
 /* The time until the next look without any particular reason. */
@@ -152,7 +183,7 @@ int64_t mst__session_poll_us(const struct mst__session *session,
     mst__member_id self = mst__state_find(state, &session->options.node);
     bool is_spare = self != MST_MEMBER_NONE && state->members[self].is_spare;
     if (!is_spare) {
-        until_us = wait_min(until_us, mst__saturate_add(session->deadline_us, 1));
+        until_us = wait_min(until_us, mst__saturate_add(mst__session_deadline_us(session), 1));
     }
     if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
         until_us = wait_min(until_us,
@@ -184,10 +215,13 @@ static int64_t gather_writes(const struct mst__session *session)
 int64_t mst__session_gather_us(const struct mst__session *session)
 {
     int64_t nodes = (int64_t)session->state.heartbeats.count;
-    if (nodes <= GATHER_NODES_FEW) {
+    int64_t writes = gather_writes(session);
+    bool are_many = session->options.write_us > 0 && writes > GATHER_NODES_FEW;
+    if (nodes <= GATHER_NODES_FEW && !are_many) {
         return 0;
     }
     /* A store that is slow to answer has too much to do already. */
     int64_t gather_us = nodes * GATHER_US_PER_NODE + GATHER_TRIPS * session->trip_last_us;
-    return wait_min(gather_us + gather_writes(session) * GATHER_US_PER_WRITE, GATHER_US_MAX);
+    int64_t write_us = wait_max(GATHER_US_PER_WRITE, session->options.write_us);
+    return wait_min(gather_us + writes * write_us, GATHER_US_MAX);
 }

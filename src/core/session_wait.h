@@ -14,6 +14,11 @@ int64_t mst__session_hold_us(const struct mst__session *session,
                              enum mst__action action,
                              struct mst__prng *prng);
 
+/* When the operation runs out of time. A participant does not give up in the middle of a last call:
+ * leaving would end it for all others, and nodes whose times are over one after the other would
+ * keep each other from ever meeting. The last call adds its own length at most. */
+int64_t mst__session_deadline_us(const struct mst__session *session);
+
 /* When to look at the record again if nothing wakes us; after @now_us. All monotonic. */
 int64_t mst__session_poll_us(const struct mst__session *session,
                              int64_t now_us,

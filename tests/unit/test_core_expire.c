@@ -169,8 +169,8 @@ static void watch_clock(int64_t skew_us, int64_t step_us)
             assert_true(observed->skew_us * off_us >= 0);
         }
     }
-    /* The last beat was at 120 s: alive until the end of our patience, which is 50 ms before the 15 s
-     * are over, and dead a microsecond later. */
+    /* The last beat was at 120 s: alive until the end of our patience, which is 50 ms before the
+     * 15 s are over, and dead a microsecond later. */
     for (int second = 121; second < 135; second++) {
         watch.now_us = second * (int64_t)SECOND;
         assert_false(watch_read(&watch, stamp_us));
