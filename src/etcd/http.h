@@ -2,7 +2,7 @@
  * TLS, a deadline on everything.
  *
  * Calls may come from several threads at once; each uses a connection of its own. Waiting ends when
- * the thread is interrupted (base/interrupt.h). All use of libcurl is in http.c. */
+ * the thread is interrupted (base/interrupt.h). All use of libcurl is in http_conn.c. */
 #ifndef MST_ETCD_HTTP_H
 #define MST_ETCD_HTTP_H
 
@@ -27,10 +27,14 @@ struct mst__http_options {
     const char *user;        /* of v2: sent as HTTP basic with every call of a path under /v2 */
     const char *password;
     size_t response_size_max; /* 0 = MST_HTTP_RESPONSE_SIZE_MAX */
+    int64_t patience_ms;      /* 0 = MST_HTTP_PATIENCE_MS */
     struct mst_log log;
 };
 
 #define MST_HTTP_RESPONSE_SIZE_MAX ((size_t)64 << 20)
+
+/* Longer than etcd itself takes to give up on its leader, which is 7 s. */
+#define MST_HTTP_PATIENCE_MS 10000
 
 struct mst__http;
 
@@ -50,6 +54,7 @@ struct mst__http_request {
     struct mst_bytes body;
     const char *content_type; /* NULL = no body */
     const char *token;        /* value of an Authorization header; NULL = none */
+    bool needs_leader; /* of v3: a member that knows no leader refuses at once, and ends streams */
     /* May be sent again, to another endpoint, when nobody knows whether it was executed. */
     bool is_repeatable;
 };
@@ -70,10 +75,14 @@ void mst__http_response_close(struct mst__http_response *response);
  * made, or is lost and the request is repeatable, the next endpoint is tried, until all have failed
  * twice with a growing pause between the rounds, or the deadline has passed.
  *
- * Returns 0 for every answer, whatever its status. MST_ECONN: not executed by anybody. MST_EUNKNOWN:
- * sent, and the answer did not come or not completely. MST_ETIMEOUT (not executed or repeatable),
- * MST_ECANCELED, MST_ERESOLVE, MST_EAUTH (TLS: certificates refused), MST_ELIMIT (answer too
- * large), MST_ENOMEM. Messages name the endpoint.
+ * Returns 0 for every answer, whatever its status. MST_ECONN: not executed by anybody, or
+ * repeatable. MST_EUNKNOWN: sent, and the answer did not come or not completely. MST_ETIMEOUT (not
+ * executed or repeatable), MST_ECANCELED, MST_ERESOLVE, MST_EAUTH (TLS: certificates refused),
+ * MST_ELIMIT (answer too large), MST_EPROTO (a repeatable request, and whoever answered does not
+ * speak HTTP/1.1), MST_EINVAL (a token or content type that cannot be a header), MST_ENOMEM.
+ * Messages name the endpoint.
+ *
+ * With several endpoints one that does not answer for patience_ms counts as lost.
  */
 int mst__http_call(struct mst__http *http,
                    const struct mst__http_request *request,
@@ -84,8 +93,14 @@ int mst__http_call(struct mst__http *http,
 /* Go on with the next endpoint: this one answers, but has no leader. */
 void mst__http_rotate(struct mst__http *http);
 
-/* "http://node0:2379": the current endpoint, for messages. */
+/* "http://node0:2379": the current endpoint, for messages. Valid as long as @http. */
 const char *mst__http_where(const struct mst__http *http);
+
+/* One more endpoint, unless it is one already: 0, or MST_ELIMIT when there are too many. */
+int mst__http_add_endpoint(struct mst__http *http, const struct mst__endpoint *endpoint);
+
+/* How many requests were sent, streams and repetitions included. */
+uint64_t mst__http_requests(const struct mst__http *http);
 
 /* --- answers without end --- */
 
@@ -105,11 +120,14 @@ int mst__http_stream_open(struct mst__http *http,
 
 int mst__http_stream_status(const struct mst__http_stream *stream);
 
+/* What is known from the head; its body is empty. */
+const struct mst__http_response *mst__http_stream_head(const struct mst__http_stream *stream);
+
 /**
  * Wait for the next line, which is valid until the next call. A last line without a newline counts.
  *
- * Returns 0; MST_ETIMEOUT and MST_ECANCELED, after which the stream can be read on; MST_ENOTFOUND at
- * its regular end; MST_ECONN when it was cut off; MST_ELIMIT, MST_ENOMEM.
+ * Returns 0; MST_ETIMEOUT and MST_ECANCELED, after which the stream can be read on; MST_ENOTFOUND
+ * at its regular end; MST_ECONN when it was cut off; MST_ELIMIT, MST_ENOMEM.
  */
 int mst__http_stream_read(struct mst__http_stream *stream,
                           int64_t deadline_ms,

@@ -1,5 +1,5 @@
-/* etcd/json.h - JSON, as etcd's two APIs and the legacy rendezvous speak it. All use of jansson is in
- * json.c.
+/* etcd/json.h - JSON, as etcd's two APIs and the legacy rendezvous speak it. All use of jansson is
+ * in json.c.
  *
  * Reading is forgiving in what is absent and strict in what is there: a getter tells whether the
  * member exists and has the type. 64-bit integers come as numbers or as decimal strings, and both
@@ -38,6 +38,9 @@ bool mst__json_text(const struct mst__json *json, struct mst_bytes *ret_text);
 bool mst__json_int(const struct mst__json *json, int64_t *ret_value);
 bool mst__json_uint(const struct mst__json *json, uint64_t *ret_value);
 bool mst__json_bool(const struct mst__json *json, bool *ret_value);
+
+/* Whether JSON can hold @bytes as text: UTF-8, without surrogates. */
+bool mst__json_is_text(struct mst_bytes bytes);
 
 /* --- writing --- */
 

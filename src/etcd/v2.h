@@ -29,7 +29,7 @@ struct mst__v2_node {
     int64_t ttl_s;
     uint64_t modified;
     uint64_t created;
-    struct mst__v2_node *nodes; /* of a directory that was listed */
+    struct mst__v2_node *nodes; /* of a directory that was listed; by name where we listed it */
     size_t node_count;
 };
 
@@ -46,7 +46,7 @@ enum mst__v2_action {
 
 struct mst__v2_answer {
     enum mst__v2_code code; /* with another one than OK only index, cause and message count */
-    uint64_t index;         /* X-Etcd-Index: a watch goes on from index + 1 */
+    uint64_t index;         /* X-Etcd-Index; of an event its own: a wait goes on from index + 1 */
     enum mst__v2_action action;
     bool is_created; /* status 201 */
     struct mst__v2_node node;
@@ -59,6 +59,18 @@ struct mst__v2_answer {
 void mst__v2_answer_init(struct mst__v2_answer *answer);
 /* Release what it holds; it can be used again. */
 void mst__v2_answer_close(struct mst__v2_answer *answer);
+
+/**
+ * Read what @where ("http://node0:2379", for messages) said about keys into @answer, which is
+ * initialised, and empty unless the value is 0.
+ *
+ * Returns 0, or as all calls below do, MST_ENOTSUP, MST_EAUTH, MST_EUNKNOWN, MST_EINVAL, MST_EPROTO
+ * or MST_ENOMEM.
+ */
+int mst__v2_answer_read(const struct mst__http_response *response,
+                        const char *where,
+                        struct mst__v2_answer *answer,
+                        struct mst_err *reterr);
 
 struct mst__v2;
 
@@ -96,11 +108,18 @@ struct mst__v2_write {
 };
 
 /**
+ * Keys and values are text, UTF-8: etcd would hand out anything else changed, so it is refused with
+ * MST_EINVAL. Doubled slashes in keys count as one; `.` and `..` between them are refused.
+ *
  * Common to all calls below. 0 with answer->code for everything that etcd says about keys. Else:
  * MST_ENOTSUP when this etcd has its v2 API off, or has none (3.6 and later), with a message that
  * says how to switch it on; MST_EAUTH; MST_ECONN, MST_ETIMEOUT, MST_EUNKNOWN (also for etcd's own
  * failures during an election, codes 300 and 301), MST_ECANCELED; MST_EPROTO, MST_ELIMIT,
  * MST_ENOMEM, MST_EINVAL. @answer is initialised by the caller, and emptied first.
+ *
+ * Reads and refreshes (but for those bound to an index) are repeated with other endpoints, those
+ * that etcd could not execute for lack of a leader until the deadline; reads never end with
+ * MST_EUNKNOWN.
  */
 int mst__v2_get(struct mst__v2 *v2,
                 const char *key,
@@ -132,8 +151,9 @@ int mst__v2_append(struct mst__v2 *v2,
 
 /**
  * One long poll: the first event at @key, or below it with @is_recursive, whose index is at least
- * @from_index. MST_ETIMEOUT when there is none by the deadline. Code MST_V2_INDEX_CLEARED: read, and
- * wait from there. MST_ECONN when the answer was cut off: read again.
+ * @from_index; with 0 the next one. MST_ETIMEOUT when there is none by the deadline. Code
+ * MST_V2_INDEX_CLEARED: read, and wait from there. MST_ECONN when the answer was cut off: read
+ * again.
  */
 int mst__v2_wait(struct mst__v2 *v2,
                  const char *key,

@@ -113,11 +113,12 @@ void mst__v3_result_init(struct mst__v3_result *result);
 void mst__v3_result_close(struct mst__v3_result *result);
 
 /**
- * Common to all calls: 0; MST_ECONN, MST_ETIMEOUT, MST_ECANCELED; MST_EUNKNOWN (a write may have been
- * executed); MST_EAUTH; MST_ENOTFOUND (no such lease); MST_ENOTSUP (no JSON gateway here); MST_EINVAL
- * (etcd refuses the request), MST_EPROTO, MST_ELIMIT, MST_ENOMEM. @result is initialised by the
- * caller and emptied first. Reads are repeated with other endpoints until the deadline when one has
- * no leader or is lost.
+ * Common to all calls: 0; MST_ECONN, MST_ETIMEOUT, MST_ECANCELED; MST_EUNKNOWN (a write may have
+ * been executed); MST_EAUTH; MST_ENOTFOUND (no such lease); MST_ENOTSUP (no JSON gateway here);
+ * MST_EINVAL (etcd refuses the request), MST_EPROTO, MST_ELIMIT, MST_ENOMEM. @result is initialised
+ * by the caller and emptied first. Reads are repeated with other endpoints until the deadline when
+ * one has no leader or is lost; so are writes that the endpoint refused for want of a leader before
+ * it did anything.
  */
 int mst__v3_range(struct mst__v3 *v3,
                   const struct mst__v3_range *range,
@@ -150,7 +151,7 @@ int mst__v3_lease_grant(struct mst__v3 *v3,
                         int64_t *lease,
                         int64_t *ret_ttl_s,
                         struct mst_err *reterr);
-/* MST_ENOTFOUND when the lease is gone. */
+/* Each: MST_ENOTFOUND when the lease is gone. */
 int mst__v3_lease_keep_alive(struct mst__v3 *v3,
                              int64_t lease,
                              int64_t deadline_ms,
@@ -178,7 +179,7 @@ struct mst__v3_event {
 struct mst__v3_events {
     struct mst__v3_event *items;
     size_t count;
-    int64_t revision; /* of the header */
+    int64_t revision; /* at which they happened */
 };
 
 void mst__v3_events_close(struct mst__v3_events *events);
@@ -191,9 +192,12 @@ struct mst__v3_watched {
 };
 
 /**
- * Watch from revision @from (the next one to be seen); the keys are copied. Connects when first
- * read, and again whenever the stream ends or its endpoint has no leader: nothing is missed, and
- * nothing seen twice.
+ * Watch from revision @from (the next one to be seen; 0 = from now on, which is when it is first
+ * read); the keys are copied. Connects when first read, and again whenever the stream ends, its
+ * endpoint has no leader or does not answer any more: nothing is missed, and nothing seen twice.
+ * One thread at a time reads it; it is closed before @v3 is freed.
+ *
+ * Returns 0, MST_EINVAL (no range or too many, an empty key), MST_ENOMEM.
  */
 int mst__v3_watch_new(struct mst__v3 *v3,
                       const struct mst__v3_watched *watched,
@@ -203,15 +207,20 @@ int mst__v3_watch_new(struct mst__v3 *v3,
                       struct mst_err *reterr);
 
 /**
- * Wait for events, at least one; they are those of one revision. The caller closes @ret_events.
+ * Wait for events, at least one. They are those of one revision; with several ranges those of one
+ * revision may come in several pieces, one for each range, and one range may be ahead of another.
+ * An event that is in several ranges is told once. The caller closes @ret_events.
  *
  * Returns 0; MST_ETIMEOUT, MST_ECANCELED; MST_ESTATE when the revision was compacted away: the
- * caller reads the keys and makes a new watch from there; MST_ECONN when no endpoint could be reached until the deadline; MST_EAUTH, MST_EPROTO, MST_ENOMEM.
+ * caller reads the keys and makes a new watch from there; MST_ECONN when no endpoint could be
+ * reached until the deadline; MST_EAUTH, MST_ENOTSUP, MST_EPROTO, MST_ELIMIT, MST_ENOMEM. After all
+ * but MST_ESTATE it can be read on.
  */
 int mst__v3_watch_next(struct mst__v3_watch *watch,
                        int64_t deadline_ms,
                        struct mst__v3_events *ret_events,
                        struct mst_err *reterr);
+/* NULL is fine. */
 void mst__v3_watch_close(struct mst__v3_watch *watch);
 
 /* --- the server --- */

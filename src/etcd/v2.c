@@ -1,0 +1,518 @@
+/* etcd/v2.c - the v2 API of etcd.
+ *
+ * Reads go on until they are answered. A write is sent once, whatever happens: only a refresh,
+ * which changes nothing but the time, may be sent again. */
+#include "etcd/v2.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "etcd/json.h"
+
+/* The server refuses longer ones, and so we do. */
+#define V2_PATH_SIZE_MAX MST_KIB(512)
+#define V2_BODY_SIZE_MAX MST_MIB(192)
+/* Between attempts to read from a cluster without a leader. */
+#define V2_PAUSE_MS 100
+#define V2_PAUSE_MS_MAX 1000
+
+struct mst__v2 {
+    struct mst__http *http;
+};
+
+int mst__v2_new(const struct mst__http_options *options,
+                struct mst__v2 **ret_v2,
+                struct mst_err *reterr)
+{
+    if (options->user != NULL && strchr(options->user, ':') != NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "user '%.60s': the v2 API knows none with a colon",
+                         options->user);
+    }
+    struct mst__v2 *v2 = mst__malloc(sizeof *v2);
+    if (v2 == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "client of etcd");
+    }
+    int rv = mst__http_new(options, &v2->http, reterr);
+    if (rv != 0) {
+        mst__free(v2);
+        return rv;
+    }
+    *ret_v2 = v2;
+    return 0;
+}
+
+void mst__v2_free(struct mst__v2 *v2)
+{
+    if (v2 != NULL) {
+        mst__http_free(v2->http);
+        mst__free(v2);
+    }
+}
+
+const char *mst__v2_where(const struct mst__v2 *v2)
+{
+    return mst__http_where(v2->http);
+}
+
+uint64_t mst__v2_requests(const struct mst__v2 *v2)
+{
+    return mst__http_requests(v2->http);
+}
+
+/* --- paths and forms --- */
+
+/* Append @bytes with everything escaped that is not harmless everywhere. */
+static int append_escaped(struct mst__buf *buf, struct mst_bytes bytes)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < bytes.size; i++) {
+        uint8_t c = bytes.data[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
+        char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
+        int rv = mst__buf_append(buf, is_plain ? mst_bytes(&c, 1) : mst_bytes(escaped, 3));
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    return 0;
+}
+
+/* Append one field; @separator stands before it: '?' or '&', or 0. */
+static int append_field(struct mst__buf *buf,
+                        char separator,
+                        const char *name,
+                        struct mst_bytes value)
+{
+    int rv = separator == 0 ? 0 : mst__buf_append_u8(buf, (uint8_t)separator);
+    rv = rv != 0 ? rv : mst__buf_append(buf, mst_bytes_str(name));
+    rv = rv != 0 ? rv : mst__buf_append_u8(buf, '=');
+    return rv != 0 ? rv : append_escaped(buf, value);
+}
+
+static int append_number(struct mst__buf *buf, char separator, const char *name, uint64_t value)
+{
+    char text[24];
+    int length = snprintf(text, sizeof text, "%" PRIu64, value);
+    return append_field(buf, separator, name, mst_bytes(text, (size_t)length));
+}
+
+/* Append one of @names if its turn is true: a query of switches. */
+struct v2_switch {
+    const char *name;
+    bool is_on;
+};
+
+static int append_switches(struct mst__buf *buf,
+                           char *separator,
+                           const struct v2_switch *switches,
+                           size_t count)
+{
+    int rv = 0;
+    for (size_t i = 0; rv == 0 && i < count; i++) {
+        if (switches[i].is_on) {
+            rv = append_field(buf, *separator, switches[i].name, mst_bytes_str("true"));
+            *separator = '&';
+        }
+    }
+    return rv;
+}
+
+/* "/v2/keys/a/b" for the key "a//b/". 0, MST_EINVAL with a sentence, or others without one. */
+static int append_path(struct mst__buf *buf, const char *key, struct mst_err *reterr)
+{
+    if (!mst__json_is_text(mst_bytes_str(key))) {
+        return mst__fail(reterr, MST_EINVAL, 0, "key of %zu bytes is not UTF-8", strlen(key));
+    }
+    int rv = mst__buf_append(buf, mst_bytes_str("/v2/keys"));
+    bool is_empty = true;
+    for (const char *at = key + strspn(key, "/"); rv == 0 && *at != '\0';) {
+        struct mst_bytes part = mst_bytes(at, strcspn(at, "/"));
+        if (mst__bytes_equal(part, mst_bytes_str(".")) ||
+            mst__bytes_equal(part, mst_bytes_str(".."))) {
+            return mst__fail(reterr, MST_EINVAL, 0, "key '%.100s': etcd has no '%.*s' in paths",
+                             key, (int)part.size, (const char *)part.data);
+        }
+        rv = mst__buf_append_u8(buf, '/');
+        rv = rv != 0 ? rv : append_escaped(buf, part);
+        is_empty = false;
+        at += part.size;
+        at += strspn(at, "/");
+    }
+    return rv != 0 || !is_empty ? rv : mst__buf_append_u8(buf, '/');
+}
+
+/* A NUL behind the path, and a sentence for errors that have none yet. */
+static int finish_path(struct mst__buf *buf, int rv, const char *key, struct mst_err *reterr)
+{
+    rv = rv != 0 ? rv : mst__buf_append_u8(buf, '\0');
+    if (rv == MST_ELIMIT || rv == MST_ENOMEM) {
+        mst__err_fill(reterr, rv, 0, "request about the key '%.100s'", key);
+    }
+    return rv;
+}
+
+/* --- calls --- */
+
+/* Send @request and read the answer. Repeatable ones go on until the deadline while the cluster has
+ * no leader. */
+static int v2_call(struct mst__v2 *v2,
+                   const struct mst__http_request *request,
+                   int64_t deadline_ms,
+                   struct mst__v2_answer *answer,
+                   struct mst_err *reterr)
+{
+    struct mst__http_response response;
+    mst__http_response_init(&response);
+    struct mst_err err;
+    int rv;
+    for (int64_t pause_ms = V2_PAUSE_MS;; pause_ms *= 2) {
+        rv = mst__http_call(v2->http, request, deadline_ms, &response, &err);
+        if (rv != 0) {
+            break;
+        }
+        rv = mst__v2_answer_read(&response, mst__v2_where(v2), answer, &err);
+        if (rv != MST_EUNKNOWN) {
+            break;
+        }
+        mst__http_rotate(v2->http);
+        if (!request->is_repeatable) {
+            break;
+        }
+        pause_ms = pause_ms < V2_PAUSE_MS_MAX ? pause_ms : V2_PAUSE_MS_MAX;
+        int64_t until_ms = mst__clock_ms() + pause_ms;
+        if (until_ms >= deadline_ms) {
+            rv = mst__err_wrap(&err, MST_ETIMEOUT, "until the deadline");
+            break;
+        }
+        /* The next call asks whether we were interrupted. */
+        (void)mst__interrupt_pause(until_ms * 1000);
+    }
+    mst__http_response_close(&response);
+    if (rv != 0 && reterr != NULL) {
+        *reterr = err;
+    }
+    return rv;
+}
+
+int mst__v2_get(struct mst__v2 *v2,
+                const char *key,
+                bool is_recursive,
+                bool is_quorum,
+                int64_t deadline_ms,
+                struct mst__v2_answer *answer,
+                struct mst_err *reterr)
+{
+    mst__v2_answer_close(answer);
+    const struct v2_switch switches[] = {
+        {"sorted", true}, {"recursive", is_recursive}, {"quorum", is_quorum}};
+    struct mst__buf path;
+    mst__buf_init(&path, V2_PATH_SIZE_MAX);
+    char separator = '?';
+    int rv = append_path(&path, key, reterr);
+    rv = rv != 0 ? rv : append_switches(&path, &separator, switches, 3);
+    rv = finish_path(&path, rv, key, reterr);
+    if (rv == 0) {
+        struct mst__http_request request = {
+            .method = MST_HTTP_GET,
+            .path = (const char *)mst__buf_bytes(&path).data,
+            .is_repeatable = true,
+        };
+        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+    }
+    mst__buf_close(&path);
+    return rv;
+}
+
+/* What no etcd would take, or would take for something else. */
+static int check_write(const struct mst__v2_write *write, struct mst_err *reterr)
+{
+    const char *key = write->key;
+    if (!mst__json_is_text(write->value) || !mst__json_is_text(write->previous_value)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "value of '%.100s' is not UTF-8, and the v2 API holds nothing else", key);
+    }
+    if (write->condition == MST_V2_IF_VALUE && write->previous_value.size == 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "an empty value of '%.100s' cannot be compared",
+                         key);
+    }
+    if (write->condition == MST_V2_IF_INDEX && write->previous_index == 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "index 0 of '%.100s' cannot be compared", key);
+    }
+    if (write->is_refresh && (write->ttl_s < 0 || write->value.size > 0)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "a refresh of '%.100s' takes a TTL, and it takes no value", key);
+    }
+    if (write->is_dir && write->value.size > 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "directory '%.100s' cannot have a value", key);
+    }
+    if (write->ttl_s < 0 && write->ttl_s != MST_V2_NO_TTL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "TTL of '%.100s' is negative", key);
+    }
+    return 0;
+}
+
+/* The condition as a field, behind @separator, which then is '&'. */
+static int append_condition(struct mst__buf *buf,
+                            char *separator,
+                            const struct mst__v2_write *write)
+{
+    char before = *separator;
+    *separator = write->condition == MST_V2_ALWAYS ? before : '&';
+    switch (write->condition) {
+        case MST_V2_IF_ABSENT:
+            return append_field(buf, before, "prevExist", mst_bytes_str("false"));
+        case MST_V2_IF_PRESENT:
+            return append_field(buf, before, "prevExist", mst_bytes_str("true"));
+        case MST_V2_IF_VALUE:
+            return append_field(buf, before, "prevValue", write->previous_value);
+        case MST_V2_IF_INDEX:
+            return append_number(buf, before, "prevIndex", write->previous_index);
+        case MST_V2_ALWAYS:
+            break;
+    }
+    return 0;
+}
+
+static int append_write(struct mst__buf *buf, const struct mst__v2_write *write)
+{
+    char separator = 0;
+    const struct v2_switch switches[] = {{"dir", write->is_dir}, {"refresh", write->is_refresh}};
+    int rv = append_switches(buf, &separator, switches, 2);
+    if (rv == 0 && !write->is_dir && !write->is_refresh) {
+        rv = append_field(buf, separator, "value", write->value);
+        separator = '&';
+    }
+    rv = rv != 0 ? rv : append_condition(buf, &separator, write);
+    if (rv == 0 && write->ttl_s != MST_V2_NO_TTL) {
+        rv = append_number(buf, separator, "ttl", (uint64_t)write->ttl_s);
+    }
+    return rv;
+}
+
+/* PUT or POST of @write to its key. */
+static int v2_write(struct mst__v2 *v2,
+                    const struct mst__v2_write *write,
+                    enum mst__http_method method,
+                    int64_t deadline_ms,
+                    struct mst__v2_answer *answer,
+                    struct mst_err *reterr)
+{
+    mst__v2_answer_close(answer);
+    int rv = check_write(write, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__buf path;
+    struct mst__buf body;
+    mst__buf_init(&path, V2_PATH_SIZE_MAX);
+    mst__buf_init(&body, V2_BODY_SIZE_MAX);
+    rv = append_path(&path, write->key, reterr);
+    rv = rv != 0 ? rv : append_write(&body, write);
+    rv = finish_path(&path, rv, write->key, reterr);
+    if (rv == 0) {
+        struct mst__http_request request = {
+            .method = method,
+            .path = (const char *)mst__buf_bytes(&path).data,
+            .body = mst__buf_bytes(&body),
+            .content_type = "application/x-www-form-urlencoded",
+            .is_repeatable = write->is_refresh && write->condition != MST_V2_IF_INDEX,
+        };
+        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+    }
+    mst__buf_close(&path);
+    mst__buf_close(&body);
+    return rv;
+}
+
+int mst__v2_put(struct mst__v2 *v2,
+                const struct mst__v2_write *write,
+                int64_t deadline_ms,
+                struct mst__v2_answer *answer,
+                struct mst_err *reterr)
+{
+    return v2_write(v2, write, MST_HTTP_PUT, deadline_ms, answer, reterr);
+}
+
+int mst__v2_append(struct mst__v2 *v2,
+                   const char *key,
+                   struct mst_bytes value,
+                   int64_t ttl_s,
+                   int64_t deadline_ms,
+                   struct mst__v2_answer *answer,
+                   struct mst_err *reterr)
+{
+    struct mst__v2_write write = {.key = key, .value = value, .ttl_s = ttl_s};
+    return v2_write(v2, &write, MST_HTTP_POST, deadline_ms, answer, reterr);
+}
+
+int mst__v2_delete(struct mst__v2 *v2,
+                   const struct mst__v2_write *write,
+                   bool is_recursive,
+                   int64_t deadline_ms,
+                   struct mst__v2_answer *answer,
+                   struct mst_err *reterr)
+{
+    mst__v2_answer_close(answer);
+    MST_ASSERT(write->condition != MST_V2_IF_ABSENT);
+    MST_ASSERT(write->condition != MST_V2_IF_PRESENT);
+    int rv = check_write(write, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    const struct v2_switch switches[] = {{"dir", write->is_dir}, {"recursive", is_recursive}};
+    struct mst__buf path;
+    mst__buf_init(&path, V2_PATH_SIZE_MAX);
+    char separator = '?';
+    rv = append_path(&path, write->key, reterr);
+    rv = rv != 0 ? rv : append_switches(&path, &separator, switches, 2);
+    rv = rv != 0 ? rv : append_condition(&path, &separator, write);
+    rv = finish_path(&path, rv, write->key, reterr);
+    if (rv == 0) {
+        struct mst__http_request request = {
+            .method = MST_HTTP_DELETE,
+            .path = (const char *)mst__buf_bytes(&path).data,
+        };
+        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+    }
+    mst__buf_close(&path);
+    return rv;
+}
+
+/* --- waiting --- */
+
+/* The head has come; the rest comes with the event. */
+static int v2_wait_read(struct mst__v2 *v2,
+                        struct mst__http_stream *stream,
+                        int64_t deadline_ms,
+                        struct mst__v2_answer *answer,
+                        struct mst_err *reterr)
+{
+    struct mst_bytes line;
+    int rv = mst__http_stream_read(stream, deadline_ms, &line, reterr);
+    if (rv == MST_ENOTFOUND) {
+        return mst__fail(reterr, MST_ECONN, 0, "wait at '%s' ended without an event",
+                         mst__v2_where(v2));
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__http_response response = *mst__http_stream_head(stream);
+    mst__buf_init(&response.body, MST_HTTP_RESPONSE_SIZE_MAX);
+    rv = mst__buf_append(&response.body, line);
+    if (rv != 0) {
+        mst__err_fill(reterr, rv, 0, "event from '%s'", mst__v2_where(v2));
+    } else {
+        rv = mst__v2_answer_read(&response, mst__v2_where(v2), answer, reterr);
+    }
+    mst__buf_close(&response.body);
+    if (rv == MST_EUNKNOWN) {
+        mst__http_rotate(v2->http);
+        rv = mst__err_wrap(reterr, MST_ECONN, "wait");
+    }
+    if (rv == 0 && answer->code == MST_V2_OK) {
+        /* The head is older than the event. */
+        answer->index = answer->node.modified;
+    }
+    return rv;
+}
+
+int mst__v2_wait(struct mst__v2 *v2,
+                 const char *key,
+                 bool is_recursive,
+                 uint64_t from_index,
+                 int64_t deadline_ms,
+                 struct mst__v2_answer *answer,
+                 struct mst_err *reterr)
+{
+    mst__v2_answer_close(answer);
+    const struct v2_switch switches[] = {{"wait", true}, {"recursive", is_recursive}};
+    struct mst__buf path;
+    mst__buf_init(&path, V2_PATH_SIZE_MAX);
+    char separator = '?';
+    int rv = append_path(&path, key, reterr);
+    rv = rv != 0 ? rv : append_switches(&path, &separator, switches, 2);
+    if (rv == 0 && from_index > 0) {
+        rv = append_number(&path, separator, "waitIndex", from_index);
+    }
+    rv = finish_path(&path, rv, key, reterr);
+    if (rv == 0) {
+        struct mst__http_request request = {
+            .method = MST_HTTP_GET,
+            .path = (const char *)mst__buf_bytes(&path).data,
+            .is_repeatable = true,
+        };
+        struct mst__http_stream *stream = NULL;
+        rv = mst__http_stream_open(v2->http, &request, deadline_ms, &stream, reterr);
+        if (rv == 0) {
+            rv = v2_wait_read(v2, stream, deadline_ms, answer, reterr);
+        }
+        mst__http_stream_close(stream);
+    }
+    mst__buf_close(&path);
+    return rv;
+}
+
+/* --- members --- */
+
+/* Add the members in @text, "http://a:2379, http://b:2379". Those of another protocol, or beyond
+ * what we can hold, are left out: there are others. */
+static int add_machines(struct mst__v2 *v2, struct mst_bytes text)
+{
+    struct mst_bytes where = mst_bytes_str(mst__v2_where(v2));
+    const uint8_t *colon = memchr(where.data, ':', where.size);
+    MST_ASSERT(colon != NULL);
+    struct mst_bytes scheme = mst_bytes(where.data, (size_t)(colon - where.data) + 3);
+    while (text.size > 0) {
+        const uint8_t *comma = memchr(text.data, ',', text.size);
+        size_t size = comma == NULL ? text.size : (size_t)(comma - text.data);
+        struct mst_bytes url = mst_bytes(text.data, size);
+        text = mst__bytes_skip(text, comma == NULL ? size : size + 1);
+        while (url.size > 0 && url.data[0] == ' ') {
+            url = mst__bytes_skip(url, 1);
+        }
+        struct mst__endpoint endpoint;
+        if (!mst__bytes_start_with(url, scheme) ||
+            mst__endpoint_parse(mst__bytes_skip(url, scheme.size), &endpoint, NULL) != 0) {
+            continue;
+        }
+        int rv = mst__http_add_endpoint(v2->http, &endpoint);
+        if (rv != 0) {
+            return rv == MST_ELIMIT ? 0 : rv;
+        }
+    }
+    return 0;
+}
+
+int mst__v2_sync_machines(struct mst__v2 *v2, int64_t deadline_ms, struct mst_err *reterr)
+{
+    struct mst__http_request request = {
+        .method = MST_HTTP_GET,
+        .path = "/v2/machines",
+        .is_repeatable = true,
+    };
+    struct mst__http_response response;
+    mst__http_response_init(&response);
+    int rv = mst__http_call(v2->http, &request, deadline_ms, &response, reterr);
+    if (rv == 0 && response.status == 200) {
+        rv = add_machines(v2, mst__buf_bytes(&response.body));
+        if (rv != 0) {
+            mst__err_fill(reterr, rv, 0, "members known to '%s'", mst__v2_where(v2));
+        }
+    } else if (rv == 0) {
+        struct mst__v2_answer answer;
+        mst__v2_answer_init(&answer);
+        rv = mst__v2_answer_read(&response, mst__v2_where(v2), &answer, reterr);
+        if (rv == 0 || rv == MST_EUNKNOWN) {
+            rv = mst__fail(reterr, MST_EPROTO, 0, "'%s' does not name its members: HTTP status %d",
+                           mst__v2_where(v2), response.status);
+        }
+        mst__v2_answer_close(&answer);
+    }
+    mst__http_response_close(&response);
+    return rv;
+}

@@ -1,0 +1,746 @@
+/* etcd/v3.c - calls of the v3 API.
+ *
+ * Every call goes through v3_call: it finds the prefix of the paths, gets a token when there is a
+ * user, and repeats what may be repeated. A write is sent again only when it certainly was not
+ * executed: its path was not there, its token not good, or the member said before everything else
+ * that it knows no leader. */
+#include "etcd/v3.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "etcd/v3_self.h"
+
+/* Where the paths begin: since 3.4, in 3.3, before. */
+static const char *const prefixes[] = {"/v3", "/v3beta", "/v3alpha"};
+#define PREFIX_COUNT ((unsigned)(sizeof prefixes / sizeof prefixes[0]))
+#define PREFIX_UNKNOWN PREFIX_COUNT
+
+#define PAUSE_MS_FIRST 50
+#define PAUSE_MS_MAX 1000
+
+/* A token that is refused right after it was given is not going to be better. */
+#define RENEWALS_MAX 2
+
+/* Whoever waits for another thread's token looks this often whether it was interrupted. */
+#define TOKEN_WAIT_MS 50
+
+struct mst__v3 {
+    struct mst__http *http;
+    struct mst_log log;
+    char *user; /* NULL = none */
+    char *password;
+    pthread_mutex_t mutex; /* of the following; not held while etcd is asked */
+    pthread_cond_t changed;
+    unsigned prefix;
+    bool has_token; /* or it is known that none is needed */
+    bool is_asking; /* somebody is asking for one */
+    char *token;
+    uint64_t token_serial; /* one more with every change */
+};
+
+struct mst__http *mst__v3_http(struct mst__v3 *v3)
+{
+    return v3->http;
+}
+
+const struct mst_log *mst__v3_log(const struct mst__v3 *v3)
+{
+    return &v3->log;
+}
+
+static void lock(struct mst__v3 *v3)
+{
+    (void)pthread_mutex_lock(&v3->mutex); /* fails only for what is no mutex; below, too */
+}
+
+static void unlock(struct mst__v3 *v3)
+{
+    (void)pthread_mutex_unlock(&v3->mutex);
+}
+
+/* Secrets do not stay behind in memory that others get. */
+static void free_secret(char *text)
+{
+    if (text != NULL) {
+        explicit_bzero(text, strlen(text));
+    }
+    mst__free(text);
+}
+
+/* --- the prefix --- */
+
+/* One question that harms nobody when it is asked twice. */
+static int ask(struct mst__v3 *v3,
+               enum mst__http_method method,
+               const char *path,
+               struct mst_bytes body,
+               int64_t deadline_ms,
+               struct mst__http_response *response,
+               struct mst_err *reterr)
+{
+    struct mst__http_request request = {
+        .method = method,
+        .path = path,
+        .body = body,
+        .content_type = method == MST_HTTP_POST ? "application/json" : NULL,
+        .needs_leader = method == MST_HTTP_POST,
+        .is_repeatable = true,
+    };
+    return mst__http_call(v3->http, &request, deadline_ms, response, reterr);
+}
+
+/* Which prefix to begin with. Should the version not tell, it is the newest; a path that is not
+ * there leads to the others. */
+static int find_prefix(struct mst__v3 *v3, int64_t deadline_ms, struct mst_err *reterr)
+{
+    struct mst__http_response response;
+    mst__http_response_init(&response);
+    int rv = ask(v3, MST_HTTP_GET, "/version", mst_bytes("", 0), deadline_ms, &response, reterr);
+    if (rv == 0) {
+        int major = 0;
+        int minor = 0;
+        bool is_known = response.status == 200 &&
+                        mst__v3_read_version(mst__buf_bytes(&response.body), &major, &minor);
+        bool is_old = is_known && (major < 3 || (major == 3 && minor < 4));
+        lock(v3);
+        if (v3->prefix == PREFIX_UNKNOWN) {
+            v3->prefix = !is_old ? 0 : major == 3 && minor == 3 ? 1 : 2;
+        }
+        unlock(v3);
+    }
+    mst__http_response_close(&response);
+    return rv;
+}
+
+/* The prefix of @access is not there: go on with one that this operation has not tried. */
+static int next_prefix(struct mst__v3 *v3,
+                       const struct mst__v3_access *access,
+                       const struct mst__v3_error *error,
+                       struct mst__v3_trial *trial,
+                       struct mst_err *reterr)
+{
+    trial->prefixes |= 1U << access->prefix;
+    for (unsigned i = 0; i < PREFIX_COUNT; i++) {
+        if ((trial->prefixes & 1U << i) == 0) {
+            lock(v3);
+            v3->prefix = i;
+            unlock(v3);
+            return 0;
+        }
+    }
+    lock(v3);
+    v3->prefix = PREFIX_UNKNOWN; /* the next operation may meet another server */
+    unlock(v3);
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "'%s' has no v3 JSON gateway (%.60s): is it an etcd, and without "
+                     "--enable-grpc-gateway=false?",
+                     mst__http_where(v3->http), error->message);
+}
+
+/* --- the token --- */
+
+/* Ask for a token with user and password. NULL with 0: this etcd wants none. */
+static int authenticate(struct mst__v3 *v3,
+                        const char *prefix,
+                        int64_t deadline_ms,
+                        char **ret_token,
+                        struct mst__v3_error *ret_error,
+                        struct mst_err *reterr)
+{
+    char path[MST_V3_PATH_SIZE];
+    (void)snprintf(path, sizeof path, "%s/auth/authenticate", prefix);
+    struct mst__buf body;
+    mst__buf_init(&body, MST_V3_REQUEST_SIZE_MAX);
+    struct mst__http_response response;
+    mst__http_response_init(&response);
+    *ret_token = NULL;
+    *ret_error = (struct mst__v3_error){0};
+    int rv = mst__v3_write_authenticate(&body, v3->user, v3->password);
+    if (rv != 0) {
+        mst__err_fill(reterr, rv, 0, "user and password for etcd: %s",
+                      rv == MST_EINVAL ? "they must be UTF-8" : mst_strerror(rv));
+        goto out;
+    }
+    rv = ask(v3, MST_HTTP_POST, path, mst__buf_bytes(&body), deadline_ms, &response, reterr);
+    if (rv != 0) {
+        rv = mst__err_wrap(reterr, rv, "authenticate as '%.40s'", v3->user);
+        goto out;
+    }
+    struct mst_bytes answer = mst__buf_bytes(&response.body);
+    if (!mst__v3_read_error(response.status, answer, ret_error)) {
+        rv = mst__v3_read_token(answer, ret_token, reterr);
+    } else if (ret_error->grpc == 9) {
+        rv = 0; /* authentication is not enabled */
+    } else {
+        bool is_password = ret_error->grpc == 3;
+        ret_error->code = is_password ? MST_EAUTH : ret_error->code;
+        rv = mst__fail(reterr, ret_error->code, 0, "authenticate as '%.40s' with '%.60s': %.80s",
+                       v3->user, mst__http_where(v3->http), ret_error->message);
+    }
+out:
+    if (body.memory != NULL) {
+        explicit_bzero(body.memory, body.capacity); /* the password */
+    }
+    mst__buf_close(&body);
+    mst__http_response_close(&response);
+    return rv;
+}
+
+/* Wait until the thread that asks for a token is done, or @deadline_ms. */
+static int wait_for_token(struct mst__v3 *v3, int64_t deadline_ms, struct mst_err *reterr)
+{
+    while (v3->is_asking) {
+        int64_t now_ms = mst__clock_ms();
+        if (now_ms >= deadline_ms || mst__interrupt_is_pending()) {
+            int code = now_ms >= deadline_ms ? MST_ETIMEOUT : MST_ECANCELED;
+            return mst__fail(reterr, code, 0, "authenticate as '%.40s': %s", v3->user,
+                             mst_strerror(code));
+        }
+        int64_t until_ms = now_ms + TOKEN_WAIT_MS;
+        until_ms = until_ms < deadline_ms ? until_ms : deadline_ms;
+        struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+        (void)pthread_cond_timedwait(&v3->changed, &v3->mutex, &until); /* the loop looks */
+    }
+    return 0;
+}
+
+/* Have a token, if there is a user. One thread asks, the others wait for it. */
+static int get_token(struct mst__v3 *v3,
+                     const char *prefix,
+                     int64_t deadline_ms,
+                     struct mst__v3_error *ret_error,
+                     struct mst_err *reterr)
+{
+    *ret_error = (struct mst__v3_error){0};
+    lock(v3);
+    int rv = v3->has_token ? 0 : wait_for_token(v3, deadline_ms, reterr);
+    if (rv != 0 || v3->has_token) {
+        unlock(v3);
+        return rv;
+    }
+    v3->is_asking = true;
+    unlock(v3);
+    char *token = NULL;
+    rv = authenticate(v3, prefix, deadline_ms, &token, ret_error, reterr);
+    lock(v3);
+    if (rv == 0) {
+        free_secret(v3->token);
+        v3->token = token;
+        v3->token_serial++;
+        v3->has_token = true;
+    }
+    v3->is_asking = false;
+    (void)pthread_cond_broadcast(&v3->changed); /* fails only for what is none */
+    unlock(v3);
+    return rv;
+}
+
+/* The token of @serial is no good any more. */
+static void drop_token(struct mst__v3 *v3, uint64_t serial)
+{
+    lock(v3);
+    if (v3->token_serial == serial) {
+        v3->has_token = false;
+    }
+    unlock(v3);
+}
+
+/* --- what a request needs --- */
+
+void mst__v3_access_close(struct mst__v3_access *access)
+{
+    free_secret(access->token);
+    access->token = NULL;
+}
+
+/* Get a token; an etcd that has no leader now, or another prefix, is asked again. */
+static int access_token(struct mst__v3 *v3,
+                        struct mst__v3_access *access,
+                        int64_t deadline_ms,
+                        struct mst_err *reterr)
+{
+    struct mst__v3_trial trial = {0};
+    for (;;) {
+        lock(v3);
+        access->prefix = v3->prefix == PREFIX_UNKNOWN ? 0 : v3->prefix;
+        unlock(v3);
+        struct mst__v3_error error;
+        int rv = get_token(v3, prefixes[access->prefix], deadline_ms, &error, reterr);
+        bool is_repeated =
+            rv != 0 && (error.fate == MST_V3_TRANSIENT || error.fate == MST_V3_NO_PATH);
+        if (!is_repeated) {
+            return rv;
+        }
+        rv = mst__v3_recover(v3, access, &error, false, deadline_ms, &trial, reterr);
+        if (rv != 0) {
+            return mst__err_wrap(reterr, rv, "authenticate as '%.40s'", v3->user);
+        }
+    }
+}
+
+int mst__v3_access(struct mst__v3 *v3,
+                   const char *path,
+                   bool has_token,
+                   int64_t deadline_ms,
+                   struct mst__v3_access *access,
+                   struct mst_err *reterr)
+{
+    mst__v3_access_close(access);
+    lock(v3);
+    bool is_known = v3->prefix != PREFIX_UNKNOWN;
+    unlock(v3);
+    int rv = is_known ? 0 : find_prefix(v3, deadline_ms, reterr);
+    if (rv == 0 && has_token && v3->user != NULL) {
+        rv = access_token(v3, access, deadline_ms, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    lock(v3);
+    access->prefix = v3->prefix == PREFIX_UNKNOWN ? 0 : v3->prefix;
+    access->token_serial = v3->token_serial;
+    bool is_copied = true;
+    if (has_token && v3->token != NULL) {
+        access->token = mst__strdup(v3->token);
+        is_copied = access->token != NULL;
+    }
+    unlock(v3);
+    if (!is_copied) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "token of etcd");
+    }
+    /* Before 3.4 what concerns a lease and goes through the log is below /kv. */
+    bool is_moved = access->prefix != 0 &&
+                    (strcmp(path, "/lease/revoke") == 0 || strcmp(path, "/lease/timetolive") == 0);
+    int size = snprintf(access->path, sizeof access->path, "%s%s%s", prefixes[access->prefix],
+                        is_moved ? "/kv" : "", path);
+    MST_ASSERT(size > 0 && size < (int)sizeof access->path);
+    return 0;
+}
+
+/* --- errors --- */
+
+bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms)
+{
+    trial->pause_ms = trial->pause_ms == 0 ? PAUSE_MS_FIRST : trial->pause_ms * 2;
+    trial->pause_ms = trial->pause_ms < PAUSE_MS_MAX ? trial->pause_ms : PAUSE_MS_MAX;
+    int64_t until_ms = mst__clock_ms() + trial->pause_ms;
+    return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
+}
+
+int mst__v3_recover(struct mst__v3 *v3,
+                    const struct mst__v3_access *access,
+                    const struct mst__v3_error *error,
+                    bool is_write,
+                    int64_t deadline_ms,
+                    struct mst__v3_trial *trial,
+                    struct mst_err *reterr)
+{
+    const char *where = mst__http_where(v3->http);
+    switch (error->fate) {
+        case MST_V3_NO_PATH:
+            return next_prefix(v3, access, error, trial, reterr);
+        case MST_V3_TOKEN:
+            if (v3->user == NULL) {
+                return mst__fail(reterr, MST_EAUTH, 0,
+                                 "'%.60s' wants a user and a password, and there are none: %.80s",
+                                 where, error->message);
+            }
+            drop_token(v3, access->token_serial);
+            if (trial->renewals == RENEWALS_MAX) {
+                return mst__fail(reterr, MST_EAUTH, 0, "'%.60s' refuses user '%.40s': %.80s", where,
+                                 v3->user, error->message);
+            }
+            trial->renewals++;
+            return 0;
+        case MST_V3_TRANSIENT:
+            if (is_write && !error->is_untried) {
+                return mst__fail(reterr, MST_EUNKNOWN, 0,
+                                 "'%.60s': %.80s; whether it was done is not known", where,
+                                 error->message);
+            }
+            mst__http_rotate(v3->http);
+            if (mst__v3_pause(trial, deadline_ms)) {
+                return 0;
+            }
+            if (mst__interrupt_is_pending()) {
+                return mst__fail(reterr, MST_ECANCELED, 0, "request to '%.60s' was cancelled",
+                                 where);
+            }
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "'%.60s' until the deadline: %.80s", where,
+                             error->message);
+        case MST_V3_REFUSED:
+            break;
+    }
+    return mst__fail(reterr, error->code, 0, "'%.60s': %.120s", where, error->message);
+}
+
+/* --- calls --- */
+
+/* What a call is. */
+enum v3_trait {
+    V3_WRITE = 1,      /* is not to be executed twice */
+    V3_STREAM = 2,     /* the answer is a stream of one message */
+    V3_LEADERLESS = 4, /* is answered by a member without a leader, too */
+    V3_TOKENLESS = 8,  /* is answered to everybody */
+};
+
+struct v3_call {
+    const char *name; /* for messages */
+    const char *path;
+    unsigned traits;
+    struct mst__buf body;
+    struct mst__http_response response;
+};
+
+static void v3_call_init(struct v3_call *call, const char *name, const char *path, unsigned traits)
+{
+    *call = (struct v3_call){.name = name, .path = path, .traits = traits};
+    mst__buf_init(&call->body, MST_V3_REQUEST_SIZE_MAX);
+    mst__http_response_init(&call->response);
+}
+
+static void v3_call_close(struct v3_call *call)
+{
+    mst__buf_close(&call->body);
+    mst__http_response_close(&call->response);
+}
+
+static struct mst_bytes v3_call_answer(const struct v3_call *call)
+{
+    return mst__buf_bytes(&call->response.body);
+}
+
+/* Send it once. 0 when it was answered: with @ret_error if @ret_is_error, else with what was asked
+ * for. */
+static int v3_call_once(struct mst__v3 *v3,
+                        struct v3_call *call,
+                        const struct mst__v3_access *access,
+                        int64_t deadline_ms,
+                        bool *ret_is_error,
+                        struct mst__v3_error *ret_error,
+                        struct mst_err *reterr)
+{
+    struct mst__http_request request = {
+        .method = MST_HTTP_POST,
+        .path = access->path,
+        .body = mst__buf_bytes(&call->body),
+        .content_type = "application/json",
+        .token = access->token,
+        .needs_leader = (call->traits & V3_LEADERLESS) == 0,
+        .is_repeatable = (call->traits & V3_WRITE) == 0,
+    };
+    int rv = mst__http_call(v3->http, &request, deadline_ms, &call->response, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    /* An answer of status 200 is read by whoever asked; only in a stream it may be an error. */
+    bool is_plain = call->response.status == 200 && (call->traits & V3_STREAM) == 0;
+    *ret_is_error =
+        !is_plain && mst__v3_read_error(call->response.status, v3_call_answer(call), ret_error);
+    return 0;
+}
+
+/* Send the body, whose making gave @rv, with all that belongs to it, until it is answered. */
+static int v3_call(struct mst__v3 *v3,
+                   struct v3_call *call,
+                   int rv,
+                   int64_t deadline_ms,
+                   struct mst_err *reterr)
+{
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "etcd %s: the request cannot be made: %s", call->name,
+                         rv == MST_EINVAL ? "a key is empty or a number negative"
+                                          : mst_strerror(rv));
+    }
+    bool is_write = (call->traits & V3_WRITE) != 0;
+    bool has_token = (call->traits & V3_TOKENLESS) == 0;
+    struct mst__v3_trial trial = {0};
+    struct mst__v3_access access = {0};
+    bool is_error;
+    do {
+        struct mst__v3_error error;
+        is_error = false;
+        rv = mst__v3_access(v3, call->path, has_token, deadline_ms, &access, reterr);
+        if (rv == 0) {
+            rv = v3_call_once(v3, call, &access, deadline_ms, &is_error, &error, reterr);
+        }
+        if (rv == 0 && is_error) {
+            rv = mst__v3_recover(v3, &access, &error, is_write, deadline_ms, &trial, reterr);
+        }
+    } while (rv == 0 && is_error);
+    mst__v3_access_close(&access);
+    return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd %s", call->name);
+}
+
+/* What reading the answer gave, with the call's name. A write was executed, whatever the answer
+ * looks like. */
+static int v3_call_done(struct v3_call *call, int rv, struct mst_err *reterr)
+{
+    if (rv == MST_EPROTO && (call->traits & V3_WRITE) != 0) {
+        rv = MST_EUNKNOWN;
+    }
+    return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd %s", call->name);
+}
+
+int mst__v3_range(struct mst__v3 *v3,
+                  const struct mst__v3_range *range,
+                  int64_t deadline_ms,
+                  struct mst__v3_result *result,
+                  struct mst_err *reterr)
+{
+    mst__v3_result_close(result);
+    struct v3_call call;
+    v3_call_init(&call, "range", "/kv/range", range->is_serializable ? V3_LEADERLESS : 0);
+    int rv = v3_call(v3, &call, mst__v3_write_range(&call.body, range), deadline_ms, reterr);
+    if (rv == 0) {
+        rv = mst__v3_read_range(v3_call_answer(&call), result, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+int mst__v3_put(struct mst__v3 *v3,
+                const struct mst__v3_put *put,
+                int64_t deadline_ms,
+                struct mst__v3_result *result,
+                struct mst_err *reterr)
+{
+    mst__v3_result_close(result);
+    struct v3_call call;
+    v3_call_init(&call, "put", "/kv/put", V3_WRITE);
+    int rv = v3_call(v3, &call, mst__v3_write_put(&call.body, put), deadline_ms, reterr);
+    if (rv == 0) {
+        rv = mst__v3_read_put(v3_call_answer(&call), result, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+int mst__v3_delete(struct mst__v3 *v3,
+                   const struct mst__v3_delete *del,
+                   int64_t deadline_ms,
+                   struct mst__v3_result *result,
+                   struct mst_err *reterr)
+{
+    mst__v3_result_close(result);
+    struct v3_call call;
+    v3_call_init(&call, "delete", "/kv/deleterange", V3_WRITE);
+    int rv = v3_call(v3, &call, mst__v3_write_delete(&call.body, del), deadline_ms, reterr);
+    if (rv == 0) {
+        rv = mst__v3_read_delete(v3_call_answer(&call), result, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+int mst__v3_txn(struct mst__v3 *v3,
+                const struct mst__v3_txn *txn,
+                int64_t deadline_ms,
+                struct mst__v3_result *result,
+                struct mst_err *reterr)
+{
+    mst__v3_result_close(result);
+    struct v3_call call;
+    v3_call_init(&call, "transaction", "/kv/txn", mst__v3_txn_is_read(txn) ? 0 : V3_WRITE);
+    int rv = v3_call(v3, &call, mst__v3_write_txn(&call.body, txn), deadline_ms, reterr);
+    if (rv == 0) {
+        rv = mst__v3_read_txn(v3_call_answer(&call), txn, result, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+/* --- leases --- */
+
+int mst__v3_lease_grant(struct mst__v3 *v3,
+                        int64_t ttl_s,
+                        int64_t deadline_ms,
+                        int64_t *lease,
+                        int64_t *ret_ttl_s,
+                        struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "lease grant", "/lease/grant", V3_WRITE);
+    int rv = mst__v3_write_lease(&call.body, ttl_s, *lease);
+    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    if (rv == 0) {
+        struct mst__v3_lease granted = {0};
+        rv = mst__v3_read_lease(v3_call_answer(&call), &granted, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+        if (rv == 0) {
+            *lease = granted.id;
+            *ret_ttl_s = granted.ttl_s;
+        }
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+/* Ask about @lease; one that is gone is MST_ENOTFOUND. @ttl_s_min tells one that still lives. */
+static int lease_ask(struct mst__v3 *v3,
+                     struct v3_call *call,
+                     int64_t lease,
+                     int64_t ttl_s_min,
+                     int64_t deadline_ms,
+                     int64_t *ret_ttl_s,
+                     struct mst_err *reterr)
+{
+    int rv = lease == 0 ? MST_EINVAL : mst__v3_write_lease(&call->body, 0, lease);
+    rv = v3_call(v3, call, rv, deadline_ms, reterr);
+    if (rv == 0) {
+        struct mst__v3_lease answer = {0};
+        struct mst_bytes body = v3_call_answer(call);
+        rv = (call->traits & V3_STREAM) != 0 ? mst__v3_read_keep_alive(body, &answer, reterr)
+                                             : mst__v3_read_lease(body, &answer, reterr);
+        if (rv == 0 && answer.ttl_s < ttl_s_min) {
+            rv = mst__fail(reterr, MST_ENOTFOUND, 0, "lease %lld is gone", (long long)lease);
+        }
+        rv = v3_call_done(call, rv, reterr);
+        if (rv == 0) {
+            *ret_ttl_s = answer.ttl_s;
+        }
+    }
+    v3_call_close(call);
+    return rv;
+}
+
+int mst__v3_lease_keep_alive(struct mst__v3 *v3,
+                             int64_t lease,
+                             int64_t deadline_ms,
+                             int64_t *ret_ttl_s,
+                             struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "lease keep-alive", "/lease/keepalive", V3_STREAM);
+    return lease_ask(v3, &call, lease, 1, deadline_ms, ret_ttl_s, reterr);
+}
+
+int mst__v3_lease_time_to_live(struct mst__v3 *v3,
+                               int64_t lease,
+                               int64_t deadline_ms,
+                               int64_t *ret_ttl_s,
+                               struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "lease time-to-live", "/lease/timetolive", 0);
+    return lease_ask(v3, &call, lease, 0, deadline_ms, ret_ttl_s, reterr);
+}
+
+int mst__v3_lease_revoke(struct mst__v3 *v3,
+                         int64_t lease,
+                         int64_t deadline_ms,
+                         struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "lease revoke", "/lease/revoke", V3_WRITE);
+    int rv = lease == 0 ? MST_EINVAL : mst__v3_write_lease(&call.body, 0, lease);
+    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    v3_call_close(&call);
+    return rv;
+}
+
+/* --- the server --- */
+
+int mst__v3_status(struct mst__v3 *v3,
+                   int64_t deadline_ms,
+                   struct mst__v3_status *ret_status,
+                   struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "status", "/maintenance/status", V3_LEADERLESS | V3_TOKENLESS);
+    int rv = mst__buf_append(&call.body, mst_bytes_str("{}"));
+    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    if (rv == 0) {
+        rv = mst__v3_read_status(v3_call_answer(&call), ret_status, reterr);
+        rv = v3_call_done(&call, rv, reterr);
+    }
+    v3_call_close(&call);
+    return rv;
+}
+
+int mst__v3_compact(struct mst__v3 *v3,
+                    int64_t revision,
+                    int64_t deadline_ms,
+                    struct mst_err *reterr)
+{
+    struct v3_call call;
+    v3_call_init(&call, "compaction", "/kv/compaction", V3_WRITE);
+    int rv = v3_call(v3, &call, mst__v3_write_compact(&call.body, revision), deadline_ms, reterr);
+    v3_call_close(&call);
+    return rv;
+}
+
+/* --- the whole --- */
+
+int mst__v3_new(const struct mst__http_options *options,
+                struct mst__v3 **ret_v3,
+                struct mst_err *reterr)
+{
+    struct mst__v3 *v3 = mst__malloc(sizeof *v3);
+    if (v3 == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "client of etcd");
+    }
+    *v3 = (struct mst__v3){.log = options->log, .prefix = PREFIX_UNKNOWN};
+    (void)pthread_mutex_init(&v3->mutex, NULL); /* none of these fails on Linux */
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&v3->changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    struct mst__http_options http_options = *options;
+    http_options.user = NULL;
+    http_options.password = NULL;
+    int rv = 0;
+    if (options->user != NULL) {
+        v3->user = mst__strdup(options->user);
+        v3->password = mst__strdup(options->password == NULL ? "" : options->password);
+        if (v3->user == NULL || v3->password == NULL) {
+            rv = mst__fail(reterr, MST_ENOMEM, 0, "client of etcd");
+        }
+    } else if (options->password != NULL) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "a password for etcd is given without a user");
+    }
+    rv = rv != 0 ? rv : mst__http_new(&http_options, &v3->http, reterr);
+    if (rv != 0) {
+        mst__v3_free(v3);
+        return rv;
+    }
+    *ret_v3 = v3;
+    return 0;
+}
+
+void mst__v3_free(struct mst__v3 *v3)
+{
+    if (v3 == NULL) {
+        return;
+    }
+    mst__http_free(v3->http);
+    mst__free(v3->user);
+    free_secret(v3->password);
+    free_secret(v3->token);
+    (void)pthread_cond_destroy(&v3->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&v3->mutex);
+    mst__free(v3);
+}
+
+const char *mst__v3_where(const struct mst__v3 *v3)
+{
+    return mst__http_where(v3->http);
+}
+
+uint64_t mst__v3_requests(const struct mst__v3 *v3)
+{
+    return mst__http_requests(v3->http);
+}
