@@ -26,34 +26,55 @@ struct mst_etcd_options {
     size_t size;             /* sizeof(struct mst_etcd_options), see mst_etcd_options_init */
     const char *binary_path; /* NULL: $TORCHELASTIC_ETCD_BINARY_PATH, then `etcd` beside this
                                 program, then on $PATH */
-    const char *data_dir;    /* NULL: a fresh one under $TMPDIR, removed when the server stops. A
-                                given one is made if need be, and only what was put in is removed */
+    const char *data_dir;    /* NULL: a fresh one under $TMPDIR, removed when the server stops and
+                                when this process dies. A given one is made if need be and stays,
+                                with the data in it, for the next start; what a failed start has
+                                put there is taken out again */
     const char *host;        /* to listen on and to tell others; default "localhost" */
     uint16_t client_port;    /* 0 = a free one */
-    uint16_t peer_port;      /* 0 = a free one */
+    uint16_t peer_port;      /* 0 = a free one; only on localhost, for there is no other member */
     bool enable_v2;          /* refused, with the reason, where this etcd has no v2 API */
-    unsigned attempts;       /* each with a fresh data directory and fresh ports; default 3 */
+    unsigned attempts;       /* as long as it ends at once; each with a fresh data directory and
+                                fresh ports, where these are not given; default 3 */
     enum mst_etcd_output output;
     const char *output_path;
     const char *const *arguments; /* more for etcd, NULL at the end; may be NULL */
+
+    /** Files in PEM: with a certificate, which must be for @host, clients talk TLS; without key_path
+     * it holds the key, too. With client_ca_path clients have to show a certificate that it has
+     * signed; this server's own must do for that as well, because etcd calls itself. */
+    const char *cert_path;
+    const char *key_path;
+    const char *client_ca_path;
+
     struct mst_log log;
 };
 
 MST_API void mst_etcd_options_init(struct mst_etcd_options *options);
 
 /**
- * Start an etcd and wait until it is healthy. @options may be NULL.
+ * Start an etcd and wait until it is healthy. @options may be NULL; what it points to is copied.
+ *
+ * It has no descriptor of ours, none of our signal handlers and masks, none of the ETCD_ variables
+ * of our environment. It is a child of this process, and so is, with a fresh data directory, a shell
+ * that removes the directory should this process be killed: SIGCHLD may come, and waiting for any
+ * child may collect them, which makes their exit status unknown but does no harm. Any thread may
+ * start one; it lives on when that thread ends, and dies when the process does.
+ *
+ * The deadline holds for all attempts together. An interrupted thread gets MST_ECANCELED.
  *
  * Returns 0, MST_ENOTFOUND (no etcd binary), MST_ENOTSUP (v2 asked for, and this etcd has none),
- * MST_ETIMEOUT, MST_ESYS, MST_ECONN (it ended at once: the message has the end of what it printed),
- * MST_EINVAL, MST_ENOMEM. Nothing of a failed start is left behind.
+ * MST_ETIMEOUT, MST_ESYS, MST_ECONN (it ended at once, or is no etcd: the message has the end of
+ * what it printed), MST_EAUTH (its certificate is not for the host), MST_ERESOLVE, MST_EINVAL,
+ * MST_ELIMIT, MST_ENOMEM. Nothing of a failed start is left behind.
  */
 MST_API int mst_etcd_server_start(const struct mst_etcd_options *options,
                                   int64_t timeout_ms,
                                   struct mst_etcd_server **ret_server,
                                   struct mst_err *reterr);
 
-/** "localhost:2379", valid as long as @server. */
+/** "localhost:2379", valid as long as @server; so are the others here. They may be called from any
+ * thread. */
 MST_API const char *mst_etcd_server_endpoint(const struct mst_etcd_server *server);
 MST_API uint16_t mst_etcd_server_port(const struct mst_etcd_server *server);
 /** "3.4.23" */
@@ -61,7 +82,7 @@ MST_API const char *mst_etcd_server_version(const struct mst_etcd_server *server
 /** The process, for those who want to watch it. */
 MST_API int mst_etcd_server_pid(const struct mst_etcd_server *server);
 
-/** Whether it is still running; if not, @reterr says how it ended. */
+/** Whether it is still running; if not, @reterr says how it ended. From any thread. */
 MST_API bool mst_etcd_server_is_running(struct mst_etcd_server *server, struct mst_err *reterr);
 
 /** Stop it, by force when it takes longer than five seconds, and remove what was made for it. NULL

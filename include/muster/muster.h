@@ -3,6 +3,7 @@
 #define MST_MUSTER_H
 
 #include <muster/error.h>
+#include <muster/etcd.h>
 #include <muster/log.h>
 #include <muster/rendezvous.h>
 #include <muster/server.h>

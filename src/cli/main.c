@@ -10,6 +10,7 @@ static const struct mst__cli_command commands[] = {
     {"status", "show who takes part in a rendezvous", mst__cli_status},
     {"close", "mark a rendezvous as closed", mst__cli_close},
     {"store", "read and write any store", mst__cli_store},
+    {"etcd", "run a private etcd", mst__cli_etcd},
     {"demo", "show a rendezvous at work on this machine", mst__cli_demo},
     {"bench", "measure stores and rendezvous", mst__cli_bench},
 };

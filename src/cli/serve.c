@@ -4,10 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/assert.h"
-#include "base/err.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -26,6 +24,8 @@ struct serve {
     int64_t connections_max; /* -1 = not given */
     int64_t memory_max, key_max, value_max;
     int64_t idle_timeout_ms, request_timeout_ms;
+    const char *run_id;
+    int64_t job_grace_ms, job_reclaim_ms, job_expiry_ms;
     const char *log_format;
     const char *log_level;
 };
@@ -34,6 +34,9 @@ static const char serve_text[] =
     "Run a store server. It speaks the TCPStore protocol of PyTorch, all dialects (torch up to "
     "2.0, 2.1, and from 2.2) on one port, so clients of any version can share it. All data is in "
     "memory. There is no authentication: listen on trusted networks only.\n"
+    "\n"
+    "On the same port it is the authority of the rendezvous backend muster, for any number of jobs "
+    "at once: it decides who is in a round and tells everybody.\n"
     "\n"
     "SIGTERM and SIGINT stop it within a second, after answering what has arrived. SIGUSR1 logs "
     "the counters.";
@@ -114,30 +117,6 @@ static void check_backlog(const struct mst_log *log, size_t connections_max, boo
              (long long)somaxconn, connections_max, connections_max);
 }
 
-/* --- port file --- */
-
-/* Written beside and renamed, so that a reader never sees half of it. */
-static int write_port_file(const char *path, int port, struct mst_err *reterr)
-{
-    char temporary[4096];
-    int length = snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof temporary) {
-        return mst__fail(reterr, MST_EINVAL, 0, "port file '%.100s…': path too long", path);
-    }
-    FILE *file = fopen(temporary, "we");
-    if (file == NULL) {
-        return mst__fail(reterr, MST_ESYS, errno, "port file '%s'", temporary);
-    }
-    bool written = fprintf(file, "%d\n", port) > 0;
-    written = fclose(file) == 0 && written;
-    if (!written || rename(temporary, path) != 0) {
-        int reason = errno;
-        (void)unlink(temporary); /* the error is being reported already */
-        return mst__fail(reterr, MST_ESYS, reason, "port file '%s'", path);
-    }
-    return 0;
-}
-
 /* --- the command --- */
 
 static void announce(const struct mst_server *server, const struct mst_log *log)
@@ -183,7 +162,7 @@ static int run_server(struct mst_server *server,
     catch_signals(server);
     announce(server, log);
     if (serve->port_file != NULL &&
-        write_port_file(serve->port_file, mst_server_port(server), &err) != 0) {
+        mst__cli_write_port(serve->port_file, mst_server_port(server), &err) != 0) {
         return mst__cli_fail(&err);
     }
     mst__systemd_notify("READY=1");
@@ -219,6 +198,10 @@ static int serve_with(const struct serve *serve)
     options.idle_timeout_ms = serve->idle_timeout_ms;
     options.request_timeout_ms = serve->request_timeout_ms;
     options.http_address = serve->http_address;
+    options.run_id = serve->run_id;
+    options.job_grace_ms = serve->job_grace_ms;
+    options.job_reclaim_ms = serve->job_reclaim_ms;
+    options.job_expiry_ms = serve->job_expiry_ms;
     size_t http_connections = serve->http_address == NULL ? 0 : MST_HTTP_CONNECTIONS_MAX;
     check_descriptors(&options.log, options.connections_max, http_connections);
     check_backlog(&options.log, options.connections_max, explicit_wish);
@@ -241,6 +224,9 @@ int mst__cli_serve(int argc, char **argv)
         .key_max = (int64_t)MST_KEY_SIZE_DEFAULT,
         .value_max = (int64_t)MST_VALUE_SIZE_DEFAULT,
         .request_timeout_ms = 60000,
+        .job_grace_ms = 1000,
+        .job_reclaim_ms = 5000,
+        .job_expiry_ms = 600000,
         .log_format = "text",
         .log_level = "info",
     };
@@ -274,6 +260,21 @@ int mst__cli_serve(int argc, char **argv)
          "Close connections that send half a request, or do not read their replies, and make no "
          "progress for so long. Default: 60s.",
          MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
+        {"run-id", "ID",
+         "Be the authority of this job alone and refuse nodes of another one by name. Default: of "
+         "all that come.",
+         MST_OPTION_TEXT, &serve.run_id, 0, 0},
+        {"job-grace", "TIME",
+         "A node whose connection was lost has so long to come back before the others are told "
+         "that it is lost. Default: 1s.",
+         MST_OPTION_DURATION, &serve.job_grace_ms, 0, MST_JOB_MS_MAX},
+        {"job-reclaim", "TIME",
+         "After a restart, the nodes of a running round have so long to come back before it is "
+         "over. Default: 5s.",
+         MST_OPTION_DURATION, &serve.job_reclaim_ms, 0, MST_JOB_MS_MAX},
+        {"job-expiry", "TIME",
+         "A job without nodes is forgotten after so long, closed or not. Default: 10m.",
+         MST_OPTION_DURATION, &serve.job_expiry_ms, 0, MST_JOB_MS_MAX},
 #ifdef MST_WITH_HTTP
         {"http", "ADDRESS",
          "Serve /metrics, for Prometheus, and /healthz here: HOST:PORT, [::1]:PORT or '*:PORT'; "
