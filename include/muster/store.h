@@ -8,9 +8,9 @@
  * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
  * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost, or the
  * time was over, after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO,
- * MST_ENOTSUP (this store, or the server behind it, lacks the operation). A set that ends in
- * MST_ETIMEOUT may still be done. On error no output has been written and the store can be
- * used on. */
+ * MST_ENOTSUP (this store, or the server behind it, lacks the operation), MST_EAUTH (an etcd that
+ * does not know or trust us). A set that ends in MST_ETIMEOUT may still be done. On error no output
+ * has been written and the store can be used on; only after MST_ECLOSED (see below) it cannot. */
 #ifndef MST_STORE_H
 #define MST_STORE_H
 
@@ -40,8 +40,19 @@ MST_API void mst_store_options_init(struct mst_store_options *options);
  * (inside this process). An URL may end in `/prefix` for tcp, `?prefix=…` for all: then every key
  * is put under that prefix, as with mst_store_prefix.
  *
+ * In an etcd: `etcd2://host:port/directory` (its v2 API, one directory, as torch's EtcdStore on
+ * that prefix) and `etcd3://host:port/root` (its v3 API, keys below the root). Several endpoints of
+ * one cluster have commas between them. Parameters, with `?` first and `&` between them: `prefix`;
+ * `tls=1`, `cacert`, `cert`, `key` (also spelled `ca_cert`, `ssl_cert`, `ssl_cert_key`) and
+ * `server_name` for TLS; `user` and `password_file`, without which the password is that of the
+ * environment variable MUSTER_ETCD_PASSWORD; `lease=SECONDS` of etcd3: all keys are on one lease,
+ * which all stores on that root keep alive from a thread of their own, so that the keys go when the
+ * last of them has been gone for so long. When that lease is lost, with all keys, every call ends
+ * in MST_ECLOSED. Without the meson feature `etcd` they are MST_ENOTSUP.
+ *
  * A tcp store connects here, trying all addresses of the name again and again until @timeout_ms is
- * over. @options may be NULL. The caller releases @ret_store with mst_store_close.
+ * over, and so does a store in an etcd. @options may be NULL. The caller releases @ret_store with
+ * mst_store_close.
  *
  * Returns 0, MST_EINVAL for an URL that makes no sense, MST_ERESOLVE, or a common error.
  */
@@ -156,7 +167,8 @@ MST_API int mst_store_multi_get(struct mst_store *store,
                                 struct mst_buffer *ret_values,
                                 struct mst_err *reterr);
 
-/** Set all of @keys to @values. */
+/** Set all of @keys to @values: in a file and, up to 128 keys and 1 MiB, in etcd3 at once, so that
+ * nobody sees some of them only. */
 MST_API int mst_store_multi_set(struct mst_store *store,
                                 const struct mst_bytes *keys,
                                 const struct mst_bytes *values,

@@ -267,7 +267,9 @@ const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
 
 /* --- URLs --- */
 
-#define URL_FORMS "tcp://host:port[/prefix], unix:///path, file:///path, hash:"
+#define URL_FORMS                                                                         \
+    "tcp://host:port[/prefix], unix:///path, file:///path, hash:, etcd2://host:port/dir " \
+    "and etcd3://"
 
 static int hex_digit(uint8_t c)
 {
@@ -362,16 +364,215 @@ static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_er
     return rv;
 }
 
+/* --- URLs of an etcd --- */
+
+/* How many seconds a lease may be asked for: a year. etcd takes less than 2 for 2. */
+#define LEASE_S_MAX 31536000
+
+/* The text of a parameter or path, which is passed on as a C string. */
+static int decode_text(struct mst_bytes value,
+                       const char *what,
+                       char **ret_text,
+                       struct mst_err *reterr)
+{
+    size_t size = 0;
+    char *text = NULL;
+    int rv = decode(value, what, &text, &size, reterr);
+    if (rv == 0 && strlen(text) != size) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the %s holds a NUL", what);
+    }
+    if (rv != 0) {
+        mst__free(text);
+        return rv;
+    }
+    *ret_text = text;
+    return 0;
+}
+
+/* Make "/a/b" of "/a//b/": etcd knows a directory by one name only. */
+static int tidy_path(char *path, struct mst_err *reterr)
+{
+    size_t to = 0;
+    for (size_t from = 0; path[from] != '\0'; from++) {
+        if (path[from] != '/' || (path[from + 1] != '/' && path[from + 1] != '\0')) {
+            path[to++] = path[from];
+        }
+    }
+    path[to] = '\0';
+    for (const char *part = strchr(path, '/'); part != NULL; part = strchr(part + 1, '/')) {
+        size_t size = strcspn(part + 1, "/");
+        if ((size == 1 && part[1] == '.') || (size == 2 && part[1] == '.' && part[2] == '.')) {
+            return mst__fail(reterr, MST_EINVAL, 0, "'.' and '..' have no meaning in the path '%s'",
+                             path);
+        }
+    }
+    return 0;
+}
+
+/* `host:port[,host:port…][/path]` */
+static int parse_etcd_authority(struct mst_bytes rest, struct mst__url *url, struct mst_err *reterr)
+{
+    size_t slash = bytes_find(rest, '/');
+    struct mst_bytes hosts = bytes_head(rest, slash);
+    if (bytes_find(hosts, '@') < hosts.size) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "no user or password goes in front of the host, where everybody could "
+                         "read it; write ?user=NAME and password_file=PATH, or set "
+                         "MUSTER_ETCD_PASSWORD");
+    }
+    url->etcd.endpoints = mst__calloc(MST_URL_ENDPOINTS_MAX, sizeof *url->etcd.endpoints);
+    if (url->etcd.endpoints == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "endpoints");
+    }
+    for (bool is_last = false; !is_last;) {
+        size_t comma = bytes_find(hosts, ',');
+        is_last = comma == hosts.size;
+        if (url->etcd.endpoint_count == MST_URL_ENDPOINTS_MAX) {
+            return mst__fail(reterr, MST_EINVAL, 0, "more than %d endpoints",
+                             MST_URL_ENDPOINTS_MAX);
+        }
+        int rv = mst__endpoint_parse(bytes_head(hosts, comma),
+                                     &url->etcd.endpoints[url->etcd.endpoint_count], reterr);
+        if (rv != 0) {
+            return rv;
+        }
+        url->etcd.endpoint_count++;
+        hosts = is_last ? hosts : mst__bytes_skip(hosts, comma + 1);
+    }
+    int rv = decode_text(mst__bytes_skip(rest, slash), "path", &url->path, reterr);
+    return rv == 0 ? tidy_path(url->path, reterr) : rv;
+}
+
+/* A parameter that is a text; each has the names that the peers have for it. */
+static char **etcd_text_of(struct mst__url_etcd *etcd, struct mst_bytes name)
+{
+    const struct {
+        const char *name;
+        char **text;
+    } texts[] = {
+        {"cacert", &etcd->ca_path},
+        {"ca_cert", &etcd->ca_path},
+        {"cert", &etcd->cert_path},
+        {"ssl_cert", &etcd->cert_path},
+        {"key", &etcd->key_path},
+        {"ssl_cert_key", &etcd->key_path},
+        {"server_name", &etcd->server_name},
+        {"user", &etcd->user},
+        {"password_file", &etcd->password_path},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (mst__bytes_equal(name, mst_bytes_str(texts[i].name))) {
+            return texts[i].text;
+        }
+    }
+    return NULL;
+}
+
+/* What the parameters of an etcd's URL say beside their texts. */
+struct etcd_switches {
+    bool has_tls;
+    bool has_lease;
+};
+
+static int parse_etcd_parameter(struct mst_bytes name,
+                                struct mst_bytes value,
+                                struct mst__url *url,
+                                struct etcd_switches *switches,
+                                struct mst_err *reterr)
+{
+    struct mst__url_etcd *etcd = &url->etcd;
+    int shown = (int)(name.size > 40 ? 40 : name.size);
+    char **text = etcd_text_of(etcd, name);
+    bool is_prefix = mst__bytes_equal(name, mst_bytes_str("prefix"));
+    bool is_tls = mst__bytes_equal(name, mst_bytes_str("tls"));
+    bool is_lease = mst__bytes_equal(name, mst_bytes_str("lease"));
+    if ((text != NULL && *text != NULL) || (is_prefix && url->prefix != NULL) ||
+        (is_tls && switches->has_tls) || (is_lease && switches->has_lease)) {
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is given twice", shown,
+                         (const char *)name.data);
+    }
+    if (text != NULL && value.size == 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "nothing behind '%.*s='", shown,
+                         (const char *)name.data);
+    }
+    if (text != NULL) {
+        return decode_text(value, "parameter", text, reterr);
+    }
+    if (is_prefix) {
+        return decode(value, "prefix", &url->prefix, &url->prefix_size, reterr);
+    }
+    if (is_tls) {
+        switches->has_tls = true;
+        etcd->is_tls = mst__bytes_equal(value, mst_bytes_str("1"));
+        if (!etcd->is_tls && !mst__bytes_equal(value, mst_bytes_str("0"))) {
+            return mst__fail(reterr, MST_EINVAL, 0, "tls is 0 or 1");
+        }
+        return 0;
+    }
+    if (is_lease && url->scheme == MST_URL_ETCD3) {
+        switches->has_lease = true;
+        if (!mst__number_parse(value, 1, LEASE_S_MAX, &etcd->lease_s)) {
+            return mst__fail(reterr, MST_EINVAL, 0, "lease is not a number of seconds from 1 to %d",
+                             LEASE_S_MAX);
+        }
+        return 0;
+    }
+    if (is_lease) {
+        return mst__fail(reterr, MST_EINVAL, 0, "there are leases with etcd3:// only");
+    }
+    return mst__fail(reterr, MST_EINVAL, 0,
+                     "unknown parameter '%.*s'; known are prefix, tls, cacert, cert, key, "
+                     "server_name, user, password_file and, with etcd3, lease",
+                     shown, (const char *)name.data);
+}
+
+/* Whether the parameters fit together. */
+static int check_etcd(struct mst__url_etcd *etcd,
+                      const struct etcd_switches *switches,
+                      struct mst_err *reterr)
+{
+    bool has_files = etcd->ca_path != NULL || etcd->cert_path != NULL || etcd->key_path != NULL ||
+                     etcd->server_name != NULL;
+    if (has_files && switches->has_tls && !etcd->is_tls) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "cacert, cert, key and server_name make no sense with tls=0");
+    }
+    etcd->is_tls = etcd->is_tls || has_files;
+    if (etcd->key_path != NULL && etcd->cert_path == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "key without cert");
+    }
+    if (etcd->password_path != NULL && etcd->user == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "password_file without user");
+    }
+    return 0;
+}
+
+/* What follows `?` in the URL of an etcd: `name=value`, with `&` between them. */
+static int parse_etcd_query(struct mst_bytes query, struct mst__url *url, struct mst_err *reterr)
+{
+    struct etcd_switches switches = {0};
+    int rv = 0;
+    for (bool is_last = false; rv == 0 && !is_last;) {
+        size_t end = bytes_find(query, '&');
+        is_last = end == query.size;
+        struct mst_bytes parameter = bytes_head(query, end);
+        size_t equals = bytes_find(parameter, '=');
+        struct mst_bytes value =
+            equals == parameter.size ? mst_bytes(NULL, 0) : mst__bytes_skip(parameter, equals + 1);
+        rv = parse_etcd_parameter(bytes_head(parameter, equals), value, url, &switches, reterr);
+        query = is_last ? query : mst__bytes_skip(query, end + 1);
+    }
+    return rv == 0 ? check_etcd(&url->etcd, &switches, reterr) : rv;
+}
+
 static int parse_parts(struct mst_bytes text, struct mst__url *url, struct mst_err *reterr)
 {
     static const struct {
         const char *start;
         enum mst__url_scheme scheme;
     } schemes[] = {
-        {"tcp://", MST_URL_TCP},
-        {"unix://", MST_URL_UNIX},
-        {"file://", MST_URL_FILE},
-        {"hash:", MST_URL_HASH},
+        {"tcp://", MST_URL_TCP}, {"unix://", MST_URL_UNIX},   {"file://", MST_URL_FILE},
+        {"hash:", MST_URL_HASH}, {"etcd2://", MST_URL_ETCD2}, {"etcd3://", MST_URL_ETCD3},
     };
     size_t question = bytes_find(text, '?');
     struct mst_bytes front = bytes_head(text, question);
@@ -399,11 +600,17 @@ static int parse_parts(struct mst_bytes text, struct mst__url *url, struct mst_e
                 rv = mst__fail(reterr, MST_EINVAL, 0, "nothing but ?prefix=… goes behind 'hash:'");
             }
             break;
+        case MST_URL_ETCD2:
+        case MST_URL_ETCD3:
+            rv = parse_etcd_authority(rest, url, reterr);
+            break;
     }
-    if (rv == 0 && question < text.size) {
-        rv = parse_query(mst__bytes_skip(text, question + 1), url, reterr);
+    if (rv != 0 || question == text.size) {
+        return rv;
     }
-    return rv;
+    struct mst_bytes query = mst__bytes_skip(text, question + 1);
+    bool is_etcd = url->scheme == MST_URL_ETCD2 || url->scheme == MST_URL_ETCD3;
+    return is_etcd ? parse_etcd_query(query, url, reterr) : parse_query(query, url, reterr);
 }
 
 int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *reterr)
@@ -412,7 +619,10 @@ int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *r
     int rv = parse_parts(mst_bytes_str(text), &url, reterr);
     if (rv != 0) {
         mst__url_close(&url);
-        return mst__err_wrap(reterr, rv, "URL '%.60s'", text);
+        /* What stands in front of an `@` may be a password, which belongs into no message. */
+        const char *at = strrchr(text, '@');
+        return mst__err_wrap(reterr, rv, "URL '%s%.60s'", at == NULL ? "" : "...",
+                             at == NULL ? text : at);
     }
     *ret_url = url;
     return 0;
@@ -422,5 +632,12 @@ void mst__url_close(struct mst__url *url)
 {
     mst__free(url->path);
     mst__free(url->prefix);
+    mst__free(url->etcd.endpoints);
+    mst__free(url->etcd.ca_path);
+    mst__free(url->etcd.cert_path);
+    mst__free(url->etcd.key_path);
+    mst__free(url->etcd.server_name);
+    mst__free(url->etcd.user);
+    mst__free(url->etcd.password_path);
     *url = (struct mst__url){0};
 }

@@ -43,20 +43,40 @@ const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
                                  char ret_text[MST_ENDPOINT_TEXT_SIZE]);
 
 enum mst__url_scheme {
-    MST_URL_TCP,  /* tcp://host:port[/prefix] */
-    MST_URL_UNIX, /* unix:///path */
-    MST_URL_FILE, /* file:///path */
-    MST_URL_HASH, /* hash: */
+    MST_URL_TCP,   /* tcp://host:port[/prefix] */
+    MST_URL_UNIX,  /* unix:///path */
+    MST_URL_FILE,  /* file:///path */
+    MST_URL_HASH,  /* hash: */
+    MST_URL_ETCD2, /* etcd2://host:port[,host:port…][/directory] */
+    MST_URL_ETCD3, /* etcd3://host:port[,host:port…][/root] */
 };
 
-/* A store's URL taken apart; all of them may end in `?prefix=…`. Path and prefix may hold
+#define MST_URL_ENDPOINTS_MAX 16
+
+/* What only URLs of an etcd have. All texts are heap, without a NUL inside; NULL = not given. */
+struct mst__url_etcd {
+    struct mst__endpoint *endpoints; /* heap */
+    size_t endpoint_count;
+    bool is_tls;
+    char *ca_path;
+    char *cert_path;
+    char *key_path;
+    char *server_name;
+    char *user;
+    char *password_path;
+    int64_t lease_s; /* of ETCD3; 0 = none */
+};
+
+/* A store's URL taken apart; all of them may have `?prefix=…`. Path, prefix and parameters may hold
  * `%XX` for any byte and are decoded here. */
 struct mst__url {
     enum mst__url_scheme scheme;
     struct mst__endpoint endpoint; /* TCP */
-    char *path;                    /* UNIX, FILE: heap, with a NUL behind it and none inside */
+    char *path;                    /* UNIX, FILE: heap, with a NUL behind it and none inside. ETCD2,
+                                      ETCD3: "" or "/a/b", without a slash at its end */
     char *prefix;                  /* heap; NULL when there is none, which is not the same as "" */
     size_t prefix_size;
+    struct mst__url_etcd etcd;
 };
 
 /* Read @text: 0, MST_EINVAL with a sentence that names the wrong part, or MST_ENOMEM. Released with

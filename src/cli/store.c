@@ -530,8 +530,9 @@ static const char synopsis[] = "get [--wait] URL KEY\n"
                                "barrier URL KEY SIZE";
 
 static const char text[] =
-    "Read and write a store. URL is tcp://host:port[/prefix], unix:///path, file:///path or "
-    "hash:, each with ?prefix=... if wanted. A VALUE of - is read from standard input.\n"
+    "Read and write a store. URL is tcp://host:port[/prefix], unix:///path, file:///path, hash:, "
+    "etcd2://host:port/directory or etcd3://host:port/root, each with ?prefix=... if wanted. A "
+    "VALUE of - is read from standard input.\n"
     "Exit status: 0 done, 1 failed, 2 wrong arguments, 3 absent, 4 timeout, 5 no connection, 6 "
     "another value, 7 connection lost and outcome unknown.";
 

@@ -83,6 +83,15 @@ static int backend_open(const struct mst__url *url,
             return mst__tcp_open(url, options, deadline_ms, ret_backend, reterr);
         case MST_URL_FILE:
             return mst__file_open(url, options, ret_backend, reterr);
+        case MST_URL_ETCD2:
+        case MST_URL_ETCD3:
+#ifdef MST_WITH_ETCD
+            return mst__etcd_open(url, options, deadline_ms, ret_backend, reterr);
+#else
+            return mst__fail(reterr, MST_ENOTSUP, 0,
+                             "this muster was built without etcd, so it has no %s:// stores",
+                             url->scheme == MST_URL_ETCD2 ? "etcd2" : "etcd3");
+#endif
         case MST_URL_HASH:
             break;
     }

@@ -52,7 +52,12 @@ struct mst__backend {
     atomic_size_t handles;
 };
 
-/* Make a backend; the caller becomes its first holder. */
+/* Make a backend; the caller becomes its first holder. mst__tcp_new makes one that is connected with
+ * the first command. */
+int mst__tcp_new(const struct mst__url *url,
+                 const struct mst_store_options *options,
+                 struct mst__backend **ret_backend,
+                 struct mst_err *reterr);
 int mst__tcp_open(const struct mst__url *url,
                   const struct mst_store_options *options,
                   int64_t deadline_ms,
@@ -63,6 +68,31 @@ int mst__file_open(const struct mst__url *url,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr);
 int mst__hash_open(const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr);
+
+struct mst__http_options;
+
+/* The same in an etcd, reached as @http says, with keys in the directory or under the root @root:
+ * "" or "/a/b". @http and @root are copied. With @lease_s > 0 the keys live as long as stores on
+ * that root do, see etcd3_lease.h. MST_ENOTSUP when this library was built without etcd. */
+int mst__etcd2_open(const struct mst__http_options *http,
+                    const char *root,
+                    const struct mst_store_options *options,
+                    int64_t deadline_ms,
+                    struct mst__backend **ret_backend,
+                    struct mst_err *reterr);
+int mst__etcd3_open(const struct mst__http_options *http,
+                    const char *root,
+                    int64_t lease_s,
+                    const struct mst_store_options *options,
+                    int64_t deadline_ms,
+                    struct mst__backend **ret_backend,
+                    struct mst_err *reterr);
+/* Either, as @url says. */
+int mst__etcd_open(const struct mst__url *url,
+                   const struct mst_store_options *options,
+                   int64_t deadline_ms,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr);
 

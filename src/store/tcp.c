@@ -720,11 +720,10 @@ static void tcp_free(struct mst__backend *backend)
     mst__free(tcp);
 }
 
-int mst__tcp_open(const struct mst__url *url,
-                  const struct mst_store_options *options,
-                  int64_t deadline_ms,
-                  struct mst__backend **ret_backend,
-                  struct mst_err *reterr)
+int mst__tcp_new(const struct mst__url *url,
+                 const struct mst_store_options *options,
+                 struct mst__backend **ret_backend,
+                 struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
         .execute = tcp_run, .stats = tcp_stats, .free = tcp_free};
@@ -747,13 +746,29 @@ int mst__tcp_open(const struct mst__url *url,
         mst__free(tcp);
         return rv;
     }
-    struct mst__pool_conn *conn = NULL;
-    rv = mst__pool_get(&tcp->pool, true, deadline_ms, &conn, reterr);
+    *ret_backend = &tcp->backend;
+    return 0;
+}
+
+int mst__tcp_open(const struct mst__url *url,
+                  const struct mst_store_options *options,
+                  int64_t deadline_ms,
+                  struct mst__backend **ret_backend,
+                  struct mst_err *reterr)
+{
+    struct mst__backend *backend = NULL;
+    int rv = mst__tcp_new(url, options, &backend, reterr);
     if (rv != 0) {
-        tcp_free(&tcp->backend);
         return rv;
     }
-    mst__pool_put(&tcp->pool, conn);
-    *ret_backend = &tcp->backend;
+    struct mst__pool *pool = &((struct tcp *)backend)->pool;
+    struct mst__pool_conn *conn = NULL;
+    rv = mst__pool_get(pool, true, deadline_ms, &conn, reterr);
+    if (rv != 0) {
+        tcp_free(backend);
+        return rv;
+    }
+    mst__pool_put(pool, conn);
+    *ret_backend = backend;
     return 0;
 }

@@ -242,7 +242,7 @@ class Usage(Case):
             (("get", "hash:", "k", "--hex", "--raw"), "exclude each other"),
             (("get", "hash:", "k", "--timeout", "soon"), "is not a duration"),
             (("get", "hash:", "k", "--tiemout", "1s"), "did you mean --timeout?"),
-            (("get", "etcd2://h:2379", "k"), "unknown scheme, known are: tcp://"),
+            (("get", "etcd://h:2379", "k"), "unknown scheme, known are: tcp://"),
             (("get", "tcp://h", "k"), "lacks a port"),
             (("get", "tcp://::1:5", "k"), "brackets"),
             (("get", "file://x", "k"), "three slashes"),

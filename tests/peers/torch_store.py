@@ -2,6 +2,7 @@
 
     torch_store.py libuv|legacy    a TCPStore server and its own client; prints the port first
     torch_store.py file PATH       a FileStore; prints 0 first
+    torch_store.py etcd HOST PORT PREFIX   an EtcdStore; prints 0 first
 
 A call is [method, arguments...]; text stands for the bytes of latin-1 where torch wants bytes. The
 answer is one line of JSON: {"value": ...} or {"error": class, "text": ...}.
@@ -23,6 +24,13 @@ if sys.argv[1] == "file":
     store = dist.FileStore(sys.argv[2], 1000)
     store.set_timeout(PATIENCE)
     print(0, flush=True)
+elif sys.argv[1] == "etcd":
+    import etcd
+    from torch.distributed.elastic.rendezvous.etcd_store import EtcdStore
+
+    client = etcd.Client(host=sys.argv[2], port=int(sys.argv[3]))
+    store = EtcdStore(client, sys.argv[4], timeout=PATIENCE)
+    print(0, flush=True)
 else:
     more = {} if not hasattr(dist.TCPStore, "append") else {"use_libuv": sys.argv[1] == "libuv"}
     store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False, **more)
@@ -39,6 +47,6 @@ for line in sys.stdin:
         if isinstance(value, bytes):
             value = value.decode("latin-1")
         answer = {"value": value}
-    except RuntimeError as error:
+    except (RuntimeError, LookupError) as error:
         answer = {"error": type(error).__name__, "text": str(error)}
     print(json.dumps(answer), flush=True)

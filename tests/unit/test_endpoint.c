@@ -168,6 +168,64 @@ static void url_accepts(void **state)
     }
 }
 
+static void url_of_etcd(void **state)
+{
+    (void)state;
+    struct mst__url url;
+    struct mst_err err = {0};
+    assert_int_equal(mst__url_parse("etcd2://h:2379", &url, &err), 0);
+    assert_int_equal(url.scheme, MST_URL_ETCD2);
+    assert_int_equal(url.etcd.endpoint_count, 1);
+    assert_string_equal(url.etcd.endpoints[0].host, "h");
+    assert_int_equal(url.etcd.endpoints[0].port, 2379);
+    assert_string_equal(url.path, "");
+    assert_null(url.prefix);
+    assert_false(url.etcd.is_tls);
+    assert_int_equal(url.etcd.lease_s, 0);
+    mst__url_close(&url);
+    assert_int_equal(mst__url_parse("etcd3://a:1,[::1]:2,c:3//jobs///7%2f%20/?prefix=p/q&tls=1&"
+                                    "lease=30",
+                                    &url, &err),
+                     0);
+    assert_int_equal(url.scheme, MST_URL_ETCD3);
+    assert_int_equal(url.etcd.endpoint_count, 3);
+    assert_string_equal(url.etcd.endpoints[1].host, "::1");
+    assert_int_equal(url.etcd.endpoints[2].port, 3);
+    assert_string_equal(url.path, "/jobs/7/ ");
+    assert_int_equal(url.prefix_size, 3);
+    assert_true(url.etcd.is_tls);
+    assert_null(url.etcd.user);
+    assert_int_equal(url.etcd.lease_s, 30);
+    mst__url_close(&url);
+    /* Both spellings of the files, any of which switches TLS on. */
+    static const char *const texts[] = {
+        "etcd2://h:1/p?cacert=/a%26b&cert=/c&key=/k&server_name=n&user=u&password_file=/w",
+        "etcd2://h:1/p?ca_cert=/a%26b&ssl_cert=/c&ssl_cert_key=/k&server_name=n&user=u&"
+        "password_file=/w",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mst__url_parse(texts[i], &url, &err), 0);
+        assert_true(url.etcd.is_tls);
+        assert_string_equal(url.etcd.ca_path, "/a&b");
+        assert_string_equal(url.etcd.cert_path, "/c");
+        assert_string_equal(url.etcd.key_path, "/k");
+        assert_string_equal(url.etcd.server_name, "n");
+        assert_string_equal(url.etcd.user, "u");
+        assert_string_equal(url.etcd.password_path, "/w");
+        mst__url_close(&url);
+    }
+    /* A password that was written where none goes is not repeated. */
+    assert_int_equal(mst__url_parse("etcd2://u:pass@h:1/p", &url, &err), MST_EINVAL);
+    assert_null(strstr(err.msg, "pass@"));
+    assert_non_null(strstr(err.msg, "@h:1/p"));
+    assert_non_null(strstr(err.msg, "password_file=PATH"));
+    assert_int_equal(mst__url_parse("etcd3://a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,"
+                                    "a:1,a:1,a:1,a:1",
+                                    &url, &err),
+                     MST_EINVAL);
+    assert_non_null(strstr(err.msg, "more than 16 endpoints"));
+}
+
 static void url_refuses(void **state)
 {
     (void)state;
@@ -176,8 +234,7 @@ static void url_refuses(void **state)
         const char *named;
     } cases[] = {
         {"", "unknown scheme, known are: tcp://host:port"},
-        {"etcd2://h:2379/p", "unknown scheme, known are: tcp://host:port"},
-        {"etcd3://h:2379", "unknown scheme"},
+        {"etcd://h:2379/p", "unknown scheme, known are: tcp://host:port"},
         {"h:29500", "unknown scheme"},
         {"TCP://h:29500", "unknown scheme"},
         {"tcp:h:29500", "unknown scheme"},
@@ -194,6 +251,32 @@ static void url_refuses(void **state)
         {"file://relative", "file:///path"},
         {"file:///a%00b", "NUL"},
         {"hash:x", "behind 'hash:'"},
+        {"etcd2://h", "lacks a port"},
+        {"etcd2://", "names no host"},
+        {"etcd2://h:1,", "names no host"},
+        {"etcd2://h:1,,g:2", "names no host"},
+        {"etcd3://h:1,g/p", "'g' lacks a port"},
+        {"etcd2://h:1/a/../b", "'.' and '..'"},
+        {"etcd2://h:1/.", "'.' and '..'"},
+        {"etcd2://h:1/a%00b", "the path holds a NUL"},
+        {"etcd2://h:1/a%0", "the path has a '%'"},
+        {"etcd2://h:1/p?lease=5", "etcd3:// only"},
+        {"etcd3://h:1/p?lease=0", "lease is not a number of seconds from 1"},
+        {"etcd3://h:1/p?lease=", "lease is not a number"},
+        {"etcd3://h:1/p?lease=5&lease=5", "'lease' is given twice"},
+        {"etcd3://h:1/p?tls=yes", "tls is 0 or 1"},
+        {"etcd3://h:1/p?tls=1&tls=1", "'tls' is given twice"},
+        {"etcd3://h:1/p?tls=0&cacert=/ca", "make no sense with tls=0"},
+        {"etcd3://h:1/p?cacert=/a&ca_cert=/a", "'ca_cert' is given twice"},
+        {"etcd3://h:1/p?cacert=", "nothing behind 'cacert='"},
+        {"etcd3://h:1/p?cacert", "nothing behind 'cacert='"},
+        {"etcd3://h:1/p?cacert=%00", "the parameter holds a NUL"},
+        {"etcd3://h:1/p?key=/k", "key without cert"},
+        {"etcd3://h:1/p?password_file=/k", "password_file without user"},
+        {"etcd3://h:1/p?prefix=a&prefix=b", "'prefix' is given twice"},
+        {"etcd3://h:1/p?password=x", "unknown parameter 'password'"},
+        {"etcd3://h:1/p?", "unknown parameter ''"},
+        {"etcd3://h:1/p?tls=1&", "unknown parameter ''"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst__url url;
@@ -215,7 +298,7 @@ static void url_out_of_memory(void **state)
         struct mst__url url;
         struct mst_err err = {0};
         mst__mem_fail_nth(nth);
-        int rv = mst__url_parse("file:///tmp/x?prefix=p", &url, &err);
+        int rv = mst__url_parse("etcd3://h:1/x?prefix=p&cacert=/a&user=u", &url, &err);
         bool failed = mst__mem_failed();
         mst__mem_fail_nth(0);
         assert_int_equal(rv, failed ? MST_ENOMEM : 0);
@@ -224,7 +307,7 @@ static void url_out_of_memory(void **state)
             break;
         }
     }
-    assert_int_equal(nth, 3);
+    assert_int_equal(nth, 6);
 }
 
 int main(void)
@@ -232,8 +315,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(endpoint_accepts),   cmocka_unit_test(endpoint_refuses),
         cmocka_unit_test(endpoint_long_host), cmocka_unit_test(endpoint_default),
-        cmocka_unit_test(url_accepts),        cmocka_unit_test(url_refuses),
-        cmocka_unit_test(url_out_of_memory),
+        cmocka_unit_test(url_accepts),        cmocka_unit_test(url_of_etcd),
+        cmocka_unit_test(url_refuses),        cmocka_unit_test(url_out_of_memory),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -1,0 +1,254 @@
+/* store/etcd.c - what the two stores in an etcd share. */
+#include "store/etcd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "etcd/http.h"
+
+#define ETCD_ENV_PASSWORD "MUSTER_ETCD_PASSWORD"
+#define ETCD_PASSWORD_SIZE_MAX 4096
+
+/* Pauses between attempts. The HTTP client has gone through all endpoints by then. */
+#define ETCD_AGAIN_MS_FIRST 20
+#define ETCD_AGAIN_MS_MAX 500
+
+static_assert(MST_URL_ENDPOINTS_MAX <= MST_HTTP_ENDPOINTS_MAX,
+              "all endpoints of a URL must fit into the client");
+
+/* --- opening by URL --- */
+
+/* The first line of a file, so that an editor's newline at its end does no harm. */
+static int read_password(const char *path, char **ret_password, struct mst_err *reterr)
+{
+    char text[ETCD_PASSWORD_SIZE_MAX + 1];
+    size_t size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    ssize_t got = fd < 0 ? -1 : 1;
+    while (got > 0 && size < sizeof text) {
+        got = read(fd, text + size, sizeof text - size);
+        size += got > 0 ? (size_t)got : 0;
+    }
+    int sys = errno;
+    if (fd >= 0) {
+        (void)close(fd); /* it was only read */
+    }
+    int rv = 0;
+    const char *newline = memchr(text, '\n', size);
+    size_t line = newline == NULL ? size : (size_t)(newline - text);
+    if (got < 0) {
+        rv = mst__fail(reterr, MST_ESYS, sys, "password_file '%.100s'", path);
+    } else if (line > ETCD_PASSWORD_SIZE_MAX || memchr(text, '\0', line) != NULL) {
+        rv = mst__fail(reterr, MST_EINVAL, 0,
+                       "password_file '%.100s' does not begin with a password: a line of at most "
+                       "%d bytes",
+                       path, ETCD_PASSWORD_SIZE_MAX);
+    } else {
+        *ret_password = mst__memdup(text, line);
+        rv = *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
+    }
+    explicit_bzero(text, sizeof text);
+    return rv;
+}
+
+static int find_password(const struct mst__url_etcd *etcd,
+                         char **ret_password,
+                         struct mst_err *reterr)
+{
+    if (etcd->user == NULL) {
+        return 0;
+    }
+    if (etcd->password_path != NULL) {
+        return read_password(etcd->password_path, ret_password, reterr);
+    }
+    const char *text = getenv(ETCD_ENV_PASSWORD);
+    if (text == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "user '%.40s' has no password; add password_file=PATH to the URL or set "
+                         "the environment variable " ETCD_ENV_PASSWORD,
+                         etcd->user);
+    }
+    *ret_password = mst__strdup(text);
+    return *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
+}
+
+int mst__etcd_open(const struct mst__url *url,
+                   const struct mst_store_options *options,
+                   int64_t deadline_ms,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr)
+{
+    const struct mst__url_etcd *etcd = &url->etcd;
+    char *password = NULL;
+    int rv = find_password(etcd, &password, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__http_options http = {
+        .endpoints = etcd->endpoints,
+        .endpoint_count = etcd->endpoint_count,
+        .is_tls = etcd->is_tls,
+        .ca_path = etcd->ca_path,
+        .cert_path = etcd->cert_path,
+        .key_path = etcd->key_path,
+        .server_name = etcd->server_name,
+        .user = etcd->user,
+        .password = password,
+        .log = options->log,
+    };
+    rv = url->scheme == MST_URL_ETCD2
+             ? mst__etcd2_open(&http, url->path, options, deadline_ms, ret_backend, reterr)
+             : mst__etcd3_open(&http, url->path, etcd->lease_s, options, deadline_ms, ret_backend,
+                               reterr);
+    if (password != NULL) {
+        explicit_bzero(password, strlen(password));
+    }
+    mst__free(password);
+    return rv;
+}
+
+/* --- attempts --- */
+
+void mst__etcd_attempts_init(struct mst__etcd_attempts *attempts,
+                             int64_t deadline_ms,
+                             atomic_uint_fast64_t *retries)
+{
+    *attempts = (struct mst__etcd_attempts){.deadline_ms = deadline_ms, .retries = retries};
+    mst__backoff_init(&attempts->backoff, ETCD_AGAIN_MS_FIRST, ETCD_AGAIN_MS_MAX);
+}
+
+bool mst__etcd_again(struct mst__etcd_attempts *attempts, int rv, const struct mst_err *err)
+{
+    if (rv != MST_ECONN && rv != MST_EUNKNOWN) {
+        attempts->is_away = attempts->is_away && rv != 0;
+        return false;
+    }
+    attempts->is_away = rv == MST_ECONN;
+    if (err != NULL) {
+        attempts->why = *err;
+    }
+    if (!mst__backoff_pause(&attempts->backoff, attempts->deadline_ms)) {
+        return false;
+    }
+    atomic_fetch_add(attempts->retries, 1);
+    return true;
+}
+
+int mst__etcd_read_failed(const struct mst__etcd_attempts *attempts, int rv, struct mst_err *reterr)
+{
+    if (rv == MST_ETIMEOUT && attempts->is_away) {
+        if (reterr != NULL) {
+            *reterr = attempts->why;
+        }
+        rv = MST_ECONN;
+    }
+    if (rv == MST_ECONN && mst__interrupt_is_pending()) {
+        return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
+    }
+    return rv;
+}
+
+int mst__etcd_write_failed(const struct mst__etcd_attempts *attempts,
+                           int rv,
+                           bool maybe_done,
+                           struct mst_err *reterr)
+{
+    if (!maybe_done) {
+        return mst__etcd_read_failed(attempts, rv, reterr);
+    }
+    return rv == MST_EUNKNOWN
+               ? rv
+               : mst__err_wrap(reterr, MST_EUNKNOWN, "it may or may not have been done; then");
+}
+
+/* --- changes that depend on the present value --- */
+
+static int change_add(const struct mst__command *command,
+                      const struct mst_bytes *present,
+                      struct mst__buf *value,
+                      struct mst__answer *result,
+                      enum mst__etcd_change *ret_change)
+{
+    int64_t number = 0;
+    if (present != NULL && !mst__number_parse_prefix(*present, &number)) {
+        return MST_ETYPE;
+    }
+    /* Overflow wraps around, as with every other store. */
+    number = (int64_t)((uint64_t)number + (uint64_t)command->number);
+    result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = number};
+    char text[MST_NUMBER_SIZE];
+    struct mst_bytes sum = mst_bytes(text, mst__number_format(number, text));
+    /* Adding 0 is how many look at a counter. */
+    bool is_same = present != NULL && mst__bytes_equal(*present, sum);
+    *ret_change = is_same ? MST_ETCD_KEEP : MST_ETCD_PUT;
+    return mst__buf_append(value, sum);
+}
+
+static int change_append(const struct mst__command *command,
+                         const struct mst_bytes *present,
+                         struct mst__buf *value,
+                         struct mst__answer *result,
+                         enum mst__etcd_change *ret_change)
+{
+    result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
+    *ret_change = MST_ETCD_PUT;
+    int rv = present == NULL ? 0 : mst__buf_append(value, *present);
+    return rv != 0 ? rv : mst__buf_append(value, command->value);
+}
+
+static int change_compare_set(const struct mst__command *command,
+                              const struct mst_bytes *present,
+                              struct mst__buf *value,
+                              struct mst__answer *result,
+                              enum mst__etcd_change *ret_change)
+{
+    bool matches = present == NULL ? command->expected.size == 0
+                                   : mst__bytes_equal(*present, command->expected);
+    result->reply =
+        (struct mst__reply){.kind = MST_REPLY_BYTES, .found = matches || present != NULL};
+    *ret_change = matches ? MST_ETCD_PUT : MST_ETCD_KEEP;
+    if (!matches) {
+        return present == NULL ? 0 : mst__answer_take(result, *present);
+    }
+    int rv = mst__buf_append(value, command->value);
+    return rv != 0 ? rv : mst__answer_take(result, command->value);
+}
+
+int mst__etcd_change(const struct mst__command *command,
+                     const struct mst_bytes *present,
+                     struct mst__buf *value,
+                     struct mst__answer *result,
+                     enum mst__etcd_change *ret_change,
+                     struct mst_err *reterr)
+{
+    mst__buf_clear(value);
+    mst__buf_clear(&result->memory);
+    int rv = 0;
+    switch (command->op) {
+        case MST_OP_ADD:
+            rv = change_add(command, present, value, result, ret_change);
+            break;
+        case MST_OP_APPEND:
+            rv = change_append(command, present, value, result, ret_change);
+            break;
+        case MST_OP_COMPARE_SET:
+            rv = change_compare_set(command, present, value, result, ret_change);
+            break;
+        default:
+            MST_ASSERT(command->op == MST_OP_DELETE);
+            result->reply =
+                (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = present == NULL ? 0 : 1};
+            *ret_change = present == NULL ? MST_ETCD_KEEP : MST_ETCD_DELETE;
+            break;
+    }
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));
+}

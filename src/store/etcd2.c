@@ -1,0 +1,769 @@
+/* store/etcd2.c - a store in the v2 API of an etcd, key by key and byte by byte as torch's
+ * EtcdStore: in one directory, the names and the values in base64.
+ *
+ * Names. Base64 may hold a `/`, which etcd takes for the end of a directory's name: torch writes
+ * such keys and never finds them again. In exactly these names we write `-` for it, a character
+ * that base64 does not have; the empty key is called `=`. Torch looks at no name but those it asks
+ * for, so they do not bother it. (The URL-safe alphabet would not do: it has `_` for `/`, and etcd
+ * hides names that begin with one.) Whatever else is in the directory is not ours and not a key.
+ *
+ * Changes that depend on the present value are conditional writes, bound to the index of the value
+ * that was read; nothing of such a condition can be fulfilled twice. When the answer to one is lost
+ * we look at the key. Is it as it was, the write can be sent again: at most one of the two
+ * succeeds. Else etcd's history tells who has changed it first. A write that looks like ours may
+ * still be another node's, which has added the same number to the same sum: only then the outcome
+ * is unknown. Two who compare-and-set the same value need not be told apart.
+ *
+ * A directory that does not exist is a store without keys, and is made by the first write. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "base/siphash.h"
+#include "codec/pickle.h"
+#include "etcd/v2.h"
+#include "store/etcd.h"
+
+/* Others may be faster many times; then it helps to let them. */
+#define RACE_MS_FIRST 2
+#define RACE_MS_MAX 100
+
+/* How long one poll may take before the key is looked at again: whoever has vanished without
+ * closing the connection would otherwise keep us for good. */
+#define POLL_MS_MAX 30000
+
+struct etcd2 {
+    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__v2 *v2;
+    char *root; /* "" or "/a/b" */
+    atomic_uint_fast64_t retries;
+};
+
+/* One call of the store. */
+struct call {
+    struct etcd2 *etcd2;
+    const struct mst__command *command;
+    struct mst__etcd_attempts attempts;
+    struct mst__buf name;  /* of the key in question: "/a/b/a2V5", with a NUL */
+    struct mst__buf value; /* the present one, decoded */
+    struct mst__buf text;  /* the one to write, in base64 */
+    struct mst__v2_answer answer;
+    struct mst_err *reterr;
+};
+
+/* --- names and values --- */
+
+static void replace(uint8_t *text, size_t size, uint8_t from, uint8_t to)
+{
+    for (size_t i = 0; i < size; i++) {
+        text[i] = text[i] == from ? to : text[i];
+    }
+}
+
+/* Append the name of @key. */
+static int name_append(struct mst__buf *name, struct mst_bytes key)
+{
+    if (key.size == 0) {
+        return mst__buf_append_u8(name, '=');
+    }
+    size_t before = mst__buf_size(name);
+    int rv = mst__base64_write(name, key);
+    if (rv == 0) {
+        replace(name->memory + name->start + before, mst__buf_size(name) - before, '/', '-');
+    }
+    return rv;
+}
+
+/* Append the key that @name stands for to @key. False when it stands for none. */
+static bool name_decode(struct mst_bytes name, struct mst__buf *key, int *ret_code)
+{
+    *ret_code = 0;
+    if (mst__bytes_equal(name, mst_bytes_str("="))) {
+        return true;
+    }
+    struct mst__buf text;
+    struct mst__buf again;
+    mst__buf_init(&text, name.size);
+    mst__buf_init(&again, name.size);
+    size_t before = mst__buf_size(key);
+    int rv = mst__buf_append(&text, name);
+    if (rv == 0 && name.size > 0) {
+        replace(text.memory + text.start, name.size, '-', '/');
+        rv = mst__base64_read(key, mst__buf_bytes(&text));
+    }
+    struct mst_bytes decoded = mst__bytes_skip(mst__buf_bytes(key), before);
+    bool is_name = false;
+    if (rv == 0 && decoded.size > 0) {
+        /* Only what we would have written ourselves; base64 may be read in many forms. */
+        rv = name_append(&again, decoded);
+        is_name = rv == 0 && mst__bytes_equal(mst__buf_bytes(&again), name);
+    }
+    if (!is_name) {
+        mst__buf_truncate(key, before);
+    }
+    *ret_code = rv == MST_ENOMEM ? rv : 0;
+    mst__buf_close(&text);
+    mst__buf_close(&again);
+    return is_name;
+}
+
+static int call_fail_memory(struct call *call, int rv)
+{
+    return mst__fail(call->reterr, rv, 0, "%s", mst_strerror(rv));
+}
+
+/* Let the call's name be that of @key. */
+static int call_name(struct call *call, struct mst_bytes key)
+{
+    mst__buf_clear(&call->name);
+    int rv = mst__buf_append(&call->name, mst_bytes_str(call->etcd2->root));
+    if (rv == 0) {
+        rv = mst__buf_append_u8(&call->name, '/');
+    }
+    if (rv == 0) {
+        rv = name_append(&call->name, key);
+    }
+    if (rv == 0) {
+        rv = mst__buf_append_u8(&call->name, '\0');
+    }
+    return rv == 0 ? 0 : call_fail_memory(call, rv);
+}
+
+static const char *call_path(const struct call *call)
+{
+    return (const char *)mst__buf_bytes(&call->name).data;
+}
+
+/* --- requests --- */
+
+/* What etcd says about keys and we cannot use. */
+static int call_refused(struct call *call, const char *path)
+{
+    const struct mst__v2_answer *answer = &call->answer;
+    return mst__fail(call->reterr, MST_EPROTO, 0, "'%.60s' at %s: %s%s%.60s", path,
+                     mst__v2_where(call->etcd2->v2), answer->message,
+                     answer->cause[0] == '\0' ? "" : ": ", answer->cause);
+}
+
+/* Read @path, until somebody answers. Absent is an answer. */
+static int call_get(struct call *call, const char *path)
+{
+    int rv;
+    do {
+        rv = mst__v2_get(call->etcd2->v2, path, false, true, call->attempts.deadline_ms,
+                         &call->answer, call->reterr);
+    } while (mst__etcd_again(&call->attempts, rv, call->reterr));
+    if (rv != 0) {
+        return mst__etcd_read_failed(&call->attempts, rv, call->reterr);
+    }
+    /* A value where a directory should be: then there is no such key either, but a write fails. */
+    enum mst__v2_code code = call->answer.code;
+    bool is_usable = code == MST_V2_OK || code == MST_V2_NOT_FOUND || code == MST_V2_NOT_DIR;
+    return is_usable ? 0 : call_refused(call, path);
+}
+
+/* Read the key that the call's name names: its value is in call->value if it @ret_exists. */
+static int call_read(struct call *call, bool *ret_exists)
+{
+    int rv = call_get(call, call_path(call));
+    if (rv != 0) {
+        return rv;
+    }
+    const struct mst__v2_node *node = &call->answer.node;
+    mst__buf_clear(&call->value);
+    *ret_exists = call->answer.code == MST_V2_OK;
+    if (!*ret_exists) {
+        return 0;
+    }
+    if (node->is_dir) {
+        return mst__fail(call->reterr, MST_EPROTO, 0,
+                         "'%.60s' at %s is a directory; something else uses this one", node->key,
+                         mst__v2_where(call->etcd2->v2));
+    }
+    rv = mst__base64_read(&call->value, mst_bytes(node->value.data, node->value.size));
+    if (rv == MST_EPROTO) {
+        return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is no base64", node->key,
+                         mst__v2_where(call->etcd2->v2));
+    }
+    return rv == 0 ? 0 : call_fail_memory(call, rv);
+}
+
+/* One long poll for @path. 0 also when nothing came of it but the keys should be looked at again;
+ * @ret_is_event tells whether there was an event. */
+static int call_poll(struct call *call, const char *path, uint64_t from_index, bool *ret_is_event)
+{
+    int64_t until_ms = mst__clock_deadline_ms(POLL_MS_MAX);
+    int64_t deadline_ms = call->attempts.deadline_ms;
+    bool is_slice = until_ms < deadline_ms;
+    *ret_is_event = false;
+    int rv = mst__v2_wait(call->etcd2->v2, path, false, from_index,
+                          is_slice ? until_ms : deadline_ms, &call->answer, call->reterr);
+    if (rv == 0) {
+        /* Otherwise history was cleared, or etcd's own watcher: reading again is the answer. */
+        *ret_is_event = call->answer.code == MST_V2_OK;
+        return 0;
+    }
+    if ((rv == MST_ETIMEOUT && is_slice) || mst__etcd_again(&call->attempts, rv, call->reterr)) {
+        return 0;
+    }
+    if (rv == MST_ETIMEOUT) {
+        return mst__fail(call->reterr, rv, 0, "not at %s when the deadline passed",
+                         mst__v2_where(call->etcd2->v2));
+    }
+    return mst__etcd_read_failed(&call->attempts, rv, call->reterr);
+}
+
+/* --- conditional writes --- */
+
+/* What a write is bound to. */
+struct base {
+    bool exists;
+    uint64_t modified; /* index of the value, if it exists; */
+    uint64_t index;    /* of the store when it was read */
+};
+
+/* How a conditional write went. */
+enum write_outcome {
+    WRITE_DONE,
+    WRITE_LOST,      /* somebody else was faster, and ours will never be done */
+    WRITE_UNCHANGED, /* not done yet, and can be tried again */
+};
+
+static int change_unknown(struct call *call)
+{
+    return mst__fail(call->reterr, MST_EUNKNOWN, 0,
+                     "the answer of %s was lost, and what the key has become may be our doing or "
+                     "another's",
+                     mst__v2_where(call->etcd2->v2));
+}
+
+/* The first event of the key since @base; it is known that there is one. */
+static int change_first_event(struct call *call, const struct base *base)
+{
+    uint64_t from = (base->exists ? base->modified : base->index) + 1;
+    int rv;
+    do {
+        rv = mst__v2_wait(call->etcd2->v2, call_path(call), false, from, call->attempts.deadline_ms,
+                          &call->answer, call->reterr);
+    } while (mst__etcd_again(&call->attempts, rv, call->reterr));
+    if (rv != 0) {
+        return mst__etcd_write_failed(&call->attempts, rv, true, call->reterr);
+    }
+    return call->answer.code == MST_V2_OK ? 0 : change_unknown(call);
+}
+
+/* Whether the event in the call's answer is what our write would have been. */
+static bool change_is_like_ours(const struct call *call,
+                                const struct base *base,
+                                enum mst__etcd_change change)
+{
+    const struct mst__v2_answer *event = &call->answer;
+    if (change == MST_ETCD_DELETE) {
+        return event->action == MST_V2_COMPARE_AND_DELETE;
+    }
+    return event->action == (base->exists ? MST_V2_COMPARE_AND_SWAP : MST_V2_CREATE) &&
+           mst__bytes_equal(mst_bytes(event->node.value.data, event->node.value.size),
+                            mst__buf_bytes(&call->text));
+}
+
+/* Nobody knows whether our write was executed: find out. */
+static int change_resolve(struct call *call,
+                          const struct base *base,
+                          enum mst__etcd_change change,
+                          enum write_outcome *ret_outcome)
+{
+    int rv = call_get(call, call_path(call));
+    if (rv != 0) {
+        return mst__etcd_write_failed(&call->attempts, rv, true, call->reterr);
+    }
+    bool exists = call->answer.code == MST_V2_OK;
+    if (exists == base->exists && (!exists || call->answer.node.modified == base->modified)) {
+        *ret_outcome = WRITE_UNCHANGED;
+        return 0;
+    }
+    rv = change_first_event(call, base);
+    if (rv != 0) {
+        return rv;
+    }
+    bool is_like_ours = change_is_like_ours(call, base, change);
+    *ret_outcome = is_like_ours ? WRITE_DONE : WRITE_LOST;
+    /* A key that has the desired value counts as set, whoever has set it. */
+    return is_like_ours && call->command->op != MST_OP_COMPARE_SET ? change_unknown(call) : 0;
+}
+
+/* Send the write once. */
+static int change_send(struct call *call,
+                       const struct base *base,
+                       enum mst__etcd_change change,
+                       enum write_outcome *ret_outcome)
+{
+    struct mst__v2_write write = {
+        .key = call_path(call),
+        .condition = base->exists ? MST_V2_IF_INDEX : MST_V2_IF_ABSENT,
+        .previous_index = base->modified,
+        .value = mst__buf_bytes(&call->text),
+        .ttl_s = MST_V2_NO_TTL,
+    };
+    int64_t deadline_ms = call->attempts.deadline_ms;
+    struct mst__v2 *v2 = call->etcd2->v2;
+    int rv = change == MST_ETCD_DELETE
+                 ? mst__v2_delete(v2, &write, false, deadline_ms, &call->answer, call->reterr)
+                 : mst__v2_put(v2, &write, deadline_ms, &call->answer, call->reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    switch (call->answer.code) {
+        case MST_V2_OK:
+            *ret_outcome = WRITE_DONE;
+            return 0;
+        case MST_V2_COMPARE_FAILED:
+        case MST_V2_EXISTS:
+        case MST_V2_NOT_FOUND:
+            *ret_outcome = WRITE_LOST;
+            return 0;
+        default:
+            return call_refused(call, write.key);
+    }
+}
+
+/* A key was created by the second attempt. It must not have been created by the first one, too, and
+ * deleted in between. */
+static int change_check_created(struct call *call, const struct base *base)
+{
+    uint64_t modified = call->answer.node.modified;
+    int rv = change_first_event(call, base);
+    if (rv != 0) {
+        return rv;
+    }
+    return call->answer.node.modified == modified ? 0 : change_unknown(call);
+}
+
+/* Write call->text, or delete the key, if it is still as @base says. */
+static int change_write(struct call *call,
+                        const struct base *base,
+                        enum mst__etcd_change change,
+                        enum write_outcome *ret_outcome)
+{
+    bool maybe_done = false;
+    for (;;) {
+        int rv = change_send(call, base, change, ret_outcome);
+        if (rv == 0 && !maybe_done) {
+            return 0;
+        }
+        if (rv == 0 && *ret_outcome == WRITE_DONE) {
+            return base->exists ? 0 : change_check_created(call, base);
+        }
+        maybe_done = maybe_done || rv == MST_EUNKNOWN;
+        if (rv != 0 && !mst__etcd_again(&call->attempts, rv, call->reterr)) {
+            return mst__etcd_write_failed(&call->attempts, rv, maybe_done, call->reterr);
+        }
+        if (maybe_done) {
+            rv = change_resolve(call, base, change, ret_outcome);
+            if (rv != 0 || *ret_outcome != WRITE_UNCHANGED) {
+                return rv;
+            }
+        }
+    }
+}
+
+/* ADD, APPEND, COMPARE_SET, DELETE: read, work out, write if nobody else has meanwhile. */
+static int execute_change(struct call *call, struct mst__answer *result)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, RACE_MS_FIRST, RACE_MS_MAX);
+    struct mst__buf value;
+    bool is_number = call->command->op == MST_OP_ADD;
+    mst__buf_init(&value,
+                  is_number ? MST_NUMBER_SIZE : call->etcd2->backend.options.value_size_max);
+    int rv = call_name(call, call->command->key);
+    while (rv == 0) {
+        bool exists = false;
+        enum mst__etcd_change change = MST_ETCD_KEEP;
+        enum write_outcome outcome = WRITE_LOST;
+        rv = call_read(call, &exists);
+        if (rv == 0) {
+            struct mst_bytes present = mst__buf_bytes(&call->value);
+            rv = mst__etcd_change(call->command, exists ? &present : NULL, &value, result, &change,
+                                  call->reterr);
+        }
+        if (rv != 0 || change == MST_ETCD_KEEP) {
+            break;
+        }
+        struct base base = {
+            .exists = exists,
+            .modified = exists ? call->answer.node.modified : 0,
+            .index = call->answer.index,
+        };
+        mst__buf_clear(&call->text);
+        rv = mst__base64_write(&call->text, mst__buf_bytes(&value));
+        rv = rv == 0 ? change_write(call, &base, change, &outcome) : call_fail_memory(call, rv);
+        if (rv != 0 || outcome == WRITE_DONE) {
+            break;
+        }
+        if (!mst__backoff_pause(&backoff, call->attempts.deadline_ms)) {
+            rv = mst__fail(call->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
+        }
+    }
+    mst__buf_close(&value);
+    return rv;
+}
+
+static int execute_set(struct call *call, struct mst__answer *result)
+{
+    int rv = call_name(call, call->command->key);
+    if (rv == 0) {
+        rv = mst__base64_write(&call->text, call->command->value);
+        rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__v2_write write = {
+        .key = call_path(call),
+        .value = mst__buf_bytes(&call->text),
+        .ttl_s = MST_V2_NO_TTL,
+    };
+    bool maybe_done = false;
+    do {
+        rv = mst__v2_put(call->etcd2->v2, &write, call->attempts.deadline_ms, &call->answer,
+                         call->reterr);
+        maybe_done = maybe_done || rv == MST_EUNKNOWN;
+    } while (mst__etcd_again(&call->attempts, rv, call->reterr));
+    if (rv != 0) {
+        return mst__etcd_write_failed(&call->attempts, rv, maybe_done, call->reterr);
+    }
+    result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
+    return call->answer.code == MST_V2_OK ? 0 : call_refused(call, write.key);
+}
+
+/* --- reading --- */
+
+static int execute_get(struct call *call, struct mst__answer *result)
+{
+    bool exists = false;
+    int rv = call_name(call, call->command->key);
+    if (rv == 0) {
+        rv = call_read(call, &exists);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = exists};
+    rv = mst__answer_take(result, mst__buf_bytes(&call->value));
+    return rv == 0 ? 0 : call_fail_memory(call, rv);
+}
+
+/* Read the directory. Without one there are no keys. */
+static int call_list(struct call *call)
+{
+    const char *root = call->etcd2->root;
+    int rv = call_get(call, root[0] == '\0' ? "/" : root);
+    if (rv == 0 && call->answer.code == MST_V2_OK && !call->answer.node.is_dir) {
+        rv = mst__fail(call->reterr, MST_EPROTO, 0, "'%.60s' at %s is a value and no directory",
+                       root, mst__v2_where(call->etcd2->v2));
+    }
+    return rv;
+}
+
+/* The name of an entry of the directory, without that of the directory. */
+static struct mst_bytes entry_name(const struct call *call, const struct mst__v2_node *node)
+{
+    struct mst_bytes key = mst_bytes_str(node->key == NULL ? "" : node->key);
+    size_t front = strlen(call->etcd2->root) + 1;
+    return key.size < front ? mst_bytes(NULL, 0) : mst__bytes_skip(key, front);
+}
+
+/* LIST_KEYS, and NUM_KEYS, which needs them decoded to know which are keys. */
+static int execute_list(struct call *call, struct mst__answer *result)
+{
+    int rv = call_list(call);
+    if (rv != 0) {
+        return rv;
+    }
+    int64_t count = 0;
+    struct mst__buf key;
+    mst__buf_init(&key, MST_KEY_SIZE_MAX);
+    for (size_t i = 0; i < call->answer.node.node_count && rv == 0; i++) {
+        const struct mst__v2_node *node = &call->answer.node.nodes[i];
+        mst__buf_clear(&key);
+        if (node->is_dir || !name_decode(entry_name(call, node), &key, &rv)) {
+            continue;
+        }
+        count++;
+        if (call->command->op == MST_OP_LIST_KEYS) {
+            rv = mst__buf_append_str(&result->memory, mst__buf_bytes(&key));
+        }
+    }
+    mst__buf_close(&key);
+    if (rv != 0) {
+        return call_fail_memory(call, rv);
+    }
+    result->reply = (struct mst__reply){
+        .kind = call->command->op == MST_OP_LIST_KEYS ? MST_REPLY_LIST : MST_REPLY_NUMBER,
+        .number = count,
+        .bytes = mst__buf_bytes(&result->memory),
+    };
+    return 0;
+}
+
+/* --- several keys --- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Whether the call's answer is that of a key which exists. */
+static bool call_has_key(const struct call *call)
+{
+    return call->answer.code == MST_V2_OK && !call->answer.node.is_dir;
+}
+
+/* The names in the directory that the call has listed, sorted; NULL when out of memory. */
+static const char **sorted_names(const struct call *call, size_t *ret_count)
+{
+    const struct mst__v2_node *root = &call->answer.node;
+    const char **names = mst__calloc(root->node_count + 1, sizeof *names);
+    size_t count = 0;
+    for (size_t i = 0; names != NULL && i < root->node_count; i++) {
+        if (!root->nodes[i].is_dir && root->nodes[i].key != NULL) {
+            names[count++] = root->nodes[i].key;
+        }
+    }
+    if (names != NULL) {
+        qsort(names, count, sizeof *names, compare_names);
+    }
+    *ret_count = count;
+    return names;
+}
+
+/* Which of the command's keys are missing, as strs in @missing. The answer is that of one moment:
+ * one listing, or when there is but one key, that key. */
+static int find_missing(struct call *call, struct mst__buf *missing)
+{
+    struct mst_bytes items = call->command->items;
+    struct mst_bytes key = call->command->key;
+    mst__buf_clear(missing);
+    if (call->command->count == 0) {
+        return 0;
+    }
+    if (call->command->count == 1) {
+        int rv = call_name(call, key);
+        if (rv == 0) {
+            rv = call_get(call, call_path(call));
+        }
+        if (rv == 0 && !call_has_key(call)) {
+            rv = mst__buf_append_str(missing, key);
+            rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+        }
+        return rv;
+    }
+    int rv = call_list(call);
+    if (rv != 0) {
+        return rv;
+    }
+    size_t count = 0;
+    const char **names = sorted_names(call, &count);
+    if (names == NULL) {
+        return call_fail_memory(call, MST_ENOMEM);
+    }
+    while (rv == 0 && mst__items_next(&items, &key)) {
+        rv = call_name(call, key);
+        const char *path = call_path(call);
+        if (rv == 0 && bsearch(&path, names, count, sizeof *names, compare_names) == NULL) {
+            rv = mst__buf_append_str(missing, key);
+            rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+        }
+    }
+    mst__free(names);
+    return rv;
+}
+
+static int execute_check(struct call *call, struct mst__answer *result)
+{
+    struct mst__buf missing;
+    mst__buf_init(&missing, call->command->items.size + 1);
+    int rv = find_missing(call, &missing);
+    result->reply = (struct mst__reply){
+        .kind = MST_REPLY_STATUS,
+        .status = mst__buf_size(&missing) == 0 ? MST_STATUS_READY : MST_STATUS_NOT_READY,
+    };
+    mst__buf_close(&missing);
+    return rv;
+}
+
+/* Wait until there is @key. */
+static int wait_for_key(struct call *call, struct mst_bytes key)
+{
+    int rv = call_name(call, key);
+    while (rv == 0) {
+        rv = call_get(call, call_path(call));
+        if (rv != 0 || call_has_key(call)) {
+            break;
+        }
+        bool is_event;
+        rv = call_poll(call, call_path(call), call->answer.index + 1, &is_event);
+    }
+    return rv;
+}
+
+/* Those that are missing one after the other, and then again: all must be there at one time. */
+static int execute_wait(struct call *call, struct mst__answer *result)
+{
+    struct mst__buf missing;
+    mst__buf_init(&missing, call->command->items.size + 1);
+    int rv = find_missing(call, &missing);
+    while (rv == 0 && mst__buf_size(&missing) > 0) {
+        struct mst_bytes items = mst__buf_bytes(&missing);
+        struct mst_bytes key;
+        while (rv == 0 && mst__items_next(&items, &key)) {
+            rv = wait_for_key(call, key);
+        }
+        if (rv != 0 || call->command->count == 1) {
+            break; /* the one key was there just now, which is all that is asked for */
+        }
+        rv = find_missing(call, &missing);
+    }
+    mst__buf_close(&missing);
+    result->reply =
+        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+    return rv;
+}
+
+static int execute_wait_change(struct call *call, struct mst__answer *result)
+{
+    bool is_over = false;
+    int rv = call_name(call, call->command->key);
+    while (rv == 0 && !is_over) {
+        bool exists = false;
+        rv = call_read(call, &exists);
+        if (rv != 0) {
+            break;
+        }
+        uint64_t print = exists ? mst__fingerprint(mst__buf_bytes(&call->value)) : 0;
+        is_over = (int64_t)print != call->command->number;
+        if (!is_over) {
+            rv = call_poll(call, call_path(call), call->answer.index + 1, &is_over);
+        }
+    }
+    result->reply =
+        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+    return rv;
+}
+
+/* --- the backend --- */
+
+static int call_run(struct call *call, struct mst__answer *result)
+{
+    switch (call->command->op) {
+        case MST_OP_SET:
+            return execute_set(call, result);
+        case MST_OP_GET:
+            return execute_get(call, result);
+        case MST_OP_ADD:
+        case MST_OP_APPEND:
+        case MST_OP_COMPARE_SET:
+        case MST_OP_DELETE:
+            return execute_change(call, result);
+        case MST_OP_CHECK:
+            return execute_check(call, result);
+        case MST_OP_WAIT:
+            return execute_wait(call, result);
+        case MST_OP_WAIT_CHANGE:
+            return execute_wait_change(call, result);
+        case MST_OP_NUM_KEYS:
+        case MST_OP_LIST_KEYS:
+            return execute_list(call, result);
+        default:
+            return mst__fail(call->reterr, MST_ENOTSUP, 0, "an etcd2 store has no %s",
+                             mst__op_name(call->command->op));
+    }
+}
+
+static int etcd2_execute(struct mst__backend *backend,
+                         const struct mst__command *command,
+                         int64_t deadline_ms,
+                         struct mst__answer *result,
+                         struct mst_err *reterr)
+{
+    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    struct call call = {.etcd2 = etcd2, .command = command, .reterr = reterr};
+    mst__etcd_attempts_init(&call.attempts, deadline_ms, &etcd2->retries);
+    /* Base64 takes a third more. */
+    mst__buf_init(&call.name, strlen(etcd2->root) + 2 * MST_KEY_SIZE_MAX + 8);
+    mst__buf_init(&call.value, backend->options.value_size_max + 8);
+    mst__buf_init(&call.text, 2 * backend->options.value_size_max + 2 * MST_NUMBER_SIZE);
+    mst__v2_answer_init(&call.answer);
+    int rv = call_run(&call, result);
+    mst__v2_answer_close(&call.answer);
+    mst__buf_close(&call.name);
+    mst__buf_close(&call.value);
+    mst__buf_close(&call.text);
+    return rv;
+}
+
+static void etcd2_stats(struct mst__backend *backend, struct mst_store_stats *stats)
+{
+    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    stats->retries = atomic_load(&etcd2->retries);
+    (void)snprintf(stats->peer, sizeof stats->peer, "%.120s", mst__v2_where(etcd2->v2)); /* fits */
+}
+
+static void etcd2_free(struct mst__backend *backend)
+{
+    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    mst__v2_free(etcd2->v2);
+    mst__free(etcd2->root);
+    mst__free(etcd2);
+}
+
+int mst__etcd2_open(const struct mst__http_options *http,
+                    const char *root,
+                    const struct mst_store_options *options,
+                    int64_t deadline_ms,
+                    struct mst__backend **ret_backend,
+                    struct mst_err *reterr)
+{
+    static const struct mst__backend_ops ops = {
+        .execute = etcd2_execute, .stats = etcd2_stats, .free = etcd2_free};
+    struct etcd2 *etcd2 = mst__calloc(1, sizeof *etcd2);
+    if (etcd2 == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store");
+    }
+    etcd2->backend.ops = &ops;
+    etcd2->backend.key_root = "";
+    etcd2->backend.options = *options;
+    atomic_init(&etcd2->backend.handles, 0);
+    atomic_init(&etcd2->retries, 0);
+    int rv = 0;
+    etcd2->root = mst__strdup(root);
+    if (etcd2->root == NULL) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store '%s'", root);
+        goto fail;
+    }
+    rv = mst__v2_new(http, &etcd2->v2, reterr);
+    if (rv != 0) {
+        goto fail;
+    }
+    /* Whether somebody answers, has the v2 API and lets us in shows here. */
+    struct mst__command probe = {.op = MST_OP_GET};
+    struct mst__answer ignored = {0};
+    mst__buf_init(&ignored.memory, options->value_size_max + 1);
+    rv = etcd2_execute(&etcd2->backend, &probe, deadline_ms, &ignored, reterr);
+    mst__buf_close(&ignored.memory);
+    if (rv != 0) {
+        goto fail;
+    }
+    *ret_backend = &etcd2->backend;
+    return 0;
+fail:
+    etcd2_free(&etcd2->backend);
+    return rv;
+}

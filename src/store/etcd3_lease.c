@@ -1,0 +1,284 @@
+/* store/etcd3_lease.c - finding, granting and keeping the lease of a job's keys. */
+#include "store/etcd3_lease.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "store/backoff.h"
+
+/* Pauses while others are about to grant, or an old lease about to expire. */
+#define LEASE_LOOK_MS_FIRST 10
+#define LEASE_LOOK_MS_MAX 250
+
+/* After a keep-alive that failed, unless a third of the TTL is less. */
+#define LEASE_AGAIN_MS 1000
+
+/* Waiting for etcd to take back a lease that nobody needs; it expires by itself as well. */
+#define LEASE_REVOKE_MS 2000
+
+struct mst__etcd3_lease {
+    struct mst__v3 *v3;
+    struct mst_log log;
+    char *key;
+    int64_t id;
+    int64_t ttl_s;
+    atomic_bool is_lost;
+    int stop_fd; /* readable once the thread is to end; -1 = there is none */
+    bool has_thread;
+    pthread_t thread;
+};
+
+int64_t mst__etcd3_lease_id(const struct mst__etcd3_lease *lease)
+{
+    return lease->id;
+}
+
+void mst__etcd3_lease_lost(struct mst__etcd3_lease *lease)
+{
+    if (!atomic_exchange(&lease->is_lost, true)) {
+        mst__log(&lease->log, MST_LOG_ERROR, "store.lease_lost", "lease=%" PRIx64 " ttl_s=%" PRId64,
+                 (uint64_t)lease->id, lease->ttl_s);
+    }
+}
+
+int mst__etcd3_lease_check(struct mst__etcd3_lease *lease, struct mst_err *reterr)
+{
+    if (!atomic_load(&lease->is_lost)) {
+        return 0;
+    }
+    return mst__fail(reterr, MST_ECLOSED, 0,
+                     "the lease %" PRIx64 " at %s was lost, and all keys of the job with it; etcd "
+                     "was not reached for %" PRId64 " s, or somebody revoked it",
+                     (uint64_t)lease->id, mst__v3_where(lease->v3), lease->ttl_s);
+}
+
+/* --- keeping it alive --- */
+
+static int64_t interval_ms(const struct mst__etcd3_lease *lease)
+{
+    return lease->ttl_s * 1000 / 3;
+}
+
+static void *keep_alive(void *arg)
+{
+    struct mst__etcd3_lease *lease = arg;
+    (void)mst__interrupt_by(lease->stop_fd); /* a new thread has none to restore */
+    bool is_stalled = false;
+    int64_t pause_ms = interval_ms(lease);
+    while (!atomic_load(&lease->is_lost) &&
+           mst__interrupt_pause(mst__clock_ns() / 1000 + pause_ms * 1000)) {
+        struct mst_err err = {0};
+        int64_t ttl_s = 0;
+        int rv = mst__v3_lease_keep_alive(lease->v3, lease->id,
+                                          mst__clock_deadline_ms(interval_ms(lease)), &ttl_s, &err);
+        if (rv == MST_ENOTFOUND) {
+            mst__etcd3_lease_lost(lease);
+        } else if (rv == MST_ECANCELED) {
+            break;
+        } else if (rv != 0 && !is_stalled) {
+            char quoted[MST_LOG_QUOTE_SIZE];
+            mst__log(&lease->log, MST_LOG_WARN, "store.lease_stalled", "lease=%" PRIx64 " error=%s",
+                     (uint64_t)lease->id, mst__log_quote(mst_bytes_str(err.msg), quoted));
+        } else if (rv == 0 && is_stalled) {
+            mst__log(&lease->log, MST_LOG_INFO, "store.lease_kept", "lease=%" PRIx64,
+                     (uint64_t)lease->id);
+        }
+        is_stalled = rv != 0;
+        pause_ms = interval_ms(lease);
+        if (is_stalled && pause_ms > LEASE_AGAIN_MS) {
+            pause_ms = LEASE_AGAIN_MS;
+        }
+    }
+    return NULL;
+}
+
+static int start_thread(struct mst__etcd3_lease *lease, struct mst_err *reterr)
+{
+    lease->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (lease->stop_fd < 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "eventfd");
+    }
+    /* Signals are for the program's own threads. */
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
+    int status = pthread_create(&lease->thread, NULL, keep_alive, lease);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status != 0) {
+        return mst__fail(reterr, MST_ESYS, status, "thread for the lease");
+    }
+    lease->has_thread = true;
+    return 0;
+}
+
+void mst__etcd3_lease_close(struct mst__etcd3_lease *lease)
+{
+    if (lease == NULL) {
+        return;
+    }
+    if (lease->has_thread) {
+        uint64_t one = 1;
+        (void)!write(lease->stop_fd, &one, sizeof one); /* a counter far from its limit takes it */
+        (void)pthread_join(lease->thread, NULL); /* a thread of ours that nobody else joins */
+    }
+    if (lease->stop_fd >= 0) {
+        (void)close(lease->stop_fd); /* an eventfd: nothing to lose */
+    }
+    mst__free(lease->key);
+    mst__free(lease);
+}
+
+/* --- finding or granting it --- */
+
+/* Read the key: the number in it, 0 when there is none. */
+static int find(struct mst__etcd3_lease *lease,
+                int64_t deadline_ms,
+                int64_t *ret_id,
+                struct mst_err *reterr)
+{
+    struct mst__v3_range range = {.key = mst_bytes_str(lease->key), .span = MST_V3_KEY};
+    struct mst__v3_result result;
+    mst__v3_result_init(&result);
+    int rv = mst__v3_range(lease->v3, &range, deadline_ms, &result, reterr);
+    *ret_id = 0;
+    if (rv == 0 && result.range_count > 0 && result.ranges[0].count > 0) {
+        const struct mst_buffer *value = &result.ranges[0].items[0].value;
+        if (!mst__number_parse(mst_bytes(value->data, value->size), 1, INT64_MAX, ret_id)) {
+            rv = mst__fail(reterr, MST_EPROTO, 0, "'%s' at %s does not hold the number of a lease",
+                           lease->key, mst__v3_where(lease->v3));
+        }
+    }
+    mst__v3_result_close(&result);
+    return rv;
+}
+
+/* Put our own number under the key if there is none. Whether it was is found out by looking: after
+ * a lost answer that is the only way, and otherwise one small request. */
+static int publish(struct mst__etcd3_lease *lease,
+                   int64_t id,
+                   int64_t deadline_ms,
+                   struct mst_err *reterr)
+{
+    char text[MST_NUMBER_SIZE];
+    struct mst_bytes key = mst_bytes_str(lease->key);
+    struct mst__v3_compare compare = {.key = key, .target = MST_V3_CREATE};
+    struct mst__v3_op put = {
+        .kind = MST_V3_OP_PUT,
+        .u.put = {.key = key, .value = mst_bytes(text, mst__number_format(id, text)), .lease = id},
+    };
+    struct mst__v3_txn txn = {
+        .compares = &compare, .compare_count = 1, .success = &put, .success_count = 1};
+    struct mst__v3_result result;
+    mst__v3_result_init(&result);
+    int rv = mst__v3_txn(lease->v3, &txn, deadline_ms, &result, reterr);
+    mst__v3_result_close(&result);
+    return rv;
+}
+
+/* Grant a lease and try to make it the job's. @ret_id is the job's now, or 0: look again. */
+static int grant(struct mst__etcd3_lease *lease,
+                 int64_t deadline_ms,
+                 int64_t *ret_id,
+                 struct mst_err *reterr)
+{
+    int64_t id = 0;
+    int64_t ttl_s = 0;
+    *ret_id = 0;
+    int rv = mst__v3_lease_grant(lease->v3, lease->ttl_s, deadline_ms, &id, &ttl_s, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    int64_t found = 0;
+    rv = publish(lease, id, deadline_ms, reterr);
+    if (rv == 0 || rv == MST_EUNKNOWN) {
+        rv = find(lease, deadline_ms, &found, reterr);
+    }
+    if (rv == 0 && found != id) {
+        /* An attempt whose answer was lost may still be executed: the key goes with the lease. */
+        struct mst_err ignored;
+        (void)mst__v3_lease_revoke(lease->v3, id, mst__clock_deadline_ms(LEASE_REVOKE_MS),
+                                   &ignored);
+    }
+    *ret_id = rv == 0 && found == id ? id : 0;
+    return rv;
+}
+
+static int lease_join(struct mst__etcd3_lease *lease, int64_t deadline_ms, struct mst_err *reterr)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, LEASE_LOOK_MS_FIRST, LEASE_LOOK_MS_MAX);
+    for (;;) {
+        int64_t id = 0;
+        int64_t ttl_s = lease->ttl_s;
+        int rv = find(lease, deadline_ms, &id, reterr);
+        if (rv == 0 && id == 0) {
+            rv = grant(lease, deadline_ms, &id, reterr);
+        }
+        if (rv == 0 && id != 0) {
+            rv = mst__v3_lease_keep_alive(lease->v3, id, deadline_ms, &ttl_s, reterr);
+        }
+        if (rv == 0 && id != 0) {
+            lease->id = id;
+            lease->ttl_s = ttl_s < 1 ? 1 : ttl_s;
+            return 0;
+        }
+        /* Expired this very moment: its key is about to go, too. */
+        bool is_passing = rv == 0 || rv == MST_ENOTFOUND || rv == MST_ECONN || rv == MST_EUNKNOWN;
+        if (!is_passing) {
+            return rv;
+        }
+        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+            return rv == MST_ECONN
+                       ? rv
+                       : mst__fail(reterr, MST_ETIMEOUT, 0, "no lease at %s by the deadline",
+                                   mst__v3_where(lease->v3));
+        }
+    }
+}
+
+int mst__etcd3_lease_open(struct mst__v3 *v3,
+                          const char *key,
+                          int64_t ttl_s,
+                          int64_t deadline_ms,
+                          const struct mst_log *log,
+                          struct mst__etcd3_lease **ret_lease,
+                          struct mst_err *reterr)
+{
+    struct mst__etcd3_lease *lease = mst__calloc(1, sizeof *lease);
+    if (lease == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "lease");
+    }
+    lease->v3 = v3;
+    lease->log = *log;
+    lease->ttl_s = ttl_s;
+    lease->stop_fd = -1;
+    atomic_init(&lease->is_lost, false);
+    lease->key = mst__strdup(key);
+    int rv = lease->key != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "lease");
+    if (rv == 0) {
+        rv = lease_join(lease, deadline_ms, reterr);
+    }
+    if (rv == 0) {
+        rv = start_thread(lease, reterr);
+    }
+    if (rv != 0) {
+        mst__etcd3_lease_close(lease);
+        return rv;
+    }
+    *ret_lease = lease;
+    return 0;
+}
