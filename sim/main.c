@@ -6,12 +6,27 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "sim/legacy.h"
 #include "sim/mutant.h"
 #include "sim/sim.h"
 
 #define PROGRESS_NS INT64_C(2000000000)
 
+/* Which rendezvous is simulated. */
+enum machine {
+    MACHINE_ALL, /* one seed after the other, in turn */
+    MACHINE_RECORD,
+    MACHINE_LEGACY,
+};
+
+/* What one seed needs; one of them at a time. */
+struct place {
+    struct mst__sim_world world;
+    struct mst__sim_legacy legacy;
+};
+
 struct options {
+    enum machine machine;
     bool has_seed;
     uint64_t seed;
     bool has_runs;
@@ -48,6 +63,7 @@ static const char usage[] =
     "       muster-sim --runs N              run many\n"
     "       muster-sim [--seconds S]         run until stopped, with progress\n"
     "\n"
+    "  --machine M      record, legacy (etcd's), or all: every other seed (default)\n"
     "  --first-seed N   where to begin (with --runs: 1, else the time of day)\n"
     "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE "\n"
     "Exit status: 0 no rule was broken, 1 one was, 2 wrong usage.\n";
@@ -57,7 +73,19 @@ static bool parse_number(const char *text, int64_t *ret_number)
     return mst__number_parse(mst_bytes_str(text), 0, INT64_MAX, ret_number);
 }
 
-/* One option that takes a number; false when it is none of those or the number is wrong. */
+static bool parse_machine(struct options *options, const char *value)
+{
+    static const char *const names[] = {"all", "record", "legacy"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            options->machine = (enum machine)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One option that takes a value; false when it is none of those or the number is wrong. */
 static bool parse_option(struct options *options, const char *name, const char *value)
 {
     int64_t number = 0;
@@ -74,6 +102,8 @@ static bool parse_option(struct options *options, const char *name, const char *
     } else if (strcmp(name, "--first-seed") == 0) {
         options->has_first_seed = true;
         options->first_seed = (uint64_t)number;
+    } else if (strcmp(name, "--machine") == 0) {
+        return parse_machine(options, value);
     } else if (strcmp(name, "--mutant") == 0 && mst__sim_mutant_set(value)) {
         options->mutant = value;
         return true;
@@ -150,33 +180,60 @@ static void tell_totals(const struct totals *totals)
     (void)printf("\n");
 }
 
-/* The value is whether no rule was broken. */
-static bool run_seed(const struct options *options,
-                     struct mst__sim_world *world,
-                     uint64_t seed,
-                     FILE *history,
-                     struct totals *totals)
+static bool run_record(struct mst__sim_world *world,
+                       uint64_t seed,
+                       FILE *history,
+                       struct totals *totals)
 {
     bool is_fine = mst__sim_world_run(world, seed, history);
     mst__sim_world_close(world);
     add_up(totals, &world->stats);
+    if (!is_fine) {
+        (void)printf("seed %" PRIu64 " breaks rule %s: %s\n", seed, world->rule, world->broken);
+    }
+    return is_fine;
+}
+
+static bool run_legacy(struct mst__sim_legacy *legacy,
+                       uint64_t seed,
+                       FILE *history,
+                       struct totals *totals)
+{
+    bool is_fine = mst__sim_legacy_run(legacy, seed, history);
+    mst__sim_legacy_close(legacy);
+    add_up(totals, &legacy->stats);
+    if (!is_fine) {
+        (void)printf("seed %" PRIu64 " breaks rule %s: %s\n", seed, legacy->rule, legacy->broken);
+    }
+    return is_fine;
+}
+
+/* The value is whether no rule was broken. */
+static bool run_seed(const struct options *options,
+                     struct place *place,
+                     uint64_t seed,
+                     FILE *history,
+                     struct totals *totals)
+{
+    bool is_legacy =
+        options->machine == MACHINE_LEGACY || (options->machine == MACHINE_ALL && seed % 2 == 1);
+    bool is_fine = is_legacy ? run_legacy(&place->legacy, seed, history, totals)
+                             : run_record(&place->world, seed, history, totals);
     if (is_fine) {
         return true;
     }
     totals->broken++;
-    (void)printf("seed %" PRIu64 " breaks rule %s: %s\n", seed, world->rule, world->broken);
     if (history == NULL) {
-        (void)printf("  replay with: muster-sim%s%s --seed %" PRIu64 "\n",
+        (void)printf("  replay with: muster-sim%s%s --machine %s --seed %" PRIu64 "\n",
                      options->mutant != NULL ? " --mutant " : "",
-                     options->mutant != NULL ? options->mutant : "", seed);
+                     options->mutant != NULL ? options->mutant : "",
+                     is_legacy ? "legacy" : "record", seed);
     }
     return false;
 }
 
 /* Until the runs are done, the time is over, or forever. */
-static void run_many(const struct options *options,
-                     struct mst__sim_world *world,
-                     struct totals *totals)
+static void run_many(const struct options *options, struct place *place, struct totals *totals)
 {
     uint64_t seed = options->has_first_seed ? options->first_seed : 1;
     if (!options->has_runs && !options->has_first_seed) {
@@ -187,7 +244,7 @@ static void run_many(const struct options *options,
     int64_t end_ns = totals->started_ns + options->seconds * INT64_C(1000000000);
     int64_t now_ns = totals->started_ns;
     for (int64_t i = 0; !options->has_runs || i < options->runs; i++, seed++) {
-        bool is_fine = run_seed(options, world, seed, NULL, totals);
+        bool is_fine = run_seed(options, place, seed, NULL, totals);
         now_ns = mst__clock_ns();
         if (now_ns - totals->told_ns >= PROGRESS_NS) {
             tell_rate(totals, now_ns);
@@ -212,18 +269,18 @@ int main(int argc, char **argv)
         mst__sim_mutant_list(stdout);
         return 0;
     }
-    struct mst__sim_world *world = mst__malloc(sizeof *world);
-    if (world == NULL) {
+    struct place *place = mst__malloc(sizeof *place);
+    if (place == NULL) {
         (void)fprintf(stderr, "muster-sim: out of memory\n");
         return 1;
     }
     struct totals totals = {.seeds = 0};
     if (options.has_seed) {
-        (void)run_seed(&options, world, options.seed, stdout, &totals); /* counted in totals */
+        (void)run_seed(&options, place, options.seed, stdout, &totals); /* counted in totals */
         tell_totals(&totals);
     } else {
-        run_many(&options, world, &totals);
+        run_many(&options, place, &totals);
     }
-    mst__free(world);
+    mst__free(place);
     return totals.broken == 0 ? 0 : 1;
 }

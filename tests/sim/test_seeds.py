@@ -2,6 +2,7 @@
 """Run the simulator: 2,000 seeds that the commit chooses, the seeds that once found something, and
 whether a seed replays exactly."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -59,22 +60,24 @@ def check_found(tally):
     for line in FOUND.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             seed, what = line.split(None, 1)
-            result = run("--runs", 1, "--first-seed", seed)
+            result = run("--machine", "record", "--runs", 1, "--first-seed", seed)
             tally.check(f"seed {seed}, {what}", result.returncode == 0, result.stdout)
 
 
 def check_replay(tally):
-    for seed in (1, 2, 3):
-        once, again = run("--seed", seed), run("--seed", seed)
+    for machine, seed in itertools.product(("record", "legacy"), (1, 2, 3)):
+        arguments = ("--machine", machine, "--seed", seed)
+        once, again = run(*arguments), run(*arguments)
         lines = once.stdout.splitlines()
         times = [float(time) for time in re.findall(r"^\[ *(\d+\.\d{6})\] ", once.stdout, re.M)]
-        tally.check(f"seed {seed} replays exactly", once.stdout == again.stdout, "")
-        tally.check(f"the history of seed {seed} is in order",
+        tally.check(f"seed {seed} of {machine} replays exactly", once.stdout == again.stdout, "")
+        tally.check(f"the history of seed {seed} of {machine} is in order",
                     len(times) > 50 and times == sorted(times), "\n".join(lines[:20]))
 
 
 def check_usage(tally):
     for arguments in (["--seed"], ["--seed", "x"], ["--seed", "-1"], ["--runs", "1", "--what"],
+                      ["--machine", "both", "--runs", "1"],
                       ["--mutant", "blind-write", "--runs", "1"]):
         result = run(*arguments)
         is_refused = result.returncode == 2 and "usage:" in result.stdout

@@ -1,0 +1,105 @@
+/* core/legacy_doc.h - the document that the nodes of a legacy etcd rendezvous edit, as data.
+ *
+ * What torch's agents know of it is the status, the version, the participants, the keep-alives and
+ * the count of those who wait. All else is in one member more, which they carry along unread: who
+ * of the participants is a muster node, by its nonce, and for which limits. */
+#ifndef MST_CORE_LEGACY_DOC_H
+#define MST_CORE_LEGACY_DOC_H
+
+#include <muster/types.h>
+#include <stdbool.h>
+
+enum mst__legacy_status {
+    MST_LEGACY_SETUP,    /* somebody is about to open a round */
+    MST_LEGACY_JOINABLE, /* nodes enter */
+    MST_LEGACY_FROZEN,   /* nobody enters any more; those who are in confirm */
+    MST_LEGACY_FINAL,    /* all have */
+    MST_LEGACY_CLOSED,   /* for good */
+    MST_LEGACY_OTHER,    /* a word that we do not know; the document is not ours to change */
+};
+
+/* "joinable" for MST_LEGACY_JOINABLE; "" for OTHER. Static memory. */
+const char *mst__legacy_status_name(enum mst__legacy_status status);
+
+/* Names one node in its process: random, never 0, which stands for a node that is not muster's. */
+typedef uint64_t mst__legacy_nonce;
+
+/* 16 hexadecimal digits and a NUL: how a nonce is written in documents and keys. */
+#define MST_LEGACY_NONCE_SIZE 17
+void mst__legacy_nonce_format(mst__legacy_nonce nonce, char ret_text[MST_LEGACY_NONCE_SIZE]);
+/* False, and nothing written, unless @text is 16 lower-case hexadecimal digits, not all 0. */
+bool mst__legacy_nonce_parse(struct mst_bytes text, mst__legacy_nonce *ret_nonce);
+
+struct mst__legacy_nonces {
+    mst__legacy_nonce *items;
+    size_t count;
+    size_t capacity;
+};
+
+/* Zeroed it is a document with the status setup and nothing else. */
+struct mst__legacy_doc {
+    enum mst__legacy_status status;
+    int64_t version; /* 0 = none; a decimal string in the text */
+    /* Ranks are 0 … participant_count - 1, in order; anything else is no document. */
+    bool has_participants;
+    size_t participant_count;
+    /* Full paths of keys, in order of confirmation. */
+    bool has_keep_alives;
+    char **keep_alives;
+    size_t keep_alive_count;
+    bool has_waiting;
+    int64_t waiting_count; /* num_workers_waiting */
+
+    /* The member `muster`. */
+    bool has_muster;
+    int64_t nodes_min, nodes_max;      /* 0 = not said */
+    mst__legacy_nonce creator;         /* who has written `setup`; 0 = not said */
+    struct mst__legacy_nonces nodes;   /* by rank, 0 where a peer is; may be shorter than that */
+    struct mst__legacy_nonces waiting; /* those in waiting_count who are muster's */
+    struct mst__legacy_nonces left;    /* members of the final round that have left it */
+
+    /* Other members, as the text of a JSON object; empty when there is none. Of the document, and
+     * of `muster`. */
+    struct mst_buffer extra;
+    struct mst_buffer muster_extra;
+};
+
+void mst__legacy_doc_init(struct mst__legacy_doc *doc);
+/* Release what it holds; it is as after init. */
+void mst__legacy_doc_close(struct mst__legacy_doc *doc);
+/* @to is emptied first. 0, or MST_ENOMEM: it is empty then. */
+int mst__legacy_doc_copy(struct mst__legacy_doc *to, const struct mst__legacy_doc *from);
+/* @from is empty afterwards. */
+void mst__legacy_doc_move(struct mst__legacy_doc *to, struct mst__legacy_doc *from);
+
+/* 0, MST_ENOMEM or MST_ELIMIT. @path is copied. */
+int mst__legacy_doc_add_keep_alive(struct mst__legacy_doc *doc, const char *path);
+bool mst__legacy_doc_has_keep_alive(const struct mst__legacy_doc *doc, const char *path);
+
+/* Add, remove, find: 0 or MST_ENOMEM, MST_ELIMIT; the position or -1. */
+int mst__legacy_nonces_add(struct mst__legacy_nonces *nonces, mst__legacy_nonce nonce);
+void mst__legacy_nonces_remove(struct mst__legacy_nonces *nonces, mst__legacy_nonce nonce);
+int64_t mst__legacy_nonces_find(const struct mst__legacy_nonces *nonces, mst__legacy_nonce nonce);
+/* 0, MST_ENOMEM: @to has some of them then. */
+int mst__legacy_nonces_copy(struct mst__legacy_nonces *to, const struct mst__legacy_nonces *from);
+void mst__legacy_nonces_close(struct mst__legacy_nonces *nonces);
+
+/* Who has @rank: a nonce, or 0 for a peer. */
+mst__legacy_nonce mst__legacy_doc_node(const struct mst__legacy_doc *doc, size_t rank);
+/* The rank of @nonce, or -1. */
+int64_t mst__legacy_doc_rank(const struct mst__legacy_doc *doc, mst__legacy_nonce nonce);
+/* Whether every participant is a muster node. */
+bool mst__legacy_doc_is_ours(const struct mst__legacy_doc *doc);
+
+/* Set who has @rank, below participant_count: 0, MST_ENOMEM, MST_ELIMIT. */
+int mst__legacy_doc_seat(struct mst__legacy_doc *doc, size_t rank, mst__legacy_nonce nonce);
+/* One participant more: 0, MST_ENOMEM, MST_ELIMIT. */
+int mst__legacy_doc_append(struct mst__legacy_doc *doc, mst__legacy_nonce nonce);
+/**
+ * Take @nonce out, so that ranks stay 0 … n - 1 and no peer's changes: the last participant, if it
+ * is a muster node, gets the free rank. Whether that was possible: where a peer is the last one it
+ * is not, and the entry stays until somebody new gets its rank.
+ */
+bool mst__legacy_doc_unseat(struct mst__legacy_doc *doc, mst__legacy_nonce nonce);
+
+#endif /* MST_CORE_LEGACY_DOC_H */
