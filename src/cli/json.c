@@ -15,25 +15,25 @@
 
 #define LINE_SIZE_MAX MST_MIB(16)
 
-void mst__json_init(struct mst__json *json)
+void mst__cli_json_init(struct mst__cli_json *json)
 {
-    *json = (struct mst__json){0};
+    *json = (struct mst__cli_json){0};
     mst__buf_init(&json->text, LINE_SIZE_MAX);
 }
 
-void mst__json_close(struct mst__json *json)
+void mst__cli_json_close(struct mst__cli_json *json)
 {
     mst__buf_close(&json->text);
 }
 
-static void put(struct mst__json *json, struct mst_bytes bytes)
+static void put(struct mst__cli_json *json, struct mst_bytes bytes)
 {
     if (json->code == 0) {
         json->code = mst__buf_append(&json->text, bytes);
     }
 }
 
-static void put_quoted(struct mst__json *json, struct mst_bytes rest)
+static void put_quoted(struct mst__cli_json *json, struct mst_bytes rest)
 {
     put(json, mst_bytes_str("\""));
     while (rest.size > 0) {
@@ -58,7 +58,7 @@ static void put_quoted(struct mst__json *json, struct mst_bytes rest)
 }
 
 /* What stands before every value: a comma, a name. */
-static void put_name(struct mst__json *json, const char *name)
+static void put_name(struct mst__cli_json *json, const char *name)
 {
     if (json->has_value) {
         put(json, mst_bytes_str(","));
@@ -70,7 +70,7 @@ static void put_name(struct mst__json *json, const char *name)
     }
 }
 
-void mst__json_begin(struct mst__json *json, const char *name, char bracket)
+void mst__cli_json_begin(struct mst__cli_json *json, const char *name, char bracket)
 {
     MST_ASSERT(bracket == '{' || bracket == '[');
     put_name(json, name);
@@ -78,36 +78,53 @@ void mst__json_begin(struct mst__json *json, const char *name, char bracket)
     json->has_value = false;
 }
 
-void mst__json_end(struct mst__json *json, char bracket)
+void mst__cli_json_end(struct mst__cli_json *json, char bracket)
 {
     MST_ASSERT(bracket == '}' || bracket == ']');
     put(json, mst_bytes(&bracket, 1));
     json->has_value = true;
 }
 
-void mst__json_text(struct mst__json *json, const char *name, struct mst_bytes value)
+void mst__cli_json_text(struct mst__cli_json *json, const char *name, struct mst_bytes value)
 {
     put_name(json, name);
     put_quoted(json, value);
 }
 
-void mst__json_number(struct mst__json *json, const char *name, int64_t value)
+void mst__cli_json_number(struct mst__cli_json *json, const char *name, int64_t value)
 {
     char text[MST_NUMBER_SIZE];
     put_name(json, name);
     put(json, mst_bytes(text, mst__number_format(value, text)));
 }
 
-void mst__json_bool(struct mst__json *json, const char *name, bool value)
+void mst__cli_json_bool(struct mst__cli_json *json, const char *name, bool value)
 {
     put_name(json, name);
     put(json, mst_bytes_str(value ? "true" : "false"));
 }
 
-void mst__json_null(struct mst__json *json, const char *name)
+void mst__cli_json_null(struct mst__cli_json *json, const char *name)
 {
     put_name(json, name);
     put(json, mst_bytes_str("null"));
+}
+
+size_t mst__cli_put_foreign(struct mst__buf *text, struct mst_bytes foreign, int *rv)
+{
+    size_t count = 0;
+    for (; foreign.size > 0; count++) {
+        uint32_t c = 0;
+        size_t size = mst__unicode_next(foreign, &c);
+        bool is_shown = size > 0 && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
+        size = size == 0 ? 1 : size;
+        if (*rv == 0) {
+            *rv = mst__buf_append(text,
+                                  is_shown ? mst_bytes(foreign.data, size) : mst_bytes_str("?"));
+        }
+        foreign = mst_bytes(foreign.data + size, foreign.size - size);
+    }
+    return count;
 }
 
 int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
@@ -126,7 +143,7 @@ int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
     return 0;
 }
 
-int mst__json_print(struct mst__json *json, struct mst_err *reterr)
+int mst__cli_json_print(struct mst__cli_json *json, struct mst_err *reterr)
 {
     put(json, mst_bytes_str("\n"));
     int rv = json->code != 0 ? mst__fail(reterr, json->code, 0, "line for standard output")

@@ -74,6 +74,8 @@ struct mst__record_backend {
     void *self;
     const char *where; /* for messages: "tcp://node0:29400". The backend's own. */
     int64_t call_ms;   /* how long one call may take */
+    int64_t write_us;  /* what a write takes at least; 0 = next to nothing */
+    bool is_by_key;    /* its store is quicker with one key at a time than with several */
 };
 
 #endif /* MST_RENDEZVOUS_BACKEND_H */

@@ -68,8 +68,7 @@ static int find_address(const struct mst__bootstrap *bootstrap,
                                reterr);
 }
 
-/* A port that nobody uses at the moment, as torch's agents hand one out. */
-static int find_port(int *ret_port, struct mst_err *reterr)
+int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr)
 {
     struct sockaddr_in6 address = {.sin6_family = AF_INET6};
     struct sockaddr_in address4 = {.sin_family = AF_INET};
@@ -91,9 +90,21 @@ static int find_port(int *ret_port, struct mst_err *reterr)
         rv = mst__fail(reterr, MST_ESYS, errno, "find a free port");
     } else {
         *ret_port = ntohs(is_v6 ? address.sin6_port : address4.sin_port);
+        *ret_fd = fd;
     }
-    if (fd >= 0) {
-        (void)close(fd);
+    if (rv != 0 && fd >= 0) {
+        (void)close(fd); /* nothing was done with it, */
+    }
+    return rv;
+}
+
+/* A port that nobody uses at the moment, as torch's agents hand one out. */
+static int find_port(int *ret_port, struct mst_err *reterr)
+{
+    int fd = -1;
+    int rv = mst__bootstrap_reserve(&fd, ret_port, reterr);
+    if (rv == 0) {
+        (void)close(fd); /* nor with this one */
     }
     return rv;
 }
@@ -134,14 +145,35 @@ static int publish(const struct mst__bootstrap_round *round,
 
 /* --- the others --- */
 
+/* Wait for both keys and get them. Everybody sets the port last. */
+static int read_values(const struct mst__bootstrap_round *round,
+                       int64_t wait_ms,
+                       struct mst_buffer ret_values[2],
+                       struct mst_err *reterr)
+{
+    const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
+    if (!round->is_by_key) {
+        return mst_store_multi_get(round->store, keys, 2, wait_ms, ret_values, reterr);
+    }
+    int64_t deadline_ms = mst__clock_deadline_ms(wait_ms);
+    int rv = mst_store_wait(round->store, &keys[1], 1, wait_ms, reterr);
+    for (size_t i = 2; i > 0 && rv == 0; i--) {
+        rv = mst_store_get(round->store, keys[i - 1], deadline_ms - mst__clock_ms(),
+                           &ret_values[i - 1], reterr);
+    }
+    if (rv != 0) {
+        mst_buffer_free(&ret_values[1]);
+    }
+    return rv;
+}
+
 static int read_info(const struct mst__bootstrap_round *round,
                      int64_t wait_ms,
                      struct mst__bootstrap_info *ret_info,
                      struct mst_err *reterr)
 {
-    const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
     struct mst_buffer values[2] = {{NULL, 0}, {NULL, 0}};
-    int rv = mst_store_multi_get(round->store, keys, 2, wait_ms, values, reterr);
+    int rv = read_values(round, wait_ms, values, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -38,6 +38,10 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
                          const struct mst__endpoint *endpoint,
                          const struct mst_log *log);
 
+/* Keep a free port: bound in both families and not listened on until @ret_fd is closed, which is up
+ * to the caller. 0 or MST_ESYS. */
+int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr);
+
 /* Stop the server. */
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap);
 
@@ -49,6 +53,7 @@ struct mst__bootstrap_round {
     int64_t call_ms;    /* for one call of the store */
     int64_t wait_ms;    /* how long to wait for rank 0 to tell */
     bool is_repeated;   /* agents of this kind tell in every round, and of another port each time */
+    bool is_by_key;     /* the store is quicker with one key at a time */
 };
 
 /**

@@ -325,13 +325,13 @@ int mst__c10d_backend_new(struct mst_store *store,
     return 0;
 }
 
-/* Serve the store if that is up to us; whoever guesses and loses the race for the port is a client
- * as the others are. */
-static int host(struct c10d *c10d,
-                const struct mst__c10d *settings,
-                const struct mst_params *params,
-                struct mst_err *reterr)
+int mst__c10d_host(const struct mst__c10d *settings,
+                   const struct mst_params *params,
+                   struct mst__hosted **ret_hosted,
+                   struct mst__endpoint *ret_endpoint,
+                   struct mst_err *reterr)
 {
+    *ret_hosted = NULL;
     bool is_me = settings->is_host;
     if (!settings->is_host_known) {
         int rv =
@@ -343,20 +343,20 @@ static int host(struct c10d *c10d,
     bool as_server[MST_C10D_ATTEMPTS_MAX];
     size_t count = mst__c10d_attempts(settings, is_me, as_server);
     if (as_server[0]) {
-        int rv = mst__hosted_start(&settings->endpoint, &params->log, &c10d->hosted, reterr);
+        int rv = mst__hosted_start(&settings->endpoint, &params->log, ret_hosted, reterr);
         if (rv != 0 && (count == 1 || rv == MST_ENOMEM)) {
             return rv == MST_ENOMEM ? rv : mst__err_wrap(reterr, MST_ECONN, "option is_host");
         }
     }
-    c10d->url = (struct mst__url){.scheme = MST_URL_TCP, .endpoint = settings->endpoint};
-    if (c10d->hosted != NULL) {
+    *ret_endpoint = settings->endpoint;
+    if (*ret_hosted != NULL) {
         char text[MST_HOSTED_URL_SIZE];
         struct mst__url url;
-        int rv = mst__url_parse(mst__hosted_url(c10d->hosted, text), &url, reterr);
+        int rv = mst__url_parse(mst__hosted_url(*ret_hosted, text), &url, reterr);
         if (rv != 0) {
             return rv;
         }
-        c10d->url.endpoint = url.endpoint;
+        *ret_endpoint = url.endpoint;
         mst__url_close(&url);
     } else if (settings->endpoint.port == 0) {
         return mst__fail(reterr, MST_EINVAL, 0,
@@ -365,6 +365,15 @@ static int host(struct c10d *c10d,
                          params->endpoint);
     }
     return 0;
+}
+
+static int use_tcp(struct c10d *c10d,
+                   const struct mst__c10d *settings,
+                   const struct mst_params *params,
+                   struct mst_err *reterr)
+{
+    c10d->url = (struct mst__url){.scheme = MST_URL_TCP};
+    return mst__c10d_host(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
 }
 
 /* The file of a rendezvous that was given none: good for one node. */
@@ -432,7 +441,7 @@ int mst__c10d_create(const struct mst_params *params,
     struct c10d *c10d = backend.self;
     c10d->log = params->log;
     rv = settings.is_file ? use_file(c10d, &settings, reterr)
-                          : host(c10d, &settings, params, reterr);
+                          : use_tcp(c10d, &settings, params, reterr);
     if (rv != 0) {
         c10d_close(c10d);
         return rv;

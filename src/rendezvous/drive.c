@@ -329,7 +329,8 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
 static int outcome_failed(const struct run *run, struct mst_err *reterr)
 {
     int code = run->err.code;
-    if (code != MST_ENOMEM && code != MST_ELIMIT && code != MST_ESTATE) {
+    if (code != MST_ENOMEM && code != MST_ELIMIT && code != MST_ESTATE && code != MST_EAUTH &&
+        code != MST_ENOTSUP) {
         code = MST_ECONN;
     }
     if (reterr != NULL) {

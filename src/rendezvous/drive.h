@@ -24,8 +24,8 @@ struct mst__drive {
  * Run @operation on @session, which is idle, until it has ended, and say how.
  *
  * Returns 0, MST_ECLOSED, MST_ETIMEOUT, MST_ESPARE, MST_ECONN, MST_ESTATE, MST_ECANCELED,
- * MST_ENOMEM or MST_ELIMIT; @session is idle again. @ret_outcome is written on success; may be
- * NULL.
+ * MST_EAUTH, MST_ENOTSUP, MST_ENOMEM or MST_ELIMIT; @session is idle again. @ret_outcome is written
+ * on success; may be NULL.
  */
 int mst__drive(const struct mst__drive *drive,
                struct mst__session *session,

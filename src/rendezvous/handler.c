@@ -202,6 +202,40 @@ const char *mst_handler_node(struct mst_handler *handler)
     return node == NULL ? "" : node;
 }
 
+static int no_extra(struct mst_handler *handler, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' has no extra data",
+                     mst_handler_backend(handler));
+}
+
+int mst_handler_set_extra(struct mst_handler *handler,
+                          const char *name,
+                          const char *json,
+                          int64_t timeout_ms,
+                          struct mst_err *reterr)
+{
+    if (handler == NULL || name == NULL || json == NULL) {
+        return no_handler("mst_handler_set_extra", reterr);
+    }
+    return handler->ops.set_extra == NULL
+               ? no_extra(handler, reterr)
+               : handler->ops.set_extra(handler->self, name, json, timeout_ms, reterr);
+}
+
+int mst_handler_get_extra(struct mst_handler *handler,
+                          const char *name,
+                          int64_t timeout_ms,
+                          struct mst_buffer *ret_json,
+                          struct mst_err *reterr)
+{
+    if (handler == NULL || name == NULL || ret_json == NULL) {
+        return no_handler("mst_handler_get_extra", reterr);
+    }
+    return handler->ops.get_extra == NULL
+               ? no_extra(handler, reterr)
+               : handler->ops.get_extra(handler->self, name, timeout_ms, ret_json, reterr);
+}
+
 int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr)
 {
     if (handler == NULL) {

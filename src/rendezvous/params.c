@@ -240,6 +240,19 @@ int64_t mst_params_nodes_max(const struct mst_params *params)
     return params->nodes_max;
 }
 
+int mst_params_set_nodes(struct mst_params *params,
+                         int64_t nodes_min,
+                         int64_t nodes_max,
+                         struct mst_err *reterr)
+{
+    int rv = mst__params_check_nodes(nodes_min, nodes_max, reterr);
+    if (rv == 0) {
+        params->nodes_min = nodes_min;
+        params->nodes_max = nodes_max;
+    }
+    return rv;
+}
+
 /* --- setting options --- */
 
 int mst_params_set(struct mst_params *params,

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -41,6 +40,7 @@ static struct mst__session_options session_options(const struct mst__record *rec
         .mode = MST_SESSION_DEFAULT,
         .dialect = record->dynamic.dialect,
         .can_watch = record->backend.ops->wait_change != NULL,
+        .write_us = record->backend.write_us,
     };
 }
 
@@ -48,16 +48,18 @@ static struct mst__session_options session_options(const struct mst__record *rec
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    (void)mst__interrupt_by(record->cancel_fd);
+    (void)mst__interrupt_by(record->turn.cancel_fd);
     int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
     (void)mst__interrupt_by(-1);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
-    if (mst__record_is_cancelled(record)) {
+    if (mst__turn_is_cancelled(&record->turn)) {
         return fail_cancelled(reterr);
     }
-    return mst__err_wrap(reterr, MST_ECONN, "%.80s, where the record is kept",
+    /* With another user or another etcd it might work; later it will not. */
+    bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
+    return mst__err_wrap(reterr, is_final ? rv : MST_ECONN, "%.80s, where the record is kept",
                          record->backend.where);
 }
 
@@ -69,7 +71,7 @@ static int next_join(struct mst__record *record,
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->cancel_fd,
+        .interrupt_fd = record->turn.cancel_fd,
         .is_tidy = true,
     };
     int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
@@ -85,7 +87,7 @@ static int next_join(struct mst__record *record,
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
     }
     if (rv == 0) {
-        rv = mst__record_watch(record, reterr);
+        rv = mst__turn_start(&record->turn, reterr);
     }
     mst__record_spread(record);
     return rv;
@@ -147,11 +149,12 @@ static int next_bootstrap(struct mst__record *record,
             .call_ms = record->backend.call_ms,
             .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
             .is_repeated = is_old,
+            .is_by_key = record->backend.is_by_key,
         };
-        (void)mst__interrupt_by(record->cancel_fd);
+        (void)mst__interrupt_by(record->turn.cancel_fd);
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
         (void)mst__interrupt_by(-1);
-        if (mst__record_is_cancelled(record)) {
+        if (mst__turn_is_cancelled(&record->turn)) {
             rv = fail_cancelled(reterr);
         }
     }
@@ -175,42 +178,42 @@ static int next_bootstrap(struct mst__record *record,
 /* Leave a round that was entered in vain. The call is busy and has not the session. */
 static void next_withdraw(struct mst__record *record)
 {
-    mst__record_lock(record);
-    record->is_joined = false;
-    mst__record_take(record);
-    mst__record_unlock(record);
+    mst__turn_lock(&record->turn);
+    record->turn.is_joined = false;
+    mst__turn_take(&record->turn);
+    mst__turn_unlock(&record->turn);
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
     struct mst_err ignored; /* an entry that stays expires */
     (void)mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                      mst__drive_now_us() + WITHDRAW_US, NULL, &ignored);
-    mst__record_release(record, false);
+    mst__turn_release(&record->turn, false);
 }
 
 static int next_run(struct mst__record *record, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
-    int rv = mst__record_begin(record, true, reterr);
+    int rv = mst__turn_begin(&record->turn, true, reterr);
     if (rv != 0) {
         return rv;
     }
     mst__record_reset(record);
     struct mst__outcome outcome;
-    rv = mst__record_is_cancelled(record) ? fail_cancelled(reterr)
-                                          : next_join(record, &outcome, reterr);
+    rv = mst__turn_is_cancelled(&record->turn) ? fail_cancelled(reterr)
+                                               : next_join(record, &outcome, reterr);
     char master[MST_BOOTSTRAP_NODE_SIZE] = "";
     bool is_old = false;
     if (rv == 0) {
         next_master(record, master, sizeof master);
         is_old = record->session.joined.dialect <= MST_RECORD_D2;
     }
-    mst__record_release(record, rv == 0);
+    mst__turn_release(&record->turn, rv == 0);
     if (rv == 0) {
         rv = next_bootstrap(record, &outcome, master, is_old, ret, reterr);
         if (rv != 0) {
             next_withdraw(record);
         }
     }
-    mst__record_end(record);
+    mst__turn_end(&record->turn);
     return rv;
 }
 
@@ -284,8 +287,8 @@ static int look(struct mst__record *record,
 {
     struct mst_err err = {0};
     int rv = 0;
-    mst__record_lock(record);
-    bool is_joined = record->is_joined;
+    mst__turn_lock(&record->turn);
+    bool is_joined = record->turn.is_joined;
     bool has_closed = record->has_closed;
     if (is_joined && record->is_known) {
         *ret_closed = record->view.closed || has_closed;
@@ -295,7 +298,7 @@ static int look(struct mst__record *record,
         rv = err.code == 0 ? mst__fail(&err, MST_ECONN, 0, "the record has not been read yet")
                            : err.code;
     }
-    mst__record_unlock(record);
+    mst__turn_unlock(&record->turn);
     if (!is_joined) {
         rv = ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed,
                  ret_waiting, &err);
@@ -325,9 +328,9 @@ static int close_for_good(struct mst__record *record, const char *name, struct m
     if (rv != 0) {
         return fail_with(record, name, rv, &err, reterr);
     }
-    mst__record_lock(record);
+    mst__turn_lock(&record->turn);
     record->has_closed = true;
-    mst__record_unlock(record);
+    mst__turn_unlock(&record->turn);
     mst__event(&record->events, name, MST_NODE_SUCCEEDED, -1, -1,
                "Node '%s' has closed rendezvous '%s'.", record->node_text, record->params->run_id);
     return 0;
@@ -341,15 +344,15 @@ static int record_set_closed(void *self, struct mst_err *reterr)
 static int record_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    mst__record_lock(record);
-    bool is_busy = record->is_busy;
-    mst__record_unlock(record);
+    mst__turn_lock(&record->turn);
+    bool is_busy = record->turn.is_busy;
+    mst__turn_unlock(&record->turn);
     /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
     if (!is_busy) {
-        int rv = mst__record_begin(record, false, reterr);
+        int rv = mst__turn_begin(&record->turn, false, reterr);
         MST_ASSERT(rv == 0); /* it cannot be cancelled */
-        mst__record_release(record, false);
-        mst__record_end(record);
+        mst__turn_release(&record->turn, false);
+        mst__turn_end(&record->turn);
     }
     return close_for_good(record, "shutdown", reterr);
 }
@@ -358,7 +361,7 @@ static int record_leave(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
     struct mst_err err = {0};
-    int rv = mst__record_begin(record, false, &err);
+    int rv = mst__turn_begin(&record->turn, false, &err);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
@@ -366,9 +369,9 @@ static int record_leave(void *self, struct mst_err *reterr)
         rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                         mst__drive_now_us() + record->dynamic.settings.close_us, NULL, &err);
     }
-    mst__record_release(record, false);
+    mst__turn_release(&record->turn, false);
     mst__bootstrap_close(&record->bootstrap);
-    mst__record_end(record);
+    mst__turn_end(&record->turn);
     return rv == 0 ? 0 : fail_with(record, "leave", rv, &err, reterr);
 }
 
@@ -376,14 +379,14 @@ static int record_leave(void *self, struct mst_err *reterr)
 static bool poll_look(struct mst__record *record, struct mst_changes *ret)
 {
     size_t size = ret->size;
-    mst__record_lock(record);
+    mst__turn_lock(&record->turn);
     *ret = record->view;
     bool has_news = mst__record_has_news(record);
     record->told = record->view;
-    if (!mst__record_is_cancelled(record)) {
-        mst__record_silence(record->news_fd);
+    if (!mst__turn_is_cancelled(&record->turn)) {
+        mst__turn_silence(record->turn.news_fd);
     }
-    mst__record_unlock(record);
+    mst__turn_unlock(&record->turn);
     ret->size = size;
     return has_news;
 }
@@ -396,36 +399,26 @@ static int record_poll(void *self,
     struct mst__record *record = self;
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     for (;;) {
-        if (mst__record_is_cancelled(record)) {
+        if (mst__turn_is_cancelled(&record->turn)) {
             return fail_cancelled(reterr);
         }
         if (poll_look(record, ret)) {
             return 0;
         }
-        int64_t left_ms = deadline_ms - mst__clock_ms();
-        if (left_ms <= 0) {
+        if (!mst__turn_await_news(&record->turn, deadline_ms)) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
         }
-        struct pollfd pollfds[] = {{.fd = record->news_fd, .events = POLLIN},
-                                   {.fd = record->cancel_fd, .events = POLLIN}};
-        /* Interrupted or not: the loop looks at everything again. */
-        (void)poll(pollfds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
     }
 }
 
 static int record_fd(void *self)
 {
-    return ((struct mst__record *)self)->news_fd;
+    return ((struct mst__record *)self)->turn.news_fd;
 }
 
-/* From a signal handler too, so errno is left as it was. */
 static void record_cancel(void *self)
 {
-    struct mst__record *record = self;
-    int before = errno;
-    mst__record_ring(record->cancel_fd);
-    mst__record_ring(record->news_fd);
-    errno = before;
+    mst__turn_cancel(&((struct mst__record *)self)->turn);
 }
 
 static const char *record_backend(void *self)
@@ -448,25 +441,14 @@ static bool record_use_agent_store(void *self)
     return ((struct mst__record *)self)->bootstrap.is_shared;
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd); /* an eventfd: nothing to lose */
-    }
-}
-
 /* All but the backend, which is the creator's until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
-    mst__record_unwatch(record);
+    mst__turn_stop(&record->turn);
     mst__bootstrap_close(&record->bootstrap);
     mst__session_close(&record->session);
     mst__free(record->lost.ids);
-    close_fd(record->cancel_fd);
-    close_fd(record->stop_fd);
-    close_fd(record->news_fd);
-    (void)pthread_cond_destroy(&record->cond); /* nobody waits any more */
-    (void)pthread_mutex_destroy(&record->mutex);
+    mst__turn_close(&record->turn);
     mst_params_free(record->params);
     mst__free(record);
 }
@@ -503,7 +485,7 @@ static void record_free(void *self)
     if (record == NULL) {
         return;
     }
-    mst__record_unwatch(record);
+    mst__turn_stop(&record->turn);
     if (record->is_host) {
         linger(record);
     }
@@ -556,34 +538,16 @@ static void name_node(struct mst__record *record)
     };
 }
 
-static int open_fds(struct mst__record *record, struct mst_err *reterr)
-{
-    int *fds[] = {&record->cancel_fd, &record->stop_fd, &record->news_fd};
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        *fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (*fds[i] < 0) {
-            return mst__fail(reterr, MST_ESYS, errno, "eventfd");
-        }
-    }
-    return 0;
-}
-
-static void record_init(struct mst__record *record, const struct mst__record_options *options)
+static int record_init(struct mst__record *record,
+                       const struct mst__record_options *options,
+                       struct mst_err *reterr)
 {
     record->backend = options->backend;
     record->dynamic = options->dynamic;
-    record->cancel_fd = -1;
-    record->stop_fd = -1;
-    record->news_fd = -1;
     record->again_us = MST_RECORD_AGAIN_US;
     record->view.size = sizeof record->view;
     mst__prng_init(&record->prng, mst__clock_random_u64());
-    (void)pthread_mutex_init(&record->mutex, NULL); /* none of these fails on Linux */
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&record->cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    return mst__turn_init(&record->turn, mst__record_watch, record, reterr);
 }
 
 int mst__record_handler(const struct mst_params *params,
@@ -595,8 +559,10 @@ int mst__record_handler(const struct mst_params *params,
     if (record == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
     }
-    record_init(record, options);
-    int rv = mst__params_copy(params, &record->params, reterr);
+    int rv = record_init(record, options, reterr);
+    if (rv == 0) {
+        rv = mst__params_copy(params, &record->params, reterr);
+    }
     if (rv == 0) {
         name_node(record);
         mst__bootstrap_init(&record->bootstrap, record->params->local_addr, options->endpoint,
@@ -604,9 +570,6 @@ int mst__record_handler(const struct mst_params *params,
         struct mst__session_options session = session_options(record);
         rv = mst__session_init(&record->session, &session);
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "session");
-    }
-    if (rv == 0) {
-        rv = open_fds(record, reterr);
     }
     if (rv == 0) {
         rv = mst_handler_wrap(&record_ops, record, ret_handler, reterr);

@@ -1,8 +1,5 @@
-/* rendezvous/record_watch.c - the thread that keeps a node alive and tells of changes, and how the
- * session goes from hand to hand. */
-#include <signal.h>
+/* rendezvous/record_watch.c - what the thread does that keeps a node alive and tells of changes. */
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -16,9 +13,6 @@
 /* Where more nodes than these beat they do it at random moments, spread over this much for each. */
 #define SPREAD_NODES_FEW 4
 #define SPREAD_US_PER_NODE 4000
-
-/* Somebody who waits for the session looks up so often, for a cancellation does not ring here. */
-#define SLICE_MS 20
 
 /* --- the view: what poll, is_closed and nodes_waiting tell --- */
 
@@ -59,7 +53,7 @@ int mst__record_publish(struct mst__record *record,
     if (rv != 0) {
         return rv;
     }
-    mst__record_lock(record);
+    mst__turn_lock(&record->turn);
     record->is_known = changes.is_known;
     if (changes.is_known) {
         struct mst_changes *view = &record->view;
@@ -75,25 +69,25 @@ int mst__record_publish(struct mst__record *record,
         record->view_err = *err;
     }
     if (mst__record_has_news(record)) {
-        mst__record_ring(record->news_fd);
+        mst__turn_ring(record->turn.news_fd);
     }
-    mst__record_unlock(record);
+    mst__turn_unlock(&record->turn);
     *ret_changes = changes;
     return 0;
 }
 
 void mst__record_reset(struct mst__record *record)
 {
-    mst__record_lock(record);
-    record->is_joined = false;
+    mst__turn_lock(&record->turn);
+    record->turn.is_joined = false;
     record->is_known = false;
     record->view = (struct mst_changes){.size = sizeof record->view};
     record->told = record->view;
     record->view_err = (struct mst_err){0};
-    if (!mst__record_is_cancelled(record)) {
-        mst__record_silence(record->news_fd);
+    if (!mst__turn_is_cancelled(&record->turn)) {
+        mst__turn_silence(record->turn.news_fd);
     }
-    mst__record_unlock(record);
+    mst__turn_unlock(&record->turn);
 }
 
 /* --- the watcher --- */
@@ -166,13 +160,14 @@ static bool watch_wait(struct mst__record *record,
     return rv != MST_ECANCELED;
 }
 
-/* One look or one beat, when it is time for it. The session is ours. */
-static void watch_turn(struct mst__record *record)
+/* The session is ours. */
+void mst__record_watch(void *arg)
 {
+    struct mst__record *record = arg;
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->stop_fd,
+        .interrupt_fd = record->turn.stop_fd,
     };
     enum mst__operation operation;
     if (!watch_wait(record, &drive, &operation)) {
@@ -187,124 +182,4 @@ static void watch_turn(struct mst__record *record)
     if (rv == 0 && operation == MST_OPERATION_KEEP_ALIVE) {
         mst__record_spread(record);
     }
-}
-
-/* Beat and look as long as there is something to keep alive and nobody else wants the session. */
-static void *watch(void *arg)
-{
-    struct mst__record *record = arg;
-    mst__record_lock(record);
-    while (!record->is_ending) {
-        if (record->is_driven || record->is_wanted || !record->is_joined) {
-            (void)pthread_cond_wait(&record->cond, &record->mutex);
-            continue;
-        }
-        record->is_driven = true;
-        record->is_watching = true;
-        while (!record->is_ending && !record->is_wanted && record->is_joined) {
-            mst__record_unlock(record);
-            watch_turn(record);
-            mst__record_lock(record);
-        }
-        record->is_driven = false;
-        record->is_watching = false;
-        mst__record_silence(record->stop_fd);
-        (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
-    }
-    mst__record_unlock(record);
-    return NULL;
-}
-
-/* Start the watcher with all signals blocked: they are for the program's own threads. */
-int mst__record_watch(struct mst__record *record, struct mst_err *reterr)
-{
-    if (record->has_thread) {
-        return 0;
-    }
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
-    int status = pthread_create(&record->thread, NULL, watch, record);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    record->has_thread = status == 0;
-    return status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
-}
-
-void mst__record_unwatch(struct mst__record *record)
-{
-    if (!record->has_thread) {
-        return;
-    }
-    mst__record_lock(record);
-    record->is_ending = true;
-    mst__record_ring(record->stop_fd);
-    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
-    mst__record_unlock(record);
-    (void)pthread_join(record->thread, NULL); /* a thread of ours that nobody else joins */
-    record->has_thread = false;
-}
-
-/* --- taking the session --- */
-
-/* Wait for a change of what the mutex guards, but not for long. */
-static void wait_slice(struct mst__record *record)
-{
-    int64_t until_ms = mst__clock_ms() + SLICE_MS;
-    struct timespec until = {
-        .tv_sec = (time_t)(until_ms / 1000),
-        .tv_nsec = (long)(until_ms % 1000) * 1000000,
-    };
-    (void)pthread_cond_timedwait(&record->cond, &record->mutex, &until); /* the caller looks */
-}
-
-/* Make the watcher let go of the session. With the lock held. */
-void mst__record_take(struct mst__record *record)
-{
-    record->is_wanted = true;
-    if (record->is_watching) {
-        mst__record_ring(record->stop_fd);
-    }
-    while (record->is_driven) {
-        (void)pthread_cond_wait(&record->cond, &record->mutex); /* it was interrupted */
-    }
-    record->is_driven = true;
-}
-
-/* Begin a call that changes our membership, one at a time, with the session. */
-int mst__record_begin(struct mst__record *record, bool may_cancel, struct mst_err *reterr)
-{
-    int rv = 0;
-    mst__record_lock(record);
-    while (record->is_busy && rv == 0) {
-        wait_slice(record);
-        rv = may_cancel && mst__record_is_cancelled(record)
-                 ? mst__fail(reterr, MST_ECANCELED, 0, "cancelled")
-                 : 0;
-    }
-    if (rv == 0) {
-        record->is_busy = true;
-        mst__record_take(record);
-    }
-    mst__record_unlock(record);
-    return rv;
-}
-
-/* The session is free; the call goes on without it. With @is_joined the watcher may have it. */
-void mst__record_release(struct mst__record *record, bool is_joined)
-{
-    mst__record_lock(record);
-    record->is_driven = false;
-    record->is_wanted = false;
-    record->is_joined = is_joined;
-    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
-    mst__record_unlock(record);
-}
-
-void mst__record_end(struct mst__record *record)
-{
-    mst__record_lock(record);
-    record->is_busy = false;
-    (void)pthread_cond_broadcast(&record->cond); /* cannot fail */
-    mst__record_unlock(record);
 }

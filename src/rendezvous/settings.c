@@ -17,19 +17,8 @@
 #define DEFAULT_INTERVAL_MS 5000
 #define DEFAULT_ATTEMPTS 3
 
-static const char *const dynamic_options[] = {
-    "join_timeout",
-    "last_call_timeout",
-    "close_timeout",
-    "heartbeat_timeout",
-    "keep_alive_interval",
-    "keep_alive_max_attempt",
-    "store_type",
-    "is_host",
-    "read_timeout",
-    "state_dialect",
-    "clock_skew",
-    "timeout",   /* the peers' launcher always passes it, and it has no effect there either */
+static const char *const c10d_options[] = {
+    MST_DYNAMIC_OPTIONS, "store_type", "is_host",
     "use_libuv", /* chose between the peers' servers once; ours is the one it is */
 };
 
@@ -141,13 +130,22 @@ int mst__dynamic_read(const struct mst_params *params,
                       struct mst__dynamic *ret_dynamic,
                       struct mst_err *reterr)
 {
+    return mst__dynamic_read_known(
+        params, c10d_options, sizeof c10d_options / sizeof c10d_options[0], ret_dynamic, reterr);
+}
+
+int mst__dynamic_read_known(const struct mst_params *params,
+                            const char *const *known,
+                            size_t known_count,
+                            struct mst__dynamic *ret_dynamic,
+                            struct mst_err *reterr)
+{
     struct mst__dynamic dynamic = {
         .settings = {.nodes_min = mst_params_nodes_min(params),
                      .nodes_max = mst_params_nodes_max(params)},
     };
     int64_t skew_ms = 0;
-    int rv = mst_params_check_known(params, dynamic_options,
-                                    sizeof dynamic_options / sizeof dynamic_options[0], reterr);
+    int rv = mst_params_check_known(params, known, known_count, reterr);
     if (rv == 0) {
         rv = read_timeouts(params, &dynamic.settings, reterr);
     }

@@ -15,9 +15,23 @@ struct mst__dynamic {
     enum mst__record_dialect dialect; /* to write when nobody has written yet */
 };
 
+/* Options of every dynamic handler, for lists of those that one of them knows. */
+#define MST_DYNAMIC_OPTIONS                                                               \
+    "join_timeout", "last_call_timeout", "close_timeout", "heartbeat_timeout",            \
+        "keep_alive_interval", "keep_alive_max_attempt", "read_timeout", "state_dialect", \
+        "clock_skew",                                                                     \
+        "timeout" /* the peers' launcher always passes it, and it has no effect there either */
+
+/* mst__dynamic_read for a handler that knows the options @known. */
+int mst__dynamic_read_known(const struct mst_params *params,
+                            const char *const *known,
+                            size_t known_count,
+                            struct mst__dynamic *ret_dynamic,
+                            struct mst_err *reterr);
+
 /**
- * Read the settings of @params: limits, times and the record's dialect. Options that no dynamic
- * handler knows are refused first.
+ * Read the settings of @params for c10d: limits, times and the record's dialect. Options that it
+ * does not know are refused first.
  *
  * Returns 0 or MST_EINVAL, which names the option, `run_id`, `nodes_min` or `nodes_max`.
  */

@@ -1,0 +1,317 @@
+/* unit/test_etcd_handlers.c - the handlers `etcd` and `etcd-v2` as programs use them, at a real
+ * etcd: what the command line does not show. */
+#include "unit/etcd_unit.h"
+#include "unit/store_unit.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+static struct etcd_unit etcd;
+static char endpoint[32];
+
+static const char *const backends[] = {"etcd-v2", "etcd"};
+#define EACH_BACKEND(at) for (size_t at = 0; at < 2; at++)
+
+static void start_etcd(void)
+{
+    static const char *const arguments[] = {"--enable-v2", NULL};
+    if (etcd_unit_is_there()) {
+        etcd_unit_start(&etcd, false, arguments);
+        (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", etcd.port);
+    }
+}
+
+static void need_etcd(void)
+{
+    if (!etcd_unit_is_there()) {
+        MST_SKIP("there is no etcd in $PATH");
+    }
+}
+
+static struct mst_handler *new_handler(const char *backend,
+                                       const char *run_id,
+                                       int64_t min,
+                                       int64_t max,
+                                       const char *options)
+{
+    struct mst_params *params = NULL;
+    struct mst_handler *handler = NULL;
+    char id[64];
+    (void)snprintf(id, sizeof id, "%s-%s", run_id, backend);
+    assert_ok(mst_params_new(backend, endpoint, id, min, max, "127.0.0.1", &params, &err));
+    assert_ok(mst_params_parse(params, options, &err));
+    assert_ok(mst_handler_new(params, &handler, &err));
+    mst_params_free(params);
+    return handler;
+}
+
+/* One node that joins in a thread of its own. */
+struct node {
+    struct mst_handler *handler;
+    struct mst_rendezvous outcome;
+    struct mst_err err;
+    int rv;
+    pthread_t thread;
+};
+
+static void *node_run(void *arg)
+{
+    struct node *node = arg;
+    node->outcome = (struct mst_rendezvous){.size = sizeof node->outcome};
+    node->rv = mst_handler_next(node->handler, &node->outcome, &node->err);
+    return NULL;
+}
+
+static void node_start(struct node *node)
+{
+    assert_int_equal(pthread_create(&node->thread, NULL, node_run, node), 0);
+}
+
+static void node_end(struct node *node)
+{
+    assert_int_equal(pthread_join(node->thread, NULL), 0);
+}
+
+static void meet(struct node *nodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        node_start(&nodes[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        node_end(&nodes[i]);
+        if (nodes[i].rv != 0) {
+            fail_msg("%s", nodes[i].err.msg);
+        }
+        assert_int_equal(nodes[i].outcome.world_size, count);
+    }
+}
+
+static void part(struct node *nodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mst_store_close(nodes[i].outcome.store);
+        mst_handler_free(nodes[i].handler);
+    }
+}
+
+/* --- tests --- */
+
+static void two_meet(void **state)
+{
+    (void)state;
+    need_etcd();
+    EACH_BACKEND(at)
+    {
+        struct node nodes[2] = {{.rv = 0}, {.rv = 0}};
+        for (size_t i = 0; i < 2; i++) {
+            nodes[i].handler = new_handler(backends[at], "two", 2, 2, "");
+            assert_string_equal(mst_handler_backend(nodes[i].handler), backends[at]);
+        }
+        bool is_closed = true;
+        assert_ok(mst_handler_is_closed(nodes[0].handler, &is_closed, &err));
+        assert_false(is_closed);
+        meet(nodes, 2);
+        assert_int_equal(nodes[0].outcome.rank + nodes[1].outcome.rank, 1);
+        assert_string_equal(nodes[0].outcome.master_addr, "127.0.0.1");
+        assert_string_equal(nodes[0].outcome.master_addr, nodes[1].outcome.master_addr);
+        assert_int_equal(nodes[0].outcome.master_port, nodes[1].outcome.master_port);
+        /* The store is one, and the round's own. */
+        assert_ok(mst_store_set(nodes[0].outcome.store, STR("k"), STR("v"), PLENTY_MS, &err));
+        assert_value(nodes[1].outcome.store, "k", STR("v"));
+        int64_t waiting = -1;
+        assert_ok(mst_handler_nodes_waiting(nodes[1].handler, &waiting, &err));
+        assert_int_equal(waiting, 0);
+        /* Closing reaches the other one by itself. */
+        assert_ok(mst_handler_set_closed(nodes[0].handler, &err));
+        struct mst_changes changes = {.size = sizeof changes};
+        assert_ok(mst_handler_poll(nodes[1].handler, PLENTY_MS, &changes, &err));
+        assert_true(changes.closed);
+        assert_ok(mst_handler_is_closed(nodes[1].handler, &is_closed, &err));
+        assert_true(is_closed);
+        struct mst_rendezvous outcome = {.size = sizeof outcome};
+        assert_fails(mst_handler_next(nodes[1].handler, &outcome, &err), MST_ECLOSED, "closed");
+        part(nodes, 2);
+    }
+}
+
+/* Members go into the next round, with a newcomer, and nothing has to expire for that. */
+static void again_with_one_more(void **state)
+{
+    (void)state;
+    need_etcd();
+    EACH_BACKEND(at)
+    {
+        struct node nodes[3] = {{.rv = 0}, {.rv = 0}, {.rv = 0}};
+        for (size_t i = 0; i < 3; i++) {
+            nodes[i].handler = new_handler(backends[at], "more", 2, 3, "last_call_timeout=200ms");
+        }
+        meet(nodes, 2);
+        int64_t first = nodes[0].outcome.round;
+        node_start(&nodes[2]);
+        int64_t begin_ms = mst__clock_ms();
+        for (size_t i = 0; i < 2; i++) {
+            struct pollfd pollfd = {.fd = mst_handler_fd(nodes[i].handler), .events = POLLIN};
+            assert_int_equal(poll(&pollfd, 1, PLENTY_MS), 1);
+            struct mst_changes changes = {.size = sizeof changes};
+            assert_ok(mst_handler_poll(nodes[i].handler, 0, &changes, &err));
+            assert_int_equal(changes.nodes_waiting, 1);
+            assert_int_equal(changes.participants_lost, 0);
+            mst_store_close(nodes[i].outcome.store);
+        }
+        node_start(&nodes[0]);
+        node_start(&nodes[1]);
+        for (size_t i = 0; i < 3; i++) {
+            node_end(&nodes[i]);
+            assert_int_equal(nodes[i].rv, 0);
+            assert_int_equal(nodes[i].outcome.world_size, 3);
+            assert_true(nodes[i].outcome.round > first);
+        }
+        assert_true(mst__clock_ms() - begin_ms < 5000);
+        part(nodes, 3);
+    }
+}
+
+static void leaving(void **state)
+{
+    (void)state;
+    need_etcd();
+    EACH_BACKEND(at)
+    {
+        struct node nodes[2] = {{.rv = 0}, {.rv = 0}};
+        for (size_t i = 0; i < 2; i++) {
+            nodes[i].handler = new_handler(backends[at], "leave", 2, 2, "");
+        }
+        meet(nodes, 2);
+        assert_ok(mst_handler_leave(nodes[0].handler, &err));
+        struct mst_changes changes = {.size = sizeof changes};
+        assert_ok(mst_handler_poll(nodes[1].handler, PLENTY_MS, &changes, &err));
+        assert_int_equal(changes.participants_lost, 1);
+        assert_string_equal(changes.lost, mst_handler_node(nodes[0].handler));
+        assert_false(changes.expelled);
+        assert_ok(mst_handler_leave(nodes[0].handler, &err)); /* one that is not in is fine */
+        part(nodes, 2);
+    }
+}
+
+static void cancelling(void **state)
+{
+    (void)state;
+    need_etcd();
+    EACH_BACKEND(at)
+    {
+        struct node node = {.handler = new_handler(backends[at], "cancel", 2, 2, "")};
+        struct node others[2] = {{.rv = 0}, {.rv = 0}};
+        node_start(&node);
+        mst_handler_cancel(node.handler);
+        node_end(&node);
+        assert_int_equal(node.rv, MST_ECANCELED);
+        mst_handler_free(node.handler);
+        /* Nothing of it is left in the way of others. */
+        int64_t begin_ms = mst__clock_ms();
+        for (size_t i = 0; i < 2; i++) {
+            others[i].handler = new_handler(backends[at], "cancel", 2, 2, "");
+        }
+        meet(others, 2);
+        assert_true(mst__clock_ms() - begin_ms < 8000);
+        part(others, 2);
+    }
+}
+
+static void timing_out(void **state)
+{
+    (void)state;
+    need_etcd();
+    EACH_BACKEND(at)
+    {
+        struct node node = {.handler =
+                                new_handler(backends[at], "late", 2, 3,
+                                            at == 0 ? "join_timeout=500ms" : "timeout=500ms")};
+        struct mst_rendezvous outcome = {.size = sizeof outcome};
+        assert_fails(mst_handler_next(node.handler, &outcome, &err), MST_ETIMEOUT, "at least 2");
+        mst_handler_free(node.handler);
+    }
+}
+
+static void extra_data(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct node nodes[2] = {{.rv = 0}, {.rv = 0}};
+    struct mst_buffer json = {0};
+    for (size_t i = 0; i < 2; i++) {
+        nodes[i].handler = new_handler("etcd", "extra", 2, 2, "");
+    }
+    assert_fails(mst_handler_set_extra(nodes[0].handler, "a", "1", PLENTY_MS, &err), MST_EINVAL,
+                 "none is joined");
+    meet(nodes, 2);
+    assert_fails(mst_handler_get_extra(nodes[1].handler, "a", 100, &json, &err), MST_ETIMEOUT,
+                 "'a'");
+    assert_fails(mst_handler_set_extra(nodes[0].handler, "a", "{", PLENTY_MS, &err), MST_EINVAL,
+                 "'a'");
+    assert_ok(mst_handler_set_extra(nodes[0].handler, "a", "[1, \"x\"]", PLENTY_MS, &err));
+    assert_ok(mst_handler_set_extra(nodes[1].handler, "b", "null", PLENTY_MS, &err));
+    assert_ok(mst_handler_set_extra(nodes[1].handler, "c", "2", PLENTY_MS, &err));
+    assert_ok(mst_handler_set_extra(nodes[0].handler, "c", "3", PLENTY_MS, &err));
+    static const char *const wanted[][2] = {{"a", "[1,\"x\"]"}, {"b", "null"}, {"c", "3"}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(mst_handler_get_extra(nodes[1].handler, wanted[i][0], PLENTY_MS, &json, &err));
+        assert_string_equal((const char *)json.data, wanted[i][1]);
+        mst_buffer_free(&json);
+    }
+    part(nodes, 2);
+    struct mst_handler *other = new_handler("etcd-v2", "extra", 2, 2, "");
+    assert_fails(mst_handler_set_extra(other, "a", "1", PLENTY_MS, &err), MST_ENOTSUP, "etcd-v2");
+    assert_fails(mst_handler_get_extra(other, "a", PLENTY_MS, &json, &err), MST_ENOTSUP,
+                 "no extra data");
+    mst_handler_free(other);
+}
+
+/* An etcd that is away for less than the keys live costs nobody the membership. */
+static void etcd_restarts(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct node nodes[4] = {{.rv = 0}, {.rv = 0}, {.rv = 0}, {.rv = 0}};
+    for (size_t i = 0; i < 4; i++) {
+        nodes[i].handler = new_handler(backends[i / 2], "restart", 2, 2, "");
+    }
+    meet(nodes, 2);
+    meet(nodes + 2, 2);
+    etcd_unit_end(&etcd, SIGKILL);
+    bool is_closed;
+    int64_t until_ms = mst__clock_deadline_ms(PLENTY_MS);
+    while (mst_handler_is_closed(nodes[2].handler, &is_closed, &err) == 0) {
+        assert_true(mst__clock_ms() < until_ms); /* it is told that it cannot be asked */
+        (void)poll(NULL, 0, 10);
+    }
+    etcd_unit_again(&etcd, true);
+    for (size_t i = 0; i < 4; i++) {
+        while (mst_handler_is_closed(nodes[i].handler, &is_closed, &err) != 0) {
+            assert_true(mst__clock_ms() < until_ms);
+            (void)poll(NULL, 0, 10);
+        }
+        struct mst_changes changes = {.size = sizeof changes};
+        assert_fails(mst_handler_poll(nodes[i].handler, 0, &changes, &err), MST_ETIMEOUT, "");
+        assert_false(changes.expelled);
+        assert_int_equal(changes.participants_lost, 0);
+    }
+    part(nodes, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_meet),      cmocka_unit_test(again_with_one_more),
+        cmocka_unit_test(leaving),       cmocka_unit_test(cancelling),
+        cmocka_unit_test(timing_out),    cmocka_unit_test(extra_data),
+        cmocka_unit_test(etcd_restarts),
+    };
+    start_etcd();
+    int rv = MST_RUN_TESTS(tests);
+    etcd_unit_stop(&etcd);
+    return rv;
+}
