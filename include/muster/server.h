@@ -41,6 +41,13 @@ struct mst_server_options {
      * Borrowed for mst_server_new. */
     const char *http_address;
 
+    /** The server is the authority of the rendezvous backend `muster`. With a run id it serves that
+     * one alone and refuses others by name; NULL = any. Borrowed for mst_server_new. */
+    const char *run_id;
+    int64_t job_grace_ms;   /* a node whose connection was lost may come back within it */
+    int64_t job_reclaim_ms; /* the same for all nodes of a round after a restart of the server */
+    int64_t job_expiry_ms;  /* a run id without nodes is forgotten after it */
+
     struct mst_log log;
 };
 

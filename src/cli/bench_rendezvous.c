@@ -25,11 +25,17 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/bench.h"
+#include "cli/bench_job.h"
 #include "cli/cli.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster bench rendezvous"
-#define NODES_MAX 4096
+/* Each is a thread, or, with backend muster and a server of our own, a connection. */
+#define THREADS_MAX 4096
+#define NODES_MAX 60000
+
+/* How long nodes at rest are looked at. */
+#define STEADY_MS 10000
 
 /* How long to wait for being told of a death; more than any sensible expiry. */
 #define TOLD_MS 120000
@@ -39,13 +45,17 @@ static const char text[] =
     "own. Time is taken from the moment when all handlers exist until the last node has its "
     "outcome. With --death the last node is a process, which is then killed; measured are how "
     "long it takes until the others are told and until they have a round without it, last call "
-    "included. All outcomes are checked: one round, one world, every rank once.";
+    "included. All outcomes are checked: one round, one world, every rank once.\n\n"
+    "With --backend muster and no --rdzv-endpoint the bench starts a server of its own, and every "
+    "node is a connection: tens of thousands of them fit. Then it also tells what a death and "
+    "nodes at rest cost.";
 
 struct meeting {
     struct mst__rdzv rdzv;
     char run_id[64]; /* of our own making, if none is given */
     int64_t nodes;
     bool death;
+    bool floor;
     bool json;
 
     size_t threads; /* nodes in this process */
@@ -252,6 +262,15 @@ static int check_nodes(const struct meeting *meeting,
     return rv;
 }
 
+/* Print @line of name=value as it is, or as a JSON object. */
+static void print_line(const char *line, bool as_json)
+{
+    char json[2 * MST_LOG_LINE_SIZE];
+    mst__log_to_json(line, json, sizeof json);
+    (void)printf(as_json ? "{%s}\n" : "%s\n", as_json ? json : line);
+    (void)fflush(stdout); /* main sees whether stdout still works */
+}
+
 static void print_result(const struct meeting *meeting, const struct node *nodes)
 {
     int64_t met_ns = meeting->begin_ns;
@@ -272,10 +291,7 @@ static void print_result(const struct meeting *meeting, const struct node *nodes
                        (double)(told_ns - meeting->kill_ns) / 1e9,
                        (double)(reformed_ns - meeting->kill_ns) / 1e9); /* fits */
     }
-    char json[2 * MST_LOG_LINE_SIZE];
-    mst__log_to_json(line, json, sizeof json);
-    (void)printf(meeting->json ? "{%s}\n" : "%s\n", meeting->json ? json : line);
-    (void)fflush(stdout); /* main sees whether stdout still works */
+    print_line(line, meeting->json);
 }
 
 static int start_threads(struct meeting *meeting,
@@ -326,14 +342,70 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     return rv;
 }
 
+/* One figure of a JSON object or a line; what was not measured is left out. */
+static size_t put_figure(char *line, size_t size, const char *name, double value)
+{
+    int wrote = value < 0 ? 0 : snprintf(line, size, " %s=%.6g", name, value);
+    return wrote < 0 ? 0 : (size_t)wrote;
+}
+
+/* Nodes of backend muster with a server of our own: connections, not threads. */
+static int meet_many(const struct meeting *meeting)
+{
+    const struct mst__bench_job_options options = {
+        .nodes = (size_t)meeting->nodes, .steady_ms = STEADY_MS, .floor = meeting->floor};
+    struct mst__bench_job_result result;
+    struct mst_err err = {0};
+    int rv = mst__bench_job(&options, &result, &err);
+    if (rv != 0) {
+        return mst__cli_fail(&err);
+    }
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {
+        {"join_s", result.join_s},
+        {"floor_s", result.floor_s},
+        {"notice_s", result.notice_s},
+        {"reform_s", result.reform_s},
+        {"grace_s", result.grace_s},
+        {"steady_cpu_pct", result.steady_cpu_pct},
+        {"steady_bytes_per_s", result.steady_bytes_per_s},
+        {"requests_per_node", result.requests_per_node},
+        {"server_bytes_per_node", result.memory_per_node},
+    };
+    char line[MST_LOG_LINE_SIZE];
+    size_t at = (size_t)snprintf(line, sizeof line,
+                                 "bench=rendezvous backend=muster nodes=%" PRId64, meeting->nodes);
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && at < sizeof line; i++) {
+        at += put_figure(line + at, sizeof line - at, figures[i].name, figures[i].value);
+    }
+    print_line(line, meeting->json);
+    return MST_EXIT_OK;
+}
+
 static int meeting_with(struct meeting *meeting)
 {
+    const char *backend = meeting->rdzv.backend;
+    bool is_muster = backend != NULL && strcmp(backend, "muster") == 0;
+    if (is_muster && meeting->rdzv.endpoint[0] == '\0') {
+        return meet_many(meeting);
+    }
+    if (meeting->floor) {
+        return mst__cli_usage_error(COMMAND,
+                                    "--floor goes with backend muster and no --rdzv-endpoint");
+    }
+    if (meeting->nodes > THREADS_MAX) {
+        return mst__cli_usage_error(COMMAND,
+                                    "--nodes of more than 4096 needs backend muster and no "
+                                    "--rdzv-endpoint");
+    }
     if (meeting->death && meeting->nodes < 2) {
         return mst__cli_usage_error(COMMAND, "--death needs --nodes of 2 or more");
     }
     int64_t nodes_min = meeting->death ? meeting->nodes - 1 : meeting->nodes;
     meeting->threads = (size_t)nodes_min;
-    if (meeting->rdzv.run_id == NULL) {
+    if (meeting->rdzv.run_id == NULL && !mst__rdzv_is_url(&meeting->rdzv)) {
         (void)snprintf(meeting->run_id, sizeof meeting->run_id, "bench-%d-%" PRId64, (int)getpid(),
                        mst__clock_wall_us()); /* fits */
         meeting->rdzv.run_id = meeting->run_id;
@@ -366,11 +438,16 @@ int mst__bench_rendezvous(int argc, char **argv)
          NODES_MAX},
         {"death", NULL, "Kill one after they have met, and measure how the others re-form.",
          MST_OPTION_FLAG, &meeting.death, 0, 0},
+        {"backend", "NAME", "The same as --rdzv-backend.", MST_OPTION_TEXT, &meeting.rdzv.backend,
+         0, 0},
+        {"floor", NULL,
+         "Measure the floor, too: as many connections to a bare server, and one echo each.",
+         MST_OPTION_FLAG, &meeting.floor, 0, 0},
         {"json", NULL, "Print a JSON object.", MST_OPTION_FLAG, &meeting.json, 0, 0},
     };
     const struct mst__usage usage = {
         .command = COMMAND,
-        .synopsis = "--rdzv-endpoint ENDPOINT [options]",
+        .synopsis = "[options]",
         .text = text,
         .options = options,
         .options_count = sizeof options / sizeof options[0],

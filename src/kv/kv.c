@@ -363,7 +363,8 @@ static enum mst__status kv_check(const struct mst__kv *kv, const struct mst__com
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
             bool is_announced = kv->announces && command->count == 1 &&
-                                mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT));
+                                (mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT)) ||
+                                 mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB)));
             return is_announced ? MST_STATUS_READY : MST_STATUS_NOT_READY;
         }
     }

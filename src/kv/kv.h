@@ -56,6 +56,8 @@ struct mst__kv_limits {
 /* A key that a server seems to have if it knows WAIT_CHANGE. It cannot be a user's: on the wire
  * those begin with a slash. */
 #define MST_KV_ANNOUNCEMENT "muster.wait_change"
+/* The same for a server that is the authority of jobs. */
+#define MST_KV_ANNOUNCEMENT_JOB "muster.job"
 
 struct mst__kv {
     struct mst__map map; /* of struct mst__kv_entry */
@@ -68,7 +70,7 @@ struct mst__kv {
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     bool overrun;                       /* some client's `overrun` is set */
     struct mst__kv_item *popped;        /* the last QUEUE_POP: its reply borrows the bytes */
-    bool announces; /* a CHECK of MST_KV_ANNOUNCEMENT finds it; set by a server */
+    bool announces; /* a CHECK of an announcement finds it; set by a server */
 };
 
 /* @hash_key is copied. */

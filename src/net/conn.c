@@ -33,6 +33,7 @@ struct mst__conn {
     struct mst__conn *overdue_prev, *overdue_next; /* of those with something under way */
     struct mst__conn *doomed_next;
     struct mst__kv_client client;
+    struct mst__job_seat seat;
     struct mst__wire_reader reader;
     struct mst__buf input; /* an unfinished request, or requests waiting for output to drain */
     size_t input_charged;  /* its memory, as counted by the engine */
@@ -50,6 +51,7 @@ struct mst__conn {
     bool is_closing;
     bool is_served; /* on the stack: its requests are being applied */
     bool in_grace;  /* dialect A or B */
+    bool is_framed; /* see wire/job.h */
 };
 
 /* Output that the kernel did not take at once. */
@@ -209,6 +211,7 @@ static void conn_close(struct mst__conn *conn)
     conn_leave_overdue(conn);
     conn_end_grace(conn);
     mst__kv_client_close(&server->kv, &conn->client);
+    mst__job_leave_seat(conn, &conn->seat);
     conn_free_input(conn);
     if (conn->prev == NULL) {
         server->conns = conn->next;
@@ -342,12 +345,15 @@ static void deliver_releases(struct mst_server *server)
     static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
                                            .status = MST_STATUS_STOP_WAITING};
     static const uint8_t stop_byte = 0;
+    static const uint8_t stop_frame[] = {2, 0, 0, 0, MST_JOB_STORE_REPLY, 0};
     struct mst__kv_client *client;
     while ((client = mst__kv_next_released(&server->kv)) != NULL) {
         struct mst__conn *conn = conn_of(client);
         server->counters.released++;
         if (conn->is_served) {
             conn_reply(conn, &stop); /* behind what it is still to get */
+        } else if (conn->is_framed) {
+            conn_send(conn, mst_bytes(stop_frame, sizeof stop_frame));
         } else {
             conn_send(conn, mst_bytes(&stop_byte, 1));
         }
@@ -454,6 +460,78 @@ static void conn_begin_grace(struct mst__conn *conn)
     }
 }
 
+/* Apply the requests in a STORE frame, all of them complete, and answer in one frame. */
+static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
+{
+    struct mst_server *server = conn->server;
+    struct mst__buf *replies = &server->replies;
+    size_t at = mst__buf_size(replies);
+    const struct mst__job_message head = {.type = MST_JOB_STORE_REPLY};
+    struct mst_err err;
+    int rv = mst__job_write(replies, &head);
+    while (rv == 0 && input.size > 0 && !conn->is_doomed) {
+        struct mst__command command;
+        size_t size = 0;
+        rv = mst__wire_read_request(&conn->reader, &server->wire_limits, input, &command, &size,
+                                    &err);
+        if (rv == MST_WIRE_REQUEST) {
+            conn_apply(conn, &command);
+            input = mst__bytes_skip(input, size);
+            rv = 0;
+        } else if (rv >= 0) {
+            rv = mst__fail(&err, MST_EPROTO, 0, "a store frame without a whole request in it");
+        }
+    }
+    if (rv != 0 && !conn->is_doomed) {
+        conn_doom(conn, rv == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
+                  rv == MST_ENOMEM ? "no memory for a reply" : err.msg);
+    }
+    if (!conn->is_doomed) {
+        mst__store_u32(replies->memory + replies->start + at,
+                       (uint32_t)(mst__buf_size(replies) - at - 4));
+    }
+}
+
+/* Read and apply one frame: as mst__job_read, or MST_ECONN when the connection is doomed. */
+static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size_t *ret_size)
+{
+    struct mst_server *server = conn->server;
+    struct mst__job_message message;
+    struct mst_err err;
+    int rv = mst__job_read(input, server->wire_limits.message_size_max, &message, ret_size, &err);
+    if (rv < 0) {
+        conn_flush(conn); /* what came before it is answered */
+        conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
+        return MST_ECONN;
+    }
+    if (rv == 1 && message.type == MST_JOB_STORE) {
+        conn_serve_store(conn, message.u.text);
+    } else if (rv == 1 && !mst__job_take(server, conn, &conn->seat, &message, &err)) {
+        conn_flush(conn);
+        conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s", err.msg);
+    }
+    return rv;
+}
+
+/* The same for frames as conn_serve. */
+static size_t conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
+{
+    size_t used = 0;
+    while (!conn->is_doomed && conn->output_pending == 0) {
+        size_t size = 0;
+        int rv = conn_serve_frame(conn, mst__bytes_skip(input, used), &size);
+        if (rv != 1) {
+            conn->input_wanted = size;
+            break;
+        }
+        used += size;
+        if (mst__buf_size(&conn->server->replies) >= MST_FLUSH_SIZE) {
+            conn_flush(conn);
+        }
+    }
+    return used;
+}
+
 /* Read and apply the requests in @input until it is used up, output is pending, or the connection
  * is doomed. Returns how many bytes were used. */
 static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
@@ -462,7 +540,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     conn->is_served = true;
     conn_end_grace(conn);
-    while (!conn->is_doomed && conn->output_pending == 0) {
+    while (!conn->is_doomed && conn->output_pending == 0 && !conn->is_framed) {
         struct mst__command command;
         struct mst_err err;
         size_t size = 0;
@@ -476,6 +554,9 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             }
         } else if (rv == MST_WIRE_VALIDATE) {
             used += size;
+        } else if (rv == MST_WIRE_JOB) {
+            conn->is_framed = true;
+            used += size;
         } else if (rv < 0) {
             conn_flush(conn); /* what came before it is answered */
             conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
@@ -486,6 +567,9 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             }
             break;
         }
+    }
+    if (conn->is_framed) {
+        used += conn_serve_frames(conn, mst__bytes_skip(input, used));
     }
     conn_flush(conn);
     conn->is_served = false;
@@ -737,7 +821,9 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
     int64_t idle_ms = server->options.idle_timeout_ms;
     for (struct mst__conn *conn = server->conns; idle_ms > 0 && conn != NULL; conn = conn->next) {
         /* Somebody who waits for a key is not idle: the answer is ours to give. */
-        if (now_ms - conn->active_ms >= idle_ms && !mst__kv_is_waiting(&conn->client)) {
+        bool is_member = conn->seat.job != NULL;
+        if (now_ms - conn->active_ms >= idle_ms && !mst__kv_is_waiting(&conn->client) &&
+            !is_member) {
             conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
         }
     }
@@ -769,5 +855,28 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
             conn_doom(conn, MST_WHY_SHUTDOWN, "the server stops");
         }
     }
+    close_doomed(server);
+}
+
+/* --- for the jobs --- */
+
+void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
+{
+    MST_ASSERT(!conn->is_served);
+    conn_send(conn, frames);
+}
+
+void mst__conn_give_up(struct mst__conn *conn, const char *why)
+{
+    conn_doom(conn, MST_WHY_MEMORY, "%s", why);
+}
+
+void mst__conn_unseat(struct mst__conn *conn)
+{
+    conn->seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+}
+
+void mst__conns_close_doomed(struct mst_server *server)
+{
     close_doomed(server);
 }

@@ -33,6 +33,9 @@ void mst_server_options_init(struct mst_server_options *options)
         .key_size_max = MST_KEY_SIZE_DEFAULT,
         .value_size_max = MST_VALUE_SIZE_DEFAULT,
         .request_timeout_ms = 60000,
+        .job_grace_ms = 1000,
+        .job_reclaim_ms = 5000,
+        .job_expiry_ms = 600000,
         .log = {.level = MST_LOG_INFO},
     };
 }
@@ -56,6 +59,13 @@ static int server_check_options(const struct mst_server_options *options, struct
                          "keys of up to %zu and values of up to %zu bytes: at most %zu and %zu",
                          options->key_size_max, options->value_size_max, MST_KEY_SIZE_MAX,
                          MST_VALUE_SIZE_MAX);
+    }
+    if (options->job_grace_ms < 0 || options->job_reclaim_ms < 0 || options->job_expiry_ms < 0 ||
+        options->job_grace_ms > MST_JOB_MS_MAX || options->job_reclaim_ms > MST_JOB_MS_MAX ||
+        options->job_expiry_ms > MST_JOB_MS_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "a time of the server's jobs is not within 0 … %lld ms",
+                         (long long)MST_JOB_MS_MAX);
     }
     if (options->idle_timeout_ms < 0 || options->request_timeout_ms <= 0) {
         return mst__fail(reterr, MST_EINVAL, 0, "a timeout of the server is negative or zero");
@@ -92,6 +102,7 @@ static void server_close_handles(struct mst_server *server)
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
         uv_close((uv_handle_t *)&server->grace, NULL);
+        mst__jobs_stop(server);
     }
 }
 
@@ -214,6 +225,7 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     rv = uv_timer_init(&server->loop, &server->grace);
     MST_ASSERT(rv == 0);
     server->grace.data = server;
+    mst__jobs_open(server);
     return 0;
 }
 
@@ -234,6 +246,14 @@ int mst_server_new(const struct mst_server_options *options,
     server->options.hosts = NULL;
     server->options.listen_fds = NULL;
     server->options.http_address = NULL;
+    server->options.run_id = NULL;
+    if (options->run_id != NULL) {
+        server->run_id = mst__strdup(options->run_id);
+        if (server->run_id == NULL) {
+            mst__free(server);
+            return mst__fail(reterr, MST_ENOMEM, 0, "store server");
+        }
+    }
     server->wire_limits = mst__wire_limits(options->key_size_max, options->value_size_max);
     atomic_init(&server->stop_wanted, false);
     atomic_init(&server->dump_wanted, false);
@@ -305,6 +325,8 @@ void mst_server_free(struct mst_server *server)
         MST_ASSERT(rv == 0);
     }
     mst__kv_close(&server->kv);
+    mst__jobs_close(server);
+    mst__free(server->run_id);
     mst__buf_close(&server->replies);
     mst__free(server);
 }

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "kv/kv.h"
 #include "net/address.h"
+#include "net/job.h"
 #include "wire/wire.h"
 
 /* Why a connection ended: its name in the log, and how loud. */
@@ -86,6 +87,8 @@ struct mst_server {
     int64_t accept_complaint_ms; /* when a failed accept was last logged */
     int port;
     struct mst__kv kv;
+    struct mst__jobs jobs;
+    char *run_id;            /* the only one that is served; NULL = any */
     struct mst__conn *conns; /* all of them */
     size_t conns_count;
     struct mst__conn *overdue; /* those with half a request or unsent output */
@@ -107,6 +110,18 @@ void mst__server_want_grace(struct mst_server *server);
 
 /* Take a connection from @listener. */
 void mst__conn_accept(struct mst__listener *listener);
+
+/* Send @frames to @conn, which is framed and not being served. */
+void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames);
+
+/* End @conn, which cannot be told what it should know. */
+void mst__conn_give_up(struct mst__conn *conn, const char *why);
+
+/* @conn's session is over. */
+void mst__conn_unseat(struct mst__conn *conn);
+
+/* Close the connections that were given up. */
+void mst__conns_close_doomed(struct mst_server *server);
 
 /* Close the connections that are overdue at @now_ms; whether any may become so. */
 bool mst__conns_sweep(struct mst_server *server, int64_t now_ms);

@@ -341,6 +341,9 @@ int mst__wire_read_request(struct mst__wire_reader *reader,
             return rv;
         }
     }
+    if (MST_UNLIKELY(input.data[0] == MST_WIRE_OPCODE_JOB && reader->dialect == MST_DIALECT_C)) {
+        return MST_WIRE_JOB;
+    }
     return read_command(reader, limits, input, ret_command, ret_size, reterr);
 }
 

@@ -29,6 +29,9 @@ const char *mst__dialect_name(enum mst__dialect dialect);
 #define MST_WIRE_MAGIC 0x3C85F7CEU
 #define MST_WIRE_VALIDATE_SIZE 5
 
+/* The opcode of dialect C behind which a connection is framed: wire/job.h. */
+#define MST_WIRE_OPCODE_JOB 0x42
+
 struct mst__wire_limits {
     size_t key_size_max;
     size_t value_size_max;
@@ -45,6 +48,7 @@ enum mst__wire_result {
     MST_WIRE_REQUEST = 1,  /* a command is there */
     MST_WIRE_EITHER = 2,   /* a DELETE of dialect A, or the first part of an APPEND of dialect B */
     MST_WIRE_VALIDATE = 3, /* the greeting of dialect C: consumed, wants no answer */
+    MST_WIRE_JOB = 4,      /* what follows is framed, see wire/job.h: the opcode is consumed */
 };
 
 /* One per connection. */
@@ -63,6 +67,7 @@ void mst__wire_reader_init(struct mst__wire_reader *reader);
  * MST_WIRE_REQUEST: @ret_command is filled (it borrows from @input) and @ret_size is how many bytes
  * the request took.
  * MST_WIRE_VALIDATE: the connection speaks C; @ret_size bytes were consumed, there is no command.
+ * MST_WIRE_JOB: the same; the rest is for mst__job_read.
  * MST_WIRE_MORE: nothing is consumed; call again with the same start and at least @ret_size bytes.
  * MST_WIRE_EITHER: as MST_WIRE_MORE with one more byte wanted; if none arrives within a grace,
  * mst__wire_settle_a makes the next call read a DELETE.

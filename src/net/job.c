@@ -1,0 +1,424 @@
+/* net/job.c - run ids and their nodes' connections. */
+#include "net/job.h"
+
+#include <muster/version.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/job_tell.h"
+#include "net/server.h"
+
+static int64_t job_now_us(void)
+{
+    return (int64_t)(uv_hrtime() / 1000);
+}
+
+static struct mst__job *job_of(void *value)
+{
+    return *(struct mst__job **)value;
+}
+
+/* --- the time of a job --- */
+
+static void on_drain(uv_idle_t *drain);
+static void on_due(uv_timer_t *timer);
+
+static void job_touch(struct mst__job *job)
+{
+    struct mst__jobs *jobs = &job->server->jobs;
+    if (job->is_dirty) {
+        return;
+    }
+    job->is_dirty = true;
+    job->dirty_next = jobs->dirty;
+    jobs->dirty = job;
+    if (uv_is_active((const uv_handle_t *)&jobs->drain) == 0) {
+        int rv = uv_idle_start(&jobs->drain, on_drain);
+        MST_ASSERT(rv == 0);
+    }
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct mst__job *job = handle->data;
+    mst__authority_close(&job->authority);
+    mst__free(job);
+}
+
+/* The job is forgotten. It has no members, so that nobody has a seat in it. */
+static void job_remove(struct mst__job *job)
+{
+    struct mst__jobs *jobs = &job->server->jobs;
+    void *value = mst__map_get(&jobs->map, mst_bytes(job->run_id, job->run_id_size));
+    MST_ASSERT(value != NULL && job_of(value) == job);
+    mst__map_remove(&jobs->map, value);
+    mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%.60s round=%lld",
+             job->run_id, (long long)job->authority.round);
+    uv_close((uv_handle_t *)&job->timer, on_timer_closed);
+}
+
+/* Wake up when something is due next. */
+static void job_schedule(struct mst__job *job, int64_t now_us)
+{
+    int64_t due_us = mst__authority_due_us(&job->authority);
+    if (job->authority.living_count > 0) {
+        job->idle_us = INT64_MAX;
+    } else if (job->idle_us == INT64_MAX) {
+        job->idle_us = now_us;
+    }
+    if (job->idle_us != INT64_MAX) {
+        int64_t end_us = job->idle_us + job->server->options.job_expiry_ms * 1000;
+        due_us = end_us < due_us ? end_us : due_us;
+    }
+    if (due_us == INT64_MAX) {
+        (void)uv_timer_stop(&job->timer); /* always returns 0 */
+        return;
+    }
+    int64_t delay_ms = due_us <= now_us ? 0 : (due_us - now_us + 999) / 1000;
+    int rv = uv_timer_start(&job->timer, on_due, (uint64_t)delay_ms, 0);
+    MST_ASSERT(rv == 0);
+}
+
+static void on_due(uv_timer_t *timer)
+{
+    struct mst__job *job = timer->data;
+    int64_t now_us = job_now_us();
+    int64_t end_us = job->server->options.job_expiry_ms * 1000;
+    if (job->idle_us != INT64_MAX && now_us - job->idle_us >= end_us && !job->is_dirty) {
+        job_remove(job);
+        return;
+    }
+    (void)mst__authority_tick(&job->authority, now_us); /* job_schedule asks when it is due next */
+    job_touch(job);
+}
+
+/* Tell everybody what has become of this turn of the loop. */
+static void on_drain(uv_idle_t *drain)
+{
+    struct mst_server *server = drain->data;
+    struct mst__jobs *jobs = &server->jobs;
+    struct mst__job *job;
+    while ((job = jobs->dirty) != NULL) {
+        jobs->dirty = job->dirty_next;
+        job->is_dirty = false;
+        mst__job_tell(job);
+        job_schedule(job, job_now_us());
+    }
+    (void)uv_idle_stop(drain); /* always returns 0 */
+    mst__conns_close_doomed(server);
+}
+
+/* --- jobs --- */
+
+void mst__jobs_open(struct mst_server *server)
+{
+    struct mst__jobs *jobs = &server->jobs;
+    uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
+    mst__clock_random(hash_key, sizeof hash_key);
+    mst__map_init(&jobs->map, sizeof(struct mst__job *), hash_key);
+    mst__buf_init(&jobs->shared, MST_MIB(1));
+    /* Later starts have larger ones, as far as the clock goes forward; in any case another one. */
+    jobs->epoch = (uint64_t)mst__clock_wall_us();
+    int rv = uv_idle_init(&server->loop, &jobs->drain);
+    MST_ASSERT(rv == 0);
+    jobs->drain.data = server;
+}
+
+void mst__jobs_stop(struct mst_server *server)
+{
+    struct mst__jobs *jobs = &server->jobs;
+    for (void *value = mst__map_first(&jobs->map); value != NULL; value = mst__map_next(value)) {
+        uv_close((uv_handle_t *)&job_of(value)->timer, on_timer_closed);
+    }
+    mst__map_close(&jobs->map);
+    jobs->dirty = NULL;
+    uv_close((uv_handle_t *)&jobs->drain, NULL);
+}
+
+void mst__jobs_close(struct mst_server *server)
+{
+    mst__buf_close(&server->jobs.shared);
+}
+
+static struct mst__job *job_find(struct mst_server *server, struct mst_bytes run_id)
+{
+    void *value = mst__map_get(&server->jobs.map, run_id);
+    return value == NULL ? NULL : job_of(value);
+}
+
+static int job_add(struct mst_server *server,
+                   struct mst_bytes run_id,
+                   int64_t expiry_us,
+                   struct mst__job **ret_job,
+                   struct mst_err *reterr)
+{
+    struct mst__jobs *jobs = &server->jobs;
+    if (mst__map_count(&jobs->map) >= MST_JOBS_MAX) {
+        return mst__fail(reterr, MST_ELIMIT, 0, "this server has %d run ids already", MST_JOBS_MAX);
+    }
+    struct mst__job *job = mst__calloc(1, sizeof *job + run_id.size + 1);
+    void *value = job == NULL ? NULL : mst__map_add(&jobs->map, run_id);
+    if (value == NULL) {
+        mst__free(job);
+        return mst__fail(reterr, MST_ENOMEM, 0, "a new run id");
+    }
+    *(struct mst__job **)value = job;
+    job->server = server;
+    job->idle_us = job_now_us();
+    job->run_id_size = run_id.size;
+    memcpy(job->run_id, run_id.data, run_id.size);
+    size_t conns_max = server->options.connections_max;
+    struct mst__authority_options options = {
+        .epoch = jobs->epoch,
+        .expiry_us = expiry_us,
+        .grace_us = server->options.job_grace_ms * 1000,
+        .reclaim_us = server->options.job_reclaim_ms * 1000,
+        .return_us = INT64_MAX,
+        .members_max =
+            conns_max < MST_AUTHORITY_MEMBERS_MAX ? (uint32_t)conns_max : MST_AUTHORITY_MEMBERS_MAX,
+    };
+    mst__clock_random(options.hash_key, sizeof options.hash_key);
+    mst__authority_init(&job->authority, &options);
+    int rv = uv_timer_init(&server->loop, &job->timer);
+    MST_ASSERT(rv == 0);
+    job->timer.data = job;
+    *ret_job = job;
+    return 0;
+}
+
+/* The job of a message, made if need be. */
+static int job_get(struct mst_server *server,
+                   struct mst_bytes run_id,
+                   int64_t expiry_us,
+                   struct mst__job **ret_job,
+                   struct mst_err *reterr)
+{
+    if (run_id.size == 0 || run_id.size > MST_JOB_RUN_ID_SIZE_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0, "a run id of %zu bytes, not 1 … %d", run_id.size,
+                         MST_JOB_RUN_ID_SIZE_MAX);
+    }
+    const char *only = server->run_id;
+    if (only != NULL &&
+        !(strlen(only) == run_id.size && memcmp(only, run_id.data, run_id.size) == 0)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "this server is for run '%.60s' and not for '%.*s': another job's port?",
+                         only, (int)(run_id.size < 60 ? run_id.size : 60),
+                         (const char *)run_id.data);
+    }
+    *ret_job = job_find(server, run_id);
+    return *ret_job != NULL ? 0 : job_add(server, run_id, expiry_us, ret_job, reterr);
+}
+
+/* --- messages --- */
+
+/* A node that has come back on another connection does not speak through the old one any more. */
+static bool seat_is_own(const struct mst__conn *conn, const struct mst__job_seat *seat)
+{
+    const struct mst__authority_member *member =
+        mst__authority_get(&seat->job->authority, seat->id);
+    return member == NULL || member->driver == conn;
+}
+
+static int reply(struct mst_server *server, const struct mst__job_message *message)
+{
+    return mst__job_write(&server->replies, message);
+}
+
+static bool reply_refused(struct mst_server *server,
+                          int code,
+                          enum mst__refusal refusal,
+                          const struct mst_err *err,
+                          struct mst_err *reterr)
+{
+    const struct mst__job_message message = {
+        .type = MST_JOB_REFUSED,
+        .u.refused = {.code = code, .refusal = (uint32_t)refusal, .text = mst_bytes_str(err->msg)},
+    };
+    int rv = reply(server, &message);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for a refusal");
+    }
+    return rv == 0;
+}
+
+static bool reply_welcome(struct mst_server *server,
+                          const struct mst__job_seat *seat,
+                          const struct mst__job_announce *announce,
+                          struct mst_err *reterr)
+{
+    const struct mst__authority_member *member =
+        mst__authority_get(&seat->job->authority, seat->id);
+    MST_ASSERT(member != NULL);
+    const struct mst__job_message message = {
+        .type = MST_JOB_WELCOME,
+        .u.welcome = {.version =
+                          announce->version < MST_JOB_VERSION ? announce->version : MST_JOB_VERSION,
+                      .epoch = server->jobs.epoch,
+                      .has_skew = member->has_skew,
+                      .skew_us = member->skew_us,
+                      .server = mst_bytes_str(mst_version())},
+    };
+    int rv = reply(server, &message);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for a welcome");
+    }
+    return rv == 0;
+}
+
+static bool take_announce(struct mst_server *server,
+                          struct mst__conn *conn,
+                          struct mst__job_seat *seat,
+                          const struct mst__job_announce *announce,
+                          struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    struct mst__job *job = NULL;
+    if (announce->version == 0 || announce->expiry_us <= 0) {
+        (void)mst__fail(&err, MST_EPROTO, 0, "version %u of the job protocol, expiry %lld us",
+                        announce->version, (long long)announce->expiry_us);
+        return reply_refused(server, MST_EPROTO, MST_REFUSAL_MALFORMED, &err, reterr);
+    }
+    int rv = job_get(server, announce->run_id, announce->expiry_us, &job, &err);
+    if (rv != 0) {
+        return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
+    }
+    if (seat->job != NULL && seat->job != job) {
+        (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
+        return false;
+    }
+    struct mst__announcement announcement = announce->announcement;
+    announcement.labels = announce->labels;
+    announcement.wall_here_us = mst__clock_wall_us();
+    announcement.driver = conn;
+    mst__authority_id before = seat->id;
+    bool was_seated = seat->job != NULL;
+    enum mst__refusal refusal = MST_REFUSAL_NONE;
+    mst__authority_id id;
+    rv = mst__authority_announce(&job->authority, &announcement, job_now_us(), &id, &refusal, &err);
+    job_touch(job);
+    if (rv != 0) {
+        return reply_refused(server, rv, refusal, &err, reterr);
+    }
+    if (was_seated && before != id) {
+        (void)mst__authority_left(&job->authority, before, job_now_us()); /* may be over already */
+    }
+    seat->job = job;
+    seat->id = id;
+    if (announce->expiry_us > job->authority.options.expiry_us) {
+        job->authority.options.expiry_us = announce->expiry_us; /* the most patient one counts */
+    }
+    return reply_welcome(server, seat, announce, reterr);
+}
+
+static bool take_heartbeat(struct mst_server *server,
+                           struct mst__job_seat *seat,
+                           bool wants_pong,
+                           struct mst_err *reterr)
+{
+    if (seat->job == NULL) {
+        return true; /* its session is over, and it has been told or will be */
+    }
+    int rv = mst__authority_heartbeat(&seat->job->authority, seat->id, job_now_us());
+    if (rv != 0) {
+        const struct mst__job_message message = {
+            .type = MST_JOB_EXPELLED,
+            .u.text = mst_bytes_str("not heard of in time, or replaced by a newer process")};
+        *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+        rv = reply(server, &message);
+    } else if (wants_pong) {
+        const struct mst__job_message message = {.type = MST_JOB_PONG};
+        rv = reply(server, &message);
+    }
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for an answer");
+    }
+    return rv == 0;
+}
+
+static bool take_close(struct mst_server *server,
+                       const struct mst__job_message *message,
+                       struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    struct mst__job *job = NULL;
+    int rv = job_get(server, message->u.close.run_id, MST_JOB_EXPIRY_US_DEFAULT, &job, &err);
+    if (rv != 0) {
+        return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
+    }
+    /* Closed before is as good; the first reason stays and is what is answered. */
+    (void)mst__authority_shut(&job->authority, message->u.close.reason, message->u.close.owner,
+                              job_now_us());
+    job_touch(job);
+    const struct mst__job_message told = {
+        .type = MST_JOB_CLOSED,
+        .u.close = {.reason = mst_bytes_str(job->authority.close_reason),
+                    .owner = mst_bytes_str(job->authority.close_owner)},
+    };
+    rv = reply(server, &told);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for an answer");
+    }
+    return rv == 0;
+}
+
+static bool take_status(struct mst_server *server, struct mst_bytes run_id, struct mst_err *reterr)
+{
+    struct mst__job *job = job_find(server, run_id);
+    int rv;
+    if (job == NULL) {
+        struct mst_err err;
+        (void)mst__fail(&err, MST_ENOTFOUND, 0, "nobody has announced itself for run '%.*s'",
+                        (int)(run_id.size < 60 ? run_id.size : 60), (const char *)run_id.data);
+        return reply_refused(server, MST_ENOTFOUND, MST_REFUSAL_NONE, &err, reterr);
+    }
+    rv = mst__job_tell_status(job, job_now_us(), server->wire_limits.message_size_max / 2,
+                              &server->replies);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for the status");
+    }
+    return rv == 0;
+}
+
+bool mst__job_take(struct mst_server *server,
+                   struct mst__conn *conn,
+                   struct mst__job_seat *seat,
+                   const struct mst__job_message *message,
+                   struct mst_err *reterr)
+{
+    switch (message->type) {
+        case MST_JOB_ANNOUNCE:
+            return take_announce(server, conn, seat, &message->u.announce, reterr);
+        case MST_JOB_HEARTBEAT:
+            return take_heartbeat(server, seat, message->u.heartbeat.wants_pong, reterr);
+        case MST_JOB_LEAVE:
+            if (seat->job != NULL && seat_is_own(conn, seat)) {
+                (void)mst__authority_left(&seat->job->authority, seat->id, job_now_us());
+                job_touch(seat->job);
+                *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+            }
+            return true;
+        case MST_JOB_CLOSE:
+            return take_close(server, message, reterr);
+        case MST_JOB_STATUS:
+            return take_status(server, message->u.close.run_id, reterr);
+        default:
+            break;
+    }
+    (void)mst__fail(reterr, MST_EPROTO, 0, "a node does not say '%s'",
+                    mst__job_type_name(message->type));
+    return false;
+}
+
+void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat)
+{
+    if (seat->job != NULL) {
+        /* Also when the session is over or has another connection: this one must be forgotten. */
+        (void)mst__authority_disconnected(&seat->job->authority, seat->id, conn, job_now_us());
+        job_touch(seat->job);
+    }
+    *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+}

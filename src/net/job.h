@@ -1,0 +1,67 @@
+/* net/job.h - the server as the authority of jobs: run ids, their nodes' connections, and what is
+ * told to whom.
+ *
+ * conn.c hands over the messages of framed connections and tells when one ends; the decisions are
+ * core/authority's. What is to be told is gathered over a turn of the loop and leaves in one write
+ * per connection. */
+#ifndef MST_NET_JOB_H
+#define MST_NET_JOB_H
+
+#include <uv.h>
+
+#include "base/map.h"
+#include "core/authority.h"
+#include "wire/job.h"
+
+struct mst_server;
+struct mst__conn;
+
+/* One run id. */
+struct mst__job {
+    struct mst_server *server;
+    struct mst__authority authority;
+    uv_timer_t timer;
+    struct mst__job *dirty_next;
+    bool is_dirty;   /* has effects to be sent, or another time to wake up at */
+    int64_t idle_us; /* since when nobody is there; INT64_MAX = somebody is */
+    size_t run_id_size;
+    char run_id[];
+};
+
+/* A connection's place in a job. Zeroed: none. */
+struct mst__job_seat {
+    struct mst__job *job;
+    mst__authority_id id;
+};
+
+/* All jobs of a server. */
+struct mst__jobs {
+    struct mst__map map; /* run id to struct mst__job pointer */
+    struct mst__job *dirty;
+    uv_idle_t drain; /* active while there are dirty ones, so that the loop does not sleep */
+    uint64_t epoch;
+    struct mst__buf shared;  /* frames for many */
+    struct mst__buf members; /* of a status */
+    uint64_t told;           /* frames sent to nodes, but for replies */
+};
+
+void mst__jobs_open(struct mst_server *server);
+
+/* The loop is about to end: nothing of this keeps it running any more. */
+void mst__jobs_stop(struct mst_server *server);
+
+/* The loop has ended. */
+void mst__jobs_close(struct mst_server *server);
+
+/* @message came from @conn, whose place is @seat. Answers are appended to server->replies. False,
+ * with a sentence, when the message has no place here and the connection shall end. */
+bool mst__job_take(struct mst_server *server,
+                   struct mst__conn *conn,
+                   struct mst__job_seat *seat,
+                   const struct mst__job_message *message,
+                   struct mst_err *reterr);
+
+/* @conn ends. */
+void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat);
+
+#endif /* MST_NET_JOB_H */

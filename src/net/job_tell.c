@@ -1,0 +1,303 @@
+/* net/job_tell.c - effects of an authority as frames.
+ *
+ * What goes to everybody in the round is encoded once, gathered with what follows for the same
+ * people, and written to each connection in one piece; only the rank in a SEALED differs. */
+#include "net/job_tell.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "net/server.h"
+
+#define SENTENCE_SIZE 512
+
+enum audience {
+    AUDIENCE_NONE,
+    AUDIENCE_HOLDERS, /* who holds the round */
+    AUDIENCE_ALL,
+};
+
+/* Frames for one audience, in the making. */
+struct tell {
+    struct mst__job *job;
+    enum audience audience;
+    size_t sealed_at; /* where the SEALED is in the shared buffer; with sealed_size > 0 */
+    size_t sealed_size;
+};
+
+static struct mst__jobs *tell_jobs(const struct tell *tell)
+{
+    return &tell->job->server->jobs;
+}
+
+static void tell_one(struct tell *tell, const struct mst__authority_member *member)
+{
+    struct mst__jobs *jobs = tell_jobs(tell);
+    if (member->driver == NULL) {
+        return; /* absent; it will ask when it comes again */
+    }
+    if (tell->sealed_size > 0) {
+        mst__job_patch_rank(jobs->shared.memory + jobs->shared.start + tell->sealed_at,
+                            tell->sealed_size, member->rank);
+    }
+    mst__conn_tell(member->driver, mst__buf_bytes(&jobs->shared));
+    jobs->told++;
+}
+
+/* Send what was gathered. */
+static void tell_flush(struct tell *tell)
+{
+    struct mst__jobs *jobs = tell_jobs(tell);
+    const struct mst__authority *authority = &tell->job->authority;
+    const struct mst__authority_member *member;
+    uint32_t cursor = 0;
+    if (mst__buf_size(&jobs->shared) > 0 && tell->audience == AUDIENCE_HOLDERS) {
+        while ((member = mst__authority_next_holder(authority, &cursor)) != NULL) {
+            tell_one(tell, member);
+        }
+    } else if (mst__buf_size(&jobs->shared) > 0) {
+        while ((member = mst__authority_next_member(authority, &cursor)) != NULL) {
+            tell_one(tell, member);
+        }
+    }
+    mst__buf_clear(&jobs->shared);
+    tell->audience = AUDIENCE_NONE;
+    tell->sealed_size = 0;
+}
+
+/* Gather @message for @audience. */
+static void tell_many(struct tell *tell,
+                      enum audience audience,
+                      const struct mst__job_message *message)
+{
+    struct mst__jobs *jobs = tell_jobs(tell);
+    bool is_sealed = message->type == MST_JOB_SEALED;
+    if (tell->audience != audience || (is_sealed && tell->sealed_size > 0)) {
+        tell_flush(tell);
+    }
+    size_t at = mst__buf_size(&jobs->shared);
+    if (mst__job_write(&jobs->shared, message) != 0) {
+        /* No memory for a frame. Whoever misses one must not go on as if nothing had happened. */
+        mst__log(&tell->job->server->options.log, MST_LOG_ERROR, "job.untold", "run=%.60s what=%s",
+                 tell->job->run_id, mst__job_type_name(message->type));
+        const struct mst__authority_member *member;
+        uint32_t cursor = 0;
+        while ((member = mst__authority_next_member(&tell->job->authority, &cursor)) != NULL) {
+            if (member->driver != NULL) {
+                mst__conn_give_up(member->driver, "no memory for what is to be told");
+            }
+        }
+        return;
+    }
+    tell->audience = audience;
+    if (is_sealed) {
+        tell->sealed_at = at;
+        tell->sealed_size = mst__buf_size(&jobs->shared) - at;
+    }
+}
+
+/* Send @message to one connection, behind everything gathered so far. */
+static void tell_single(struct tell *tell, void *driver, const struct mst__job_message *message)
+{
+    struct mst__jobs *jobs = tell_jobs(tell);
+    tell_flush(tell);
+    if (driver == NULL) {
+        return;
+    }
+    if (mst__job_write(&jobs->shared, message) != 0) {
+        mst__conn_give_up(driver, "no memory for what is to be told");
+    } else {
+        mst__conn_tell(driver, mst__buf_bytes(&jobs->shared));
+        jobs->told++;
+    }
+    mst__buf_clear(&jobs->shared);
+}
+
+static struct mst__job_message round_message(enum mst__job_type type,
+                                             const struct mst__authority_effect *effect)
+{
+    return (struct mst__job_message){
+        .type = type,
+        .u.round = {.epoch = effect->epoch,
+                    .round = effect->round,
+                    .world = effect->world,
+                    .rank = effect->rank,
+                    .address = effect->address},
+    };
+}
+
+/* To the one whom @effect is for, or to all who hold the round. */
+static void tell_whom(struct tell *tell,
+                      const struct mst__authority_effect *effect,
+                      const struct mst__job_message *message)
+{
+    if (effect->id == MST_AUTHORITY_NOBODY) {
+        tell_many(tell, AUDIENCE_HOLDERS, message);
+    } else {
+        tell_single(tell, effect->driver, message);
+    }
+}
+
+static void tell_waiting(struct tell *tell, const struct mst__authority_effect *effect)
+{
+    const struct mst__job_message message = {.type = MST_JOB_WAITING,
+                                             .u.waiting = {.count = effect->waiting_count}};
+    tell_whom(tell, effect, &message);
+}
+
+static void tell_lost(struct tell *tell, const struct mst__authority_effect *effect)
+{
+    if (effect->lost_count == 0) {
+        return;
+    }
+    struct mst__job_message message = {.type = MST_JOB_LOST};
+    struct mst__job_lost *lost = &message.u.lost;
+    lost->round = effect->round;
+    lost->count = (uint32_t)effect->lost_count;
+    lost->total = tell->job->authority.lost_told;
+    for (size_t i = 0; i < effect->lost_count && lost->named < MST_JOB_NAMES_MAX; i++) {
+        const struct mst__authority_member *member =
+            mst__authority_ranked(&tell->job->authority, effect->lost[i]);
+        lost->ranks[lost->named] = effect->lost[i];
+        lost->names[lost->named] = member == NULL ? mst_bytes_str("") : mst__authority_name(member);
+        lost->named++;
+    }
+    tell_whom(tell, effect, &message);
+}
+
+static void tell_reopened(struct tell *tell, const struct mst__authority_effect *effect)
+{
+    const struct mst__authority *authority = &tell->job->authority;
+    bool has_rank = effect->rank != MST_AUTHORITY_RANK_NONE;
+    const struct mst__authority_member *first =
+        has_rank ? mst__authority_ranked(authority, effect->rank) : NULL;
+    const struct mst__job_message message = {
+        .type = MST_JOB_REOPENED,
+        .u.reopened = {.round_next = effect->round_next,
+                       .why = (uint32_t)effect->why,
+                       .rank = effect->rank,
+                       .name = first == NULL ? mst_bytes_str("") : mst__authority_name(first)},
+    };
+    if (effect->id != MST_AUTHORITY_NOBODY) {
+        tell_lost(tell, effect); /* it may have missed that */
+    }
+    tell_whom(tell, effect, &message);
+}
+
+static void tell_expelled(struct tell *tell, const struct mst__authority_effect *effect)
+{
+    const struct mst__job_message message = {.type = MST_JOB_EXPELLED,
+                                             .u.text = mst_bytes_str(effect->text)};
+    tell_single(tell, effect->driver, &message);
+    if (effect->driver != NULL) {
+        mst__conn_unseat(effect->driver);
+    }
+}
+
+static void tell_effect(struct tell *tell, const struct mst__authority_effect *effect)
+{
+    struct mst__job_message message;
+    switch (effect->kind) {
+        case MST_TOLD_SEALED:
+            message = round_message(MST_JOB_SEALED, effect);
+            tell_whom(tell, effect, &message);
+            if (effect->id != MST_AUTHORITY_NOBODY && effect->waiting_count > 0) {
+                tell_waiting(tell, effect);
+            }
+            break;
+        case MST_TOLD_QUEUED:
+        case MST_TOLD_SPARE:
+            message = round_message(
+                effect->kind == MST_TOLD_QUEUED ? MST_JOB_QUEUED : MST_JOB_SPARE, effect);
+            tell_single(tell, effect->driver, &message);
+            break;
+        case MST_TOLD_EXPELLED:
+            tell_expelled(tell, effect);
+            break;
+        case MST_TOLD_LOST:
+            tell_lost(tell, effect);
+            break;
+        case MST_TOLD_REOPENED:
+            tell_reopened(tell, effect);
+            break;
+        case MST_TOLD_WAITING:
+            tell_waiting(tell, effect);
+            break;
+        case MST_TOLD_CLOSED:
+            message = (struct mst__job_message){.type = MST_JOB_CLOSED,
+                                                .u.close = {.reason = mst_bytes_str(effect->text),
+                                                            .owner = mst_bytes_str(effect->owner)}};
+            tell_many(tell, AUDIENCE_ALL, &message);
+            break;
+    }
+}
+
+void mst__job_tell(struct mst__job *job)
+{
+    struct tell tell = {.job = job};
+    struct mst__authority_effect effect;
+    while (mst__authority_next_effect(&job->authority, &effect)) {
+        tell_effect(&tell, &effect);
+    }
+    tell_flush(&tell);
+}
+
+/* --- status --- */
+
+static void status_members(struct mst__job *job, int64_t now_us, struct mst__job_status *status)
+{
+    struct mst__buf *members = &job->server->jobs.members;
+    const struct mst__authority *authority = &job->authority;
+    const struct mst__authority_member *member;
+    uint32_t cursor = 0;
+    while ((member = mst__authority_next_member(authority, &cursor)) != NULL) {
+        const struct mst__job_member told = {
+            .name = mst__authority_name(member),
+            .address = mst__authority_address(member),
+            .standing = (uint32_t)mst__authority_standing(authority, member),
+            .rank = member->rank,
+            .incarnation = member->incarnation,
+            .silent_us = now_us > member->heard_us ? now_us - member->heard_us : 0,
+            .has_skew = member->has_skew,
+            .skew_us = member->skew_us,
+        };
+        if (mst__job_member_write(members, &told) != 0) {
+            status->is_cut = true;
+            break;
+        }
+        status->member_count++;
+    }
+    status->members = mst__buf_bytes(members);
+}
+
+int mst__job_tell_status(struct mst__job *job,
+                         int64_t now_us,
+                         size_t size_max,
+                         struct mst__buf *output)
+{
+    const struct mst__authority *authority = &job->authority;
+    struct mst__buf *members = &job->server->jobs.members;
+    /* Room for the members within the frame, with a kilobyte each for the rest and the texts. */
+    mst__buf_init(members, size_max / 2);
+    char sentence[SENTENCE_SIZE];
+    mst__authority_describe(authority, now_us, sentence, sizeof sentence);
+    struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD};
+    struct mst__job_status *status = &message.u.status;
+    *status = (struct mst__job_status){
+        .run_id = mst_bytes(job->run_id, job->run_id_size),
+        .phase = (uint32_t)authority->phase,
+        .epoch = authority->round == 0 ? authority->options.epoch : authority->round_epoch,
+        .round = authority->round,
+        .round_next = mst__authority_round_next(authority),
+        .world = authority->world,
+        .nodes_min = authority->settings.is_set ? authority->settings.nodes_min : 0,
+        .nodes_max = authority->settings.is_set ? authority->settings.nodes_max : 0,
+        .last_call_us = authority->settings.is_set ? authority->settings.last_call_us : 0,
+        .sentence = mst_bytes_str(sentence),
+        .reason = mst_bytes_str(authority->close_reason),
+        .owner = mst_bytes_str(authority->close_owner),
+    };
+    status_members(job, now_us, status);
+    int rv = mst__job_write(output, &message);
+    mst__buf_close(members);
+    return rv;
+}
