@@ -54,7 +54,10 @@ bench: all ## ours against the peers: a table and JSON
 	@bench/run --build $(BUILD) --out $(BUILD)/bench.json $(BENCH_FLAGS)
 	@bench/rendezvous --build $(BUILD) --out $(BUILD)/bench-rendezvous.json \
 		$(filter-out --realtime,$(BENCH_FLAGS))
-	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json"
+	@bench/etcd --build $(BUILD) --out $(BUILD)/bench-etcd.json \
+		$(filter-out --realtime,$(BENCH_FLAGS))
+	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json," \
+		"$(BUILD)/bench-etcd.json"
 
 bench-gate: all ## compare instruction counts with those in the tree
 	@tools/deps gate

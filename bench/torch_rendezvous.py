@@ -1,6 +1,6 @@
 """torch's own handlers meet: the counterpart of `muster bench rendezvous`.
 
-    torch_rendezvous.py HOST:PORT NODES [--death] [KEY=VALUE...]
+    torch_rendezvous.py HOST:PORT NODES [--death] [--backend=NAME] [--meet] [KEY=VALUE...]
 
 Each node is a thread with a handler, made by torch's registry, and a connection of its own. Time is
 taken from the moment when all handlers exist until the last next_rendezvous has returned. With
@@ -11,21 +11,24 @@ when they look after another one has left.
 """
 
 import json
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 import warnings
 
 warnings.filterwarnings("ignore")
+logging.disable(logging.INFO)  # the handlers of etcd write a line for every step
 
 from torch.distributed.elastic.rendezvous import api, registry  # noqa: E402
 
 
-def make_handler(endpoint, run_id, low, high, options):
+def make_handler(backend, endpoint, run_id, low, high, options):
     is_old = not hasattr(api, "RendezvousInfo")
-    params = api.RendezvousParameters("c10d", endpoint, run_id, low, high, is_host="false",
+    params = api.RendezvousParameters(backend, endpoint, run_id, low, high, is_host="false",
                                       **options)
     handler = registry.get_rendezvous_handler(params)
     if is_old and "keep_alive_interval" in options:
@@ -38,9 +41,19 @@ def make_handler(endpoint, run_id, low, high, options):
     return handler
 
 
-def outcome(handler):
+def outcome(handler, meets=False):
+    """(rank, world, when). With meets also where the workers meet is agreed on, as ours do it in
+    the same call, torch in it from 2.4 on, and its agents right after it before."""
     info = handler.next_rendezvous()
-    rank, world = info[1:] if isinstance(info, tuple) else (info.rank, info.world_size)
+    if not isinstance(info, tuple):
+        return info.rank, info.world_size, time.monotonic()
+    store, rank, world = info
+    if meets and rank == 0:
+        store.set("MASTER_ADDR", socket.gethostname().encode())
+        store.set("MASTER_PORT", b"29500")
+    if meets:
+        store.get("MASTER_ADDR")
+        store.get("MASTER_PORT")
     return rank, world, time.monotonic()
 
 
@@ -69,12 +82,14 @@ def await_victim(pipe):
 
 
 def main():
-    words = [word for word in sys.argv[1:] if word != "--death"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
     death = "--death" in sys.argv
+    backend = next((word.split("=", 1)[1] for word in sys.argv if word.startswith("--backend=")),
+                   "c10d")
     endpoint, nodes = words[0], int(words[1])
     options = dict(word.split("=", 1) for word in words[2:])
     low = nodes - 1 if death else nodes
-    arguments = (endpoint, f"bench-{os.getpid()}", low, nodes, options)
+    arguments = (backend, endpoint, f"bench-{os.getpid()}", low, nodes, options)
     child = victim(arguments) if death else None
     barrier = threading.Barrier(low + 1)
     results = [[] for _ in range(low)]
@@ -82,7 +97,7 @@ def main():
     def run(result):
         handler = make_handler(*arguments)
         barrier.wait()
-        result.append(outcome(handler))
+        result.append(outcome(handler, "--meet" in sys.argv))
         if death:
             barrier.wait()
             barrier.wait()

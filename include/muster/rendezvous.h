@@ -24,8 +24,9 @@ extern "C" {
 struct mst_params; /* opaque */
 
 /**
- * Describe a rendezvous: which @backend (`c10d`, `static`, or one that was added), at which
- * @endpoint (`host:port`, `[::1]:29400`, a path, or empty), for which @run_id, with how many nodes.
+ * Describe a rendezvous: which @backend (`c10d`, `etcd-v2`, `etcd`, `static`, or one that was
+ * added), at which @endpoint (`host:port`, `[::1]:29400`, a path, or empty; of etcd several with
+ * commas between them), for which @run_id, with how many nodes.
  * @local_addr is what others should call this node; NULL = found out. All are copied.
  *
  * Returns 0, MST_EINVAL for an empty backend, nodes_min < 1 or nodes_max < nodes_min, MST_ENOMEM.
@@ -38,7 +39,26 @@ MST_API int mst_params_new(const char *backend,
                            const char *local_addr,
                            struct mst_params **ret_params,
                            struct mst_err *reterr);
+
+/**
+ * The same from one URL, `etcd://host:port/run_id?min_workers=2&max_workers=4&timeout=60`: the
+ * scheme is the backend, the rest of the query its options. Without `max_workers` it is
+ * `min_workers`. `%XX` stands for any byte but NUL, several endpoints have commas between them.
+ *
+ * Returns 0, MST_EINVAL, which names the part that is wrong, or as mst_params_new does.
+ */
+MST_API int mst_params_from_url(const char *url,
+                                const char *local_addr,
+                                struct mst_params **ret_params,
+                                struct mst_err *reterr);
+
 MST_API void mst_params_free(struct mst_params *params);
+
+/** Replace the limits. MST_EINVAL as above, and then nothing has changed. */
+MST_API int mst_params_set_nodes(struct mst_params *params,
+                                 int64_t nodes_min,
+                                 int64_t nodes_max,
+                                 struct mst_err *reterr);
 
 /** Set option @key to @value (both copied); the last one wins. Which options there are, and what
  * they may be, is checked when a handler is made. */
@@ -126,6 +146,7 @@ struct mst_rendezvous {
     struct mst_store *store; /* keys of this round only; the caller closes it */
     char master_addr[256];   /* where the workers' own store is, empty if nobody told */
     int master_port;
+    uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */
 };
 
 /** What has changed since mst_handler_next returned. */
@@ -133,9 +154,10 @@ struct mst_changes {
     size_t size; /* sizeof(struct mst_changes), set by the caller */
     int64_t nodes_waiting;
     int64_t participants_lost; /* how many members of our round are gone */
-    char lost[512]; /* which: addr_pid_local_id, separated by blanks, cut off when long */
+    char lost[512]; /* which, as mst_handler_node calls them; blanks between, cut off when long */
     bool closed;
     bool expelled; /* the others count us as dead */
+    bool reopened; /* our round is over, the next one gathers; what backend `muster` tells */
 };
 
 /**
@@ -159,6 +181,16 @@ struct mst_handler_ops {
     int (*shutdown)(void *self, struct mst_err *reterr);
     int (*leave)(void *self, struct mst_err *reterr);
     const char *(*node)(void *self);
+    int (*set_extra)(void *self,
+                     const char *name,
+                     const char *json,
+                     int64_t timeout_ms,
+                     struct mst_err *reterr);
+    int (*get_extra)(void *self,
+                     const char *name,
+                     int64_t timeout_ms,
+                     struct mst_buffer *ret_json,
+                     struct mst_err *reterr);
 };
 
 /** Wrap @self (taken on success) as a handler. @ops is borrowed for the handler's life. */
@@ -173,7 +205,8 @@ typedef int (*mst_handler_creator)(const struct mst_params *params,
                                    struct mst_err *reterr);
 
 /** Let @creator make the handlers of backend @name. The same creator twice is fine, another one for
- * a known name is MST_EINVAL. For the whole process; built in are `c10d` and `static`. */
+ * a known name is MST_EINVAL. For the whole process; built in are `c10d`, `etcd-v2`,
+ * `etcd` and `static`. */
 MST_API int mst_registry_add(const char *name,
                              mst_handler_creator creator,
                              void *arg,
@@ -193,7 +226,8 @@ MST_API void mst_handler_free(struct mst_handler *handler);
  * Take part in the next round and wait until it is complete, at most `join_timeout`.
  *
  * MST_ECLOSED: the rendezvous is closed. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
- * which is no failure. MST_ECONN, MST_ESTATE (the record is not one), MST_ECANCELED.
+ * which is no failure. MST_ECONN, MST_ESTATE (the record is not one), MST_ECANCELED. MST_EAUTH,
+ * MST_ENOTSUP: the etcd refuses us, or has no v2 API.
  */
 MST_API int mst_handler_next(struct mst_handler *handler,
                              struct mst_rendezvous *ret,
@@ -226,9 +260,28 @@ MST_API const char *mst_handler_backend(struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
 
-/** What this node is called in the record and in messages, addr_pid_local_id; "" if the backend has
- * no names. Owned by @handler. */
+/** What this node is called in the record and in messages: addr_pid_local_id, with backend `etcd`
+ * muster_ and a random number; "" if the backend has no names. Owned by @handler. */
 MST_API const char *mst_handler_node(struct mst_handler *handler);
+
+/**
+ * Extra data of the round that was joined, which only backend `etcd` has: @name stands for a JSON
+ * value, given and returned as text. Getting waits until somebody has set it. The peers of that
+ * backend see the same.
+ *
+ * MST_ENOTSUP: the backend has none. MST_EINVAL: no JSON, or no round is joined. MST_ETIMEOUT,
+ * MST_ECONN, MST_EUNKNOWN, MST_ESTATE (what is stored there is something else).
+ */
+MST_API int mst_handler_set_extra(struct mst_handler *handler,
+                                  const char *name,
+                                  const char *json,
+                                  int64_t timeout_ms,
+                                  struct mst_err *reterr);
+MST_API int mst_handler_get_extra(struct mst_handler *handler,
+                                  const char *name,
+                                  int64_t timeout_ms,
+                                  struct mst_buffer *ret_json,
+                                  struct mst_err *reterr);
 
 /** Leave the round without closing the rendezvous: stop heartbeats and take our entry out of the
  * record at once, so that the others need not wait for it to expire. Bounded by `close_timeout`. A

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/look_job.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster close"
@@ -36,10 +37,16 @@ static int check_exists(const struct mst_params *params, int64_t timeout_ms, str
 static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct mst_err *reterr)
 {
     static const char *const timeouts[] = {"join_timeout", "close_timeout", "read_timeout"};
+    const char *backend = mst_params_backend(params);
     char text[32];
     (void)snprintf(text, sizeof text, "%lldms", (long long)timeout_ms); /* fits */
-    int rv = mst_params_set(params, "is_host", "false", reterr);
-    for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
+    int rv = 0;
+    if (strcmp(backend, "c10d") == 0) {
+        rv = mst_params_set(params, "is_host", "false", reterr);
+    }
+    /* The legacy handler has the last of these alone. */
+    size_t i = strcmp(backend, "etcd") == 0 ? 2 : 0;
+    for (; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
         if (mst_params_text(params, timeouts[i], NULL) == NULL) {
             rv = mst_params_set(params, timeouts[i], text, reterr);
         }
@@ -47,10 +54,26 @@ static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct ms
     return rv;
 }
 
-static int close_with(struct mst_params *params, int64_t timeout_ms)
+/* The authority keeps the reason. */
+static int close_job(const struct mst_params *params, const char *reason, int64_t timeout_ms)
+{
+    struct mst_err err;
+    int rv = mst__look_job_shut(params, reason == NULL ? "asked to by muster close" : reason,
+                                timeout_ms, &err);
+    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+}
+
+static int close_with(struct mst_params *params, const char *reason, int64_t timeout_ms)
 {
     struct mst_handler *handler = NULL;
     struct mst_err err;
+    if (strcmp(mst_params_backend(params), "muster") == 0) {
+        return close_job(params, reason, timeout_ms);
+    }
+    if (reason != NULL) {
+        return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' has no place for it",
+                                    mst_params_backend(params));
+    }
     int rv = check_exists(params, timeout_ms, &err);
     if (rv == 0) {
         rv = set_defaults(params, timeout_ms, &err);
@@ -69,8 +92,12 @@ int mst__cli_close(int argc, char **argv)
 {
     struct mst__rdzv rdzv = {MST_RDZV_DEFAULTS(COMMAND)};
     int64_t timeout_ms = 10000;
+    const char *reason = NULL;
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(rdzv),
+        {"reason", "TEXT",
+         "Why: everybody who is told that it is closed is told this, too. Of backend muster only.",
+         MST_OPTION_TEXT, &reason, 0, 0},
         {"timeout", "DURATION", "How long each step may take, connecting included. Default 10s.",
          MST_OPTION_DURATION, &timeout_ms, 1, (int64_t)86400 * 1000},
     };
@@ -85,10 +112,10 @@ int mst__cli_close(int argc, char **argv)
     int exit_code = MST_EXIT_OK;
     struct mst_params *params = NULL;
     if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code) ||
-        !mst__rdzv_params(&rdzv, 1, 1, NULL, &params, &exit_code)) {
+        !mst__rdzv_params(&rdzv, 1, mst__rdzv_is_url(&rdzv) ? 0 : 1, NULL, &params, &exit_code)) {
         return exit_code;
     }
-    exit_code = close_with(params, timeout_ms);
+    exit_code = close_with(params, reason, timeout_ms);
     mst_params_free(params);
     return exit_code;
 }

@@ -70,7 +70,7 @@ struct join {
     struct mst_params *params;
     struct mst_handler *handler;
     struct mst__child child;
-    struct mst__json line;
+    struct mst__cli_json line;
     int64_t read_ms; /* how long a call of the store may take */
     int64_t lost_ms; /* since when it cannot be reached; 0 = it can */
     bool was_member;
@@ -140,47 +140,73 @@ static void start_hold(const struct join *join)
 static int tell_joined(struct join *join)
 {
     const struct mst_rendezvous *outcome = &join->outcome;
-    struct mst__json *line = &join->line;
-    mst__json_begin(line, NULL, '{');
-    mst__json_text(line, "event", mst_bytes_str("joined"));
-    mst__json_number(line, "round", outcome->round);
-    mst__json_number(line, "rank", outcome->rank);
-    mst__json_number(line, "world_size", outcome->world_size);
-    mst__json_text(line, "master_addr", mst_bytes_str(outcome->master_addr));
-    mst__json_number(line, "master_port", outcome->master_port);
-    mst__json_text(line, "node", mst_bytes_str(mst_handler_node(join->handler)));
-    mst__json_end(line, '}');
-    return mst__json_print(line, &join->err);
+    struct mst__cli_json *line = &join->line;
+    mst__cli_json_begin(line, NULL, '{');
+    mst__cli_json_text(line, "event", mst_bytes_str("joined"));
+    mst__cli_json_number(line, "round", outcome->round);
+    mst__cli_json_number(line, "rank", outcome->rank);
+    mst__cli_json_number(line, "world_size", outcome->world_size);
+    mst__cli_json_text(line, "master_addr", mst_bytes_str(outcome->master_addr));
+    mst__cli_json_number(line, "master_port", outcome->master_port);
+    if (outcome->epoch != 0) {
+        mst__cli_json_number(line, "epoch", (int64_t)outcome->epoch);
+    }
+    mst__cli_json_text(line, "node", mst_bytes_str(mst_handler_node(join->handler)));
+    mst__cli_json_end(line, '}');
+    return mst__cli_json_print(line, &join->err);
 }
 
 static int tell(struct join *join, const char *event)
 {
-    mst__json_begin(&join->line, NULL, '{');
-    mst__json_text(&join->line, "event", mst_bytes_str(event));
-    mst__json_end(&join->line, '}');
-    return mst__json_print(&join->line, &join->err);
+    mst__cli_json_begin(&join->line, NULL, '{');
+    mst__cli_json_text(&join->line, "event", mst_bytes_str(event));
+    mst__cli_json_end(&join->line, '}');
+    return mst__cli_json_print(&join->line, &join->err);
+}
+
+static int tell_round(struct join *join, const char *event, int64_t round)
+{
+    mst__cli_json_begin(&join->line, NULL, '{');
+    mst__cli_json_text(&join->line, "event", mst_bytes_str(event));
+    mst__cli_json_number(&join->line, "round", round);
+    mst__cli_json_end(&join->line, '}');
+    return mst__cli_json_print(&join->line, &join->err);
+}
+
+/* What the handler does. That we wait beside a round that runs happens within our own call of next,
+ * which would not say so. */
+static void on_event(void *arg, const struct mst_event *event)
+{
+    struct join *join = arg;
+    if (join->events_fd >= 0) {
+        mst_event_json(&join->events_fd, event);
+    }
+    if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {
+        (void)tell_round(join, event->name, event->round); /* the next line fails as well */
+    }
 }
 
 /* The store cannot be reached, for which @err is the reason, or can be again. */
 static int tell_reachable(struct join *join, const struct mst_err *err)
 {
-    mst__json_begin(&join->line, NULL, '{');
-    mst__json_text(&join->line, "event", mst_bytes_str(err == NULL ? "reachable" : "unreachable"));
+    mst__cli_json_begin(&join->line, NULL, '{');
+    mst__cli_json_text(&join->line, "event",
+                       mst_bytes_str(err == NULL ? "reachable" : "unreachable"));
     if (err != NULL) {
-        mst__json_text(&join->line, "error", mst_bytes_str(err->msg));
+        mst__cli_json_text(&join->line, "error", mst_bytes_str(err->msg));
     }
-    mst__json_end(&join->line, '}');
-    return mst__json_print(&join->line, &join->err);
+    mst__cli_json_end(&join->line, '}');
+    return mst__cli_json_print(&join->line, &join->err);
 }
 
 static int tell_waiting(struct join *join, int64_t nodes)
 {
-    mst__json_begin(&join->line, NULL, '{');
-    mst__json_text(&join->line, "event", mst_bytes_str("waiting"));
-    mst__json_number(&join->line, "round", join->outcome.round);
-    mst__json_number(&join->line, "nodes", nodes);
-    mst__json_end(&join->line, '}');
-    return mst__json_print(&join->line, &join->err);
+    mst__cli_json_begin(&join->line, NULL, '{');
+    mst__cli_json_text(&join->line, "event", mst_bytes_str("waiting"));
+    mst__cli_json_number(&join->line, "round", join->outcome.round);
+    mst__cli_json_number(&join->line, "nodes", nodes);
+    mst__cli_json_end(&join->line, '}');
+    return mst__cli_json_print(&join->line, &join->err);
 }
 
 /* --- who is gone --- */
@@ -278,23 +304,23 @@ static int tell_gone(struct join *join,
                      bool finished,
                      int64_t total)
 {
-    struct mst__json *line = &join->line;
-    mst__json_begin(line, NULL, '{');
-    mst__json_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
-    mst__json_number(line, "round", join->outcome.round);
-    mst__json_begin(line, "nodes", '[');
+    struct mst__cli_json *line = &join->line;
+    mst__cli_json_begin(line, NULL, '{');
+    mst__cli_json_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
+    mst__cli_json_number(line, "round", join->outcome.round);
+    mst__cli_json_begin(line, "nodes", '[');
     const char *rest = changes->lost;
     while (*rest != '\0') {
         struct mst_bytes name = next_name(&rest);
         bool is_new = !is_half(changes, rest) && !has_name(join->seen.lost, name);
         if (is_new && (join->finished > 0 && has_finished(join, name)) == finished) {
-            mst__json_text(line, NULL, name);
+            mst__cli_json_text(line, NULL, name);
         }
     }
-    mst__json_end(line, ']');
-    mst__json_number(line, "total", total);
-    mst__json_end(line, '}');
-    return mst__json_print(line, &join->err);
+    mst__cli_json_end(line, ']');
+    mst__cli_json_number(line, "total", total);
+    mst__cli_json_end(line, '}');
+    return mst__cli_json_print(line, &join->err);
 }
 
 static int tell_all_gone(struct join *join, const struct mst_changes *changes)
@@ -332,6 +358,9 @@ static int tell_changes(struct join *join, const struct mst_changes *changes)
     }
     if (rv == 0 && changes->nodes_waiting > 0 && changes->nodes_waiting != seen->nodes_waiting) {
         rv = tell_waiting(join, changes->nodes_waiting);
+    }
+    if (rv == 0 && changes->reopened && !seen->reopened) {
+        rv = tell_round(join, "reopened", join->outcome.round);
     }
     if (rv == 0 && changes->expelled && !seen->expelled) {
         rv = tell(join, "expelled");
@@ -471,7 +500,9 @@ static enum end be_member(struct join *join)
     }
     join->was_member = true;
     bool stays = join->command != NULL || join->hold_ms >= 0;
-    part(join, stays);
+    if (join->outcome.epoch == 0) {
+        part(join, stays);
+    } /* an authority has told everybody already */
     if (!stays) {
         return END_DONE;
     }
@@ -588,7 +619,7 @@ static int run(struct join *join)
     if (catch_signals(join) != 0) {
         return mst__cli_fail(&join->err);
     }
-    mst__json_init(&join->line);
+    mst__cli_json_init(&join->line);
     int exit_code = exit_code_of(join, take_part(join));
     return leave(join, exit_code);
 }
@@ -598,7 +629,9 @@ static bool prepare(struct join *join, int *ret_exit)
     int64_t nodes_min = 0;
     int64_t nodes_max = 0;
     struct mst_log log = {.fn = mst__cli_log_text};
-    if (join->nodes == NULL || !mst__rdzv_nodes(join->nodes, &nodes_min, &nodes_max)) {
+    bool is_given = join->nodes != NULL || !mst__rdzv_is_url(&join->rdzv);
+    if (is_given &&
+        (join->nodes == NULL || !mst__rdzv_nodes(join->nodes, &nodes_min, &nodes_max))) {
         *ret_exit =
             mst__cli_usage_error(COMMAND, "--nnodes %s: give MIN:MAX, such as 2:4, or one number",
                                  join->nodes == NULL ? "is missing" : join->nodes);
@@ -620,6 +653,7 @@ static bool prepare(struct join *join, int *ret_exit)
         *ret_exit = mst__cli_fail(&err);
         return false;
     }
+    mst_params_on_event(join->params, on_event, join);
     if (join->events_path == NULL) {
         return true;
     }
@@ -630,7 +664,6 @@ static bool prepare(struct join *join, int *ret_exit)
         *ret_exit = mst__cli_fail(&err);
         return false;
     }
-    mst_params_on_event(join->params, mst_event_json, &join->events_fd);
     return true;
 }
 
@@ -669,7 +702,7 @@ static int join_with(struct join *join)
     }
     mst_handler_free(join->handler);
     mst_params_free(join->params);
-    mst__json_close(&join->line);
+    mst__cli_json_close(&join->line);
     if (join->events_fd >= 0) {
         (void)close(join->events_fd); /* every event was written at once */
     }

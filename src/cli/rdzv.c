@@ -12,6 +12,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "cli/look_etcd.h"
+#include "cli/look_job.h"
 #include "codec/pickle.h"
 #include "rendezvous/settings.h"
 
@@ -32,6 +34,43 @@ bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
            mst__number_parse(mst_bytes_str(text + length + 1), INT64_MIN, INT64_MAX, ret_max);
 }
 
+bool mst__rdzv_is_url(const struct mst__rdzv *rdzv)
+{
+    return strstr(rdzv->endpoint, "://") != NULL;
+}
+
+/* What the URL says, and options besides it: limits replace the URL's, but a job and a backend that
+ * are not the URL's are a mistake. */
+static int params_from_url(const struct mst__rdzv *rdzv,
+                           int64_t nodes_min,
+                           int64_t nodes_max,
+                           const char *local_addr,
+                           struct mst_params **ret_params,
+                           struct mst_err *reterr)
+{
+    struct mst_params *params = NULL;
+    int rv = mst_params_from_url(rdzv->endpoint, local_addr, &params, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (rdzv->run_id != NULL && strcmp(rdzv->run_id, mst_params_run_id(params)) != 0) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "--rdzv-id is '%.40s' and '%.40s' in the endpoint",
+                       rdzv->run_id, mst_params_run_id(params));
+    } else if (rdzv->backend != NULL && strcmp(rdzv->backend, mst_params_backend(params)) != 0) {
+        rv = mst__fail(reterr, MST_EINVAL, 0,
+                       "--rdzv-backend is '%.40s' and '%.40s' in the endpoint", rdzv->backend,
+                       mst_params_backend(params));
+    } else if (nodes_max != 0) {
+        rv = mst_params_set_nodes(params, nodes_min, nodes_max, reterr);
+    }
+    if (rv != 0) {
+        mst_params_free(params);
+        return rv;
+    }
+    *ret_params = params;
+    return 0;
+}
+
 bool mst__rdzv_params(const struct mst__rdzv *rdzv,
                       int64_t nodes_min,
                       int64_t nodes_max,
@@ -39,14 +78,18 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
                       struct mst_params **ret_params,
                       int *ret_exit)
 {
-    if (rdzv->run_id == NULL || rdzv->run_id[0] == '\0') {
-        *ret_exit = mst__cli_usage_error(rdzv->command, "--rdzv-id is missing: which job is it?");
-        return false;
-    }
     struct mst_params *params = NULL;
     struct mst_err err;
-    int rv = mst_params_new(rdzv->backend, rdzv->endpoint, rdzv->run_id, nodes_min, nodes_max,
-                            local_addr, &params, &err);
+    int rv = 0;
+    if (mst__rdzv_is_url(rdzv)) {
+        rv = params_from_url(rdzv, nodes_min, nodes_max, local_addr, &params, &err);
+    } else if (rdzv->run_id == NULL || rdzv->run_id[0] == '\0') {
+        *ret_exit = mst__cli_usage_error(rdzv->command, "--rdzv-id is missing: which job is it?");
+        return false;
+    } else {
+        rv = mst_params_new(rdzv->backend == NULL ? "muster" : rdzv->backend, rdzv->endpoint,
+                            rdzv->run_id, nodes_min, nodes_max, local_addr, &params, &err);
+    }
     for (size_t i = 0; i < rdzv->conf.count && rv == 0; i++) {
         rv = mst_params_parse(params, rdzv->conf.values[i], &err);
     }
@@ -141,9 +184,16 @@ int mst__look_open(struct mst__look *look,
             reterr, MST_ENOTSUP, 0,
             "a static rendezvous has no record: rank and size of every node are given");
     }
+    if (strcmp(backend, "muster") == 0) {
+        return mst__look_job_open(look, params, reterr);
+    }
+    if (strcmp(backend, "etcd") == 0 || strcmp(backend, "etcd-v2") == 0) {
+        return mst__look_etcd_open(look, params, reterr);
+    }
     if (strcmp(backend, "c10d") != 0) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "unknown backend '%.60s'; those with a record are: c10d", backend);
+                         "unknown backend '%.60s'; known are: muster, c10d, etcd-v2, etcd",
+                         backend);
     }
     struct mst__dynamic dynamic;
     struct mst__c10d c10d;
@@ -161,6 +211,25 @@ int mst__look_open(struct mst__look *look,
 
 /* --- the record --- */
 
+/* The pickle is in base64, unless it was taken out of it already. */
+static int decode_value(struct mst__look *look, struct mst_err *reterr)
+{
+    struct mst_bytes value = mst_bytes(look->value.data, look->value.size);
+    if (look->etcd != NULL) {
+        return mst__pickle_read(value, &look->state, reterr);
+    }
+    struct mst__buf pickle;
+    mst__buf_init(&pickle, MST_VALUE_SIZE_MAX);
+    int rv = mst__base64_read(&pickle, value);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "base64 of the wrong length");
+    } else {
+        rv = mst__pickle_read(mst__buf_bytes(&pickle), &look->state, reterr);
+    }
+    mst__buf_close(&pickle);
+    return rv;
+}
+
 static int decode(struct mst__look *look, struct mst_err *reterr)
 {
     struct mst_bytes value = mst_bytes(look->value.data, look->value.size);
@@ -172,15 +241,7 @@ static int decode(struct mst__look *look, struct mst_err *reterr)
     if (!look->exists || is_none) {
         return 0;
     }
-    struct mst__buf pickle;
-    mst__buf_init(&pickle, MST_VALUE_SIZE_MAX);
-    int rv = mst__base64_read(&pickle, value);
-    if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "base64 of the wrong length");
-    } else {
-        rv = mst__pickle_read(mst__buf_bytes(&pickle), &look->state, reterr);
-    }
-    mst__buf_close(&pickle);
+    int rv = decode_value(look, reterr);
     look->has_state = rv == 0;
     if (rv != 0) {
         mst_buffer_free(&look->value); /* so that the next reading does not take it for the same */
@@ -189,7 +250,8 @@ static int decode(struct mst__look *look, struct mst_err *reterr)
     if (rv == MST_EPROTO) {
         reterr->code = MST_ESTATE;
         rv = mst__err_wrap(reterr, MST_ESTATE, "what is stored under '%.80s' is no rendezvous",
-                           (const char *)look->key.data);
+                           look->etcd != NULL ? "the key of this job"
+                                              : (const char *)look->key.data);
     }
     return rv;
 }
@@ -199,6 +261,22 @@ int mst__look_read(struct mst__look *look,
                    bool *ret_changed,
                    struct mst_err *reterr)
 {
+    if (look->job != NULL) {
+        bool has_changed = false;
+        int result = mst__look_job_read(look, timeout_ms, &has_changed, reterr);
+        if (ret_changed != NULL) {
+            *ret_changed = has_changed;
+        }
+        return result;
+    }
+    if (look->etcd != NULL) {
+        bool has_changed = false;
+        int result = mst__look_etcd_read(look, timeout_ms, &has_changed, reterr);
+        if (ret_changed != NULL) {
+            *ret_changed = has_changed;
+        }
+        return result == 0 && has_changed && !look->is_legacy ? decode(look, reterr) : result;
+    }
     struct mst_buffer value = {0};
     int rv = look->store == NULL ? open_file(look, reterr) : 0;
     if (rv == 0) {
@@ -224,6 +302,8 @@ int mst__look_read(struct mst__look *look,
 
 void mst__look_close(struct mst__look *look)
 {
+    mst__look_etcd_close(look);
+    mst__look_job_close(look);
     mst_store_close(look->store);
     mst_buffer_free(&look->key);
     mst_buffer_free(&look->value);

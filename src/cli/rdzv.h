@@ -10,19 +10,19 @@
 /* Which rendezvous, as the options say. */
 struct mst__rdzv {
     const char *command; /* "muster join", for messages */
-    const char *backend;
+    const char *backend; /* NULL = not given */
     const char *endpoint;
     const char *run_id;
     struct mst__option_list conf;
 };
 
-#define MST_RDZV_DEFAULTS(name) .command = (name), .backend = "c10d", .endpoint = ""
+#define MST_RDZV_DEFAULTS(name) .command = (name), .endpoint = ""
 
 /* Rows for the table of a command's options. */
 #define MST_RDZV_OPTIONS(rdzv)                                                                \
     {"rdzv-backend",                                                                          \
      "NAME",                                                                                  \
-     "How nodes meet: c10d or static. Default c10d.",                                         \
+     "How nodes meet: muster, c10d, etcd-v2, etcd or static. Default muster.",                \
      MST_OPTION_TEXT,                                                                         \
      &(rdzv).backend,                                                                         \
      0,                                                                                       \
@@ -30,7 +30,9 @@ struct mst__rdzv {
         {"rdzv-endpoint",                                                                     \
          "ADDR",                                                                              \
          "Where: host:port or [ipv6]:port of the store, or the path of a file with "          \
-         "--rdzv-conf store_type=file. Default localhost:29400.",                             \
+         "--rdzv-conf store_type=file; of an etcd, several with commas between them. Or all " \
+         "in one: etcd://host:port/ID?min_workers=2&max_workers=4. Default localhost:29400, " \
+         "of an etcd localhost:2379.",                                                        \
          MST_OPTION_TEXT,                                                                     \
          &(rdzv).endpoint,                                                                    \
          0,                                                                                   \
@@ -53,8 +55,12 @@ struct mst__rdzv {
 /* Read `MIN:MAX` or `N`; false when it is neither. Whether the numbers make sense is not asked. */
 bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max);
 
-/* The parameters that the options describe. Returns true, or false after an error that has been
- * printed; @ret_exit is then what to exit with. */
+/* Whether the endpoint is an URL that says the rest, too. */
+bool mst__rdzv_is_url(const struct mst__rdzv *rdzv);
+
+/* The parameters that the options describe; @nodes_max of 0 = not given, which only an URL makes
+ * good for. Returns true, or false after an error that has been printed; @ret_exit is then what to
+ * exit with. */
 bool mst__rdzv_params(const struct mst__rdzv *rdzv,
                       int64_t nodes_min,
                       int64_t nodes_max,
@@ -71,6 +77,9 @@ struct mst__look {
     struct mst__settings settings;
     struct mst_buffer key;
     struct mst_buffer value; /* as stored; empty before the first reading and when there is none */
+    struct mst__look_etcd *etcd; /* NULL = it is not at an etcd */
+    struct mst__look_job *job;   /* NULL = it has no authority: else cli/look_job.h tells it */
+    bool is_legacy;          /* it has a document instead of a record: cli/look_etcd.h tells it */
     bool exists;             /* there is a key */
     struct mst__state state; /* empty when nobody has joined yet */
     bool has_state;
@@ -81,6 +90,7 @@ struct mst__look {
  * that does not exist is not created: then there is no record, until there is a file.
  *
  * Returns 0, MST_EINVAL, MST_ENOTSUP for a backend without a record, or an error of mst_store_open.
+ * Of an etcd, nothing is asked yet.
  */
 int mst__look_open(struct mst__look *look,
                    const struct mst_params *params,

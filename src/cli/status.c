@@ -13,9 +13,10 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "base/unicode.h"
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/look_etcd.h"
+#include "cli/look_job.h"
 #include "cli/rdzv.h"
 #include "core/expire.h"
 
@@ -25,8 +26,9 @@
 
 static const char status_text[] =
     "Show who takes part in a rendezvous, with which rank and how long ago each was heard of, who "
-    "waits, who stands by, and what the round is waiting for. The record is read without joining "
-    "and without changing anything; it may have been written by PyTorch, of any release.\n"
+    "waits, who stands by, and what the round is waiting for. Of backend muster the server tells "
+    "it; of the others the record is read, without joining and without changing anything, and it "
+    "may have been written by PyTorch, of any release.\n"
     "Exit status: 0 shown, 1 failed, 2 wrong arguments, 3 there is none, 4 timeout, 5 no "
     "connection, 10 what is stored is no rendezvous.";
 
@@ -61,23 +63,10 @@ static void put(struct status *status, const char *format, ...)
     }
 }
 
-/* Text from a record, which anybody may have written: what could confuse a terminal is shown as a
- * question mark. Returns how many characters that makes. */
-static size_t put_foreign(struct status *status, struct mst_bytes rest)
+/* Text from a record. Returns how many characters that makes. */
+static size_t put_foreign(struct status *status, struct mst_bytes text)
 {
-    size_t count = 0;
-    for (; rest.size > 0; count++) {
-        uint32_t c = 0;
-        size_t size = mst__unicode_next(rest, &c);
-        bool is_shown = size > 0 && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
-        size = size == 0 ? 1 : size;
-        if (status->code == 0) {
-            status->code = mst__buf_append(&status->text, is_shown ? mst_bytes(rest.data, size)
-                                                                   : mst_bytes_str("?"));
-        }
-        rest = mst_bytes(rest.data + size, rest.size - size);
-    }
-    return count;
+    return mst__cli_put_foreign(&status->text, text, &status->code);
 }
 
 static double seconds(int64_t us)
@@ -173,10 +162,34 @@ static void put_summary_open(struct status *status)
     }
 }
 
+static void put_legacy(struct status *status)
+{
+    if (status->code == 0) {
+        status->code = mst__look_legacy_summary(&status->look, status->nodes_min, status->nodes_max,
+                                                &status->text);
+    }
+}
+
+static void put_legacy_table(struct status *status)
+{
+    if (status->code == 0) {
+        status->code = mst__look_legacy_table(&status->look, &status->text);
+    }
+}
+
 /* One sentence, or a few. */
 static void put_summary(struct status *status)
 {
     const struct mst__state *state = &status->look.state;
+    if (status->look.is_legacy) {
+        put_legacy(status);
+        return;
+    }
+    if (status->look.exists && status->look.job != NULL) {
+        status->code =
+            status->code != 0 ? status->code : mst__look_job_summary(&status->look, &status->text);
+        return;
+    }
     if (!status->look.exists) {
         put(status, "There is no such rendezvous: nobody has tried to join it yet.");
         return;
@@ -277,7 +290,12 @@ static void put_table(struct status *status, const mst__member_id *ranked)
     const struct mst__state *state = &status->look.state;
     put(status, "rendezvous ");
     (void)put_foreign(status, mst_bytes_str(status->rdzv.run_id));
-    if (status->look.has_state) {
+    if (status->look.is_legacy) {
+        put_legacy_table(status);
+    } else if (status->look.exists && status->look.job != NULL) {
+        status->code =
+            status->code != 0 ? status->code : mst__look_job_table(&status->look, &status->text);
+    } else if (status->look.has_state) {
         put(status, ": round %" PRId64 ", %s, %s\n", state->round,
             state->complete ? "complete" : "not complete", state->closed ? "closed" : "open");
         if (state->members_count > 0) {
@@ -297,68 +315,82 @@ static void put_table(struct status *status, const mst__member_id *ranked)
 /* --- JSON for programs --- */
 
 static void json_members(const struct status *status,
-                         struct mst__json *json,
+                         struct mst__cli_json *json,
                          const char *name,
                          const mst__member_id *ids,
                          size_t count)
 {
     const struct mst__state *state = &status->look.state;
-    mst__json_begin(json, name, '[');
+    mst__cli_json_begin(json, name, '[');
     for (size_t i = 0; i < count; i++) {
         const struct mst__member *member = &state->members[ids[i]];
         char text[NAME_SIZE];
         mst__node_format(&member->node, text, sizeof text);
-        mst__json_begin(json, NULL, '{');
-        mst__json_text(json, "node", mst_bytes_str(text));
-        mst__json_text(json, "addr", member->node.addr);
-        mst__json_number(json, "pid", member->node.pid);
-        mst__json_number(json, "local_id", member->node.local_id);
+        mst__cli_json_begin(json, NULL, '{');
+        mst__cli_json_text(json, "node", mst_bytes_str(text));
+        mst__cli_json_text(json, "addr", member->node.addr);
+        mst__cli_json_number(json, "pid", member->node.pid);
+        mst__cli_json_number(json, "local_id", member->node.local_id);
         if (member->is_participant && state->complete) {
-            mst__json_number(json, "rank", member->rank);
+            mst__cli_json_number(json, "rank", member->rank);
         } else {
-            mst__json_null(json, "rank");
+            mst__cli_json_null(json, "rank");
         }
         if (member->has_heartbeat) {
-            mst__json_number(json, "heartbeat_age_ms",
-                             (status->now_us - member->heartbeat_us) / 1000);
+            mst__cli_json_number(json, "heartbeat_age_ms",
+                                 (status->now_us - member->heartbeat_us) / 1000);
         } else {
-            mst__json_null(json, "heartbeat_age_ms");
+            mst__cli_json_null(json, "heartbeat_age_ms");
         }
-        mst__json_end(json, '}');
+        mst__cli_json_end(json, '}');
     }
-    mst__json_end(json, ']');
+    mst__cli_json_end(json, ']');
+}
+
+/* What a record says. */
+static void json_record(const struct status *status,
+                        struct mst__cli_json *json,
+                        const mst__member_id *ranked)
+{
+    const struct mst__state *state = &status->look.state;
+    mst__cli_json_number(json, "round", state->round);
+    mst__cli_json_bool(json, "complete", state->complete);
+    mst__cli_json_bool(json, "closed", state->closed);
+    if (status->look.has_state) {
+        char dialect[] = {'D', (char)('0' + (int)state->dialect), '\0'};
+        mst__cli_json_text(json, "dialect", mst_bytes_str(dialect));
+    } else {
+        mst__cli_json_null(json, "dialect");
+    }
+    if (state->has_deadline) {
+        mst__cli_json_number(json, "last_call_ms", (state->deadline_us - status->now_us) / 1000);
+    } else {
+        mst__cli_json_null(json, "last_call_ms");
+    }
+    json_members(status, json, "participants", ranked, state->participants.count);
+    json_members(status, json, "waiting", state->waiting.ids, state->waiting.count);
+    json_members(status, json, "spares", state->spares.ids, state->spares.count);
 }
 
 static int print_json(struct status *status, const mst__member_id *ranked, struct mst_err *reterr)
 {
-    const struct mst__state *state = &status->look.state;
-    struct mst__json json;
-    mst__json_init(&json);
-    mst__json_begin(&json, NULL, '{');
-    mst__json_text(&json, "run_id", mst_bytes_str(status->rdzv.run_id));
-    mst__json_bool(&json, "exists", status->look.exists);
-    mst__json_number(&json, "round", state->round);
-    mst__json_bool(&json, "complete", state->complete);
-    mst__json_bool(&json, "closed", state->closed);
-    if (status->look.has_state) {
-        char dialect[] = {'D', (char)('0' + (int)state->dialect), '\0'};
-        mst__json_text(&json, "dialect", mst_bytes_str(dialect));
+    struct mst__cli_json json;
+    mst__cli_json_init(&json);
+    mst__cli_json_begin(&json, NULL, '{');
+    mst__cli_json_text(&json, "run_id", mst_bytes_str(status->rdzv.run_id));
+    mst__cli_json_bool(&json, "exists", status->look.exists);
+    if (status->look.is_legacy) {
+        mst__look_legacy_json(&status->look, &json);
+    } else if (status->look.job != NULL) {
+        mst__look_job_json(&status->look, &json);
     } else {
-        mst__json_null(&json, "dialect");
+        json_record(status, &json, ranked);
     }
-    if (state->has_deadline) {
-        mst__json_number(&json, "last_call_ms", (state->deadline_us - status->now_us) / 1000);
-    } else {
-        mst__json_null(&json, "last_call_ms");
-    }
-    json_members(status, &json, "participants", ranked, state->participants.count);
-    json_members(status, &json, "waiting", state->waiting.ids, state->waiting.count);
-    json_members(status, &json, "spares", state->spares.ids, state->spares.count);
     put_summary(status);
-    mst__json_text(&json, "summary", mst__buf_bytes(&status->text));
-    mst__json_end(&json, '}');
-    int rv = mst__json_print(&json, reterr);
-    mst__json_close(&json);
+    mst__cli_json_text(&json, "summary", mst__buf_bytes(&status->text));
+    mst__cli_json_end(&json, '}');
+    int rv = mst__cli_json_print(&json, reterr);
+    mst__cli_json_close(&json);
     return rv;
 }
 
@@ -415,17 +447,23 @@ static int status_with(struct status *status)
     struct mst_params *params = NULL;
     struct mst_err err;
     int exit_code = MST_EXIT_OK;
-    int64_t nodes_max = status->nodes_max > 0 ? status->nodes_max : 1;
-    int64_t nodes_min = status->nodes_min > 0 ? status->nodes_min : 1;
+    bool is_url = mst__rdzv_is_url(&status->rdzv);
+    int64_t nodes_max = status->nodes_max > 0 || is_url ? status->nodes_max : 1;
+    int64_t nodes_min = status->nodes_min > 0 || is_url ? status->nodes_min : 1;
     if (!mst__rdzv_params(&status->rdzv, nodes_min, nodes_max, NULL, &params, &exit_code)) {
         return exit_code;
+    }
+    status->rdzv.run_id = mst_params_run_id(params);
+    if (is_url) {
+        status->nodes_min = mst_params_nodes_min(params);
+        status->nodes_max = mst_params_nodes_max(params);
     }
     mst__buf_init(&status->text, TEXT_SIZE_MAX);
     int rv = mst__look_open(&status->look, params, status->timeout_ms, &err);
     if (rv == 0) {
         rv = show(status, &err);
     }
-    if (rv == MST_ENOTSUP) {
+    if (rv == MST_ENOTSUP && strcmp(mst_params_backend(params), "static") == 0) {
         (void)mst__cli_fail(&err);
         exit_code = MST_EXIT_ABSENT;
     } else if (rv != 0) {
@@ -449,8 +487,7 @@ int mst__cli_status(int argc, char **argv)
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(status.rdzv),
         {"nnodes", "MIN:MAX",
-         "What the nodes were told, which the record does not say: then it can be said how many "
-         "are "
+         "What the nodes were told, which a record does not say: then it can be said how many are "
          "missing.",
          MST_OPTION_TEXT, &status.nodes, 0, 0},
         {"json", NULL, "Print one line of JSON instead of a table.", MST_OPTION_FLAG, &status.json,

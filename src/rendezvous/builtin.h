@@ -9,6 +9,18 @@ int mst__c10d_create(const struct mst_params *params,
                      void *arg,
                      struct mst_handler **ret_handler,
                      struct mst_err *reterr);
+int mst__etcd_v2_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr);
+int mst__legacy_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr);
+int mst__muster_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr);
 int mst__static_create(const struct mst_params *params,
                        void *arg,
                        struct mst_handler **ret_handler,

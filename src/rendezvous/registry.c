@@ -16,8 +16,32 @@ struct entry {
     void *arg;
 };
 
+#ifdef MST_WITH_ETCD
+#define ETCD_V2_CREATE mst__etcd_v2_create
+#define LEGACY_CREATE mst__legacy_create
+#else
+/* The name is known, what is behind it is not there. */
+static int refuse(const struct mst_params *params,
+                  void *arg,
+                  struct mst_handler **ret_handler,
+                  struct mst_err *reterr)
+{
+    (void)arg; /* the reason is one for all */
+    (void)ret_handler;
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "backend '%.60s': this muster was built without etcd; build it with libcurl "
+                     "and jansson",
+                     mst_params_backend(params));
+}
+#define ETCD_V2_CREATE refuse
+#define LEGACY_CREATE refuse
+#endif
+
 static const struct entry builtins[] = {
+    {"muster", mst__muster_create, NULL},
     {"c10d", mst__c10d_create, NULL},
+    {"etcd-v2", ETCD_V2_CREATE, NULL},
+    {"etcd", LEGACY_CREATE, NULL},
     {"static", mst__static_create, NULL},
 };
 #define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])

@@ -110,11 +110,12 @@ class Case(unittest.TestCase):
 
     def close_rendezvous(self, run_id="job"):
         return harness.run(
-            "close", "--rdzv-endpoint", self.endpoint, "--rdzv-id", run_id, "--timeout", "5s")
+            "close", "--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-id",
+            run_id, "--timeout", "5s")
 
     def status(self):
-        result = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", "job",
-                             "--json")
+        result = harness.run("status", "--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint,
+                             "--rdzv-id", "job", "--json")
         self.assertIn(result.returncode, (OK, ABSENT), result.stderr)
         return json.loads(result.stdout)
 
@@ -192,7 +193,8 @@ class Outcome(Case):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-            args = ("--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--nnodes", "2")
+            args = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
+                    "--nnodes", "2")
             nodes = [Node(*args), Node(*args)]
             for node in nodes:
                 self.addCleanup(node.close)
@@ -201,8 +203,8 @@ class Outcome(Case):
 
     def test_file_store(self):
         path = os.path.join(self.directory, "a file")
-        args = ("--rdzv-endpoint", path, "--rdzv-id", "job", "--nnodes", "2", "--rdzv-conf",
-                "store_type=file")
+        args = ("--rdzv-backend", "c10d", "--rdzv-endpoint", path, "--rdzv-id", "job", "--nnodes",
+                "2", "--rdzv-conf", "store_type=file")
         nodes = [Node(*args), Node(*args)]
         for node in nodes:
             self.addCleanup(node.close)
@@ -549,7 +551,8 @@ class Ends(Case):
             bound.bind(("127.0.0.1", 0))
             endpoint = f"127.0.0.1:{bound.getsockname()[1]}"
             result = harness.run(
-                "join", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--nnodes", "1",
+                "join", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
+                "--nnodes", "1",
                 "--rdzv-conf", "is_host=false,join_timeout=500ms,read_timeout=500ms")
         self.assertIn(result.returncode, (CONNECT, TIMEOUT))
         self.assertIn(endpoint, result.stderr.decode())

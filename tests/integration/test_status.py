@@ -24,7 +24,8 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.server = harness.Server()
         self.addCleanup(self.server.__exit__, None, None, None)
-        self.where = ("--rdzv-endpoint", f"127.0.0.1:{self.server.port}", "--rdzv-id", "job")
+        self.where = ("--rdzv-backend", "c10d", "--rdzv-endpoint",
+                      f"127.0.0.1:{self.server.port}", "--rdzv-id", "job")
 
     def start(self, nodes, *args, conf=QUICK):
         node = Node(*self.where, "--nnodes", nodes, "--rdzv-conf", conf, *args)
@@ -133,7 +134,8 @@ class Record(Case):
 
     def test_file(self):
         path = os.path.join(self.directory, "not there: yet?")
-        where = ("--rdzv-endpoint", path, "--rdzv-id", "job", "--rdzv-conf", "store_type=file")
+        where = ("--rdzv-endpoint", path, "--rdzv-backend", "c10d", "--rdzv-id", "job",
+                 "--rdzv-conf", "store_type=file")
         result = harness.run("status", *where)
         self.assertEqual(result.returncode, ABSENT, result.stderr)
         self.assertFalse(os.path.exists(path))
@@ -245,7 +247,8 @@ class Ends(Case):
             (("--rdzv-id", "j", "--nnodes", "x"), USAGE, "--nnodes x"),
             (("--rdzv-id", "j", "--rdzv-backend", "zookeeper"), USAGE, "zookeeper"),
             (("--rdzv-id", "j", "--rdzv-backend", "static"), ABSENT, "no record"),
-            (("--rdzv-id", "j", "--rdzv-conf", "store_type=file"), USAGE, "path"),
+            (("--rdzv-id", "j", "--rdzv-backend", "c10d", "--rdzv-conf", "store_type=file"), USAGE,
+             "path"),
         ):
             with self.subTest(args=args):
                 result = harness.run("status", *args)

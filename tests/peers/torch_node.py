@@ -16,13 +16,16 @@ Commands are {"do": name, ...}; the answer is {"answer": ...} or {"error": class
               {"event": "joined", "round", "rank", "world_size", "master_addr", "master_port"},
               {"event": "closed"}, {"event": "graceful"} or {"event": "failed", "text"}
     stay      the same without looking: one next_rendezvous, then only torch's keep-alives
+    reenter   what an agent does whose workers have failed: next_rendezvous again, while it joins
     waiting   num_nodes_waiting
     is_closed, set_closed, shutdown
     record    what the handler knows of the record, after asking for it anew
 """
 
 import json
+import logging
 import os
+import re
 import select
 import signal
 import socket
@@ -32,6 +35,8 @@ import time
 import warnings
 
 warnings.filterwarnings("ignore")
+# All nodes share the log, and the handlers of etcd write a line for every step.
+logging.disable(logging.INFO)
 
 import torch  # noqa: E402
 import torch.distributed.elastic.rendezvous as rdzv  # noqa: E402
@@ -39,6 +44,12 @@ import torch.distributed.elastic.rendezvous.registry as registry  # noqa: E402
 from torch.distributed.elastic.rendezvous import api  # noqa: E402
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (  # noqa: E402
     DynamicRendezvousHandler)
+
+# Torch names the module only where it finds python-etcd.
+try:
+    from torch.distributed.elastic.rendezvous.etcd_rendezvous import EtcdRendezvousHandler
+except ImportError:
+    EtcdRendezvousHandler = ()
 
 AGENT_INTERVAL_S = 0.1
 
@@ -53,6 +64,8 @@ class Node:
         self.lock = threading.Lock()
         self.handler = None
         self.endpoint = None
+        self.store = None
+        self.failed_workers = threading.Event()
 
     def say(self, **line):
         with self.lock:
@@ -95,6 +108,7 @@ class Node:
     def next_old(self, store, rank, world_size):
         """What the agent of this version does next: rank 0 tells where the workers meet, which is
         the endpoint of a static group, else a free port."""
+        self.store = store
         if rank == 0:
             if self.handler.get_backend() == "static":
                 host, port = self.endpoint.rsplit(":", 1)
@@ -110,6 +124,9 @@ class Node:
                 "master_port": int(store.get("MASTER_PORT"))}
 
     def round(self):
+        if isinstance(self.handler, EtcdRendezvousHandler):
+            # It tells the round to nobody, but the store of the round lies below its name.
+            return int(re.search(r"/v_(\d+)/kv/$", self.store.prefix).group(1))
         if not isinstance(self.handler, DynamicRendezvousHandler):
             return 0
         return self.handler._state_holder.state.round
@@ -125,7 +142,9 @@ class Node:
                     if self.handler.is_closed():
                         self.say(event="closed")
                         return
-                    time.sleep(AGENT_INTERVAL_S)
+                    if self.failed_workers.wait(AGENT_INTERVAL_S):
+                        break
+                self.failed_workers.clear()
         except api.RendezvousClosedError:
             self.say(event="closed")
         except getattr(api, "RendezvousGracefulExitError", ()):
@@ -138,6 +157,9 @@ class Node:
 
     def stay(self):
         self.join(looks=False)
+
+    def reenter(self):
+        self.failed_workers.set()
 
     def waiting(self):
         return self.handler.num_nodes_waiting()
@@ -171,8 +193,8 @@ class Node:
 
     # --- obeying
 
-    COMMANDS = ("create", "join", "stay", "waiting", "is_closed", "set_closed", "shutdown",
-                "record")
+    COMMANDS = ("create", "join", "stay", "reenter", "waiting", "is_closed", "set_closed",
+                "shutdown", "record")
 
     def run(self):
         for line in self.input:

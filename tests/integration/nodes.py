@@ -1,0 +1,178 @@
+"""Nodes of a rendezvous as processes whose events are kept as they come."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import harness
+
+# Expiry, last call and all polling of a re-formation, on a busy machine.
+PATIENCE_S = 60
+
+CLOSED = 8  # exit codes of `muster join`
+SPARE = 9
+
+
+class Node:
+    """What all kinds of nodes have in common: events, as they come."""
+
+    def __init__(self):
+        self.events = []
+        self.changed = threading.Condition()
+        self.is_gone = False
+
+    def add(self, event):
+        with self.changed:
+            self.events.append({"at": time.monotonic(), **event})
+            self.changed.notify_all()
+
+    def gone(self):
+        with self.changed:
+            self.is_gone = True
+            self.changed.notify_all()
+
+    def of(self, *kinds):
+        with self.changed:
+            return [event for event in self.events if event["event"] in kinds]
+
+    def last_joined(self):
+        joined = self.of("joined")
+        return joined[-1] if joined else None
+
+    def wait(self, *kinds, count=1, timeout=PATIENCE_S):
+        """Wait for the count-th event of one of the kinds."""
+        end = time.monotonic() + timeout
+        with self.changed:
+            while True:
+                found = [event for event in self.events if event["event"] in kinds]
+                if len(found) >= count:
+                    return found[count - 1]
+                left = end - time.monotonic()
+                if left <= 0 or self.is_gone:
+                    raise AssertionError(f"{self}: no event {'/'.join(kinds)}; {self.story()}")
+                self.changed.wait(left)
+
+    def story(self):
+        return f"its events: {self.events}; {self.stderr()}"
+
+
+class JoinNode(Node):
+    """A `muster join` that has not been started yet. options are those that `muster close` knows,
+    too; words are others."""
+
+    kind = "muster"
+
+    def __init__(self, options, words=(), env=None):
+        super().__init__()
+        self.options = list(options)
+        self.command = [harness.MUSTER, "join", *self.options, *words, "--log-level", "debug"]
+        self.env = {**os.environ, **(env or {})}
+        self.log = tempfile.TemporaryFile()
+        self.process = None
+        self.name = None
+
+    def __str__(self):
+        return f"muster node {self.process.pid if self.process else '(not started)'}"
+
+    def join(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=self.log, env=self.env)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            event = json.loads(line)
+            self.name = event.get("node", self.name)
+            self.add(event)
+        self.gone()
+
+    def close_rendezvous(self):
+        done = subprocess.run([harness.MUSTER, "close", *self.options], timeout=PATIENCE_S,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"muster close ended with {done.returncode}: {done.stderr}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join(PATIENCE_S)
+        harness.check_report(self.stderr(), str(self))
+
+    def ended(self):
+        """Wait for it to end by itself; its exit code."""
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self} does not end; {self.story()}") from None
+        self.reader.join(PATIENCE_S)
+        return code
+
+    def stop(self):
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.terminate()
+        code = self.ended()
+        self.process.stdout.close()
+        report = self.stderr()
+        self.log.close()
+        harness.check_report(report, str(self))
+        # One that is told to stop leaves in good order; its exit code says whether it was a member.
+        stopped = 0 if self.of("joined") else 128 + signal.SIGTERM
+        if code not in (stopped, -signal.SIGKILL, CLOSED, SPARE):
+            raise AssertionError(f"{self} ended with {code}: {report[-2000:]}")
+
+    def stderr(self):
+        if self.log.closed:
+            return ""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")[-6000:]
+
+
+# --- what must hold --------------------------------------------------------------------------
+
+
+def settle(nodes, after=-1, timeout=PATIENCE_S):
+    """Wait until all nodes report one round later than `after` with themselves as its members;
+    returns it."""
+
+    def look():
+        joined = [node.last_joined() for node in nodes]
+        if any(event is None or event["round"] <= after for event in joined):
+            return None
+        rounds = {event["round"] for event in joined}
+        worlds = {event["world_size"] for event in joined}
+        return joined if len(rounds) == 1 and worlds == {len(nodes)} else None
+
+    try:
+        joined = harness.wait_until(look, "one round of all", timeout)
+    except AssertionError:
+        stories = "\n".join(f"{node}: {node.story()}" for node in nodes)
+        raise AssertionError(f"no round of all {len(nodes)} nodes after {after}:\n{stories}"
+                             ) from None
+    ranks = [event["rank"] for event in joined]
+    assert sorted(ranks) == list(range(len(nodes))), f"ranks {ranks}"
+    masters = {(event["master_addr"], event["master_port"]) for event in joined}
+    assert len(masters) == 1, f"the workers would meet at {masters}"
+    return joined[0]["round"]
+
+
+def check_rounds(nodes):
+    """They agree in every round, also in those that were over soon."""
+    rounds = collections.defaultdict(list)
+    for node in nodes:
+        for event in node.of("joined"):
+            rounds[event["round"]].append(event)
+    for number, events in rounds.items():
+        worlds = {event["world_size"] for event in events}
+        ranks = [event["rank"] for event in events]
+        assert len(worlds) == 1, f"round {number}: worlds {worlds}"
+        assert len(set(ranks)) == len(ranks), f"round {number}: ranks {ranks}"
+        assert all(0 <= rank < min(worlds) for rank in ranks), f"round {number}: {events}"

@@ -1,0 +1,628 @@
+"""Nodes of muster at an etcd when something breaks: a node in each phase of the older protocol, an
+answer that is lost, the etcd itself.
+
+Real `muster join` processes, real etcds. A node that has to die at a certain point talks through a
+proxy that withholds the answer to the write that brings it there, and is killed then.
+"""
+
+import base64
+import concurrent.futures
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import etcd_cluster
+import etcd_v2
+import harness
+from nodes import PATIENCE_S, JoinNode, check_rounds, settle
+
+BACKENDS = ("etcd", "etcd-v2")
+
+# The older protocol's times to live, which all of its nodes use.
+SETUP_S = 5
+DOCUMENT_S = 10
+KEY_S = 10
+# etcd-v2 with the default keep-alives: three of them, five seconds apart.
+EXPIRY_S = {"etcd": KEY_S, "etcd-v2": 15}
+
+LAST_CALL_S = 1
+# etcd notices an expiry up to half a second late, and nodes on a busy machine later than that.
+SLACK_S = 2 * harness.DEADLINE_S / 20
+
+_numbers = itertools.count()
+
+
+class Group:
+    """The nodes of one rendezvous at one etcd."""
+
+    def __init__(self, etcd, backend, min, max, **options):
+        self.etcd, self.backend = etcd, backend
+        self.limits = f"{min}:{max}"
+        self.run_id = f"faults-{os.getpid()}-{next(_numbers)}"
+        self.nodes = []
+        self.taps = []
+        self.options = {"last_call_timeout": LAST_CALL_S, **options}
+        self.options.setdefault("timeout" if backend == "etcd" else "join_timeout", PATIENCE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        problems = []
+        for node in self.nodes:
+            try:
+                node.stop()
+            except Exception as error:  # all others have to be stopped, too
+                problems.append(error)
+        for tap in self.taps:
+            tap.close()
+        if kind is None and problems:
+            raise problems[0]
+        if kind is None:
+            check_rounds(self.nodes)
+
+    def endpoint(self):
+        """Of a cluster all members, in another order for every node, so that each member is the
+        first one of some."""
+        if not hasattr(self.etcd, "endpoints"):
+            return self.etcd.endpoint
+        all_ = self.etcd.endpoints()
+        first = len(self.nodes) % len(all_)
+        return ",".join(all_[first:] + all_[:first])
+
+    def known(self, endpoint=None, **options):
+        options = {**self.options, **options}
+        return ["--rdzv-backend", self.backend, "--rdzv-endpoint", endpoint or self.endpoint(),
+                "--rdzv-id", self.run_id, "--rdzv-conf",
+                ",".join(f"{key}={value}" for key, value in options.items())]
+
+    def start(self, endpoint=None, words=("--hold", "0", "--rejoin"), **options):
+        """A node on its way into the rendezvous."""
+        node = JoinNode(self.known(endpoint, **options),
+                        ["--nnodes", self.limits, "--local-addr", "127.0.0.1", *words])
+        self.nodes.append(node)
+        node.join()
+        return node
+
+    def several(self, count, **options):
+        return [self.start(**options) for _ in range(count)]
+
+    def tap(self):
+        """A proxy for one node."""
+        tap = etcd_cluster.Swallow(self.etcd.address)
+        self.taps.append(tap)
+        return tap
+
+    def status(self):
+        done = harness.run("status", *self.known(), "--json")
+        if done.returncode != 0:
+            raise AssertionError(f"muster status ended with {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    # --- the older protocol's keys
+
+    def key(self, name):
+        return f"/torchelastic/p2p/run_{self.run_id}/rdzv/{name}"
+
+    def document(self):
+        return self.etcd.v2.json(self.key("active_version"))
+
+    def wait_document(self, what, holds):
+        """Wait for a document of which holds(document) is true."""
+        def look():
+            document = self.document()
+            return document if document is not None and holds(document) else None
+        return harness.wait_until(look, what)
+
+
+def writes(holds):
+    """For a proxy: a write of the document for which holds(document) is true."""
+    def fits(data):
+        request = etcd_v2.Request.of(data)
+        return (request.is_write("/active_version") and request.document() != {}
+                and holds(request.document()))
+    return fits
+
+
+def watches(data):
+    """For a proxy: a long poll."""
+    return etcd_v2.Request.of(data).is_watch()
+
+
+def joins(count):
+    return writes(lambda document: document["status"] == "joinable"
+                    and len(document.get("participants", ())) == count)
+
+
+def confirms(data):
+    """For a proxy: the write of a member's own key, by which it confirms."""
+    request = etcd_v2.Request.of(data)
+    return request.is_write("/rank_" + request.path.rsplit("_", 1)[-1])
+
+
+def check_stays(nodes, seconds):
+    """They stay in the round in which they are."""
+    rounds = [node.last_joined()["round"] for node in nodes]
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert [node.last_joined()["round"] for node in nodes] == rounds
+        assert not any(node.is_gone for node in nodes)
+        time.sleep(0.1)
+
+
+def recovered(death_s, survivors):
+    """Seconds from the death until the last of them was in the round in which all are now."""
+    return max(node.last_joined()["at"] for node in survivors) - death_s
+
+
+def foreign_connections(etcd):
+    """How many connections to the etcd there are, but for those from itself."""
+    own = set()
+    directory = f"/proc/{etcd.etcd_pid}/fd"
+    for name in os.listdir(directory):
+        try:
+            own.add(os.readlink(f"{directory}/{name}"))
+        except FileNotFoundError:
+            pass  # closed in the meantime
+    count = 0
+    for name in ("tcp", "tcp6"):
+        with open(f"/proc/net/{name}", encoding="ascii") as table:
+            for line in table.readlines()[1:]:
+                fields = line.split()
+                remote, state, inode = fields[2], fields[3], fields[9]
+                if int(remote.rsplit(":", 1)[1], 16) == etcd.port and state == "01":
+                    count += f"socket:[{inode}]" not in own
+    return count
+
+
+class Case(unittest.TestCase):
+    """Each test has an etcd of its own, and nothing is left of it in the end."""
+
+    def setUp(self):
+        self.addCleanup(etcd_cluster.Leaks().check)
+
+    def etcd(self, **options):
+        etcd = etcd_cluster.Etcd(enable_v2=True, **options)
+        self.addCleanup(etcd.stop)
+        self.addCleanup(self.check_left, etcd)
+        return etcd
+
+    def check_left(self, etcd):
+        """Nodes that have ended have left no connection, nor a lease."""
+        if not etcd.is_healthy():
+            return
+        harness.wait_until(lambda: foreign_connections(etcd) == 0, "connections to be closed")
+        leases = etcd.ok("POST", "/v3/lease/leases", {}).json.get("leases", [])
+        self.assertEqual(leases, [])
+
+    def all_of(self, *scenarios):
+        """Run scenarios at the same time, for they wait most of it."""
+        with concurrent.futures.ThreadPoolExecutor(len(scenarios)) as pool:
+            futures = [(scenario, pool.submit(scenario)) for scenario in scenarios]
+        for scenario, future in futures:
+            with self.subTest(scenario.__name__):
+                print(f"  {scenario.__name__}: {future.result()}", flush=True)
+
+
+# --- a node dies in each phase of the older protocol -----------------------------------------
+
+
+class Phases(Case):
+    """Recovery is never slower than the times to live force; it is told for each phase."""
+
+    def test_death_in_each_phase(self):
+        etcd = self.etcd()
+
+        def victim_at(group, fits):
+            """A node that has just done a write for which fits is true, and has died."""
+            tap = group.tap()
+            rule = tap.withhold_next(fits)
+            victim = group.start(tap.endpoint)
+            rule.wait(PATIENCE_S)
+            victim.kill()
+            return time.monotonic()
+
+        def check(group, death_s, survivors, limit_s, after=-1):
+            settle(survivors, after)
+            took = recovered(death_s, survivors)
+            assert took <= limit_s + SLACK_S, f"{took:.1f} s; forced are {limit_s} s"
+            return f"{took:.2f} s of {limit_s} s"
+
+        def setup():
+            with Group(etcd, "etcd", 2, 2) as group:
+                death_s = victim_at(group, writes(lambda doc: doc["status"] == "setup"))
+                return check(group, death_s, group.several(2), SETUP_S)
+
+        def joinable():
+            with Group(etcd, "etcd", 2, 2) as group:
+                death_s = victim_at(group, joins(1))
+                return check(group, death_s, group.several(2), DOCUMENT_S)
+
+        def last_call():
+            with Group(etcd, "etcd", 2, 3) as group:
+                first = group.start()
+                group.wait_document("the first to have joined",
+                                    lambda doc: len(doc.get("participants", ())) == 1)
+                # It brings the count to the minimum, so the last call is its business.
+                death_s = victim_at(group, joins(2))
+                return check(group, death_s, [first, group.start()], DOCUMENT_S + LAST_CALL_S)
+
+        def frozen():
+            with Group(etcd, "etcd", 3, 3) as group:
+                first = group.several(2)
+                group.wait_document("two to have joined",
+                                    lambda doc: len(doc.get("participants", ())) == 2)
+                death_s = victim_at(group, writes(lambda doc: doc["status"] == "frozen"
+                                                    and doc["keep_alives"] == []))
+                return check(group, death_s, [*first, group.start()], DOCUMENT_S)
+
+        def confirmed():
+            with Group(etcd, "etcd", 2, 3, last_call_timeout=5) as group:
+                # The others confirm after the victim, so that it is not the last.
+                taps = [group.tap() for _ in range(2)]
+                rules = [tap.hold_back_next(confirms) for tap in taps]
+                others = [group.start(tap.endpoint) for tap in taps]
+                death_s = victim_at(group, confirms)
+                assert group.document()["status"] == "frozen", group.document()
+                for rule in rules:
+                    rule.release()
+                return check(group, death_s, others, KEY_S + 5)
+
+        def final():
+            with Group(etcd, "etcd", 2, 3) as group:
+                nodes = group.several(3)
+                done = settle(nodes)
+                victim = nodes.pop()
+                victim.kill()
+                death_s = time.monotonic()
+                # The first to notice re-enters, which is what the other may hear of first.
+                for node in nodes:
+                    node.wait("lost", "waiting", timeout=KEY_S + SLACK_S)
+                return check(group, death_s, nodes, KEY_S + LAST_CALL_S, after=done)
+
+        announces = writes(lambda doc: doc.get("num_workers_waiting", 0) > 0)
+
+        def waiter():
+            with Group(etcd, "etcd", 2, 3) as group:
+                nodes = group.several(2)
+                done = settle(nodes)
+                # They have made room for it, and go on without it when the last call is over.
+                death_s = victim_at(group, announces)
+                return check(group, death_s, nodes, LAST_CALL_S, after=done)
+
+        def waiter_forgotten():
+            with Group(etcd, "etcd", 2, 3) as group:
+                nodes = group.several(2, words=("--hold", "0"))
+                settle(nodes)
+                death_s = victim_at(group, announces)
+                for node in nodes:
+                    assert node.wait("waiting")["nodes"] == 1, node.story()
+                harness.wait_until(lambda: group.status()["waiting"] == [], "nobody to wait",
+                                   KEY_S + SLACK_S)
+                return f"{time.monotonic() - death_s:.2f} s of {KEY_S} s"
+
+        self.all_of(setup, joinable, last_call, frozen, confirmed, final, waiter,
+                    waiter_forgotten)
+
+    def test_reentry_with_nobody_dead(self):
+        """Only nodes of ours: no key has to expire before the next round."""
+        etcd = self.etcd()
+        with Group(etcd, "etcd", 3, 4) as group:
+            nodes = group.several(3)
+            done = settle(nodes)
+            began = time.monotonic()
+            nodes.append(group.start())
+            settle(nodes, done)
+            took = recovered(began, nodes)
+            print(f"  a fourth is let in: {took:.2f} s", flush=True)
+            assert took < 2 * harness.DEADLINE_S / 20, f"{took:.2f} s"
+
+
+# --- lost answers ----------------------------------------------------------------------------
+
+
+class Swallowed(Case):
+    """The write is done, the connection breaks, and the node does not do it again."""
+
+    def test_every_write_of_the_document(self):
+        etcd = self.etcd()
+
+        def swallow(name, fits, min=2, max=3, others=1):
+            def scenario():
+                with Group(etcd, "etcd", min, max) as group:
+                    tap = group.tap()
+                    rule = tap.swallow_next(fits)
+                    began = time.monotonic()
+                    node = group.start(tap.endpoint)
+                    nodes = [node, *group.several(others)]
+                    rule.wait(PATIENCE_S)
+                    done = settle(nodes)
+                    took = recovered(began, nodes)
+                    document = group.document()
+                    count = others + 1
+                    assert document["participants"] == list(range(count)), document
+                    assert len(set(document["keep_alives"])) == count, document
+                    assert len(document["keep_alives"]) == count, document
+                    assert document["version"] == str(done) == "1", document
+                    # No key had to expire for it.
+                    assert took < SETUP_S + SLACK_S, f"{took:.1f} s"
+                    return f"{took:.2f} s"
+            scenario.__name__ = name
+            return scenario
+
+        self.all_of(
+            swallow("setup", writes(lambda doc: doc["status"] == "setup"), min=1, others=0),
+            swallow("join", writes(lambda doc: doc["status"] in ("joinable", "frozen")
+                                     and len(doc.get("participants", ())) >= 1)),
+            swallow("freeze", writes(lambda doc: doc["status"] == "frozen"
+                                       and doc["keep_alives"] == []), min=1, others=0),
+            swallow("confirm", confirms, max=2),
+            swallow("finish", writes(lambda doc: doc["status"] == "final"), min=1, others=0))
+
+    def test_announcement(self):
+        """A newcomer whose announcement was not answered is one that waits, not two."""
+        etcd = self.etcd()
+        with Group(etcd, "etcd", 1, 3) as group:
+            member = group.start(words=("--hold", "0"))
+            settle([member])
+            tap = group.tap()
+            rule = tap.swallow_next(writes(lambda doc: doc.get("num_workers_waiting", 0) > 0))
+            group.start(tap.endpoint)
+            rule.wait(PATIENCE_S)
+            assert member.wait("waiting")["nodes"] == 1, member.story()
+            # It has found its announcement when it waits for the round to end.
+            asked = len(tap.requests)
+            harness.wait_until(lambda: any(watches(data) for data in tap.requests[asked:]),
+                               "the newcomer to wait")
+            assert group.document()["num_workers_waiting"] == 1, group.document()
+
+    def test_record(self):
+        """etcd-v2: the record is read, and the node finds itself in it."""
+        etcd = self.etcd()
+        with Group(etcd, "etcd-v2", 2, 2) as group:
+            tap = group.tap()
+            rule = tap.swallow_next(
+                lambda data: etcd_v2.Request.of(data).is_write("/" + group.run_id))
+            began = time.monotonic()
+            nodes = [group.start(tap.endpoint), group.start()]
+            rule.wait(PATIENCE_S)
+            settle(nodes)
+            took = recovered(began, nodes)
+            assert took < SETUP_S + SLACK_S, f"{took:.1f} s"
+            assert tap.requests.count(rule.request) == 1, "the same write was sent twice"
+
+
+# --- the etcd stops, ends, forgets -----------------------------------------------------------
+
+
+class Disturbed(Case):
+    def joined(self, etcd, backend, count, **options):
+        group = Group(etcd, backend, count, count, **options)
+        group.__enter__()
+        self.addCleanup(group.__exit__, None, None, None)
+        nodes = group.several(count)
+        return group, nodes, settle(nodes)
+
+    def expect_calm(self, nodes, seconds):
+        """Nobody is expelled or lost, and nobody enters another round."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for node in nodes:
+                assert node.of("lost", "expelled", "waiting", "closed") == [], node.story()
+                assert len(node.of("joined")) == 1, node.story()
+                assert not node.is_gone, node.story()
+            time.sleep(0.1)
+
+    def expect_together(self, nodes, backend, done):
+        """After an outage that was longer than anything lives: everybody was told, and all are in
+        one round. The keys of the older protocol have expired; a record has not, and nobody was
+        there to expel others."""
+        began = time.monotonic()
+        for node in nodes:
+            node.wait("expelled", "lost", "unreachable", "waiting")
+        settle(nodes, after=done if backend == "etcd" else -1)
+        check_stays(nodes, EXPIRY_S[backend] + SLACK_S)
+        took = recovered(began, nodes)
+        return f"together again after {took:.2f} s" if took > 0 else "the round has gone on"
+
+
+class Outage(Disturbed):
+    def test_stopped_for_3_s(self):
+        def stopped(backend):
+            etcd = self.etcd()
+            _, nodes, _ = self.joined(etcd, backend, 4)
+            etcd.pause()
+            time.sleep(3)
+            etcd.resume()
+            self.expect_calm(nodes, EXPIRY_S[backend] + SLACK_S)
+            return "calm"
+
+        self.all_of(*(named(stopped, backend) for backend in BACKENDS))
+
+    def test_stopped_for_20_s(self):
+        def stopped(backend):
+            etcd = self.etcd()
+            _, nodes, done = self.joined(etcd, backend, 4)
+            etcd.pause()
+            time.sleep(20)
+            etcd.resume()
+            return self.expect_together(nodes, backend, done)
+
+        self.all_of(*(named(stopped, backend) for backend in BACKENDS))
+
+    def test_terminated_during_a_watch(self):
+        """A node that waits for others goes on waiting at the etcd that has come back."""
+        def terminated(backend):
+            etcd = self.etcd(keep=True)
+            with Group(etcd, backend, 2, 2) as group:
+                tap = group.tap()
+                first = group.start(tap.endpoint)
+                harness.wait_until(lambda: any(watches(data) for data in list(tap.requests)),
+                                   "the first to wait", PATIENCE_S)
+                etcd.stop_server(signal.SIGTERM)
+                etcd.start_server()
+                began = time.monotonic()
+                nodes = [first, group.start()]
+                settle(nodes)
+                return f"{recovered(began, nodes):.2f} s"
+
+        self.all_of(*(named(terminated, backend) for backend in BACKENDS))
+
+    def test_history_is_cleared(self):
+        """A watch from an index that etcd has forgotten is an occasion to read."""
+        def cleared(backend):
+            etcd = self.etcd()
+            with Group(etcd, backend, 2, 2) as group:
+                tap = group.tap()
+                rule = tap.hold_back_next(watches)
+                first = group.start(tap.endpoint)
+                rule.wait(PATIENCE_S)
+                index = int(etcd_v2.Request.of(rule.request).fields["waitIndex"])
+                etcd.v2.put("/other", value="x", ttl=100)
+                for _ in range(1100):
+                    node = etcd.v2.put("/other", ttl=100, refresh=True, prevExist=True)
+                assert node["modifiedIndex"] >= index + 1000, (node, index)
+                rule.release()
+                harness.wait_until(lambda: b'"errorCode":401' in tap.answers, "etcd to refuse",
+                                   PATIENCE_S)
+                nodes = [first, group.start()]
+                settle(nodes)
+                return "read anew"
+
+        self.all_of(*(named(cleared, backend) for backend in BACKENDS))
+
+
+class Sixteen(Disturbed):
+    """etcd is killed under sixteen nodes."""
+
+    def killed(self, backend, away_s):
+        etcd = self.etcd(keep=True)
+        group, nodes, done = self.joined(etcd, backend, 16)
+        etcd.stop_server(signal.SIGKILL)
+        killed = time.monotonic()
+        time.sleep(away_s)
+        return etcd, nodes, done, killed
+
+    def test_back_in_time(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                etcd, nodes, _, _ = self.killed(backend, 2)
+                etcd.start_server()
+                self.expect_calm(nodes, EXPIRY_S[backend] + SLACK_S)
+
+    def test_not_back(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                etcd, nodes, done, killed = self.killed(backend, 0)
+                # While it is away, everybody learns that the membership cannot have lasted.
+                for node in nodes:
+                    told = node.wait("unreachable", "expelled",
+                                     timeout=EXPIRY_S[backend] + SLACK_S)
+                    assert told["at"] <= killed + EXPIRY_S[backend] + SLACK_S
+                time.sleep(max(0, killed + EXPIRY_S[backend] + 1 - time.monotonic()))
+                etcd.start_server()
+                print(f"  {backend}: {self.expect_together(nodes, backend, done)}", flush=True)
+
+
+# --- three members ---------------------------------------------------------------------------
+
+
+class Cluster(Disturbed):
+    def survive(self, break_it):
+        """Nodes that know all members are not disturbed by what break_it(cluster) does, and a
+        newcomer gets in afterwards."""
+        with etcd_cluster.Cluster(enable_v2=True) as cluster, \
+                Group(cluster, "etcd", 4, 5) as older, Group(cluster, "etcd-v2", 4, 5) as newer:
+            groups = [(group, group.several(4)) for group in (older, newer)]
+            done = [settle(nodes) for _, nodes in groups]
+            break_it(cluster)
+            self.expect_calm([node for _, nodes in groups for node in nodes],
+                             max(EXPIRY_S.values()) + SLACK_S)
+            for (group, nodes), before in zip(groups, done):
+                with self.subTest(group.backend):
+                    nodes.append(group.start())
+                    settle(nodes, after=before)
+
+    def test_leader_is_killed(self):
+        self.survive(lambda cluster: cluster.leader().kill())
+
+    def test_follower_is_killed(self):
+        self.survive(lambda cluster: cluster.followers()[0].kill())
+
+    def test_member_is_restarted(self):
+        def restart(cluster):
+            member = cluster.followers()[0]
+            member.kill()
+            cluster.restart(member)
+        self.survive(restart)
+
+    def test_quorum_is_lost_and_got_back(self):
+        def lose(cluster):
+            one, two = cluster.followers()
+            one.kill()
+            two.kill()
+            time.sleep(2)  # without a majority, for less than a node's key lives
+            cluster.restart(one)
+        self.survive(lose)
+
+
+# --- the v3 store ----------------------------------------------------------------------------
+
+
+def text64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+class Store3(Case):
+    def store(self, *words):
+        """A `muster store` that runs."""
+        process = subprocess.Popen([harness.MUSTER, "store", *words], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_compaction_under_a_watch(self):
+        etcd = self.etcd()
+        tap = etcd_cluster.Swallow(etcd.address)
+        self.addCleanup(tap.close)
+        rule = tap.hold_back_next(rb"^POST \S*/watch ")
+        waiter = self.store("wait", "--timeout", "60s", f"etcd3://{tap.endpoint}/p", "key")
+        rule.wait()
+        for number in range(3):
+            put = {"key": text64("/other"), "value": text64(str(number))}
+            revision = etcd.ok("POST", "/v3/kv/put", put).json["header"]["revision"]
+        etcd.ok("POST", "/v3/kv/compaction", {"revision": revision})
+        rule.release()
+        harness.wait_until(lambda: b"compact_revision" in tap.answers, "the watch to be cancelled")
+        self.assertIsNone(waiter.poll())
+        done = harness.run("store", "set", f"etcd3://{etcd.endpoint}/p", "key", "value")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(waiter.wait(harness.DEADLINE_S), 0)
+
+    def test_lease_is_lost(self):
+        """One that waits on a store whose lease is gone is told so, and does not wait for ever."""
+        etcd = self.etcd()
+        url = f"etcd3://{etcd.endpoint}/p?lease=6"
+        waiter = self.store("wait", "--timeout", "60s", url, "key")
+        (lease,) = harness.wait_until(
+            lambda: etcd.ok("POST", "/v3/lease/leases", {}).json.get("leases"), "the lease")
+        etcd.ok("POST", "/v3/lease/revoke", {"ID": lease["ID"]})
+        self.assertNotEqual(waiter.wait(PATIENCE_S), 0)
+        self.assertIn(b"lease", waiter.stderr.read())
+
+
+def named(function, *args):
+    """function(*args) as a scenario with a name of its own."""
+    def scenario():
+        return function(*args)
+    scenario.__name__ = "-".join([function.__name__, *map(str, args)])
+    return scenario
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,230 @@
+"""Groups of torch's real handlers and of `muster join` in one rendezvous at an etcd.
+
+    test_mixed_etcd.py [--repeat N] [--jobs N] [NAME...]
+
+--repeat runs every scenario, or those whose names contain a NAME, N times in a row and prints how
+often each has passed. One etcd, started by `muster etcd`, serves all of them.
+
+Both backends are torch 1.13's with python-etcd: `etcd-v2`, a record that all nodes change, and
+`etcd`, the older protocol. The members of the older one learn of each other's deaths from their
+workers, which fail without their peers; so torch's nodes are told to re-enter when one is killed.
+Its time to live of 10 s is fixed.
+"""
+
+import threading
+import time
+import unittest
+
+import mixed
+import peer  # noqa: F401  it makes the modules of the integration tests known
+import etcd_cluster
+from mixed import CLOSED, KINDS, OTHER, PATIENCE_S, Scenario, harness, names
+
+VERSIONS = ("old",)
+BACKENDS = ("etcd-v2", "etcd")
+
+HOLD_S = 25  # more than two times the TTL of a member's key, and than three missed keep-alives
+
+
+class EtcdScenario(Scenario):
+    """A rendezvous at the etcd of this run."""
+
+    def __init__(self, which, backend, min, max):
+        super().__init__(which, "etcd", min, max)
+        self.backend = backend
+        self.etcd = shared_etcd()
+        self.endpoint = self.etcd.endpoint
+
+    def node(self, kind, **options):
+        if self.backend == "etcd":
+            options["keep_alive"] = None
+        node = mixed.CLASSES[kind](self, backend=self.backend, **options)
+        self.nodes.append(node)
+        return node
+
+    def start(self, kinds, **options):
+        nodes = [self.node(kind, **options) for kind in kinds]
+        for node in nodes:
+            node.join()
+        return nodes
+
+    def workers_fail(self, nodes):
+        """What follows from a death among the members."""
+        if self.backend == "etcd":
+            for node in nodes:
+                if node.kind == "torch":
+                    node.call("reenter")
+
+    # --- what the etcd holds
+
+    def document(self):
+        """The state of the older protocol; None if there is none just now."""
+        return self.etcd.v2.json(f"/torchelastic/p2p/run_{self.run_id}/rdzv/active_version")
+
+    def joining_count(self, nodes):
+        if self.backend == "etcd":
+            return len((self.document() or {}).get("participants", ()))
+        return len(self.record(nodes)["participants"])
+
+    def check_members(self, nodes, round):
+        """The etcd tells of this round with exactly these members."""
+        if self.backend == "etcd-v2":
+            record = self.record(nodes)
+            assert record["complete"] and not record["closed"], record
+            assert record["round"] == round, (record, round)
+            assert record["participants"] == names(nodes), (record, names(nodes))
+            return
+        document = self.document()
+        assert document["status"] == "final", document
+        assert document["version"] == str(round), (document, round)
+        assert document["participants"] == list(range(len(nodes))), document
+        base = f"/torchelastic/p2p/run_{self.run_id}/rdzv/v_{round}"
+        keys = sorted(f"{base}/rank_{rank}" for rank in range(len(nodes)))
+        assert sorted(document["keep_alives"]) == keys, document
+        alive = [key for key in self.etcd.v2.names(base) if "/rank_" in key]
+        assert sorted(alive) == keys, (alive, keys)
+
+
+_etcd = []
+_etcd_lock = threading.Lock()
+
+
+def shared_etcd():
+    with _etcd_lock:
+        if not _etcd:
+            etcd = etcd_cluster.Etcd(enable_v2=True)
+            # To torch's store a key in a directory that is not there is an error, not just absent.
+            etcd.v2.make_dir("/torch/elastic/store")
+            _etcd.append(etcd)
+        return _etcd[0]
+
+
+def stop_etcd():
+    while _etcd:
+        _etcd.pop().stop()
+
+
+# --- the scenarios ---------------------------------------------------------------------------
+
+
+def death(which, backend, first):
+    """Four meet; a node of each kind is killed in turn; a late one of each kind is let in."""
+    with EtcdScenario(which, backend, 2, 4) as scenario:
+        nodes = scenario.start(["torch", "muster", "torch", "muster"])
+        done = scenario.settle(nodes)
+        scenario.check_members(nodes, done)
+        for kind in (first, OTHER[first]):
+            victim = [node for node in nodes if node.kind == kind][-1]
+            victim.kill()
+            nodes.remove(victim)
+            scenario.workers_fail(nodes)
+            done = scenario.settle(nodes, after=done)
+            scenario.check_members(nodes, done)
+        for kind in (first, OTHER[first]):
+            nodes += scenario.start([kind])
+            done = scenario.settle(nodes, after=done)
+            scenario.check_members(nodes, done)
+        elder = next(node for node in nodes if node.kind == "muster")
+        assert elder.of("waiting"), elder.story()
+
+
+def late(which, backend, kind):
+    """A late node is seen by both kinds, which stay as they are until they re-enter."""
+    with EtcdScenario(which, backend, 2, 4) as scenario:
+        muster = scenario.node("muster", words=("--hold", "0"))
+        muster.join()
+        torch = scenario.node("torch")
+        torch.call("stay")
+        done = scenario.settle([torch, muster])
+        (newcomer,) = scenario.start([kind])
+        muster.wait("waiting")
+        harness.wait_until(lambda: torch.call("waiting") == 1, "torch to see the late node")
+        assert newcomer.last_joined() is None
+        assert len(torch.of("joined")) == 1 and len(muster.of("joined")) == 1
+        scenario.check_members([torch, muster], done)
+
+
+def close_members(which, backend, closer):
+    """The members of a round end when a node of either kind closes it."""
+    with EtcdScenario(which, backend, 2, 4) as scenario:
+        nodes = scenario.start(["torch", "muster", "torch", "muster"])
+        scenario.settle(nodes)
+        next(node for node in nodes if node.kind == closer).close_rendezvous()
+        for node in nodes:
+            node.wait("closed")
+        for node in nodes:
+            if node.kind == "muster":
+                assert node.ended() == CLOSED, node.story()
+
+
+def close_waiting(which, backend, closer):
+    """Nodes that still wait for others end, too, and nobody can enter afterwards."""
+    with EtcdScenario(which, backend, 5, 5) as scenario:
+        nodes = scenario.start(["torch", "muster", "torch", "muster"])
+        extra = scenario.node(closer)
+        harness.wait_until(lambda: scenario.joining_count(nodes) == 4, "all four to have joined",
+                           PATIENCE_S)
+        extra.close_rendezvous()
+        for node in nodes:
+            node.wait("closed")
+            assert node.of("joined") == []
+        for node in nodes:
+            if node.kind == "muster":
+                assert node.ended() == CLOSED, node.story()
+        for node in scenario.start(["torch", "muster"]):
+            node.wait("closed")
+
+
+def hold(which, backend):
+    """Nobody is expelled while nothing happens."""
+    with EtcdScenario(which, backend, 4, 4) as scenario:
+        nodes = scenario.start(["torch", "muster", "torch", "muster"], keep_alive=None)
+        first = scenario.settle(nodes)
+        end = time.monotonic() + HOLD_S
+        while time.monotonic() < end:
+            scenario.check_members(nodes, first)
+            time.sleep(0.5)
+        for node in nodes:
+            assert len(node.of("joined")) == 1, node.story()
+            assert node.of("lost", "waiting", "expelled", "closed") == [], node.story()
+
+
+def all_scenarios():
+    """(name, function, arguments): each backend, each kind."""
+    for which in VERSIONS:
+        for backend in BACKENDS:
+            for function in (death, late, close_members, close_waiting):
+                for kind in KINDS:
+                    yield (f"{function.__name__}-{backend}-{kind}", function,
+                           (which, backend, kind))
+            yield f"hold-{backend}", hold, (which, backend)
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+class Mixed(unittest.TestCase):
+    def check(self, part):
+        mixed.check(self, all_scenarios(), part, VERSIONS)
+
+    def test_death(self):
+        self.check(death)
+
+    def test_late(self):
+        self.check(late)
+
+    def test_close_members(self):
+        self.check(close_members)
+
+    def test_close_waiting(self):
+        self.check(close_waiting)
+
+    def test_hold(self):
+        self.check(hold)
+
+
+if __name__ == "__main__":
+    try:
+        mixed.main(__doc__, all_scenarios)
+    finally:
+        stop_etcd()
