@@ -40,9 +40,9 @@ struct mst_etcd_options {
     const char *output_path;
     const char *const *arguments; /* more for etcd, NULL at the end; may be NULL */
 
-    /** Files in PEM: with a certificate, which must be for @host, clients talk TLS; without key_path
-     * it holds the key, too. With client_ca_path clients have to show a certificate that it has
-     * signed; this server's own must do for that as well, because etcd calls itself. */
+    /** Files in PEM: with a certificate, which must be for @host, clients talk TLS; without
+     * key_path it holds the key, too. With client_ca_path clients have to show a certificate that
+     * it has signed; this server's own must do for that as well, because etcd calls itself. */
     const char *cert_path;
     const char *key_path;
     const char *client_ca_path;
@@ -56,10 +56,10 @@ MST_API void mst_etcd_options_init(struct mst_etcd_options *options);
  * Start an etcd and wait until it is healthy. @options may be NULL; what it points to is copied.
  *
  * It has no descriptor of ours, none of our signal handlers and masks, none of the ETCD_ variables
- * of our environment. It is a child of this process, and so is, with a fresh data directory, a shell
- * that removes the directory should this process be killed: SIGCHLD may come, and waiting for any
- * child may collect them, which makes their exit status unknown but does no harm. Any thread may
- * start one; it lives on when that thread ends, and dies when the process does.
+ * of our environment. It is a child of this process, and so is, with a fresh data directory, a
+ * shell that removes the directory should this process be killed: SIGCHLD may come, and waiting
+ * for any child may collect them, which makes their exit status unknown but does no harm. Any
+ * thread may start one; it lives on when that thread ends, and dies when the process does.
  *
  * The deadline holds for all attempts together. An interrupted thread gets MST_ECANCELED.
  *

@@ -37,7 +37,7 @@
 #define INPUT_SIZE 512 /* the longest that a node is told here: a welcome and a seal, or a loss */
 #define HEARTBEAT_US 5000000
 #define EXPIRY_US 15000000
-#define GRACE_MS 100
+#define GRACE_MS 50
 #define RUN_ID "bench"
 
 enum job_state {

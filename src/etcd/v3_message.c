@@ -501,7 +501,8 @@ void mst__v3_events_close(struct mst__v3_events *events)
 
 static int fail_answer(struct mst_err *reterr, int code, const char *what)
 {
-    return mst__fail(reterr, code, 0, "the answer of etcd: %s", what);
+    return mst__fail(reterr, code, 0, "the answer of etcd: %s",
+                     code == MST_EPROTO ? what : mst_strerror(code));
 }
 
 /* What may be missing, but not be something else. */
@@ -904,5 +905,7 @@ int mst__v3_read_line(struct mst_bytes text, struct mst__v3_line *ret_line, stru
         rv = read_line_result(mst__json_member(json, "result"), ret_line);
     }
     mst__json_free(json);
-    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "watching etcd: a message that is none");
+    return rv == 0 ? 0
+                   : mst__fail(reterr, rv, 0, "watching etcd: %s",
+                               rv == MST_EPROTO ? "a message that is none" : mst_strerror(rv));
 }

@@ -52,8 +52,8 @@ struct mst__backend {
     atomic_size_t handles;
 };
 
-/* Make a backend; the caller becomes its first holder. mst__tcp_new makes one that is connected with
- * the first command. */
+/* Make a backend; the caller becomes its first holder. mst__tcp_new makes one that is connected
+ * with the first command. */
 int mst__tcp_new(const struct mst__url *url,
                  const struct mst_store_options *options,
                  struct mst__backend **ret_backend,

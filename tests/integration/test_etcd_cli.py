@@ -181,7 +181,8 @@ class Ends(Case):
                 etcd = Etcd()
                 os.kill(etcd.etcd_pid, number)
                 self.assertEqual(etcd.process.wait(harness.DEADLINE_S), 5)
-                self.assertRegex(etcd.log(), rf"muster: etcd .* was killed by signal {number.value} "
+                self.assertRegex(etcd.log(),
+                                 rf"muster: etcd .* was killed by signal {number.value} "
                                  r"\(.*\); it printed: .")
                 etcd.stop()
 
@@ -351,9 +352,10 @@ class Secure(Case):
         with Etcd(enable_v2=True, auth="v2") as etcd:
             job = basic(USER, PASSWORD)
             form = {"Content-Type": "application/x-www-form-urlencoded"}
+            ours = {**form, **job}
             self.assertEqual(etcd.call("PUT", "/v2/keys/a", b"value=1", form).status, 401)
             self.assertEqual(etcd.call("GET", "/v2/keys/a").status, 401)
-            self.assertEqual(etcd.call("PUT", "/v2/keys/a", b"value=1", {**form, **job}).status, 201)
+            self.assertEqual(etcd.call("PUT", "/v2/keys/a", b"value=1", ours).status, 201)
             wrong = basic(USER, "wrong")
             self.assertEqual(etcd.call("GET", "/v2/keys/a", headers=wrong).status, 401)
             self.assertEqual(etcd.call("GET", "/v2/keys/a", headers=job).status, 200)

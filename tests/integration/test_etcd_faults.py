@@ -605,12 +605,13 @@ class Store3(Case):
         self.assertEqual(waiter.wait(harness.DEADLINE_S), 0)
 
     def test_lease_is_lost(self):
-        """One that waits on a store whose lease is gone is told so, and does not wait for ever."""
+        """One that waits at a store whose lease is gone is told so, and does not wait for ever."""
         etcd = self.etcd()
-        url = f"etcd3://{etcd.endpoint}/p?lease=6"
-        waiter = self.store("wait", "--timeout", "60s", url, "key")
-        (lease,) = harness.wait_until(
-            lambda: etcd.ok("POST", "/v3/lease/leases", {}).json.get("leases"), "the lease")
+        tap = etcd_cluster.Swallow(etcd.address)
+        self.addCleanup(tap.close)
+        waiter = self.store("wait", "--timeout", "10m", f"etcd3://{tap.endpoint}/p?lease=6", "key")
+        harness.wait_until(lambda: tap.count(rb"^POST \S*/watch "), "the store to wait")
+        (lease,) = etcd.ok("POST", "/v3/lease/leases", {}).json["leases"]
         etcd.ok("POST", "/v3/lease/revoke", {"ID": lease["ID"]})
         self.assertNotEqual(waiter.wait(PATIENCE_S), 0)
         self.assertIn(b"lease", waiter.stderr.read())

@@ -167,8 +167,8 @@ static void test_refused(void **state)
         "{\"status\": \"joinable\", \"version\": \"1\", \"participants\": [1]}",
         "{\"status\": \"frozen\", \"version\": \"1\", \"participants\": [0]}",
         "{\"status\": \"frozen\", \"version\": \"1\", \"participants\": [0], \"keep_alives\": [1]}",
-        "{\"status\": \"final\", \"version\": \"1\", \"participants\": [0], \"keep_alives\": [], "
-        "\"num_workers_waiting\": \"many\"}",
+        ("{\"status\": \"final\", \"version\": \"1\", \"participants\": [0], \"keep_alives\": [], "
+         "\"num_workers_waiting\": \"many\"}"),
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct mst__legacy_doc doc;
