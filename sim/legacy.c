@@ -673,7 +673,7 @@ static bool settle_is_formed(const struct mst__sim_legacy *sim)
     }
     int64_t wanted = up < sim->plan.nodes_max ? up : sim->plan.nodes_max;
     return up < sim->plan.nodes_min ||
-           (holding == wanted && (int64_t)doc->participant_count == wanted);
+           (holding == wanted && doc != NULL && (int64_t)doc->participant_count == wanted);
 }
 
 static void settle_again(struct mst__sim_legacy *sim)

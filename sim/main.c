@@ -2,10 +2,13 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "sim/authority.h"
 #include "sim/legacy.h"
 #include "sim/mutant.h"
 #include "sim/sim.h"
@@ -14,15 +17,19 @@
 
 /* Which rendezvous is simulated. */
 enum machine {
-    MACHINE_ALL, /* one seed after the other, in turn */
+    MACHINE_ALL, /* one seed after the other, in turn; every other one is the record machine's */
     MACHINE_RECORD,
     MACHINE_LEGACY,
+    MACHINE_AUTHORITY,
 };
+#define MACHINE_COUNT 4
+static const char *const machine_names[MACHINE_COUNT] = {"all", "record", "legacy", "authority"};
 
 /* What one seed needs; one of them at a time. */
 struct place {
     struct mst__sim_world world;
     struct mst__sim_legacy legacy;
+    struct mst__sim_auth authority;
 };
 
 struct options {
@@ -63,7 +70,8 @@ static const char usage[] =
     "       muster-sim --runs N              run many\n"
     "       muster-sim [--seconds S]         run until stopped, with progress\n"
     "\n"
-    "  --machine M      record, legacy (etcd's), or all: every other seed (default)\n"
+    "  --machine M      record, legacy (torch's old etcd protocol), authority, or all: in turn\n"
+    "                   (default; half of the seeds are record's)\n"
     "  --first-seed N   where to begin (with --runs: 1, else the time of day)\n"
     "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE "\n"
     "Exit status: 0 no rule was broken, 1 one was, 2 wrong usage.\n";
@@ -75,9 +83,8 @@ static bool parse_number(const char *text, int64_t *ret_number)
 
 static bool parse_machine(struct options *options, const char *value)
 {
-    static const char *const names[] = {"all", "record", "legacy"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(value, names[i]) == 0) {
+    for (int i = 0; i < MACHINE_COUNT; i++) {
+        if (strcmp(value, machine_names[i]) == 0) {
             options->machine = (enum machine)i;
             return true;
         }
@@ -208,6 +215,51 @@ static bool run_legacy(struct mst__sim_legacy *legacy,
     return is_fine;
 }
 
+static bool run_authority(struct mst__sim_auth *authority,
+                          uint64_t seed,
+                          FILE *history,
+                          struct totals *totals)
+{
+    bool is_fine = mst__sim_auth_run(authority, seed, history);
+    mst__sim_auth_close(authority);
+    add_up(totals, &authority->stats);
+    if (!is_fine) {
+        (void)printf("seed %" PRIu64 " breaks rule %s: %s\n", seed, authority->rule,
+                     authority->broken);
+    }
+    return is_fine;
+}
+
+static enum machine machine_of(const struct options *options, uint64_t seed)
+{
+    static const enum machine turns[] = {MACHINE_RECORD, MACHINE_LEGACY, MACHINE_RECORD,
+                                         MACHINE_AUTHORITY};
+    return options->machine == MACHINE_ALL ? turns[seed % 4] : options->machine;
+}
+
+static void tell_replay(const struct options *options, uint64_t seed)
+{
+    (void)printf("  replay with: muster-sim%s%s --machine %s --seed %" PRIu64 "\n",
+                 options->mutant != NULL ? " --mutant " : "",
+                 options->mutant != NULL ? options->mutant : "",
+                 machine_names[machine_of(options, seed)], seed);
+}
+
+/* What is running, for an assertion that fails in it. */
+static const struct options *running_options;
+static uint64_t running_seed;
+
+/* An assertion of the product has said on stderr what is wrong, and aborts. */
+static void on_abort(int number)
+{
+    (void)number; /* it is the only one */
+    (void)printf("seed %" PRIu64 " breaks rule assertion: one of the product's own has failed\n",
+                 running_seed);
+    tell_replay(running_options, running_seed);
+    (void)fflush(stdout); /* nothing can be done about it here */
+    _exit(1);
+}
+
 /* The value is whether no rule was broken. */
 static bool run_seed(const struct options *options,
                      struct place *place,
@@ -215,19 +267,23 @@ static bool run_seed(const struct options *options,
                      FILE *history,
                      struct totals *totals)
 {
-    bool is_legacy =
-        options->machine == MACHINE_LEGACY || (options->machine == MACHINE_ALL && seed % 2 == 1);
-    bool is_fine = is_legacy ? run_legacy(&place->legacy, seed, history, totals)
-                             : run_record(&place->world, seed, history, totals);
+    enum machine machine = machine_of(options, seed);
+    running_options = options;
+    running_seed = seed;
+    bool is_fine;
+    if (machine == MACHINE_LEGACY) {
+        is_fine = run_legacy(&place->legacy, seed, history, totals);
+    } else if (machine == MACHINE_AUTHORITY) {
+        is_fine = run_authority(&place->authority, seed, history, totals);
+    } else {
+        is_fine = run_record(&place->world, seed, history, totals);
+    }
     if (is_fine) {
         return true;
     }
     totals->broken++;
     if (history == NULL) {
-        (void)printf("  replay with: muster-sim%s%s --machine %s --seed %" PRIu64 "\n",
-                     options->mutant != NULL ? " --mutant " : "",
-                     options->mutant != NULL ? options->mutant : "",
-                     is_legacy ? "legacy" : "record", seed);
+        tell_replay(options, seed);
     }
     return false;
 }
@@ -269,6 +325,9 @@ int main(int argc, char **argv)
         mst__sim_mutant_list(stdout);
         return 0;
     }
+    const struct sigaction on_abort_action = {.sa_handler = on_abort};
+    int rv = sigaction(SIGABRT, &on_abort_action, NULL);
+    MST_ASSERT(rv == 0);
     struct place *place = mst__malloc(sizeof *place);
     if (place == NULL) {
         (void)fprintf(stderr, "muster-sim: out of memory\n");

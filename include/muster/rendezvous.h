@@ -24,9 +24,9 @@ extern "C" {
 struct mst_params; /* opaque */
 
 /**
- * Describe a rendezvous: which @backend (`c10d`, `etcd-v2`, `etcd`, `static`, or one that was
- * added), at which @endpoint (`host:port`, `[::1]:29400`, a path, or empty; of etcd several with
- * commas between them), for which @run_id, with how many nodes.
+ * Describe a rendezvous: which @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`, `etcd`, `static`,
+ * or one that was added), at which @endpoint (`host:port`, `[::1]:29400`, a path, or empty; of an
+ * etcd several with commas between them), for which @run_id, with how many nodes.
  * @local_addr is what others should call this node; NULL = found out. All are copied.
  *
  * Returns 0, MST_EINVAL for an empty backend, nodes_min < 1 or nodes_max < nodes_min, MST_ENOMEM.
@@ -205,8 +205,8 @@ typedef int (*mst_handler_creator)(const struct mst_params *params,
                                    struct mst_err *reterr);
 
 /** Let @creator make the handlers of backend @name. The same creator twice is fine, another one for
- * a known name is MST_EINVAL. For the whole process; built in are `c10d`, `etcd-v2`,
- * `etcd` and `static`. */
+ * a known name is MST_EINVAL. For the whole process; built in are `muster`, `c10d`, `etcd-v2`,
+ * `etcd-v3`, `etcd` and `static`. */
 MST_API int mst_registry_add(const char *name,
                              mst_handler_creator creator,
                              void *arg,
@@ -226,8 +226,9 @@ MST_API void mst_handler_free(struct mst_handler *handler);
  * Take part in the next round and wait until it is complete, at most `join_timeout`.
  *
  * MST_ECLOSED: the rendezvous is closed. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
- * which is no failure. MST_ECONN, MST_ESTATE (the record is not one), MST_ECANCELED. MST_EAUTH,
- * MST_ENOTSUP: the etcd refuses us, or has no v2 API.
+ * which is no failure. MST_ECONN, MST_ECANCELED. MST_ESTATE: the record is not one; of `muster`,
+ * another process is this node. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the etcd
+ * refuses us. MST_ENOTSUP: it has no v2 API; of `muster`, the server is no authority of jobs.
  */
 MST_API int mst_handler_next(struct mst_handler *handler,
                              struct mst_rendezvous *ret,
@@ -260,8 +261,9 @@ MST_API const char *mst_handler_backend(struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
 
-/** What this node is called in the record and in messages: addr_pid_local_id, with backend `etcd`
- * muster_ and a random number; "" if the backend has no names. Owned by @handler. */
+/** What this node is called by others and in messages: addr_pid_local_id; of `muster` and `etcd-v3`
+ * their option `node_name` if that is given; of `etcd` muster_ and a random number; "" if the
+ * backend has no names. Owned by @handler. */
 MST_API const char *mst_handler_node(struct mst_handler *handler);
 
 /**
@@ -283,8 +285,8 @@ MST_API int mst_handler_get_extra(struct mst_handler *handler,
                                   struct mst_buffer *ret_json,
                                   struct mst_err *reterr);
 
-/** Leave the round without closing the rendezvous: stop heartbeats and take our entry out of the
- * record at once, so that the others need not wait for it to expire. Bounded by `close_timeout`. A
+/** Leave the round without closing the rendezvous: stop heartbeats and take ourselves out of the
+ * group at once, so that the others need not wait for us to expire. Bounded by `close_timeout`. A
  * node that is not in is fine. mst_handler_next enters again. */
 MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr);
 

@@ -1,5 +1,5 @@
-/* muster/server.h - a store server inside a program: PyTorch's TCPStore protocol, all dialects, on
- * one port. `muster serve` is this. */
+/* muster/server.h - a store server inside a program: PyTorch's TCPStore protocol, all dialects, and
+ * the authority of jobs of the rendezvous backend `muster`, on one port. `muster serve` is this. */
 #ifndef MST_SERVER_H
 #define MST_SERVER_H
 

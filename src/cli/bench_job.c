@@ -421,6 +421,7 @@ static int measure_steady(struct job_bench *bench,
                           struct mst_err *reterr)
 {
     size_t nodes = bench->options->nodes;
+    MST_ASSERT(nodes > 0);
     int64_t begin_ns = mst__clock_ns();
     int64_t end_ns = begin_ns + bench->options->steady_ms * 1000000;
     int64_t begin_cpu_ns = 0;

@@ -67,12 +67,13 @@ static int close_with(struct mst_params *params, const char *reason, int64_t tim
 {
     struct mst_handler *handler = NULL;
     struct mst_err err;
-    if (strcmp(mst_params_backend(params), "muster") == 0) {
+    const char *backend = mst_params_backend(params);
+    if (strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0) {
         return close_job(params, reason, timeout_ms);
     }
     if (reason != NULL) {
         return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' has no place for it",
-                                    mst_params_backend(params));
+                                    backend);
     }
     int rv = check_exists(params, timeout_ms, &err);
     if (rv == 0) {
@@ -96,7 +97,8 @@ int mst__cli_close(int argc, char **argv)
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(rdzv),
         {"reason", "TEXT",
-         "Why: everybody who is told that it is closed is told this, too. Of backend muster only.",
+         "Why: everybody who is told that it is closed is told this, too. Of backends muster and "
+         "etcd-v3 only.",
          MST_OPTION_TEXT, &reason, 0, 0},
         {"timeout", "DURATION", "How long each step may take, connecting included. Default 10s.",
          MST_OPTION_DURATION, &timeout_ms, 1, (int64_t)86400 * 1000},

@@ -26,12 +26,12 @@
 #define DEMO_VICTIM_RANK 1
 #define DEMO_TIMEOUT_MS 14000
 #define DEMO_ID "demo"
-/* Short times, so that the story is: dead after 2 × 500 ms of silence. */
+/* Short times, so that the story is. Who is killed has the server's grace of 1 s to come back. */
 #define DEMO_CONF \
     "keep_alive_interval=500ms,keep_alive_max_attempt=2,last_call_timeout=1s,join_timeout=10s"
 
 static const char demo_text[] =
-    "Show a rendezvous on this machine, in a few seconds: a store, four nodes that meet and get "
+    "Show a rendezvous on this machine, in a few seconds: a server, four nodes that meet and get "
     "ranks, one that is killed, the rest who notice and form the next round, a newcomer who is let "
     "in. Every node is a process of its own.";
 
@@ -70,7 +70,7 @@ static void tell(const struct demo *demo, const char *who, const char *format, .
     (void)fflush(stdout); /* a story without listeners goes on all the same */
 }
 
-/* --- the store --- */
+/* --- the server --- */
 
 static _Noreturn void server_process(int port_pipe)
 {
@@ -107,11 +107,11 @@ static int start_server(struct demo *demo)
     (void)close(ends[1]);
     if (demo->server < 0 || read(ends[0], &port, sizeof port) != sizeof port) {
         (void)close(ends[0]);
-        return mst__fail(&demo->err, MST_ESYS, errno, "start the store");
+        return mst__fail(&demo->err, MST_ESYS, errno, "start the server");
     }
     (void)close(ends[0]);
     (void)snprintf(demo->endpoint, sizeof demo->endpoint, "127.0.0.1:%d", port); /* fits */
-    tell(demo, "demo", "a store listens on tcp://%s; PyTorch's agents could use it, too",
+    tell(demo, "demo", "a server listens on tcp://%s: it decides for jobs, and is a store for all",
          demo->endpoint);
     return 0;
 }
@@ -190,9 +190,15 @@ static void retell(struct demo *demo, struct demo_node *node, const char *line)
     } else if (strstr(line, "\"lost\"") != NULL) {
         char names[64];
         names_in(demo, line, names, sizeof names);
-        tell(demo, node->name, "%s is gone: on to the next round", names);
+        tell(demo, node->name, "%s is gone", names);
     } else if (strstr(line, "\"waiting\"") != NULL) {
         tell(demo, node->name, "somebody waits to be let in: on to the next round");
+    } else if (strstr(line, "\"reopened\"") != NULL) {
+        tell(demo, node->name, "round %" PRId64 " is over: on to the next one",
+             number_in(line, "round"));
+    } else if (strstr(line, "\"queued\"") != NULL) {
+        tell(demo, node->name, "round %" PRId64 " runs without me: I ask to be let in",
+             number_in(line, "round"));
     } else if (strstr(line, "\"closed\"") != NULL) {
         tell(demo, node->name, "closed: I am done");
     } else {
@@ -304,7 +310,7 @@ static int act_lose(struct demo *demo)
     }
     MST_ASSERT(victim != NULL);
     tell(demo, "demo",
-         "kill -9 %s, rank %" PRId64 ": missed after 1 s of silence; then 1 s for others to come",
+         "kill -9 %s, rank %" PRId64 ": its connection ends, and it has 1 s to come back",
          victim->name, victim->rank);
     pid_t pid = victim->pid;
     if (kill(pid, SIGKILL) != 0 || waitpid(pid, NULL, 0) != pid) {

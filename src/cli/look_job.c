@@ -1,5 +1,5 @@
 /* cli/look_job.c - what the commands see of a rendezvous of backend `muster`: one question, one
- * answer. Ages are the server's, by its own clock. */
+ * answer. Ages are the server's, by its own clock. One of backend `etcd-v3` is told as well. */
 #include "cli/look_job.h"
 
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cli/look_v3.h"
 #include "net/job_client.h"
 #include "rendezvous/muster_settings.h"
 
@@ -23,6 +24,7 @@
 struct mst__look_job {
     struct mst__muster_settings settings;
     const char *run_id;             /* the params' own */
+    struct mst__look_v3 *v3;        /* NULL = it has a server, */
     struct mst__job_client *client; /* whose memory the status is in */
     struct mst__job_status status;
     struct mst__job_member *members; /* those of the status, sorted; heap */
@@ -41,6 +43,9 @@ int mst__look_job_open(struct mst__look *look,
     look->job = job;
     mst__buf_init(&job->mark, MST_MIB(64));
     job->run_id = mst_params_run_id(params);
+    if (strcmp(mst_params_backend(params), "etcd-v3") == 0) {
+        return mst__look_v3_open(params, &job->v3, reterr);
+    }
     return mst__muster_read(params, &job->settings, reterr);
 }
 
@@ -61,6 +66,7 @@ void mst__look_job_close(struct mst__look *look)
         return;
     }
     look_job_clear(job);
+    mst__look_v3_close(job->v3);
     mst__buf_close(&job->mark);
     mst__free(job);
     look->job = NULL;
@@ -169,16 +175,33 @@ static int ask(struct mst__look_job *job,
     return rv;
 }
 
+static int ask_status(struct mst__look_job *job,
+                      int64_t timeout_ms,
+                      struct mst__job_status *ret_status,
+                      struct mst_err *reterr)
+{
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.close.run_id = mst_bytes_str(job->run_id)};
+    struct mst__job_message answer;
+    if (job->v3 != NULL) {
+        look_job_clear(job);
+        return mst__look_v3_read(job->v3, timeout_ms, ret_status, reterr);
+    }
+    int rv = ask(job, &question, timeout_ms, &answer, reterr);
+    if (rv == 0) {
+        *ret_status = answer.u.status;
+    }
+    return rv;
+}
+
 int mst__look_job_read(struct mst__look *look,
                        int64_t timeout_ms,
                        bool *ret_changed,
                        struct mst_err *reterr)
 {
     struct mst__look_job *job = look->job;
-    const struct mst__job_message question = {.type = MST_JOB_STATUS,
-                                              .u.close.run_id = mst_bytes_str(job->run_id)};
-    struct mst__job_message answer;
-    int rv = ask(job, &question, timeout_ms, &answer, reterr);
+    struct mst__job_status status;
+    int rv = ask_status(job, timeout_ms, &status, reterr);
     bool exists = rv == 0;
     if (rv != 0 && rv != MST_ENOTFOUND) {
         return rv;
@@ -187,7 +210,7 @@ int mst__look_job_read(struct mst__look *look,
     struct mst__buf mark;
     mst__buf_init(&mark, MST_MIB(64));
     if (exists) {
-        job->status = answer.u.status;
+        job->status = status;
         rv = read_members(job, reterr);
         if (rv == 0) {
             rv = make_mark(job, &mark);
@@ -245,7 +268,7 @@ static void put_member(struct mst__buf *text,
     put(text, rv, "%-8s  %5s  ", mst__authority_standing_name(standing), rank);
     put_column(text, rv, member->name, name_width);
     put_column(text, rv, member->address, address_width);
-    put(text, rv, "%.1f s ago", (double)member->silent_us / 1e6);
+    put(text, rv, member->silent_us < 0 ? "-" : "%.1f s ago", (double)member->silent_us / 1e6);
     if (member->has_skew && (member->skew_us > SKEW_US_SHOWN || member->skew_us < -SKEW_US_SHOWN)) {
         put(text, rv, ", its clock is %.1f s %s", (double)llabs(member->skew_us) / 1e6,
             member->skew_us > 0 ? "ahead" : "behind");
@@ -299,7 +322,11 @@ static void json_members(const struct mst__look_job *job,
         } else {
             mst__cli_json_null(json, "rank");
         }
-        mst__cli_json_number(json, "heartbeat_age_ms", member->silent_us / 1000);
+        if (member->silent_us >= 0) {
+            mst__cli_json_number(json, "heartbeat_age_ms", member->silent_us / 1000);
+        } else {
+            mst__cli_json_null(json, "heartbeat_age_ms");
+        }
         if (member->has_skew) {
             mst__cli_json_number(json, "clock_skew_ms", member->skew_us / 1000);
         } else {
@@ -355,7 +382,9 @@ int mst__look_job_shut(const struct mst_params *params,
         rv = mst__fail(reterr, MST_ENOTFOUND, 0, "there is no rendezvous '%.60s' at '%.80s'",
                        mst_params_run_id(params), mst_params_endpoint(params));
     }
-    if (rv == 0) {
+    if (rv == 0 && look.job->v3 != NULL) {
+        rv = mst__look_v3_shut(look.job->v3, reason, owner, timeout_ms, reterr);
+    } else if (rv == 0) {
         const struct mst__job_message question = {
             .type = MST_JOB_CLOSE,
             .u.close = {.run_id = mst_bytes_str(mst_params_run_id(params)),

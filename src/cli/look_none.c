@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/err.h"
 #include "cli/look_etcd.h"
+#include "cli/look_v3.h"
 
 int mst__look_etcd_open(struct mst__look *look,
                         const struct mst_params *params,
@@ -54,4 +55,44 @@ void mst__look_legacy_json(const struct mst__look *look, struct mst__cli_json *j
 {
     (void)json;
     MST_ASSERT(look->is_legacy);
+}
+
+int mst__look_v3_open(const struct mst_params *params,
+                      struct mst__look_v3 **ret_look,
+                      struct mst_err *reterr)
+{
+    MST_ASSERT(*ret_look == NULL);
+    return mst__fail(reterr, MST_EINVAL, 0,
+                     "backend '%.60s': this muster was built without etcd; build it with libcurl "
+                     "and jansson",
+                     mst_params_backend(params));
+}
+
+void mst__look_v3_close(struct mst__look_v3 *look)
+{
+    MST_ASSERT(look == NULL);
+}
+
+int mst__look_v3_read(struct mst__look_v3 *look,
+                      int64_t timeout_ms,
+                      struct mst__job_status *ret_status,
+                      struct mst_err *reterr)
+{
+    (void)timeout_ms; /* nothing is read */
+    (void)ret_status;
+    MST_ASSERT(look == NULL);
+    return mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
+}
+
+int mst__look_v3_shut(struct mst__look_v3 *look,
+                      const char *reason,
+                      const char *owner,
+                      int64_t timeout_ms,
+                      struct mst_err *reterr)
+{
+    (void)reason; /* nothing is closed */
+    (void)owner;
+    (void)timeout_ms;
+    MST_ASSERT(look == NULL);
+    return mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
 }

@@ -184,7 +184,7 @@ int mst__look_open(struct mst__look *look,
             reterr, MST_ENOTSUP, 0,
             "a static rendezvous has no record: rank and size of every node are given");
     }
-    if (strcmp(backend, "muster") == 0) {
+    if (strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0) {
         return mst__look_job_open(look, params, reterr);
     }
     if (strcmp(backend, "etcd") == 0 || strcmp(backend, "etcd-v2") == 0) {
@@ -192,7 +192,7 @@ int mst__look_open(struct mst__look *look,
     }
     if (strcmp(backend, "c10d") != 0) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "unknown backend '%.60s'; known are: muster, c10d, etcd-v2, etcd",
+                         "unknown backend '%.60s'; known are: muster, c10d, etcd-v2, etcd-v3, etcd",
                          backend);
     }
     struct mst__dynamic dynamic;

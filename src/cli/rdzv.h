@@ -22,7 +22,7 @@ struct mst__rdzv {
 #define MST_RDZV_OPTIONS(rdzv)                                                                \
     {"rdzv-backend",                                                                          \
      "NAME",                                                                                  \
-     "How nodes meet: muster, c10d, etcd-v2, etcd or static. Default muster.",                \
+     "How nodes meet: muster, c10d, etcd-v2, etcd-v3, etcd or static. Default muster.",       \
      MST_OPTION_TEXT,                                                                         \
      &(rdzv).backend,                                                                         \
      0,                                                                                       \

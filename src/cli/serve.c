@@ -215,6 +215,39 @@ static int serve_with(const struct serve *serve)
     return exit_code;
 }
 
+/* Rows for the table of options, those of the authority, and what they are if not given. */
+#define SERVE_JOB_DEFAULTS .job_grace_ms = 1000, .job_reclaim_ms = 5000, .job_expiry_ms = 600000
+#define SERVE_JOB_OPTIONS(serve)                                                                 \
+    {"run-id",                                                                                   \
+     "ID",                                                                                       \
+     "Be the authority of this job alone and refuse nodes of another one by name. Default: of "  \
+     "all that come.",                                                                           \
+     MST_OPTION_TEXT,                                                                            \
+     &(serve).run_id,                                                                            \
+     0,                                                                                          \
+     0},                                                                                         \
+        {"job-grace",                                                                            \
+         "TIME",                                                                                 \
+         "A node whose connection was lost has so long to come back before the others are told " \
+         "that it is lost. Default: 1s.",                                                        \
+         MST_OPTION_DURATION,                                                                    \
+         &(serve).job_grace_ms,                                                                  \
+         0,                                                                                      \
+         MST_JOB_MS_MAX},                                                                        \
+        {"job-reclaim",                                                                          \
+         "TIME",                                                                                 \
+         "After a restart, the nodes of a running round have so long to come back before it is " \
+         "over. Default: 5s.",                                                                   \
+         MST_OPTION_DURATION,                                                                    \
+         &(serve).job_reclaim_ms,                                                                \
+         0,                                                                                      \
+         MST_JOB_MS_MAX},                                                                        \
+    {                                                                                            \
+        "job-expiry", "TIME",                                                                    \
+            "A job without nodes is forgotten after so long, closed or not. Default: 10m.",      \
+            MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                       \
+    }
+
 int mst__cli_serve(int argc, char **argv)
 {
     struct serve serve = {
@@ -224,9 +257,7 @@ int mst__cli_serve(int argc, char **argv)
         .key_max = (int64_t)MST_KEY_SIZE_DEFAULT,
         .value_max = (int64_t)MST_VALUE_SIZE_DEFAULT,
         .request_timeout_ms = 60000,
-        .job_grace_ms = 1000,
-        .job_reclaim_ms = 5000,
-        .job_expiry_ms = 600000,
+        SERVE_JOB_DEFAULTS,
         .log_format = "text",
         .log_level = "info",
     };
@@ -260,21 +291,7 @@ int mst__cli_serve(int argc, char **argv)
          "Close connections that send half a request, or do not read their replies, and make no "
          "progress for so long. Default: 60s.",
          MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
-        {"run-id", "ID",
-         "Be the authority of this job alone and refuse nodes of another one by name. Default: of "
-         "all that come.",
-         MST_OPTION_TEXT, &serve.run_id, 0, 0},
-        {"job-grace", "TIME",
-         "A node whose connection was lost has so long to come back before the others are told "
-         "that it is lost. Default: 1s.",
-         MST_OPTION_DURATION, &serve.job_grace_ms, 0, MST_JOB_MS_MAX},
-        {"job-reclaim", "TIME",
-         "After a restart, the nodes of a running round have so long to come back before it is "
-         "over. Default: 5s.",
-         MST_OPTION_DURATION, &serve.job_reclaim_ms, 0, MST_JOB_MS_MAX},
-        {"job-expiry", "TIME",
-         "A job without nodes is forgotten after so long, closed or not. Default: 10m.",
-         MST_OPTION_DURATION, &serve.job_expiry_ms, 0, MST_JOB_MS_MAX},
+        SERVE_JOB_OPTIONS(serve),
 #ifdef MST_WITH_HTTP
         {"http", "ADDRESS",
          "Serve /metrics, for Prometheus, and /healthz here: HOST:PORT, [::1]:PORT or '*:PORT'; "

@@ -836,6 +836,9 @@ static bool effect_to_one(struct mst__authority *authority,
     if (kind == MST_TOLD_SEALED || kind == MST_TOLD_WAITING) {
         ret_effect->rank = member->rank;
         ret_effect->waiting_count = authority->waiting_told;
+        if (mst__authority_standing(authority, member) == MST_STANDING_CALLED) {
+            mst__members_notify(authority, member, MST_TOLD_REOPENED);
+        }
     } else if (kind == MST_TOLD_REOPENED) {
         ret_effect->lost = authority->lost;
         ret_effect->lost_count = authority->lost_told;

@@ -191,7 +191,8 @@ struct mst__authority_member {
 /* What is to be sent, in this order except that EXPELLED may come earlier. */
 enum mst__authority_effect_kind {
     /* To everybody in the round (mst__authority_next_holder): @epoch, @round, @world, @address, and
-     * to each its rank. With an id: to that one, which may not know; with @waiting_count. */
+     * to each its rank. With an id: to that one, which may not know; with @waiting_count, and with
+     * REOPENED behind it when the round is over. */
     MST_TOLD_SEALED,
     /* To one. */
     MST_TOLD_QUEUED,   /* @epoch, @round, @world of the round that runs */
@@ -200,8 +201,8 @@ enum mst__authority_effect_kind {
     /* To everybody who still holds the round. */
     MST_TOLD_LOST,     /* @lost: ranks of those lost since the last such effect */
     MST_TOLD_REOPENED, /* the round is over, come back: @why, @rank, @round_next. Who was absent
-                          when it was sealed comes back as well, from what it knows. With an id:
-                          to that one, with all @lost of the round */
+                          when it was sealed says what it knows, and is told the round first. With
+                          an id: to that one, with all @lost of the round */
     MST_TOLD_WAITING,  /* @waiting_count nodes want in and there is room. With an id: to that one */
     /* To everybody (mst__authority_next_member). */
     MST_TOLD_CLOSED, /* @text: the reason, @owner */

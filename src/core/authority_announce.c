@@ -325,8 +325,12 @@ static void announce_again(struct announce *announce)
         if (authority->waiting_told > 0) {
             mst__members_notify(authority, member, MST_TOLD_WAITING);
         }
-    } else if (!claim->holds && (is_over || claim_is_current(claim, authority))) {
+    } else if (!claim->holds && claim_is_current(claim, authority)) {
         mst__authority_come_back(authority, member);
+    } else if (!claim->holds && is_over) {
+        /* Nobody knows whether it was told before it said this, or has not been told to this day.
+         * Only who knows the round can come back from it. */
+        mst__members_notify(authority, member, MST_TOLD_SEALED);
     } else {
         mst__authority_tell_standing(authority, member);
     }

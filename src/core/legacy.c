@@ -135,7 +135,8 @@ static char *init_join(const char *a, const char *b, const char *c)
 /* The directory of the job: one slash before, none behind the prefix, none doubled. */
 static char *init_job(const char *prefix, const char *run_id)
 {
-    char *job = mst__malloc(strlen(prefix) + strlen(run_id) + sizeof "//run_");
+    size_t size = strlen(prefix) + strlen(run_id) + sizeof "//run_";
+    char *job = mst__malloc(size);
     if (job == NULL) {
         return NULL;
     }
@@ -149,8 +150,8 @@ static char *init_job(const char *prefix, const char *run_id)
     if (job[at - 1] != '/') {
         job[at++] = '/';
     }
-    memcpy(job + at, "run_", 4);
-    memcpy(job + at + 4, run_id, strlen(run_id) + 1);
+    bool fits = path_add(job, size, &at, "run_") && path_add(job, size, &at, run_id);
+    MST_ASSERT(fits);
     return job;
 }
 

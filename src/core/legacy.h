@@ -228,49 +228,50 @@ struct mst__legacy {
     struct mst__legacy_listing listing;
 
     /* NEXT. */
-    bool is_tidying; /* the entries are being taken back; for which result: */
+    bool is_tidying;   /* the entries are being taken back; for which result: tidy_outcome */
+    bool has_written;  /* something of ours may be in the document */
+    bool is_withdrawn; /* our own key was deleted */
+    bool is_counter_absent;
+    bool is_caller; /* it was us who reached the minimum: we end the last call, others only if we
+                     * do not */
+    bool is_held;   /* the hold before the next write has begun: it ends at held_us */
+    bool is_store_made;
+    bool is_cleaning; /* we have made the round final, and remove the oldest that we know of */
     struct mst__legacy_outcome tidy_outcome;
     int64_t tidy_us;
-    bool has_written;       /* something of ours may be in the document */
-    bool is_withdrawn;      /* our own key was deleted */
     int64_t joined_version; /* whose document was seen with us in it before it was final */
     int64_t claimed;        /* the version that we have taken from the counter; 0 = none */
     uint64_t counter_index; /* as read, with the value; 0 = not read */
     int64_t counter_value;
-    bool is_counter_absent;
     int64_t enough_version; /* whose count was seen to reach the minimum, and when */
     int64_t enough_us;
-    bool is_caller; /* it was us who reached it: we end the last call, others only if we do not */
-    bool is_held;   /* the hold before the next write has begun: it ends at held_us */
     int64_t held_us;
     int64_t look_us;      /* when the keys are to be listed, even if nothing changes */
     uint64_t wrote_index; /* of our last write: who wrote last gathers what comes after it */
     int64_t gather_us;
     unsigned losses;   /* in a row */
     unsigned failures; /* in a row */
-    bool is_store_made;
-    bool is_cleaning; /* we have made the round final, and remove the oldest that we know of */
 
     /* Our keys, muster_<nonce> and rank_<r>. One may exist from when it is asked for; has_… once
      * that was answered. The times are those of asking, and of the answer. */
-    int64_t key_version; /* 0 = none */
     bool has_key;
+    bool has_rank;
+    bool has_job;
+    int64_t key_version; /* 0 = none */
     int64_t key_us;
     int64_t rank_version; /* 0 = none */
-    bool has_rank;
     int64_t rank;
     int64_t rank_us;
     int64_t rank_done_us;
-    bool has_job;
     int64_t job_us;
     int64_t beat_try_us; /* not before then, after a failure */
 
     /* The round that we are in. */
     bool is_member;
+    bool is_expelled; /* our key is gone */
     int64_t version;
     int64_t world;
-    bool is_expelled; /* our key is gone */
-    uint8_t *lost;    /* by rank: the key is gone, or the node has left */
+    uint8_t *lost; /* by rank: the key is gone, or the node has left */
     size_t lost_count;
     struct mst__legacy_changes told; /* when the last WATCH has ended */
     int64_t old_versions[2];         /* rounds before, of muster nodes only; 0 = none */

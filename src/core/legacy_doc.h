@@ -39,19 +39,19 @@ struct mst__legacy_nonces {
 /* Zeroed it is a document with the status setup and nothing else. */
 struct mst__legacy_doc {
     enum mst__legacy_status status;
+    bool has_participants;
+    bool has_keep_alives;
+    bool has_waiting;
+    bool has_muster;
     int64_t version; /* 0 = none; a decimal string in the text */
     /* Ranks are 0 … participant_count - 1, in order; anything else is no document. */
-    bool has_participants;
     size_t participant_count;
     /* Full paths of keys, in order of confirmation. */
-    bool has_keep_alives;
     char **keep_alives;
     size_t keep_alive_count;
-    bool has_waiting;
     int64_t waiting_count; /* num_workers_waiting */
 
     /* The member `muster`. */
-    bool has_muster;
     int64_t nodes_min, nodes_max;      /* 0 = not said */
     mst__legacy_nonce creator;         /* who has written `setup`; 0 = not said */
     struct mst__legacy_nonces nodes;   /* by rank, 0 where a peer is; may be shorter than that */

@@ -220,6 +220,7 @@ static int step_wait(struct session_step *step,
         .kind = MST_EFFECT_WAIT,
         .until_us = until_us,
         .wants_change = wants_change,
+        .skip = wait == MST_WAIT_POLL ? session->skip : 0,
     };
     return 0;
 }
@@ -395,11 +396,16 @@ static int step_poll(struct session_step *step)
     struct mst__session *session = step->session;
     session->is_held = false;
     session->is_hold_over = false;
-    int64_t until_us = session_is_exact(session)
-                           ? mst__saturate_add(step->now_mono_us, MST_SYNC_DELAY_US)
-                           : mst__session_poll_us(session, step->now_mono_us, &step->prng);
-    return step_wait(step, MST_WAIT_POLL, !session_is_exact(session), until_us,
-                     MST_SESSION_WHY_QUIET);
+    if (session_is_exact(session)) {
+        int64_t until_us = mst__saturate_add(step->now_mono_us, MST_SYNC_DELAY_US);
+        return step_wait(step, MST_WAIT_POLL, false, until_us, MST_SESSION_WHY_QUIET);
+    }
+    int64_t until_us = mst__session_poll_us(session, step->now_mono_us, &step->prng);
+    session->skip = mst__session_skip(session, step->now_mono_us);
+    if (session->skip > 0 && until_us > step->now_mono_us + MST_SKIP_US_MAX) {
+        until_us = step->now_mono_us + MST_SKIP_US_MAX;
+    }
+    return step_wait(step, MST_WAIT_POLL, true, until_us, MST_SESSION_WHY_QUIET);
 }
 
 /* The join has come to its end: tell the result. */

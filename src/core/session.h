@@ -126,6 +126,7 @@ struct mst__effect {
     struct mst_bytes token;
     int64_t until_us; /* monotonic */
     bool wants_change;
+    int64_t skip; /* so many changes may pass unnoticed: more must come before one matters */
     struct mst__outcome outcome;
 };
 
@@ -204,6 +205,7 @@ struct mst__session {
     bool pending_exit;
 
     /* Waiting. */
+    int64_t skip; /* of a poll, see struct mst__effect */
     bool wants_change;
     bool is_held; /* the hold before the next write has begun: it ends at held_us */
     bool is_hold_over;

@@ -40,6 +40,9 @@
 /* For the one that completes the round, after the end of the last call. */
 #define LAST_CALL_LATE_US 1000000
 
+/* A storm is over when nothing has changed for so long. */
+#define SKIP_STORM_US 2000000
+
 #define GATHER_NODES_FEW 8
 #define GATHER_US_PER_WRITE 400
 #define GATHER_US_PER_NODE 100
@@ -210,6 +213,18 @@ static int64_t gather_writes(const struct mst__session *session)
     }
     int64_t enough = count < settings->nodes_min ? settings->nodes_min : settings->nodes_max;
     return wait_min(wait_max(enough - count, 0), MST_MEMBERS_MAX);
+}
+
+int64_t mst__session_skip(const struct mst__session *session, int64_t now_us)
+{
+    const struct mst__state *state = &session->state;
+    bool is_storm = now_us - session->changed_us < SKIP_STORM_US;
+    /* Only where it is the writing that is slow: elsewhere a wake-up costs next to nothing. */
+    if (session->options.write_us == 0 || state->complete || state->closed || !is_storm) {
+        return 0;
+    }
+    int64_t missing = session->options.settings.nodes_min - (int64_t)state->participants.count;
+    return wait_min(wait_max(missing - 1, 0), MST_MEMBERS_MAX);
 }
 
 int64_t mst__session_gather_us(const struct mst__session *session)

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "etcd/http_conn.h"
+#include "etcd/secret.h"
 
 /* Rounds over all endpoints, and the pause after the first. */
 #define HTTP_ROUNDS 2
@@ -482,15 +483,6 @@ int mst__http_new(const struct mst__http_options *options,
     return 0;
 }
 
-/* Passwords do not stay behind in memory that others get. */
-static void free_secret(char *text)
-{
-    if (text != NULL) {
-        explicit_bzero(text, strlen(text));
-    }
-    mst__free(text);
-}
-
 void mst__http_free(struct mst__http *http)
 {
     if (http == NULL) {
@@ -507,7 +499,7 @@ void mst__http_free(struct mst__http *http)
     mst__free(http->setup.key_path);
     mst__free(http->server_name);
     mst__free(http->setup.user);
-    free_secret(http->setup.password);
+    mst__secret_free(http->setup.password);
     (void)pthread_mutex_destroy(&http->mutex); /* nobody is in it */
     mst__free(http);
 }

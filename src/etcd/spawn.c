@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,13 +20,22 @@
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
 #endif
 
+#define KERNEL_SIGNALS 64
+
 /* --- in the child --- */
 
 static void become_default_signals(bool is_deaf)
 {
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    for (int number = 1; number < NSIG; number++) {
-        (void)sigaction(number, &usual, NULL); /* some cannot be changed, and need not be */
+    /* By the kernel's own interface: the C library hides two signals from us, and a process far
+     * above us may have blocked or ignored them. Some cannot be changed, and need not be. */
+    const struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        uint64_t mask;
+    } usual = {.handler = SIG_DFL};
+    for (int number = 1; number <= KERNEL_SIGNALS; number++) {
+        (void)syscall(SYS_rt_sigaction, number, &usual, NULL, sizeof usual.mask);
     }
     if (is_deaf) {
         struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -33,9 +43,8 @@ static void become_default_signals(bool is_deaf)
         (void)sigaction(SIGINT, &ignore, NULL);
         (void)sigaction(SIGTERM, &ignore, NULL);
     }
-    sigset_t none;
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    const uint64_t none = 0;
+    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
 /* The host program may have opened files without close-on-exec. */

@@ -16,6 +16,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "etcd/secret.h"
 #include "etcd/v3_self.h"
 
 /* Where the paths begin: since 3.4, in 3.3, before. */
@@ -64,15 +65,6 @@ static void lock(struct mst__v3 *v3)
 static void unlock(struct mst__v3 *v3)
 {
     (void)pthread_mutex_unlock(&v3->mutex);
-}
-
-/* Secrets do not stay behind in memory that others get. */
-static void free_secret(char *text)
-{
-    if (text != NULL) {
-        explicit_bzero(text, strlen(text));
-    }
-    mst__free(text);
 }
 
 /* --- the prefix --- */
@@ -232,7 +224,7 @@ static int get_token(struct mst__v3 *v3,
     rv = authenticate(v3, prefix, deadline_ms, &token, ret_error, reterr);
     lock(v3);
     if (rv == 0) {
-        free_secret(v3->token);
+        mst__secret_free(v3->token);
         v3->token = token;
         v3->token_serial++;
         v3->has_token = true;
@@ -257,7 +249,7 @@ static void drop_token(struct mst__v3 *v3, uint64_t serial)
 
 void mst__v3_access_close(struct mst__v3_access *access)
 {
-    free_secret(access->token);
+    mst__secret_free(access->token);
     access->token = NULL;
 }
 
@@ -327,11 +319,16 @@ int mst__v3_access(struct mst__v3 *v3,
 
 /* --- errors --- */
 
-bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms)
+int64_t mst__v3_pause_until_ms(struct mst__v3_trial *trial)
 {
     trial->pause_ms = trial->pause_ms == 0 ? PAUSE_MS_FIRST : trial->pause_ms * 2;
     trial->pause_ms = trial->pause_ms < PAUSE_MS_MAX ? trial->pause_ms : PAUSE_MS_MAX;
-    int64_t until_ms = mst__clock_ms() + trial->pause_ms;
+    return mst__clock_ms() + trial->pause_ms;
+}
+
+bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms)
+{
+    int64_t until_ms = mst__v3_pause_until_ms(trial);
     return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
 }
 
@@ -728,8 +725,8 @@ void mst__v3_free(struct mst__v3 *v3)
     }
     mst__http_free(v3->http);
     mst__free(v3->user);
-    free_secret(v3->password);
-    free_secret(v3->token);
+    mst__secret_free(v3->password);
+    mst__secret_free(v3->token);
     (void)pthread_cond_destroy(&v3->changed); /* nobody waits */
     (void)pthread_mutex_destroy(&v3->mutex);
     mst__free(v3);

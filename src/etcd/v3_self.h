@@ -55,6 +55,9 @@ int mst__v3_recover(struct mst__v3 *v3,
  * was interrupted. */
 bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms);
 
+/* Until when that pause would be, for those who cannot stay so long. */
+int64_t mst__v3_pause_until_ms(struct mst__v3_trial *trial);
+
 struct mst__http *mst__v3_http(struct mst__v3 *v3);
 const struct mst_log *mst__v3_log(const struct mst__v3 *v3);
 

@@ -52,6 +52,7 @@ struct mst__v3_watch {
     int64_t since_ms;  /* creating: when it began; watching: the last sign of life */
     int64_t asking_ms; /* since when the member owes an answer; 0 = it does not */
     bool is_failing;   /* not one stream since it was lost, and failure says why */
+    int64_t again_ms;  /* is_failing: when to try next, by whichever call; 0 = not decided yet */
     struct mst_err failure;
 
     struct mst__v3_event *events; /* the queue */
@@ -411,13 +412,29 @@ static int watch_fail_late(const struct mst__v3_watch *watch, struct mst_err *re
                      mst__http_where(mst__v3_http(watch->v3)));
 }
 
+/* The pause between two attempts, which may be longer than any one call is allowed to wait. */
+static int watch_pause(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+{
+    if (watch->again_ms == 0) {
+        watch->again_ms = mst__v3_pause_until_ms(&watch->trial);
+    }
+    int64_t until_ms = watch->again_ms < deadline_ms ? watch->again_ms : deadline_ms;
+    if (!mst__interrupt_pause(until_ms * 1000)) {
+        return mst__fail(reterr, MST_ECANCELED, 0, "etcd watch: cancelled");
+    }
+    if (until_ms < watch->again_ms) {
+        return watch_fail_late(watch, reterr);
+    }
+    watch->again_ms = 0;
+    return 0;
+}
+
 /* Have a stream. 0 also when there is none yet but time left. */
 static int watch_connect(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
 {
-    if (watch->is_failing && !mst__v3_pause(&watch->trial, deadline_ms)) {
-        return mst__interrupt_is_pending()
-                   ? mst__fail(reterr, MST_ECANCELED, 0, "etcd watch: cancelled")
-                   : watch_fail_late(watch, reterr);
+    int paused = watch->is_failing ? watch_pause(watch, deadline_ms, reterr) : 0;
+    if (paused != 0) {
+        return paused;
     }
     struct mst_err why;
     int rv = watch_open(watch, deadline_ms, &why);

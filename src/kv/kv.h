@@ -70,7 +70,7 @@ struct mst__kv {
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     bool overrun;                       /* some client's `overrun` is set */
     struct mst__kv_item *popped;        /* the last QUEUE_POP: its reply borrows the bytes */
-    bool announces; /* a CHECK of an announcement finds it; set by a server */
+    bool announces;                     /* a CHECK of an announcement finds it; set by a server */
 };
 
 /* @hash_key is copied. */

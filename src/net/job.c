@@ -144,6 +144,16 @@ void mst__jobs_close(struct mst_server *server)
     mst__buf_close(&server->jobs.shared);
 }
 
+size_t mst__jobs_count(const struct mst_server *server, size_t *ret_members)
+{
+    const struct mst__map *map = &server->jobs.map;
+    *ret_members = 0;
+    for (void *value = mst__map_first(map); value != NULL; value = mst__map_next(value)) {
+        *ret_members += job_of(value)->authority.living_count;
+    }
+    return mst__map_count(map);
+}
+
 static struct mst__job *job_find(struct mst_server *server, struct mst_bytes run_id)
 {
     void *value = mst__map_get(&server->jobs.map, run_id);

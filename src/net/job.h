@@ -53,6 +53,9 @@ void mst__jobs_stop(struct mst_server *server);
 /* The loop has ended. */
 void mst__jobs_close(struct mst_server *server);
 
+/* How many run ids there are, and how many nodes in all of them. */
+size_t mst__jobs_count(const struct mst_server *server, size_t *ret_members);
+
 /* @message came from @conn, whose place is @seat. Answers are appended to server->replies. False,
  * with a sentence, when the message has no place here and the connection shall end. */
 bool mst__job_take(struct mst_server *server,

@@ -12,6 +12,8 @@ struct mst__metrics {
     size_t keys;
     size_t memory;
     size_t memory_max;
+    size_t runs;    /* run ids that the server is the authority of */
+    size_t members; /* nodes in all of them */
     struct mst__counters counters;
 };
 

@@ -50,12 +50,14 @@ struct mst__record_backend_ops {
 
     /**
      * Wait until what is stored is no longer what @token stands for (NULL = no record). May return
-     * early. NULL when the backend cannot.
+     * early. The first @skip changes since then need not be noticed, where that saves work. NULL
+     * when the backend cannot.
      *
      * Returns 0, MST_ETIMEOUT, MST_ENOTSUP when the store behind it cannot, or as get_state does.
      */
     int (*wait_change)(void *self,
                        const struct mst_bytes *token,
+                       uint64_t skip,
                        int64_t deadline_ms,
                        struct mst_err *reterr);
 

@@ -13,6 +13,10 @@ int mst__etcd_v2_create(const struct mst_params *params,
                         void *arg,
                         struct mst_handler **ret_handler,
                         struct mst_err *reterr);
+int mst__etcd_v3_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr);
 int mst__legacy_create(const struct mst_params *params,
                        void *arg,
                        struct mst_handler **ret_handler,

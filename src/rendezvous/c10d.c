@@ -71,14 +71,7 @@ static int open_store(struct c10d *c10d,
     options.log = c10d->log;
     struct mst__backend *backend = NULL;
     int rv = open_backend(c10d, &options, deadline_ms, &backend, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
-    if (rv != 0) {
-        backend->ops->free(backend);
-    }
-    return rv;
+    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
 }
 
 /* Wait while another thread opens the store, each by its own deadline. With the mutex held. */
@@ -244,9 +237,11 @@ static int c10d_set_state(void *self,
 
 static int c10d_wait_change(void *self,
                             const struct mst_bytes *token,
+                            uint64_t skip,
                             int64_t deadline_ms,
                             struct mst_err *reterr)
 {
+    (void)skip; /* the store knows values and does not count them */
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_bytes sentinel = mst_bytes_str(MST_C10D_SENTINEL);

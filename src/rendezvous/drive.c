@@ -268,13 +268,14 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
 /* Until the record changes: 0, or the error of the backend. MST_ENOTSUP is remembered. */
 static int wait_change(const struct mst__record_backend *backend,
                        struct mst__session *session,
+                       int64_t skip,
                        int64_t until_us)
 {
     struct mst_bytes token = mst_bytes(session->token.data, session->token.size);
     struct mst_err ignored;
     int64_t until_ms = until_us / 1000 + (until_us % 1000 == 0 ? 0 : 1);
-    int rv = backend->ops->wait_change(backend->self, session->has_token ? &token : NULL, until_ms,
-                                       &ignored);
+    int rv = backend->ops->wait_change(backend->self, session->has_token ? &token : NULL,
+                                       (uint64_t)skip, until_ms, &ignored);
     if (rv == MST_ENOTSUP) {
         session->options.can_watch = false;
     }
@@ -292,7 +293,7 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
     run_install(run);
     int rv = MST_ETIMEOUT;
     if (effect->wants_change && session->options.can_watch) {
-        rv = wait_change(run->drive->backend, session, effect->until_us);
+        rv = wait_change(run->drive->backend, session, effect->skip, effect->until_us);
     } else {
         (void)mst__interrupt_pause(effect->until_us); /* interrupted or not is asked below */
     }
@@ -312,7 +313,7 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
     run_install(&run);
     int rv = MST_ETIMEOUT;
     if (session->options.can_watch) {
-        rv = wait_change(drive->backend, session, until_us);
+        rv = wait_change(drive->backend, session, 0, until_us);
     } else {
         (void)mst__interrupt_pause(until_us);
     }

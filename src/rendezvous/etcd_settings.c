@@ -1,20 +1,17 @@
-/* rendezvous/etcd_settings.c - options of `etcd` and `etcd-v2` to settings. What the peers refuse
- * is refused; what they would pass over in silence is, too: certificates that would not be used, a
- * key without its certificate, two names of one file that disagree. A password is never part of a
- * message. */
+/* rendezvous/etcd_settings.c - options of `etcd`, `etcd-v2` and `etcd-v3` to settings. What the
+ * peers refuse is refused; what they would pass over in silence is, too: certificates that would
+ * not be used, a key without its certificate, two names of one file that disagree. A password is
+ * never part of a message. */
 #include "rendezvous/etcd_settings.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/unicode.h"
+#include "etcd/secret.h"
 #include "rendezvous/params.h"
 #include "store/store.h"
 
@@ -28,6 +25,7 @@
         "password", "password_file"
 
 static const char *const v2_options[] = {MST_DYNAMIC_OPTIONS, ETCD_OPTIONS};
+static const char *const v3_options[] = {MST_MUSTER_OPTIONS, ETCD_OPTIONS};
 static const char *const legacy_options[] = {"timeout", "last_call_timeout", "etcd_prefix",
                                              "read_timeout", ETCD_OPTIONS};
 
@@ -146,40 +144,8 @@ static int read_protocol(const struct mst_params *params,
 
 /* --- user and password --- */
 
-/* The first line of a file, so that an editor's newline at its end does no harm. */
-static int read_password_file(const char *path, char **ret_password, struct mst_err *reterr)
-{
-    char text[MST_ETCD_PASSWORD_SIZE_MAX + 1];
-    size_t size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    ssize_t got = fd < 0 ? -1 : 1;
-    while (got > 0 && size < sizeof text) {
-        got = read(fd, text + size, sizeof text - size);
-        size += got > 0 ? (size_t)got : 0;
-    }
-    int sys = errno;
-    if (fd >= 0) {
-        (void)close(fd); /* it was only read */
-    }
-    int rv = 0;
-    const char *newline = memchr(text, '\n', size);
-    size_t line = newline == NULL ? size : (size_t)(newline - text);
-    if (got < 0) {
-        rv = mst__fail(reterr, MST_ESYS, sys, "option 'password_file': '%.100s'", path);
-    } else if (line > MST_ETCD_PASSWORD_SIZE_MAX || memchr(text, '\0', line) != NULL) {
-        rv = mst__fail(reterr, MST_EINVAL, 0,
-                       "option 'password_file': '%.100s' does not begin with a password: a line "
-                       "of at most %d bytes",
-                       path, MST_ETCD_PASSWORD_SIZE_MAX);
-    } else {
-        *ret_password = mst__memdup(text, line);
-        rv = *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
-    }
-    explicit_bzero(text, sizeof text);
-    return rv;
-}
-
 static int read_password(const struct mst_params *params,
+                         const char *user,
                          char **ret_password,
                          struct mst_err *reterr)
 {
@@ -189,16 +155,8 @@ static int read_password(const struct mst_params *params,
         return mst__fail(reterr, MST_EINVAL, 0,
                          "options 'password' and 'password_file': set one of them");
     }
-    if (path != NULL) {
-        return read_password_file(path, ret_password, reterr);
-    }
     if (text == NULL) {
-        text = getenv(MST_ETCD_ENV_PASSWORD);
-    }
-    if (text == NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "option 'user' without a password; set 'password_file' or the "
-                         "environment variable " MST_ETCD_ENV_PASSWORD);
+        return mst__secret_password(user, path, ret_password, reterr);
     }
     *ret_password = mst__strdup(text);
     return *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
@@ -210,7 +168,7 @@ static int read_user(const struct mst_params *params,
 {
     settings->user = mst_params_text(params, "user", NULL);
     if (settings->user != NULL) {
-        return read_password(params, &settings->password, reterr);
+        return read_password(params, settings->user, &settings->password, reterr);
     }
     static const char *const lonely[] = {"password", "password_file"};
     for (size_t i = 0; i < 2; i++) {
@@ -225,10 +183,7 @@ static int read_user(const struct mst_params *params,
 
 static void settings_close(struct mst__etcd_settings *settings)
 {
-    if (settings->password != NULL) {
-        explicit_bzero(settings->password, strlen(settings->password));
-    }
-    mst__free(settings->password);
+    mst__secret_free(settings->password);
     *settings = (struct mst__etcd_settings){0};
 }
 
@@ -282,14 +237,7 @@ int mst__etcd_store_open(const struct mst__http_options *http,
     options.log = http->log;
     struct mst__backend *backend = NULL;
     int rv = mst__etcd2_open(http, root, &options, deadline_ms, &backend, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
-    if (rv != 0) {
-        backend->ops->free(backend);
-    }
-    return rv;
+    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
 }
 
 /* --- etcd-v2 --- */
@@ -313,6 +261,36 @@ int mst__etcd_v2_read(const struct mst_params *params,
 }
 
 void mst__etcd_v2_settings_close(struct mst__etcd_v2_settings *settings)
+{
+    settings_close(&settings->etcd);
+}
+
+/* --- etcd-v3 --- */
+
+int mst__etcd_v3_read(const struct mst_params *params,
+                      struct mst__etcd_v3_settings *ret_settings,
+                      struct mst_err *reterr)
+{
+    struct mst__etcd_v3_settings settings = {.job.pinned_rank = MST_AUTHORITY_RANK_NONE};
+    struct mst__dynamic dynamic;
+    int rv = mst__dynamic_read_known(params, v3_options, sizeof v3_options / sizeof v3_options[0],
+                                     &dynamic, reterr);
+    if (rv == 0) {
+        settings.job.job = dynamic.settings;
+        rv = mst__muster_read_node(params, &settings.job, reterr);
+    }
+    if (rv == 0) {
+        rv = read_etcd(params, false, &settings.etcd, reterr);
+    }
+    if (rv != 0) {
+        mst__etcd_v3_settings_close(&settings);
+        return rv;
+    }
+    *ret_settings = settings;
+    return 0;
+}
+
+void mst__etcd_v3_settings_close(struct mst__etcd_v3_settings *settings)
 {
     settings_close(&settings->etcd);
 }

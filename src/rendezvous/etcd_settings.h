@@ -6,13 +6,10 @@
 #define MST_RENDEZVOUS_ETCD_SETTINGS_H
 
 #include "etcd/http.h"
+#include "rendezvous/muster_settings.h"
 #include "rendezvous/settings.h"
 
 #define MST_ETCD_PORT_DEFAULT 2379
-
-/* Where the password is looked for when no option tells it. */
-#define MST_ETCD_ENV_PASSWORD "MUSTER_ETCD_PASSWORD"
-#define MST_ETCD_PASSWORD_SIZE_MAX 4096
 
 /* How to reach an etcd. Texts are those of the parameters, but for the password. */
 struct mst__etcd_settings {
@@ -33,6 +30,12 @@ struct mst__etcd_v2_settings {
     struct mst__dynamic dynamic;
 };
 
+/* What the etcd-v3 handler is told. */
+struct mst__etcd_v3_settings {
+    struct mst__etcd_settings etcd;
+    struct mst__muster_settings job; /* its place is not read */
+};
+
 /* What the legacy handler is told. */
 struct mst__legacy_settings {
     struct mst__etcd_settings etcd;
@@ -43,7 +46,8 @@ struct mst__legacy_settings {
 };
 
 /**
- * Read the options of @params for the handler `etcd-v2`, or for the legacy one, `etcd`.
+ * Read the options of @params for the handlers `etcd-v2` and `etcd-v3`, or for the legacy one,
+ * `etcd`.
  *
  * Returns 0; MST_EINVAL, which names the option, the endpoint, `run_id` or a limit; MST_ESYS when a
  * file with a password cannot be read; MST_ENOMEM. What is written on success borrows from @params
@@ -52,12 +56,16 @@ struct mst__legacy_settings {
 int mst__etcd_v2_read(const struct mst_params *params,
                       struct mst__etcd_v2_settings *ret_settings,
                       struct mst_err *reterr);
+int mst__etcd_v3_read(const struct mst_params *params,
+                      struct mst__etcd_v3_settings *ret_settings,
+                      struct mst_err *reterr);
 int mst__legacy_read(const struct mst_params *params,
                      struct mst__legacy_settings *ret_settings,
                      struct mst_err *reterr);
 
 /* Release what they hold; zeroed ones are fine. Passwords are wiped. */
 void mst__etcd_v2_settings_close(struct mst__etcd_v2_settings *settings);
+void mst__etcd_v3_settings_close(struct mst__etcd_v3_settings *settings);
 void mst__legacy_settings_close(struct mst__legacy_settings *settings);
 
 /* How to talk to the etcd; borrows from @settings. */

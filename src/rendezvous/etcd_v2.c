@@ -315,12 +315,14 @@ static uint64_t wait_from(struct etcd_v2 *etcd, uint64_t modified)
 
 static int etcd_v2_wait_change(void *self,
                                const struct mst_bytes *token,
+                               uint64_t skip,
                                int64_t deadline_ms,
                                struct mst_err *reterr)
 {
     struct etcd_v2 *etcd = self;
     uint64_t modified = read_token(token);
     uint64_t from = wait_from(etcd, modified);
+    from += from == 0 ? 0 : skip; /* every change moves the index of the whole etcd */
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
     int rv = 0;

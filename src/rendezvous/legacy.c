@@ -23,6 +23,7 @@
 #include "rendezvous/legacy_drive.h"
 #include "rendezvous/params.h"
 #include "rendezvous/turn.h"
+#include "rendezvous/view.h"
 
 /* How long to wait for rank 0 to tell where the workers' store is: for ours,
  * and for a torch agent, which may be one that tells late, or none at all
@@ -42,6 +43,7 @@ struct handler {
     char node[MST_LEGACY_NODE_SIZE];
     struct mst__events events;
     struct mst__turn turn;
+    struct mst__view view;
 
     /* Whoever drives. */
     struct mst__legacy machine;
@@ -52,12 +54,8 @@ struct handler {
     struct mst__bootstrap bootstrap;
 
     /* With the lock of the turn. */
-    bool is_known;   /* the view is the document's */
     bool has_closed; /* we have closed it ourselves */
-    struct mst_changes view;
-    struct mst_changes told; /* as the last poll told it */
-    struct mst_err view_err; /* why the view is not known */
-    int64_t version;         /* of the round that we are in, for extra data; 0 = none */
+    int64_t version; /* of the round that we are in, for extra data; 0 = none */
 };
 
 void mst__legacy_node_name(mst__legacy_nonce nonce,
@@ -94,36 +92,24 @@ static int fail_cancelled(struct mst_err *reterr)
     return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
 }
 
-/* --- the view: what poll, is_closed and nodes_waiting tell --- */
+/* --- the view --- */
 
-/* With the lock held. */
-static bool has_news(const struct handler *handler)
-{
-    const struct mst_changes *view = &handler->view;
-    const struct mst_changes *told = &handler->told;
-    return view->nodes_waiting > told->nodes_waiting ||
-           view->participants_lost > told->participants_lost || (view->closed && !told->closed) ||
-           (view->expelled && !told->expelled);
-}
-
-/* Those who are lost, by name. Whoever drives, with the lock held. */
-static void view_name_lost(struct handler *handler, size_t lost_count)
+/* Those who are lost, by name. Whoever drives. */
+static void view_name_lost(const struct handler *handler, struct mst_changes *view)
 {
     const struct mst__legacy *machine = &handler->machine;
-    char *lost = handler->view.lost;
     size_t at = 0;
-    lost[0] = '\0';
-    for (int64_t rank = 0; lost_count > 0 && rank < machine->world; rank++) {
+    for (int64_t rank = 0; view->participants_lost > 0 && rank < machine->world; rank++) {
         if (machine->lost == NULL || machine->lost[rank] == 0) {
             continue;
         }
         char name[MST_LEGACY_NODE_SIZE];
         bool is_known = (size_t)rank < handler->members.count;
         mst__legacy_node_name(is_known ? handler->members.items[rank] : 0, rank, name);
-        int size = snprintf(lost + at, sizeof handler->view.lost - at, "%s%s", at == 0 ? "" : " ",
+        int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", at == 0 ? "" : " ",
                             name); /* cut off when long */
         at += size < 0 ? 0 : (size_t)size;
-        if (at >= sizeof handler->view.lost) {
+        if (at >= sizeof view->lost) {
             return;
         }
     }
@@ -135,39 +121,25 @@ static void publish(struct handler *handler, const struct mst_err *err)
 {
     struct mst__legacy_changes changes;
     mst__legacy_changes(&handler->machine, &changes);
-    mst__turn_lock(&handler->turn);
-    handler->is_known = err == NULL;
+    struct mst_changes view = {
+        .nodes_waiting = changes.waiting_count,
+        .participants_lost = (int64_t)changes.lost_count,
+        .closed = changes.closed,
+        .expelled = changes.expelled,
+    };
+    view_name_lost(handler, &view);
+    mst__view_publish(&handler->view, &view);
     if (err != NULL) {
-        handler->view_err = *err;
+        mst__view_unknown(&handler->view, err); /* what was seen before that is news all the same */
     }
-    struct mst_changes *view = &handler->view;
-    view->nodes_waiting = changes.waiting_count;
-    view->participants_lost = (int64_t)changes.lost_count;
-    view->closed = changes.closed;
-    view->expelled = changes.expelled;
-    view_name_lost(handler, changes.lost_count);
-    if (handler->told.nodes_waiting > view->nodes_waiting) {
-        handler->told.nodes_waiting = view->nodes_waiting;
-    }
-    if (has_news(handler)) {
-        mst__turn_ring(handler->turn.news_fd);
-    }
-    mst__turn_unlock(&handler->turn);
 }
 
 /* Nothing is joined, so there is nothing to tell. */
 static void reset(struct handler *handler)
 {
+    mst__view_reset(&handler->view);
     mst__turn_lock(&handler->turn);
-    handler->turn.is_joined = false;
-    handler->is_known = false;
     handler->version = 0;
-    handler->view = (struct mst_changes){.size = sizeof handler->view};
-    handler->told = handler->view;
-    handler->view_err = (struct mst_err){0};
-    if (!mst__turn_is_cancelled(&handler->turn)) {
-        mst__turn_silence(handler->turn.news_fd);
-    }
     mst__turn_unlock(&handler->turn);
 }
 
@@ -508,18 +480,15 @@ static int look(struct handler *handler,
 {
     struct mst_err err = {0};
     struct mst__legacy_changes changes = {0};
-    int rv = 0;
-    mst__turn_lock(&handler->turn);
-    bool is_joined = handler->turn.is_joined;
-    if (is_joined && handler->is_known) {
-        changes.closed = handler->view.closed || handler->has_closed;
-        changes.waiting_count = handler->view.nodes_waiting;
-    } else if (is_joined) {
-        err = handler->view_err;
-        rv = err.code == 0 ? mst__fail(&err, MST_ECONN, 0, "it has not been read yet") : err.code;
-    }
-    mst__turn_unlock(&handler->turn);
-    if (!is_joined) {
+    struct mst_changes view;
+    bool is_joined;
+    int rv = mst__view_get(&handler->view, &is_joined, &view, &err);
+    if (rv == 0 && is_joined) {
+        mst__turn_lock(&handler->turn);
+        changes.closed = view.closed || handler->has_closed;
+        mst__turn_unlock(&handler->turn);
+        changes.waiting_count = view.nodes_waiting;
+    } else if (!is_joined) {
         rv = ask(handler, MST_LEGACY_OP_LOOK, &changes, &err);
     }
     if (rv != 0) {
@@ -569,8 +538,8 @@ static int legacy_shutdown(void *self, struct mst_err *reterr)
     mst__turn_lock(&handler->turn);
     bool is_busy = handler->turn.is_busy;
     mst__turn_unlock(&handler->turn);
-    /* Another thread's next keeps its keys alive while it waits, and ends when it
-   * sees that all is closed. */
+    /* Another thread's next keeps its keys alive while it waits, and ends when it sees that all is
+     * closed. */
     if (!is_busy) {
         int rv = mst__turn_begin(&handler->turn, false, reterr);
         MST_ASSERT(rv == 0); /* it cannot be cancelled */
@@ -593,40 +562,12 @@ static int legacy_leave(void *self, struct mst_err *reterr)
     return rv == 0 ? 0 : fail_with(handler, "leave", rv, &err, reterr);
 }
 
-/* What there is to tell at the moment; whether any of it is new. */
-static bool poll_look(struct handler *handler, struct mst_changes *ret)
-{
-    size_t size = ret->size;
-    mst__turn_lock(&handler->turn);
-    *ret = handler->view;
-    bool is_new = has_news(handler);
-    handler->told = handler->view;
-    if (!mst__turn_is_cancelled(&handler->turn)) {
-        mst__turn_silence(handler->turn.news_fd);
-    }
-    mst__turn_unlock(&handler->turn);
-    ret->size = size;
-    return is_new;
-}
-
 static int legacy_poll(void *self,
                        int64_t timeout_ms,
                        struct mst_changes *ret,
                        struct mst_err *reterr)
 {
-    struct handler *handler = self;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    for (;;) {
-        if (mst__turn_is_cancelled(&handler->turn)) {
-            return fail_cancelled(reterr);
-        }
-        if (poll_look(handler, ret)) {
-            return 0;
-        }
-        if (!mst__turn_await_news(&handler->turn, deadline_ms)) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
-        }
-    }
+    return mst__view_poll(&((struct handler *)self)->view, timeout_ms, ret, reterr);
 }
 
 static int legacy_fd(void *self)
@@ -756,7 +697,7 @@ static const struct mst_handler_ops legacy_ops = {
 
 static int prepare(struct handler *handler, const struct mst_params *params, struct mst_err *reterr)
 {
-    handler->view.size = sizeof handler->view;
+    mst__view_init(&handler->view, &handler->turn);
     handler->nonce = make_nonce();
     mst__legacy_node_name(handler->nonce, 0, handler->node);
     int rv = mst__turn_init(&handler->turn, watch, handler, reterr);

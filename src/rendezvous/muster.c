@@ -152,6 +152,7 @@ struct next {
     struct mst__muster *muster;
     int64_t deadline_ms;
     bool is_spare;
+    bool is_patient; /* was one when the time was last looked at */
     bool is_done;
     struct mst__job_round round; /* as it was sealed; the address is below */
     char master[MST_ENDPOINT_TEXT_SIZE];
@@ -174,6 +175,7 @@ static void next_stand_by(struct next *next, const struct mst__job_message *mess
     struct mst__muster *muster = next->muster;
     const struct mst__job_round *round = &message->u.round;
     next->is_spare = message->type == MST_JOB_SPARE;
+    next->is_patient = next->is_spare;
     if (round->round > muster->claim.round) {
         muster->claim = (struct mst__claim){
             .epoch = round->epoch,
@@ -214,6 +216,9 @@ static int next_message(struct next *next,
             mst__muster_welcomed(muster, message);
             return 0;
         case MST_JOB_REFUSED:
+            if (message->u.refused.refusal == MST_REFUSAL_CLAIM) {
+                return 0; /* that we were still in a round, said just before we wanted another */
+            }
             if (message->u.refused.code == MST_ECLOSED && next->is_spare) {
                 (void)mst__job_client_refused(message, reterr);
                 return mst__err_wrap(reterr, MST_ESPARE, "a spare");
@@ -239,7 +244,8 @@ static int next_message(struct next *next,
     }
 }
 
-/* The time is over: ask for whom we wait. A spare is not late, and goes on. */
+/* The time is over: ask for whom we wait. A spare is not late, and goes on; when it is none any
+ * more it has all the time that the others have. */
 static int next_late(struct next *next, struct mst_err *reterr)
 {
     struct mst__muster *muster = next->muster;
@@ -253,8 +259,10 @@ static int next_late(struct next *next, struct mst_err *reterr)
                    : mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
                                (long long)join_ms, muster->where);
     }
-    if (status_standing(&status, muster->node) == MST_STANDING_SPARE) {
+    bool is_spare = status_standing(&status, muster->node) == MST_STANDING_SPARE;
+    if (is_spare || next->is_patient) {
         next->deadline_ms = mst__clock_deadline_ms(join_ms);
+        next->is_patient = is_spare;
     } else {
         rv = mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms: %.*s", (long long)join_ms,
                        (int)(status.sentence.size < 160 ? status.sentence.size : 160),
@@ -333,12 +341,8 @@ static int next_store(const struct mst__muster *muster,
     struct mst__backend *backend = NULL;
     struct mst_store *store = NULL;
     int rv = mst__tcp_new(&url, &options, &backend, reterr);
+    rv = rv == 0 ? mst__store_first(backend, &store, reterr) : rv;
     if (rv != 0) {
-        return rv;
-    }
-    rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, &store, reterr);
-    if (rv != 0) {
-        backend->ops->free(backend);
         return rv;
     }
     char prefix[PREFIX_SIZE];

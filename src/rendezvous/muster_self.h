@@ -48,7 +48,7 @@ struct mst__muster {
     struct mst_changes changes; /* how the round has changed */
 
     /* Whoever is busy. */
-    int64_t sealed_ms; /* when the last round began; 0 = there was none */
+    int64_t sealed_ms;                    /* when the last round began; 0 = there was none */
     char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
 
@@ -66,8 +66,8 @@ struct mst__muster {
 /* --- muster_link.c: the connection. Whoever drives. --- */
 
 /* Connect and announce ourselves, if that is not done; one attempt, after a pause when the last one
- * failed. 0, MST_ECANCELED, MST_ETIMEOUT when @deadline_ms has passed in the pause, MST_ENOTSUP for a
- * server that is no authority, MST_ECONN and others where another attempt is worthwhile. */
+ * failed. 0, MST_ECANCELED, MST_ETIMEOUT when @deadline_ms has passed in the pause, MST_ENOTSUP for
+ * a server that is no authority, MST_ECONN and others where another attempt is worthwhile. */
 int mst__muster_reach(struct mst__muster *muster, int64_t deadline_ms, struct mst_err *reterr);
 
 /* Say that we want the next round, or with claim.holds that we are in one. 0, or the connection is

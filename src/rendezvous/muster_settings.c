@@ -9,20 +9,7 @@
 #include "base/err.h"
 #include "base/unicode.h"
 
-static const char *const muster_options[] = {
-    "join_timeout",
-    "last_call_timeout",
-    "close_timeout",
-    "keep_alive_interval",
-    "keep_alive_max_attempt",
-    "read_timeout",
-    "is_host",
-    "node_name",
-    "labels",
-    "rank_by",
-    "rank",
-    "timeout", /* the peers' launcher always passes it, and it has no effect there either */
-};
+static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "is_host"};
 
 static int fail_option(const char *key, const char *value, const char *rule, struct mst_err *reterr)
 {
@@ -131,6 +118,25 @@ static int read_rank(const struct mst_params *params,
     return 0;
 }
 
+int mst__muster_read_node(const struct mst_params *params,
+                          struct mst__muster_settings *settings,
+                          struct mst_err *reterr)
+{
+    if (settings->job.nodes_max > MST_AUTHORITY_MEMBERS_MAX) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "nodes_max is %" PRId64 ", the most that there can be is %d",
+                         settings->job.nodes_max, MST_AUTHORITY_MEMBERS_MAX);
+    }
+    int rv = read_name(params, settings, reterr);
+    if (rv == 0) {
+        rv = read_labels(params, settings, reterr);
+    }
+    if (rv == 0) {
+        rv = read_rank_by(params, settings, reterr);
+    }
+    return rv == 0 ? read_rank(params, settings, reterr) : rv;
+}
+
 int mst__muster_read(const struct mst_params *params,
                      struct mst__muster_settings *ret_settings,
                      struct mst_err *reterr)
@@ -143,23 +149,9 @@ int mst__muster_read(const struct mst_params *params,
         return rv;
     }
     settings.job = dynamic.settings;
-    if (settings.job.nodes_max > MST_AUTHORITY_MEMBERS_MAX) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "nodes_max is %" PRId64 ", the most that there can be is %d",
-                         settings.job.nodes_max, MST_AUTHORITY_MEMBERS_MAX);
-    }
-    rv = mst__c10d_read(params, &settings.place, reterr);
+    rv = mst__muster_read_node(params, &settings, reterr);
     if (rv == 0) {
-        rv = read_name(params, &settings, reterr);
-    }
-    if (rv == 0) {
-        rv = read_labels(params, &settings, reterr);
-    }
-    if (rv == 0) {
-        rv = read_rank_by(params, &settings, reterr);
-    }
-    if (rv == 0) {
-        rv = read_rank(params, &settings, reterr);
+        rv = mst__c10d_read(params, &settings.place, reterr);
     }
     if (rv == 0) {
         *ret_settings = settings;

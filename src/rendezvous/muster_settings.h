@@ -5,6 +5,12 @@
 #include "core/authority.h"
 #include "rendezvous/settings.h"
 
+/* Options of every handler with an authority, for lists of those that one of them knows. */
+#define MST_MUSTER_OPTIONS                                                                  \
+    "join_timeout", "last_call_timeout", "close_timeout", "keep_alive_interval",            \
+        "keep_alive_max_attempt", "read_timeout", "node_name", "labels", "rank_by", "rank", \
+        "timeout" /* the peers' launcher always passes it, and it has no effect there either */
+
 struct mst__muster_settings {
     struct mst__c10d place;   /* where, and who serves there */
     struct mst__settings job; /* limits and times */
@@ -24,5 +30,11 @@ struct mst__muster_settings {
 int mst__muster_read(const struct mst_params *params,
                      struct mst__muster_settings *ret_settings,
                      struct mst_err *reterr);
+
+/* The part that says who a node is, name to rank, for handlers that meet elsewhere; the limits are
+ * read already. The same. */
+int mst__muster_read_node(const struct mst_params *params,
+                          struct mst__muster_settings *settings,
+                          struct mst_err *reterr);
 
 #endif /* MST_RENDEZVOUS_MUSTER_SETTINGS_H */

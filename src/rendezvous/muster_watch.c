@@ -1,4 +1,4 @@
-/* rendezvous/muster_watch.c - being in a round: what the authority tells, and what becomes of it. */
+/* rendezvous/muster_watch.c - being in a round: what the authority tells, and what comes of it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

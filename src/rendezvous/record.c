@@ -196,7 +196,7 @@ static int next_run(struct mst__record *record, struct mst_rendezvous *ret, stru
     if (rv != 0) {
         return rv;
     }
-    mst__record_reset(record);
+    mst__view_reset(&record->view);
     struct mst__outcome outcome;
     rv = mst__turn_is_cancelled(&record->turn) ? fail_cancelled(reterr)
                                                : next_join(record, &outcome, reterr);
@@ -286,20 +286,15 @@ static int look(struct mst__record *record,
                 struct mst_err *reterr)
 {
     struct mst_err err = {0};
-    int rv = 0;
-    mst__turn_lock(&record->turn);
-    bool is_joined = record->turn.is_joined;
-    bool has_closed = record->has_closed;
-    if (is_joined && record->is_known) {
-        *ret_closed = record->view.closed || has_closed;
-        *ret_waiting = record->view.nodes_waiting;
-    } else if (is_joined) {
-        err = record->view_err;
-        rv = err.code == 0 ? mst__fail(&err, MST_ECONN, 0, "the record has not been read yet")
-                           : err.code;
-    }
-    mst__turn_unlock(&record->turn);
-    if (!is_joined) {
+    struct mst_changes view;
+    bool is_joined;
+    int rv = mst__view_get(&record->view, &is_joined, &view, &err);
+    if (rv == 0 && is_joined) {
+        mst__turn_lock(&record->turn);
+        *ret_closed = view.closed || record->has_closed;
+        mst__turn_unlock(&record->turn);
+        *ret_waiting = view.nodes_waiting;
+    } else if (!is_joined) {
         rv = ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed,
                  ret_waiting, &err);
     }
@@ -375,40 +370,12 @@ static int record_leave(void *self, struct mst_err *reterr)
     return rv == 0 ? 0 : fail_with(record, "leave", rv, &err, reterr);
 }
 
-/* What there is to tell at the moment; whether any of it is new. */
-static bool poll_look(struct mst__record *record, struct mst_changes *ret)
-{
-    size_t size = ret->size;
-    mst__turn_lock(&record->turn);
-    *ret = record->view;
-    bool has_news = mst__record_has_news(record);
-    record->told = record->view;
-    if (!mst__turn_is_cancelled(&record->turn)) {
-        mst__turn_silence(record->turn.news_fd);
-    }
-    mst__turn_unlock(&record->turn);
-    ret->size = size;
-    return has_news;
-}
-
 static int record_poll(void *self,
                        int64_t timeout_ms,
                        struct mst_changes *ret,
                        struct mst_err *reterr)
 {
-    struct mst__record *record = self;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    for (;;) {
-        if (mst__turn_is_cancelled(&record->turn)) {
-            return fail_cancelled(reterr);
-        }
-        if (poll_look(record, ret)) {
-            return 0;
-        }
-        if (!mst__turn_await_news(&record->turn, deadline_ms)) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
-        }
-    }
+    return mst__view_poll(&((struct mst__record *)self)->view, timeout_ms, ret, reterr);
 }
 
 static int record_fd(void *self)
@@ -545,7 +512,7 @@ static int record_init(struct mst__record *record,
     record->backend = options->backend;
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
-    record->view.size = sizeof record->view;
+    mst__view_init(&record->view, &record->turn);
     mst__prng_init(&record->prng, mst__clock_random_u64());
     return mst__turn_init(&record->turn, mst__record_watch, record, reterr);
 }

@@ -11,6 +11,7 @@
 #include "rendezvous/params.h"
 #include "rendezvous/record.h"
 #include "rendezvous/turn.h"
+#include "rendezvous/view.h"
 
 /* The first pause of the watcher after a failure. */
 #define MST_RECORD_AGAIN_US 100000
@@ -25,6 +26,7 @@ struct mst__record {
     struct mst__events events;
     bool is_host; /* the store goes when we go */
     struct mst__turn turn;
+    struct mst__view view;
 
     /* Whoever drives. */
     struct mst__session session;
@@ -37,26 +39,16 @@ struct mst__record {
     struct mst__bootstrap bootstrap;
 
     /* With the lock of the turn. */
-    bool is_known;   /* the view is the record's */
     bool has_closed; /* we have closed it ourselves */
-    struct mst_changes view;
-    struct mst_changes told; /* as the last poll told it */
-    struct mst_err view_err; /* why the view is not known */
 };
 
-/* --- record_watch.c: what poll, is_closed and nodes_waiting tell --- */
-
-/* Whether poll has something to tell. With the lock held. */
-bool mst__record_has_news(const struct mst__record *record);
+/* --- record_watch.c: what the view tells --- */
 
 /* Tell how the record as last read differs from the round that was joined; @err (may be NULL) says
  * why it could not be read. 0 or MST_ENOMEM. Whoever drives. */
 int mst__record_publish(struct mst__record *record,
                         const struct mst_err *err,
                         struct mst__changes *ret_changes);
-
-/* Nothing is joined, so there is nothing to tell. */
-void mst__record_reset(struct mst__record *record);
 
 /* --- record_watch.c: the watcher --- */
 

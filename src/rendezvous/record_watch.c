@@ -14,29 +14,17 @@
 #define SPREAD_NODES_FEW 4
 #define SPREAD_US_PER_NODE 4000
 
-/* --- the view: what poll, is_closed and nodes_waiting tell --- */
-
-/* With the lock held. */
-bool mst__record_has_news(const struct mst__record *record)
-{
-    const struct mst_changes *view = &record->view;
-    const struct mst_changes *told = &record->told;
-    return view->nodes_waiting > told->nodes_waiting ||
-           view->participants_lost > told->participants_lost || (view->closed && !told->closed) ||
-           (view->expelled && !told->expelled);
-}
+/* --- the view --- */
 
 /* The nodes in record->lost, as text. */
-static void view_name_lost(struct mst__record *record)
+static void view_name_lost(const struct mst__record *record, struct mst_changes *view)
 {
     const struct mst__state *joined = &record->session.joined;
-    char *lost = record->view.lost;
     size_t at = 0;
-    lost[0] = '\0';
-    for (size_t i = 0; i < record->lost.count && at < sizeof record->view.lost; i++) {
+    for (size_t i = 0; i < record->lost.count && at < sizeof view->lost; i++) {
         char text[MST_BOOTSTRAP_NODE_SIZE];
         mst__node_format(&joined->members[record->lost.ids[i]].node, text, sizeof text);
-        int size = snprintf(lost + at, sizeof record->view.lost - at, "%s%s", i == 0 ? "" : " ",
+        int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", i == 0 ? "" : " ",
                             text); /* cut off when long */
         at += size < 0 ? 0 : (size_t)size;
     }
@@ -53,41 +41,20 @@ int mst__record_publish(struct mst__record *record,
     if (rv != 0) {
         return rv;
     }
-    mst__turn_lock(&record->turn);
-    record->is_known = changes.is_known;
     if (changes.is_known) {
-        struct mst_changes *view = &record->view;
-        view->nodes_waiting = (int64_t)changes.waiting_count;
-        view->participants_lost = (int64_t)changes.lost_count;
-        view->closed = changes.closed;
-        view->expelled = changes.expelled;
-        view_name_lost(record);
-        if (record->told.nodes_waiting > view->nodes_waiting) {
-            record->told.nodes_waiting = view->nodes_waiting;
-        }
-    } else if (err != NULL) {
-        record->view_err = *err;
+        struct mst_changes view = {
+            .nodes_waiting = (int64_t)changes.waiting_count,
+            .participants_lost = (int64_t)changes.lost_count,
+            .closed = changes.closed,
+            .expelled = changes.expelled,
+        };
+        view_name_lost(record, &view);
+        mst__view_publish(&record->view, &view);
+    } else {
+        mst__view_unknown(&record->view, err);
     }
-    if (mst__record_has_news(record)) {
-        mst__turn_ring(record->turn.news_fd);
-    }
-    mst__turn_unlock(&record->turn);
     *ret_changes = changes;
     return 0;
-}
-
-void mst__record_reset(struct mst__record *record)
-{
-    mst__turn_lock(&record->turn);
-    record->turn.is_joined = false;
-    record->is_known = false;
-    record->view = (struct mst_changes){.size = sizeof record->view};
-    record->told = record->view;
-    record->view_err = (struct mst_err){0};
-    if (!mst__turn_is_cancelled(&record->turn)) {
-        mst__turn_silence(record->turn.news_fd);
-    }
-    mst__turn_unlock(&record->turn);
 }
 
 /* --- the watcher --- */

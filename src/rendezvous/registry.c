@@ -18,6 +18,7 @@ struct entry {
 
 #ifdef MST_WITH_ETCD
 #define ETCD_V2_CREATE mst__etcd_v2_create
+#define ETCD_V3_CREATE mst__etcd_v3_create
 #define LEGACY_CREATE mst__legacy_create
 #else
 /* The name is known, what is behind it is not there. */
@@ -34,15 +35,14 @@ static int refuse(const struct mst_params *params,
                      mst_params_backend(params));
 }
 #define ETCD_V2_CREATE refuse
+#define ETCD_V3_CREATE refuse
 #define LEGACY_CREATE refuse
 #endif
 
 static const struct entry builtins[] = {
-    {"muster", mst__muster_create, NULL},
-    {"c10d", mst__c10d_create, NULL},
-    {"etcd-v2", ETCD_V2_CREATE, NULL},
-    {"etcd", LEGACY_CREATE, NULL},
-    {"static", mst__static_create, NULL},
+    {"muster", mst__muster_create, NULL}, {"c10d", mst__c10d_create, NULL},
+    {"etcd-v2", ETCD_V2_CREATE, NULL},    {"etcd-v3", ETCD_V3_CREATE, NULL},
+    {"etcd", LEGACY_CREATE, NULL},        {"static", mst__static_create, NULL},
 };
 #define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])
 

@@ -54,7 +54,9 @@ void mst__view_unknown(struct mst__view *view, const struct mst_err *err)
 {
     mst__turn_lock(view->turn);
     view->is_known = false;
-    view->err = *err;
+    if (err != NULL) {
+        view->err = *err;
+    }
     mst__turn_unlock(view->turn);
 }
 

@@ -24,7 +24,8 @@ void mst__view_reset(struct mst__view *view);
 /* This is how it is now. */
 void mst__view_publish(struct mst__view *view, const struct mst_changes *changes);
 
-/* How it is cannot be said any more, for this reason; what was told stays told. */
+/* How it is cannot be said any more, for this reason, or the last one if @err is NULL; what was
+ * told stays told. */
 void mst__view_unknown(struct mst__view *view, const struct mst_err *err);
 
 /**

@@ -1,11 +1,7 @@
 /* store/etcd.c - what the two stores in an etcd share. */
 #include "store/etcd.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -14,9 +10,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "etcd/http.h"
-
-#define ETCD_ENV_PASSWORD "MUSTER_ETCD_PASSWORD"
-#define ETCD_PASSWORD_SIZE_MAX 4096
+#include "etcd/secret.h"
 
 /* Pauses between attempts. The HTTP client has gone through all endpoints by then. */
 #define ETCD_AGAIN_MS_FIRST 20
@@ -27,60 +21,6 @@ static_assert(MST_URL_ENDPOINTS_MAX <= MST_HTTP_ENDPOINTS_MAX,
 
 /* --- opening by URL --- */
 
-/* The first line of a file, so that an editor's newline at its end does no harm. */
-static int read_password(const char *path, char **ret_password, struct mst_err *reterr)
-{
-    char text[ETCD_PASSWORD_SIZE_MAX + 1];
-    size_t size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    ssize_t got = fd < 0 ? -1 : 1;
-    while (got > 0 && size < sizeof text) {
-        got = read(fd, text + size, sizeof text - size);
-        size += got > 0 ? (size_t)got : 0;
-    }
-    int sys = errno;
-    if (fd >= 0) {
-        (void)close(fd); /* it was only read */
-    }
-    int rv = 0;
-    const char *newline = memchr(text, '\n', size);
-    size_t line = newline == NULL ? size : (size_t)(newline - text);
-    if (got < 0) {
-        rv = mst__fail(reterr, MST_ESYS, sys, "password_file '%.100s'", path);
-    } else if (line > ETCD_PASSWORD_SIZE_MAX || memchr(text, '\0', line) != NULL) {
-        rv = mst__fail(reterr, MST_EINVAL, 0,
-                       "password_file '%.100s' does not begin with a password: a line of at most "
-                       "%d bytes",
-                       path, ETCD_PASSWORD_SIZE_MAX);
-    } else {
-        *ret_password = mst__memdup(text, line);
-        rv = *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
-    }
-    explicit_bzero(text, sizeof text);
-    return rv;
-}
-
-static int find_password(const struct mst__url_etcd *etcd,
-                         char **ret_password,
-                         struct mst_err *reterr)
-{
-    if (etcd->user == NULL) {
-        return 0;
-    }
-    if (etcd->password_path != NULL) {
-        return read_password(etcd->password_path, ret_password, reterr);
-    }
-    const char *text = getenv(ETCD_ENV_PASSWORD);
-    if (text == NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "user '%.40s' has no password; add password_file=PATH to the URL or set "
-                         "the environment variable " ETCD_ENV_PASSWORD,
-                         etcd->user);
-    }
-    *ret_password = mst__strdup(text);
-    return *ret_password != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "password");
-}
-
 int mst__etcd_open(const struct mst__url *url,
                    const struct mst_store_options *options,
                    int64_t deadline_ms,
@@ -89,9 +29,11 @@ int mst__etcd_open(const struct mst__url *url,
 {
     const struct mst__url_etcd *etcd = &url->etcd;
     char *password = NULL;
-    int rv = find_password(etcd, &password, reterr);
-    if (rv != 0) {
-        return rv;
+    if (etcd->user != NULL) {
+        int rv = mst__secret_password(etcd->user, etcd->password_path, &password, reterr);
+        if (rv != 0) {
+            return rv;
+        }
     }
     struct mst__http_options http = {
         .endpoints = etcd->endpoints,
@@ -105,14 +47,11 @@ int mst__etcd_open(const struct mst__url *url,
         .password = password,
         .log = options->log,
     };
-    rv = url->scheme == MST_URL_ETCD2
-             ? mst__etcd2_open(&http, url->path, options, deadline_ms, ret_backend, reterr)
-             : mst__etcd3_open(&http, url->path, etcd->lease_s, options, deadline_ms, ret_backend,
-                               reterr);
-    if (password != NULL) {
-        explicit_bzero(password, strlen(password));
-    }
-    mst__free(password);
+    int rv = url->scheme == MST_URL_ETCD2
+                 ? mst__etcd2_open(&http, url->path, options, deadline_ms, ret_backend, reterr)
+                 : mst__etcd3_open(&http, url->path, etcd->lease_s, options, deadline_ms,
+                                   ret_backend, reterr);
+    mst__secret_free(password);
     return rv;
 }
 

@@ -599,6 +599,13 @@ static int execute_check(struct call *call, struct mst__answer *result)
     return rv;
 }
 
+/* Whether an event says that there is a value now. */
+static bool event_is_value(const struct mst__v2_answer *event)
+{
+    return event->action == MST_V2_SET || event->action == MST_V2_CREATE ||
+           event->action == MST_V2_UPDATE || event->action == MST_V2_COMPARE_AND_SWAP;
+}
+
 /* Wait until there is @key. */
 static int wait_for_key(struct call *call, struct mst_bytes key)
 {
@@ -610,6 +617,9 @@ static int wait_for_key(struct call *call, struct mst_bytes key)
         }
         bool is_event;
         rv = call_poll(call, call_path(call), call->answer.index + 1, &is_event);
+        if (rv == 0 && is_event && event_is_value(&call->answer)) {
+            break;
+        }
     }
     return rv;
 }
@@ -617,6 +627,15 @@ static int wait_for_key(struct call *call, struct mst_bytes key)
 /* Those that are missing one after the other, and then again: all must be there at one time. */
 static int execute_wait(struct call *call, struct mst__answer *result)
 {
+    result->reply =
+        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+    if (call->command->count == 1) {
+        struct mst_bytes only;
+        struct mst_bytes one = call->command->items;
+        bool is_there = mst__items_next(&one, &only);
+        MST_ASSERT(is_there); /* store.c has put it there */
+        return wait_for_key(call, only);
+    }
     struct mst__buf missing;
     mst__buf_init(&missing, call->command->items.size + 1);
     int rv = find_missing(call, &missing);
@@ -626,14 +645,9 @@ static int execute_wait(struct call *call, struct mst__answer *result)
         while (rv == 0 && mst__items_next(&items, &key)) {
             rv = wait_for_key(call, key);
         }
-        if (rv != 0 || call->command->count == 1) {
-            break; /* the one key was there just now, which is all that is asked for */
-        }
-        rv = find_missing(call, &missing);
+        rv = rv == 0 ? find_missing(call, &missing) : rv;
     }
     mst__buf_close(&missing);
-    result->reply =
-        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
     return rv;
 }
 

@@ -907,13 +907,11 @@ static int probe(struct etcd3 *etcd3, int64_t deadline_ms, struct mst_err *reter
     return rv;
 }
 
-int mst__etcd3_open(const struct mst__http_options *http,
-                    const char *root,
-                    int64_t lease_s,
-                    const struct mst_store_options *options,
-                    int64_t deadline_ms,
-                    struct mst__backend **ret_backend,
-                    struct mst_err *reterr)
+int mst__etcd3_new(const struct mst__http_options *http,
+                   const char *root,
+                   const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
         .execute = etcd3_execute, .stats = etcd3_stats, .free = etcd3_free};
@@ -931,9 +929,29 @@ int mst__etcd3_open(const struct mst__http_options *http,
     if (rv == 0) {
         rv = mst__v3_new(http, &etcd3->v3, reterr);
     }
-    if (rv == 0) {
-        rv = probe(etcd3, deadline_ms, reterr);
+    if (rv != 0) {
+        etcd3_free(&etcd3->backend);
+        return rv;
     }
+    *ret_backend = &etcd3->backend;
+    return 0;
+}
+
+int mst__etcd3_open(const struct mst__http_options *http,
+                    const char *root,
+                    int64_t lease_s,
+                    const struct mst_store_options *options,
+                    int64_t deadline_ms,
+                    struct mst__backend **ret_backend,
+                    struct mst_err *reterr)
+{
+    struct mst__backend *backend = NULL;
+    int rv = mst__etcd3_new(http, root, options, &backend, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct etcd3 *etcd3 = (struct etcd3 *)backend;
+    rv = probe(etcd3, deadline_ms, reterr);
     if (rv == 0 && lease_s > 0) {
         rv = mst__etcd3_lease_open(etcd3->v3, etcd3->lease_key, lease_s, deadline_ms, &options->log,
                                    &etcd3->lease, reterr);

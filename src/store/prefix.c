@@ -50,6 +50,17 @@ int mst__store_new(struct mst__backend *backend,
     return 0;
 }
 
+int mst__store_first(struct mst__backend *backend,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr)
+{
+    int rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
+    if (rv != 0) {
+        backend->ops->free(backend);
+    }
+    return rv;
+}
+
 int mst_store_prefix(struct mst_store *store,
                      struct mst_bytes prefix,
                      struct mst_store **ret_store,

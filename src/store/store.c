@@ -119,10 +119,7 @@ int mst_store_open(const char *url,
     struct mst_store *store = NULL;
     rv = backend_open(&parts, &own_options, deadline_ms, &backend, reterr);
     if (rv == 0) {
-        rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, &store, reterr);
-        if (rv != 0) {
-            backend->ops->free(backend);
-        }
+        rv = mst__store_first(backend, &store, reterr);
     }
     if (rv == 0 && parts.prefix != NULL) {
         struct mst_store *root = store;

@@ -82,6 +82,12 @@ int mst__etcd2_open(const struct mst__http_options *http,
                     int64_t deadline_ms,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr);
+/* Without a lease; nothing is asked before the first command. */
+int mst__etcd3_new(const struct mst__http_options *http,
+                   const char *root,
+                   const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr);
 int mst__etcd3_open(const struct mst__http_options *http,
                     const char *root,
                     int64_t lease_s,
@@ -124,6 +130,12 @@ int mst__store_new(struct mst__backend *backend,
                    bool is_view,
                    struct mst_store **ret_store,
                    struct mst_err *reterr);
+
+/* The first handle on a @backend that was just made: it sees all keys of its users. On failure the
+ * backend is freed. 0, MST_ENOMEM. */
+int mst__store_first(struct mst__backend *backend,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr);
 
 /* Append @count keys, with @values behind each when that is not NULL, as the backend knows them:
  * strs with the prefix. Checks the limits. 0, MST_ELIMIT, MST_ENOMEM. */

@@ -250,8 +250,8 @@ class Failures(unittest.TestCase):
 
 class Meetings(unittest.TestCase):
     def meet(self, server, *args):
-        done = harness.run("bench", "rendezvous", "--json", "--rdzv-endpoint",
-                           f"127.0.0.1:{server.port}", *args)
+        done = harness.run("bench", "rendezvous", "--json", "--rdzv-backend", "c10d",
+                           "--rdzv-endpoint", f"127.0.0.1:{server.port}", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         (result,) = results(done)
         self.assertEqual(result["bench"], "rendezvous")
@@ -275,7 +275,7 @@ class Meetings(unittest.TestCase):
 
     def test_rendezvous_fails(self):
         with harness.Server() as server:
-            done = harness.run("bench", "rendezvous", "--rdzv-endpoint",
+            done = harness.run("bench", "rendezvous", "--rdzv-backend", "c10d", "--rdzv-endpoint",
                                f"127.0.0.1:{server.port}", "--nodes", "2", "--rdzv-conf",
                                "is_host=false,state_dialect=D9")
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -240,8 +240,8 @@ static void *wait_change(void *arg)
     struct waiter *waiter = arg;
     struct mst_err ignored;
     (void)mst__interrupt_by(waiter->interrupt_fd);
-    waiter->rv =
-        waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, soon(), &ignored);
+    waiter->rv = waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, 0, soon(),
+                                                   &ignored);
     return NULL;
 }
 
@@ -257,7 +257,8 @@ static void change_in(const char *url)
     struct mst__record_backend backend = new_backend(store);
     struct mst__stored stored = get(&backend);
     int64_t short_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(backend.ops->wait_change(backend.self, NULL, short_ms, &err), MST_ETIMEOUT, KEY);
+    assert_fails(backend.ops->wait_change(backend.self, NULL, 0, short_ms, &err), MST_ETIMEOUT,
+                 KEY);
 
     struct waiter waiter = {.backend = &backend, .interrupt_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
@@ -265,7 +266,7 @@ static void change_in(const char *url)
     assert_int_equal(waited(&waiter), 0);
 
     struct mst_bytes token = bytes_of(&stored.token);
-    assert_ok(backend.ops->wait_change(backend.self, NULL, soon(), &err));
+    assert_ok(backend.ops->wait_change(backend.self, NULL, 0, soon(), &err));
     waiter.token = &token;
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     struct mst__stored second;
@@ -281,7 +282,8 @@ static void change_in(const char *url)
     assert_int_equal(close(waiter.interrupt_fd), 0);
     waiter.interrupt_fd = -1;
     short_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(backend.ops->wait_change(backend.self, &token, short_ms, &err), MST_ETIMEOUT, KEY);
+    assert_fails(backend.ops->wait_change(backend.self, &token, 0, short_ms, &err), MST_ETIMEOUT,
+                 KEY);
     stored_free(&second);
 
     /* Under a prefix it is the prefixed key. */
@@ -335,7 +337,8 @@ static void wait_outlives_no_server(void **state)
     struct mst__record_backend backend = new_backend(store);
     struct mst__stored stored = get(&backend);
     assert_false(stored.exists);
-    assert_ok(backend.ops->wait_change(backend.self, &(struct mst_bytes){NULL, 0}, soon(), &err));
+    assert_ok(
+        backend.ops->wait_change(backend.self, &(struct mst_bytes){NULL, 0}, 0, soon(), &err));
     struct waiter waiter = {.backend = &backend, .interrupt_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     await_connection_taken(store);
@@ -346,7 +349,7 @@ static void wait_outlives_no_server(void **state)
     struct mst_log log = {0};
     assert_ok(mst__hosted_start(&endpoint, &log, &f->hosted, &err));
     /* The key is gone, and so is not what it was. */
-    assert_ok(backend.ops->wait_change(backend.self, NULL, soon(), &err));
+    assert_ok(backend.ops->wait_change(backend.self, NULL, 0, soon(), &err));
     stored = get(&backend);
     assert_false(stored.exists);
     backend.ops->close(backend.self);

@@ -105,10 +105,14 @@ static struct key *world_put(struct world *world, const char *name, int64_t ttl_
     return key;
 }
 
+/* The document, which has to be there. */
 static const struct mst__legacy_doc *world_doc(struct world *world)
 {
     struct key *key = world_find(world, ACTIVE);
-    return key == NULL ? NULL : &key->doc;
+    if (key == NULL) {
+        fail_msg("there is no document");
+    }
+    return &key->doc;
 }
 
 static struct actor *world_join(struct world *world, int64_t min, int64_t max, int64_t last_call_us)
@@ -520,7 +524,7 @@ static void test_death_in_frozen(void **state)
         (void)world_join(world, 3, 4, 2 * SECOND_US);
     }
     world_next(world);
-    while (world_doc(world) == NULL || world_doc(world)->status != MST_LEGACY_FROZEN) {
+    while (world_find(world, ACTIVE) == NULL || world_doc(world)->status != MST_LEGACY_FROZEN) {
         assert_false(world_run(world, 100));
     }
     world->actors[1].is_alive = false;
@@ -632,7 +636,7 @@ static void test_timeout_takes_the_entry_back(void **state)
     assert_int_equal(world_doc(world)->participant_count, 1);
     assert_true(world_run(world, 5 * SECOND_US));
     assert_int_equal(two->outcome.result, MST_LEGACY_TIMEOUT);
-    assert_null(world_doc(world));
+    assert_null(world_find(world, ACTIVE));
     for (size_t i = 0; i < world->count; i++) {
         assert_null(strstr(world->keys[i].name, "muster_"));
     }

@@ -22,6 +22,8 @@ static struct mst__metrics sample(void)
         .keys = 17,
         .memory = 4096,
         .memory_max = 1073741824,
+        .runs = 6,
+        .members = 77,
         .counters = {.accepted = 9, .bytes_in = UINT64_MAX, .bytes_out = 4294967296, .released = 5},
     };
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {
@@ -49,9 +51,15 @@ static const char sample_page[] =
     "# HELP muster_memory_limit_bytes What that memory may grow to.\n"
     "# TYPE muster_memory_limit_bytes gauge\n"
     "muster_memory_limit_bytes 1073741824\n"
+    "# HELP muster_nodes Nodes of rendezvous that this server decides.\n"
+    "# TYPE muster_nodes gauge\n"
+    "muster_nodes 77\n"
     "# HELP muster_received_bytes_total Bytes received from store clients.\n"
     "# TYPE muster_received_bytes_total counter\n"
     "muster_received_bytes_total 18446744073709551615\n"
+    "# HELP muster_rendezvous Rendezvous that this server decides.\n"
+    "# TYPE muster_rendezvous gauge\n"
+    "muster_rendezvous 6\n"
     "# HELP muster_sent_bytes_total Bytes sent to store clients.\n"
     "# TYPE muster_sent_bytes_total counter\n"
     "muster_sent_bytes_total 4294967296\n"

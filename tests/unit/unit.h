@@ -2,8 +2,10 @@
 #ifndef MST_UNIT_UNIT_H
 #define MST_UNIT_UNIT_H
 
+#include <muster/error.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "base/mem.h"
 
 static int mst__unit_skipped;
 
@@ -50,6 +53,44 @@ static inline void mst__unit_bytes(struct mst_bytes bytes,
                     (int)wanted.size, wanted.size == 0 ? "" : (const char *)wanted.data);
         _fail(file, line);
     }
+}
+
+/* A fault sweep: something is done again and again, and allocation 1, 2, … of it fails, until there
+ * is none left to fail.
+ *
+ *     struct mst__sweep sweep = {0};
+ *     while (sweep_next(&sweep)) {
+ *         int rv = something();
+ *         sweep_end(&sweep, rv);
+ *         what it has made is freed;
+ *     }
+ *     assert_true(sweep.failures > 10); as many as it surely needs
+ */
+struct mst__sweep {
+    unsigned long failures; /* as many allocations there are */
+    bool is_over;
+};
+
+#define SWEEP_MAX 10000
+
+/* Between this and sweep_end an allocation fails. */
+static inline bool sweep_next(struct mst__sweep *sweep)
+{
+    assert_true(sweep->failures < SWEEP_MAX);
+    if (!sweep->is_over) {
+        mst__mem_fail_nth(sweep->failures + 1);
+    }
+    return !sweep->is_over;
+}
+
+/* Nothing fails any more, and what was done must have told the truth of it. */
+static inline void sweep_end(struct mst__sweep *sweep, int rv)
+{
+    bool has_failed = mst__mem_failed();
+    mst__mem_fail_nth(0);
+    assert_int_equal(rv, has_failed ? MST_ENOMEM : 0);
+    sweep->failures += has_failed ? 1 : 0;
+    sweep->is_over = !has_failed;
 }
 
 #endif /* MST_UNIT_UNIT_H */

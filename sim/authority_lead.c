@@ -1,0 +1,303 @@
+/* sim/authority_lead.c - the authority on the node whose key is the oldest, rebuilt from the store.
+ *
+ * Keys are announcements and keys that vanish are losses. What the machine decides is written to
+ * the round in one transaction, on the condition that the own key is there and that nobody else
+ * has written; nobody is told otherwise. When that fails, or nobody knows whether it did, the
+ * machine is thrown away and built anew. */
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "sim/authority.h"
+
+struct lead_key {
+    uint64_t created;
+    mst__authority_id id;
+};
+
+struct mst__sim_auth_lead {
+    struct mst__sim_auth *sim;
+    struct mst__authority authority;
+    uint64_t key; /* one's own */
+    struct lead_key *keys;
+    size_t count, capacity;
+    struct mst__sim_auth_round round; /* as it is stored */
+    struct mst__sim_auth_round written; /* as it is being written */
+    struct mst__sim_auth_round next;    /* as it is to be */
+    uint64_t drops[4];
+    size_t drops_count;
+    bool has_to_write;
+    bool is_writing;
+};
+
+/* --- keys --- */
+
+/* What a key says in the light of the round that is stored: a member that has not come back from
+ * it holds it. */
+static struct mst__claim lead_claim(const struct mst__sim_auth_lead *lead,
+                                    const struct mst__sim_auth_key *key,
+                                    bool is_rebuilding)
+{
+    const struct mst__sim_auth_round *round = &lead->round;
+    struct mst__claim claim = {
+        .epoch = key->doc.epoch,
+        .round = key->doc.round,
+        .world = key->doc.world,
+        .rank = key->doc.rank,
+    };
+    bool knows = claim.round == round->round && claim.epoch == round->epoch;
+    for (uint32_t rank = 0; is_rebuilding && rank < round->world; rank++) {
+        if (round->members[rank] == key->created) {
+            claim = (struct mst__claim){.epoch = round->epoch,
+                                        .round = round->round,
+                                        .world = round->world,
+                                        .rank = rank,
+                                        .holds = !knows};
+        }
+    }
+    return claim;
+}
+
+static void lead_keep(struct mst__sim_auth_lead *lead, uint64_t created, mst__authority_id id)
+{
+    for (size_t i = 0; i < lead->count; i++) {
+        if (lead->keys[i].created == created) {
+            lead->keys[i].id = id;
+            return;
+        }
+    }
+    if (lead->count == lead->capacity) {
+        lead->capacity = lead->capacity == 0 ? 16 : 2 * lead->capacity;
+        lead->keys = mst__realloc(lead->keys, lead->capacity * sizeof *lead->keys);
+        MST_ASSERT(lead->keys != NULL);
+    }
+    lead->keys[lead->count++] = (struct lead_key){.created = created, .id = id};
+}
+
+static void lead_drop(struct mst__sim_auth_lead *lead, uint64_t created)
+{
+    if (lead->drops_count < sizeof lead->drops / sizeof lead->drops[0]) {
+        lead->drops[lead->drops_count++] = created;
+    } /* else it expires */
+}
+
+static void lead_announce(struct mst__sim_auth_lead *lead,
+                          const struct mst__sim_auth_key *key,
+                          bool is_rebuilding)
+{
+    struct mst__sim_auth *sim = lead->sim;
+    const struct mst__sim_auth_plan *plan = &sim->plan;
+    char name[24];
+    (void)snprintf(name, sizeof name, "node%" PRIu32, key->node); /* fits */
+    const struct mst__announcement announcement = {
+        .name = mst_bytes_str(name),
+        .incarnation = key->life,
+        .session = key->created,
+        .address = mst_bytes_str(name),
+        .nodes_min = plan->nodes_min,
+        .nodes_max = plan->nodes_max,
+        .last_call_us = plan->last_call_us,
+        .rank_by = mst_bytes_str(""),
+        .pinned_rank = MST_AUTHORITY_RANK_NONE,
+        .claim = lead_claim(lead, key, is_rebuilding),
+        .driver = (void *)(uintptr_t)key->created,
+    };
+    enum mst__refusal refusal = MST_REFUSAL_NONE;
+    mst__authority_id id = MST_AUTHORITY_NOBODY;
+    struct mst_err err = {0};
+    int rv = mst__authority_announce(&lead->authority, &announcement, sim->now_us, &id, &refusal,
+                                     &err);
+    mst__authority_check(&lead->authority);
+    if (rv == 0) {
+        lead_keep(lead, key->created, id);
+    } else if (refusal == MST_REFUSAL_STALE) {
+        lead_drop(lead, key->created);
+    } else if (refusal != MST_REFUSAL_TWIN) { /* the older key of the process will expire */
+        mst__sim_auth_break(sim, "alive", "key %" PRIu64 " is refused: %s", key->created, err.msg);
+    }
+}
+
+/* --- effects --- */
+
+/* A round was sealed here. Its seats are those of the keys that have them now. */
+static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__authority_effect *effect)
+{
+    struct mst__sim_auth_round *next = &lead->next;
+    *next = (struct mst__sim_auth_round){
+        .epoch = effect->epoch, .round = effect->round, .world = effect->world};
+    for (uint32_t rank = 0; rank < effect->world; rank++) {
+        const struct mst__authority_member *member = mst__authority_ranked(&lead->authority, rank);
+        MST_ASSERT(member != NULL);
+        next->members[rank] = member->session;
+    }
+}
+
+/* Take what was decided; what is to be written follows from where the machine is by then. */
+static void lead_flow(struct mst__sim_auth_lead *lead)
+{
+    struct mst__authority_effect effect;
+    struct mst__sim_auth_round *next = &lead->next;
+    while (mst__authority_next_effect(&lead->authority, &effect)) {
+        bool is_to_all = effect.id == MST_AUTHORITY_NOBODY;
+        if (effect.kind == MST_TOLD_SEALED && is_to_all) {
+            lead_sealed(lead, &effect);
+        } else if (effect.kind == MST_TOLD_WAITING && is_to_all) {
+            next->waiting = effect.waiting_count;
+        } else if (effect.kind == MST_TOLD_EXPELLED) {
+            lead_drop(lead, (uint64_t)(uintptr_t)effect.driver);
+        }
+    }
+    if (next->round > 0) {
+        bool runs = lead->authority.phase == MST_AUTHORITY_RUNNING;
+        next->state = runs ? MST_SIM_AUTH_SEALED : MST_SIM_AUTH_OPEN;
+        next->waiting = runs ? next->waiting : 0;
+    }
+    const struct mst__sim_auth_round *stored = lead->is_writing ? &lead->written : &lead->round;
+    bool is_same = next->state == stored->state && next->epoch == stored->epoch &&
+                   next->round == stored->round && next->waiting == stored->waiting;
+    lead->has_to_write = !is_same || lead->drops_count > 0;
+    mst__authority_check(&lead->authority);
+}
+
+bool mst__sim_auth_lead_ask(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask)
+{
+    struct mst__sim_auth_lead *lead = node->lead;
+    if (lead == NULL || !lead->has_to_write || lead->is_writing) {
+        return false;
+    }
+    lead->is_writing = true;
+    lead->has_to_write = false;
+    ret_ask->verb = MST_SIM_AUTH_ASK_WRITE;
+    ret_ask->key = lead->key;
+    ret_ask->modified = lead->round.modified;
+    ret_ask->round = lead->next;
+    lead->written = lead->next;
+    static_assert(sizeof ret_ask->drops == sizeof lead->drops, "the same");
+    memcpy(ret_ask->drops, lead->drops, sizeof lead->drops);
+    memset(lead->drops, 0, sizeof lead->drops);
+    lead->drops_count = 0;
+    return true;
+}
+
+void mst__sim_auth_lead_written(struct mst__sim_auth *sim,
+                                struct mst__sim_auth_node *node,
+                                const struct mst__sim_auth_answer *answer)
+{
+    struct mst__sim_auth_lead *lead = node->lead;
+    if (lead == NULL) {
+        return;
+    }
+    if (!answer->is_done) {
+        mst__sim_auth_say(sim, node->index, "is fenced off");
+        mst__sim_auth_lead_end(sim, node);
+        return;
+    }
+    lead->is_writing = false;
+    lead->round = lead->written;
+    lead->round.modified = answer->modified_round;
+    lead_flow(lead);
+}
+
+/* --- life --- */
+
+static void lead_trace(void *arg,
+                       enum mst__authority_phase from,
+                       enum mst__authority_phase to,
+                       enum mst__authority_why why,
+                       int64_t round)
+{
+    struct mst__sim_auth_lead *lead = arg;
+    const struct mst__sim_auth_owner *owner = mst__sim_auth_owner(lead->sim, lead->key);
+    mst__sim_auth_say(lead->sim, owner == NULL ? MST_SIM_AUTH_NOBODY : owner->node,
+                      "decides %s -> %s: %s, round %" PRId64, mst__authority_phase_name(from),
+                      mst__authority_phase_name(to), mst__authority_why_name(why), round);
+}
+
+void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_node *node,
+                              const struct mst__sim_auth_answer *answer)
+{
+    struct mst__sim_auth_lead *lead = mst__calloc(1, sizeof *lead);
+    MST_ASSERT(lead != NULL);
+    node->lead = lead;
+    lead->sim = sim;
+    lead->key = node->key;
+    lead->round = answer->round;
+    lead->next = answer->round;
+    mst__sim_auth_say(sim, node->index, "is the authority");
+    const struct mst__authority_options options = {
+        .epoch = answer->revision,
+        .expiry_us = INT64_MAX,
+        .grace_us = INT64_MAX,
+        .reclaim_us = INT64_MAX,
+        .return_us = INT64_MAX,
+        .members_max = 4 * MST_SIM_AUTH_V3_NODES_MAX,
+        .hash_key = {3},
+        .trace = lead_trace,
+        .trace_arg = lead,
+    };
+    mst__authority_init(&lead->authority, &options);
+    if (answer->round.state != MST_SIM_AUTH_NONE && answer->round.round > 0) {
+        int rv = mst__authority_restore(&lead->authority, answer->round.epoch, answer->round.round,
+                                        answer->round.world, sim->now_us);
+        MST_ASSERT(rv == 0);
+    }
+    for (size_t i = 0; i < answer->count; i++) {
+        lead_announce(lead, &answer->keys[i], true);
+    }
+    mst__authority_settle(&lead->authority, sim->now_us);
+    lead_flow(lead);
+}
+
+void mst__sim_auth_lead_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    struct mst__sim_auth_lead *lead = node->lead;
+    if (lead == NULL) {
+        return;
+    }
+    mst__sim_auth_say(sim, node->index, "is the authority no longer");
+    mst__authority_close(&lead->authority);
+    mst__free(lead->keys);
+    mst__free(lead);
+    node->lead = NULL;
+}
+
+void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_node *node,
+                             const struct mst__sim_auth_news *news)
+{
+    struct mst__sim_auth_lead *lead = node->lead;
+    if (!news->is_gone) {
+        lead_announce(lead, &news->key, false);
+        lead_flow(lead);
+        return;
+    }
+    for (size_t i = 0; i < lead->count; i++) {
+        if (lead->keys[i].created == news->key.created) {
+            (void)mst__authority_lost(&lead->authority, lead->keys[i].id,
+                                      sim->now_us); /* may have been replaced */
+        }
+    }
+    lead_flow(lead);
+}
+
+void mst__sim_auth_lead_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    if (node->lead != NULL) {
+        (void)mst__authority_tick(&node->lead->authority, sim->now_us); /* asked for when armed */
+        lead_flow(node->lead);
+    }
+}
+
+int64_t mst__sim_auth_lead_due_us(const struct mst__sim_auth_node *node)
+{
+    return node->lead == NULL ? INT64_MAX : mst__authority_due_us(&node->lead->authority);
+}
+
+void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size)
+{
+    if (node->lead != NULL) {
+        mst__authority_describe(&node->lead->authority, node->lead->sim->now_us, text, size);
+    }
+}

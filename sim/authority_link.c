@@ -1,0 +1,168 @@
+/* sim/authority_link.c - connections of the engine muster: in order in each direction, slow, held
+ * back, torn, or half open; and announcements that come twice. */
+#include "base/assert.h"
+#include "base/mem.h"
+#include "sim/authority.h"
+
+#define SECOND_US MST_SIM_SECOND_US
+
+/* The second copy of a message is not in order with the rest. */
+#define COPY 1
+
+static struct mst__sim_event link_event(const struct mst__sim_auth_link *link)
+{
+    return (struct mst__sim_event){.node = link->node, .id = link->id, .pid = (int64_t)link->life};
+}
+
+struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
+                                                   struct mst__sim_auth_node *node)
+{
+    if (sim->links_count == sim->links_capacity) {
+        sim->links_capacity = sim->links_capacity == 0 ? 64 : 2 * sim->links_capacity;
+        sim->links = mst__realloc(sim->links, sim->links_capacity * sizeof *sim->links);
+        MST_ASSERT(sim->links != NULL);
+    }
+    struct mst__sim_auth_link *link = mst__calloc(1, sizeof *link);
+    MST_ASSERT(link != NULL);
+    sim->links[sim->links_count++] = link;
+    link->id = sim->links_count;
+    link->node = node->index;
+    link->life = node->life;
+    link->is_open_node = true;
+    link->seat = MST_AUTHORITY_NOBODY;
+    return link;
+}
+
+/* When what is sent now arrives; never before what was sent earlier. */
+static int64_t link_arrival_us(struct mst__sim_auth *sim,
+                               struct mst__sim_auth_link *link,
+                               bool to_server)
+{
+    int64_t *last_us = to_server ? &link->to_server_us : &link->to_node_us;
+    int64_t time_us = sim->now_us + mst__sim_auth_delay(sim);
+    time_us = time_us < *last_us ? *last_us : time_us;
+    *last_us = time_us;
+    return time_us;
+}
+
+void mst__sim_auth_link_send(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_link *link,
+                             bool to_server,
+                             bool can_repeat,
+                             struct mst_bytes bytes)
+{
+    struct mst__sim_event event = link_event(link);
+    event.bytes = mst__sim_auth_copy(bytes.data, bytes.size);
+    event.size = bytes.size;
+    int64_t time_us = link_arrival_us(sim, link, to_server);
+    mst__sim_auth_at(sim, time_us, to_server ? MST_SIM_AUTH_TO_SERVER : MST_SIM_AUTH_TO_NODE,
+                     event);
+    if (can_repeat && !sim->is_calm && mst__sim_auth_chance(sim, sim->plan.twice_ppm)) {
+        event.bytes = mst__sim_auth_copy(bytes.data, bytes.size);
+        event.request = COPY;
+        mst__sim_auth_at(sim, time_us + mst__sim_auth_below(sim, 3 * SECOND_US),
+                         MST_SIM_AUTH_TO_SERVER, event);
+    }
+}
+
+void mst__sim_auth_link_close(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_link *link,
+                              bool by_server,
+                              bool is_silent)
+{
+    if (by_server) {
+        link->is_open_server = false;
+    } else {
+        link->is_open_node = false;
+    }
+    if (!is_silent) {
+        mst__sim_auth_at(sim, link_arrival_us(sim, link, !by_server),
+                         by_server ? MST_SIM_AUTH_HANGUP_NODE : MST_SIM_AUTH_HANGUP_SERVER,
+                         link_event(link));
+    }
+}
+
+/* Until when the network keeps this; 0 = it is here. */
+static int64_t link_held_us(const struct mst__sim_auth *sim,
+                            const struct mst__sim_auth_link *link,
+                            bool to_server)
+{
+    int64_t cut_us = sim->nodes[link->node].cut_us;
+    int64_t held_us = to_server && link->stalled_us > cut_us ? link->stalled_us : cut_us;
+    return held_us > sim->now_us ? held_us : 0;
+}
+
+static void link_to_server(struct mst__sim_auth *sim,
+                           struct mst__sim_auth_link *link,
+                           const struct mst__sim_event *event)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    bool is_copy = event->request == COPY;
+    bool is_end = (enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_SERVER;
+    bool is_up = server->down_us <= sim->now_us;
+    if (is_copy && (link->has_parted || !link->is_open_server)) {
+        return;
+    }
+    /* A node has its connection before it tries another one. */
+    struct mst__sim_auth_node *node = mst__sim_auth_node(sim, link->node);
+    if (is_up && !link->is_accepted && !is_end && link->id > node->accepted) {
+        node->accepted = link->id;
+        link->is_accepted = true;
+        link->is_open_server = true;
+        link->server = server->starts;
+    }
+    if (!is_up || !link->is_open_server || link->server != server->starts) {
+        if (!is_end && link->is_open_node) {
+            /* Nobody listens, or nobody knows of this connection. */
+            mst__sim_auth_at(sim, link_arrival_us(sim, link, false), MST_SIM_AUTH_HANGUP_NODE,
+                             link_event(link));
+        }
+        return;
+    }
+    if (is_end) {
+        mst__sim_auth_server_hangup(sim, link);
+    } else {
+        mst__sim_auth_server_receive(sim, link, mst_bytes(event->bytes, event->size));
+    }
+}
+
+static void link_to_node(struct mst__sim_auth *sim,
+                         struct mst__sim_auth_link *link,
+                         const struct mst__sim_event *event)
+{
+    struct mst__sim_auth_node *node = mst__sim_auth_node(sim, link->node);
+    bool is_current = link->is_open_node && node->link == link && node->life == link->life;
+    if (!is_current) {
+        sim->stats.late++;
+        return;
+    }
+    if ((enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_NODE) {
+        mst__sim_auth_client_drop(sim, node);
+    } else {
+        mst__sim_auth_client_receive(sim, node, mst_bytes(event->bytes, event->size));
+    }
+}
+
+void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event *event)
+{
+    struct mst__sim_auth_link *link = sim->links[event->id - 1];
+    enum mst__sim_auth_kind kind = (enum mst__sim_auth_kind)event->kind;
+    bool is_end = kind == MST_SIM_AUTH_HANGUP_SERVER || kind == MST_SIM_AUTH_HANGUP_NODE;
+    bool to_server = kind == MST_SIM_AUTH_TO_SERVER || kind == MST_SIM_AUTH_HANGUP_SERVER;
+    if (link->is_torn && !is_end) {
+        return;
+    }
+    int64_t held_us = link_held_us(sim, link, to_server);
+    if (held_us > 0) {
+        int64_t *last_us = to_server ? &link->to_server_us : &link->to_node_us;
+        *last_us = *last_us < held_us ? held_us : *last_us;
+        mst__sim_auth_at(sim, held_us, kind, *event);
+        event->bytes = NULL;
+        return;
+    }
+    if (to_server) {
+        link_to_server(sim, link, event);
+    } else {
+        link_to_node(sim, link, event);
+    }
+}

@@ -1,0 +1,490 @@
+/* sim/authority_server.c - the server of the engine muster, as the product's around the same
+ * machine: seats of connections, effects as frames at the end of each turn of the loop, one timer. */
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "sim/authority.h"
+
+#define SECOND_US MST_SIM_SECOND_US
+
+/* Members that may be looked at for every event. */
+#define CHECK_MEMBERS 64
+
+static void server_trace(void *arg,
+                         enum mst__authority_phase from,
+                         enum mst__authority_phase to,
+                         enum mst__authority_why why,
+                         int64_t round)
+{
+    struct mst__sim_auth *sim = arg;
+    struct mst__sim_auth_server *server = &sim->server;
+    if (to == MST_AUTHORITY_RUNNING && why != MST_AUTHORITY_WHY_WHOLE) {
+        server->sealed_claim =
+            server->claiming > server->claimed_max ? server->claiming : server->claimed_max;
+        server->sealed_shut = server->is_shut;
+    }
+    mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "%s -> %s: %s, round %" PRId64,
+                      mst__authority_phase_name(from), mst__authority_phase_name(to),
+                      mst__authority_why_name(why), round);
+}
+
+/* --- life --- */
+
+void mst__sim_auth_server_start(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    server->starts++;
+    bool goes_back = sim->plan.steps_back && mst__sim_auth_chance(sim, 300000);
+    server->epoch = goes_back ? server->epoch - 100 - server->starts
+                              : server->epoch + 1000 + (uint64_t)server->starts;
+    server->has_job = false;
+    server->is_dirty = false;
+    server->due = ++sim->serials;
+}
+
+static void server_forget(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    if (server->has_job) {
+        mst__authority_close(&server->authority);
+    }
+    for (size_t i = 0; i < sim->links_count && !server->is_stopping; i++) {
+        const struct mst__sim_auth_link *link = sim->links[i];
+        if (link->is_open_server && link->is_seated) {
+            mst__sim_auth_break(sim, "driver", "connection %" PRIu64
+                                " has a seat in a run that is forgotten",
+                                link->id);
+        }
+    }
+    server->has_job = false;
+    sim->is_closed = false;
+}
+
+void mst__sim_auth_server_stop(struct mst__sim_auth *sim)
+{
+    sim->server.is_stopping = true;
+    server_forget(sim);
+    sim->server.is_stopping = false;
+    for (size_t i = 0; i < sim->links_count; i++) {
+        struct mst__sim_auth_link *link = sim->links[i];
+        if (link->is_accepted && link->is_open_server) {
+            link->is_seated = false;
+            /* Some hear of it at once, others when they say something. */
+            mst__sim_auth_link_close(sim, link, true, mst__sim_auth_chance(sim, 300000));
+        }
+    }
+}
+
+static void server_job(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    if (server->has_job) {
+        return;
+    }
+    const struct mst__authority_options options = {
+        .epoch = server->epoch++,
+        .expiry_us = sim->plan.expiry_us,
+        .grace_us = sim->plan.grace_us,
+        .reclaim_us = sim->plan.reclaim_us,
+        .return_us = INT64_MAX,
+        .members_max = 4 * MST_SIM_AUTH_NODES_MAX,
+        .hash_key = {7},
+        .trace = server_trace,
+        .trace_arg = sim,
+    };
+    mst__authority_init(&server->authority, &options);
+    server->has_job = true;
+    server->is_shut = false;
+    server->idle_us = sim->now_us;
+    server->claimed_max = 0;
+    server->sealed_max = 0;
+}
+
+static void server_touch(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    const struct mst__authority *authority = &server->authority;
+    server->steps++;
+    if (authority->used_count <= CHECK_MEMBERS || server->steps > authority->used_count) {
+        mst__authority_check(authority);
+        server->steps = 0;
+    }
+    if (!server->is_dirty) {
+        server->is_dirty = true;
+        mst__sim_auth_at(sim, sim->now_us + mst__sim_auth_below(sim, 2000), MST_SIM_AUTH_DRAIN,
+                         (struct mst__sim_event){.request = server->starts});
+    }
+}
+
+static void server_schedule(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    int64_t due_us = mst__authority_due_us(&server->authority);
+    if (server->authority.living_count > 0) {
+        server->idle_us = INT64_MAX;
+    } else if (server->idle_us == INT64_MAX) {
+        server->idle_us = sim->now_us;
+    }
+    if (server->idle_us != INT64_MAX && server->idle_us + sim->plan.forget_us < due_us) {
+        due_us = server->idle_us + sim->plan.forget_us;
+    }
+    server->due = ++sim->serials;
+    if (due_us != INT64_MAX) {
+        int64_t delay_us = due_us <= sim->now_us ? 0 : (due_us - sim->now_us + 999) / 1000 * 1000;
+        mst__sim_auth_at(sim, sim->now_us + delay_us, MST_SIM_AUTH_DUE,
+                         (struct mst__sim_event){.id = server->due});
+    }
+}
+
+void mst__sim_auth_server_due(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    if (server->down_us > sim->now_us || !server->has_job) {
+        return;
+    }
+    if (server->idle_us != INT64_MAX && sim->now_us - server->idle_us >= sim->plan.forget_us &&
+        !server->is_dirty) {
+        mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "forgets the run");
+        server_forget(sim);
+        return;
+    }
+    (void)mst__authority_tick(&server->authority, sim->now_us); /* server_schedule asks */
+    server_touch(sim);
+}
+
+/* --- effects --- */
+
+static void server_write(struct mst__sim_auth *sim, const struct mst__job_message *message)
+{
+    mst__buf_clear(&sim->server.shared);
+    int rv = mst__job_write(&sim->server.shared, message);
+    MST_ASSERT(rv == 0);
+}
+
+static void tell_link(struct mst__sim_auth *sim, void *driver)
+{
+    struct mst__sim_auth_link *link = driver;
+    if (link == NULL) {
+        return;
+    }
+    if (!link->is_open_server || link->server != sim->server.starts) {
+        mst__sim_auth_break(sim, "driver", "a message for node %" PRIu32
+                            " over connection %" PRIu64 ", which is gone",
+                            link->node, link->id);
+        return;
+    }
+    mst__sim_auth_link_send(sim, link, false, false, mst__buf_bytes(&sim->server.shared));
+}
+
+static void tell_many(struct mst__sim_auth *sim,
+                      bool is_to_all,
+                      const struct mst__job_message *message)
+{
+    struct mst__buf *shared = &sim->server.shared;
+    const struct mst__authority *authority = &sim->server.authority;
+    server_write(sim, message);
+    const struct mst__authority_member *member;
+    uint32_t cursor = 0;
+    while ((member = is_to_all ? mst__authority_next_member(authority, &cursor)
+                               : mst__authority_next_holder(authority, &cursor)) != NULL) {
+        if (message->type == MST_JOB_SEALED) {
+            mst__job_patch_rank(shared->memory + shared->start, mst__buf_size(shared),
+                                member->rank);
+        }
+        tell_link(sim, member->driver);
+    }
+}
+
+static void tell_whom(struct mst__sim_auth *sim,
+                      const struct mst__authority_effect *effect,
+                      const struct mst__job_message *message)
+{
+    if (effect->id == MST_AUTHORITY_NOBODY) {
+        tell_many(sim, false, message);
+    } else {
+        server_write(sim, message);
+        tell_link(sim, effect->driver);
+    }
+}
+
+static void tell_waiting(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
+{
+    const struct mst__job_message message = {.type = MST_JOB_WAITING,
+                                             .u.waiting = {.count = effect->waiting_count}};
+    tell_whom(sim, effect, &message);
+}
+
+static void tell_lost(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
+{
+    if (effect->lost_count == 0) {
+        return;
+    }
+    struct mst__job_message message = {.type = MST_JOB_LOST};
+    message.u.lost.round = effect->round;
+    message.u.lost.count = (uint32_t)effect->lost_count;
+    message.u.lost.total = sim->server.authority.lost_told;
+    tell_whom(sim, effect, &message);
+}
+
+static void tell_round(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
+{
+    enum mst__job_type type = effect->kind == MST_TOLD_SEALED   ? MST_JOB_SEALED
+                              : effect->kind == MST_TOLD_QUEUED ? MST_JOB_QUEUED
+                                                                : MST_JOB_SPARE;
+    const struct mst__job_message message = {.type = type,
+                                             .u.round = {.epoch = effect->epoch,
+                                                         .round = effect->round,
+                                                         .world = effect->world,
+                                                         .rank = effect->rank,
+                                                         .address = effect->address}};
+    tell_whom(sim, effect, &message);
+    if (effect->kind == MST_TOLD_SEALED && effect->id != MST_AUTHORITY_NOBODY &&
+        effect->waiting_count > 0) {
+        tell_waiting(sim, effect);
+    }
+}
+
+static void tell_effect(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
+{
+    struct mst__job_message message = {.type = MST_JOB_REOPENED};
+    switch (effect->kind) {
+        case MST_TOLD_SEALED:
+            if (effect->id == MST_AUTHORITY_NOBODY) {
+                mst__sim_auth_check_seal(sim, effect);
+            }
+            tell_round(sim, effect);
+            return;
+        case MST_TOLD_QUEUED:
+        case MST_TOLD_SPARE:
+            tell_round(sim, effect);
+            return;
+        case MST_TOLD_EXPELLED:
+            message.type = MST_JOB_EXPELLED;
+            message.u.text = mst_bytes_str(effect->text);
+            server_write(sim, &message);
+            tell_link(sim, effect->driver);
+            if (effect->driver != NULL) {
+                mst__sim_auth_check_expelled(sim, effect->driver);
+                ((struct mst__sim_auth_link *)effect->driver)->is_seated = false;
+            }
+            return;
+        case MST_TOLD_LOST:
+            mst__sim_auth_check_lost(sim, effect);
+            tell_lost(sim, effect);
+            return;
+        case MST_TOLD_REOPENED:
+            if (effect->id != MST_AUTHORITY_NOBODY) {
+                tell_lost(sim, effect);
+            }
+            message.u.reopened.round_next = effect->round_next;
+            message.u.reopened.why = (uint32_t)effect->why;
+            message.u.reopened.rank = effect->rank;
+            tell_whom(sim, effect, &message);
+            return;
+        case MST_TOLD_WAITING:
+            tell_waiting(sim, effect);
+            return;
+        case MST_TOLD_CLOSED:
+            message.type = MST_JOB_CLOSED;
+            message.u.close.reason = mst_bytes_str(effect->text);
+            message.u.close.owner = mst_bytes_str(effect->owner);
+            tell_many(sim, true, &message);
+            return;
+    }
+}
+
+void mst__sim_auth_server_drain(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    server->is_dirty = false;
+    if (!server->has_job) {
+        return;
+    }
+    struct mst__authority_effect effect;
+    while (!sim->is_over && mst__authority_next_effect(&server->authority, &effect)) {
+        tell_effect(sim, &effect);
+    }
+    if (server->is_shut != (server->authority.phase == MST_AUTHORITY_CLOSED)) {
+        mst__sim_auth_break(sim, "closed", "the run is %s and was%s closed",
+                            mst__authority_phase_name(server->authority.phase),
+                            server->is_shut ? "" : " not");
+    }
+    server_schedule(sim);
+}
+
+/* --- messages --- */
+
+/* @link has no seat any more; the machine must forget it, too. */
+static void seat_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    if (link->is_seated) {
+        (void)mst__authority_disconnected(&sim->server.authority, link->seat, link,
+                                          sim->now_us); /* may be over */
+        server_touch(sim);
+    }
+    link->is_seated = false;
+    link->seat = MST_AUTHORITY_NOBODY;
+}
+
+static void reply(struct mst__sim_auth *sim,
+                  struct mst__sim_auth_link *link,
+                  const struct mst__job_message *message)
+{
+    struct mst__buf *replies = &sim->server.replies;
+    mst__buf_clear(replies);
+    int rv = mst__job_write(replies, message);
+    MST_ASSERT(rv == 0);
+    mst__sim_auth_link_send(sim, link, false, false, mst__buf_bytes(replies));
+}
+
+static void take_announce(struct mst__sim_auth *sim,
+                          struct mst__sim_auth_link *link,
+                          const struct mst__job_announce *announce)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    server_job(sim);
+    struct mst__authority *authority = &server->authority;
+    struct mst__announcement announcement = announce->announcement;
+    announcement.labels = announce->labels;
+    announcement.wall_here_us = sim->now_us;
+    announcement.driver = link;
+    mst__authority_id known = mst__authority_find(authority, announcement.name);
+    const struct mst__authority_member *before = mst__authority_get(authority, known);
+    struct mst__sim_auth_link *other = before == NULL ? NULL : before->driver;
+    enum mst__refusal refusal = MST_REFUSAL_NONE;
+    mst__authority_id id = MST_AUTHORITY_NOBODY;
+    struct mst_err err = {0};
+    server->claiming = announcement.claim.round;
+    int rv = mst__authority_announce(authority, &announcement, sim->now_us, &id, &refusal, &err);
+    server->claiming = 0;
+    server_touch(sim);
+    if (rv != 0) {
+        mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "refuses: %s", err.msg);
+        mst__sim_auth_check_unclaimed(sim, link, &announcement, refusal);
+        const struct mst__job_message message = {
+            .type = MST_JOB_REFUSED,
+            .u.refused = {.code = rv, .refusal = (uint32_t)refusal, .text = mst_bytes_str(err.msg)},
+        };
+        reply(sim, link, &message);
+        return;
+    }
+    mst__sim_auth_check_announced(sim, link, &announcement);
+    if (link->is_seated && link->seat != id) {
+        (void)mst__authority_left(authority, link->seat, sim->now_us); /* may be over already */
+        seat_leave(sim, link);
+    }
+    if (known == id && other != NULL && other != link) {
+        /* What it still says over the older one is overtaken. */
+        seat_leave(sim, other);
+        mst__sim_auth_link_close(sim, other, true, false);
+    }
+    link->is_seated = true;
+    link->seat = id;
+    const struct mst__authority_member *member = mst__authority_get(authority, id);
+    MST_ASSERT(member != NULL);
+    const struct mst__job_message message = {
+        .type = MST_JOB_WELCOME,
+        .u.welcome = {.version = MST_JOB_VERSION,
+                      .epoch = authority->options.epoch,
+                      .has_skew = member->has_skew,
+                      .skew_us = member->skew_us,
+                      .server = mst_bytes_str("sim")},
+    };
+    reply(sim, link, &message);
+}
+
+static void take_heartbeat(struct mst__sim_auth *sim,
+                           struct mst__sim_auth_link *link,
+                           bool wants_pong)
+{
+    struct mst__job_message message = {.type = MST_JOB_PONG};
+    if (!link->is_seated) {
+        return;
+    }
+    struct mst__authority *authority = &sim->server.authority;
+    if (mst__authority_heartbeat(authority, link->seat, sim->now_us) != 0) {
+        message.type = MST_JOB_EXPELLED;
+        message.u.text = mst_bytes_str("not heard of in time, or replaced by a newer process");
+        seat_leave(sim, link);
+        reply(sim, link, &message);
+    } else if (wants_pong) {
+        reply(sim, link, &message);
+    }
+}
+
+static void take_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    struct mst__authority *authority = &sim->server.authority;
+    link->has_parted = true;
+    if (!link->is_seated) {
+        return;
+    }
+    (void)mst__authority_left(authority, link->seat, sim->now_us); /* may be over */
+    seat_leave(sim, link);
+}
+
+static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    server_job(sim);
+    struct mst__authority *authority = &sim->server.authority;
+    (void)mst__authority_shut(authority, mst_bytes_str("done"), mst_bytes_str("somebody"),
+                              sim->now_us); /* closed before is as good */
+    sim->server.is_shut = true;
+    sim->is_closed = true;
+    sim->was_closed = true;
+    server_touch(sim);
+    const struct mst__job_message message = {
+        .type = MST_JOB_CLOSED,
+        .u.close = {.reason = mst_bytes_str(authority->close_reason),
+                    .owner = mst_bytes_str(authority->close_owner)},
+    };
+    reply(sim, link, &message);
+}
+
+static void take(struct mst__sim_auth *sim,
+                 struct mst__sim_auth_link *link,
+                 const struct mst__job_message *message)
+{
+    switch (message->type) {
+        case MST_JOB_ANNOUNCE:
+            take_announce(sim, link, &message->u.announce);
+            return;
+        case MST_JOB_HEARTBEAT:
+            take_heartbeat(sim, link, message->u.heartbeat.wants_pong);
+            return;
+        case MST_JOB_LEAVE:
+            take_leave(sim, link);
+            return;
+        case MST_JOB_CLOSE:
+            take_close(sim, link);
+            return;
+        default:
+            mst__sim_auth_break(sim, "told", "the server hears '%s'",
+                                mst__job_type_name(message->type));
+    }
+}
+
+void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
+                                  struct mst__sim_auth_link *link,
+                                  struct mst_bytes bytes)
+{
+    while (bytes.size > 0 && !sim->is_over) {
+        struct mst__job_message message;
+        struct mst_err err = {0};
+        size_t size = 0;
+        int rv = mst__job_read(bytes, MST_MIB(1), &message, &size, &err);
+        if (rv != 1) {
+            mst__sim_auth_break(sim, "told", "a frame that cannot be read: %s", err.msg);
+            return;
+        }
+        take(sim, link, &message);
+        bytes = mst_bytes(bytes.data + size, bytes.size - size);
+    }
+}
+
+void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    seat_leave(sim, link);
+    link->is_open_server = false;
+}

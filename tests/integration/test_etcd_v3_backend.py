@@ -1,0 +1,373 @@
+"""Backend `etcd-v3`: leases and keys in real etcds, nodes as processes."""
+
+import base64
+import json
+import signal
+import time
+import unittest
+
+import etcd_cluster
+import harness
+from nodes import CLOSED, PATIENCE_S, SPARE, settle
+from test_etcd_rdzv import USAGE, Job, conf_text
+
+TIMEOUT = 4
+
+# The shortest lease that etcd grants, two seconds.
+QUICK = {"last_call_timeout": "100ms", "join_timeout": PATIENCE_S, "keep_alive_interval": 1,
+         "keep_alive_max_attempt": 2}
+LEASE_S = 2
+
+# Leases that outlive what a test does to a node.
+PATIENT = {**QUICK, "keep_alive_interval": 4, "keep_alive_max_attempt": 5}
+
+
+def encode(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+class V3Job(Job):
+    """The nodes of one rendezvous, and its keys."""
+
+    def __init__(self, etcd, limits, conf=QUICK, endpoint=None, **options):
+        self.limits, self.env, self.backend = limits, None, "etcd-v3"
+        self.etcd, self.endpoint = etcd, endpoint or etcd.endpoint
+        V3Job.count = getattr(V3Job, "count", 0) + 1
+        self.run_id = f"job/{V3Job.count} v3"  # both characters have to be escaped
+        self.root = f"/muster/job%2F{V3Job.count}%20v3/"
+        self.conf = {**conf, **options}
+        self.nodes = []
+        self.is_record_lost = False
+
+    def start(self, words=("--hold", "0", "--rejoin"), **more):
+        more.setdefault("node_name", f"n{len(self.nodes)}")
+        return super().start(words, **more)
+
+    def start_in_order(self, count, **more):
+        """Each has its key before the next one comes: the first is the authority."""
+        nodes = []
+        for _ in range(count):
+            nodes.append(self.start(**more))
+            expected = len(self.nodes)
+            harness.wait_until(lambda: len(self.keys("n/")) >= expected, f"{expected} keys")
+        return nodes
+
+    def keys(self, below):
+        """Keys and what they hold."""
+        key = self.root + below
+        end = key[:-1] + chr(ord(key[-1]) + 1)
+        answer = self.etcd.ok("POST", "/v3/kv/range",
+                              {"key": encode(key), "range_end": encode(end)}).json
+        return {base64.b64decode(kv["key"]).decode()[len(self.root):]:
+                base64.b64decode(kv.get("value", "")).decode() for kv in answer.get("kvs", [])}
+
+    def round(self):
+        found = self.keys("round")
+        return json.loads(found["round"]) if "round" in found else None
+
+    def wait_state(self, state):
+        return harness.wait_until(
+            lambda: (self.round() or {}).get("state") == state, f"a round that is {state}")
+
+    def claims(self):
+        """How many nodes have come back from a round."""
+        return sum('"claim"' in text for text in self.keys("n/").values())
+
+
+class Etcd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.etcd = etcd_cluster.Etcd(keep=True)
+        cls.addClassCleanup(cls.etcd.stop)
+
+    def job(self, limits, conf=QUICK, **options):
+        return V3Job(self.etcd, limits, conf, **options)
+
+
+class Plain(Etcd):
+    """What happens to the nodes of a job."""
+
+    def test_whole_story(self):
+        """Four meet, one is killed, the others re-form, a newcomer is let in, it is closed."""
+        with self.job("3:4") as job:
+            nodes = [job.start() for _ in range(4)]
+            first = settle(nodes)
+            nodes[1].kill()
+            killed = time.monotonic()
+            others = [nodes[0], nodes[2], nodes[3]]
+            for node in others:
+                lost = node.wait("lost")
+                self.assertEqual(lost["nodes"], [nodes[1].name])
+                self.assertLess(lost["at"] - killed, LEASE_S + 1 + harness.DEADLINE_S / 10)
+            second = settle(others, after=first)
+            late = job.start()
+            settle([*others, late], after=second)
+
+            closed = job.run("close")
+            self.assertEqual(closed.returncode, 0, closed.stderr)
+            for node in (*others, late):
+                self.assertEqual(node.ended(), CLOSED, node.story())
+            again = job.run("join", "--nnodes", "3:4")
+            self.assertEqual(again.returncode, CLOSED, again.stderr)
+            self.assertIn(b"closed by", again.stderr)
+            self.assertEqual(job.keys("n/"), {})
+
+    def test_status(self):
+        with self.job("2:3") as job:
+            nodes = job.start_in_order(2)
+            settle(nodes)
+            status = job.status()
+            self.assertTrue(status["complete"])
+            self.assertEqual([p["node"] for p in status["participants"]], ["n0", "n1"])
+            self.assertEqual([p["rank"] for p in status["participants"]], [0, 1])
+            self.assertIn("runs with 2 nodes", status["summary"])
+        missing = job.run("status", "--json")
+        self.assertEqual(missing.returncode, 0)  # a round was sealed, which stays
+        self.assertEqual(json.loads(missing.stdout)["participants"], [])
+
+    def test_ranks_stay_and_pinned_ones_are_given(self):
+        with self.job("2:3") as job:
+            nodes = [job.start(rank=2 - i) for i in range(3)]
+            first = settle(nodes)
+            self.assertEqual([node.last_joined()["rank"] for node in nodes], [2, 1, 0])
+            nodes[1].kill()
+            settle([nodes[0], nodes[2]], after=first)
+            self.assertEqual(nodes[2].last_joined()["rank"], 0)
+
+    def test_leaving_is_quick(self):
+        """Nobody waits for a lease to expire."""
+        with self.job("2:3", PATIENT) as job:
+            nodes = [job.start() for _ in range(3)]
+            first = settle(nodes)
+            nodes[2].process.send_signal(signal.SIGTERM)
+            left = time.monotonic()
+            self.assertEqual(nodes[2].ended(), 0)
+            settle(nodes[:2], after=first)
+            took = max(node.last_joined()["at"] for node in nodes[:2]) - left
+            self.assertLess(took, harness.DEADLINE_S / 4)
+
+    def test_spare_takes_a_place(self):
+        with self.job("2:2") as job:
+            nodes = job.start_in_order(3)
+            first = settle(nodes[:2])
+            self.assertEqual(nodes[2].events, [])
+            nodes[1].kill()
+            settle([nodes[0], nodes[2]], after=first)
+
+    def test_closed_while_a_spare(self):
+        with self.job("2:2") as job:
+            nodes = job.start_in_order(3)
+            settle(nodes[:2])
+            self.assertEqual(job.run("close").returncode, 0)
+            self.assertEqual(nodes[2].ended(), SPARE, nodes[2].story())
+
+    def test_returning_process_replaces_its_ghost(self):
+        """A new process of a node is let in at once, though the lease of the old one lives."""
+        with self.job("2:2", PATIENT) as job:
+            nodes = job.start_in_order(2)
+            first = settle(nodes)
+            nodes[1].kill()
+            killed = time.monotonic()
+            again = job.start(node_name="n1")
+            settle([nodes[0], again], after=first)
+            self.assertLess(again.last_joined()["at"] - killed, harness.DEADLINE_S / 2)
+            self.assertEqual(again.last_joined()["rank"], nodes[1].last_joined()["rank"])
+
+    def test_conflicting_settings_name_both_values(self):
+        with self.job("2:3") as job:
+            job.start_in_order(1)
+            other = job.run("join", "--nnodes", "2:4", node_name="other")
+            self.assertEqual(other.returncode, USAGE, other.stderr)
+            for part in ("'other' asks for 2 to 4 nodes", "this run has 2 to 3", "'n0' said"):
+                self.assertIn(part, other.stderr.decode())
+            settle([job.nodes[0], job.start()])
+
+    def test_timeout_names_who_is_missing(self):
+        with self.job("3:3") as job:
+            job.start_in_order(1)
+            late = job.run("join", "--nnodes", "3:3", join_timeout="1s", node_name="late")
+            self.assertEqual(late.returncode, TIMEOUT, late.stderr)
+            self.assertIn("1 more are needed for the minimum of 3", late.stderr.decode())
+
+    def test_one_id_twice(self):
+        """The next job of the same name goes on with higher numbers."""
+        with self.job("2:2") as job:
+            first = settle([job.start(), job.start()])
+            for node in job.nodes:
+                node.stop()
+            job.nodes.clear()
+            self.assertGreater(settle([job.start(), job.start()]), first)
+
+
+class Authority(Etcd):
+    """The holder of the oldest key dies, or sleeps, at the worst moment."""
+
+    def test_killed_before_the_seal(self):
+        with self.job("3:3") as job:
+            nodes = job.start_in_order(2)
+            nodes[0].kill()
+            nodes += [job.start(), job.start()]
+            self.assertEqual(settle(nodes[1:]), 1)
+
+    def test_killed_after_the_seal(self):
+        with self.job("2:3") as job:
+            nodes = job.start_in_order(3)
+            first = settle(nodes)
+            for victim in (0, 1):
+                nodes[victim].kill()
+                survivors = nodes[victim + 1:]
+                if len(survivors) == 1:
+                    survivors.append(job.start())
+                for node in nodes[victim + 1:]:
+                    harness.wait_until(lambda node=node, victim=victim: any(
+                        nodes[victim].name in event["nodes"] for event in node.of("lost")),
+                        f"{node} to be told of {victim}")
+                first = settle(survivors, after=first)
+
+    def test_killed_while_re_forming(self):
+        """The round is over, some have come back, and then the authority dies."""
+        with self.job("2:4", {**PATIENT, "keep_alive_interval": 2, "keep_alive_max_attempt": 2}
+                      ) as job:
+            nodes = job.start_in_order(4)
+            first = settle(nodes)
+            nodes[3].process.send_signal(signal.SIGSTOP)  # keeps its place, and does not come back
+            nodes[1].process.send_signal(signal.SIGTERM)
+            job.wait_state("open")
+            harness.wait_until(lambda: job.claims() == 2, "two to come back")
+            nodes[0].kill()
+            nodes[3].process.send_signal(signal.SIGCONT)
+            settle([nodes[2], nodes[3]], after=first)
+
+    def test_stopped_before_the_seal_and_wakes_up_late(self):
+        """What it would decide when it wakes up has been decided without it."""
+        with self.job("2:2") as job:
+            sleeper = job.start_in_order(1)[0]
+            sleeper.process.send_signal(signal.SIGSTOP)
+            nodes = [job.start(), job.start()]
+            self.assertEqual(settle(nodes), 1)
+            before = job.round()
+            sleeper.process.send_signal(signal.SIGCONT)
+            harness.wait_until(lambda: len(job.keys("n/")) == 3, "the sleeper to enter again")
+            self.assertEqual(job.round(), before)
+            self.assertEqual(sleeper.of("joined"), [])
+            nodes[0].kill()
+            settle([nodes[1], sleeper], after=1)
+
+    def test_stopped_in_a_round_and_wakes_up_late(self):
+        with self.job("2:3") as job:
+            nodes = job.start_in_order(3)
+            first = settle(nodes)
+            nodes[0].process.send_signal(signal.SIGSTOP)
+            second = settle(nodes[1:], after=first)
+            nodes[0].process.send_signal(signal.SIGCONT)
+            nodes[0].wait("expelled")
+            third = settle(nodes, after=second)
+            self.assertGreater(third, second)
+
+    def test_lost_answers(self):
+        """Whether something was written is found out by reading."""
+        with etcd_cluster.Swallow(self.etcd.address) as tap:
+            with self.job("3:3", endpoint=tap.endpoint) as job:
+                entering = tap.swallow_next(b"/kv/txn")
+                nodes = job.start_in_order(2)
+                entering.wait()
+                sealing = tap.swallow_next(b'"MOD"')  # bound to what `round` was
+                nodes.append(job.start())
+                sealing.wait()
+                self.assertEqual(settle(nodes), 1)
+
+
+class Trouble(unittest.TestCase):
+    """The etcd is in trouble."""
+
+    def test_compaction_under_the_watch(self):
+        with etcd_cluster.Etcd() as etcd, etcd_cluster.Swallow(etcd.address) as tap:
+            with V3Job(etcd, "2:3", PATIENT, endpoint=tap.endpoint) as job:
+                nodes = job.start_in_order(2)
+                first = settle(nodes)
+                tap.refuse()
+                tap.cut()
+                for i in range(3):
+                    revision = etcd.ok("POST", "/v3/kv/put", {"key": encode(f"other{i}")}
+                                       ).json["header"]["revision"]
+                job.endpoint = etcd.endpoint
+                nodes += job.start_in_order(1)  # which the authority has not seen
+                revision = etcd.ok("POST", "/v3/kv/put", {"key": encode("other")}
+                                   ).json["header"]["revision"]
+                etcd.ok("POST", "/v3/kv/compaction", {"revision": revision})
+                tap.heal()
+                settle(nodes, after=first)
+                self.assertEqual(nodes[0].of("expelled") + nodes[1].of("expelled"), [])
+
+    def test_one_of_three_members_is_killed(self):
+        with etcd_cluster.Cluster() as cluster:
+            member = cluster.leader()
+            survivor = cluster.followers()[0]
+            job = V3Job(survivor, "2:5", {**PATIENT, "keep_alive_interval": 2},
+                        endpoint=cluster.endpoint)
+            with job:
+                nodes = job.start_in_order(3)
+                first = settle(nodes)
+                member.kill()
+                late = job.start()
+                second = settle([*nodes, late], after=first)
+                nodes[0].kill()  # the authority, too
+                settle([*nodes[1:], late], after=second)
+                for node in (*nodes, late):
+                    self.assertEqual(node.of("expelled"), [])
+
+    def test_lease_lost_is_told(self):
+        """A node whose lease somebody revokes is told, and enters again."""
+        with etcd_cluster.Etcd() as etcd, V3Job(etcd, "2:2", PATIENT,
+                                                keep_alive_interval=1) as job:
+            nodes = job.start_in_order(2)
+            first = settle(nodes)
+            kvs = etcd.ok("POST", "/v3/kv/range", {
+                "key": encode(job.root + "n/n1/"), "range_end": encode(job.root + "n/n10")
+            }).json["kvs"]
+            etcd.ok("POST", "/v3/lease/revoke", {"ID": kvs[0]["lease"]})
+            nodes[1].wait("expelled")
+            self.assertEqual(nodes[0].wait("lost")["nodes"], ["n1"])
+            settle(nodes, after=first)
+
+    def test_unreachable_is_told_and_survived(self):
+        with etcd_cluster.Etcd(keep=True) as etcd, V3Job(etcd, "2:2") as job:
+            nodes = job.start_in_order(2, words=("--hold", "0"))
+            settle(nodes)
+            etcd.stop_server()
+            for node in nodes:
+                node.wait("unreachable")
+            etcd.start_server()
+            for node in nodes:
+                node.wait("reachable")
+                self.assertEqual(node.of("expelled", "lost"), [])
+
+
+class Many(unittest.TestCase):
+    """More than one document holds: ranks in keys of their own."""
+
+    def bench(self, etcd, *words, conf=QUICK):
+        done = harness.run("bench", "rendezvous", "--rdzv-backend", "etcd-v3", "--rdzv-endpoint",
+                           etcd.endpoint, "--rdzv-id", "bench", "--json", "--rdzv-conf",
+                           conf_text(conf), *words, timeout=2 * PATIENCE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_ranks_in_letters_and_a_death(self):
+        with etcd_cluster.Etcd() as etcd:
+            self.bench(etcd, "--nodes", "270", "--death",
+                       conf={**QUICK, "keep_alive_interval": 3, "keep_alive_max_attempt": 3})
+
+    def test_requests(self):
+        """A node that joins sends three requests: a lease, its key, a watch."""
+        count = 20
+        with etcd_cluster.Etcd() as etcd, etcd_cluster.Swallow(etcd.address) as tap:
+            self.bench(tap, "--nodes", str(count), conf=PATIENT)
+            # The authority has also read everything, and written the round.
+            self.assertEqual(tap.count(b"/lease/grant"), count)
+            self.assertEqual(tap.count(b"/watch"), count)
+            self.assertLessEqual(tap.count(b"/kv/"), count + 4)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,448 @@
+/* unit/test_wire_job.c - the messages of a job: each there and back, cut at every byte, with every
+ * bit turned, from a later version, beyond the limits, and without memory. */
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "unit/unit.h"
+#include "wire/job.h"
+
+#define SIZE_MAX_LARGE MST_KIB(128)
+
+static const struct mst__label labels[] = {
+    {{(const uint8_t *)"rack", 4}, {(const uint8_t *)"r1", 2}},
+    {{(const uint8_t *)"host", 4}, {(const uint8_t *)"", 0}},
+};
+
+static struct mst_bytes text(const char *string)
+{
+    return mst_bytes_str(string);
+}
+
+static struct mst__job_message make_announce(void)
+{
+    struct mst__job_message message = {.type = MST_JOB_ANNOUNCE};
+    message.u.announce = (struct mst__job_announce){
+        .version = 7,
+        .run_id = text("job"),
+        .heartbeat_us = 5000000,
+        .expiry_us = INT64_MAX,
+        .announcement = {.name = text("node0"),
+                         .incarnation = UINT64_MAX,
+                         .session = 3,
+                         .address = text("[::1]:29400"),
+                         .labels = labels,
+                         .labels_count = 2,
+                         .nodes_min = 2,
+                         .nodes_max = 4,
+                         .last_call_us = 1,
+                         .rank_by = text("rack,host"),
+                         .pinned_rank = MST_AUTHORITY_RANK_NONE,
+                         .claim = {.epoch = 9, .round = 8, .world = 4, .rank = 3, .holds = true},
+                         .has_wall = true,
+                         .wall_us = -5},
+    };
+    return message;
+}
+
+static struct mst__job_message make_lost(void)
+{
+    struct mst__job_message message = {.type = MST_JOB_LOST};
+    message.u.lost = (struct mst__job_lost){.round = 3, .count = 70, .named = 2, .total = 71};
+    message.u.lost.ranks[0] = 5;
+    message.u.lost.ranks[1] = 6;
+    message.u.lost.names[0] = text("node5");
+    message.u.lost.names[1] = text("");
+    return message;
+}
+
+static struct mst__job_message make_status(void)
+{
+    struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD};
+    message.u.status = (struct mst__job_status){
+        .run_id = text("job"),
+        .phase = 2,
+        .epoch = 11,
+        .round = 12,
+        .round_next = 13,
+        .world = 14,
+        .nodes_min = 1,
+        .nodes_max = 15,
+        .last_call_us = 16,
+        .sentence = text("all is well"),
+        .reason = text("because"),
+        .owner = text("me"),
+        .member_count = 17,
+        .is_cut = true,
+        .members = text("not looked into here"),
+    };
+    return message;
+}
+
+/* One of each type, in the order of the map. */
+#define MESSAGES_COUNT 19
+static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
+{
+    const struct mst__job_round round = {
+        .epoch = 1, .round = 2, .world = 3, .rank = 1, .address = text("a:1")};
+    const struct mst__job_message all[] = {
+        make_announce(),
+        {.type = MST_JOB_HEARTBEAT, .u.heartbeat = {.wants_pong = true}},
+        {.type = MST_JOB_LEAVE},
+        {.type = MST_JOB_CLOSE, .u.close = {text("job"), text("why"), text("who")}},
+        {.type = MST_JOB_STATUS, .u.close = {.run_id = text("job")}},
+        {.type = MST_JOB_STORE, .u.text = text("requests")},
+        {.type = MST_JOB_WELCOME, .u.welcome = {1, 5, true, -3, text("0.2")}},
+        {.type = MST_JOB_REFUSED, .u.refused = {MST_ECLOSED, 1, text("no")}},
+        {.type = MST_JOB_SEALED, .u.round = round},
+        {.type = MST_JOB_QUEUED, .u.round = {.epoch = 1, .round = 2, .world = 3}},
+        {.type = MST_JOB_SPARE, .u.round = {.epoch = 4, .round = 5, .world = 6}},
+        {.type = MST_JOB_WAITING, .u.waiting = {.count = 9}},
+        make_lost(),
+        {.type = MST_JOB_REOPENED, .u.reopened = {4, 5, 6, text("node6")}},
+        {.type = MST_JOB_CLOSED, .u.close = {.reason = text("why"), .owner = text("who")}},
+        {.type = MST_JOB_EXPELLED, .u.text = text("silent")},
+        make_status(),
+        {.type = MST_JOB_PONG},
+        {.type = MST_JOB_STORE_REPLY, .u.text = text("")},
+    };
+    static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "one of each");
+    memcpy(ret_messages, all, sizeof all);
+}
+
+static void write_message(struct mst__buf *frame, const struct mst__job_message *message)
+{
+    mst__buf_init(frame, MST_MIB(1));
+    assert_int_equal(mst__job_write(frame, message), 0);
+}
+
+static void read_message(struct mst_bytes frame, struct mst__job_message *ret_message)
+{
+    struct mst_err err = {0};
+    size_t size = 0;
+    assert_int_equal(mst__job_read(frame, SIZE_MAX_LARGE, ret_message, &size, &err), 1);
+    assert_int_equal(size, frame.size);
+}
+
+/* What was read, written again, makes the same bytes: so nothing was lost and nothing made up. */
+static void check_again(struct mst_bytes frame, const struct mst__job_message *read)
+{
+    struct mst__job_message message = *read;
+    if (message.type == MST_JOB_ANNOUNCE) {
+        message.u.announce.announcement.labels = message.u.announce.labels;
+    }
+    struct mst__buf again;
+    write_message(&again, &message);
+    assert_bytes(mst__buf_bytes(&again), frame);
+    mst__buf_close(&again);
+}
+
+static void every_type(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    int types = 0;
+    for (int number = 0; number < 256; number++) {
+        types += mst__job_type_name((enum mst__job_type)number) != NULL ? 1 : 0;
+    }
+    assert_int_equal(types, MESSAGES_COUNT);
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__buf frame;
+        write_message(&frame, &messages[i]);
+        struct mst_bytes bytes = mst__buf_bytes(&frame);
+        assert_int_equal(mst__load_u32(bytes.data), bytes.size - 4);
+        assert_int_equal(bytes.data[4], messages[i].type);
+        struct mst__job_message message;
+        read_message(bytes, &message);
+        assert_int_equal(message.type, messages[i].type);
+        check_again(bytes, &message);
+        mst__buf_close(&frame);
+    }
+}
+
+static void fields_of_announce(void **state)
+{
+    (void)state;
+    struct mst__job_message said = make_announce();
+    struct mst__buf frame;
+    write_message(&frame, &said);
+    struct mst__job_message message;
+    read_message(mst__buf_bytes(&frame), &message);
+    const struct mst__job_announce *announce = &message.u.announce;
+    const struct mst__announcement *heard = &announce->announcement;
+    assert_int_equal(announce->version, 7);
+    assert_bytes_str(announce->run_id, "job");
+    assert_int_equal(announce->expiry_us, INT64_MAX);
+    assert_bytes_str(heard->name, "node0");
+    assert_true(heard->incarnation == UINT64_MAX);
+    assert_bytes_str(heard->address, "[::1]:29400");
+    assert_int_equal(heard->labels_count, 2);
+    assert_bytes_str(announce->labels[0].value, "r1");
+    assert_bytes_str(announce->labels[1].key, "host");
+    assert_int_equal(heard->nodes_max, 4);
+    assert_bytes_str(heard->rank_by, "rack,host");
+    assert_int_equal(heard->pinned_rank, MST_AUTHORITY_RANK_NONE);
+    assert_int_equal(heard->claim.rank, 3);
+    assert_true(heard->claim.holds);
+    assert_int_equal(heard->wall_us, -5);
+    mst__buf_close(&frame);
+}
+
+static void fields_of_others(void **state)
+{
+    (void)state;
+    struct mst__job_message said = make_lost();
+    struct mst__buf frame;
+    write_message(&frame, &said);
+    struct mst__job_message message;
+    read_message(mst__buf_bytes(&frame), &message);
+    assert_int_equal(message.u.lost.count, 70);
+    assert_int_equal(message.u.lost.total, 71);
+    assert_int_equal(message.u.lost.named, 2);
+    assert_int_equal(message.u.lost.ranks[1], 6);
+    assert_bytes_str(message.u.lost.names[0], "node5");
+    mst__buf_close(&frame);
+    said = (struct mst__job_message){.type = MST_JOB_REFUSED,
+                                     .u.refused = {MST_ESTATE, 5, text("over")}};
+    write_message(&frame, &said);
+    read_message(mst__buf_bytes(&frame), &message);
+    assert_int_equal(message.u.refused.code, MST_ESTATE);
+    assert_int_equal(message.u.refused.refusal, 5);
+    assert_bytes_str(message.u.refused.text, "over");
+    mst__buf_close(&frame);
+}
+
+static void rank_is_patched(void **state)
+{
+    (void)state;
+    struct mst__job_message said = {
+        .type = MST_JOB_SEALED,
+        .u.round = {.epoch = 1, .round = 2, .world = 70000, .rank = 0, .address = text("a:1")}};
+    struct mst__buf frame;
+    write_message(&frame, &said);
+    mst__job_patch_rank(frame.memory + frame.start, mst__buf_size(&frame), 65537);
+    struct mst__job_message message;
+    read_message(mst__buf_bytes(&frame), &message);
+    assert_int_equal(message.u.round.rank, 65537);
+    assert_int_equal(message.u.round.world, 70000);
+    assert_bytes_str(message.u.round.address, "a:1");
+    mst__buf_close(&frame);
+}
+
+/* Any beginning of a frame asks for more, and never for more than the whole. */
+static void cut_off(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__buf frame;
+        write_message(&frame, &messages[i]);
+        struct mst_bytes bytes = mst__buf_bytes(&frame);
+        for (size_t have = 0; have < bytes.size; have++) {
+            struct mst__job_message message;
+            struct mst_err err = {0};
+            size_t size = 0;
+            int rv =
+                mst__job_read(mst_bytes(bytes.data, have), SIZE_MAX_LARGE, &message, &size, &err);
+            assert_int_equal(rv, 0);
+            assert_int_equal(size, have < MST_JOB_HEAD_SIZE ? MST_JOB_HEAD_SIZE : bytes.size);
+        }
+        mst__buf_close(&frame);
+    }
+}
+
+/* A whole frame whose fields end too soon is none; one that goes on has fields of a later version.
+ * But for those whose last field is all the rest. */
+static void too_short_and_too_long(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__buf frame;
+        write_message(&frame, &messages[i]);
+        bool has_rest = messages[i].type == MST_JOB_STORE ||
+                        messages[i].type == MST_JOB_STORE_REPLY ||
+                        messages[i].type == MST_JOB_EXPELLED;
+        struct mst__job_message message;
+        struct mst_err err = {0};
+        size_t whole = mst__buf_size(&frame);
+        for (size_t size = MST_JOB_HEAD_SIZE; size < whole && !has_rest; size++) {
+            mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
+            size_t used = 0;
+            struct mst_bytes cut = mst_bytes(mst__buf_bytes(&frame).data, size);
+            assert_int_equal(mst__job_read(cut, SIZE_MAX_LARGE, &message, &used, &err), MST_EPROTO);
+            assert_int_equal(err.code, MST_EPROTO);
+        }
+        assert_int_equal(mst__buf_append(&frame, text("later")), 0);
+        mst__store_u32(frame.memory + frame.start, (uint32_t)whole + 1);
+        read_message(mst__buf_bytes(&frame), &message);
+        assert_int_equal(message.type, messages[i].type);
+        mst__buf_close(&frame);
+    }
+}
+
+/* With any bit turned it is a message, a beginning, or an error; and a message can be written. */
+static void bits_turned(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__buf frame;
+        write_message(&frame, &messages[i]);
+        uint8_t *bytes = frame.memory + frame.start;
+        size_t whole = mst__buf_size(&frame);
+        for (size_t bit = 0; bit < whole * 8; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+            struct mst__job_message message;
+            struct mst_err err = {0};
+            size_t size = 0;
+            int rv = mst__job_read(mst_bytes(bytes, whole), SIZE_MAX_LARGE, &message, &size, &err);
+            assert_true(rv == 1 || rv == 0 || rv == MST_EPROTO || rv == MST_ELIMIT);
+            if (rv < 0) {
+                assert_int_equal(err.code, rv);
+                assert_true(err.msg[0] != '\0');
+            } else if (rv == 0) {
+                assert_true(size > whole);
+                assert_true(size <= SIZE_MAX_LARGE + 4);
+            } else {
+                assert_true(size <= whole);
+            }
+            bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        }
+        mst__buf_close(&frame);
+    }
+}
+
+static int read_head(uint32_t size, uint8_t type, struct mst_err *reterr)
+{
+    uint8_t head[MST_JOB_HEAD_SIZE];
+    mst__store_u32(head, size);
+    head[4] = type;
+    struct mst__job_message message;
+    size_t used = 0;
+    return mst__job_read(mst_bytes(head, sizeof head), SIZE_MAX_LARGE, &message, &used, reterr);
+}
+
+static void sizes(void **state)
+{
+    (void)state;
+    struct mst_err err = {0};
+    assert_int_equal(read_head(0, MST_JOB_PONG, &err), MST_EPROTO);
+    assert_int_equal(read_head(1, 0, &err), MST_EPROTO);
+    assert_int_equal(read_head(1, 255, &err), MST_EPROTO);
+    assert_int_equal(read_head(MST_JOB_SIZE_MAX, MST_JOB_ANNOUNCE, &err), 0);
+    assert_int_equal(read_head(MST_JOB_SIZE_MAX + 1, MST_JOB_ANNOUNCE, &err), MST_ELIMIT);
+    assert_non_null(strstr(err.msg, "announce"));
+    for (size_t i = 0; i < 3; i++) {
+        const uint8_t large[] = {MST_JOB_STORE, MST_JOB_STORE_REPLY, MST_JOB_STATUS_TOLD};
+        assert_int_equal(read_head(SIZE_MAX_LARGE, large[i], &err), 0);
+        assert_int_equal(read_head(SIZE_MAX_LARGE + 1, large[i], &err), MST_ELIMIT);
+    }
+    assert_int_equal(read_head(UINT32_MAX, MST_JOB_STORE, &err), MST_ELIMIT);
+}
+
+static void counts(void **state)
+{
+    (void)state;
+    struct mst__job_message message = make_announce();
+    struct mst__label many[MST_AUTHORITY_LABELS_MAX + 1];
+    for (size_t i = 0; i < MST_AUTHORITY_LABELS_MAX + 1; i++) {
+        many[i] = labels[0];
+    }
+    message.u.announce.announcement.labels = many;
+    message.u.announce.announcement.labels_count = MST_AUTHORITY_LABELS_MAX;
+    struct mst__buf frame;
+    write_message(&frame, &message);
+    size_t size = mst__buf_size(&frame);
+    message.u.announce.announcement.labels_count++;
+    assert_int_equal(mst__job_write(&frame, &message), MST_ELIMIT);
+    assert_int_equal(mst__buf_size(&frame), size); /* as it was */
+    mst__buf_close(&frame);
+    message = make_lost();
+    message.u.lost.named = MST_JOB_NAMES_MAX;
+    write_message(&frame, &message);
+    message.u.lost.named++;
+    assert_int_equal(mst__job_write(&frame, &message), MST_ELIMIT);
+    mst__buf_close(&frame);
+}
+
+static void members(void **state)
+{
+    (void)state;
+    struct mst__buf packed;
+    mst__buf_init(&packed, 1000);
+    size_t count = 0;
+    for (;; count++) {
+        const struct mst__job_member member = {
+            .name = text("node"),
+            .address = text("host:1"),
+            .standing = 3,
+            .rank = (uint32_t)count,
+            .incarnation = 7,
+            .silent_us = 8,
+            .has_skew = true,
+            .skew_us = -9,
+        };
+        size_t before = mst__buf_size(&packed);
+        int rv = mst__job_member_write(&packed, &member);
+        if (rv != 0) {
+            assert_int_equal(rv, MST_ELIMIT);
+            assert_int_equal(mst__buf_size(&packed), before);
+            break;
+        }
+    }
+    assert_true(count > 10);
+    struct mst_bytes rest = mst__buf_bytes(&packed);
+    struct mst__job_member member;
+    for (size_t i = 0; i < count; i++) {
+        assert_true(mst__job_member_next(&rest, &member));
+        assert_bytes_str(member.name, "node");
+        assert_bytes_str(member.address, "host:1");
+        assert_int_equal(member.rank, i);
+        assert_int_equal(member.skew_us, -9);
+    }
+    assert_false(mst__job_member_next(&rest, &member));
+    rest = mst__buf_bytes(&packed);
+    rest.size = 20; /* within the first one */
+    assert_false(mst__job_member_next(&rest, &member));
+    mst__buf_close(&packed);
+}
+
+/* Fail the n-th allocation, until there are no more. */
+static void without_memory(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    size_t failures = 0;
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__sweep sweep = {0};
+        while (sweep_next(&sweep)) {
+            struct mst__buf frame;
+            mst__buf_init(&frame, MST_MIB(1));
+            int rv = mst__job_write(&frame, &messages[i]);
+            sweep_end(&sweep, rv);
+            assert_true(rv == 0 || mst__buf_size(&frame) == 0);
+            mst__buf_close(&frame);
+        }
+        failures += sweep.failures;
+    }
+    assert_true(failures >= MESSAGES_COUNT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type),       cmocka_unit_test(fields_of_announce),
+        cmocka_unit_test(fields_of_others), cmocka_unit_test(rank_is_patched),
+        cmocka_unit_test(cut_off),          cmocka_unit_test(too_short_and_too_long),
+        cmocka_unit_test(bits_turned),      cmocka_unit_test(sizes),
+        cmocka_unit_test(counts),           cmocka_unit_test(members),
+        cmocka_unit_test(without_memory),
+    };
+    return MST_RUN_TESTS(tests);
+}
