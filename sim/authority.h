@@ -117,6 +117,16 @@ struct mst__sim_auth_link {
     int64_t to_server_us; /* when the last message in this direction arrives */
     int64_t to_node_us;
     int64_t stalled_us; /* what goes to the server is held back until then */
+    uint32_t sent[2];   /* messages to the node, and to the server */
+    uint32_t heard[2];  /* those that have come, in order */
+};
+
+/* What a node's key in a v3 store says. */
+struct mst__sim_auth_doc {
+    uint64_t epoch; /* of the round that the node knows */
+    int64_t round;
+    uint32_t world;
+    uint32_t rank;
 };
 
 struct mst__sim_auth_lead; /* an authority on a node, in authority_lead.c */
@@ -155,12 +165,14 @@ struct mst__sim_auth_node {
     uint64_t key;      /* create revision; 0 = has none */
     uint64_t key_rev;  /* its modification, as far as is known */
     uint64_t asked;    /* the serial of the request that is waited for; 0 = none */
-    bool has_to_put;   /* what it wants is not in its key */
+    struct mst__sim_auth_doc doc; /* what its key is to say */
+    bool has_to_put;   /* and does not, as far as is known */
     bool has_to_read;  /* what it knows is out of date */
     bool has_to_leave; /* revoke the lease, then go */
     bool wants_close;
     uint64_t watch;     /* which one it listens to; 0 = none */
     uint64_t watch_rev; /* what is older is known */
+    uint32_t watch_heard;
     uint64_t predecessor;
     struct mst__sim_auth_round *round; /* as it was seen last; NULL = not yet */
     int64_t retry_us;
@@ -209,14 +221,6 @@ struct mst__sim_auth_server {
 
 /* --- the v3 store --- */
 
-/* What a node's key says. */
-struct mst__sim_auth_doc {
-    uint64_t epoch; /* of the round that the node knows */
-    int64_t round;
-    uint32_t world;
-    uint32_t rank;
-};
-
 struct mst__sim_auth_key {
     uint32_t node;
     uint32_t life;
@@ -258,6 +262,7 @@ struct mst__sim_auth_watch {
     uint64_t key;
     uint64_t predecessor; /* 0 = there is none: all keys */
     int64_t to_node_us;
+    uint32_t sent;
 };
 
 struct mst__sim_auth_store {
@@ -308,6 +313,9 @@ void mst__sim_auth_close(struct mst__sim_auth *sim);
 /* --- authority.c: time, network, history --- */
 
 #define MST_SIM_AUTH_NOBODY UINT32_MAX
+
+/* When to look again for what is not in order yet. */
+#define MST_SIM_AUTH_ORDER_US 500
 
 void mst__sim_auth_break(struct mst__sim_auth *sim, const char *rule, const char *format, ...)
     MST_PRINTF(3, 4);
@@ -508,9 +516,11 @@ void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *te
 /* The engine muster: what the authority has decided and accepted. */
 void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
                               const struct mst__authority_effect *effect);
+/* @life: the process of the node that was there before; 0 = none. */
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
-                                   const struct mst__announcement *announcement);
+                                   const struct mst__announcement *announcement,
+                                   uint64_t life);
 void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,

@@ -160,7 +160,8 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
 
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
-                                   const struct mst__announcement *announcement)
+                                   const struct mst__announcement *announcement,
+                                   uint64_t life)
 {
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
@@ -171,6 +172,11 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (server->is_shut) {
         mst__sim_auth_break(sim, "closed", "node %" PRIu32 " is accepted although all is closed",
                             link->node);
+    }
+    if (announcement->incarnation < life) {
+        mst__sim_auth_break(sim, "stale", "process %" PRIu64 " of node %" PRIu32
+                            " takes the place of process %" PRIu64,
+                            announcement->incarnation, link->node, life);
     }
     if (!claim->holds) {
         return;

@@ -96,8 +96,9 @@ static void fault_partition(struct mst__sim_auth *sim)
     struct mst__sim_auth_node *one = fault_any(sim);
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
-        if (node == one || mst__sim_auth_chance(sim, percent * 10000)) {
-            node->cut_us = node->cut_us < until_us ? until_us : node->cut_us;
+        bool is_cut = node->cut_us > sim->now_us; /* what is held back stays in order */
+        if (!is_cut && (node == one || mst__sim_auth_chance(sim, percent * 10000))) {
+            node->cut_us = until_us;
             disturbed(node, until_us);
             mst__sim_auth_say(sim, i, "is cut off until %.3f", (double)node->cut_us / 1e6);
         }
@@ -126,6 +127,9 @@ static void fault_freeze_server(struct mst__sim_auth *sim)
 {
     if (sim->plan.engine == MST_SIM_AUTH_V3) {
         mst__sim_auth_store_unwatch(sim);
+        return;
+    }
+    if (sim->server.frozen_us > sim->now_us) {
         return;
     }
     sim->server.frozen_us = fault_outage_us(sim);

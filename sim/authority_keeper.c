@@ -10,14 +10,16 @@
 #define CALL_US (2 * SECOND_US)
 #define AGAIN_US 200000
 
-static struct mst__sim_auth_doc keeper_doc(const struct mst__sim_auth_node *node)
+/* Say that it wants the round behind the one that it knows. */
+static void keeper_say(struct mst__sim_auth_node *node)
 {
-    return (struct mst__sim_auth_doc){
+    node->doc = (struct mst__sim_auth_doc){
         .epoch = node->claim.epoch,
         .round = node->claim.round,
         .world = node->claim.world,
         .rank = node->claim.rank,
     };
+    node->has_to_put = node->key != 0;
 }
 
 static void keeper_send(struct mst__sim_auth *sim,
@@ -34,7 +36,7 @@ static void keeper_send(struct mst__sim_auth *sim,
 /* What is to be asked next; false for nothing. */
 static bool keeper_choose(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask)
 {
-    *ret_ask = (struct mst__sim_auth_ask){.key = node->key, .doc = keeper_doc(node)};
+    *ret_ask = (struct mst__sim_auth_ask){.key = node->key, .doc = node->doc};
     if (node->has_to_leave) {
         ret_ask->verb = MST_SIM_AUTH_ASK_LEAVE;
         return true;
@@ -169,18 +171,21 @@ static void keeper_joining(struct mst__sim_auth *sim,
         const struct mst__job_round told = {
             .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank};
         mst__sim_auth_node_sealed(sim, node, &told);
+        node->has_to_put = node->has_to_put && node->app == MST_SIM_AUTH_JOINING;
     } else if (is_news && round->round > 0) {
         node->claim = (struct mst__claim){
             .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank};
         /* In it without having heard of it: come back from it. */
-        node->has_to_put = node->has_to_put || rank != MST_AUTHORITY_RANK_NONE;
+        if (rank != MST_AUTHORITY_RANK_NONE) {
+            keeper_say(node);
+        }
     }
 }
 
 void mst__sim_auth_keeper_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     node->has_to_leave = false;
-    node->has_to_put = node->key != 0;
+    keeper_say(node);
     if (node->round != NULL && node->key != 0) {
         keeper_joining(sim, node, node->round);
     }
@@ -234,23 +239,24 @@ static void keeper_answered(struct mst__sim_auth *sim,
                             struct mst__sim_auth_node *node,
                             const struct mst__sim_auth_answer *answer)
 {
-    struct mst__sim_auth_doc doc = keeper_doc(node);
+    bool is_said = doc_is(&answer->doc, &node->doc) || node->app != MST_SIM_AUTH_JOINING;
     switch (answer->verb) {
         case MST_SIM_AUTH_ASK_JOIN:
             node->key = answer->key;
             node->key_rev = answer->modified;
             node->has_to_read = true;
-            node->has_to_put = !doc_is(&answer->doc, &doc);
+            node->has_to_put = !is_said;
             node->beat_us = sim->now_us + sim->plan.beat_us / 2;
             return;
         case MST_SIM_AUTH_ASK_PUT:
             node->key_rev = answer->modified;
-            node->has_to_put = !doc_is(&answer->doc, &doc) && mst__sim_auth_is_up(node);
+            node->has_to_put = !is_said;
             return;
         case MST_SIM_AUTH_ASK_READ:
             node->has_to_read = false;
             node->watch = answer->watch;
             node->watch_rev = answer->revision;
+            node->watch_heard = 0;
             node->predecessor = answer->predecessor;
             keeper_round(sim, node, &answer->round);
             if (node->key != 0 && answer->key != 0 && answer->predecessor == 0 &&
@@ -343,7 +349,14 @@ void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event
     if (kind == MST_SIM_AUTH_ANSWER) {
         keeper_answer(sim, node, (const struct mst__sim_auth_answer *)(void *)event->bytes);
     } else {
-        keeper_news(sim, node, (const struct mst__sim_auth_news *)(void *)event->bytes);
+        const struct mst__sim_auth_news *news = (void *)event->bytes;
+        if (news->watch == node->watch && event->epoch > node->watch_heard + 1) {
+            mst__sim_auth_at(sim, sim->now_us + MST_SIM_AUTH_ORDER_US, kind, *event);
+            event->bytes = NULL;
+            return;
+        }
+        node->watch_heard = news->watch == node->watch ? event->epoch : node->watch_heard;
+        keeper_news(sim, node, news);
     }
     mst__sim_auth_keeper_step(sim, node);
     mst__sim_auth_node_arm(sim, node);

@@ -9,9 +9,14 @@
 /* The second copy of a message is not in order with the rest. */
 #define COPY 1
 
-static struct mst__sim_event link_event(const struct mst__sim_auth_link *link)
+/* What is held back somewhere may not be overtaken: the epoch of an event is its number on the
+ * link, in its direction. */
+static struct mst__sim_event link_event(struct mst__sim_auth_link *link, bool to_server)
 {
-    return (struct mst__sim_event){.node = link->node, .id = link->id, .pid = (int64_t)link->life};
+    return (struct mst__sim_event){.node = link->node,
+                                   .id = link->id,
+                                   .pid = (int64_t)link->life,
+                                   .epoch = ++link->sent[to_server]};
 }
 
 struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
@@ -51,7 +56,7 @@ void mst__sim_auth_link_send(struct mst__sim_auth *sim,
                              bool can_repeat,
                              struct mst_bytes bytes)
 {
-    struct mst__sim_event event = link_event(link);
+    struct mst__sim_event event = link_event(link, to_server);
     event.bytes = mst__sim_auth_copy(bytes.data, bytes.size);
     event.size = bytes.size;
     int64_t time_us = link_arrival_us(sim, link, to_server);
@@ -60,6 +65,7 @@ void mst__sim_auth_link_send(struct mst__sim_auth *sim,
     if (can_repeat && !sim->is_calm && mst__sim_auth_chance(sim, sim->plan.twice_ppm)) {
         event.bytes = mst__sim_auth_copy(bytes.data, bytes.size);
         event.request = COPY;
+        event.epoch = 0;
         mst__sim_auth_at(sim, time_us + mst__sim_auth_below(sim, 3 * SECOND_US),
                          MST_SIM_AUTH_TO_SERVER, event);
     }
@@ -78,7 +84,7 @@ void mst__sim_auth_link_close(struct mst__sim_auth *sim,
     if (!is_silent) {
         mst__sim_auth_at(sim, link_arrival_us(sim, link, !by_server),
                          by_server ? MST_SIM_AUTH_HANGUP_NODE : MST_SIM_AUTH_HANGUP_SERVER,
-                         link_event(link));
+                         link_event(link, !by_server));
     }
 }
 
@@ -115,7 +121,7 @@ static void link_to_server(struct mst__sim_auth *sim,
         if (!is_end && link->is_open_node) {
             /* Nobody listens, or nobody knows of this connection. */
             mst__sim_auth_at(sim, link_arrival_us(sim, link, false), MST_SIM_AUTH_HANGUP_NODE,
-                             link_event(link));
+                             link_event(link, false));
         }
         return;
     }
@@ -149,10 +155,18 @@ void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event 
     enum mst__sim_auth_kind kind = (enum mst__sim_auth_kind)event->kind;
     bool is_end = kind == MST_SIM_AUTH_HANGUP_SERVER || kind == MST_SIM_AUTH_HANGUP_NODE;
     bool to_server = kind == MST_SIM_AUTH_TO_SERVER || kind == MST_SIM_AUTH_HANGUP_SERVER;
+    bool is_early = event->epoch > link->heard[to_server] + 1;
+    int64_t held_us = is_early ? sim->now_us + MST_SIM_AUTH_ORDER_US
+                               : link_held_us(sim, link, to_server);
+    if (link->is_torn && !is_end) {
+        held_us = 0;
+    }
+    if (held_us == 0 && event->epoch > link->heard[to_server]) {
+        link->heard[to_server] = event->epoch;
+    }
     if (link->is_torn && !is_end) {
         return;
     }
-    int64_t held_us = link_held_us(sim, link, to_server);
     if (held_us > 0) {
         int64_t *last_us = to_server ? &link->to_server_us : &link->to_node_us;
         *last_us = *last_us < held_us ? held_us : *last_us;

@@ -52,7 +52,7 @@ static void draw_engine(struct mst__sim_auth *sim)
                                              : draw_range(sim, 2000, 100000);
     plan->slow_ppm = draw_percent(sim, 50) ? (uint32_t)draw_range(sim, 1, 50000) : 0;
     plan->slow_us = plan->expiry_us / 4;
-    plan->twice_ppm = draw_percent(sim, 30) ? (uint32_t)draw_range(sim, 1000, 100000) : 0;
+    plan->twice_ppm = draw_percent(sim, 40) ? (uint32_t)draw_range(sim, 10000, 300000) : 0;
     plan->skew_us_max = draw_percent(sim, 50) ? 3600 * SECOND_US : 0;
     plan->steps_back = draw_percent(sim, 10);
     plan->start_us_max = draw_percent(sim, 50) ? SECOND_US / 10 : draw_range(sim, 1, 10) * SECOND_US;

@@ -352,6 +352,7 @@ static void take_announce(struct mst__sim_auth *sim,
     mst__authority_id known = mst__authority_find(authority, announcement.name);
     const struct mst__authority_member *before = mst__authority_get(authority, known);
     struct mst__sim_auth_link *other = before == NULL ? NULL : before->driver;
+    uint64_t life = before == NULL ? 0 : before->incarnation;
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id = MST_AUTHORITY_NOBODY;
     struct mst_err err = {0};
@@ -369,7 +370,7 @@ static void take_announce(struct mst__sim_auth *sim,
         reply(sim, link, &message);
         return;
     }
-    mst__sim_auth_check_announced(sim, link, &announcement);
+    mst__sim_auth_check_announced(sim, link, &announcement, life);
     if (link->is_seated && link->seat != id) {
         (void)mst__authority_left(authority, link->seat, sim->now_us); /* may be over already */
         seat_leave(sim, link);

@@ -63,6 +63,7 @@ static void watch_send(struct mst__sim_auth *sim, uint32_t node, struct mst__sim
     mst__sim_auth_at(sim, time_us, MST_SIM_AUTH_WATCH,
                      (struct mst__sim_event){.node = node,
                                              .pid = (int64_t)watch->life,
+                                             .epoch = ++watch->sent,
                                              .bytes = mst__sim_auth_copy(news, sizeof *news),
                                              .size = sizeof *news});
 }

@@ -1,5 +1,5 @@
-/* cli/look_v3.h - a rendezvous of backend `etcd-v3`, told as the server of backend `muster` tells one
- * of its own: both are the same machine's. */
+/* cli/look_v3.h - a rendezvous of backend `etcd-v3`, told as the server of backend `muster` tells
+ * one of its own: both are the same machine's. */
 #ifndef MST_CLI_LOOK_V3_H
 #define MST_CLI_LOOK_V3_H
 
@@ -16,8 +16,8 @@ int mst__look_v3_open(const struct mst_params *params,
 /* NULL is fine. */
 void mst__look_v3_close(struct mst__look_v3 *look);
 
-/* Read it. @ret_status is valid until the next call. 0, MST_ENOTFOUND when there is none, MST_ESTATE
- * when what is there is no rendezvous, or an error of the etcd. */
+/* Read it. @ret_status is valid until the next call. 0, MST_ENOTFOUND when there is none,
+ * MST_ESTATE when what is there is no rendezvous, or an error of the etcd. */
 int mst__look_v3_read(struct mst__look_v3 *look,
                       int64_t timeout_ms,
                       struct mst__job_status *ret_status,

@@ -25,8 +25,9 @@ int64_t mst__session_poll_us(const struct mst__session *session,
                              struct mst__prng *prng);
 
 /* How many changes need not wake us: so many more nodes must enter before anything happens that
- * this one waits for. Something unforeseen, such as a closing, is then seen by looking now and then;
- * so this is for a storm, in which each wake-up of everybody costs much, and 0 when it is over. */
+ * this one waits for. Something unforeseen, such as a closing, is then seen by looking now and
+ * then; so this is for a storm, in which each wake-up of everybody costs much, and 0 when it is
+ * over. */
 int64_t mst__session_skip(const struct mst__session *session, int64_t now_us);
 
 /* How long to wait at most when changes are skipped. */

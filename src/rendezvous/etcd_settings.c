@@ -226,17 +226,16 @@ struct mst__http_options mst__etcd_http(const struct mst__etcd_settings *setting
     };
 }
 
-int mst__etcd_store_open(const struct mst__http_options *http,
-                         const char *root,
-                         int64_t deadline_ms,
-                         struct mst_store **ret_store,
+int mst__etcd_store_new(const struct mst__http_options *http,
+                        const char *root,
+                        struct mst_store **ret_store,
                          struct mst_err *reterr)
 {
     struct mst_store_options options;
     mst_store_options_init(&options);
     options.log = http->log;
     struct mst__backend *backend = NULL;
-    int rv = mst__etcd2_open(http, root, &options, deadline_ms, &backend, reterr);
+    int rv = mst__etcd2_new(http, root, &options, &backend, reterr);
     return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
 }
 

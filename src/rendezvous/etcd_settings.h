@@ -72,12 +72,11 @@ void mst__legacy_settings_close(struct mst__legacy_settings *settings);
 struct mst__http_options mst__etcd_http(const struct mst__etcd_settings *settings,
                                         const struct mst_log *log);
 
-/* Open the store that torch's agents have in the directory @root of that etcd. 0 or an error of
- * mst_store_open. */
-int mst__etcd_store_open(const struct mst__http_options *http,
-                         const char *root,
-                         int64_t deadline_ms,
-                         struct mst_store **ret_store,
-                         struct mst_err *reterr);
+/* The store that torch's agents have in the directory @root of that etcd, which is not asked
+ * anything yet. 0, MST_EINVAL, MST_ENOMEM. */
+int mst__etcd_store_new(const struct mst__http_options *http,
+                        const char *root,
+                        struct mst_store **ret_store,
+                        struct mst_err *reterr);
 
 #endif /* MST_RENDEZVOUS_ETCD_SETTINGS_H */

@@ -48,6 +48,10 @@ struct etcd_v2 {
     uint64_t seen_modified;  /* the record as last read; 0 = there was none */
     uint64_t seen_index;     /* when, by the count of the etcd */
     struct mst_store *store; /* NULL = not opened yet */
+    /* An answer that nobody has used yet, and when it came: what is asked next is this. */
+    bool has_fresh;
+    int64_t fresh_ms;
+    struct mst__v2_answer fresh;
 };
 
 /* --- reaching it --- */
@@ -61,6 +65,37 @@ static bool try_again(int rv, int64_t deadline_ms, int64_t *pause_ms)
     int64_t until_ms = mst__clock_ms() + *pause_ms;
     *pause_ms = *pause_ms * 2 > AGAIN_MS_MAX ? AGAIN_MS_MAX : *pause_ms * 2;
     return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
+}
+
+/* An answer about the record is good for whoever asks within this time. */
+#define FRESH_MS 20
+
+/* Keep @answer, which is emptied, for the next one who reads. */
+static void keep_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
+{
+    (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
+    struct mst__v2_answer before = etcd->fresh;
+    etcd->fresh = *answer;
+    etcd->has_fresh = true;
+    etcd->fresh_ms = mst__clock_ms();
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    *answer = before;
+    mst__v2_answer_close(answer);
+}
+
+/* Take what was kept, if it is young enough. */
+static bool take_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
+{
+    (void)pthread_mutex_lock(&etcd->mutex);
+    bool is_good = etcd->has_fresh && mst__clock_ms() - etcd->fresh_ms <= FRESH_MS;
+    etcd->has_fresh = false;
+    if (is_good) {
+        struct mst__v2_answer empty = *answer;
+        *answer = etcd->fresh;
+        etcd->fresh = empty;
+    }
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    return is_good;
 }
 
 /* Read the key. */
@@ -107,9 +142,17 @@ static int etcd_v2_store(void *self,
     int rv = 0;
     struct mst_store *store = NULL;
     if (store_of(etcd) == NULL) {
+        /* Whether somebody answers shows by reading the record, which is what comes next anyway. */
+        struct mst__v2_answer answer;
+        mst__v2_answer_init(&answer);
+        rv = read_key(etcd, deadline_ms, &answer, reterr);
+        if (rv == 0) {
+            keep_fresh(etcd, &answer);
+        }
+        mst__v2_answer_close(&answer);
         const struct mst__http_options http =
             mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
-        rv = mst__etcd_store_open(&http, MST_ETCD_V2_STORE, deadline_ms, &store, reterr);
+        rv = rv == 0 ? mst__etcd_store_new(&http, MST_ETCD_V2_STORE, &store, reterr) : rv;
     }
     if (rv != 0) {
         return rv;
@@ -215,7 +258,8 @@ static int etcd_v2_get_state(void *self,
     struct etcd_v2 *etcd = self;
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
-    int rv = read_key(etcd, deadline_ms, &answer, reterr);
+    bool is_fresh = !atomic_load(&etcd->is_in_doubt) && take_fresh(etcd, &answer);
+    int rv = is_fresh ? 0 : read_key(etcd, deadline_ms, &answer, reterr);
     if (rv == 0 && answer.code == MST_V2_NOT_FOUND) {
         see(etcd, 0, answer.index);
         *ret_stored = (struct mst__stored){.exists = false};
@@ -340,6 +384,12 @@ static int etcd_v2_wait_change(void *self,
             from = now == modified ? answer.index + 1 : 0;
         }
     }
+    bool is_value = rv == 0 && from != 0 && answer.code == MST_V2_OK && !answer.node.is_dir &&
+                    answer.action != MST_V2_DELETE && answer.action != MST_V2_EXPIRE &&
+                    answer.action != MST_V2_COMPARE_AND_DELETE;
+    if (is_value) {
+        keep_fresh(etcd, &answer); /* the event tells what the record is now */
+    }
     mst__v2_answer_close(&answer);
     if (rv == MST_ECONN || rv == MST_EUNKNOWN) {
         /* The caller reads, which tells more. Not at once, lest an etcd that takes requests and
@@ -364,6 +414,7 @@ static void etcd_v2_close(void *self)
                  mst__log_quote(mst_bytes_str(etcd->key), key), mst__v2_requests(etcd->v2));
     }
     mst_store_close(etcd->store);
+    mst__v2_answer_close(&etcd->fresh);
     mst__v2_free(etcd->v2);
     (void)pthread_mutex_destroy(&etcd->mutex); /* nobody holds it any more */
     mst__etcd_v2_settings_close(&etcd->settings);

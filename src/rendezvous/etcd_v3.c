@@ -247,27 +247,11 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
     return rv;
 }
 
-static int fail_with(struct mst__etcd_v3 *self,
-                     const char *name,
-                     int rv,
-                     struct mst_err *err,
-                     struct mst_err *reterr)
-{
-    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", self->params->run_id);
-    mst__event(&self->events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
-    if (reterr != NULL) {
-        *reterr = *err;
-    }
-    return rv;
-}
-
 static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
     struct mst_err err = {0};
-    mst__event(&self->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
-               "Node '%s' wants to join the next round of rendezvous '%s'.", self->node,
-               self->params->run_id);
+    mst__event_joining(&self->events);
     int rv = mst__turn_begin(&self->turn, true, &err);
     if (rv == 0) {
         mst__view_reset(&self->view);
@@ -276,12 +260,9 @@ static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *r
         mst__turn_end(&self->turn);
     }
     if (rv != 0) {
-        return fail_with(self, "next_rendezvous", rv, &err, reterr);
+        return mst__event_failed(&self->events, "next_rendezvous", rv, &err, reterr);
     }
-    mst__event(&self->events, "next_rendezvous", MST_NODE_RUNNING, ret->round, ret->rank,
-               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
-               " of %" PRId64 ".",
-               self->node, ret->round, self->params->run_id, ret->rank, ret->world_size);
+    mst__event_joined(&self->events, ret);
     return 0;
 }
 
@@ -320,7 +301,7 @@ static int look(struct mst__etcd_v3 *self,
         }
     }
     if (rv != 0) {
-        return fail_with(self, name, rv, &err, reterr);
+        return mst__event_failed(&self->events, name, rv, &err, reterr);
     }
     mst__turn_lock(&self->turn);
     *ret_closed = changes.closed || self->has_closed;
@@ -347,13 +328,12 @@ static int close_for_good(struct mst__etcd_v3 *self, const char *name, struct ms
     int rv = mst__etcd_v3_shut(self->v3, &self->keys, "asked to", self->node,
                                close_deadline_ms(self), &err);
     if (rv != 0) {
-        return fail_with(self, name, rv, &err, reterr);
+        return mst__event_failed(&self->events, name, rv, &err, reterr);
     }
     mst__turn_lock(&self->turn);
     self->has_closed = true;
     mst__turn_unlock(&self->turn);
-    mst__event(&self->events, name, MST_NODE_SUCCEEDED, -1, -1,
-               "Node '%s' has closed rendezvous '%s'.", self->node, self->params->run_id);
+    mst__event_closed(&self->events, name);
     return 0;
 }
 
@@ -378,7 +358,7 @@ static int etcd_v3_leave(void *arg, struct mst_err *reterr)
     struct mst__etcd_v3 *self = arg;
     struct mst_err err = {0};
     int rv = leave(self, &err);
-    return rv == 0 ? 0 : fail_with(self, "leave", rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&self->events, "leave", rv, &err, reterr);
 }
 
 static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)

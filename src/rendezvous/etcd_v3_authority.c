@@ -323,7 +323,6 @@ static int build_node(struct mst__etcd_v3_authority *authority,
                       const struct mst__v3_kv *kv,
                       enum pass pass,
                       int64_t now_us,
-                      size_t *count,
                       struct mst_err *reterr)
 {
     struct mst__etcd_v3_node node;
@@ -347,7 +346,6 @@ static int build_node(struct mst__etcd_v3_authority *authority,
             };
         }
         rv = announce(authority, entry, &node.said, now_us, reterr);
-        (*count)++;
     }
     mst__etcd_v3_node_close(&node);
     return rv;
@@ -357,14 +355,48 @@ static int build_pass(struct mst__etcd_v3_authority *authority,
                       const struct mst__v3_kvs *nodes,
                       enum pass pass,
                       int64_t now_us,
-                      size_t *ret_count,
                       struct mst_err *reterr)
 {
     int rv = 0;
-    *ret_count = 0;
     for (size_t i = 0; i < nodes->count && rv == 0; i++) {
-        rv = build_node(authority, &nodes->items[i], pass, now_us, ret_count, reterr);
+        rv = build_node(authority, &nodes->items[i], pass, now_us, reterr);
     }
+    return rv;
+}
+
+/* Whether a member of the round is here, holding it or back from it. */
+static bool has_members(const struct mst__etcd_v3_authority *authority,
+                        const struct mst__v3_kvs *nodes)
+{
+    for (size_t i = 0; i < nodes->count; i++) {
+        uint64_t session;
+        if (mst__etcd_v3_key_session(mst_bytes(nodes->items[i].key.data, nodes->items[i].key.size),
+                                     &session) &&
+            session_rank(authority, session) != MST_AUTHORITY_RANK_NONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The round that is stored, and the nodes. */
+static int build_nodes(struct mst__etcd_v3_authority *authority,
+                       const struct mst__etcd_v3_stored *stored,
+                       int64_t now_us,
+                       struct mst_err *reterr)
+{
+    const struct mst__v3_kvs *nodes = stored->nodes;
+    if (!has_members(authority, nodes)) {
+        /* Nothing is left of the round; whoever waits gathers as if there had been none. */
+        mst__authority_settle(&authority->machine, now_us);
+        return build_pass(authority, nodes, PASS_WAITING, now_us, reterr);
+    }
+    static const enum pass passes[] = {PASS_HOLDING, PASS_WAITING, PASS_RETURNED};
+    int rv = 0;
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0] && rv == 0; i++) {
+        rv = build_pass(authority, nodes, passes[i], now_us, reterr);
+    }
+    mst__authority_settle(&authority->machine, now_us);
     return rv;
 }
 
@@ -375,8 +407,6 @@ static int build_machine(struct mst__etcd_v3_authority *authority,
 {
     const struct mst__etcd_v3_round *round = stored->round;
     struct mst__authority *machine = &authority->machine;
-    size_t held = 0;
-    size_t count;
     int rv = 0;
     if (round->round > 0) {
         rv = mst__authority_restore(machine, round->epoch, round->round, round->world, now_us);
@@ -384,21 +414,8 @@ static int build_machine(struct mst__etcd_v3_authority *authority,
         if (rv != 0) {
             return fail_memory(reterr);
         }
-        rv = build_pass(authority, stored->nodes, PASS_HOLDING, now_us, &held, reterr);
     }
-    if (rv == 0 && held == 0) {
-        /* Nobody is left in the round who could tell those who wait that it is over: who has come
-         * back from it has been told. They gather for the next one as if it was the first. */
-        rv = build_pass(authority, stored->nodes, PASS_RETURNED, now_us, &count, reterr);
-        mst__authority_settle(machine, now_us);
-    }
-    if (rv == 0) {
-        rv = build_pass(authority, stored->nodes, PASS_WAITING, now_us, &count, reterr);
-    }
-    if (rv == 0 && held > 0) {
-        rv = build_pass(authority, stored->nodes, PASS_RETURNED, now_us, &count, reterr);
-        mst__authority_settle(machine, now_us);
-    }
+    rv = build_nodes(authority, stored, now_us, reterr);
     if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
         (void)mst__authority_shut(machine, mst_bytes_str(round->reason),
                                   mst_bytes_str(round->owner), now_us); /* it was not */

@@ -1,13 +1,13 @@
-/* rendezvous/etcd_v3_keys.h - what a rendezvous of `etcd-v3` keeps in its etcd: the names of its keys
- * and what is in them. Nothing here talks to anybody.
+/* rendezvous/etcd_v3_keys.h - what a rendezvous of `etcd-v3` keeps in its etcd: the names of its
+ * keys and what is in them. Nothing here talks to anybody.
  *
  * With R = /muster/<run id>/, everything unusual as %XX:
  *
  *   R n/<name>/<session>  one for each node, on the node's lease: its announcement
  *   R last                the key of the node that came last, on the lease of that one, so that it
  *                         goes with it: whom the next one watches
- *   R round               the last round that was sealed, and how it stands; by the authority alone,
- *                         but for closing
+ *   R round               the last round that was sealed, and how it stands; by the authority
+ *                         alone, but for closing
  *   R a/<session>         a letter to one node: its rank in a large round, or why it is not wanted
  *   R kv/<round>/…        the store of a round
  */

@@ -787,6 +787,12 @@ static int take_events(struct mst__etcd_v3 *self, int64_t until_ms, struct mst_e
     return 0;
 }
 
+/* Whether there is another round than that of @revision, or a letter that is no rank. */
+static bool has_news(const struct mst__etcd_v3 *self, int64_t revision)
+{
+    return self->round_revision != revision || self->letter.kind > MST_ETCD_V3_LETTER_RANK;
+}
+
 int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
 {
     if (self->lease == 0) {
@@ -794,19 +800,22 @@ int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst
     }
     int rv = mst__clock_ms() >= self->beat_ms ? beat(self, reterr) : 0;
     int64_t until_ms = least(deadline_ms, self->beat_ms);
+    int64_t round = self->round_revision;
     if (rv == 0 && self->watch == NULL) {
         rv = find_place(self, least(deadline_ms, mst__clock_deadline_ms(WRITE_MS)), reterr);
+        if (rv == 0 && !self->is_authority && has_news(self, round)) {
+            return 0; /* it was read, so that no watch will tell of it */
+        }
     }
     int64_t due_ms = INT64_MAX;
     if (rv == 0 && self->is_authority && self->watch != NULL) {
-        int64_t round = self->round_revision;
         rv = govern(self, &due_ms, reterr);
         if (rv != 0) {
             lose_hold(self, "authority", reterr);
             /* Others may be faster; an etcd that cannot be reached is an error. */
             return rv == MST_ESTATE || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ? 0 : rv;
         }
-        if (self->round_revision != round || self->letter.kind > MST_ETCD_V3_LETTER_RANK) {
+        if (has_news(self, round)) {
             return 0; /* it may concern ourselves */
         }
     }

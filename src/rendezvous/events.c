@@ -2,11 +2,13 @@
 #include "rendezvous/events.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "base/number.h"
 #include "base/unicode.h"
@@ -41,6 +43,43 @@ void mst__event(const struct mst__events *events,
         .time_us = mst__clock_wall_us(),
     };
     events->fn(events->arg, &event);
+}
+
+/* --- what all dynamic handlers tell --- */
+
+void mst__event_joining(const struct mst__events *events)
+{
+    mst__event(events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' wants to join the next round of rendezvous '%s'.", events->node,
+               events->run_id);
+}
+
+void mst__event_joined(const struct mst__events *events, const struct mst_rendezvous *round)
+{
+    mst__event(events, "next_rendezvous", MST_NODE_RUNNING, round->round, round->rank,
+               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
+               " of %" PRId64 ".",
+               events->node, round->round, events->run_id, round->rank, round->world_size);
+}
+
+void mst__event_closed(const struct mst__events *events, const char *name)
+{
+    mst__event(events, name, MST_NODE_SUCCEEDED, -1, -1, "Node '%s' has closed rendezvous '%s'.",
+               events->node, events->run_id);
+}
+
+int mst__event_failed(const struct mst__events *events,
+                      const char *name,
+                      int rv,
+                      struct mst_err *err,
+                      struct mst_err *reterr)
+{
+    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", events->run_id);
+    mst__event(events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
+    if (reterr != NULL) {
+        *reterr = *err;
+    }
+    return rv;
 }
 
 /* --- JSON lines --- */

@@ -24,4 +24,18 @@ void mst__event(const struct mst__events *events,
                 const char *format,
                 ...) MST_PRINTF(6, 7);
 
+/* What all dynamic handlers tell: that this node wants to be in the next round, that it is in one,
+ * and that it has closed the rendezvous with the call @name. */
+void mst__event_joining(const struct mst__events *events);
+void mst__event_joined(const struct mst__events *events, const struct mst_rendezvous *round);
+void mst__event_closed(const struct mst__events *events, const char *name);
+
+/* The call @name has failed with the code @rv, as @err says: name the rendezvous in @err, tell it,
+ * and copy it to @reterr (may be NULL). Returns @rv. */
+int mst__event_failed(const struct mst__events *events,
+                      const char *name,
+                      int rv,
+                      struct mst_err *err,
+                      struct mst_err *reterr);
+
 #endif /* MST_RENDEZVOUS_EVENTS_H */

@@ -281,8 +281,7 @@ static int next_store(struct handler *handler,
     }
     const struct mst__http_options http =
         mst__etcd_http(&handler->settings.etcd, &handler->params->log);
-    int64_t deadline_ms = mst__clock_deadline_ms(handler->settings.etcd.read_timeout_ms);
-    return mst__etcd_store_open(&http, path, deadline_ms, ret_store, reterr);
+    return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 
 /* What the round has to offer. The watcher is at work already. */
@@ -382,35 +381,16 @@ static int next_run(struct handler *handler, struct mst_rendezvous *ret, struct 
     return rv;
 }
 
-static int fail_with(struct handler *handler,
-                     const char *name,
-                     int rv,
-                     struct mst_err *err,
-                     struct mst_err *reterr)
-{
-    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", handler->params->run_id);
-    mst__event(&handler->events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
-    if (reterr != NULL) {
-        *reterr = *err;
-    }
-    return rv;
-}
-
 static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct handler *handler = self;
     struct mst_err err = {0};
-    mst__event(&handler->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
-               "Node '%s' wants to join the next round of rendezvous '%s'.", handler->node,
-               handler->params->run_id);
+    mst__event_joining(&handler->events);
     int rv = next_run(handler, ret, &err);
     if (rv != 0) {
-        return fail_with(handler, "next_rendezvous", rv, &err, reterr);
+        return mst__event_failed(&handler->events, "next_rendezvous", rv, &err, reterr);
     }
-    mst__event(&handler->events, "next_rendezvous", MST_NODE_RUNNING, ret->round, ret->rank,
-               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
-               " of %" PRId64 ".",
-               handler->node, ret->round, handler->params->run_id, ret->rank, ret->world_size);
+    mst__event_joined(&handler->events, ret);
     return 0;
 }
 
@@ -492,7 +472,7 @@ static int look(struct handler *handler,
         rv = ask(handler, MST_LEGACY_OP_LOOK, &changes, &err);
     }
     if (rv != 0) {
-        return fail_with(handler, name, rv, &err, reterr);
+        return mst__event_failed(&handler->events, name, rv, &err, reterr);
     }
     *ret_closed = changes.closed;
     *ret_waiting = changes.waiting_count;
@@ -517,13 +497,12 @@ static int close_for_good(struct handler *handler, const char *name, struct mst_
     struct mst__legacy_changes changes;
     int rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, &err);
     if (rv != 0) {
-        return fail_with(handler, name, rv, &err, reterr);
+        return mst__event_failed(&handler->events, name, rv, &err, reterr);
     }
     mst__turn_lock(&handler->turn);
     handler->has_closed = true;
     mst__turn_unlock(&handler->turn);
-    mst__event(&handler->events, name, MST_NODE_SUCCEEDED, -1, -1,
-               "Node '%s' has closed rendezvous '%s'.", handler->node, handler->params->run_id);
+    mst__event_closed(&handler->events, name);
     return 0;
 }
 
@@ -559,7 +538,7 @@ static int legacy_leave(void *self, struct mst_err *reterr)
     mst__turn_release(&handler->turn, false);
     mst__bootstrap_close(&handler->bootstrap);
     mst__turn_end(&handler->turn);
-    return rv == 0 ? 0 : fail_with(handler, "leave", rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&handler->events, "leave", rv, &err, reterr);
 }
 
 static int legacy_poll(void *self,

@@ -472,27 +472,11 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     return rv;
 }
 
-static int fail_with(struct mst__muster *muster,
-                     const char *name,
-                     int rv,
-                     struct mst_err *err,
-                     struct mst_err *reterr)
-{
-    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", muster->params->run_id);
-    mst__event(&muster->events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
-    if (reterr != NULL) {
-        *reterr = *err;
-    }
-    return rv;
-}
-
 static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     struct mst_err err = {0};
-    mst__event(&muster->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
-               "Node '%s' wants to join the next round of rendezvous '%s'.", muster->node,
-               muster->params->run_id);
+    mst__event_joining(&muster->events);
     int rv = mst__turn_begin(&muster->turn, true, &err);
     if (rv == 0) {
         mst__view_reset(&muster->view);
@@ -502,12 +486,9 @@ static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
         mst__turn_end(&muster->turn);
     }
     if (rv != 0) {
-        return fail_with(muster, "next_rendezvous", rv, &err, reterr);
+        return mst__event_failed(&muster->events, "next_rendezvous", rv, &err, reterr);
     }
-    mst__event(&muster->events, "next_rendezvous", MST_NODE_RUNNING, ret->round, ret->rank,
-               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
-               " of %" PRId64 ".",
-               muster->node, ret->round, muster->params->run_id, ret->rank, ret->world_size);
+    mst__event_joined(&muster->events, ret);
     return 0;
 }
 
@@ -544,7 +525,7 @@ static int look(struct mst__muster *muster,
         rv = rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
         mst__job_client_close(client);
     }
-    return rv == 0 ? 0 : fail_with(muster, name, rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&muster->events, name, rv, &err, reterr);
 }
 
 static int muster_is_closed(void *self, bool *ret, struct mst_err *reterr)
@@ -577,13 +558,12 @@ static int close_for_good(struct mst__muster *muster,
     int rv = mst__job_client_ask(&muster->endpoint, &question, deadline_ms, &client, &answer, &err);
     mst__job_client_close(client);
     if (rv != 0) {
-        return fail_with(muster, name, rv, &err, reterr);
+        return mst__event_failed(&muster->events, name, rv, &err, reterr);
     }
     mst__turn_lock(&muster->turn);
     muster->has_closed = true;
     mst__turn_unlock(&muster->turn);
-    mst__event(&muster->events, name, MST_NODE_SUCCEEDED, -1, -1,
-               "Node '%s' has closed rendezvous '%s'.", muster->node, muster->params->run_id);
+    mst__event_closed(&muster->events, name);
     return 0;
 }
 
@@ -613,7 +593,7 @@ static int muster_leave(void *self, struct mst_err *reterr)
     struct mst__muster *muster = self;
     struct mst_err err = {0};
     int rv = leave_round(muster, &err);
-    return rv == 0 ? 0 : fail_with(muster, "leave", rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&muster->events, "leave", rv, &err, reterr);
 }
 
 static int muster_shutdown(void *self, struct mst_err *reterr)

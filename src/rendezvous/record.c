@@ -217,35 +217,16 @@ static int next_run(struct mst__record *record, struct mst_rendezvous *ret, stru
     return rv;
 }
 
-static int fail_with(struct mst__record *record,
-                     const char *name,
-                     int rv,
-                     struct mst_err *err,
-                     struct mst_err *reterr)
-{
-    (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", record->params->run_id);
-    mst__event(&record->events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
-    if (reterr != NULL) {
-        *reterr = *err;
-    }
-    return rv;
-}
-
 static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__record *record = self;
     struct mst_err err = {0};
-    mst__event(&record->events, "next_rendezvous", MST_NODE_RUNNING, -1, -1,
-               "Node '%s' wants to join the next round of rendezvous '%s'.", record->node_text,
-               record->params->run_id);
+    mst__event_joining(&record->events);
     int rv = next_run(record, ret, &err);
     if (rv != 0) {
-        return fail_with(record, "next_rendezvous", rv, &err, reterr);
+        return mst__event_failed(&record->events, "next_rendezvous", rv, &err, reterr);
     }
-    mst__event(&record->events, "next_rendezvous", MST_NODE_RUNNING, ret->round, ret->rank,
-               "Node '%s' has joined round %" PRId64 " of rendezvous '%s' as rank %" PRId64
-               " of %" PRId64 ".",
-               record->node_text, ret->round, record->params->run_id, ret->rank, ret->world_size);
+    mst__event_joined(&record->events, ret);
     return 0;
 }
 
@@ -298,7 +279,7 @@ static int look(struct mst__record *record,
         rv = ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed,
                  ret_waiting, &err);
     }
-    return rv == 0 ? 0 : fail_with(record, name, rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&record->events, name, rv, &err, reterr);
 }
 
 static int record_is_closed(void *self, bool *ret, struct mst_err *reterr)
@@ -321,13 +302,12 @@ static int close_for_good(struct mst__record *record, const char *name, struct m
     int rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
                  &waiting, &err);
     if (rv != 0) {
-        return fail_with(record, name, rv, &err, reterr);
+        return mst__event_failed(&record->events, name, rv, &err, reterr);
     }
     mst__turn_lock(&record->turn);
     record->has_closed = true;
     mst__turn_unlock(&record->turn);
-    mst__event(&record->events, name, MST_NODE_SUCCEEDED, -1, -1,
-               "Node '%s' has closed rendezvous '%s'.", record->node_text, record->params->run_id);
+    mst__event_closed(&record->events, name);
     return 0;
 }
 
@@ -367,7 +347,7 @@ static int record_leave(void *self, struct mst_err *reterr)
     mst__turn_release(&record->turn, false);
     mst__bootstrap_close(&record->bootstrap);
     mst__turn_end(&record->turn);
-    return rv == 0 ? 0 : fail_with(record, "leave", rv, &err, reterr);
+    return rv == 0 ? 0 : mst__event_failed(&record->events, "leave", rv, &err, reterr);
 }
 
 static int record_poll(void *self,

@@ -738,12 +738,11 @@ static void etcd2_free(struct mst__backend *backend)
     mst__free(etcd2);
 }
 
-int mst__etcd2_open(const struct mst__http_options *http,
-                    const char *root,
-                    const struct mst_store_options *options,
-                    int64_t deadline_ms,
-                    struct mst__backend **ret_backend,
-                    struct mst_err *reterr)
+int mst__etcd2_new(const struct mst__http_options *http,
+                   const char *root,
+                   const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
         .execute = etcd2_execute, .stats = etcd2_stats, .free = etcd2_free};
@@ -766,18 +765,35 @@ int mst__etcd2_open(const struct mst__http_options *http,
     if (rv != 0) {
         goto fail;
     }
-    /* Whether somebody answers, has the v2 API and lets us in shows here. */
-    struct mst__command probe = {.op = MST_OP_GET};
-    struct mst__answer ignored = {0};
-    mst__buf_init(&ignored.memory, options->value_size_max + 1);
-    rv = etcd2_execute(&etcd2->backend, &probe, deadline_ms, &ignored, reterr);
-    mst__buf_close(&ignored.memory);
-    if (rv != 0) {
-        goto fail;
-    }
     *ret_backend = &etcd2->backend;
     return 0;
 fail:
     etcd2_free(&etcd2->backend);
     return rv;
+}
+
+int mst__etcd2_open(const struct mst__http_options *http,
+                    const char *root,
+                    const struct mst_store_options *options,
+                    int64_t deadline_ms,
+                    struct mst__backend **ret_backend,
+                    struct mst_err *reterr)
+{
+    struct mst__backend *backend = NULL;
+    int rv = mst__etcd2_new(http, root, options, &backend, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    /* Whether somebody answers, has the v2 API and lets us in shows here. */
+    struct mst__command probe = {.op = MST_OP_GET};
+    struct mst__answer ignored = {0};
+    mst__buf_init(&ignored.memory, options->value_size_max + 1);
+    rv = etcd2_execute(backend, &probe, deadline_ms, &ignored, reterr);
+    mst__buf_close(&ignored.memory);
+    if (rv != 0) {
+        etcd2_free(backend);
+        return rv;
+    }
+    *ret_backend = backend;
+    return 0;
 }

@@ -82,6 +82,12 @@ int mst__etcd2_open(const struct mst__http_options *http,
                     int64_t deadline_ms,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr);
+/* The same without asking the etcd anything: for those who talk to it already. */
+int mst__etcd2_new(const struct mst__http_options *http,
+                   const char *root,
+                   const struct mst_store_options *options,
+                   struct mst__backend **ret_backend,
+                   struct mst_err *reterr);
 /* Without a lease; nothing is asked before the first command. */
 int mst__etcd3_new(const struct mst__http_options *http,
                    const char *root,

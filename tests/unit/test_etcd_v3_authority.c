@@ -1,0 +1,618 @@
+/* test_etcd_v3_authority.c - keys and documents of `etcd-v3`, and the authority that is fed from
+ * them, without an etcd: a table of keys stands in for it, with revisions as etcd counts them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "rendezvous/etcd_v3_authority.h"
+#include "unit/unit.h"
+
+/* --- names --- */
+
+static void test_keys(void **state)
+{
+    (void)state;
+    struct mst__etcd_v3_keys keys;
+    assert_int_equal(mst__etcd_v3_keys_init(&keys, "a/b c%\xc3\xa4"), 0);
+    assert_string_equal(keys.root, "/muster/a%2Fb%20c%25%C3%A4/");
+    assert_string_equal(keys.round, "/muster/a%2Fb%20c%25%C3%A4/round");
+    char *node = mst__etcd_v3_key_node(&keys, "x/y", 0xab);
+    assert_string_equal(node, "/muster/a%2Fb%20c%25%C3%A4/n/x%2Fy/00000000000000ab");
+    char *letter = mst__etcd_v3_key_letter(&keys, UINT64_MAX);
+    assert_string_equal(letter, "/muster/a%2Fb%20c%25%C3%A4/a/ffffffffffffffff");
+    char *store = mst__etcd_v3_key_store(&keys, 12);
+    assert_string_equal(store, "/muster/a%2Fb%20c%25%C3%A4/kv/12");
+    uint64_t session = 0;
+    assert_true(mst__etcd_v3_key_session(mst_bytes_str(node), &session));
+    assert_true(session == 0xab);
+    assert_true(mst__etcd_v3_key_session(mst_bytes_str(letter), &session));
+    assert_true(session == UINT64_MAX);
+    static const char *const strange[] = {"",
+                                          "00000000000000ab",
+                                          "/n/0000000000000ab",
+                                          "/n/00000000000000AB",
+                                          "/n/00000000000000a\n",
+                                          "/n/x00000000000000ab"};
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        assert_false(mst__etcd_v3_key_session(mst_bytes_str(strange[i]), &session));
+    }
+    mst__free(node);
+    mst__free(letter);
+    mst__free(store);
+    mst__etcd_v3_keys_close(&keys);
+}
+
+/* --- documents --- */
+
+static void test_node(void **state)
+{
+    (void)state;
+    const struct mst__label labels[] = {{mst_bytes_str("rack"), mst_bytes_str("r1")},
+                                        {mst_bytes_str("host"), mst_bytes_str("")}};
+    const struct mst__announcement said = {
+        .name = mst_bytes_str("node \xc3\xa4"),
+        .address = mst_bytes_str("10.0.0.1:29500"),
+        .labels = labels,
+        .labels_count = 2,
+        .nodes_min = 2,
+        .nodes_max = 4,
+        .last_call_us = 30000000,
+        .rank_by = mst_bytes_str("rack,host"),
+        .pinned_rank = 3,
+        .claim = {.epoch = UINT64_MAX, .round = 7, .world = 4, .rank = 2},
+        .has_wall = true,
+        .wall_us = INT64_C(1700000000000000),
+    };
+    struct mst__buf buf;
+    mst__buf_init(&buf, 1 << 16);
+    assert_int_equal(mst__etcd_v3_node_write(&said, true, &buf), 0);
+    struct mst__etcd_v3_node node;
+    struct mst_err err = {0};
+    assert_int_equal(mst__etcd_v3_node_read(mst__buf_bytes(&buf), &node, &err), 0);
+    assert_bytes(node.said.name, said.name);
+    assert_bytes(node.said.address, said.address);
+    assert_bytes(node.said.rank_by, said.rank_by);
+    assert_int_equal(node.said.labels_count, 2);
+    assert_bytes_str(node.said.labels[0].key, "rack");
+    assert_bytes_str(node.said.labels[1].value, "");
+    assert_int_equal(node.said.nodes_min, 2);
+    assert_int_equal(node.said.nodes_max, 4);
+    assert_true(node.said.last_call_us == said.last_call_us);
+    assert_int_equal(node.said.pinned_rank, 3);
+    assert_true(node.said.claim.epoch == UINT64_MAX);
+    assert_true(node.said.claim.round == 7);
+    assert_int_equal(node.said.claim.rank, 2);
+    assert_false(node.said.claim.holds);
+    assert_true(node.said.wall_us == said.wall_us);
+    assert_true(node.has_left);
+    mst__etcd_v3_node_close(&node);
+    mst__buf_close(&buf);
+    const struct mst__announcement broken = {.name = mst_bytes_str("\xff")};
+    mst__buf_init(&buf, 1 << 16);
+    assert_int_equal(mst__etcd_v3_node_write(&broken, false, &buf), MST_EINVAL);
+    mst__buf_close(&buf);
+}
+
+static void test_round(void **state)
+{
+    (void)state;
+    char first[] = "a";
+    char second[] = "b c";
+    struct mst__etcd_v3_seat seats[] = {{.session = 5, .name = first},
+                                        {.session = UINT64_MAX, .name = second}};
+    const struct mst__etcd_v3_round round = {
+        .state = MST_ETCD_V3_OPEN,
+        .epoch = 77,
+        .round = 9,
+        .before = 8,
+        .world = 2,
+        .seats = seats,
+        .address = "host:1",
+        .why = MST_AUTHORITY_WHY_LEFT,
+        .gone_count = 1,
+        .gone = "a",
+    };
+    struct mst__buf buf;
+    mst__buf_init(&buf, 1 << 16);
+    assert_int_equal(mst__etcd_v3_round_write(&round, &buf), 0);
+    struct mst__etcd_v3_round again;
+    struct mst_err err = {0};
+    assert_int_equal(mst__etcd_v3_round_read(mst__buf_bytes(&buf), &again, &err), 0);
+    assert_int_equal(again.state, MST_ETCD_V3_OPEN);
+    assert_true(again.epoch == 77 && again.round == 9 && again.before == 8 && again.world == 2);
+    assert_false(again.is_sharded);
+    assert_int_equal(mst__etcd_v3_round_rank(&again, UINT64_MAX), 1);
+    assert_int_equal(mst__etcd_v3_round_rank(&again, 6), MST_AUTHORITY_RANK_NONE);
+    assert_string_equal(again.seats[1].name, "b c");
+    assert_string_equal(again.address, "host:1");
+    assert_int_equal(again.why, MST_AUTHORITY_WHY_LEFT);
+    assert_int_equal(again.gone_count, 1);
+    assert_string_equal(again.gone, "a");
+    mst__etcd_v3_round_close(&again);
+    mst__buf_close(&buf);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const rounds[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"state\":\"running\",\"epoch\":\"0\",\"round\":0,\"before\":0,\"world\":0}",
+        "{\"state\":\"sleeping\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1}",
+        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":-1,\"before\":0,\"world\":1}",
+        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":99999999}",
+        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":2,"
+        "\"members\":[[\"a\",\"0000000000000001\"]]}",
+        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
+        "\"members\":[[\"a\",\"1\"]]}",
+        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,\"why\":\"x\"}",
+    };
+    struct mst_err err;
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+        struct mst__etcd_v3_round round;
+        assert_int_equal(mst__etcd_v3_round_read(mst_bytes_str(rounds[i]), &round, &err),
+                         MST_EPROTO);
+    }
+    static const char *const letters[] = {"{}", "{\"kind\":\"none\"}", "{\"kind\":\"rank\"}",
+                                          "{\"kind\":\"refused\",\"code\":5,\"text\":\"\"}"};
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
+        struct mst__etcd_v3_letter letter;
+        assert_int_equal(mst__etcd_v3_letter_read(mst_bytes_str(letters[i]), &letter, &err),
+                         MST_EPROTO);
+    }
+}
+
+/* --- a table of keys --- */
+
+#define NODES_MAX 300
+
+struct world {
+    struct mst__etcd_v3_keys keys;
+    struct mst__etcd_v3_authority authority;
+    struct mst__etcd_v3_round round;
+    struct mst__v3_kv nodes[NODES_MAX];
+    size_t count;
+    struct mst__v3_kv letters[NODES_MAX];
+    size_t letters_count;
+    int64_t revision;
+    int64_t now_us;
+    uint32_t min, max;
+};
+
+static void world_init(struct world *world, uint32_t min, uint32_t max)
+{
+    memset(world, 0, sizeof *world);
+    world->revision = 1;
+    world->now_us = 1000000;
+    world->min = min;
+    world->max = max;
+    assert_int_equal(mst__etcd_v3_keys_init(&world->keys, "job"), 0);
+    mst__etcd_v3_authority_init(&world->authority);
+}
+
+static void kv_free(struct mst__v3_kv *kv)
+{
+    mst__free(kv->key.data);
+    mst__free(kv->value.data);
+}
+
+static void world_close(struct world *world)
+{
+    for (size_t i = 0; i < world->count; i++) {
+        kv_free(&world->nodes[i]);
+    }
+    for (size_t i = 0; i < world->letters_count; i++) {
+        kv_free(&world->letters[i]);
+    }
+    mst__etcd_v3_round_close(&world->round);
+    mst__etcd_v3_authority_close(&world->authority);
+    mst__etcd_v3_keys_close(&world->keys);
+}
+
+static struct mst_buffer buffer_of(const void *data, size_t size)
+{
+    return (struct mst_buffer){.data = (uint8_t *)mst__memdup(data, size), .size = size};
+}
+
+/* What the authority wants stored is stored, until it wants nothing more. How often. */
+static int world_store(struct world *world)
+{
+    struct mst_err err;
+    int64_t due_us;
+    int count = 0;
+    for (;;) {
+        bool wants;
+        struct mst__etcd_v3_round round;
+        assert_int_equal(
+            mst__etcd_v3_authority_tick(&world->authority, world->now_us, &due_us, &err), 0);
+        mst__authority_check(&world->authority.machine);
+        assert_int_equal(
+            mst__etcd_v3_authority_wants(&world->authority, &world->round, &wants, &round), 0);
+        if (!wants) {
+            return count;
+        }
+        mst__etcd_v3_round_close(&world->round);
+        world->round = round;
+        world->revision++;
+        count++;
+    }
+}
+
+static void world_put(struct world *world,
+                      const char *name,
+                      uint64_t session,
+                      const struct mst__claim *claim,
+                      bool has_left)
+{
+    const struct mst__announcement said = {
+        .name = mst_bytes_str(name),
+        .address = mst_bytes_str(name),
+        .nodes_min = world->min,
+        .nodes_max = world->max,
+        .last_call_us = 1000000,
+        .rank_by = mst_bytes_str(""),
+        .pinned_rank = MST_AUTHORITY_RANK_NONE,
+        .claim = *claim,
+    };
+    struct mst__buf buf;
+    mst__buf_init(&buf, 1 << 16);
+    assert_int_equal(mst__etcd_v3_node_write(&said, has_left, &buf), 0);
+    char *key = mst__etcd_v3_key_node(&world->keys, name, session);
+    size_t at = 0;
+    while (at < world->count && strcmp((char *)world->nodes[at].key.data, key) != 0) {
+        at++;
+    }
+    struct mst__v3_kv *kv = &world->nodes[at];
+    world->revision++;
+    if (at == world->count) {
+        *kv = (struct mst__v3_kv){.key = buffer_of(key, strlen(key)),
+                                  .create_revision = world->revision,
+                                  .lease = (int64_t)session};
+        world->count++;
+    }
+    mst__free(kv->value.data);
+    kv->value = buffer_of(mst__buf_bytes(&buf).data, mst__buf_size(&buf));
+    kv->mod_revision = world->revision;
+    mst__free(key);
+    mst__buf_close(&buf);
+    if (world->authority.is_built) {
+        const struct mst__v3_event event = {.kv = *kv};
+        struct mst_err err;
+        assert_int_equal(
+            mst__etcd_v3_authority_event(&world->authority, &event, world->now_us, &err), 0);
+    }
+}
+
+static void world_enter(struct world *world, const char *name, uint64_t session)
+{
+    const struct mst__claim none = {.rank = MST_AUTHORITY_RANK_NONE};
+    world_put(world, name, session, &none, false);
+}
+
+/* The member of @session comes back from the round that is stored. */
+static void world_return(struct world *world, const char *name, uint64_t session)
+{
+    const struct mst__claim claim = {
+        .epoch = world->round.epoch,
+        .round = world->round.round,
+        .world = world->round.world,
+        .rank = mst__etcd_v3_round_rank(&world->round, session),
+    };
+    world_put(world, name, session, &claim, false);
+}
+
+static void world_delete(struct world *world, uint64_t session)
+{
+    for (size_t i = 0; i < world->count; i++) {
+        if (world->nodes[i].lease != (int64_t)session) {
+            continue;
+        }
+        struct mst__v3_event event = {.is_delete = true, .kv = world->nodes[i]};
+        memmove(&world->nodes[i], &world->nodes[i + 1],
+                (world->count - i - 1) * sizeof world->nodes[0]);
+        world->count--;
+        world->revision++;
+        struct mst_err err;
+        if (world->authority.is_built) {
+            assert_int_equal(
+                mst__etcd_v3_authority_event(&world->authority, &event, world->now_us, &err), 0);
+        }
+        kv_free(&event.kv);
+        return;
+    }
+    fail_msg("no node %" PRIu64, session);
+}
+
+/* Another node is the authority now, or this one reads everything again. */
+static void world_build(struct world *world)
+{
+    const struct mst__v3_kvs nodes = {.items = world->nodes, .count = world->count};
+    const struct mst__v3_kvs letters = {.items = world->letters, .count = world->letters_count};
+    const struct mst__etcd_v3_stored stored = {
+        .revision = world->revision,
+        .nodes = &nodes,
+        .letters = world->round.is_sharded ? &letters : NULL,
+        .round = &world->round,
+    };
+    struct mst_err err;
+    assert_int_equal(mst__etcd_v3_authority_build(&world->authority, &stored, world->now_us, &err),
+                     0);
+    mst__authority_check(&world->authority.machine);
+}
+
+/* --- what it decides --- */
+
+static void test_seal_and_loss(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 3);
+    world_enter(&world, "a", 1);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    world_enter(&world, "b", 2);
+    world_enter(&world, "c", 3);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_true(world.round.round == 1 && world.round.world == 3);
+    assert_string_equal(world.round.address, "a");
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), 2);
+
+    world_delete(&world, 2);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+    assert_true(world.round.round == 1);
+    assert_int_equal(world.round.gone_count, 1);
+    assert_string_equal(world.round.gone, "b");
+    assert_int_equal(world.round.why, MST_AUTHORITY_WHY_LOST);
+
+    world_return(&world, "a", 1);
+    assert_int_equal(world_store(&world), 0);
+    world_return(&world, "c", 3);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_true(world.round.round == 2 && world.round.before == 1 && world.round.world == 2);
+    world_close(&world);
+}
+
+static void test_left_and_waiting(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 1, 2);
+    world_enter(&world, "a", 1);
+    world_build(&world);
+    world.now_us += 1000000;
+    assert_int_equal(world_store(&world), 1);
+    world_enter(&world, "b", 2);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.waiting, 1);
+    world_delete(&world, 2);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.waiting, 0);
+    world_enter(&world, "b", 3);
+    (void)world_store(&world);
+    world_return(&world, "a", 1);
+    assert_int_equal(world_store(&world), 1);
+    assert_true(world.round.round == 2 && world.round.world == 2);
+    const struct mst__claim none = {.rank = MST_AUTHORITY_RANK_NONE};
+    world_put(&world, "b", 3, &none, true);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.why, MST_AUTHORITY_WHY_LEFT);
+    assert_string_equal(world.round.gone, "b");
+    world_delete(&world, 3); /* its key goes after it has said so */
+    assert_int_equal(world_store(&world), 0);
+    world_close(&world);
+}
+
+/* Whatever the moment is at which the authority is built anew, nobody in the round is told
+ * anything, and the run goes on as it would have. */
+static void test_taken_over_at_every_step(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 8; step++) {
+        struct world world;
+        world_init(&world, 2, 3);
+        world_enter(&world, "a", 1);
+        world_build(&world);
+        for (int at = 0; at < 8; at++) {
+            switch (at) {
+                case 0:
+                    world_enter(&world, "b", 2);
+                    break;
+                case 1:
+                    world_enter(&world, "c", 3);
+                    break;
+                case 2:
+                    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+                    world_enter(&world, "spare", 4);
+                    break;
+                case 3:
+                    assert_true(world.round.round == 1 && world.round.world == 3);
+                    world_delete(&world, 2);
+                    break;
+                case 4:
+                    assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+                    assert_string_equal(world.round.gone, "b");
+                    world_return(&world, "a", 1);
+                    break;
+                case 5:
+                    assert_true(world.round.round == 1);
+                    world_return(&world, "c", 3);
+                    break;
+                case 6:
+                    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+                    assert_true(world.round.round == 2 && world.round.world == 3);
+                    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 1), 0);
+                    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), 2);
+                    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 4), 1);
+                    break;
+                default:
+                    break;
+            }
+            if (at == step) {
+                world_build(&world); /* before what has happened was answered */
+            }
+            (void)world_store(&world);
+            if (at == step) {
+                uint64_t epoch = world.authority.machine.options.epoch;
+                world_build(&world); /* and after */
+                assert_int_equal(world_store(&world), 0);
+                assert_true(world.authority.machine.options.epoch >= epoch);
+            }
+        }
+        world_close(&world);
+    }
+}
+
+/* Nobody of the last round is here: those who come are not hurried. */
+static void test_next_job(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 1, 3);
+    world_enter(&world, "a", 1);
+    world_enter(&world, "b", 2);
+    world_enter(&world, "c", 3);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 1);
+    mst__etcd_v3_authority_close(&world.authority);
+    world_delete(&world, 1);
+    world_delete(&world, 2);
+    world_delete(&world, 3);
+    world_enter(&world, "d", 4);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    world.now_us += 500000;
+    world_enter(&world, "e", 5);
+    assert_int_equal(world_store(&world), 0);
+    world.now_us += 500000;
+    assert_int_equal(world_store(&world), 1);
+    assert_true(world.round.round == 2 && world.round.world == 2);
+    world_close(&world);
+}
+
+static void test_letters(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 2);
+    world_enter(&world, "a", 1);
+    world_build(&world);
+    world.max = 5;
+    world_enter(&world, "strange", 2);
+    assert_int_equal(world.authority.letters_count, 1);
+    const struct mst__etcd_v3_outgoing *outgoing = &world.authority.letters[0];
+    assert_true(outgoing->session == 2 && outgoing->lease == 2);
+    assert_int_equal(outgoing->letter.kind, MST_ETCD_V3_LETTER_REFUSED);
+    assert_int_equal(outgoing->letter.code, MST_EINVAL);
+    assert_non_null(strstr(outgoing->letter.text, "asks for 2 to 5 nodes, this run has 2 to 2"));
+    world.authority.letters_count = 0;
+    world.max = 2;
+    world_enter(&world, "b", 3);
+    assert_int_equal(world_store(&world), 1);
+    world_enter(&world, "b", 4); /* a new process of that node, whose old key is still there */
+    assert_int_equal(world.authority.letters_count, 1);
+    outgoing = &world.authority.letters[0];
+    assert_true(outgoing->session == 3);
+    assert_int_equal(outgoing->letter.kind, MST_ETCD_V3_LETTER_EXPELLED);
+    assert_int_equal(world_store(&world), 1);
+    assert_string_equal(world.round.gone, "b");
+    world_return(&world, "a", 1);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 4), 1);
+    world_delete(&world, 3); /* the old key goes */
+    assert_int_equal(world_store(&world), 0);
+    world_close(&world);
+}
+
+/* Ranks of a large round are in letters, and a successor finds them there. */
+static void test_sharded(void **state)
+{
+    (void)state;
+    static struct world world;
+    const uint32_t count = MST_ETCD_V3_SEATS_MAX + 10;
+    world_init(&world, count - 1, count);
+    for (uint64_t i = 1; i <= count; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "n%" PRIu64, i);
+        world_enter(&world, name, i);
+    }
+    world_build(&world);
+    assert_int_equal(world_store(&world), 1);
+    assert_true(world.round.is_sharded);
+    assert_null(world.round.seats);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        const struct mst__etcd_v3_seat *seat = mst__etcd_v3_authority_seat(&world.authority, rank);
+        struct mst__etcd_v3_letter letter = {.kind = MST_ETCD_V3_LETTER_RANK,
+                                             .epoch = world.round.epoch,
+                                             .round = world.round.round,
+                                             .rank = rank};
+        (void)snprintf(letter.name, sizeof letter.name, "%s", seat->name);
+        struct mst__buf buf;
+        mst__buf_init(&buf, 1 << 12);
+        assert_int_equal(mst__etcd_v3_letter_write(&letter, &buf), 0);
+        char *key = mst__etcd_v3_key_letter(&world.keys, seat->session);
+        world.letters[world.letters_count++] =
+            (struct mst__v3_kv){.key = buffer_of(key, strlen(key)),
+                                .value = buffer_of(mst__buf_bytes(&buf).data, mst__buf_size(&buf))};
+        mst__free(key);
+        mst__buf_close(&buf);
+    }
+    world_build(&world);
+    assert_int_equal(world.authority.machine.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(world_store(&world), 0);
+    mst__etcd_v3_authority_close(&world.authority);
+    world_delete(&world, 7); /* while there was no authority */
+    world_build(&world);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+    assert_string_equal(world.round.gone, "n7");
+    world_close(&world);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 2);
+    world_enter(&world, "a", 1);
+    world_enter(&world, "b", 2);
+    const struct mst__v3_kvs nodes = {.items = world.nodes, .count = world.count};
+    const struct mst__etcd_v3_stored stored = {
+        .revision = world.revision, .nodes = &nodes, .round = &world.round};
+    struct mst__sweep sweep = {0};
+    while (sweep_next(&sweep)) {
+        struct mst_err err = {0};
+        struct mst__etcd_v3_round round = {0};
+        bool wants = false;
+        int rv = mst__etcd_v3_authority_build(&world.authority, &stored, world.now_us, &err);
+        if (rv == 0) {
+            rv = mst__etcd_v3_authority_wants(&world.authority, &world.round, &wants, &round);
+        }
+        sweep_end(&sweep, rv);
+        mst__etcd_v3_round_close(&round);
+        mst__etcd_v3_authority_close(&world.authority);
+    }
+    assert_true(sweep.failures > 5);
+    world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_node),
+        cmocka_unit_test(test_round),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_seal_and_loss),
+        cmocka_unit_test(test_left_and_waiting),
+        cmocka_unit_test(test_taken_over_at_every_step),
+        cmocka_unit_test(test_next_job),
+        cmocka_unit_test(test_letters),
+        cmocka_unit_test(test_sharded),
+        cmocka_unit_test(test_no_memory),
+    };
+    return MST_RUN_TESTS(tests);
+}
