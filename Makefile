@@ -12,6 +12,9 @@ JOBS ?= 2
 FUZZ_SECONDS ?= 60
 # More options for muster-sim, for example SIM_FLAGS='--seconds 300'.
 SIM_FLAGS ?=
+# How long `make chaos` does harm, with each backend, and more options for tests/chaos/chaos.py.
+CHAOS_SECONDS ?= 90
+CHAOS_FLAGS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
 # What `make test` and the sanitizer builds run.
@@ -24,7 +27,7 @@ setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
 
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-peers sim bench bench-gate lint format tidy fuzz sanitize \
+.PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz sanitize \
 	sanitize-thread with-tests install clean distclean
 
 all: ## build the library and build/muster
@@ -48,6 +51,12 @@ test-peers: ## install the real peers, and the tests with them
 
 sim: all ## the simulator with ever new seeds, until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
+
+chaos: all ## hundreds of nodes that are killed and stopped, as are those who decide
+	@tools/deps test
+	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
+	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --backend etcd-v3 --seconds $(CHAOS_SECONDS) \
+		$(CHAOS_FLAGS)
 
 bench: all ## ours against the peers: a table and JSON
 	@tools/deps bench

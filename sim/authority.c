@@ -166,7 +166,8 @@ static void run_event(struct mst__sim_auth *sim, struct mst__sim_event *event)
         case MST_SIM_AUTH_FAULT:
             if (!sim->is_calm) {
                 mst__sim_auth_strike(sim);
-                mst__sim_auth_at(sim, sim->now_us + mst__sim_auth_below(sim, 2 * sim->plan.fault_us),
+                mst__sim_auth_at(sim,
+                                 sim->now_us + mst__sim_auth_below(sim, 2 * sim->plan.fault_us),
                                  MST_SIM_AUTH_FAULT, (struct mst__sim_event){.bytes = NULL});
             }
             return;

@@ -109,10 +109,10 @@ struct mst__sim_auth_link {
     bool is_open_node;
     bool is_accepted;
     bool is_open_server;
-    bool is_torn;     /* what is under way is lost */
-    bool is_seated;   /* has announced itself */
-    bool has_parted;  /* has said LEAVE */
-    uint32_t server;  /* which start of the server has accepted it */
+    bool is_torn;    /* what is under way is lost */
+    bool is_seated;  /* has announced itself */
+    bool has_parted; /* has said LEAVE */
+    uint32_t server; /* which start of the server has accepted it */
     mst__authority_id seat;
     int64_t to_server_us; /* when the last message in this direction arrives */
     int64_t to_node_us;
@@ -148,9 +148,8 @@ struct mst__sim_auth_node {
     int64_t join_us;        /* when it gives up */
     int64_t cut_us;         /* off the network until then */
     int64_t frozen_us;
-    int64_t bad_us; /* when something last disturbed it */
-    int64_t told_us; /* when it was last told a round */
-    int64_t lost_us; /* when an authority last took it for lost */
+    int64_t bad_us;    /* when something last disturbed it */
+    int64_t lost_us;   /* when an authority last took it for lost */
     uint64_t accepted; /* the newest of its connections that the server has seen */
     /* muster */
     struct mst__sim_auth_link *link;
@@ -162,13 +161,13 @@ struct mst__sim_auth_node {
     int64_t answer_us;
     uint32_t beats;
     /* etcd-v3 */
-    uint64_t key;      /* create revision; 0 = has none */
-    uint64_t key_rev;  /* its modification, as far as is known */
-    uint64_t asked;    /* the serial of the request that is waited for; 0 = none */
+    uint64_t key;                 /* create revision; 0 = has none */
+    uint64_t key_rev;             /* its modification, as far as is known */
+    uint64_t asked;               /* the serial of the request that is waited for; 0 = none */
     struct mst__sim_auth_doc doc; /* what its key is to say */
-    bool has_to_put;   /* and does not, as far as is known */
-    bool has_to_read;  /* what it knows is out of date */
-    bool has_to_leave; /* revoke the lease, then go */
+    bool has_to_put;              /* and does not, as far as is known */
+    bool has_to_read;             /* what it knows is out of date */
+    bool has_to_leave;            /* revoke the lease, then go */
     bool wants_close;
     uint64_t watch;     /* which one it listens to; 0 = none */
     uint64_t watch_rev; /* what is older is known */
@@ -191,6 +190,7 @@ struct mst__sim_auth_seal {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
+    int64_t time_us;
     bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
     struct mst__sim_auth_seat *seats; /* by rank */
 };
@@ -208,7 +208,7 @@ struct mst__sim_auth_server {
     bool is_dirty;
     bool is_shut;
     int64_t idle_us;
-    uint64_t due; /* serial of the timer */
+    uint64_t due;         /* serial of the timer */
     int64_t claimed_max;  /* the highest round in an accepted announcement */
     int64_t claiming;     /* in the one that is looked at */
     int64_t sealed_claim; /* the highest when the last round was sealed */
@@ -266,8 +266,8 @@ struct mst__sim_auth_watch {
 };
 
 struct mst__sim_auth_store {
-    struct mst__sim_auth_key keys[MST_SIM_AUTH_V3_LIVES_MAX *
-                                  MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
+    struct mst__sim_auth_key
+        keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
     size_t count;
     struct mst__sim_auth_round round;
     uint64_t revision;
@@ -315,7 +315,7 @@ void mst__sim_auth_close(struct mst__sim_auth *sim);
 #define MST_SIM_AUTH_NOBODY UINT32_MAX
 
 /* When to look again for what is not in order yet. */
-#define MST_SIM_AUTH_ORDER_US 500
+#define MST_SIM_AUTH_ORDER_US 20000
 
 void mst__sim_auth_break(struct mst__sim_auth *sim, const char *rule, const char *format, ...)
     MST_PRINTF(3, 4);
@@ -525,8 +525,7 @@ void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,
                                    enum mst__refusal refusal);
-void mst__sim_auth_check_expelled(struct mst__sim_auth *sim,
-                                  const struct mst__sim_auth_link *link);
+void mst__sim_auth_check_expelled(struct mst__sim_auth *sim, const struct mst__sim_auth_link *link);
 void mst__sim_auth_check_lost(struct mst__sim_auth *sim,
                               const struct mst__authority_effect *effect);
 void mst__sim_auth_check_refused(struct mst__sim_auth *sim,

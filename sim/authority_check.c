@@ -40,7 +40,8 @@ static struct mst__sim_auth_seal *seal_add(struct mst__sim_auth *sim,
         MST_ASSERT(sim->seals != NULL);
     }
     struct mst__sim_auth_seal *seal = &sim->seals[sim->seals_count++];
-    *seal = (struct mst__sim_auth_seal){.epoch = epoch, .round = round, .world = world};
+    *seal = (struct mst__sim_auth_seal){
+        .epoch = epoch, .round = round, .world = world, .time_us = sim->now_us};
     seal->seats = mst__calloc(world == 0 ? 1 : world, sizeof *seal->seats);
     MST_ASSERT(seal->seats != NULL);
     sim->stats.rounds++;
@@ -55,7 +56,8 @@ static void seal_check(struct mst__sim_auth *sim, const struct mst__sim_auth_sea
     for (uint32_t rank = 0; rank < seal->world; rank++) {
         uint32_t node = seal->seats[rank].node;
         if (node >= sim->plan.nodes || is_in[node]) {
-            mst__sim_auth_break(sim, "seal", "rank %" PRIu32 " of round %" PRId64
+            mst__sim_auth_break(sim, "seal",
+                                "rank %" PRIu32 " of round %" PRId64
                                 " is nobody's, or of one who has another one",
                                 rank, seal->round);
             break;
@@ -118,9 +120,11 @@ static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_a
             continue;
         }
         /* Who was taken for lost is not in anybody's way, whatever it has said meanwhile. */
-        bool is_here = member_of(sim, node) != NULL && node->lost_us < node->told_us;
+        const struct mst__sim_auth_seal *own = seal_find(sim, node->claim.epoch, node->claim.round);
+        bool is_here = member_of(sim, node) != NULL && own != NULL && node->lost_us < own->time_us;
         if (is_here || is_well(sim, node)) {
-            mst__sim_auth_break(sim, "beside", "round %" PRId64 " is sealed while node %" PRIu32
+            mst__sim_auth_break(sim, "beside",
+                                "round %" PRId64 " is sealed while node %" PRIu32
                                 " is in round %" PRId64 "%s",
                                 seal->round, i, node->claim.round,
                                 is_here ? " and has not come back" : " and can be reached");
@@ -128,13 +132,11 @@ static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_a
     }
 }
 
-void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
-                              const struct mst__authority_effect *effect)
+void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
 {
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
-    struct mst__sim_auth_seal *seal =
-        seal_add(sim, effect->epoch, effect->round, effect->world);
+    struct mst__sim_auth_seal *seal = seal_add(sim, effect->epoch, effect->round, effect->world);
     for (uint32_t rank = 0; rank < effect->world; rank++) {
         const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
         struct mst__sim_auth_seat *seat = &seal->seats[rank];
@@ -144,8 +146,8 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
     seal_check(sim, seal);
     if (effect->epoch != authority->options.epoch || effect->round <= server->sealed_max ||
         effect->round <= server->sealed_claim) {
-        mst__sim_auth_break(sim, "seal", "round %" PRId64 " after %" PRId64
-                            ", and %" PRId64 " was claimed",
+        mst__sim_auth_break(sim, "seal",
+                            "round %" PRId64 " after %" PRId64 ", and %" PRId64 " was claimed",
                             effect->round, server->sealed_max, server->sealed_claim);
     }
     if (server->sealed_shut) {
@@ -174,7 +176,8 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                             link->node);
     }
     if (announcement->incarnation < life) {
-        mst__sim_auth_break(sim, "stale", "process %" PRIu64 " of node %" PRIu32
+        mst__sim_auth_break(sim, "stale",
+                            "process %" PRIu64 " of node %" PRIu32
                             " takes the place of process %" PRIu64,
                             announcement->incarnation, link->node, life);
     }
@@ -183,11 +186,12 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     }
     const struct mst__sim_auth_seal *seal = seal_find(sim, claim->epoch, claim->round);
     bool is_current = authority->round == claim->round && authority->round_epoch == claim->epoch;
-    bool is_own = seal != NULL && claim->rank < seal->world &&
-                  seal->seats[claim->rank].node == link->node;
+    bool is_own =
+        seal != NULL && claim->rank < seal->world && seal->seats[claim->rank].node == link->node;
     if (!is_current || !is_own || mst__authority_ranked(authority, claim->rank) == NULL) {
-        mst__sim_auth_break(sim, "stale", "node %" PRIu32 " goes on in round %" PRId64
-                            " while %" PRId64 " is current",
+        mst__sim_auth_break(sim, "stale",
+                            "node %" PRIu32 " goes on in round %" PRId64 " while %" PRId64
+                            " is current",
                             link->node, claim->round, authority->round);
     }
 }
@@ -201,7 +205,8 @@ void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
     const struct mst__claim *claim = &announcement->claim;
     bool has_own = authority->round > 0 && authority->round_epoch == authority->options.epoch;
     if (refusal == MST_REFUSAL_CLAIM && !has_own && authority->round < claim->round) {
-        mst__sim_auth_break(sim, "stale", "node %" PRIu32 " is not let back into round %" PRId64
+        mst__sim_auth_break(sim, "stale",
+                            "node %" PRIu32 " is not let back into round %" PRId64
                             ", and nobody knows of a later one",
                             link->node, claim->round);
     }
@@ -217,8 +222,7 @@ static void check_alive(struct mst__sim_auth *sim, uint32_t index, uint64_t life
     }
 }
 
-void mst__sim_auth_check_expelled(struct mst__sim_auth *sim,
-                                  const struct mst__sim_auth_link *link)
+void mst__sim_auth_check_expelled(struct mst__sim_auth *sim, const struct mst__sim_auth_link *link)
 {
     check_alive(sim, link->node, link->life);
 }
@@ -260,14 +264,15 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                  seal->seats[round->rank].node == node->index &&
                  seal->seats[round->rank].life == node->life;
     if (!is_it) {
-        mst__sim_auth_break(sim, "told", "node %" PRIu32 " is told rank %" PRIu32 " of %" PRIu32
+        mst__sim_auth_break(sim, "told",
+                            "node %" PRIu32 " is told rank %" PRIu32 " of %" PRIu32
                             " in round %" PRId64 ", which is not so",
                             node->index, round->rank, round->world, round->round);
     }
     bool is_same = round->round == node->claim.round && round->epoch == node->claim.epoch;
     if (node->app == MST_SIM_AUTH_JOINING && round->round <= node->claim.round && !is_same) {
-        mst__sim_auth_break(sim, "grow", "node %" PRIu32 " knows round %" PRId64
-                            " and is told round %" PRId64,
+        mst__sim_auth_break(sim, "grow",
+                            "node %" PRIu32 " knows round %" PRId64 " and is told round %" PRId64,
                             node->index, node->claim.round, round->round);
     }
 }
@@ -312,7 +317,8 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
         bool is_back = key == NULL || is_replaced(sim, key) ||
                        (key->doc.round == before->round && key->doc.epoch == before->epoch);
         if (!is_back) {
-            mst__sim_auth_break(sim, "beside", "round %" PRId64 " is sealed while node %" PRIu32
+            mst__sim_auth_break(sim, "beside",
+                                "round %" PRId64 " is sealed while node %" PRIu32
                                 " is in round %" PRId64,
                                 round->round, key->node, before->round);
         }

@@ -29,11 +29,11 @@ static void client_announce(struct mst__sim_auth *sim, struct mst__sim_auth_node
     const struct mst__sim_auth_plan *plan = &sim->plan;
     char name[24];
     char rack[24];
-    (void)snprintf(name, sizeof name, "node%" PRIu32, node->index);     /* fits */
+    (void)snprintf(name, sizeof name, "node%" PRIu32, node->index);      /* fits */
     (void)snprintf(rack, sizeof rack, "r%" PRIu32, node->index * 7 % 5); /* the same */
     const struct mst__label label = {mst_bytes_str("rack"), mst_bytes_str(rack)};
-    uint32_t pinned = plan->has_pinned && node->index % 3 == 0 ? node->index % 4
-                                                               : MST_AUTHORITY_RANK_NONE;
+    uint32_t pinned =
+        plan->has_pinned && node->index % 3 == 0 ? node->index % 4 : MST_AUTHORITY_RANK_NONE;
     const struct mst__job_message message = {
         .type = MST_JOB_ANNOUNCE,
         .u.announce = {.version = MST_JOB_VERSION,
@@ -177,8 +177,8 @@ static void client_welcome(struct mst__sim_auth *sim,
     int64_t error_us = message->u.welcome.skew_us - node->skew_us;
     bool is_right = message->u.welcome.has_skew && error_us <= 0 && error_us >= -sim->now_us;
     if (!is_right) {
-        mst__sim_auth_break(sim, "told", "node %" PRIu32 " has a skew of %" PRId64
-                            " us and is told %" PRId64,
+        mst__sim_auth_break(sim, "told",
+                            "node %" PRIu32 " has a skew of %" PRId64 " us and is told %" PRId64,
                             node->index, node->skew_us, message->u.welcome.skew_us);
     }
     node->is_welcome = true;

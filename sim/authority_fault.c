@@ -105,10 +105,28 @@ static void fault_partition(struct mst__sim_auth *sim)
     }
 }
 
+/* Some come to the next server as new processes, which know nothing; others know, and come late. */
+static void fault_scatter(struct mst__sim_auth *sim)
+{
+    for (uint32_t i = 0; i < sim->plan.nodes; i++) {
+        struct mst__sim_auth_node *node = &sim->nodes[i];
+        if (!mst__sim_auth_is_up(node) || node->cut_us > sim->now_us) {
+            continue;
+        }
+        if (mst__sim_auth_chance(sim, 500000)) {
+            mst__sim_auth_node_crash(sim, node, false);
+            mst__sim_auth_node_come(sim, node, mst__sim_auth_below(sim, SECOND_US));
+        } else {
+            node->cut_us = fault_outage_us(sim);
+            disturbed(node, node->cut_us);
+        }
+    }
+}
+
 static void fault_server(struct mst__sim_auth *sim)
 {
-    int64_t until_us = mst__sim_auth_chance(sim, 300000) ? fault_outage_us(sim)
-                                                         : sim->now_us + SECOND_US / 4;
+    int64_t until_us =
+        mst__sim_auth_chance(sim, 300000) ? fault_outage_us(sim) : sim->now_us + SECOND_US / 4;
     until_us = fault_until_us(sim, until_us);
     mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "is gone until %.3f", (double)until_us / 1e6);
     disturbed_all(sim, until_us);
@@ -116,6 +134,9 @@ static void fault_server(struct mst__sim_auth *sim)
     if (sim->plan.engine == MST_SIM_AUTH_V3) {
         mst__sim_auth_store_down(sim, until_us);
         return;
+    }
+    if (mst__sim_auth_chance(sim, 200000)) {
+        fault_scatter(sim);
     }
     mst__sim_auth_server_stop(sim);
     sim->server.down_us = until_us;
@@ -153,7 +174,8 @@ static void fault_tear(struct mst__sim_auth *sim, struct mst__sim_auth_node *nod
     mst__sim_auth_say(sim, node->index, "its connection is torn");
     disturbed(node, sim->now_us);
     link->is_torn = true;
-    int64_t late_us = mst__sim_auth_chance(sim, 500000) ? 1000 : mst__sim_auth_below(sim, SECOND_US);
+    int64_t late_us =
+        mst__sim_auth_chance(sim, 500000) ? 1000 : mst__sim_auth_below(sim, SECOND_US);
     mst__sim_auth_at(sim, sim->now_us + mst__sim_auth_below(sim, late_us),
                      MST_SIM_AUTH_HANGUP_SERVER,
                      (struct mst__sim_event){.node = node->index, .id = link->id});
@@ -168,8 +190,8 @@ static void fault_stall(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
         return;
     }
     disturbed(node, sim->now_us);
-    link->stalled_us = fault_until_us(
-        sim, sim->now_us + mst__sim_auth_below(sim, 2 * sim->plan.expiry_us));
+    link->stalled_us =
+        fault_until_us(sim, sim->now_us + mst__sim_auth_below(sim, 2 * sim->plan.expiry_us));
     link->to_server_us =
         link->to_server_us < link->stalled_us ? link->stalled_us : link->to_server_us;
     mst__sim_auth_say(sim, node->index, "what it says is held back until %.3f",

@@ -22,7 +22,7 @@ struct mst__sim_auth_lead {
     uint64_t key; /* one's own */
     struct lead_key *keys;
     size_t count, capacity;
-    struct mst__sim_auth_round round; /* as it is stored */
+    struct mst__sim_auth_round round;   /* as it is stored */
     struct mst__sim_auth_round written; /* as it is being written */
     struct mst__sim_auth_round next;    /* as it is to be */
     uint64_t drops[4];
@@ -106,8 +106,8 @@ static void lead_announce(struct mst__sim_auth_lead *lead,
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id = MST_AUTHORITY_NOBODY;
     struct mst_err err = {0};
-    int rv = mst__authority_announce(&lead->authority, &announcement, sim->now_us, &id, &refusal,
-                                     &err);
+    int rv =
+        mst__authority_announce(&lead->authority, &announcement, sim->now_us, &id, &refusal, &err);
     mst__authority_check(&lead->authority);
     if (rv == 0) {
         lead_keep(lead, key->created, id);

@@ -24,7 +24,7 @@ struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
 {
     if (sim->links_count == sim->links_capacity) {
         sim->links_capacity = sim->links_capacity == 0 ? 64 : 2 * sim->links_capacity;
-        sim->links = mst__realloc(sim->links, sim->links_capacity * sizeof *sim->links);
+        sim->links = mst__realloc(sim->links, sim->links_capacity * sizeof(void *));
         MST_ASSERT(sim->links != NULL);
     }
     struct mst__sim_auth_link *link = mst__calloc(1, sizeof *link);
@@ -156,8 +156,8 @@ void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event 
     bool is_end = kind == MST_SIM_AUTH_HANGUP_SERVER || kind == MST_SIM_AUTH_HANGUP_NODE;
     bool to_server = kind == MST_SIM_AUTH_TO_SERVER || kind == MST_SIM_AUTH_HANGUP_SERVER;
     bool is_early = event->epoch > link->heard[to_server] + 1;
-    int64_t held_us = is_early ? sim->now_us + MST_SIM_AUTH_ORDER_US
-                               : link_held_us(sim, link, to_server);
+    int64_t held_us =
+        is_early ? sim->now_us + MST_SIM_AUTH_ORDER_US : link_held_us(sim, link, to_server);
     if (link->is_torn && !is_end) {
         held_us = 0;
     }

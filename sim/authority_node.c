@@ -19,8 +19,8 @@ static bool is_muster(const struct mst__sim_auth *sim)
 
 void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    int64_t due_us = is_muster(sim) ? mst__sim_auth_client_due_us(node)
-                                    : mst__sim_auth_keeper_due_us(node);
+    int64_t due_us =
+        is_muster(sim) ? mst__sim_auth_client_due_us(node) : mst__sim_auth_keeper_due_us(node);
     due_us = node->react_us < due_us ? node->react_us : due_us;
     if (node->app == MST_SIM_AUTH_JOINING && node->join_us < due_us) {
         due_us = node->join_us;
@@ -28,9 +28,8 @@ void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node
     node->timer = ++sim->serials;
     if (due_us != INT64_MAX) {
         mst__sim_auth_at(sim, due_us, MST_SIM_AUTH_TIMER,
-                         (struct mst__sim_event){.node = node->index,
-                                                 .id = node->timer,
-                                                 .pid = (int64_t)node->life});
+                         (struct mst__sim_event){
+                             .node = node->index, .id = node->timer, .pid = (int64_t)node->life});
     }
 }
 
@@ -177,7 +176,6 @@ void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
         .holds = true,
     };
     node->is_spare = false;
-    node->told_us = sim->now_us;
     node->join_us = INT64_MAX;
     node->react_us = INT64_MAX;
     sim->stats.returns++;

@@ -48,14 +48,15 @@ static void draw_engine(struct mst__sim_auth *sim)
     plan->grace_us = draw_range(sim, SECOND_US / 5, 3 * SECOND_US);
     plan->reclaim_us = draw_range(sim, SECOND_US, 10 * SECOND_US);
     plan->forget_us = draw_percent(sim, 50) ? 600 * SECOND_US : draw_range(sim, 1, 5) * SECOND_US;
-    plan->latency_us = draw_percent(sim, 50) ? draw_range(sim, 20, 2000)
-                                             : draw_range(sim, 2000, 100000);
+    plan->latency_us =
+        draw_percent(sim, 50) ? draw_range(sim, 20, 2000) : draw_range(sim, 2000, 100000);
     plan->slow_ppm = draw_percent(sim, 50) ? (uint32_t)draw_range(sim, 1, 50000) : 0;
     plan->slow_us = plan->expiry_us / 4;
     plan->twice_ppm = draw_percent(sim, 40) ? (uint32_t)draw_range(sim, 10000, 300000) : 0;
     plan->skew_us_max = draw_percent(sim, 50) ? 3600 * SECOND_US : 0;
     plan->steps_back = draw_percent(sim, 10);
-    plan->start_us_max = draw_percent(sim, 50) ? SECOND_US / 10 : draw_range(sim, 1, 10) * SECOND_US;
+    plan->start_us_max =
+        draw_percent(sim, 50) ? SECOND_US / 10 : draw_range(sim, 1, 10) * SECOND_US;
     plan->reaction_us_max = draw_range(sim, 1, draw_percent(sim, 50) ? SECOND_US : 50000);
     plan->join_us = draw_percent(sim, 80) ? 600 * SECOND_US : draw_range(sim, 5, 30) * SECOND_US;
     plan->outage_us_max = draw_range(sim, SECOND_US, 4 * plan->expiry_us);

@@ -1,5 +1,6 @@
 /* sim/authority_server.c - the server of the engine muster, as the product's around the same
- * machine: seats of connections, effects as frames at the end of each turn of the loop, one timer. */
+ * machine: seats of connections, effects as frames at the end of each turn of the loop, one
+ * timer. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -52,8 +53,8 @@ static void server_forget(struct mst__sim_auth *sim)
     for (size_t i = 0; i < sim->links_count && !server->is_stopping; i++) {
         const struct mst__sim_auth_link *link = sim->links[i];
         if (link->is_open_server && link->is_seated) {
-            mst__sim_auth_break(sim, "driver", "connection %" PRIu64
-                                " has a seat in a run that is forgotten",
+            mst__sim_auth_break(sim, "driver",
+                                "connection %" PRIu64 " has a seat in a run that is forgotten",
                                 link->id);
         }
     }
@@ -169,8 +170,9 @@ static void tell_link(struct mst__sim_auth *sim, void *driver)
         return;
     }
     if (!link->is_open_server || link->server != sim->server.starts) {
-        mst__sim_auth_break(sim, "driver", "a message for node %" PRIu32
-                            " over connection %" PRIu64 ", which is gone",
+        mst__sim_auth_break(sim, "driver",
+                            "a message for node %" PRIu32 " over connection %" PRIu64
+                            ", which is gone",
                             link->node, link->id);
         return;
     }
@@ -338,6 +340,16 @@ static void reply(struct mst__sim_auth *sim,
     mst__sim_auth_link_send(sim, link, false, false, mst__buf_bytes(replies));
 }
 
+/* Its session is over. */
+static void reply_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    const struct mst__job_message message = {
+        .type = MST_JOB_EXPELLED,
+        .u.text = mst_bytes_str("not heard of in time, or replaced by a newer process")};
+    mst__sim_auth_check_expelled(sim, link);
+    reply(sim, link, &message);
+}
+
 static void take_announce(struct mst__sim_auth *sim,
                           struct mst__sim_auth_link *link,
                           const struct mst__job_announce *announce)
@@ -372,8 +384,11 @@ static void take_announce(struct mst__sim_auth *sim,
     }
     mst__sim_auth_check_announced(sim, link, &announcement, life);
     if (link->is_seated && link->seat != id) {
-        (void)mst__authority_left(authority, link->seat, sim->now_us); /* may be over already */
+        bool was_over = mst__authority_left(authority, link->seat, sim->now_us) != 0;
         seat_leave(sim, link);
+        if (was_over) {
+            reply_expelled(sim, link);
+        }
     }
     if (known == id && other != NULL && other != link) {
         /* What it still says over the older one is overtaken. */
@@ -399,17 +414,14 @@ static void take_heartbeat(struct mst__sim_auth *sim,
                            struct mst__sim_auth_link *link,
                            bool wants_pong)
 {
-    struct mst__job_message message = {.type = MST_JOB_PONG};
     if (!link->is_seated) {
         return;
     }
-    struct mst__authority *authority = &sim->server.authority;
-    if (mst__authority_heartbeat(authority, link->seat, sim->now_us) != 0) {
-        message.type = MST_JOB_EXPELLED;
-        message.u.text = mst_bytes_str("not heard of in time, or replaced by a newer process");
+    if (mst__authority_heartbeat(&sim->server.authority, link->seat, sim->now_us) != 0) {
         seat_leave(sim, link);
-        reply(sim, link, &message);
+        reply_expelled(sim, link);
     } else if (wants_pong) {
+        const struct mst__job_message message = {.type = MST_JOB_PONG};
         reply(sim, link, &message);
     }
 }

@@ -178,8 +178,8 @@ static void ask_join(struct mst__sim_auth *sim,
     struct mst__sim_auth_store *store = &sim->store;
     struct mst__sim_auth_key *key = NULL;
     for (size_t i = 0; i < store->count; i++) {
-        bool is_it = store->keys[i].node == event->node &&
-                     (int64_t)store->keys[i].life == event->pid;
+        bool is_it =
+            store->keys[i].node == event->node && (int64_t)store->keys[i].life == event->pid;
         key = is_it ? &store->keys[i] : key;
     }
     answer->is_done = key == NULL && store->count < KEYS_MAX;

@@ -866,9 +866,9 @@ void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
     conn_send(conn, frames);
 }
 
-void mst__conn_give_up(struct mst__conn *conn, const char *why)
+void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
-    conn_doom(conn, MST_WHY_MEMORY, "%s", why);
+    conn_doom(conn, why, "%s", detail);
 }
 
 void mst__conn_unseat(struct mst__conn *conn)

@@ -183,7 +183,8 @@ static int job_add(struct mst_server *server,
     memcpy(job->run_id, run_id.data, run_id.size);
     size_t conns_max = server->options.connections_max;
     struct mst__authority_options options = {
-        .epoch = jobs->epoch,
+        /* Its own: a run id that was forgotten and comes again begins with round 1 again. */
+        .epoch = jobs->epoch++,
         .expiry_us = expiry_us,
         .grace_us = server->options.job_grace_ms * 1000,
         .reclaim_us = server->options.job_reclaim_ms * 1000,
@@ -255,6 +256,18 @@ static bool reply_refused(struct mst_server *server,
     return rv == 0;
 }
 
+static bool reply_expelled(struct mst_server *server, struct mst_err *reterr)
+{
+    const struct mst__job_message message = {
+        .type = MST_JOB_EXPELLED,
+        .u.text = mst_bytes_str("not heard of in time, or replaced by a newer process")};
+    int rv = reply(server, &message);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for an expulsion");
+    }
+    return rv == 0;
+}
+
 static bool reply_welcome(struct mst_server *server,
                           const struct mst__job_seat *seat,
                           const struct mst__job_announce *announce,
@@ -267,7 +280,7 @@ static bool reply_welcome(struct mst_server *server,
         .type = MST_JOB_WELCOME,
         .u.welcome = {.version =
                           announce->version < MST_JOB_VERSION ? announce->version : MST_JOB_VERSION,
-                      .epoch = server->jobs.epoch,
+                      .epoch = seat->job->authority.options.epoch,
                       .has_skew = member->has_skew,
                       .skew_us = member->skew_us,
                       .server = mst_bytes_str(mst_version())},
@@ -277,6 +290,18 @@ static bool reply_welcome(struct mst_server *server,
         (void)mst__fail(reterr, rv, 0, "no room for a welcome");
     }
     return rv == 0;
+}
+
+/* The session that @conn had ends with its next one, if it has not ended before. Then the node must
+ * hear of that first: it may have said what it has said in the belief to be in a round. */
+static bool unseat(struct mst_server *server,
+                   const struct mst__conn *conn,
+                   struct mst__job_seat *seat,
+                   struct mst_err *reterr)
+{
+    int rv = mst__authority_left(&seat->job->authority, seat->id, job_now_us());
+    mst__job_leave_seat(conn, seat);
+    return rv == 0 || reply_expelled(server, reterr);
 }
 
 static bool take_announce(struct mst_server *server,
@@ -304,8 +329,9 @@ static bool take_announce(struct mst_server *server,
     announcement.labels = announce->labels;
     announcement.wall_here_us = mst__clock_wall_us();
     announcement.driver = conn;
-    mst__authority_id before = seat->id;
-    bool was_seated = seat->job != NULL;
+    mst__authority_id known = mst__authority_find(&job->authority, announcement.name);
+    const struct mst__authority_member *member = mst__authority_get(&job->authority, known);
+    struct mst__conn *other = member == NULL ? NULL : member->driver;
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id;
     rv = mst__authority_announce(&job->authority, &announcement, job_now_us(), &id, &refusal, &err);
@@ -313,8 +339,12 @@ static bool take_announce(struct mst_server *server,
     if (rv != 0) {
         return reply_refused(server, rv, refusal, &err, reterr);
     }
-    if (was_seated && before != id) {
-        (void)mst__authority_left(&job->authority, before, job_now_us()); /* may be over already */
+    if (seat->job != NULL && seat->id != id && !unseat(server, conn, seat, reterr)) {
+        return false;
+    }
+    if (known == id && other != NULL && other != conn) {
+        /* Its session goes on here; what it may still have said there is overtaken. */
+        mst__conn_give_up(other, MST_WHY_SUPERSEDED, "the node has another connection");
     }
     seat->job = job;
     seat->id = id;
@@ -325,6 +355,7 @@ static bool take_announce(struct mst_server *server,
 }
 
 static bool take_heartbeat(struct mst_server *server,
+                           const struct mst__conn *conn,
                            struct mst__job_seat *seat,
                            bool wants_pong,
                            struct mst_err *reterr)
@@ -334,12 +365,10 @@ static bool take_heartbeat(struct mst_server *server,
     }
     int rv = mst__authority_heartbeat(&seat->job->authority, seat->id, job_now_us());
     if (rv != 0) {
-        const struct mst__job_message message = {
-            .type = MST_JOB_EXPELLED,
-            .u.text = mst_bytes_str("not heard of in time, or replaced by a newer process")};
-        *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
-        rv = reply(server, &message);
-    } else if (wants_pong) {
+        mst__job_leave_seat(conn, seat);
+        return reply_expelled(server, reterr);
+    }
+    if (wants_pong) {
         const struct mst__job_message message = {.type = MST_JOB_PONG};
         rv = reply(server, &message);
     }
@@ -403,12 +432,12 @@ bool mst__job_take(struct mst_server *server,
         case MST_JOB_ANNOUNCE:
             return take_announce(server, conn, seat, &message->u.announce, reterr);
         case MST_JOB_HEARTBEAT:
-            return take_heartbeat(server, seat, message->u.heartbeat.wants_pong, reterr);
+            return take_heartbeat(server, conn, seat, message->u.heartbeat.wants_pong, reterr);
         case MST_JOB_LEAVE:
             if (seat->job != NULL && seat_is_own(conn, seat)) {
-                (void)mst__authority_left(&seat->job->authority, seat->id, job_now_us());
-                job_touch(seat->job);
-                *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+                (void)mst__authority_left(&seat->job->authority, seat->id,
+                                          job_now_us()); /* may be over */
+                mst__job_leave_seat(conn, seat);
             }
             return true;
         case MST_JOB_CLOSE:

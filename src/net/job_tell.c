@@ -83,7 +83,8 @@ static void tell_many(struct tell *tell,
         uint32_t cursor = 0;
         while ((member = mst__authority_next_member(&tell->job->authority, &cursor)) != NULL) {
             if (member->driver != NULL) {
-                mst__conn_give_up(member->driver, "no memory for what is to be told");
+                mst__conn_give_up(member->driver, MST_WHY_MEMORY,
+                                  "no memory for what is to be told");
             }
         }
         return;
@@ -104,7 +105,7 @@ static void tell_single(struct tell *tell, void *driver, const struct mst__job_m
         return;
     }
     if (mst__job_write(&jobs->shared, message) != 0) {
-        mst__conn_give_up(driver, "no memory for what is to be told");
+        mst__conn_give_up(driver, MST_WHY_MEMORY, "no memory for what is to be told");
     } else {
         mst__conn_tell(driver, mst__buf_bytes(&jobs->shared));
         jobs->told++;

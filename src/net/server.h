@@ -25,6 +25,7 @@
     X(DOES_NOT_READ, "does_not_read", WARN)   \
     X(IDLE, "idle", INFO)                     \
     X(TOO_MANY, "too_many_connections", WARN) \
+    X(SUPERSEDED, "superseded", DEBUG)        \
     X(SHUTDOWN, "shutdown", DEBUG)
 
 enum mst__why {
@@ -114,8 +115,8 @@ void mst__conn_accept(struct mst__listener *listener);
 /* Send @frames to @conn, which is framed and not being served. */
 void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames);
 
-/* End @conn, which cannot be told what it should know. */
-void mst__conn_give_up(struct mst__conn *conn, const char *why);
+/* End @conn, which cannot be told what it should know, or need not be told any more. */
+void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail);
 
 /* @conn's session is over. */
 void mst__conn_unseat(struct mst__conn *conn);

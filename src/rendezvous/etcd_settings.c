@@ -229,7 +229,7 @@ struct mst__http_options mst__etcd_http(const struct mst__etcd_settings *setting
 int mst__etcd_store_new(const struct mst__http_options *http,
                         const char *root,
                         struct mst_store **ret_store,
-                         struct mst_err *reterr)
+                        struct mst_err *reterr)
 {
     struct mst_store_options options;
     mst_store_options_init(&options);

@@ -213,7 +213,8 @@ static int announce(struct mst__etcd_v3_authority *authority,
 {
     enum mst__refusal refusal;
     struct mst_err err = {0};
-    said->incarnation = (uint64_t)entry->create_revision;
+    said->incarnation =
+        said->incarnation > 0 ? said->incarnation : (uint64_t)entry->create_revision;
     said->session = entry->session;
     said->wall_here_us = mst__clock_wall_us();
     said->driver = entry;

@@ -7,7 +7,9 @@
  *
  * That a key goes means that its node is lost, unless it has said that it leaves: etcd's leases
  * judge silence, so the machine's own clocks for that are off. A new process of a node has a key
- * of its own, created later, which makes the revision of its creation its incarnation. */
+ * of its own, created later, which makes the revision of its creation its incarnation; it keeps
+ * that when it has to enter again, so that an old process does not take the place of a newer
+ * one. */
 #ifndef MST_RENDEZVOUS_ETCD_V3_AUTHORITY_H
 #define MST_RENDEZVOUS_ETCD_V3_AUTHORITY_H
 

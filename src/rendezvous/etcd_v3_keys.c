@@ -11,7 +11,6 @@
 #include "base/mem.h"
 
 #define ROOT "/muster/"
-#define SESSION_DIGITS 16
 
 /* --- names --- */
 
@@ -81,14 +80,14 @@ char *mst__etcd_v3_key_node(const struct mst__etcd_v3_keys *keys,
                             const char *name,
                             uint64_t session)
 {
-    char behind[SESSION_DIGITS + 2];
+    char behind[MST_ETCD_V3_SESSION_SIZE + 2];
     (void)snprintf(behind, sizeof behind, "/%016" PRIx64, session); /* fits */
     return name_make(keys->nodes, name, behind);
 }
 
 char *mst__etcd_v3_key_letter(const struct mst__etcd_v3_keys *keys, uint64_t session)
 {
-    char behind[SESSION_DIGITS + 1];
+    char behind[MST_ETCD_V3_SESSION_SIZE + 1];
     (void)snprintf(behind, sizeof behind, "%016" PRIx64, session); /* fits */
     return name_make(keys->letters, NULL, behind);
 }
@@ -103,7 +102,7 @@ char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round
 static bool hex_read(struct mst_bytes text, uint64_t *ret_value)
 {
     uint64_t value = 0;
-    if (text.size != SESSION_DIGITS) {
+    if (text.size != MST_ETCD_V3_SESSION_SIZE) {
         return false;
     }
     for (size_t i = 0; i < text.size; i++) {
@@ -120,17 +119,20 @@ static bool hex_read(struct mst_bytes text, uint64_t *ret_value)
 
 bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session)
 {
-    if (key.size <= SESSION_DIGITS || key.data[key.size - SESSION_DIGITS - 1] != '/') {
+    if (key.size <= MST_ETCD_V3_SESSION_SIZE ||
+        key.data[key.size - MST_ETCD_V3_SESSION_SIZE - 1] != '/') {
         return false;
     }
-    return hex_read(mst_bytes(key.data + key.size - SESSION_DIGITS, SESSION_DIGITS), ret_session);
+    return hex_read(
+        mst_bytes(key.data + key.size - MST_ETCD_V3_SESSION_SIZE, MST_ETCD_V3_SESSION_SIZE),
+        ret_session);
 }
 
 /* --- writing and reading --- */
 
 static int session_add(struct mst__json *json, const char *name, uint64_t session)
 {
-    char text[SESSION_DIGITS + 1];
+    char text[MST_ETCD_V3_SESSION_SIZE + 1];
     (void)snprintf(text, sizeof text, "%016" PRIx64, session); /* fits */
     return mst__json_add_text(json, name, mst_bytes_str(text));
 }
@@ -256,6 +258,9 @@ int mst__etcd_v3_node_write(const struct mst__announcement *said,
     }
     rv = rv == 0 && said->labels_count > 0 ? labels_add(json, said) : rv;
     rv = rv == 0 && said->claim.round > 0 ? claim_add(json, &said->claim) : rv;
+    if (rv == 0 && said->incarnation > 0) {
+        rv = mst__json_add_uint_text(json, "incarnation", said->incarnation);
+    }
     rv = rv == 0 && said->has_wall ? mst__json_add_int(json, "wall_us", said->wall_us) : rv;
     rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
     return json_finish(json, rv, buf);
@@ -303,6 +308,7 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
     struct mst__announcement *said = &node.said;
     const struct mst__json *json = node.json;
     const struct mst__json *left = mst__json_member(json, "left");
+    const struct mst__json *incarnation = mst__json_member(json, "incarnation");
     bool has_rank = mst__json_member(json, "rank") != NULL;
     said->has_wall = json_i64(json, "wall_us", &said->wall_us);
     bool is_right = mst__json_text(mst__json_member(json, "name"), &said->name) &&
@@ -313,6 +319,7 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
                     json_i64(json, "last_call_us", &said->last_call_us) &&
                     (!has_rank || json_u32(json, "rank", &said->pinned_rank)) &&
                     labels_get(&node) && claim_get(mst__json_member(json, "claim"), &said->claim) &&
+                    (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
                     (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);

@@ -27,6 +27,9 @@
 
 /* --- names --- */
 
+/* Digits of a session at the end of a key. */
+#define MST_ETCD_V3_SESSION_SIZE 16
+
 struct mst__etcd_v3_keys {
     char *root;    /* "/muster/job/" */
     char *nodes;   /* "/muster/job/n/" */
@@ -52,8 +55,8 @@ bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session);
 /* --- a node --- */
 
 struct mst__etcd_v3_node {
-    /* Incarnation and session are not in the document: the one is the revision at which its key was
-     * created, the other is in the key. */
+    /* The session is not in the document but in the key. The incarnation is the revision at which
+     * the first key of the process was created: 0 = this one. */
     struct mst__announcement said;
     bool has_left; /* it goes, and its key is about to */
     /* What @said borrows from. */

@@ -24,7 +24,6 @@ int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
     const struct mst__v3_kv *kv = &kvs->items[0];
     int rv = mst__etcd_v3_round_read(mst_bytes(kv->value.data, kv->value.size), ret_round, reterr);
     if (rv == MST_EPROTO) {
-        reterr->code = MST_ESTATE;
         return mst__err_wrap(reterr, MST_ESTATE, "what is stored under '%.*s' is no rendezvous",
                              kv->key.size < 80 ? (int)kv->key.size : 80,
                              (const char *)kv->key.data);

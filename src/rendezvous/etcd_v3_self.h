@@ -39,6 +39,7 @@ struct mst__etcd_v3 {
     char *key;
     char *letter_key;
     int64_t create_revision;     /* of our key */
+    int64_t incarnation;         /* that of our first key; 0 = there was none yet */
     char *before;                /* the key of our predecessor; NULL = it is not known */
     bool is_authority;           /* there is none */
     struct mst__v3_watch *watch; /* NULL = everything has to be read again */

@@ -4,6 +4,7 @@
  * of few states. When nobody knows whether something was written, the key is read: our own by
  * re-entering, `round` by building the authority anew. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -214,6 +215,7 @@ static int announcement_write(struct mst__etcd_v3 *self,
     const struct mst__muster_settings *job = &self->settings.job;
     const struct mst__announcement said = {
         .name = mst_bytes_str(self->node),
+        .incarnation = (uint64_t)self->incarnation,
         .address = mst_bytes_str(self->address),
         .labels = job->labels,
         .labels_count = job->labels_count,
@@ -261,6 +263,28 @@ static int follow(struct mst__etcd_v3 *self, int64_t from, struct mst_err *reter
     return mst__v3_watch_new(self->v3, watched, count, from, &self->watch, reterr);
 }
 
+/* Older processes of this node are dead, or ought to be: their keys go at once, and with them the
+ * authority that one of them may have been. */
+static void join_replace(struct mst__etcd_v3 *self, const struct mst__v3_kvs *ghosts)
+{
+    for (size_t i = 0; i < ghosts->count; i++) {
+        const struct mst__v3_kv *kv = &ghosts->items[i];
+        struct mst__etcd_v3_node node;
+        struct mst_err ignored; /* then it goes when its lease does */
+        if (kv->lease == 0 || mst__etcd_v3_node_read(mst_bytes(kv->value.data, kv->value.size),
+                                                     &node, &ignored) != 0) {
+            continue;
+        }
+        uint64_t incarnation =
+            node.said.incarnation > 0 ? node.said.incarnation : (uint64_t)kv->create_revision;
+        mst__etcd_v3_node_close(&node);
+        if (incarnation < (uint64_t)self->incarnation) {
+            (void)mst__v3_lease_revoke(self->v3, kv->lease, mst__clock_deadline_ms(WRITE_MS),
+                                       &ignored);
+        }
+    }
+}
+
 /* We are in: @result says who came before us, and what is stored. */
 static int join_take(struct mst__etcd_v3 *self,
                      const struct mst__v3_result *result,
@@ -274,9 +298,12 @@ static int join_take(struct mst__etcd_v3 *self,
             return fail_ended(self, reterr);
         }
         self->create_revision = own->items[0].create_revision;
+        self->incarnation = self->incarnation == 0 ? self->create_revision : self->incarnation;
         return take_round_of(self, &result->ranges[1], reterr);
     }
     self->create_revision = result->revision;
+    self->incarnation = self->incarnation == 0 ? result->revision : self->incarnation;
+    join_replace(self, &result->ranges[2]);
     int rv = take_round_of(self, &result->ranges[1], reterr);
     const struct mst__v3_kvs *last = &result->ranges[0];
     if (rv != 0 || last->count == 0) {
@@ -298,9 +325,13 @@ static int join(struct mst__etcd_v3 *self, struct mst_err *reterr)
     mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
     int rv = announcement_write(self, false, &text, reterr);
     const struct mst__v3_compare is_new = is_ours(self); /* created at revision 0: not there */
+    /* The key without the session, which other processes of this node have in common with us. */
+    const struct mst_bytes node =
+        mst_bytes(self->key, strlen(self->key) - MST_ETCD_V3_SESSION_SIZE);
     const struct mst__v3_op success[] = {
         op_range(self->keys.last),
         op_range(self->keys.round),
+        {.kind = MST_V3_OP_RANGE, .u.range = {.key = node, .span = MST_V3_PREFIX}},
         {.kind = MST_V3_OP_PUT,
          .u.put = {.key = mst_bytes_str(self->key),
                    .value = mst__buf_bytes(&text),
@@ -314,7 +345,7 @@ static int join(struct mst__etcd_v3 *self, struct mst_err *reterr)
     const struct mst__v3_txn txn = {.compares = &is_new,
                                     .compare_count = 1,
                                     .success = success,
-                                    .success_count = 4,
+                                    .success_count = 5,
                                     .failure = failure,
                                     .failure_count = 2};
     struct mst__v3_result result;
@@ -643,8 +674,7 @@ static int write_round(struct mst__etcd_v3 *self,
          .u.put = {.key = mst_bytes_str(self->keys.round), .value = mst__buf_bytes(&text)}}};
     size_t count = 1;
     if (slashed != NULL) {
-        memcpy(slashed, store, strlen(store));
-        memcpy(slashed + strlen(store), "/", 2);
+        (void)snprintf(slashed, strlen(store) + 2, "%s/", store); /* fits */
         ops[count++] =
             (struct mst__v3_op){.kind = MST_V3_OP_DELETE,
                                 .u.del = {.key = mst_bytes_str(slashed), .span = MST_V3_PREFIX}};

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Many real nodes, at random killed, stopped and started again, and what decides for them with them.
+"""Many real nodes, at random killed, stopped and started again, and with them what decides.
 
 Usage: chaos.py [--backend muster|etcd-v3] [--nodes N] [--spares N] [--seconds S] [--seed N]
                 [--json FILE]
 
 With `muster`, one `muster serve` is killed, stopped and started again on the same port; with
-`etcd-v3`, the members of an etcd of three are, one at a time. The seed says what is done to whom and
-when; when processes get the processor no seed can say, so that a seed repeats the faults and not
-every step of what comes of them.
+`etcd-v3`, the members of an etcd of three are, one at a time. The seed says what is done to whom
+and when; when processes get the processor no seed can say, so that a seed repeats the faults and
+not every step of what comes of them.
 
 What all nodes have printed is checked in the end, and all nodes have to meet once the faults stop.
 The binary is $MUSTER. The last lines name each property and say `N passed, N failed, N skipped`."""

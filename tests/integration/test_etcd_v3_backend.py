@@ -9,7 +9,7 @@ import unittest
 import etcd_cluster
 import harness
 from nodes import CLOSED, PATIENCE_S, SPARE, settle
-from test_etcd_rdzv import USAGE, Job, conf_text
+from test_etcd_rdzv import NO_RENDEZVOUS, USAGE, Job, conf_text
 
 TIMEOUT = 4
 
@@ -146,6 +146,55 @@ class Plain(Etcd):
             took = max(node.last_joined()["at"] for node in nodes[:2]) - left
             self.assertLess(took, harness.DEADLINE_S / 4)
 
+    def test_news_that_was_read(self):
+        """Who has followed one that dies looks for another one, and finds the news while it does:
+        no watch will bring it."""
+        with etcd_cluster.Swallow(self.etcd.address) as tap, \
+                self.job("2:4", PATIENT, keep_alive_interval=30) as job:
+            stay = {"words": ("--hold", "0")}
+            nodes = job.start_in_order(1, **stay)
+            nodes += job.start_in_order(1, **stay, keep_alive_interval=1, keep_alive_max_attempt=2)
+            job.endpoint, direct = tap.endpoint, job.endpoint
+            nodes += job.start_in_order(1, **stay)
+            settle(nodes)
+            job.endpoint = direct
+            job.start_in_order(1, **stay)
+            nodes[2].wait("waiting")  # its watch has come up to date, and tells things in order
+            looking = tap.hold_back_next(b"/kv/txn")
+            nodes[1].kill()
+            looking.wait()
+            nodes[0].wait("lost")
+            looking.release()
+            released = time.monotonic()
+            self.assertEqual(nodes[2].wait("lost")["nodes"], ["n1"])
+            self.assertLess(time.monotonic() - released, harness.DEADLINE_S / 4)
+
+    def test_over_as_soon_as_known(self):
+        """A round that was sealed and over while a node could not see it: both are told to it."""
+        with etcd_cluster.Swallow(self.etcd.address) as tap, \
+                self.job("3:3", PATIENT, keep_alive_interval=30) as job:
+            stay = {"words": ("--hold", "0")}
+            nodes = job.start_in_order(1, **stay)
+            job.endpoint, direct = tap.endpoint, job.endpoint
+            nodes += job.start_in_order(1, **stay)
+            harness.wait_until(lambda: tap.count(b"/watch") > 0, "a watch")
+            tap.refuse()
+            job.endpoint = direct
+            nodes += job.start_in_order(1, **stay)
+            for node in (nodes[0], nodes[2]):
+                node.wait("joined")
+            nodes[2].process.terminate()
+            nodes[0].wait("lost")
+            # What has happened cannot be watched any more; how things are can be read.
+            other = self.etcd.ok("POST", "/v3/kv/put", {"key": encode("other")}).json
+            self.etcd.ok("POST", "/v3/kv/compaction", {"revision": other["header"]["revision"]})
+            tap.heal()
+            joined = nodes[1].wait("joined")
+            self.assertEqual((joined["round"], joined["world_size"]), (1, 3))
+            lost = nodes[1].wait("lost")
+            self.assertEqual(lost["nodes"], ["n2"])
+            self.assertLess(lost["at"] - joined["at"], harness.DEADLINE_S / 4)
+
     def test_spare_takes_a_place(self):
         with self.job("2:2") as job:
             nodes = job.start_in_order(3)
@@ -172,6 +221,27 @@ class Plain(Etcd):
             settle([nodes[0], again], after=first)
             self.assertLess(again.last_joined()["at"] - killed, harness.DEADLINE_S / 2)
             self.assertEqual(again.last_joined()["rank"], nodes[1].last_joined()["rank"])
+
+    def test_returning_process_of_the_authority(self):
+        """Nor does anybody wait for the lease of an authority whose node is back."""
+        with self.job("2:2", PATIENT) as job:
+            nodes = job.start_in_order(2)
+            first = settle(nodes)
+            nodes[0].kill()
+            killed = time.monotonic()
+            again = job.start(node_name="n0")
+            settle([again, nodes[1]], after=first)
+            self.assertLess(again.last_joined()["at"] - killed, harness.DEADLINE_S / 2)
+
+    def test_old_process_does_not_replace_a_newer_one(self):
+        with self.job("2:2", PATIENT) as job:
+            nodes = job.start_in_order(2)
+            first = settle(nodes)
+            newer = job.start(node_name="n1")
+            settle([nodes[0], newer], after=first)
+            self.assertEqual(nodes[1].ended(), NO_RENDEZVOUS, nodes[1].story())
+            self.assertIn("a newer process of node 'n1'", nodes[1].stderr())
+            job.nodes.remove(nodes[1])
 
     def test_conflicting_settings_name_both_values(self):
         with self.job("2:3") as job:

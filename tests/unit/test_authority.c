@@ -429,6 +429,30 @@ static void twice(void **state)
     run_close(&run);
 }
 
+/* What a node has said before it was told a round does not count as coming back from it, also not
+ * when the round is over by then: it may be in it. It is told the round, and that it is over. */
+static void late_word_is_no_return(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    run_lose(&run, "c");
+    assert_told(&run, "lost c=2; reopened 2 lost c; ");
+    run_join(&run, "a"); /* sent before it was told */
+    assert_told(&run, "sealed 7/1 of 3 at a a=0; reopened 2 lost a; ");
+    run_back(&run, "b");
+    assert_told(&run, "");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_OPEN);
+    assert_int_equal(run.authority.held_count, 1);
+    run_back(&run, "a");
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    run_close(&run);
+}
+
 /* --- refusals --- */
 
 static void conflicts(void **state)
@@ -867,6 +891,7 @@ int main(void)
         cmocka_unit_test(lost_keeps_rank),
         cmocka_unit_test(last_call_ends_early),
         cmocka_unit_test(twice),
+        cmocka_unit_test(late_word_is_no_return),
         cmocka_unit_test(conflicts),
         cmocka_unit_test(malformed),
         cmocka_unit_test(full),

@@ -50,6 +50,7 @@ static void test_node(void **state)
                                         {mst_bytes_str("host"), mst_bytes_str("")}};
     const struct mst__announcement said = {
         .name = mst_bytes_str("node \xc3\xa4"),
+        .incarnation = 99,
         .address = mst_bytes_str("10.0.0.1:29500"),
         .labels = labels,
         .labels_count = 2,
@@ -69,6 +70,7 @@ static void test_node(void **state)
     struct mst_err err = {0};
     assert_int_equal(mst__etcd_v3_node_read(mst__buf_bytes(&buf), &node, &err), 0);
     assert_bytes(node.said.name, said.name);
+    assert_true(node.said.incarnation == 99);
     assert_bytes(node.said.address, said.address);
     assert_bytes(node.said.rank_by, said.rank_by);
     assert_int_equal(node.said.labels_count, 2);
@@ -142,10 +144,10 @@ static void test_refused(void **state)
         "{\"state\":\"sleeping\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1}",
         "{\"state\":\"open\",\"epoch\":\"1\",\"round\":-1,\"before\":0,\"world\":1}",
         "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":99999999}",
-        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":2,"
-        "\"members\":[[\"a\",\"0000000000000001\"]]}",
-        "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
-        "\"members\":[[\"a\",\"1\"]]}",
+        ("{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":2,"
+         "\"members\":[[\"a\",\"0000000000000001\"]]}"),
+        ("{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
+         "\"members\":[[\"a\",\"1\"]]}"),
         "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,\"why\":\"x\"}",
     };
     struct mst_err err;
