@@ -282,14 +282,18 @@ static void print_result(const struct meeting *meeting, const struct node *nodes
         reformed_ns = nodes[i].reformed_ns > reformed_ns ? nodes[i].reformed_ns : reformed_ns;
     }
     char line[MST_LOG_LINE_SIZE];
-    int size = snprintf(line, sizeof line, "bench=rendezvous nodes=%" PRId64 " seconds=%.6f",
-                        meeting->nodes, (double)(met_ns - meeting->begin_ns) / 1e9);
+    double join_s = (double)(met_ns - meeting->begin_ns) / 1e9;
+    int size = snprintf(line, sizeof line,
+                        "bench=rendezvous nodes=%" PRId64 " seconds=%.6f join_s=%.6f",
+                        meeting->nodes, join_s, join_s);
     MST_ASSERT(size > 0);
     if (meeting->death) {
         (void)snprintf(line + size, sizeof line - (size_t)size,
-                       " told_seconds=%.6f reformed_seconds=%.6f",
+                       " told_seconds=%.6f reformed_seconds=%.6f notice_s=%.6f reform_s=%.6f",
                        (double)(told_ns - meeting->kill_ns) / 1e9,
-                       (double)(reformed_ns - meeting->kill_ns) / 1e9); /* fits */
+                       (double)(reformed_ns - meeting->kill_ns) / 1e9,
+                       (double)(told_ns - meeting->kill_ns) / 1e9,
+                       (double)(reformed_ns - told_ns) / 1e9); /* fits */
     }
     print_line(line, meeting->json);
 }

@@ -30,6 +30,7 @@ void mst__etcd_v3_begin_round(struct mst__etcd_v3 *self, uint32_t rank)
     };
     self->is_over = false;
     self->is_cut_told = false;
+    self->is_unseen = true;
     self->changes = (struct mst_changes){.size = sizeof self->changes};
     mst__view_publish(&self->view, &self->changes);
 }
@@ -148,7 +149,8 @@ void mst__etcd_v3_watch(void *arg)
         (void)mst__interrupt_by(-1);
         return;
     }
-    int rv = mst__etcd_v3_step(self, INT64_MAX, &err);
+    int rv = self->is_unseen ? 0 : mst__etcd_v3_step(self, INT64_MAX, &err);
+    self->is_unseen = false;
     if (rv == 0 && self->letter.kind > MST_ETCD_V3_LETTER_RANK) {
         mst__etcd_v3_expelled(self, self->letter.text);
         (void)mst__interrupt_by(-1);

@@ -344,8 +344,8 @@ def bootstrap(engine, case):
 def shared_store(engine, case):
     """What one says in the round's store the others read there: that its command has succeeded."""
     with engine.job("3:3", **SELDOM) as job:
-        nodes = [job.start("--", "sleep", "600") for _ in range(2)]
-        done = job.start("--", "true")
+        nodes = [job.start("--", "sh", "-c", "exec sleep 600") for _ in range(2)]
+        done = job.start("--", "sh", "-c", "exit 0")
         settle([*nodes, done])
         case.assertEqual(done.ended(), OK, done.story())
         for node in nodes:
