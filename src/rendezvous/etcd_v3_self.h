@@ -55,7 +55,7 @@ struct mst__etcd_v3 {
     bool is_spare;              /* it is full, and we are not in it */
     bool is_over;               /* our session has ended, or the run: there is nothing to keep */
     bool is_cut_told;           /* that the etcd cannot be reached was told */
-    bool is_unseen;             /* what is stored was read for `next`, and may already tell of an end */
+    bool is_unseen;             /* what `next` has read may tell that the round is over */
     struct mst_changes changes; /* how the round has changed */
 
     /* Whoever is busy. */
