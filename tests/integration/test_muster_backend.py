@@ -312,19 +312,22 @@ class Changes(Case):
 
     def test_command(self):
         script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MUSTER_ROUND '
-                  '$TORCHELASTIC_USE_AGENT_STORE"; test $RANK = 0 && exit 0; '
-                  f'until test -e {self.directory}/go; do sleep 0.02; done; exit 41')
+                  '$TORCHELASTIC_USE_AGENT_STORE"; '
+                  f'until test -e {self.directory}/go$RANK; do sleep 0.02; done; '
+                  'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.named("2", name, "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
         for rank, node in enumerate(nodes):
             line = node.next("joined")
             self.assertEqual(node.next_text().split(),
                              [str(rank), "2", "a", str(line["master_port"]), "1", "False"])
-        # The first one has done its part: it is gone, and the other one goes on.
+        # The first one does its part: it is gone, and the other one goes on.
+        with open(os.path.join(self.directory, "go0"), "wb"):
+            pass
         self.assertEqual(nodes[0].wait(), OK)
         line = nodes[1].next("finished")
         self.assertEqual((line["nodes"], line["total"]), (["a"], 1))
-        with open(os.path.join(self.directory, "go"), "wb"):
+        with open(os.path.join(self.directory, "go1"), "wb"):
             pass
         self.assertEqual(nodes[1].wait(), 41)
 
