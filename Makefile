@@ -17,8 +17,8 @@ CHAOS_SECONDS ?= 90
 CHAOS_FLAGS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
-# What `make test` and the sanitizer builds run.
-SUITES ?= unit golden integration sim
+# What `make test` and the sanitizer builds run. The faults wait for leases most of their time.
+SUITES ?= unit golden integration sim faults
 
 export DESTDIR
 

@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIM = os.environ["MUSTER_SIM"]
-RUNS = 4000  # in turn: record, legacy, record, authority
+# In turn: record, legacy, record, authority. Slow builds may want fewer.
+RUNS = int(os.environ.get("MUSTER_SIM_RUNS", "4000"))
 # Where there is no repository.
 FIRST_SEED_DEFAULT = 20_000_000
 
