@@ -283,9 +283,9 @@ static void print_result(const struct meeting *meeting, const struct node *nodes
     }
     char line[MST_LOG_LINE_SIZE];
     double join_s = (double)(met_ns - meeting->begin_ns) / 1e9;
-    int size = snprintf(line, sizeof line,
-                        "bench=rendezvous nodes=%" PRId64 " seconds=%.6f join_s=%.6f",
-                        meeting->nodes, join_s, join_s);
+    int size =
+        snprintf(line, sizeof line, "bench=rendezvous nodes=%" PRId64 " seconds=%.6f join_s=%.6f",
+                 meeting->nodes, join_s, join_s);
     MST_ASSERT(size > 0);
     if (meeting->death) {
         (void)snprintf(line + size, sizeof line - (size_t)size,
