@@ -97,3 +97,13 @@ int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
     reterr->code = code;
     return code;
 }
+
+int mst__err_pass(struct mst_err *reterr, int code, const struct mst_err *err)
+{
+    MST_ASSERT(code < 0);
+    if (reterr != NULL) {
+        *reterr = *err;
+        reterr->code = code;
+    }
+    return code;
+}

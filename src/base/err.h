@@ -15,4 +15,7 @@ void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format
 /* Put "context: " before the message that @reterr (may be NULL) already has; return @code. */
 int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...) MST_PRINTF(3, 4);
 
+/* Pass @err on to @reterr (may be NULL) as it is, with @code; return @code. */
+int mst__err_pass(struct mst_err *reterr, int code, const struct mst_err *err);
+
 #endif /* MST_BASE_ERR_H */

@@ -390,8 +390,10 @@ static int meet_many(const struct meeting *meeting)
 
 static int meeting_with(struct meeting *meeting)
 {
-    const char *backend = meeting->rdzv.backend;
-    bool is_muster = backend != NULL && strcmp(backend, "muster") == 0;
+    if (meeting->death && meeting->nodes < 2) {
+        return mst__cli_usage_error(COMMAND, "--death needs --nodes of 2 or more");
+    }
+    bool is_muster = strcmp(mst__rdzv_backend(&meeting->rdzv), "muster") == 0;
     if (is_muster && meeting->rdzv.endpoint[0] == '\0') {
         return meet_many(meeting);
     }
@@ -403,9 +405,6 @@ static int meeting_with(struct meeting *meeting)
         return mst__cli_usage_error(COMMAND,
                                     "--nodes of more than 4096 needs backend muster and no "
                                     "--rdzv-endpoint");
-    }
-    if (meeting->death && meeting->nodes < 2) {
-        return mst__cli_usage_error(COMMAND, "--death needs --nodes of 2 or more");
     }
     int64_t nodes_min = meeting->death ? meeting->nodes - 1 : meeting->nodes;
     meeting->threads = (size_t)nodes_min;

@@ -68,7 +68,7 @@ static int close_with(struct mst_params *params, const char *reason, int64_t tim
     struct mst_handler *handler = NULL;
     struct mst_err err;
     const char *backend = mst_params_backend(params);
-    if (strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0) {
+    if (mst__rdzv_has_authority(backend)) {
         return close_job(params, reason, timeout_ms);
     }
     if (reason != NULL) {

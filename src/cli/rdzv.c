@@ -34,6 +34,16 @@ bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
            mst__number_parse(mst_bytes_str(text + length + 1), INT64_MIN, INT64_MAX, ret_max);
 }
 
+const char *mst__rdzv_backend(const struct mst__rdzv *rdzv)
+{
+    return rdzv->backend == NULL ? "muster" : rdzv->backend;
+}
+
+bool mst__rdzv_has_authority(const char *backend)
+{
+    return strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
+}
+
 bool mst__rdzv_is_url(const struct mst__rdzv *rdzv)
 {
     return strstr(rdzv->endpoint, "://") != NULL;
@@ -87,8 +97,8 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
         *ret_exit = mst__cli_usage_error(rdzv->command, "--rdzv-id is missing: which job is it?");
         return false;
     } else {
-        rv = mst_params_new(rdzv->backend == NULL ? "muster" : rdzv->backend, rdzv->endpoint,
-                            rdzv->run_id, nodes_min, nodes_max, local_addr, &params, &err);
+        rv = mst_params_new(mst__rdzv_backend(rdzv), rdzv->endpoint, rdzv->run_id, nodes_min,
+                            nodes_max, local_addr, &params, &err);
     }
     for (size_t i = 0; i < rdzv->conf.count && rv == 0; i++) {
         rv = mst_params_parse(params, rdzv->conf.values[i], &err);
@@ -184,7 +194,7 @@ int mst__look_open(struct mst__look *look,
             reterr, MST_ENOTSUP, 0,
             "a static rendezvous has no record: rank and size of every node are given");
     }
-    if (strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0) {
+    if (mst__rdzv_has_authority(backend)) {
         return mst__look_job_open(look, params, reterr);
     }
     if (strcmp(backend, "etcd") == 0 || strcmp(backend, "etcd-v2") == 0) {

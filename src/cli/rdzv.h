@@ -58,6 +58,12 @@ bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max);
 /* Whether the endpoint is an URL that says the rest, too. */
 bool mst__rdzv_is_url(const struct mst__rdzv *rdzv);
 
+/* The backend that was asked for, or the default one. */
+const char *mst__rdzv_backend(const struct mst__rdzv *rdzv);
+
+/* Whether an authority decides in @backend, whose jobs look_job.h looks at. */
+bool mst__rdzv_has_authority(const char *backend);
+
 /* The parameters that the options describe; @nodes_max of 0 = not given, which only an URL makes
  * good for. Returns true, or false after an error that has been printed; @ret_exit is then what to
  * exit with. */

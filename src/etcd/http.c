@@ -169,10 +169,7 @@ static int http_attempt(struct mst__http *http,
     if (rv == MST_ECONN || rv == MST_EUNKNOWN || rv == MST_ERESOLVE) {
         http_leave(http, at, err.msg);
     }
-    if (reterr != NULL) {
-        *reterr = err;
-    }
-    return rv;
+    return mst__err_pass(reterr, rv, &err);
 }
 
 /* Send it until it is answered or there is no point in going on. */

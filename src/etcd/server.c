@@ -483,7 +483,7 @@ static int start_all(struct mst_etcd_server *server,
         }
         /* Only one that has ended may fare better in another place. */
         if (rv != MST_ECONN || attempt + 1 >= attempts) {
-            return mst__fail(reterr, rv, 0, "%s", err.msg);
+            return mst__err_pass(reterr, rv, &err);
         }
         char quoted[MST_LOG_QUOTE_SIZE];
         mst__log(&server->log, MST_LOG_WARN, "etcd.start_failed", "attempt=%u of=%u why=%s",

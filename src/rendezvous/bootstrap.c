@@ -215,10 +215,7 @@ static int find_out(struct mst__bootstrap *bootstrap,
         return 0;
     }
     if (rv != 0) {
-        if (reterr != NULL) {
-            *reterr = err;
-        }
-        return rv;
+        return mst__err_pass(reterr, rv, &err);
     }
     bootstrap->info = *ret_info;
     (void)snprintf(bootstrap->node, sizeof bootstrap->node, "%s", round->master); /* fits */

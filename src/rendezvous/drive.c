@@ -334,11 +334,7 @@ static int outcome_failed(const struct run *run, struct mst_err *reterr)
         code != MST_ENOTSUP) {
         code = MST_ECONN;
     }
-    if (reterr != NULL) {
-        *reterr = run->err;
-        reterr->code = code;
-    }
-    return code;
+    return mst__err_pass(reterr, code, &run->err);
 }
 
 static int outcome_late(const struct run *run, struct mst_err *reterr)

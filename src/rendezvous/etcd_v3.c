@@ -112,8 +112,7 @@ static int next_fail_late(struct mst__etcd_v3 *self,
     char sentence[sizeof err->msg];
     struct mst_err ignored;
     if (err->code != 0) {
-        return mst__fail(reterr, err->code == MST_ECONN ? MST_ECONN : MST_ETIMEOUT, 0, "%s",
-                         err->msg);
+        return mst__err_pass(reterr, err->code == MST_ECONN ? MST_ECONN : MST_ETIMEOUT, err);
     }
     if (mst__etcd_v3_describe(self->v3, &self->keys, mst__clock_deadline_ms(DESCRIBE_MS), sentence,
                               sizeof sentence, &ignored) != 0) {
@@ -128,29 +127,30 @@ static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_e
     int64_t end_ms = mst__clock_deadline_ms(self->settings.job.job.join_us / 1000);
     int64_t pause_us = AGAIN_US_FIRST;
     bool is_in = false;
-    struct mst_err err = {0}; /* why the last attempt has failed */
+    struct mst_err why = {0}; /* what is wrong since the last attempt that was not */
     for (;;) {
+        struct mst_err err = {0};
         int rv =
             is_in ? mst__etcd_v3_step(self, end_ms, &err) : mst__etcd_v3_enter(self, end_ms, &err);
         bool is_late = mst__clock_ms() >= end_ms;
+        if (rv != 0 && rv != MST_ETIMEOUT) {
+            why = err;
+        }
         if (rv == 0) {
             is_in = true;
             pause_us = AGAIN_US_FIRST;
-            err = (struct mst_err){0};
+            why = (struct mst_err){0};
             rv = next_look(self, ret_rank, reterr);
             if (rv != 0 || *ret_rank != MST_AUTHORITY_RANK_NONE) {
                 return rv;
             }
         } else if (!is_passing(rv)) {
-            return mst__fail(reterr, rv, err.sys, "%s", err.msg);
+            return mst__err_pass(reterr, rv, &err);
         } else if (rv == MST_ENOTFOUND) {
             is_in = false; /* our lease has run out: enter anew */
         }
         if (is_late) {
-            if (rv == 0 || rv == MST_ETIMEOUT) {
-                err.code = 0;
-            }
-            return next_fail_late(self, &err, reterr);
+            return next_fail_late(self, &why, reterr);
         }
         if (rv != 0 && rv != MST_ETIMEOUT) {
             int64_t until_us = mst__clock_ns() / 1000 + pause_us;

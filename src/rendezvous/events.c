@@ -76,10 +76,7 @@ int mst__event_failed(const struct mst__events *events,
 {
     (void)mst__err_wrap(err, rv, "rendezvous '%.40s'", events->run_id);
     mst__event(events, name, MST_NODE_FAILED, -1, -1, "%s", err->msg);
-    if (reterr != NULL) {
-        *reterr = *err;
-    }
-    return rv;
+    return mst__err_pass(reterr, rv, err);
 }
 
 /* --- JSON lines --- */

@@ -380,11 +380,7 @@ static int run_end(const struct run *run,
         return mst__fail(reterr, code, 0, "'%.100s' of %.60s is not as it must be to go on",
                          run->legacy->active, mst__v2_where(run->drive->v2));
     }
-    if (reterr != NULL) {
-        *reterr = run->err;
-        reterr->code = code;
-    }
-    return code;
+    return mst__err_pass(reterr, code, &run->err);
 }
 
 static int run_effect(struct run *run,
@@ -435,11 +431,7 @@ static void run_see(struct run *run)
 static int run_abort(struct run *run, int rv, struct mst_err *reterr)
 {
     mst__legacy_abort(run->legacy);
-    if (reterr != NULL) {
-        *reterr = run->err;
-        reterr->code = rv;
-    }
-    return rv;
+    return mst__err_pass(reterr, rv, &run->err);
 }
 
 int mst__legacy_drive(const struct mst__legacy_drive *drive,

@@ -282,7 +282,7 @@ static int next_reach(struct next *next, struct mst_err *reterr)
     struct mst_err err = {0};
     int rv = mst__muster_reach(muster, next->deadline_ms, &err);
     if (rv == 0 || rv == MST_ENOTSUP || rv == MST_ENOMEM || rv == MST_ELIMIT) {
-        return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%s", err.msg);
+        return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
     }
     if (mst__turn_is_cancelled(&muster->turn)) {
         return fail_cancelled(reterr);

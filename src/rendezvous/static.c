@@ -264,10 +264,7 @@ static int static_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
         (void)mst__err_wrap(&err, rv, "rendezvous '%.40s'", group->params->run_id);
         mst__event(&group->events, "next_rendezvous", MST_NODE_FAILED, -1, group->rank, "%s",
                    err.msg);
-        if (reterr != NULL) {
-            *reterr = err;
-        }
-        return rv;
+        return mst__err_pass(reterr, rv, &err);
     }
     mst__event(&group->events, "next_rendezvous", MST_NODE_RUNNING, 0, group->rank,
                "The node has joined rendezvous '%s' as rank %" PRId64 " of %" PRId64 ".",

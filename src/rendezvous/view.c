@@ -71,9 +71,8 @@ int mst__view_get(struct mst__view *view,
     if (*ret_joined && view->is_known) {
         *ret_changes = view->now;
     } else if (*ret_joined) {
-        rv = view->err.code == 0
-                 ? mst__fail(reterr, MST_ECONN, 0, "nothing has been heard yet")
-                 : mst__fail(reterr, view->err.code, view->err.sys, "%s", view->err.msg);
+        rv = view->err.code == 0 ? mst__fail(reterr, MST_ECONN, 0, "nothing has been heard yet")
+                                 : mst__err_pass(reterr, view->err.code, &view->err);
     }
     mst__turn_unlock(view->turn);
     return rv;

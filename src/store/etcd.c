@@ -85,10 +85,7 @@ bool mst__etcd_again(struct mst__etcd_attempts *attempts, int rv, const struct m
 int mst__etcd_read_failed(const struct mst__etcd_attempts *attempts, int rv, struct mst_err *reterr)
 {
     if (rv == MST_ETIMEOUT && attempts->is_away) {
-        if (reterr != NULL) {
-            *reterr = attempts->why;
-        }
-        rv = MST_ECONN;
+        rv = mst__err_pass(reterr, MST_ECONN, &attempts->why);
     }
     if (rv == MST_ECONN && mst__interrupt_is_pending()) {
         return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");

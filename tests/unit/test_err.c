@@ -53,6 +53,15 @@ static void wrap_puts_context_before(void **state)
     assert_int_equal(err.sys, ECONNREFUSED);
     assert_string_equal(err.msg, "get 'k': connect to 'h:1': Connection refused");
     assert_int_equal(mst__err_wrap(NULL, MST_ETIMEOUT, "nobody asks"), MST_ETIMEOUT);
+
+    /* Passed on, the message stays as it is: what the system says is in it once. */
+    struct mst_err passed;
+    (void)mst__fail(&err, MST_ECONN, ECONNRESET, "receive");
+    assert_int_equal(mst__err_pass(&passed, MST_ESYS, &err), MST_ESYS);
+    assert_int_equal(passed.code, MST_ESYS);
+    assert_int_equal(passed.sys, ECONNRESET);
+    assert_string_equal(passed.msg, "receive: Connection reset by peer");
+    assert_int_equal(mst__err_pass(NULL, MST_ESYS, &err), MST_ESYS);
 }
 
 /* Whatever the lengths, the message ends inside its array. */
