@@ -40,6 +40,7 @@ static void client_write(struct mst__sim_world *world,
                          const struct mst__effect *effect)
 {
     node->ask = MST_SIM_ASK_WRITE;
+    node->may_be_unread = effect->may_be_unread;
     mst__buf_clear(&node->pickle);
     mst__buf_clear(&node->desired);
     mst__buf_clear(&node->expected);
@@ -132,7 +133,7 @@ static bool client_answer_write(struct mst__sim_world *world,
         *event = (struct mst__event){.kind = MST_EVENT_ABSENT};
         return true;
     }
-    event->kind = MST_EVENT_LOST;
+    event->kind = node->may_be_unread ? MST_EVENT_LOST_UNREAD : MST_EVENT_LOST;
     return true;
 }
 

@@ -326,6 +326,20 @@ static void node_done(struct mst__sim_world *world,
     }
 }
 
+/* The record has changed while the session waits. */
+static void node_wake(struct mst__sim_world *world, struct mst__sim_node *node)
+{
+    if (!node->session.wants_change) {
+        return;
+    }
+    node->has_notice = false;
+    if (node->skip > 0) {
+        node->skip--;
+        return;
+    }
+    node_step(world, node, &(struct mst__event){.kind = MST_EVENT_WOKEN});
+}
+
 static void node_effect(struct mst__sim_world *world,
                         struct mst__sim_node *node,
                         const struct mst__effect *effect)
@@ -339,9 +353,9 @@ static void node_effect(struct mst__sim_world *world,
             return;
         case MST_EFFECT_WAIT:
             node_set_alarm(world, node, effect->until_us);
-            if (effect->wants_change && node->has_notice) {
-                node->has_notice = false;
-                node_step(world, node, &(struct mst__event){.kind = MST_EVENT_WOKEN});
+            node->skip = effect->skip;
+            if (node->has_notice) {
+                node_wake(world, node);
             }
             return;
         case MST_EFFECT_DONE:
@@ -367,6 +381,7 @@ void mst__sim_node_start(struct mst__sim_world *world, struct mst__sim_node *nod
         .mode = plan->is_exact[node->index] ? MST_SESSION_EXACT : MST_SESSION_DEFAULT,
         .dialect = plan->dialect,
         .can_watch = plan->can_watch[node->index],
+        .write_us = plan->is_exact[node->index] ? 0 : plan->write_us,
     };
     int rv = mst__session_init(&node->session, &options);
     MST_ASSERT(rv == 0);
@@ -477,10 +492,7 @@ void mst__sim_node_notice(struct mst__sim_world *world, struct mst__sim_node *no
         return;
     }
     if (node->session.phase == MST_SESSION_WAITING) {
-        if (node->session.wants_change) {
-            node->has_notice = false;
-            node_step(world, node, &(struct mst__event){.kind = MST_EVENT_WOKEN});
-        }
+        node_wake(world, node);
     } else if (node->app == MST_SIM_HOLDING) {
         node_hold(world, node);
     }

@@ -7,6 +7,8 @@
 #include "sim/sim.h"
 
 #define SECOND MST_SIM_SECOND_US
+/* What ours take for the time of a write to a disk. */
+#define WRITE_US 3000
 
 static int64_t draw_below(struct mst__prng *prng, int64_t bound)
 {
@@ -71,6 +73,7 @@ static void draw_nodes(struct mst__sim_plan *plan, struct mst__prng *prng)
         plan->exact_count += plan->is_exact[i] ? 1 : 0;
         plan->can_watch[i] = !plan->is_exact[i] && draw_percent(prng, watching);
     }
+    plan->write_us = draw_percent(prng, 30) ? WRITE_US : 0;
     plan->dialect = MST_RECORD_D4;
     if (draw_percent(prng, 30)) {
         plan->dialect = (enum mst__record_dialect)draw_range(prng, MST_RECORD_D1, MST_RECORD_D3);

@@ -40,6 +40,7 @@ struct mst__sim_plan {
     bool is_exact[MST_SIM_NODES_MAX]; /* a stand-in for a torch peer */
     size_t exact_count;
     bool can_watch[MST_SIM_NODES_MAX];
+    int64_t write_us; /* the store writes to a disk, as ours believe */
     struct mst__settings settings[MST_SIM_NODES_MAX];
     bool is_unequal;     /* the settings differ */
     bool is_one_address; /* all nodes have the same and differ in their process */
@@ -166,6 +167,8 @@ struct mst__sim_node {
     int64_t to_node_us;
     struct mst__buf pickle;
     struct mst__buf desired;
+    bool may_be_unread; /* what a write that loses finds */
+    int64_t skip;       /* notices that do not end the present wait */
     struct mst__buf expected;
     struct mst__buf output;
     bool is_created;   /* the key was made to exist */

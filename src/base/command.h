@@ -49,6 +49,7 @@ struct mst__command {
     struct mst_bytes expected; /* COMPARE_SET */
     int64_t number;            /* delta of ADD, size of BARRIER, nonce of PING, fingerprint of
                                   WAIT_CHANGE */
+    bool blocks;               /* GET, inside one process: wait for a value */
     uint64_t count;            /* keys of CHECK, WAIT, MULTI_GET; pairs of MULTI_SET */
     struct mst_bytes items;    /* those keys, or key and value in turn, as strs: u64 size, bytes */
 };

@@ -190,6 +190,14 @@ static int step_read(struct session_step *step, enum mst__session_why why)
     return 0;
 }
 
+/* Whoever enters and loses is not in the record, so that nothing in there can concern it before it
+ * tries again. */
+static bool session_may_lose_unread(const struct mst__session *session)
+{
+    return session->options.write_us > 0 && !session_is_exact(session) &&
+           session->action == MST_ACTION_ADD_TO_PARTICIPANTS && !session->pending_exit;
+}
+
 static int step_write(struct session_step *step)
 {
     struct mst__session *session = step->session;
@@ -201,6 +209,7 @@ static int step_write(struct session_step *step)
         .state = &session->state,
         .has_token = session->has_token,
         .token = mst_bytes(session->token.data, session->token.size),
+        .may_be_unread = session_may_lose_unread(session),
     };
     return 0;
 }
@@ -366,6 +375,17 @@ static enum mst__result step_result(const struct session_step *step, enum mst__a
     }
 }
 
+/* Wait with a write that others want to do, too; it comes after that and another reading. */
+static int step_hold_until(struct session_step *step,
+                           int64_t held_us,
+                           bool wants_change,
+                           enum mst__session_why why)
+{
+    step->session->is_held = true;
+    step->session->held_us = held_us;
+    return step_wait(step, MST_WAIT_HOLD, wants_change, held_us, why);
+}
+
 /* Whether to wait before @action, which changes the record; the effect is then set. */
 static bool step_hold(struct session_step *step, enum mst__action action)
 {
@@ -373,21 +393,18 @@ static bool step_hold(struct session_step *step, enum mst__action action)
     if (session_is_exact(session) || session->is_dirty || session->is_hold_over) {
         return false;
     }
+    int64_t held_us = session->held_us;
     if (!session->is_held) {
-        int64_t hold_us = mst__session_hold_us(session, action, &step->prng);
-        if (hold_us == 0) {
-            return false;
-        }
-        session->is_held = true;
-        session->held_us = step->now_mono_us + hold_us;
-    } else if (session->held_us <= step->now_mono_us) {
+        held_us = step->now_mono_us + mst__session_hold_us(session, action, &step->prng);
+    }
+    if (held_us <= step->now_mono_us) {
         return false;
     }
     /* Completing is done once for all, and so is removing the dead: another one's saves us ours. */
     bool wants_change =
         action == MST_ACTION_MARK_RENDEZVOUS_COMPLETE || action == MST_ACTION_KEEP_ALIVE;
-    (void)step_wait(step, MST_WAIT_HOLD, wants_change, session->held_us,
-                    session->losses > 0 ? MST_SESSION_WHY_LOST : MST_SESSION_WHY_SPREAD);
+    (void)step_hold_until(step, held_us, wants_change,
+                          session->losses > 0 ? MST_SESSION_WHY_LOST : MST_SESSION_WHY_SPREAD);
     return true;
 }
 
@@ -646,14 +663,29 @@ static int step_won(struct session_step *step, const struct mst__event *event)
     return step_synced(step);
 }
 
-static int step_lost(struct session_step *step, const struct mst__event *event)
+static void session_count_loss(struct mst__session *session)
 {
-    struct mst__session *session = step->session;
     session->stats.losses++;
     session->losses++;
     session_revert_stage(session);
     session->is_held = false;
     session->is_hold_over = false;
+}
+
+/* Our copy is of no use any more, but for telling how long to wait. */
+static int step_lost_unread(struct session_step *step)
+{
+    struct mst__session *session = step->session;
+    session_count_loss(session);
+    int64_t hold_us = mst__session_hold_us(session, session->action, &step->prng);
+    session_forget(session);
+    return step_hold_until(step, step->now_mono_us + hold_us, false, MST_SESSION_WHY_LOST);
+}
+
+static int step_lost(struct session_step *step, const struct mst__event *event)
+{
+    struct mst__session *session = step->session;
+    session_count_loss(session);
     if (event->kind == MST_EVENT_ABSENT && session_is_exact(session)) {
         session_drop_token(session); /* and the unsaved copy stays for one decision */
     } else {
@@ -675,6 +707,10 @@ static int step_begin(struct session_step *step, const struct mst__event *event)
     session->losses = 0;
     session->is_held = false;
     session->is_hold_over = false;
+    int64_t spread_us = mst__session_spread_us(session, step->now_mono_us, &step->prng);
+    if (spread_us > 0) {
+        return step_hold_until(step, step->now_mono_us + spread_us, false, MST_SESSION_WHY_SPREAD);
+    }
     return step_sync(step, MST_SESSION_WHY_BEGUN);
 }
 
@@ -720,6 +756,8 @@ static int step_event(struct session_step *step, const struct mst__event *event)
         case MST_EVENT_LOST:
         case MST_EVENT_ABSENT:
             return step_lost(step, event);
+        case MST_EVENT_LOST_UNREAD:
+            return step_lost_unread(step);
         case MST_EVENT_FAILED:
             return step_failed(step, MST_RESULT_CONNECTION);
         case MST_EVENT_BROKEN:
@@ -751,6 +789,9 @@ static bool session_knows(const struct mst__session *session, const struct mst__
             return phase == MST_SESSION_WRITING && has_state && has_token;
         case MST_EVENT_ABSENT:
             return phase == MST_SESSION_WRITING && !has_state && !has_token;
+        case MST_EVENT_LOST_UNREAD:
+            return phase == MST_SESSION_WRITING && !has_state && !has_token &&
+                   session_may_lose_unread(session);
         case MST_EVENT_FAILED:
         case MST_EVENT_BROKEN:
             return (phase == MST_SESSION_READING || phase == MST_SESSION_WRITING) && !has_state &&

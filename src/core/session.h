@@ -72,17 +72,18 @@ typedef void (*mst__session_trace_fn)(void *arg,
                                       enum mst__session_why why);
 
 enum mst__event_kind {
-    MST_EVENT_BEGIN,     /* idle: operation, deadline_us */
-    MST_EVENT_READ,      /* reading: state, token */
-    MST_EVENT_READ_NONE, /* reading: there is no record */
-    MST_EVENT_WON,       /* writing: the record is ours now; token */
-    MST_EVENT_LOST,      /* writing: another one was quicker; state, token */
-    MST_EVENT_ABSENT,    /* writing: nothing written, there is no record */
-    MST_EVENT_FAILED,    /* reading, writing: the backend failed; a write may have happened */
-    MST_EVENT_BROKEN,    /* reading, writing: what is stored is no record */
-    MST_EVENT_WOKEN,     /* waiting: the record may have changed */
-    MST_EVENT_TIME,      /* waiting: time has passed */
-    MST_EVENT_CANCEL,    /* waiting: end the operation, taking entries back */
+    MST_EVENT_BEGIN,       /* idle: operation, deadline_us */
+    MST_EVENT_READ,        /* reading: state, token */
+    MST_EVENT_READ_NONE,   /* reading: there is no record */
+    MST_EVENT_WON,         /* writing: the record is ours now; token */
+    MST_EVENT_LOST,        /* writing: another one was quicker; state, token */
+    MST_EVENT_LOST_UNREAD, /* the same, without what is there now; only if @may_be_unread */
+    MST_EVENT_ABSENT,      /* writing: nothing written, there is no record */
+    MST_EVENT_FAILED,      /* reading, writing: the backend failed; a write may have happened */
+    MST_EVENT_BROKEN,      /* reading, writing: what is stored is no record */
+    MST_EVENT_WOKEN,       /* waiting: the record may have changed */
+    MST_EVENT_TIME,        /* waiting: time has passed */
+    MST_EVENT_CANCEL,      /* waiting: end the operation, taking entries back */
 };
 
 struct mst__event {
@@ -113,7 +114,8 @@ struct mst__outcome {
 
 enum mst__effect_kind {
     MST_EFFECT_READ,  /* get the record: READ, READ_NONE, FAILED or BROKEN */
-    MST_EFFECT_WRITE, /* compare-and-set @state under @token: WON, LOST, ABSENT, FAILED, BROKEN */
+    MST_EFFECT_WRITE, /* compare-and-set @state under @token: WON, LOST, ABSENT, FAILED, BROKEN;
+                         if @may_be_unread also LOST_UNREAD */
     MST_EFFECT_WAIT,  /* until @until_us: TIME; before that WOKEN if @wants_change, or CANCEL */
     MST_EFFECT_DONE,  /* the operation has ended; @outcome */
 };
@@ -124,7 +126,8 @@ struct mst__effect {
     const struct mst__state *state;
     bool has_token; /* without one: only if there is no record yet */
     struct mst_bytes token;
-    int64_t until_us; /* monotonic */
+    bool may_be_unread; /* a loser waits and reads then: what is there now need not be fetched */
+    int64_t until_us;   /* monotonic */
     bool wants_change;
     int64_t skip; /* so many changes may pass unnoticed: more must come before one matters */
     struct mst__outcome outcome;

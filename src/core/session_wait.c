@@ -19,6 +19,9 @@
 #define HOLD_LOST_BITS 2
 #define HOLD_LOST_BITS_MAX 12
 
+/* The share of a join's time that may go into spreading the first readings. */
+#define SPREAD_SHARE 4
+
 /* A slot where the store is on the same machine or in the same room. When c nodes come at once the
  * last of them gets its answer after c slots, which tells how long one is; the rest is safety. Each
  * loss makes it longer, up to the two trips that reading and writing take: the store is busy, or
@@ -137,6 +140,27 @@ int64_t mst__session_hold_us(const struct mst__session *session,
     window_us = wait_min(window_us, wait_max(wait_min(half_us, MST_HOLD_US_MAX), SLOT_US));
     MST_ASSERT(window_us > 0);
     return 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
+}
+
+int64_t mst__session_spread_us(const struct mst__session *session,
+                               int64_t now_us,
+                               struct mst__prng *prng)
+{
+    int64_t nodes = session->options.settings.nodes_min;
+    bool is_entering =
+        session->operation == MST_OPERATION_NEXT || session->operation == MST_OPERATION_JOIN;
+    bool has_read = session->stats.reads > 0;
+    /* Only where it is the writing that is slow: elsewhere to read twice costs next to nothing. */
+    if (!is_entering || has_read || session->options.mode == MST_SESSION_EXACT ||
+        session->options.write_us == 0 || nodes <= HOLD_FEW) {
+        return 0;
+    }
+    int64_t window_us = mst__saturate_multiply(nodes, session->options.write_us);
+    window_us = wait_min(window_us, MST_HOLD_US_MAX);
+    /* Most of the time that the node has is for waiting for the others. */
+    int64_t left_us = mst__saturate_subtract(session->deadline_us, now_us);
+    window_us = wait_min(window_us, left_us / SPREAD_SHARE);
+    return window_us <= 0 ? 0 : 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
 }
 
 int64_t mst__session_deadline_us(const struct mst__session *session)

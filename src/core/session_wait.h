@@ -14,6 +14,13 @@ int64_t mst__session_hold_us(const struct mst__session *session,
                              enum mst__action action,
                              struct mst__prng *prng);
 
+/* How long to wait before the first reading, because those with whom this node shall meet are
+ * likely to come now, too; 0 = not at all. The hold before the first write and the reading before
+ * it are then saved. */
+int64_t mst__session_spread_us(const struct mst__session *session,
+                               int64_t now_us,
+                               struct mst__prng *prng);
+
 /* When the operation runs out of time. A participant does not give up in the middle of a last call:
  * leaving would end it for all others, and nodes whose times are over one after the other would
  * keep each other from ever meeting. The last call adds its own length at most. */

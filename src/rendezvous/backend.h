@@ -16,7 +16,8 @@
 /* What is stored. The token stands for exactly this content and means nothing to anybody but the
  * backend. Both are the holder's, to be released with mst_buffer_free. */
 struct mst__stored {
-    bool exists; /* there is a record; else both are empty */
+    bool exists;    /* there is a record; else both are empty */
+    bool is_unread; /* nobody has looked, and both are empty */
     struct mst_buffer record;
     struct mst_buffer token;
 };
@@ -36,13 +37,15 @@ struct mst__record_backend_ops {
     /**
      * Store @record if what is stored is still what @token stands for; without one (NULL), if there
      * is no record. @ret_won tells whether it is stored now, and then only the token of @ret_stored
-     * is filled; otherwise @ret_stored is what is there instead.
+     * is filled; otherwise @ret_stored is what is there instead, or, with @may_be_unread and where
+     * it would have to be asked for, unread.
      *
      * Returns as get_state does; MST_EUNKNOWN when it may have been stored or not.
      */
     int (*set_state)(void *self,
                      struct mst_bytes record,
                      const struct mst_bytes *token,
+                     bool may_be_unread,
                      int64_t deadline_ms,
                      bool *ret_won,
                      struct mst__stored *ret_stored,
@@ -61,7 +64,8 @@ struct mst__record_backend_ops {
                        int64_t deadline_ms,
                        struct mst_err *reterr);
 
-    /* The store that the nodes share, for keys beside the record. Borrowed from the backend. */
+    /* The store that the nodes share, for keys beside the record. Borrowed from the backend. With
+     * @is_lazy nobody is asked for this. */
     int (*store)(void *self,
                  int64_t deadline_ms,
                  struct mst_store **ret_store,
@@ -77,6 +81,7 @@ struct mst__record_backend {
     const char *where; /* for messages: "tcp://node0:29400". The backend's own. */
     int64_t call_ms;   /* how long one call may take */
     int64_t write_us;  /* what a write takes at least; 0 = next to nothing */
+    bool is_lazy;      /* whether somebody serves it shows with the first reading */
     bool is_by_key;    /* its store is quicker with one key at a time than with several */
 };
 

@@ -156,7 +156,7 @@ static int read_values(const struct mst__bootstrap_round *round,
         return mst_store_multi_get(round->store, keys, 2, wait_ms, ret_values, reterr);
     }
     int64_t deadline_ms = mst__clock_deadline_ms(wait_ms);
-    int rv = mst_store_wait(round->store, &keys[1], 1, wait_ms, reterr);
+    int rv = 0;
     for (size_t i = 2; i > 0 && rv == 0; i--) {
         rv = mst_store_get(round->store, keys[i - 1], deadline_ms - mst__clock_ms(),
                            &ret_values[i - 1], reterr);

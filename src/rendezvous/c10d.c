@@ -202,11 +202,13 @@ static int c10d_get_state(void *self,
 static int c10d_set_state(void *self,
                           struct mst_bytes record,
                           const struct mst_bytes *token,
+                          bool may_be_unread,
                           int64_t deadline_ms,
                           bool *ret_won,
                           struct mst__stored *ret_stored,
                           struct mst_err *reterr)
 {
+    (void)may_be_unread; /* the answer brings it */
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_buffer value = {NULL, 0};

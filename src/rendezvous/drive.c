@@ -76,7 +76,12 @@ static int64_t run_call_deadline_ms(const struct run *run)
     int64_t now_ms = mst__clock_ms();
     int64_t deadline_ms = now_ms + run->drive->backend->call_ms;
     int64_t end_ms = session->deadline_us / 1000;
-    if (session->operation == MST_OPERATION_NEXT || session->operation == MST_OPERATION_JOIN) {
+    bool has_answered = session->trip_us > 0;
+    if (run->drive->backend->is_lazy && !has_answered) {
+        /* Whoever serves may come last: it is waited for as long as everybody else is. */
+        deadline_ms = end_ms;
+    } else if (session->operation == MST_OPERATION_NEXT ||
+               session->operation == MST_OPERATION_JOIN) {
         end_ms += MST_ROLLBACK_US / 1000;
         end_ms = end_ms < now_ms + CALL_MS_MIN ? now_ms + CALL_MS_MIN : end_ms;
     }
@@ -176,9 +181,9 @@ static int write_record(struct run *run,
 {
     const struct mst__record_backend *backend = run->drive->backend;
     run_install(run);
-    int rv =
-        backend->ops->set_state(backend->self, record, effect->has_token ? &effect->token : NULL,
-                                run_call_deadline_ms(run), ret_won, ret_stored, &run->err);
+    int rv = backend->ops->set_state(
+        backend->self, record, effect->has_token ? &effect->token : NULL, effect->may_be_unread,
+        run_call_deadline_ms(run), ret_won, ret_stored, &run->err);
     run_uninstall();
     if (rv == 0 || rv == MST_ESTATE) {
         return rv;
@@ -258,6 +263,8 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
     if (won) {
         answer->token = stored.token;
         answer->event = (struct mst__event){.kind = MST_EVENT_WON, .token = &answer->token};
+    } else if (stored.is_unread) {
+        answer_with(answer, MST_EVENT_LOST_UNREAD);
     } else {
         answer_stored(run, &stored, MST_EVENT_LOST, MST_EVENT_ABSENT, answer);
     }

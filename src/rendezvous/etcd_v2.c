@@ -131,31 +131,23 @@ static struct mst_store *store_of(struct etcd_v2 *etcd)
     return store;
 }
 
-/* Opened when it is needed, since whoever starts the etcd may come last, and without a lock: of two
- * threads that do so at a time one has done it in vain. */
+/* Opened when it is needed, and without a lock: of two threads that do so at a time one has done it
+ * in vain. */
 static int etcd_v2_store(void *self,
                          int64_t deadline_ms,
                          struct mst_store **ret_store,
                          struct mst_err *reterr)
 {
+    (void)deadline_ms; /* nobody is asked */
     struct etcd_v2 *etcd = self;
-    int rv = 0;
     struct mst_store *store = NULL;
     if (store_of(etcd) == NULL) {
-        /* Whether somebody answers shows by reading the record, which is what comes next anyway. */
-        struct mst__v2_answer answer;
-        mst__v2_answer_init(&answer);
-        rv = read_key(etcd, deadline_ms, &answer, reterr);
-        if (rv == 0) {
-            keep_fresh(etcd, &answer);
-        }
-        mst__v2_answer_close(&answer);
         const struct mst__http_options http =
             mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
-        rv = rv == 0 ? mst__etcd_store_new(&http, MST_ETCD_V2_STORE, &store, reterr) : rv;
-    }
-    if (rv != 0) {
-        return rv;
+        int rv = mst__etcd_store_new(&http, MST_ETCD_V2_STORE, &store, reterr);
+        if (rv != 0) {
+            return rv;
+        }
     }
     (void)pthread_mutex_lock(&etcd->mutex);
     if (etcd->store == NULL) {
@@ -302,6 +294,7 @@ static int write_key(struct etcd_v2 *etcd,
 static int etcd_v2_set_state(void *self,
                              struct mst_bytes record,
                              const struct mst_bytes *token,
+                             bool may_be_unread,
                              int64_t deadline_ms,
                              bool *ret_won,
                              struct mst__stored *ret_stored,
@@ -338,6 +331,9 @@ static int etcd_v2_set_state(void *self,
     mst__v2_answer_close(&answer);
     if (is_lost) {
         *ret_won = false;
+        *ret_stored = (struct mst__stored){.is_unread = may_be_unread};
+    }
+    if (is_lost && !may_be_unread) {
         rv = etcd_v2_get_state(etcd, deadline_ms, ret_stored, reterr);
     }
     return rv;
@@ -489,6 +485,7 @@ int mst__etcd_v2_backend_new(const struct mst_params *params,
         .where = etcd->where,
         .call_ms = etcd->settings.etcd.read_timeout_ms,
         .write_us = WRITE_US,
+        .is_lazy = true,
         .is_by_key = true, /* several are found by listing the store of all jobs */
     };
     return 0;

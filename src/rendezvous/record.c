@@ -340,7 +340,7 @@ static int record_leave(void *self, struct mst_err *reterr)
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
-    if (record->session.stats.reads > 0) {
+    if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
         rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                         mst__drive_now_us() + record->dynamic.settings.close_us, NULL, &err);
     }

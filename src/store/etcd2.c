@@ -169,13 +169,9 @@ static int call_get(struct call *call, const char *path)
     return is_usable ? 0 : call_refused(call, path);
 }
 
-/* Read the key that the call's name names: its value is in call->value if it @ret_exists. */
-static int call_read(struct call *call, bool *ret_exists)
+/* Decode what the call's answer says about a key: it is in call->value if it @ret_exists. */
+static int call_decode(struct call *call, bool *ret_exists)
 {
-    int rv = call_get(call, call_path(call));
-    if (rv != 0) {
-        return rv;
-    }
     const struct mst__v2_node *node = &call->answer.node;
     mst__buf_clear(&call->value);
     *ret_exists = call->answer.code == MST_V2_OK;
@@ -187,12 +183,19 @@ static int call_read(struct call *call, bool *ret_exists)
                          "'%.60s' at %s is a directory; something else uses this one", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
-    rv = mst__base64_read(&call->value, mst_bytes(node->value.data, node->value.size));
+    int rv = mst__base64_read(&call->value, mst_bytes(node->value.data, node->value.size));
     if (rv == MST_EPROTO) {
         return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is no base64", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
     return rv == 0 ? 0 : call_fail_memory(call, rv);
+}
+
+/* Read the key that the call's name names. */
+static int call_read(struct call *call, bool *ret_exists)
+{
+    int rv = call_get(call, call_path(call));
+    return rv == 0 ? call_decode(call, ret_exists) : rv;
 }
 
 /* One long poll for @path. 0 also when nothing came of it but the keys should be looked at again;
@@ -445,12 +448,47 @@ static int execute_set(struct call *call, struct mst__answer *result)
 
 /* --- reading --- */
 
+/* Whether the call's answer is that of a key which exists. */
+static bool call_has_key(const struct call *call)
+{
+    return call->answer.code == MST_V2_OK && !call->answer.node.is_dir;
+}
+
+/* Whether an event says that there is a value now. */
+static bool event_is_value(const struct mst__v2_answer *event)
+{
+    return event->action == MST_V2_SET || event->action == MST_V2_CREATE ||
+           event->action == MST_V2_UPDATE || event->action == MST_V2_COMPARE_AND_SWAP;
+}
+
+/* Wait until there is @key; the call's answer is what it is then. */
+static int wait_for_key(struct call *call, struct mst_bytes key)
+{
+    int rv = call_name(call, key);
+    while (rv == 0) {
+        rv = call_get(call, call_path(call));
+        if (rv != 0 || call_has_key(call)) {
+            break;
+        }
+        bool is_event;
+        rv = call_poll(call, call_path(call), call->answer.index + 1, &is_event);
+        if (rv == 0 && is_event && event_is_value(&call->answer)) {
+            break;
+        }
+    }
+    return rv;
+}
+
 static int execute_get(struct call *call, struct mst__answer *result)
 {
     bool exists = false;
-    int rv = call_name(call, call->command->key);
-    if (rv == 0) {
-        rv = call_read(call, &exists);
+    int rv;
+    if (call->command->blocks) {
+        rv = wait_for_key(call, call->command->key);
+        rv = rv == 0 ? call_decode(call, &exists) : rv;
+    } else {
+        rv = call_name(call, call->command->key);
+        rv = rv == 0 ? call_read(call, &exists) : rv;
     }
     if (rv != 0) {
         return rv;
@@ -518,12 +556,6 @@ static int execute_list(struct call *call, struct mst__answer *result)
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Whether the call's answer is that of a key which exists. */
-static bool call_has_key(const struct call *call)
-{
-    return call->answer.code == MST_V2_OK && !call->answer.node.is_dir;
 }
 
 /* The names in the directory that the call has listed, sorted; NULL when out of memory. */
@@ -596,31 +628,6 @@ static int execute_check(struct call *call, struct mst__answer *result)
         .status = mst__buf_size(&missing) == 0 ? MST_STATUS_READY : MST_STATUS_NOT_READY,
     };
     mst__buf_close(&missing);
-    return rv;
-}
-
-/* Whether an event says that there is a value now. */
-static bool event_is_value(const struct mst__v2_answer *event)
-{
-    return event->action == MST_V2_SET || event->action == MST_V2_CREATE ||
-           event->action == MST_V2_UPDATE || event->action == MST_V2_COMPARE_AND_SWAP;
-}
-
-/* Wait until there is @key. */
-static int wait_for_key(struct call *call, struct mst_bytes key)
-{
-    int rv = call_name(call, key);
-    while (rv == 0) {
-        rv = call_get(call, call_path(call));
-        if (rv != 0 || call_has_key(call)) {
-            break;
-        }
-        bool is_event;
-        rv = call_poll(call, call_path(call), call->answer.index + 1, &is_event);
-        if (rv == 0 && is_event && event_is_value(&call->answer)) {
-            break;
-        }
-    }
     return rv;
 }
 
@@ -745,7 +752,7 @@ int mst__etcd2_new(const struct mst__http_options *http,
                    struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
-        .execute = etcd2_execute, .stats = etcd2_stats, .free = etcd2_free};
+        .execute = etcd2_execute, .can_block = true, .stats = etcd2_stats, .free = etcd2_free};
     struct etcd2 *etcd2 = mst__calloc(1, sizeof *etcd2);
     if (etcd2 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store");

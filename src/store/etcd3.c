@@ -495,22 +495,6 @@ static int execute_multi_set(struct call *call, struct mst__answer *result)
 
 /* --- reading --- */
 
-static int execute_get(struct call *call, struct mst__answer *result)
-{
-    struct mst__v3_range range = {0};
-    int rv = call_only_name(call, &range.key);
-    if (rv == 0) {
-        rv = call_range(call, &range);
-    }
-    if (rv != 0) {
-        return rv;
-    }
-    const struct mst__v3_kv *kv = call_found(call, 0);
-    result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = kv != NULL};
-    rv = mst__answer_take(result, kv_value(kv));
-    return rv == 0 ? 0 : call_fail_memory(call, rv);
-}
-
 /* Read the next keys of @items, up to 128, in one transaction and take them off; @ret_count says
  * how many they were. */
 static int read_batch(struct call *call,
@@ -762,6 +746,28 @@ static int wait_for_event(struct call *call,
     return rv == 0 ? 0 : watch_failed(call, rv);
 }
 
+static int execute_get(struct call *call, struct mst__answer *result)
+{
+    struct mst__v3_range range = {0};
+    const struct mst__v3_kv *kv = NULL;
+    int rv = call_only_name(call, &range.key);
+    while (rv == 0) {
+        rv = call_range(call, &range);
+        kv = rv == 0 ? call_found(call, 0) : NULL;
+        if (rv != 0 || kv != NULL || !call->command->blocks) {
+            break;
+        }
+        bool is_event;
+        rv = wait_for_event(call, range.key, call->result.revision, &is_event);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = kv != NULL};
+    rv = mst__answer_take(result, kv_value(kv));
+    return rv == 0 ? 0 : call_fail_memory(call, rv);
+}
+
 static int execute_wait_change(struct call *call, struct mst__answer *result)
 {
     bool is_over = false;
@@ -914,7 +920,7 @@ int mst__etcd3_new(const struct mst__http_options *http,
                    struct mst_err *reterr)
 {
     static const struct mst__backend_ops ops = {
-        .execute = etcd3_execute, .stats = etcd3_stats, .free = etcd3_free};
+        .execute = etcd3_execute, .can_block = true, .stats = etcd3_stats, .free = etcd3_free};
     struct etcd3 *etcd3 = mst__calloc(1, sizeof *etcd3);
     if (etcd3 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store");

@@ -544,6 +544,7 @@ static int fetch_look(struct call *call, enum mst__op op, bool *ret_found)
 /* Run @op, GET or QUEUE_POP; with @block again and again until it finds something. */
 static int fetch(struct call *call, enum mst__op op, bool block)
 {
+    call->command.blocks = block && op == MST_OP_GET && call->store->backend->ops->can_block;
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
     for (unsigned round = 0;; round++) {

@@ -28,10 +28,10 @@ struct mst__backend;
 struct mst__backend_ops {
     /**
      * Execute @command, whose keys are the backend's own (prefixed already) and within the limits.
-     * GET does not block and tells by reply.found whether there was a value; COMPARE_SET tells by
-     * it whether there was a key. WAIT, BARRIER and WAIT_CHANGE block and answer once they are
-     * over; MST_ETIMEOUT at the deadline. @result is written on success; its memory is empty when
-     * called.
+     * GET tells by reply.found whether there was a value and does not block, unless the command
+     * says so and can_block is set: then there is one. COMPARE_SET tells by it whether there was a
+     * key. WAIT, BARRIER and WAIT_CHANGE block and answer once they are over; MST_ETIMEOUT at the
+     * deadline. @result is written on success; its memory is empty when called.
      *
      * Returns 0 or an error of muster/store.h; MST_ENOTSUP when the backend lacks the operation.
      */
@@ -40,6 +40,7 @@ struct mst__backend_ops {
                    int64_t deadline_ms,
                    struct mst__answer *result,
                    struct mst_err *reterr);
+    bool can_block; /* a GET, with less work than a GET, a WAIT and another GET are */
     /* Fill in what the backend knows; the rest is zeroed. NULL when it knows nothing. */
     void (*stats)(struct mst__backend *backend, struct mst_store_stats *stats);
     void (*free)(struct mst__backend *backend);

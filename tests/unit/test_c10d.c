@@ -98,7 +98,7 @@ static bool set(const struct mst__record_backend *backend,
     struct mst_bytes bytes = token == NULL ? mst_bytes(NULL, 0) : bytes_of(token);
     *ret_stored = (struct mst__stored){0};
     assert_ok(backend->ops->set_state(backend->self, STR(text), token == NULL ? NULL : &bytes,
-                                      soon(), &won, ret_stored, &err));
+                                      false, soon(), &won, ret_stored, &err));
     return won;
 }
 
@@ -178,8 +178,9 @@ static void what_is_no_base64(void **state)
     assert_ok(mst_store_set(store, STR(KEY), STR("abcde"), PLENTY_MS, &err));
     assert_fails(backend.ops->get_state(backend.self, soon(), &stored, &err), MST_ESTATE, KEY);
     bool won = false;
-    assert_fails(backend.ops->set_state(backend.self, STR("x"), NULL, soon(), &won, &stored, &err),
-                 MST_ESTATE, "here");
+    assert_fails(
+        backend.ops->set_state(backend.self, STR("x"), NULL, false, soon(), &won, &stored, &err),
+        MST_ESTATE, "here");
     assert_null(stored.record.data);
     /* Characters outside the alphabet do not count, as with the peers. */
     assert_ok(mst_store_set(store, STR(KEY), STR("b2\n5l"), PLENTY_MS, &err));
@@ -207,7 +208,7 @@ static void record_without_memory(void **state)
             struct mst_bytes token = bytes_of(&stored.token);
             struct mst__stored written = {0};
             rv = backend.ops->set_state(backend.self, STR("one"), stored.exists ? &token : NULL,
-                                        soon(), &won, &written, NULL);
+                                        false, soon(), &won, &written, NULL);
             stored_free(&written);
         }
         bool failed = mst__mem_failed();

@@ -498,6 +498,93 @@ static void records_of_113(void **unused)
     bench_close(&bench);
 }
 
+/* --- where writing is slow --- */
+
+/* Many who come at once read at different times, and write as soon as they have read. */
+static void first_readings_are_spread(void **unused)
+{
+    (void)unused;
+    int64_t latest_us = 0;
+    for (int i = 0; i < 200; i++) {
+        struct bench bench;
+        bench_open(&bench, MST_SESSION_DEFAULT, settings_of(64, 64));
+        bench.session.options.write_us = 3000;
+        bench.now_us += i; /* another seed */
+        assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_WAIT);
+        assert_false(bench.effect.wants_change);
+        int64_t spread_us = bench.effect.until_us - bench.now_us;
+        assert_in_range(spread_us, 1, 64 * 3000);
+        latest_us = spread_us > latest_us ? spread_us : latest_us;
+        bench.now_us = bench.effect.until_us;
+        assert_int_equal(bench_event(&bench, MST_EVENT_TIME), MST_EFFECT_READ);
+        assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_WRITE);
+        bench_close(&bench);
+    }
+    assert_true(latest_us > 64 * 3000 / 2);
+}
+
+static void few_and_late_ones_are_not_spread(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(4, 64));
+    bench.session.options.write_us = 3000;
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+    bench_close(&bench);
+    /* Whoever has hardly any time left does not spend it on this. */
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(64, 64));
+    bench.session.options.write_us = 3000;
+    struct mst__event event = {.kind = MST_EVENT_BEGIN,
+                               .operation = MST_OPERATION_JOIN,
+                               .deadline_us = bench.now_us + 400};
+    assert_int_equal(bench_feed(&bench, event), MST_EFFECT_WAIT);
+    assert_in_range(bench.effect.until_us - bench.now_us, 1, 100);
+    bench_close(&bench);
+}
+
+/* Whoever enters and loses waits and reads: what is there when it loses is of no use to it. */
+static void a_loser_reads_after_its_wait(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    struct mst__state record;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(4, 4));
+    bench.session.options.write_us = 3000;
+    mst__state_init(&record);
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+    assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_WRITE);
+    assert_true(bench.effect.may_be_unread);
+    assert_int_equal(bench_event(&bench, MST_EVENT_LOST_UNREAD), MST_EFFECT_WAIT);
+    assert_int_equal(bench.session.stats.losses, 1);
+    assert_false(bench.session.is_known);
+    state_add_participant(&record, node_named("a", 1), 0, WORLD_WALL_US);
+    assert_int_equal(bench_hold(&bench, &record), MST_EFFECT_WRITE);
+    assert_int_equal(bench.effect.state->participants.count, 2);
+    assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
+    mst__state_close(&record);
+    bench_close(&bench);
+}
+
+/* Whoever is in the record has to know what became of it. */
+static void members_want_to_know_what_they_lost_to(void **unused)
+{
+    (void)unused;
+    struct bench bench;
+    struct mst__state record;
+    bench_open(&bench, MST_SESSION_DEFAULT, settings_of(2, 4));
+    bench.session.options.write_us = 3000;
+    make_round(&record, 2, false, WORLD_WALL_US);
+    assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+    assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
+    assert_false(bench.effect.may_be_unread);
+    struct mst__effect effect;
+    struct mst__event event = {.kind = MST_EVENT_LOST_UNREAD};
+    assert_int_equal(mst__session_step(&bench.session, &event, 0, bench.now_us, 0, &effect),
+                     MST_EINVAL);
+    mst__state_close(&record);
+    bench_close(&bench);
+}
+
 /* --- leaving and failing --- */
 
 /* Leaving a round and waiting for the next are one write; when it is lost, neither has happened. */
@@ -809,6 +896,10 @@ int main(void)
         cmocka_unit_test(a_larger_group_than_ours),
         cmocka_unit_test(left_over_nodes_become_spares),
         cmocka_unit_test(records_of_113),
+        cmocka_unit_test(first_readings_are_spread),
+        cmocka_unit_test(few_and_late_ones_are_not_spread),
+        cmocka_unit_test(a_loser_reads_after_its_wait),
+        cmocka_unit_test(members_want_to_know_what_they_lost_to),
         cmocka_unit_test(leaving_and_waiting_are_one),
         cmocka_unit_test(cancelling_takes_entries_back),
         cmocka_unit_test(wrong_events_are_refused),
