@@ -25,10 +25,10 @@
 #include "rendezvous/turn.h"
 #include "rendezvous/view.h"
 
-/* How long to wait for rank 0 to tell where the workers' store is: for ours,
- * and for a torch agent, which may be one that tells late, or none at all
- * behind the handler. */
-#define BOOTSTRAP_MS 5000
+/* How long to wait for rank 0 to tell where the workers' store is: for ours, which does unless it
+ * dies now, and for a torch agent, which may be one that tells late, or none at all behind the
+ * handler. */
+#define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_PEER_MS 2500
 
 /* Pauses while the etcd cannot be reached, and of a watcher that is refused. */

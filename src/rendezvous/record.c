@@ -13,9 +13,10 @@
 #include "base/mem.h"
 #include "rendezvous/record_self.h"
 
-/* How long to wait for rank 0 to tell where the workers' store is. Agents of torch before 2.4 tell
- * late, and only if there is an agent. */
-#define BOOTSTRAP_MS 5000
+/* How long to wait for rank 0 to tell where the workers' store is. It does, unless it dies now, but
+ * an overloaded machine or store may need its time. Agents of torch before 2.4 tell late, and only
+ * if there is an agent. */
+#define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_OLD_MS 2500
 
 /* Leaving a round again that was entered in vain. */

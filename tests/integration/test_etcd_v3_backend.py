@@ -150,7 +150,7 @@ class Plain(Etcd):
         """Who has followed one that dies looks for another one, and finds the news while it does:
         no watch will bring it."""
         with etcd_cluster.Swallow(self.etcd.address) as tap, \
-                self.job("2:4", PATIENT, keep_alive_interval=30) as job:
+                self.job("3:4", PATIENT, keep_alive_interval=30) as job:
             stay = {"words": ("--hold", "0")}
             nodes = job.start_in_order(1, **stay)
             nodes += job.start_in_order(1, **stay, keep_alive_interval=1, keep_alive_max_attempt=2)

@@ -118,10 +118,10 @@ class Verbs:
         self.expect(store("check", self.url, "a", "b"), ABSENT, b"")
         started = time.monotonic()
         self.expect(
-            store("wait", self.url, "a", "b", "--timeout", "200ms"), TIMEOUT, b"", "wait 'a'")
+            store("wait", self.url, "a", "b", "--timeout", "1s"), TIMEOUT, b"", "wait 'a'")
         self.assertGreaterEqual(time.monotonic() - started, 0.19)
         self.expect(
-            store("get", "--wait", self.url, "b", "--timeout", "100ms"), TIMEOUT, b"", "get 'b'")
+            store("get", "--wait", self.url, "b", "--timeout", "1s"), TIMEOUT, b"", "get 'b'")
         waiting = [
             self.start("wait", self.url, "a", "b"),
             self.start("get", "--wait", self.url, "b"),
@@ -143,7 +143,7 @@ class Verbs:
 
     def test_barrier(self):
         self.expect(
-            store("barrier", self.url, "lonely", "2", "--timeout", "100ms"), TIMEOUT, b"",
+            store("barrier", self.url, "lonely", "2", "--timeout", "1s"), TIMEOUT, b"",
             "barrier 'lonely'")
         for url in (self.url, self.with_prefix("p")):
             first = self.start("barrier", url, "bar", "3")
@@ -172,7 +172,7 @@ class OnServer(Verbs, Case):
         self.expect(store("pop", self.url, "q"), OK, b"one\n")
         self.expect(store("pop", self.url, "q", "--raw"), OK, b"\x00two")
         self.expect(
-            store("pop", self.url, "q", "--wait", "--timeout", "100ms"), TIMEOUT, b"", "pop")
+            store("pop", self.url, "q", "--wait", "--timeout", "1s"), TIMEOUT, b"", "pop")
         waiting = self.start("pop", "--wait", self.url, "q")
         self.expect(store("push", self.url, "q", "three"), OK, b"")
         self.finish(waiting, OK, b"three\n")
