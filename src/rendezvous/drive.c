@@ -101,7 +101,9 @@ static int call_get(struct run *run, struct mst__stored *ret_stored)
     int rv =
         backend->ops->get_state(backend->self, run_call_deadline_ms(run), ret_stored, &run->err);
     run_uninstall();
-    if (rv != 0 && run_notice(run) && run->drive->is_tidy) {
+    /* Without a write there is nothing of us in the record that would have to be tidied up. */
+    bool is_in_doubt = run->drive->is_tidy && run->session->stats.writes > 0;
+    if (rv != 0 && run_notice(run) && is_in_doubt) {
         rv = backend->ops->get_state(backend->self, run_call_deadline_ms(run), ret_stored,
                                      &run->err);
     }
