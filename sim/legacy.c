@@ -18,7 +18,9 @@
 #define CALL_US (3 * SECOND_US) /* when a node gives an answer up */
 #define AGAIN_US (2 * SECOND_US)
 #define BUSY_MAX 200             /* requests of one node in a second: more is a loop */
-#define NEWS_US (13 * SECOND_US) /* until everybody knows what the faults have done */
+#define FREEZE_US_MAX (14 * SECOND_US)
+/* Until everybody, also who was stopped last, knows what the faults have done. */
+#define NEWS_US (FREEZE_US_MAX + 2 * SECOND_US)
 
 /* --- small things --- */
 
@@ -595,7 +597,7 @@ static void fault_strike(struct mst__sim_legacy *sim)
             break;
         case 2:
             fault_count(sim, MST_SIM_FAULT_FREEZE);
-            node->frozen_us = sim->now_us + mst__sim_legacy_below(sim, 14 * SECOND_US);
+            node->frozen_us = sim->now_us + mst__sim_legacy_below(sim, FREEZE_US_MAX);
             mst__sim_legacy_say(sim, node->index, "is stopped");
             break;
         case 3:
