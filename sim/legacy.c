@@ -17,7 +17,7 @@
 #define SECOND_US INT64_C(1000000)
 #define CALL_US (3 * SECOND_US) /* when a node gives an answer up */
 #define AGAIN_US (2 * SECOND_US)
-#define BUSY_MAX 200             /* requests of one node in a second: more is a loop */
+#define BUSY_MAX 200 /* requests of one node in a second: more is a loop */
 #define FREEZE_US_MAX (14 * SECOND_US)
 /* Until everybody, also who was stopped last, knows what the faults have done. */
 #define NEWS_US (FREEZE_US_MAX + 2 * SECOND_US)
