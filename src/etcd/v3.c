@@ -1,6 +1,6 @@
 /* etcd/v3.c - calls of the v3 API.
  *
- * Every call goes through v3_call: it finds the prefix of the paths, gets a token when there is a
+ * Every call goes through v3_call: it tries the prefixes of the paths, gets a token when there is a
  * user, and repeats what may be repeated. A write is sent again only when it certainly was not
  * executed: its path was not there, its token not good, or the member said before everything else
  * that it knows no leader. */
@@ -19,10 +19,10 @@
 #include "etcd/secret.h"
 #include "etcd/v3_self.h"
 
-/* Where the paths begin: since 3.4, in 3.3, before. */
+/* Where the paths begin: since 3.4, in 3.3, before. Nobody is asked which it is: a path that is not
+ * there says so, and nothing was done. */
 static const char *const prefixes[] = {"/v3", "/v3beta", "/v3alpha"};
 #define PREFIX_COUNT ((unsigned)(sizeof prefixes / sizeof prefixes[0]))
-#define PREFIX_UNKNOWN PREFIX_COUNT
 
 #define PAUSE_MS_FIRST 50
 #define PAUSE_MS_MAX 1000
@@ -69,49 +69,6 @@ static void unlock(struct mst__v3 *v3)
 
 /* --- the prefix --- */
 
-/* One question that harms nobody when it is asked twice. */
-static int ask(struct mst__v3 *v3,
-               enum mst__http_method method,
-               const char *path,
-               struct mst_bytes body,
-               int64_t deadline_ms,
-               struct mst__http_response *response,
-               struct mst_err *reterr)
-{
-    struct mst__http_request request = {
-        .method = method,
-        .path = path,
-        .body = body,
-        .content_type = method == MST_HTTP_POST ? "application/json" : NULL,
-        .needs_leader = method == MST_HTTP_POST,
-        .is_repeatable = true,
-    };
-    return mst__http_call(v3->http, &request, deadline_ms, response, reterr);
-}
-
-/* Which prefix to begin with. Should the version not tell, it is the newest; a path that is not
- * there leads to the others. */
-static int find_prefix(struct mst__v3 *v3, int64_t deadline_ms, struct mst_err *reterr)
-{
-    struct mst__http_response response;
-    mst__http_response_init(&response);
-    int rv = ask(v3, MST_HTTP_GET, "/version", mst_bytes("", 0), deadline_ms, &response, reterr);
-    if (rv == 0) {
-        int major = 0;
-        int minor = 0;
-        bool is_known = response.status == 200 &&
-                        mst__v3_read_version(mst__buf_bytes(&response.body), &major, &minor);
-        bool is_old = is_known && (major < 3 || (major == 3 && minor < 4));
-        lock(v3);
-        if (v3->prefix == PREFIX_UNKNOWN) {
-            v3->prefix = !is_old ? 0 : major == 3 && minor == 3 ? 1 : 2;
-        }
-        unlock(v3);
-    }
-    mst__http_response_close(&response);
-    return rv;
-}
-
 /* The prefix of @access is not there: go on with one that this operation has not tried. */
 static int next_prefix(struct mst__v3 *v3,
                        const struct mst__v3_access *access,
@@ -129,7 +86,7 @@ static int next_prefix(struct mst__v3 *v3,
         }
     }
     lock(v3);
-    v3->prefix = PREFIX_UNKNOWN; /* the next operation may meet another server */
+    v3->prefix = 0; /* the next operation may meet another server */
     unlock(v3);
     return mst__fail(reterr, MST_ENOTSUP, 0,
                      "'%s' has no v3 JSON gateway (%.60s): is it an etcd, and without "
@@ -161,7 +118,15 @@ static int authenticate(struct mst__v3 *v3,
                       rv == MST_EINVAL ? "they must be UTF-8" : mst_strerror(rv));
         goto out;
     }
-    rv = ask(v3, MST_HTTP_POST, path, mst__buf_bytes(&body), deadline_ms, &response, reterr);
+    const struct mst__http_request request = {
+        .method = MST_HTTP_POST,
+        .path = path,
+        .body = mst__buf_bytes(&body),
+        .content_type = "application/json",
+        .needs_leader = true,
+        .is_repeatable = true, /* one token more harms nobody */
+    };
+    rv = mst__http_call(v3->http, &request, deadline_ms, &response, reterr);
     if (rv != 0) {
         rv = mst__err_wrap(reterr, rv, "authenticate as '%.40s'", v3->user);
         goto out;
@@ -262,7 +227,7 @@ static int access_token(struct mst__v3 *v3,
     struct mst__v3_trial trial = {0};
     for (;;) {
         lock(v3);
-        access->prefix = v3->prefix == PREFIX_UNKNOWN ? 0 : v3->prefix;
+        access->prefix = v3->prefix;
         unlock(v3);
         struct mst__v3_error error;
         int rv = get_token(v3, prefixes[access->prefix], deadline_ms, &error, reterr);
@@ -286,18 +251,12 @@ int mst__v3_access(struct mst__v3 *v3,
                    struct mst_err *reterr)
 {
     mst__v3_access_close(access);
-    lock(v3);
-    bool is_known = v3->prefix != PREFIX_UNKNOWN;
-    unlock(v3);
-    int rv = is_known ? 0 : find_prefix(v3, deadline_ms, reterr);
-    if (rv == 0 && has_token && v3->user != NULL) {
-        rv = access_token(v3, access, deadline_ms, reterr);
-    }
+    int rv = has_token && v3->user != NULL ? access_token(v3, access, deadline_ms, reterr) : 0;
     if (rv != 0) {
         return rv;
     }
     lock(v3);
-    access->prefix = v3->prefix == PREFIX_UNKNOWN ? 0 : v3->prefix;
+    access->prefix = v3->prefix;
     access->token_serial = v3->token_serial;
     bool is_copied = true;
     if (has_token && v3->token != NULL) {
@@ -569,7 +528,8 @@ int mst__v3_lease_grant(struct mst__v3 *v3,
                         struct mst_err *reterr)
 {
     struct v3_call call;
-    v3_call_init(&call, "lease grant", "/lease/grant", V3_WRITE);
+    /* A second lease of no particular id harms nobody: it expires. */
+    v3_call_init(&call, "lease grant", "/lease/grant", *lease == 0 ? 0 : V3_WRITE);
     int rv = mst__v3_write_lease(&call.body, ttl_s, *lease);
     rv = v3_call(v3, &call, rv, deadline_ms, reterr);
     if (rv == 0) {
@@ -689,7 +649,7 @@ int mst__v3_new(const struct mst__http_options *options,
     if (v3 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "client of etcd");
     }
-    *v3 = (struct mst__v3){.log = options->log, .prefix = PREFIX_UNKNOWN};
+    *v3 = (struct mst__v3){.log = options->log};
     (void)pthread_mutex_init(&v3->mutex, NULL); /* none of these fails on Linux */
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);

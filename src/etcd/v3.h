@@ -10,7 +10,7 @@
 struct mst__v3;
 
 /* The options' user and password are v3's here: a token is asked for, and renewed when it has
- * expired. The path (/v3, /v3beta, /v3alpha) is found out with the first call. */
+ * expired. The path (/v3, /v3beta, /v3alpha) is found out by trying. */
 int mst__v3_new(const struct mst__http_options *options,
                 struct mst__v3 **ret_v3,
                 struct mst_err *reterr);
@@ -144,7 +144,8 @@ int mst__v3_txn(struct mst__v3 *v3,
 
 /* --- leases --- */
 
-/* @lease: in the wanted id, or 0; out the id. The granted TTL may be longer than asked for. */
+/* @lease: in the wanted id, or 0; out the id. The granted TTL may be longer than asked for. Without
+ * an id it may be sent again: a lease that was granted in vain expires. */
 int mst__v3_lease_grant(struct mst__v3 *v3,
                         int64_t ttl_s,
                         int64_t deadline_ms,

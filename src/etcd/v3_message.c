@@ -776,29 +776,6 @@ int mst__v3_read_status(struct mst_bytes body,
     return rv == 0 ? 0 : fail_answer(reterr, rv, "no status in it");
 }
 
-bool mst__v3_read_version(struct mst_bytes body, int *ret_major, int *ret_minor)
-{
-    struct mst__json *json = NULL;
-    if (mst__json_parse(body, &json, NULL) != 0) {
-        return false;
-    }
-    struct mst_bytes text = mst_bytes("", 0);
-    bool is_there = mst__json_text(mst__json_member(json, "etcdserver"), &text);
-    const uint8_t *dot = text.size == 0 ? NULL : memchr(text.data, '.', text.size);
-    int64_t major = 0;
-    int64_t minor = 0;
-    if (is_there && dot != NULL) {
-        size_t size = (size_t)(dot - text.data);
-        is_there = mst__number_parse(mst_bytes(text.data, size), 0, 1000, &major) &&
-                   mst__number_parse_prefix(mst__bytes_skip(text, size + 1), &minor) &&
-                   minor >= 0 && minor <= 1000;
-    }
-    mst__json_free(json);
-    *ret_major = (int)major;
-    *ret_minor = (int)minor;
-    return is_there && dot != NULL;
-}
-
 /* --- the lines of a watch --- */
 
 void mst__v3_line_close(struct mst__v3_line *line)

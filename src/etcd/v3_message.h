@@ -88,9 +88,6 @@ int mst__v3_read_status(struct mst_bytes body,
                         struct mst__v3_status *ret_status,
                         struct mst_err *reterr);
 
-/* `{"etcdserver":"3.4.23",…}`; false when it is something else. */
-bool mst__v3_read_version(struct mst_bytes body, int *ret_major, int *ret_minor);
-
 /* --- the lines of a watch --- */
 
 enum mst__v3_line_kind {

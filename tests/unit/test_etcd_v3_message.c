@@ -338,11 +338,6 @@ static void test_read_others(void **state)
     assert_true(status.leader == 3319814642761637952U);
     assert_true(status.member == 3319814642761637952U);
     assert_int_equal(status.db_size, 20480);
-    int major = 0;
-    int minor = 0;
-    assert_true(mst__v3_read_version(answer_of(json, "version"), &major, &minor));
-    assert_int_equal(major, 3);
-    assert_int_equal(minor, 4);
     mst__json_free(json);
     json = load("v3_auth.json");
     char *token = NULL;
@@ -559,10 +554,6 @@ static void test_read_malformed(void **state)
                  "token");
     struct mst__v3_status status;
     assert_fails(mst__v3_read_status(BYTES("{}"), &status, &err), MST_EPROTO, "status");
-    int number = 0;
-    assert_false(mst__v3_read_version(BYTES("404 page not found"), &number, &number));
-    assert_false(mst__v3_read_version(BYTES("{\"etcdserver\":\"3\"}"), &number, &number));
-    assert_false(mst__v3_read_version(BYTES("{\"etcdserver\":\"a.b\"}"), &number, &number));
     static const char *const lines[] = {
         "",
         "{}",
