@@ -7,7 +7,8 @@
  *   bench_storm.c     the barrier storm
  *   bench_measure.c   the server's CPU time and memory, the latency histogram
  *
- * bench_rendezvous.c is `muster bench rendezvous`, which shares nothing with them but this. */
+ * bench_rendezvous.c is `muster bench rendezvous`, which shares nothing with them but this; it has
+ * bench_job.c and bench_echo.c, thousands of nodes and their floor, and bench_tally.c. */
 #ifndef MST_CLI_BENCH_H
 #define MST_CLI_BENCH_H
 

@@ -95,10 +95,10 @@ static void server_run(size_t nodes, int port_fd)
     _exit(rv == 0 ? 0 : 1);
 }
 
-/* Start a child that serves; its port comes through a pipe. */
-static int child_start(struct job_bench *bench,
-                       bool is_echo,
+/* Start a child that serves @nodes, or echoes when they are 0; its port comes through a pipe. */
+static int child_start(size_t nodes,
                        pid_t *ret_pid,
+                       struct mst__bench_target *ret_target,
                        struct mst_err *reterr)
 {
     int fds[2];
@@ -112,10 +112,10 @@ static int child_start(struct job_bench *bench,
         if (getppid() != parent) {
             _exit(1);
         }
-        if (is_echo) {
+        if (nodes == 0) {
             mst__bench_echo_run(fds[1]);
         }
-        server_run(bench->options->nodes, fds[1]);
+        server_run(nodes, fds[1]);
     }
     (void)close(fds[1]);
     int port = 0;
@@ -128,7 +128,7 @@ static int child_start(struct job_bench *bench,
     if (got != (ssize_t)sizeof port) {
         return mst__fail(reterr, MST_ESYS, 0, "the server did not start");
     }
-    return mst__bench_resolve("127.0.0.1", port, MST_BENCH_TORCH_C, &bench->target, reterr);
+    return mst__bench_resolve("127.0.0.1", port, MST_BENCH_TORCH_C, ret_target, reterr);
 }
 
 static void child_stop(pid_t pid)
@@ -386,7 +386,7 @@ static double seconds_since(int64_t begin_ns)
 }
 
 static int measure_join(struct job_bench *bench,
-                        struct mst__bench_job_result *result,
+                        struct mst__bench_figures *result,
                         struct mst_err *reterr)
 {
     size_t nodes = bench->options->nodes;
@@ -409,6 +409,7 @@ static int measure_join(struct job_bench *bench,
     }
     result->join_s = seconds_since(begin_ns);
     result->requests_per_node = (double)bench->requests / (double)nodes;
+    result->watches_per_node = 0; /* the server tells without being asked */
     int64_t full_bytes = 0;
     rv = mst__bench_rss(bench->server_pid, &full_bytes, reterr);
     result->memory_per_node = (double)(full_bytes - empty_bytes) / (double)nodes;
@@ -417,7 +418,7 @@ static int measure_join(struct job_bench *bench,
 
 /* Nobody does anything but beat, each at its own moment. */
 static int measure_steady(struct job_bench *bench,
-                          struct mst__bench_job_result *result,
+                          struct mst__bench_figures *result,
                           struct mst_err *reterr)
 {
     size_t nodes = bench->options->nodes;
@@ -454,7 +455,7 @@ static int measure_steady(struct job_bench *bench,
 
 /* One connection is cut; the others are told and come again. */
 static int measure_death(struct job_bench *bench,
-                         struct mst__bench_job_result *result,
+                         struct mst__bench_figures *result,
                          struct mst_err *reterr)
 {
     size_t nodes = bench->options->nodes;
@@ -520,37 +521,32 @@ static void bench_close(struct job_bench *bench)
     child_stop(bench->server_pid);
 }
 
-static int measure_floor(struct job_bench *bench,
-                         struct mst__bench_job_result *result,
-                         struct mst_err *reterr)
+int mst__bench_floor(size_t nodes, double *ret_seconds, struct mst_err *reterr)
 {
+    struct mst__bench_target target;
     pid_t pid = 0;
-    int rv = child_start(bench, true, &pid, reterr);
-    if (rv == 0) {
-        rv = mst__bench_echo(&bench->target, bench->options->nodes, &result->floor_s, reterr);
-    }
+    int rv = mst__bench_need_files(nodes + 64, reterr);
+    rv = rv != 0 ? rv : child_start(0, &pid, &target, reterr);
+    rv = rv != 0 ? rv : mst__bench_echo(&target, nodes, ret_seconds, reterr);
     child_stop(pid);
     return rv;
 }
 
 int mst__bench_job(const struct mst__bench_job_options *options,
-                   struct mst__bench_job_result *ret_result,
+                   struct mst__bench_figures *ret_figures,
                    struct mst_err *reterr)
 {
     struct job_bench bench = {.options = options, .epoll_fd = -1};
-    *ret_result = (struct mst__bench_job_result){-1, -1, -1, -1, -1, -1, -1, -1, -1};
+    *ret_figures = MST_BENCH_FIGURES_NONE;
     int rv = mst__bench_need_files(options->nodes + 64, reterr);
-    if (rv == 0 && options->floor) {
-        rv = measure_floor(&bench, ret_result, reterr);
-    }
     rv = rv != 0 ? rv : bench_init(&bench, reterr);
-    rv = rv != 0 ? rv : child_start(&bench, false, &bench.server_pid, reterr);
-    rv = rv != 0 ? rv : measure_join(&bench, ret_result, reterr);
+    rv = rv != 0 ? rv : child_start(options->nodes, &bench.server_pid, &bench.target, reterr);
+    rv = rv != 0 ? rv : measure_join(&bench, ret_figures, reterr);
     if (rv == 0 && options->steady_ms > 0) {
-        rv = measure_steady(&bench, ret_result, reterr);
+        rv = measure_steady(&bench, ret_figures, reterr);
     }
     if (rv == 0 && options->nodes > 1) {
-        rv = measure_death(&bench, ret_result, reterr);
+        rv = measure_death(&bench, ret_figures, reterr);
     }
     bench_close(&bench);
     return rv;

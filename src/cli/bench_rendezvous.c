@@ -2,8 +2,9 @@
  *
  * Each node is a handler in a thread of its own, with its own connections. All handlers are made
  * first; then all threads start together, and time is taken until the last one has its outcome.
- * With --death one more process holds the last node: it is killed, and time is taken until the
- * others were told and until they have a round without it.
+ * Then they are left alone for a while, and it is seen what that costs. With --death one more
+ * process holds the last node: it is killed, and time is taken until the others were told and until
+ * they have a round without it.
  *
  * Nobody leaves in good order at the end, so that what the store has counted is the meeting
  * alone. */
@@ -22,11 +23,13 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/log.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "cli/bench.h"
 #include "cli/bench_job.h"
+#include "cli/bench_tally.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster bench rendezvous"
@@ -34,8 +37,9 @@
 #define THREADS_MAX 4096
 #define NODES_MAX 60000
 
-/* How long nodes at rest are looked at. */
+/* How long nodes at rest are looked at, unless told otherwise. */
 #define STEADY_MS 10000
+#define STEADY_MS_MAX 3600000
 
 /* How long to wait for being told of a death; more than any sensible expiry. */
 #define TOLD_MS 120000
@@ -43,24 +47,32 @@
 static const char text[] =
     "Measure how long nodes need to meet: each is a thread with a handler and connections of its "
     "own. Time is taken from the moment when all handlers exist until the last node has its "
-    "outcome. With --death the last node is a process, which is then killed; measured are how "
-    "long it takes until the others are told and until they have a round without it, last call "
-    "included. All outcomes are checked: one round, one world, every rank once.\n\n"
+    "outcome; then nodes at rest are looked at. With --death the last node is a process, which is "
+    "then killed; measured are how long it takes until the others are told and until they have a "
+    "round without it, last call included. All outcomes are checked: one round, one world, every "
+    "rank once.\n\n"
     "With --backend muster and no --rdzv-endpoint the bench starts a server of its own, and every "
-    "node is a connection: tens of thousands of them fit. Then it also tells what a death and "
-    "nodes at rest cost.";
+    "node is a connection: tens of thousands of them fit. Then a death is always measured.";
 
 struct meeting {
     struct mst__rdzv rdzv;
-    char run_id[64]; /* of our own making, if none is given */
+    char backend[64]; /* also when an URL says it */
+    char run_id[64];  /* of our own making, if none is given */
     int64_t nodes;
+    int64_t steady_ms;
+    int64_t server_pid; /* 0 = not known */
     bool death;
     bool floor;
     bool json;
 
+    struct mst__bench_figures figures;
+    double told_s, reformed_s; /* with a death, both from then on */
+
     size_t threads; /* nodes in this process */
     pthread_barrier_t barrier;
     atomic_bool failed;
+    atomic_size_t met_count;
+    struct mst__bench_tally before, after; /* all handlers were made; all have met */
     int64_t begin_ns;
     int64_t kill_ns;
     pid_t child; /* the node that will die; 0 = none */
@@ -122,6 +134,9 @@ static void *node_run(void *arg)
     if (node->rv == 0 && !atomic_load(&meeting->failed)) {
         node->rv = node_next(node);
         node->met_ns = mst__clock_ns();
+        if (atomic_fetch_add(&meeting->met_count, 1) + 1 == meeting->threads) {
+            meeting->after = mst__bench_tally();
+        }
     }
     if (meeting->death) {
         (void)pthread_barrier_wait(&meeting->barrier);
@@ -207,6 +222,36 @@ static void victim_kill(struct meeting *meeting)
 
 /* --- the whole --- */
 
+/* Everybody is in the round and nothing happens. */
+static int measure_steady(struct meeting *meeting, struct mst_err *reterr)
+{
+    if (meeting->steady_ms == 0) {
+        return 0;
+    }
+    pid_t pid = (pid_t)meeting->server_pid;
+    uint64_t begin_bytes = 0;
+    uint64_t end_bytes = 0;
+    int64_t begin_cpu_ns = 0;
+    int64_t end_cpu_ns = 0;
+    int rv = pid == 0 ? 0 : mst__bench_cpu_ns(pid, &begin_cpu_ns, reterr);
+    int64_t begin_ns = mst__clock_ns();
+    rv = rv != 0 ? rv : mst__bench_traffic(&begin_bytes, reterr);
+    if (rv == 0) {
+        (void)mst__interrupt_pause(begin_ns / 1000 + meeting->steady_ms * 1000); /* by nobody */
+        rv = mst__bench_traffic(&end_bytes, reterr);
+    }
+    rv = rv != 0 || pid == 0 ? rv : mst__bench_cpu_ns(pid, &end_cpu_ns, reterr);
+    double took_s = (double)(mst__clock_ns() - begin_ns) / 1e9;
+    if (rv == 0 && pid != 0) {
+        meeting->figures.steady_cpu_pct = (double)(end_cpu_ns - begin_cpu_ns) / 1e9 / took_s * 100;
+    }
+    if (rv == 0) {
+        meeting->figures.steady_bytes_per_s =
+            (double)(end_bytes - begin_bytes) / took_s / (double)meeting->threads;
+    }
+    return rv;
+}
+
 static void run_nodes(struct meeting *meeting, struct mst_err *reterr, int *ret_rv)
 {
     int rv = victim_await(meeting, reterr);
@@ -222,6 +267,7 @@ static void run_nodes(struct meeting *meeting, struct mst_err *reterr, int *ret_
             rv = victim_await(meeting, reterr);
         }
         (void)pthread_barrier_wait(&meeting->barrier);
+        rv = rv != 0 ? rv : measure_steady(meeting, reterr);
         if (rv != 0) {
             atomic_store(&meeting->failed, true);
         }
@@ -262,16 +308,8 @@ static int check_nodes(const struct meeting *meeting,
     return rv;
 }
 
-/* Print @line of name=value as it is, or as a JSON object. */
-static void print_line(const char *line, bool as_json)
-{
-    char json[2 * MST_LOG_LINE_SIZE];
-    mst__log_to_json(line, json, sizeof json);
-    (void)printf(as_json ? "{%s}\n" : "%s\n", as_json ? json : line);
-    (void)fflush(stdout); /* main sees whether stdout still works */
-}
-
-static void print_result(const struct meeting *meeting, const struct node *nodes)
+/* What the nodes' clocks have seen. */
+static void gather(struct meeting *meeting, const struct node *nodes)
 {
     int64_t met_ns = meeting->begin_ns;
     int64_t told_ns = 0;
@@ -281,21 +319,85 @@ static void print_result(const struct meeting *meeting, const struct node *nodes
         told_ns = nodes[i].told_ns > told_ns ? nodes[i].told_ns : told_ns;
         reformed_ns = nodes[i].reformed_ns > reformed_ns ? nodes[i].reformed_ns : reformed_ns;
     }
-    char line[MST_LOG_LINE_SIZE];
-    double join_s = (double)(met_ns - meeting->begin_ns) / 1e9;
-    int size =
-        snprintf(line, sizeof line, "bench=rendezvous nodes=%" PRId64 " seconds=%.6f join_s=%.6f",
-                 meeting->nodes, join_s, join_s);
-    MST_ASSERT(size > 0);
+    struct mst__bench_figures *figures = &meeting->figures;
+    double threads = (double)meeting->threads;
+    figures->join_s = (double)(met_ns - meeting->begin_ns) / 1e9;
+    uint64_t requests = 0;
+    uint64_t watches = 0;
+    const char *backend = mst_handler_backend(nodes[0].handler);
+    (void)snprintf(meeting->backend, sizeof meeting->backend, "%s", backend); /* for people */
+    mst__bench_tally_between(&meeting->before, &meeting->after, backend, &requests, &watches);
+    figures->requests_per_node = (double)requests / threads;
+    figures->watches_per_node = (double)watches / threads;
     if (meeting->death) {
-        (void)snprintf(line + size, sizeof line - (size_t)size,
-                       " told_seconds=%.6f reformed_seconds=%.6f notice_s=%.6f reform_s=%.6f",
-                       (double)(told_ns - meeting->kill_ns) / 1e9,
-                       (double)(reformed_ns - meeting->kill_ns) / 1e9,
-                       (double)(told_ns - meeting->kill_ns) / 1e9,
-                       (double)(reformed_ns - told_ns) / 1e9); /* fits */
+        meeting->told_s = (double)(told_ns - meeting->kill_ns) / 1e9;
+        meeting->reformed_s = (double)(reformed_ns - meeting->kill_ns) / 1e9;
+        figures->notice_s = meeting->told_s;
+        figures->reform_s = meeting->reformed_s - meeting->told_s;
     }
-    print_line(line, meeting->json);
+}
+
+struct figure {
+    const char *name;
+    double value; /* below 0 = was not measured */
+};
+
+static int print_json(const struct meeting *meeting, const struct figure *rows, size_t count)
+{
+    struct mst_err err = {0};
+    struct mst__cli_json json;
+    mst__cli_json_init(&json);
+    mst__cli_json_begin(&json, NULL, '{');
+    mst__cli_json_text(&json, "bench", mst_bytes_str("rendezvous"));
+    mst__cli_json_text(&json, "backend", mst_bytes_str(meeting->backend));
+    mst__cli_json_number(&json, "nodes", meeting->nodes);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].value < 0) {
+            mst__cli_json_null(&json, rows[i].name);
+        } else {
+            mst__cli_json_real(&json, rows[i].name, rows[i].value);
+        }
+    }
+    mst__cli_json_end(&json, '}');
+    int rv = mst__cli_json_print(&json, &err);
+    mst__cli_json_close(&json);
+    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+}
+
+/* Print a line without what was not measured, or a JSON object in which that is null. Returns what
+ * to exit with. */
+static int print_figures(const struct meeting *meeting)
+{
+    const struct mst__bench_figures *figures = &meeting->figures;
+    const struct figure rows[] = {
+        {"seconds", figures->join_s},
+        {"join_s", figures->join_s},
+        {"floor_s", figures->floor_s},
+        {"notice_s", figures->notice_s},
+        {"reform_s", figures->reform_s},
+        {"grace_s", figures->grace_s},
+        {"steady_cpu_pct", figures->steady_cpu_pct},
+        {"steady_bytes_per_s", figures->steady_bytes_per_s},
+        {"requests_per_node", figures->requests_per_node},
+        {"watches_per_node", figures->watches_per_node},
+        {"server_bytes_per_node", figures->memory_per_node},
+        /* These are there if a node was killed. */
+        {"told_seconds", meeting->told_s},
+        {"reformed_seconds", meeting->reformed_s},
+    };
+    size_t count = sizeof rows / sizeof rows[0] - (meeting->told_s > 0 ? 0 : 2);
+    if (meeting->json) {
+        return print_json(meeting, rows, count);
+    }
+    (void)printf("bench=rendezvous backend=%s nodes=%" PRId64, meeting->backend, meeting->nodes);
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].value >= 0) {
+            (void)printf(" %s=%.6g", rows[i].name, rows[i].value);
+        }
+    }
+    (void)printf("\n");
+    (void)fflush(stdout); /* main sees whether stdout still works */
+    return MST_EXIT_OK;
 }
 
 static int start_threads(struct meeting *meeting,
@@ -323,6 +425,7 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     if (nodes == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "%zu nodes", meeting->threads);
     }
+    meeting->before = mst__bench_tally();
     int rv = start_threads(meeting, params, nodes, reterr);
     if (rv != 0) {
         (void)mst__cli_fail(reterr);
@@ -335,8 +438,11 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     if (rv == 0) {
         rv = check_nodes(meeting, nodes, reterr);
     }
+    if (rv == 0 && !meeting->death) {
+        rv = measure_steady(meeting, reterr);
+    }
     if (rv == 0) {
-        print_result(meeting, nodes);
+        gather(meeting, nodes);
     }
     for (size_t i = 0; i < meeting->threads; i++) {
         mst_handler_free(nodes[i].handler);
@@ -346,66 +452,9 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     return rv;
 }
 
-/* One figure of a JSON object or a line; what was not measured is left out. */
-static size_t put_figure(char *line, size_t size, const char *name, double value)
+/* Handlers in threads. */
+static int meet_in_threads(struct meeting *meeting)
 {
-    int wrote = value < 0 ? 0 : snprintf(line, size, " %s=%.6g", name, value);
-    return wrote < 0 ? 0 : (size_t)wrote;
-}
-
-/* Nodes of backend muster with a server of our own: connections, not threads. */
-static int meet_many(const struct meeting *meeting)
-{
-    const struct mst__bench_job_options options = {
-        .nodes = (size_t)meeting->nodes, .steady_ms = STEADY_MS, .floor = meeting->floor};
-    struct mst__bench_job_result result;
-    struct mst_err err = {0};
-    int rv = mst__bench_job(&options, &result, &err);
-    if (rv != 0) {
-        return mst__cli_fail(&err);
-    }
-    const struct {
-        const char *name;
-        double value;
-    } figures[] = {
-        {"join_s", result.join_s},
-        {"floor_s", result.floor_s},
-        {"notice_s", result.notice_s},
-        {"reform_s", result.reform_s},
-        {"grace_s", result.grace_s},
-        {"steady_cpu_pct", result.steady_cpu_pct},
-        {"steady_bytes_per_s", result.steady_bytes_per_s},
-        {"requests_per_node", result.requests_per_node},
-        {"server_bytes_per_node", result.memory_per_node},
-    };
-    char line[MST_LOG_LINE_SIZE];
-    size_t at = (size_t)snprintf(line, sizeof line,
-                                 "bench=rendezvous backend=muster nodes=%" PRId64, meeting->nodes);
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && at < sizeof line; i++) {
-        at += put_figure(line + at, sizeof line - at, figures[i].name, figures[i].value);
-    }
-    print_line(line, meeting->json);
-    return MST_EXIT_OK;
-}
-
-static int meeting_with(struct meeting *meeting)
-{
-    if (meeting->death && meeting->nodes < 2) {
-        return mst__cli_usage_error(COMMAND, "--death needs --nodes of 2 or more");
-    }
-    bool is_muster = strcmp(mst__rdzv_backend(&meeting->rdzv), "muster") == 0;
-    if (is_muster && meeting->rdzv.endpoint[0] == '\0') {
-        return meet_many(meeting);
-    }
-    if (meeting->floor) {
-        return mst__cli_usage_error(COMMAND,
-                                    "--floor goes with backend muster and no --rdzv-endpoint");
-    }
-    if (meeting->nodes > THREADS_MAX) {
-        return mst__cli_usage_error(COMMAND,
-                                    "--nodes of more than 4096 needs backend muster and no "
-                                    "--rdzv-endpoint");
-    }
     int64_t nodes_min = meeting->death ? meeting->nodes - 1 : meeting->nodes;
     meeting->threads = (size_t)nodes_min;
     if (meeting->rdzv.run_id == NULL && !mst__rdzv_is_url(&meeting->rdzv)) {
@@ -432,9 +481,47 @@ static int meeting_with(struct meeting *meeting)
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
+/* Nodes of backend muster with a server of our own: connections, not threads. */
+static int meet_many(struct meeting *meeting)
+{
+    const struct mst__bench_job_options options = {.nodes = (size_t)meeting->nodes,
+                                                   .steady_ms = meeting->steady_ms};
+    struct mst_err err = {0};
+    (void)snprintf(meeting->backend, sizeof meeting->backend, "muster"); /* fits */
+    int rv = mst__bench_job(&options, &meeting->figures, &err);
+    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+}
+
+static int meeting_with(struct meeting *meeting)
+{
+    bool is_muster = strcmp(mst__rdzv_backend(&meeting->rdzv), "muster") == 0;
+    bool is_many = is_muster && meeting->rdzv.endpoint[0] == '\0';
+    if (meeting->death && meeting->nodes < 2) {
+        return mst__cli_usage_error(COMMAND, "--death needs --nodes of 2 or more");
+    }
+    if (is_many && meeting->server_pid != 0) {
+        return mst__cli_usage_error(COMMAND, "--server-pid needs --rdzv-endpoint");
+    }
+    if (!is_many && meeting->nodes > THREADS_MAX) {
+        return mst__cli_usage_error(COMMAND,
+                                    "--nodes of more than 4096 needs backend muster and no "
+                                    "--rdzv-endpoint");
+    }
+    double floor_s = -1;
+    struct mst_err err = {0};
+    if (meeting->floor && mst__bench_floor((size_t)meeting->nodes, &floor_s, &err) != 0) {
+        return mst__cli_fail(&err);
+    }
+    meeting->figures = MST_BENCH_FIGURES_NONE;
+    int exit_code = is_many ? meet_many(meeting) : meet_in_threads(meeting);
+    meeting->figures.floor_s = floor_s;
+    return exit_code == MST_EXIT_OK ? print_figures(meeting) : exit_code;
+}
+
 int mst__bench_rendezvous(int argc, char **argv)
 {
-    struct meeting meeting = {.rdzv = {MST_RDZV_DEFAULTS(COMMAND)}, .nodes = 8};
+    struct meeting meeting = {
+        .rdzv = {MST_RDZV_DEFAULTS(COMMAND)}, .nodes = 8, .steady_ms = STEADY_MS};
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(meeting.rdzv),
         {"nodes", "N", "How many nodes meet. Default: 8.", MST_OPTION_NUMBER, &meeting.nodes, 1,
@@ -446,6 +533,11 @@ int mst__bench_rendezvous(int argc, char **argv)
         {"floor", NULL,
          "Measure the floor, too: as many connections to a bare server, and one echo each.",
          MST_OPTION_FLAG, &meeting.floor, 0, 0},
+        {"steady", "TIME", "How long nodes at rest are looked at; 0 = not at all. Default: 10s.",
+         MST_OPTION_DURATION, &meeting.steady_ms, 0, STEADY_MS_MAX},
+        {"server-pid", "PID",
+         "The server's process on this machine: measure its CPU time while nodes are at rest.",
+         MST_OPTION_NUMBER, &meeting.server_pid, 1, INT32_MAX},
         {"json", NULL, "Print a JSON object.", MST_OPTION_FLAG, &meeting.json, 0, 0},
     };
     const struct mst__usage usage = {

@@ -98,6 +98,14 @@ void mst__cli_json_number(struct mst__cli_json *json, const char *name, int64_t 
     put(json, mst_bytes(text, mst__number_format(value, text)));
 }
 
+void mst__cli_json_real(struct mst__cli_json *json, const char *name, double value)
+{
+    char text[32];
+    put_name(json, name);
+    (void)snprintf(text, sizeof text, "%.6g", value); /* fits */
+    put(json, mst_bytes_str(text));
+}
+
 void mst__cli_json_bool(struct mst__cli_json *json, const char *name, bool value)
 {
     put_name(json, name);

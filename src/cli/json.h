@@ -25,6 +25,8 @@ void mst__cli_json_end(struct mst__cli_json *json, char bracket);
 /* What is not UTF-8 becomes the replacement character. */
 void mst__cli_json_text(struct mst__cli_json *json, const char *name, struct mst_bytes value);
 void mst__cli_json_number(struct mst__cli_json *json, const char *name, int64_t value);
+/* Six digits count. @value is finite. */
+void mst__cli_json_real(struct mst__cli_json *json, const char *name, double value);
 void mst__cli_json_bool(struct mst__cli_json *json, const char *name, bool value);
 void mst__cli_json_null(struct mst__cli_json *json, const char *name);
 

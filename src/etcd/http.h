@@ -55,6 +55,7 @@ struct mst__http_request {
     const char *content_type; /* NULL = no body */
     const char *token;        /* value of an Authorization header; NULL = none */
     bool needs_leader; /* of v3: a member that knows no leader refuses at once, and ends streams */
+    bool is_watch;     /* is answered when something happens: counted apart */
     /* May be sent again, to another endpoint, when nobody knows whether it was executed. */
     bool is_repeatable;
 };
@@ -101,6 +102,14 @@ int mst__http_add_endpoint(struct mst__http *http, const struct mst__endpoint *e
 
 /* How many requests were sent, streams and repetitions included. */
 uint64_t mst__http_requests(const struct mst__http *http);
+
+/* What all clients of this process have sent, repetitions included. */
+struct mst__http_totals {
+    uint64_t requests; /* but for watches */
+    uint64_t watches;
+};
+
+struct mst__http_totals mst__http_totals(void);
 
 /* --- answers without end --- */
 

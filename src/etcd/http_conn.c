@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/interrupt.h"
@@ -29,6 +30,10 @@
 #define HTTP_KEEPALIVE_S 15L
 #define HTTP_KEEPALIVE_STEP_S 5L
 
+/* Of the process, for those who measure it. */
+static _Atomic uint64_t requests_total;
+static _Atomic uint64_t watches_total;
+
 struct mst__http_conn {
     const struct mst__curl *curl;
     const struct mst__http_setup *setup;
@@ -43,6 +48,7 @@ struct mst__http_conn {
     struct mst__http_response *response;
     const struct mst__http_target *target;
     bool is_repeatable;
+    bool is_watch;
     bool is_added;     /* to multi */
     bool is_head_done; /* all headers are there */
     bool is_done;      /* then result counts */
@@ -150,9 +156,24 @@ static int conn_before_request(void *arg,
     }
     conn->requests++;
     atomic_fetch_add(conn->counter, 1);
+    atomic_fetch_add(conn->is_watch ? &watches_total : &requests_total, 1);
     return CURL_PREREQFUNC_OK;
 }
+
+struct mst__http_totals mst__http_totals(void)
+{
+    return (struct mst__http_totals){.requests = atomic_load(&requests_total),
+                                     .watches = atomic_load(&watches_total)};
+}
+
 /* --- connections --- */
+
+/* May be called when nothing is left but the connection. */
+static int conn_close_socket(void *arg, curl_socket_t fd)
+{
+    (void)arg;
+    return mst__carried_close(fd);
+}
 
 void mst__http_conn_free(struct mst__http_conn *conn)
 {
@@ -203,6 +224,7 @@ static CURLcode conn_set_up(struct mst__http_conn *conn)
     SET(CURLOPT_HEADERDATA, conn);
     SET(CURLOPT_PREREQFUNCTION, conn_before_request);
     SET(CURLOPT_PREREQDATA, conn);
+    SET(CURLOPT_CLOSESOCKETFUNCTION, conn_close_socket);
     SET(CURLOPT_PRIVATE, conn);
     if (setup->is_tls) {
         SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
@@ -422,6 +444,7 @@ int mst__http_conn_begin(struct mst__http_conn *conn,
     conn->target = target;
     conn->response = response;
     conn->is_repeatable = request->is_repeatable;
+    conn->is_watch = request->is_watch;
     conn->is_head_done = false;
     conn->is_done = false;
     conn->requests = 0;

@@ -444,6 +444,7 @@ int mst__v2_wait(struct mst__v2 *v2,
         struct mst__http_request request = {
             .method = MST_HTTP_GET,
             .path = (const char *)mst__buf_bytes(&path).data,
+            .is_watch = true,
             .is_repeatable = true,
         };
         struct mst__http_stream *stream = NULL;

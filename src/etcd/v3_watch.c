@@ -202,6 +202,7 @@ static int watch_open(struct mst__v3_watch *watch, int64_t deadline_ms, struct m
             .content_type = "application/json",
             .token = watch->access.token,
             .needs_leader = true,
+            .is_watch = true,
             .is_repeatable = true,
         };
         rv = mst__http_stream_open(mst__v3_http(watch->v3), &request, until_ms, &watch->stream,

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/interrupt.h"
@@ -30,6 +32,9 @@
 
 /* Read in pieces of at least this. */
 #define CLIENT_READ_SIZE MST_KIB(4)
+
+/* Of the process, for those who measure it. */
+static _Atomic uint64_t messages_total;
 
 static int fail_interrupted(struct mst_err *reterr)
 {
@@ -345,7 +350,7 @@ int mst__client_open(const struct mst__target *target,
 void mst__client_close(struct mst__client *client)
 {
     if (client->fd >= 0) {
-        (void)close(client->fd); /* whatever it says, the descriptor is gone */
+        (void)mst__carried_close(client->fd); /* whatever it says, the descriptor is gone */
         client->fd = -1;
     }
     mst__buf_close(&client->input);
@@ -362,6 +367,7 @@ int mst__client_send(struct mst__client *client,
     MST_ASSERT(client->fd >= 0);
     size_t sent = 0;
     int rv = 0;
+    atomic_fetch_add(&messages_total, 1);
     while (rv == 0 && sent < bytes.size) {
         ssize_t took = send(client->fd, bytes.data + sent, bytes.size - sent, MSG_NOSIGNAL);
         if (took >= 0) {
@@ -374,6 +380,11 @@ int mst__client_send(struct mst__client *client,
     }
     *ret_sent = sent;
     return rv;
+}
+
+uint64_t mst__client_messages(void)
+{
+    return atomic_load(&messages_total);
 }
 
 int mst__client_receive(struct mst__client *client,

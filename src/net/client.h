@@ -51,6 +51,9 @@ int mst__client_send(struct mst__client *client,
                      size_t *ret_sent,
                      struct mst_err *reterr);
 
+/* How often mst__client_send was called in this process, by whomever. */
+uint64_t mst__client_messages(void);
+
 /**
  * Receive until client->input has at least @wanted bytes.
  *

@@ -17,6 +17,10 @@
 #include "store/backoff.h"
 #include "wire/wire.h"
 
+/* Of the process, for those who measure it. */
+static _Atomic uint64_t operations_total;
+static _Atomic uint64_t waits_total;
+
 void mst_store_options_init(struct mst_store_options *options)
 {
     *options = (struct mst_store_options){
@@ -220,10 +224,18 @@ static int call_check_value(const struct call *call, struct mst_bytes value)
                      value.size, value_size_max);
 }
 
+struct mst__store_totals mst__store_totals(void)
+{
+    return (struct mst__store_totals){.operations = atomic_load(&operations_total),
+                                      .waits = atomic_load(&waits_total)};
+}
+
 /* Execute @op with the call's keys and arguments. */
 static int call_run(struct call *call, enum mst__op op)
 {
     struct mst__backend *backend = call->store->backend;
+    bool is_wait = op == MST_OP_WAIT || op == MST_OP_BARRIER || op == MST_OP_WAIT_CHANGE;
+    atomic_fetch_add(is_wait ? &waits_total : &operations_total, 1);
     call->command.op = op;
     mst__buf_clear(&call->result.memory);
     call->result.reply = (struct mst__reply){0};

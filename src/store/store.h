@@ -109,6 +109,14 @@ int mst__etcd_open(const struct mst__url *url,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr);
 
+/* What all stores of this process were asked to execute, for those who measure it. */
+struct mst__store_totals {
+    uint64_t operations; /* that answer at once */
+    uint64_t waits;
+};
+
+struct mst__store_totals mst__store_totals(void);
+
 /**
  * Wait until the value under @key is not @value any more (NULL = until there is one). May return
  * early, and later than a change that was undone at once.

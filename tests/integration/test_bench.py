@@ -14,6 +14,9 @@ import harness
 
 OPS = ["set", "get", "add", "check", "compare_set", "set_get"]
 SHORT = ["--connections", "4", "--duration", "50ms", "--warmup", "10ms"]
+# What `muster bench rendezvous --json` has with every backend, be it null.
+FIGURES = ["join_s", "floor_s", "notice_s", "reform_s", "steady_cpu_pct", "steady_bytes_per_s",
+           "requests_per_node", "watches_per_node"]
 
 
 def bench(port, *args):
@@ -250,12 +253,21 @@ class Failures(unittest.TestCase):
 
 class Meetings(unittest.TestCase):
     def meet(self, server, *args):
-        done = harness.run("bench", "rendezvous", "--json", "--rdzv-backend", "c10d",
-                           "--rdzv-endpoint", f"127.0.0.1:{server.port}", *args)
+        return self.rendezvous("--rdzv-backend", "c10d", "--rdzv-endpoint",
+                               f"127.0.0.1:{server.port}", "--steady", "0", *args)
+
+    def rendezvous(self, *args):
+        done = harness.run("bench", "rendezvous", "--json", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         (result,) = results(done)
         self.assertEqual(result["bench"], "rendezvous")
+        for name in FIGURES:
+            self.assertIsInstance(result[name], (int, float, type(None)), name)
         return result
+
+    def assert_measured(self, result, *names):
+        """These have a figure, the others are null."""
+        self.assertEqual({name for name in FIGURES if result[name] is not None}, set(names))
 
     def test_rendezvous(self):
         with harness.Server() as server:
@@ -263,6 +275,64 @@ class Meetings(unittest.TestCase):
             self.assertEqual(result["nodes"], 6)
             self.assertGreater(result["seconds"], 0)
             self.assertNotIn("told_seconds", result)
+
+    def test_figures_at_a_server(self):
+        """What was not asked for is null, and so is what nobody can know."""
+        always = ("join_s", "requests_per_node", "watches_per_node")
+        with harness.Server() as server:
+            for backend, conf in (("c10d", "is_host=false,keep_alive_interval=50ms"),
+                                  ("muster", "keep_alive_interval=50ms")):
+                with self.subTest(backend=backend):
+                    words = ("--backend", backend, "--rdzv-endpoint", f"127.0.0.1:{server.port}",
+                             "--nodes", "4", "--rdzv-conf", conf)
+                    result = self.rendezvous(*words, "--steady", "0")
+                    self.assertEqual(result["backend"], backend)
+                    self.assert_measured(result, *always)
+                    # A question, and what the node says of itself or stores.
+                    self.assertGreaterEqual(result["requests_per_node"], 2)
+                    result = self.rendezvous(*words, "--steady", "400ms", "--floor",
+                                             "--server-pid", str(server.pid))
+                    self.assert_measured(result, *always, "floor_s", "steady_cpu_pct",
+                                         "steady_bytes_per_s")
+                    self.assertGreater(result["floor_s"], 0)
+                    # Eight times in this time each has told that it lives.
+                    self.assertGreater(result["steady_bytes_per_s"], 10)
+                    self.assertGreater(result["steady_cpu_pct"], 0)
+                    if backend == "muster":
+                        self.assertEqual(result["watches_per_node"], 0)
+                    result = self.rendezvous(*words, "--death", "--steady", "0", "--rdzv-conf",
+                                             "last_call_timeout=100ms")
+                    self.assert_measured(result, *always, "notice_s", "reform_s")
+
+    def test_figures_with_a_server_of_its_own(self):
+        result = self.rendezvous("--nodes", "20", "--steady", "0")
+        figures = ("join_s", "notice_s", "reform_s", "requests_per_node", "watches_per_node")
+        self.assert_measured(result, *figures)
+        self.assertEqual(result["backend"], "muster")
+        self.assertEqual(result["requests_per_node"], 2)
+        self.assertEqual(result["watches_per_node"], 0)
+        result = self.rendezvous("--nodes", "20", "--steady", "100ms", "--floor")
+        self.assert_measured(result, *figures, "floor_s", "steady_cpu_pct", "steady_bytes_per_s")
+
+    def test_figures_alone(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        result = self.rendezvous("--backend", "static", "--rdzv-endpoint", f"127.0.0.1:{port}",
+                                 "--rdzv-conf", "rank=0", "--nodes", "1", "--steady", "10ms")
+        self.assert_measured(result, "join_s", "requests_per_node", "watches_per_node",
+                             "steady_bytes_per_s")
+
+    def test_server_pid(self):
+        done = harness.run("bench", "rendezvous", "--nodes", "2", "--server-pid", "1")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(b"--rdzv-endpoint", done.stderr)
+        child = subprocess.Popen(["true"])
+        child.wait()  # its number is free again, and not soon given away
+        with harness.Server() as server:
+            done = harness.run("bench", "rendezvous", "--nodes", "2", "--rdzv-endpoint",
+                               f"127.0.0.1:{server.port}", "--server-pid", str(child.pid))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(str(child.pid).encode(), done.stderr)
 
     def test_rendezvous_death(self):
         """Nobody can know of the death before the expiry, less what the last beat is old."""

@@ -315,11 +315,22 @@ class Plain(unittest.TestCase):
 
     def test_bench(self):
         for backend in self.each():
-            done = harness.run("bench", "rendezvous", "--rdzv-backend", backend,
-                               "--rdzv-endpoint", self.etcd.endpoint, "--nodes", "8", "--json",
-                               timeout=PATIENCE_S)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(json.loads(done.stdout)["nodes"], 8)
+            with etcd_cluster.Swallow(self.etcd.address) as tap:
+                done = harness.run("bench", "rendezvous", "--rdzv-backend", backend,
+                                   "--rdzv-endpoint", tap.endpoint, "--nodes", "8", "--json",
+                                   "--steady", "300ms", timeout=PATIENCE_S)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                result = json.loads(done.stdout)
+                self.assertEqual(result["nodes"], 8)
+                # What comes after the meeting is in the tap alone.
+                watches = tap.count(b"wait=true")
+                requests = len(tap.requests) - watches
+                self.assertGreaterEqual(result["requests_per_node"], 2)
+                self.assertLessEqual(result["requests_per_node"], requests / 8)
+                self.assertGreater(result["watches_per_node"], 0)
+                self.assertLessEqual(result["watches_per_node"], watches / 8)
+                self.assertGreaterEqual(result["steady_bytes_per_s"], 0)
+                self.assertIsNone(result["steady_cpu_pct"])
 
 
 class Guarded(unittest.TestCase):

@@ -419,7 +419,7 @@ class Many(unittest.TestCase):
     def bench(self, etcd, *words, conf=QUICK):
         done = harness.run("bench", "rendezvous", "--rdzv-backend", "etcd-v3", "--rdzv-endpoint",
                            etcd.endpoint, "--rdzv-id", "bench", "--json", "--rdzv-conf",
-                           conf_text(conf), *words, timeout=2 * PATIENCE_S)
+                           conf_text(conf), "--steady", "0", *words, timeout=2 * PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -429,14 +429,19 @@ class Many(unittest.TestCase):
                        conf={**QUICK, "keep_alive_interval": 3, "keep_alive_max_attempt": 3})
 
     def test_requests(self):
-        """A node that joins sends three requests: a lease, its key, a watch."""
+        """A node that joins sends three requests: a lease, its key, a watch. The bench says so."""
         count = 20
         with etcd_cluster.Etcd() as etcd, etcd_cluster.Swallow(etcd.address) as tap:
-            self.bench(tap, "--nodes", str(count), conf=PATIENT)
+            result = self.bench(tap, "--nodes", str(count), conf=PATIENT)
             # The authority has also read everything, and written the round.
             self.assertEqual(tap.count(b"/lease/grant"), count)
             self.assertEqual(tap.count(b"/watch"), count)
             self.assertLessEqual(tap.count(b"/kv/"), count + 4)
+            self.assertEqual(len(tap.requests),
+                             sum(tap.count(what) for what in (b"/lease/", b"/watch", b"/kv/")))
+            self.assertEqual(result["watches_per_node"], 1)
+            self.assertAlmostEqual(result["requests_per_node"],
+                                   (len(tap.requests) - count) / count, places=5)
 
 
 if __name__ == "__main__":
