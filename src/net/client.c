@@ -310,6 +310,25 @@ static void client_tune(int fd, sa_family_t family)
     }
 }
 
+int mst__client_adopt(int fd,
+                      size_t input_max,
+                      const char *peer,
+                      struct mst__client *ret_client,
+                      struct mst_err *reterr)
+{
+    struct mst__client client = {.fd = fd};
+    int rv = 0;
+    mst__buf_init(&client.input, input_max);
+    /* Room for every small reply before anything is sent: a reply that has come must not get lost
+     * because there is no memory for eight bytes. */
+    if (mst__buf_reserve(&client.input, 1, &rv) == NULL) {
+        return mst__fail(reterr, rv, 0, "input buffer");
+    }
+    (void)snprintf(client.peer, sizeof client.peer, "%s", peer); /* for people */
+    *ret_client = client;
+    return 0;
+}
+
 int mst__client_open(const struct mst__target *target,
                      size_t input_max,
                      int64_t deadline_ms,
@@ -321,12 +340,10 @@ int mst__client_open(const struct mst__target *target,
     if (rv != 0) {
         return rv;
     }
-    struct mst__client client = {.fd = -1};
-    mst__buf_init(&client.input, input_max);
-    /* Room for every small reply before anything is sent: a reply that has come must not get lost
-     * because there is no memory for eight bytes. */
-    if (mst__buf_reserve(&client.input, 1, &rv) == NULL) {
-        return mst__fail(reterr, rv, 0, "input buffer");
+    struct mst__client client;
+    rv = mst__client_adopt(-1, input_max, "", &client, reterr);
+    if (rv != 0) {
+        return rv;
     }
     size_t winner = SIZE_MAX;
     rv = race_run(&race, deadline_ms, &winner, reterr);
@@ -387,39 +404,56 @@ uint64_t mst__client_messages(void)
     return atomic_load(&messages_total);
 }
 
+int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *reterr)
+{
+    struct mst__buf *input = &client->input;
+    size_t have = mst__buf_size(input);
+    size_t missing = wanted > have ? wanted - have : 1;
+    size_t room = missing < CLIENT_READ_SIZE ? CLIENT_READ_SIZE : missing;
+    size_t room_max = input->size_max - have;
+    room = room > room_max && missing <= room_max ? room_max : room;
+    /* A short reply goes into the room that is there already, without an allocation. */
+    size_t spare = input->capacity - have;
+    if (missing <= spare && spare < room) {
+        room = spare;
+    }
+    int rv = 0;
+    uint8_t *to = mst__buf_reserve(input, room, &rv);
+    if (to == NULL) {
+        return mst__fail(reterr, rv, 0, "reply of %zu bytes", wanted);
+    }
+    ssize_t got = recv(client->fd, to, room, 0);
+    if (got > 0) {
+        mst__buf_commit(input, (size_t)got);
+        return 0;
+    }
+    if (got == 0) {
+        return mst__fail(reterr, MST_ECONN, 0, "closed by the server");
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+        return 0;
+    }
+    return mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "receive");
+}
+
 int mst__client_receive(struct mst__client *client,
                         size_t wanted,
                         int64_t deadline_ms,
                         struct mst_err *reterr)
 {
     MST_ASSERT(client->fd >= 0);
-    struct mst__buf *input = &client->input;
-    /* The answer to what was just asked is not there yet: to try first would be a call in vain. */
-    int rv =
-        mst__buf_size(input) < wanted ? wait_ready(client->fd, POLLIN, deadline_ms, reterr) : 0;
-    while (rv == 0 && mst__buf_size(input) < wanted) {
-        size_t missing = wanted - mst__buf_size(input);
-        size_t room = missing < CLIENT_READ_SIZE ? CLIENT_READ_SIZE : missing;
-        size_t room_max = input->size_max - mst__buf_size(input);
-        room = room > room_max && missing <= room_max ? room_max : room;
-        /* A short reply goes into the room that is there already, without an allocation. */
-        size_t spare = input->capacity - mst__buf_size(input);
-        if (missing <= spare && spare < room) {
-            room = spare;
-        }
-        uint8_t *to = mst__buf_reserve(input, room, &rv);
-        if (to == NULL) {
-            return mst__fail(reterr, rv, 0, "reply of %zu bytes", wanted);
-        }
-        ssize_t got = recv(client->fd, to, room, 0);
-        if (got > 0) {
-            mst__buf_commit(input, (size_t)got);
-        } else if (got == 0) {
-            rv = mst__fail(reterr, MST_ECONN, 0, "closed by the server");
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            rv = wait_ready(client->fd, POLLIN, deadline_ms, reterr);
-        } else if (errno != EINTR) {
-            rv = mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "receive");
+    int rv = 0;
+    while (rv == 0 && mst__buf_size(&client->input) < wanted) {
+        /* The answer to what was just asked is not there yet: to try first would be a call in
+         * vain. */
+        size_t before = mst__buf_size(&client->input);
+        rv = wait_ready(client->fd, POLLIN, deadline_ms, reterr);
+        while (rv == 0 && mst__buf_size(&client->input) < wanted) {
+            rv = mst__client_read(client, wanted, reterr);
+            if (mst__buf_size(&client->input) == before) {
+                break; /* nothing there after all */
+            }
+            before = mst__buf_size(&client->input);
         }
     }
     return rv;

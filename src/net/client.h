@@ -37,6 +37,14 @@ int mst__client_open(const struct mst__target *target,
                      struct mst__client *ret_client,
                      struct mst_err *reterr);
 
+/* Make a client of @fd, a connected non-blocking stream socket, which is taken on success; @peer is
+ * for people. 0, MST_ENOMEM. */
+int mst__client_adopt(int fd,
+                      size_t input_max,
+                      const char *peer,
+                      struct mst__client *ret_client,
+                      struct mst_err *reterr);
+
 /* Close and release. A client that was never open (fd -1) is fine. */
 void mst__client_close(struct mst__client *client);
 
@@ -64,6 +72,10 @@ int mst__client_receive(struct mst__client *client,
                         size_t wanted,
                         int64_t deadline_ms,
                         struct mst_err *reterr);
+
+/* Receive once, what there is, with room for client->input to get to @wanted bytes. That nothing is
+ * there is fine. Errors as above, but for MST_ETIMEOUT. */
+int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *reterr);
 
 /* Whether an idle connection is still good. Bytes that nobody asked for speak against it, unless
  * @expects_bytes. */

@@ -8,7 +8,6 @@
  *
  * A connection that must end while a command is being applied is doomed first and closed when the
  * command is done with: the engine may still be handing out what the command caused. */
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,41 +17,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/server.h"
+#include "net/conn.h"
 
 /* How long a DELETE of dialect A may turn out to be the start of an APPEND of dialect B. */
 #define CONN_GRACE_MS 50
 
 /* Room that is offered to the kernel while a large request is arriving. */
 #define CONN_READ_AHEAD MST_MIB(1)
-
-struct mst__conn {
-    union mst__stream uv;
-    struct mst_server *server;
-    struct mst__conn *prev, *next;                 /* of all connections */
-    struct mst__conn *overdue_prev, *overdue_next; /* of those with something under way */
-    struct mst__conn *doomed_next;
-    struct mst__kv_client client;
-    struct mst__job_seat seat;
-    struct mst__wire_reader reader;
-    struct mst__buf input; /* an unfinished request, or requests waiting for output to drain */
-    size_t input_charged;  /* its memory, as counted by the engine */
-    size_t input_wanted;   /* no use looking at less than this */
-    size_t output_pending; /* queued bytes */
-    int64_t active_ms;     /* last time something arrived or drained */
-    union {
-        struct sockaddr any;
-        struct sockaddr_in in4;
-        struct sockaddr_in6 in6;
-    } peer;
-    enum mst__why why;
-    bool is_overdue; /* in the list of those with something under way */
-    bool is_doomed;
-    bool is_closing;
-    bool is_served; /* on the stack: its requests are being applied */
-    bool in_grace;  /* dialect A or B */
-    bool is_framed; /* see wire/job.h */
-};
 
 /* Output that the kernel did not take at once. */
 struct chunk {
@@ -103,27 +74,26 @@ static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SI
     mst__address_format(&conn->peer.any, sizeof conn->peer, ret_text);
 }
 
-/* The one line that says why @conn ended. */
-static void log_end(struct mst__conn *conn, const char *detail)
+/* The one line that says why @conn, or its stream of requests, ended. */
+static void log_end(struct mst__conn *conn,
+                    const char *event,
+                    enum mst__why why,
+                    const char *detail)
 {
     const struct mst_log *log = &conn->server->options.log;
-    enum mst_log_level level = why_level(conn->why);
+    enum mst_log_level level = why_level(why);
     if (!mst__log_wants(log, level)) {
         return;
     }
     char peer[MST_ADDRESS_SIZE];
     char quoted[MST_LOG_QUOTE_SIZE];
     peer_text(conn, peer);
-    mst__log(log, level, "conn.closed", "peer=%s dialect=%s why=%s detail=%s", peer,
-             mst__dialect_name(conn->reader.dialect), mst__why_name(conn->why),
+    mst__log(log, level, event, "peer=%s dialect=%s why=%s detail=%s", peer,
+             mst__dialect_name(conn->reader.dialect), mst__why_name(why),
              mst__log_quote(mst_bytes_str(detail), quoted));
 }
 
-/* @conn shall end, for reason @why; the format says more. The first reason counts. */
-static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *format, ...)
-    MST_PRINTF(3, 4);
-
-static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *format, ...)
 {
     if (conn->is_doomed || conn->is_closing) {
         return;
@@ -137,7 +107,7 @@ static void conn_doom(struct mst__conn *conn, enum mst__why why, const char *for
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    log_end(conn, detail);
+    log_end(conn, "conn.closed", why, detail);
 }
 
 static void conn_leave_overdue(struct mst__conn *conn)
@@ -156,10 +126,10 @@ static void conn_leave_overdue(struct mst__conn *conn)
     conn->is_overdue = false;
 }
 
-/* Enter or leave the list of those with something under way. */
-static void conn_update_overdue(struct mst__conn *conn)
+void mst__conn_update_overdue(struct mst__conn *conn)
 {
-    bool under_way = mst__buf_size(&conn->input) > 0 || conn->output_pending > 0;
+    bool under_way = mst__buf_size(&conn->input) > 0 || conn->output_pending > 0 ||
+                     mst__buf_size(&conn->store) > 0;
     if (under_way == conn->is_overdue) {
         return;
     }
@@ -213,6 +183,7 @@ static void conn_close(struct mst__conn *conn)
     mst__kv_client_close(&server->kv, &conn->client);
     mst__job_leave_seat(conn, &conn->seat);
     conn_free_input(conn);
+    mst__conn_free_store(conn);
     if (conn->prev == NULL) {
         server->conns = conn->next;
     } else {
@@ -242,8 +213,9 @@ static void on_written(uv_write_t *request, int status)
         return;
     }
     conn->active_ms = (int64_t)uv_now(&server->loop);
+    conn->store_ms = conn->active_ms; /* it was not looked at meanwhile */
     if (status != 0) {
-        conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
     }
     conn_serve_waiting_input(conn);
 }
@@ -254,7 +226,7 @@ static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
     struct mst_server *server = conn->server;
     size_t backlog_max = MST_BACKLOG_SIZE_MAX + server->wire_limits.message_size_max;
     if (bytes.size > backlog_max - conn->output_pending) {
-        conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent", conn->output_pending);
+        mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent", conn->output_pending);
         return;
     }
     size_t cost = sizeof(struct chunk) + bytes.size;
@@ -266,7 +238,8 @@ static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
         }
     }
     if (chunk == NULL) {
-        conn_doom(conn, MST_WHY_MEMORY, "no memory for %zu bytes of unsent output", bytes.size);
+        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for %zu bytes of unsent output",
+                       bytes.size);
         return;
     }
     chunk->conn = conn;
@@ -278,14 +251,14 @@ static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
     if (rv != 0) {
         mst__kv_discharge(&server->kv, cost);
         mst__free(chunk);
-        conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
         return;
     }
     if (conn->output_pending == 0) {
         (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
     }
     conn->output_pending += chunk->size;
-    conn_update_overdue(conn);
+    mst__conn_update_overdue(conn);
 }
 
 static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
@@ -298,7 +271,7 @@ static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
         uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.size);
         int rv = uv_try_write(&conn->uv.stream, &buf, 1);
         if (rv < 0 && rv != UV_EAGAIN) {
-            conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
+            mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
             return;
         }
         sent = rv < 0 ? 0 : (size_t)rv;
@@ -309,10 +282,42 @@ static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
     }
 }
 
-/* Hand the gathered replies of @conn to the kernel. */
-static void conn_flush(struct mst__conn *conn)
+void mst__conn_reply_end(struct mst_server *server)
+{
+    struct mst__buf *replies = &server->replies;
+    size_t at = server->reply_at;
+    if (at == SIZE_MAX) {
+        return;
+    }
+    if (mst__buf_size(replies) == at + MST_JOB_HEAD_SIZE) {
+        /* The reply did not fit, and without one it would mean something else. */
+        mst__buf_truncate(replies, at);
+    } else {
+        mst__store_u32(replies->memory + replies->start + at,
+                       (uint32_t)(mst__buf_size(replies) - at - 4));
+    }
+    server->reply_at = SIZE_MAX;
+}
+
+/* A reply of the store follows, on a framed connection in a STORE_REPLY: 0, MST_ELIMIT or
+ * MST_ENOMEM. */
+static int reply_begin(struct mst__conn *conn)
+{
+    const struct mst__job_message head = {.type = MST_JOB_STORE_REPLY};
+    struct mst_server *server = conn->server;
+    if (MST_LIKELY(!conn->is_framed) || server->reply_at != SIZE_MAX) {
+        return 0;
+    }
+    size_t at = mst__buf_size(&server->replies);
+    int rv = mst__job_write(&server->replies, &head);
+    server->reply_at = rv == 0 ? at : SIZE_MAX;
+    return rv;
+}
+
+void mst__conn_flush(struct mst__conn *conn)
 {
     struct mst__buf *replies = &conn->server->replies;
+    mst__conn_reply_end(conn->server);
     conn_send(conn, mst__buf_bytes(replies));
     mst__buf_clear(replies);
     if (replies->capacity > CONN_READ_AHEAD) {
@@ -320,15 +325,42 @@ static void conn_flush(struct mst__conn *conn)
     }
 }
 
+void mst__conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+{
+    struct mst_server *server = conn->server;
+    char detail[sizeof((struct mst_err *)0)->msg];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    const struct mst__job_message message = {.type = MST_JOB_STORE_END,
+                                             .u.text = mst_bytes_str(detail)};
+    if (!conn->is_framed) {
+        mst__conn_doom(conn, why, "%s", detail);
+        return;
+    }
+    if (conn->is_store_over || conn->is_doomed) {
+        return; /* the first reason counts */
+    }
+    conn->is_store_over = true;
+    mst__conn_reply_end(server);
+    if (mst__job_write(&server->replies, &message) != 0) {
+        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
+        return;
+    }
+    log_end(conn, "store.ended", why, detail);
+}
+
 /* Append to the replies of the connection being served. */
 static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
-    int rv = mst__wire_write_reply(&conn->server->replies, reply);
+    int rv = reply->kind == MST_REPLY_NONE ? 0 : reply_begin(conn);
+    rv = rv == 0 ? mst__wire_write_reply(&conn->server->replies, reply) : rv;
     if (rv == MST_ELIMIT) {
-        conn_doom(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
-                  conn->server->wire_limits.message_size_max);
+        mst__conn_reject(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
+                         conn->server->wire_limits.message_size_max);
     } else if (rv != 0) {
-        conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
+        mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a reply");
     }
 }
 
@@ -366,7 +398,7 @@ static void deliver_notices(struct mst_server *server)
     while (mst__kv_next_notice(&server->kv, &notice)) {
         struct mst__conn *conn = conn_of(notice.client);
         if (notice.change == MST_KV_LOST) {
-            conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
+            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
             continue;
         }
         struct mst__buf bytes;
@@ -383,7 +415,7 @@ static void deliver_notices(struct mst_server *server)
         }
         mst__buf_close(&bytes);
         if (rv != 0) {
-            conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
+            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
         }
     }
 }
@@ -406,6 +438,15 @@ static void close_doomed(struct mst_server *server)
     }
 }
 
+void mst__conns_deliver(struct mst_server *server)
+{
+    deliver_releases(server);
+    deliver_notices(server);
+    if (MST_UNLIKELY(server->doomed != NULL)) {
+        close_doomed(server);
+    }
+}
+
 /* --- input --- */
 
 static void conn_refuse(struct mst__conn *conn, const struct mst__command *command, int code)
@@ -413,15 +454,15 @@ static void conn_refuse(struct mst__conn *conn, const struct mst__command *comma
     const char *op = mst__op_name(command->op);
     switch (code) {
         case MST_ETYPE:
-            conn_doom(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
+            mst__conn_reject(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
             break;
         case MST_ELIMIT:
-            conn_doom(conn, MST_WHY_LIMIT,
-                      "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
-                      conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
+            mst__conn_reject(conn, MST_WHY_LIMIT,
+                             "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
+                             conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
             break;
         default:
-            conn_doom(conn, MST_WHY_MEMORY, "no memory for %s", op);
+            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for %s", op);
             break;
     }
 }
@@ -440,14 +481,17 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     if (MST_LIKELY(rv == 0)) {
         conn_reply(conn, &reply);
     } else {
-        conn_flush(conn); /* what came before it is answered */
+        if (!conn->is_framed) {
+            mst__conn_flush(conn); /* what came before it is answered */
+        }
         conn_refuse(conn, command, rv);
     }
-    deliver_releases(server);
-    deliver_notices(server);
-    if (MST_UNLIKELY(server->doomed != NULL)) {
-        close_doomed(server);
-    }
+    mst__conns_deliver(server);
+}
+
+void mst__conn_apply(struct mst__conn *conn, const struct mst__command *command)
+{
+    conn_apply(conn, command);
 }
 
 /* Dialect A or B is told apart by what follows, or by nothing following for a while. */
@@ -458,78 +502,6 @@ static void conn_begin_grace(struct mst__conn *conn)
         conn->server->grace_count++;
         mst__server_want_grace(conn->server);
     }
-}
-
-/* Apply the requests in a STORE frame, all of them complete, and answer in one frame. */
-static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
-{
-    struct mst_server *server = conn->server;
-    struct mst__buf *replies = &server->replies;
-    size_t at = mst__buf_size(replies);
-    const struct mst__job_message head = {.type = MST_JOB_STORE_REPLY};
-    struct mst_err err;
-    int rv = mst__job_write(replies, &head);
-    while (rv == 0 && input.size > 0 && !conn->is_doomed) {
-        struct mst__command command;
-        size_t size = 0;
-        rv = mst__wire_read_request(&conn->reader, &server->wire_limits, input, &command, &size,
-                                    &err);
-        if (rv == MST_WIRE_REQUEST) {
-            conn_apply(conn, &command);
-            input = mst__bytes_skip(input, size);
-            rv = 0;
-        } else if (rv >= 0) {
-            rv = mst__fail(&err, MST_EPROTO, 0, "a store frame without a whole request in it");
-        }
-    }
-    if (rv != 0 && !conn->is_doomed) {
-        conn_doom(conn, rv == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
-                  rv == MST_ENOMEM ? "no memory for a reply" : err.msg);
-    }
-    if (!conn->is_doomed) {
-        mst__store_u32(replies->memory + replies->start + at,
-                       (uint32_t)(mst__buf_size(replies) - at - 4));
-    }
-}
-
-/* Read and apply one frame: as mst__job_read, or MST_ECONN when the connection is doomed. */
-static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size_t *ret_size)
-{
-    struct mst_server *server = conn->server;
-    struct mst__job_message message;
-    struct mst_err err;
-    int rv = mst__job_read(input, server->wire_limits.message_size_max, &message, ret_size, &err);
-    if (rv < 0) {
-        conn_flush(conn); /* what came before it is answered */
-        conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
-        return MST_ECONN;
-    }
-    if (rv == 1 && message.type == MST_JOB_STORE) {
-        conn_serve_store(conn, message.u.text);
-    } else if (rv == 1 && !mst__job_take(server, conn, &conn->seat, &message, &err)) {
-        conn_flush(conn);
-        conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s", err.msg);
-    }
-    return rv;
-}
-
-/* The same for frames as conn_serve. */
-static size_t conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
-{
-    size_t used = 0;
-    while (!conn->is_doomed && conn->output_pending == 0) {
-        size_t size = 0;
-        int rv = conn_serve_frame(conn, mst__bytes_skip(input, used), &size);
-        if (rv != 1) {
-            conn->input_wanted = size;
-            break;
-        }
-        used += size;
-        if (mst__buf_size(&conn->server->replies) >= MST_FLUSH_SIZE) {
-            conn_flush(conn);
-        }
-    }
-    return used;
 }
 
 /* Read and apply the requests in @input until it is used up, output is pending, or the connection
@@ -550,7 +522,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             conn_apply(conn, &command);
             used += size;
             if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
-                conn_flush(conn);
+                mst__conn_flush(conn);
             }
         } else if (rv == MST_WIRE_VALIDATE) {
             used += size;
@@ -558,8 +530,9 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             conn->is_framed = true;
             used += size;
         } else if (rv < 0) {
-            conn_flush(conn); /* what came before it is answered */
-            conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
+            mst__conn_flush(conn); /* what came before it is answered */
+            mst__conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s",
+                           err.msg);
         } else {
             conn->input_wanted = size;
             if (rv == MST_WIRE_EITHER) {
@@ -569,27 +542,32 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
         }
     }
     if (conn->is_framed) {
-        used += conn_serve_frames(conn, mst__bytes_skip(input, used));
+        used += mst__conn_serve_frames(conn, mst__bytes_skip(input, used));
     }
-    conn_flush(conn);
+    mst__conn_flush(conn);
     conn->is_served = false;
     return used;
 }
 
-/* Count the memory of the connection's own buffer, and keep the limit. */
+bool mst__conn_charge(struct mst_server *server, const struct mst__buf *buf, size_t *charged)
+{
+    if (buf->capacity <= *charged) {
+        return true;
+    }
+    if (!mst__kv_charge(&server->kv, buf->capacity - *charged)) {
+        return false;
+    }
+    *charged = buf->capacity;
+    return true;
+}
+
 static void conn_charge_input(struct mst__conn *conn)
 {
-    struct mst__kv *kv = &conn->server->kv;
-    if (conn->input.capacity <= conn->input_charged) {
-        return;
-    }
-    size_t growth = conn->input.capacity - conn->input_charged;
-    if (mst__kv_charge(kv, growth)) {
-        conn->input_charged = conn->input.capacity;
-    } else {
-        conn_doom(conn, MST_WHY_LIMIT,
-                  "no room for a request of %zu bytes: %zu of %zu bytes of memory are used",
-                  conn->input_wanted, kv->memory_used, kv->limits.memory_max);
+    const struct mst__kv *kv = &conn->server->kv;
+    if (!mst__conn_charge(conn->server, &conn->input, &conn->input_charged)) {
+        mst__conn_doom(conn, MST_WHY_LIMIT,
+                       "no room for a request of %zu bytes: %zu of %zu bytes of memory are used",
+                       conn->input_wanted, kv->memory_used, kv->limits.memory_max);
     }
 }
 
@@ -601,7 +579,7 @@ static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
     }
     int rv = mst__buf_append(&conn->input, input);
     if (rv != 0) {
-        conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
+        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
         return;
     }
     conn_charge_input(conn);
@@ -621,7 +599,7 @@ static void conn_settle(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
     if (!conn->is_doomed) {
-        conn_update_overdue(conn);
+        mst__conn_update_overdue(conn);
     }
     if (server->doomed != NULL) {
         close_doomed(server);
@@ -649,14 +627,14 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static void conn_ended(struct mst__conn *conn, ssize_t status)
 {
     if (status == UV_ENOBUFS) {
-        conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
+        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
     } else if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
-        conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
-                  mst__buf_size(&conn->input));
+        mst__conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
+                       mst__buf_size(&conn->input));
     } else if (status == UV_EOF) {
-        conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
+        mst__conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
     } else {
-        conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror((int)status));
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror((int)status));
     }
 }
 
@@ -692,13 +670,13 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
 static void conn_serve_waiting_input(struct mst__conn *conn)
 {
     if (!conn->is_doomed && conn->output_pending == 0) {
-        if (mst__buf_size(&conn->input) > 0) {
+        if (mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0) {
             conn_serve_own(conn);
         }
         if (!conn->is_doomed && conn->output_pending == 0) {
             int rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
             if (rv != 0) {
-                conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+                mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
             }
         }
     }
@@ -720,6 +698,7 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
     mst__buf_init(&conn->input, server->wire_limits.message_size_max + CONN_READ_AHEAD);
+    mst__buf_init(&conn->store, 2 * server->wire_limits.message_size_max); /* and one behind it */
     int rv = listener->is_unix ? uv_pipe_init(&server->loop, &conn->uv.pipe, 0)
                                : uv_tcp_init(&server->loop, &conn->uv.tcp);
     MST_ASSERT(rv == 0); /* neither can fail on Unix */
@@ -773,7 +752,7 @@ void mst__conn_accept(struct mst__listener *listener)
     }
     int rv = uv_accept(&listener->uv.stream, &conn->uv.stream);
     if (rv != 0) {
-        conn_doom(conn, MST_WHY_PEER_RESET, "accept: %s", uv_strerror(rv));
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "accept: %s", uv_strerror(rv));
         conn_settle(conn);
         return;
     }
@@ -782,12 +761,12 @@ void mst__conn_accept(struct mst__listener *listener)
         conn_remember_peer(conn);
     }
     if (server->conns_count > server->options.connections_max) {
-        conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
-                  server->options.connections_max);
+        mst__conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
+                       server->options.connections_max);
     } else {
         rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
         if (rv != 0) {
-            conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+            mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
         }
     }
     if (server->options.idle_timeout_ms > 0) {
@@ -806,17 +785,19 @@ static void sweep_overdue(struct mst_server *server, int64_t now_ms)
             continue;
         }
         if (conn->output_pending > 0) {
-            conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent for %lld ms",
-                      conn->output_pending, (long long)timeout_ms);
+            mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent for %lld ms",
+                           conn->output_pending, (long long)timeout_ms);
         } else {
-            conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request, then %lld ms nothing",
-                      mst__buf_size(&conn->input), (long long)timeout_ms);
+            mst__conn_doom(conn, MST_WHY_STUCK_REQUEST,
+                           "%zu bytes of a request, then %lld ms nothing",
+                           mst__buf_size(&conn->input), (long long)timeout_ms);
         }
     }
 }
 
 bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
 {
+    mst__conns_sweep_stores(server, now_ms);
     sweep_overdue(server, now_ms);
     int64_t idle_ms = server->options.idle_timeout_ms;
     for (struct mst__conn *conn = server->conns; idle_ms > 0 && conn != NULL; conn = conn->next) {
@@ -824,7 +805,7 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
         bool is_member = conn->seat.job != NULL;
         if (now_ms - conn->active_ms >= idle_ms && !mst__kv_is_waiting(&conn->client) &&
             !is_member) {
-            conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
+            mst__conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
         }
     }
     close_doomed(server);
@@ -841,7 +822,7 @@ void mst__conns_settle(struct mst_server *server, int64_t now_ms)
             mst__wire_settle_a(&conn->reader);
             conn_serve_own(conn);
             if (!conn->is_doomed) {
-                conn_update_overdue(conn);
+                mst__conn_update_overdue(conn);
             }
         }
     }
@@ -852,7 +833,7 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
 {
     for (struct mst__conn *conn = server->conns; conn != NULL; conn = conn->next) {
         if (force || !conn->is_overdue) {
-            conn_doom(conn, MST_WHY_SHUTDOWN, "the server stops");
+            mst__conn_doom(conn, MST_WHY_SHUTDOWN, "the server stops");
         }
     }
     close_doomed(server);
@@ -868,7 +849,7 @@ void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
 
 void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
-    conn_doom(conn, why, "%s", detail);
+    mst__conn_doom(conn, why, "%s", detail);
 }
 
 void mst__conn_unseat(struct mst__conn *conn)

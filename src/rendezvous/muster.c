@@ -331,28 +331,16 @@ static void store_prefix(const struct mst__muster *muster, int64_t round, char *
                    round); /* sized to fit, run ids are limited */
 }
 
-/* The keys of the round; connected when the application uses it. */
+/* The keys of the round; connected when the application uses it, unless it can go through our own
+ * connection. */
 static int next_store(const struct mst__muster *muster,
                       int64_t round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
-    const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = muster->endpoint};
-    struct mst_store_options options;
-    mst_store_options_init(&options);
-    options.log = muster->params->log;
-    struct mst__backend *backend = NULL;
-    struct mst_store *store = NULL;
-    int rv = mst__tcp_new(&url, &options, &backend, reterr);
-    rv = rv == 0 ? mst__store_first(backend, &store, reterr) : rv;
-    if (rv != 0) {
-        return rv;
-    }
     char prefix[PREFIX_SIZE];
     store_prefix(muster, round, prefix);
-    rv = mst_store_prefix(store, mst_bytes_str(prefix), ret_store, reterr);
-    mst_store_close(store); /* the other one holds what is behind it */
-    return rv;
+    return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
 }
 
 /* Append a SET of the round's key @name to @requests. */
@@ -367,8 +355,9 @@ static int put_set(struct mst__buf *requests,
     return mst__wire_write_request(requests, MST_DIALECT_C, &set);
 }
 
-/* Rank 0 writes where the workers' store is also where agents of other kinds look for it. On the
- * connection that there is: nobody waits for this. */
+/* Rank 0 writes where the workers' store is also where agents of other kinds look for it. Nobody
+ * waits for this. It goes the way of all requests to the store, for between the parts of another
+ * one there is no place for it. */
 static void next_publish(struct mst__muster *muster,
                          int64_t round,
                          const struct mst__endpoint *master)
@@ -382,14 +371,12 @@ static void next_publish(struct mst__muster *muster,
     int rv = put_set(&requests, prefix, "MASTER_ADDR", mst_bytes_str(master->host));
     rv = rv == 0 ? put_set(&requests, prefix, "MASTER_PORT", mst_bytes_str(port)) : rv;
     struct mst_err err = {0};
-    if (rv == 0 && muster->client != NULL) {
-        const struct mst__job_message message = {.type = MST_JOB_STORE,
-                                                 .u.text = mst__buf_bytes(&requests)};
-        rv = mst__job_client_send(muster->client, &message,
-                                  mst__clock_deadline_ms(MST_MUSTER_SEND_MS), &err);
-        if (rv != 0) {
-            mst__muster_drop(muster, &err); /* and the watcher makes another one */
-        }
+    if (rv == 0) {
+        rv = mst__tcp_post(muster->store, mst__buf_bytes(&requests),
+                           mst__clock_deadline_ms(MST_MUSTER_SEND_MS), &err);
+    }
+    if (rv == 0 && muster->client != NULL && mst__job_client_pump(muster->client, &err) != 0) {
+        mst__muster_drop(muster, &err); /* and the watcher makes another one */
     }
     if (rv != 0) {
         mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s code=%s",
@@ -685,6 +672,7 @@ static void muster_free(void *self)
     }
     mst__turn_stop(&muster->turn);
     mst__job_client_close(muster->client);
+    mst_store_close(muster->store); /* what was handed out holds what is behind it */
     if (muster->hosted != NULL) {
         linger(muster);
     }
@@ -741,6 +729,18 @@ static void name_node(struct mst__muster *muster)
     };
 }
 
+/* The store of the server, which nothing is asked of yet. */
+static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
+{
+    const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = muster->endpoint};
+    struct mst_store_options options;
+    mst_store_options_init(&options);
+    options.log = muster->params->log;
+    struct mst__backend *backend = NULL;
+    int rv = mst__tcp_new(&url, &options, &backend, reterr);
+    return rv == 0 ? mst__store_first(backend, &muster->store, reterr) : rv;
+}
+
 static int prepare(struct mst__muster *muster,
                    const struct mst_params *params,
                    struct mst_err *reterr)
@@ -767,7 +767,7 @@ static int prepare(struct mst__muster *muster,
         rv = mst__c10d_host(&muster->settings.place, muster->params, &muster->hosted,
                             &muster->endpoint, reterr);
     }
-    return rv;
+    return rv == 0 ? prepare_store(muster, reterr) : rv;
 }
 
 int mst__muster_create(const struct mst_params *params,

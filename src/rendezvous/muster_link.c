@@ -1,7 +1,13 @@
 /* rendezvous/muster_link.c - the connection to the authority: made, announced on, kept alive.
  *
  * The server hears us all the time and answers only when asked, with every few heartbeats, so that
- * both ends notice when the other one is gone without a word. */
+ * both ends notice when the other one is gone without a word.
+ *
+ * It is the only connection of a node whose program asks one thing at a time of the stores of its
+ * rounds: their requests go through its lane (net/lane.h). The store has other ways when nobody has
+ * the machine, or there is no connection. */
+#include <unistd.h>
+
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -12,6 +18,11 @@
 
 /* The time for one attempt to connect. */
 #define CONNECT_MS 5000
+
+/* How long a program may leave the replies that it has asked for unread, at most and as a part of
+ * the time after which the server gives us up: while they wait we hear nothing else. */
+#define STALL_MS_MAX 2000
+#define STALL_PART 4
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -34,6 +45,44 @@ static int link_send(struct mst__muster *muster,
                                   mst__clock_deadline_ms(MST_MUSTER_SEND_MS), reterr);
     (void)mst__interrupt_by(before);
     return rv;
+}
+
+/* --- the lane --- */
+
+/* Let the store use the connection. Without that it has ones of its own. */
+static void link_lane(struct mst__muster *muster)
+{
+    struct mst_err err = {0};
+    int fd = -1;
+    int64_t stall_ms = least(STALL_MS_MAX, expiry_ms(muster) / STALL_PART + 1);
+    int rv = mst__job_client_lane(muster->client, stall_ms, &fd, &err);
+    if (rv == 0) {
+        rv = mst__tcp_adopt(muster->store, fd, mst__job_client_peer(muster->client), &err);
+        if (rv != 0) {
+            (void)close(fd); /* and the near end sees that */
+        }
+    }
+    if (rv != 0) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.no_lane", "node=%s detail=%s",
+                 muster->node, mst__log_quote(mst_bytes_str(err.msg), detail));
+    }
+}
+
+/* What the store is told through the connection: whether @message was that. */
+static bool link_take_store(struct mst__muster *muster, const struct mst__job_message *message)
+{
+    if (message->type == MST_JOB_STORE_END) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.store_refused",
+                 "node=%s detail=%s", muster->node, mst__log_quote(message->u.text, detail));
+        return true;
+    }
+    if (message->type == MST_JOB_STORE_REPLY) {
+        link_lane(muster);
+        return true;
+    }
+    return false;
 }
 
 /* --- making it --- */
@@ -103,6 +152,9 @@ int mst__muster_reach(struct mst__muster *muster, int64_t deadline_ms, struct ms
             muster->client = NULL;
         }
     }
+    if (rv == 0) {
+        link_lane(muster);
+    }
     return rv;
 }
 
@@ -149,12 +201,17 @@ int mst__muster_wait(struct mst__muster *muster,
         /* First of all what has come: after a pause of this process it tells why. */
         int rv = mst__job_client_receive(muster->client, until_ms, ret_message, reterr);
         int64_t now_ms = mst__clock_ms();
-        if (rv == 0) {
+        if (rv == 0 && !link_take_store(muster, ret_message)) {
             muster->answer_ms = INT64_MAX;
             return 0;
         }
-        if (rv != MST_ETIMEOUT) {
+        if (rv != MST_ETIMEOUT && rv != 0) {
             return rv;
+        }
+        /* The answer may be behind a large reply to the store. */
+        int64_t alive_ms = mst__job_client_heard_ms(muster->client) + expiry_ms(muster);
+        if (now_ms >= muster->answer_ms && now_ms < alive_ms) {
+            muster->answer_ms = alive_ms;
         }
         if (now_ms >= muster->answer_ms) {
             return mst__fail(reterr, MST_ECONN, 0, "job server %.60s: no answer for %lld ms",

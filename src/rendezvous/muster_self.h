@@ -15,6 +15,7 @@
 #include "rendezvous/turn.h"
 #include "rendezvous/view.h"
 #include "store/backoff.h"
+#include "store/store.h"
 
 struct mst__muster {
     struct mst_params *params; /* a copy, which the settings borrow from */
@@ -28,6 +29,7 @@ struct mst__muster {
     struct mst__view view;
     uint64_t incarnation;
     uint64_t session;
+    struct mst_store *store; /* of all rounds: those that are handed out are views of it */
 
     /* Whoever drives: the connection. */
     struct mst__job_client *client; /* NULL = there is none */

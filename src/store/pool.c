@@ -359,10 +359,63 @@ void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
         mst__buf_close(&conn->output);
     }
     (void)pthread_mutex_lock(&pool->mutex);
-    conn->next = pool->idle;
-    pool->idle = conn;
+    bool has_lane = pool->idle != NULL && pool->idle->is_lane;
+    if (has_lane && conn->epoch != pool->epoch) {
+        /* It was opened because there was no lane. */
+        (void)pthread_mutex_unlock(&pool->mutex);
+        mst__pool_drop(pool, conn);
+        return;
+    }
+    /* In front of all others, but for a lane, which costs the server nothing. */
+    struct mst__pool_conn **link = has_lane ? &pool->idle->next : &pool->idle;
+    conn->next = *link;
+    *link = conn;
     (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
     (void)pthread_mutex_unlock(&pool->mutex);
+}
+
+static struct mst__pool_conn *conn_new(const struct mst__pool *pool)
+{
+    struct mst__pool_conn *conn = mst__calloc(1, sizeof *conn);
+    if (conn != NULL) {
+        conn->client.fd = -1;
+        /* A request and the little ones that go with it. */
+        mst__buf_init(&conn->output,
+                      pool->limits.message_size_max + pool->limits.key_size_max + 64);
+    }
+    return conn;
+}
+
+int mst__pool_adopt(struct mst__pool *pool, int fd, const char *peer, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = conn_new(pool);
+    if (conn == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "lane to %s", pool->name);
+    }
+    int rv = mst__client_adopt(fd, pool->limits.message_size_max, peer, &conn->client, reterr);
+    if (rv != 0) {
+        conn_free(conn);
+        return rv;
+    }
+    conn->dialect = MST_DIALECT_C;
+    conn->is_lane = true;
+    (void)pthread_mutex_lock(&pool->mutex);
+    struct mst__pool_conn *idle = pool->idle;
+    while (idle != NULL) {
+        struct mst__pool_conn *next = idle->next;
+        conn_free(idle);
+        pool->open_count--;
+        idle = next;
+    }
+    pool->idle = conn;
+    pool->open_count++; /* one beyond the maximum does no harm */
+    pool->dialect = MST_DIALECT_C;
+    pool->epoch++; /* whoever serves there may be another one than before */
+    conn->epoch = pool->epoch;
+    (void)snprintf(pool->peer, sizeof pool->peer, "tcp://%.120s", peer); /* for people */
+    (void)pthread_cond_broadcast(&pool->idle_cond);                      /* cannot fail */
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return 0;
 }
 
 int mst__pool_get(struct mst__pool *pool,
@@ -386,15 +439,12 @@ int mst__pool_get(struct mst__pool *pool,
             mst__pool_drop(pool, conn); /* the server closed it while it lay idle: no harm done */
             continue;
         }
-        conn = mst__calloc(1, sizeof *conn);
+        conn = conn_new(pool);
         if (conn == NULL) {
             pool_unreserve(pool);
             return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
         }
-        conn->client.fd = -1;
-        /* A request and the little ones that go with it. */
-        mst__buf_init(&conn->output,
-                      pool->limits.message_size_max + pool->limits.key_size_max + 64);
+        conn->epoch = mst__pool_epoch(pool);
         rv = connect_until(pool, deadline_ms, conn, reterr);
         if (rv != 0) {
             mst__pool_drop(pool, conn);

@@ -299,6 +299,7 @@ static void visit_message(struct visitor *visitor, struct mst__job_message *mess
         case MST_JOB_EXPELLED:
         case MST_JOB_STORE:
         case MST_JOB_STORE_REPLY:
+        case MST_JOB_STORE_END:
             visit_rest(visitor, &message->u.text);
             break;
         case MST_JOB_LEAVE:

@@ -80,7 +80,7 @@ static struct mst__job_message make_status(void)
 }
 
 /* One of each type, in the order of the map. */
-#define MESSAGES_COUNT 19
+#define MESSAGES_COUNT 20
 static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
 {
     const struct mst__job_round round = {
@@ -105,6 +105,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         make_status(),
         {.type = MST_JOB_PONG},
         {.type = MST_JOB_STORE_REPLY, .u.text = text("")},
+        {.type = MST_JOB_STORE_END, .u.text = text("add on a value that is no number")},
     };
     static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "one of each");
     memcpy(ret_messages, all, sizeof all);
@@ -263,9 +264,9 @@ static void too_short_and_too_long(void **state)
     for (size_t i = 0; i < MESSAGES_COUNT; i++) {
         struct mst__buf frame;
         write_message(&frame, &messages[i]);
-        bool has_rest = messages[i].type == MST_JOB_STORE ||
-                        messages[i].type == MST_JOB_STORE_REPLY ||
-                        messages[i].type == MST_JOB_EXPELLED;
+        bool has_rest =
+            messages[i].type == MST_JOB_STORE || messages[i].type == MST_JOB_STORE_REPLY ||
+            messages[i].type == MST_JOB_STORE_END || messages[i].type == MST_JOB_EXPELLED;
         struct mst__job_message message;
         struct mst_err err = {0};
         size_t whole = mst__buf_size(&frame);

@@ -1,0 +1,190 @@
+/* net/conn_frames.c - framed connections: a node's messages, and its requests to the store.
+ *
+ * The bytes of all STOREs of a connection are one stream. It is served as another connection's is,
+ * in the order of all frames, but a WAIT holds up nothing else, and what the server refuses ends
+ * the stream and not the connection:
+ *
+ *            a request is refused: STORE_END
+ *   SERVED ----------------------------------> OVER
+ *     ^                                          |
+ *     +--- an empty STORE: an empty STORE_REPLY--+
+ *
+ * A node may send the empty STORE at any time, when whoever asked is gone. The empty STORE_REPLY
+ * tells it that nothing of what was asked before will be answered any more. */
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "net/conn.h"
+
+/* --- the stream of requests --- */
+
+void mst__conn_free_store(struct mst__conn *conn)
+{
+    mst__buf_close(&conn->store);
+    mst__kv_discharge(&conn->server->kv, conn->store_charged);
+    conn->store_charged = 0;
+    conn->store_wanted = 0;
+}
+
+/* Apply the requests at the front of @input until it is used up, output is pending, or one is
+ * refused. Returns how many bytes were used. */
+static size_t store_serve(struct mst__conn *conn, struct mst_bytes input)
+{
+    struct mst_server *server = conn->server;
+    size_t used = 0;
+    conn->store_wanted = 0;
+    while (!conn->is_doomed && !conn->is_store_over && conn->output_pending == 0) {
+        struct mst__command command;
+        struct mst_err err;
+        size_t size = 0;
+        int rv = mst__wire_read_request(&conn->reader, &server->wire_limits,
+                                        mst__bytes_skip(input, used), &command, &size, &err);
+        if (rv == MST_WIRE_REQUEST) {
+            mst__conn_apply(conn, &command);
+            used += size;
+            if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
+                mst__conn_flush(conn);
+            }
+        } else if (rv == MST_WIRE_MORE) {
+            conn->store_wanted = size;
+            break;
+        } else {
+            mst__conn_reject(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s",
+                             rv < 0 ? err.msg : "no request in a store frame");
+        }
+    }
+    return used;
+}
+
+/* The stream of requests has ended, or begins anew: what it was waiting for is forgotten, as with a
+ * connection. */
+static void store_forget(struct mst__conn *conn)
+{
+    struct mst_server *server = conn->server;
+    mst__conn_free_store(conn);
+    mst__wire_reader_restart(&conn->reader);
+    mst__kv_client_close(&server->kv, &conn->client);
+    mst__kv_client_init(&conn->client);
+    mst__conns_deliver(server); /* to those whom it has released, or left a barrier with */
+}
+
+/* Serve what is left in the connection's own buffer for the store. */
+static void store_serve_own(struct mst__conn *conn)
+{
+    if (mst__buf_size(&conn->store) >= conn->store_wanted) {
+        mst__buf_consume(&conn->store, store_serve(conn, mst__buf_bytes(&conn->store)));
+    }
+    if (conn->is_store_over) {
+        store_forget(conn);
+    } else if (mst__buf_size(&conn->store) == 0) {
+        mst__conn_free_store(conn);
+    }
+}
+
+/* More of the stream of requests; without any the stream begins anew, and that is confirmed. */
+static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
+{
+    struct mst_server *server = conn->server;
+    const struct mst__job_message begun = {.type = MST_JOB_STORE_REPLY};
+    if (input.size == 0) {
+        store_forget(conn);
+        conn->is_store_over = false;
+        mst__conn_reply_end(server);
+        if (mst__job_write(&server->replies, &begun) != 0) {
+            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
+        }
+        return;
+    }
+    if (conn->is_store_over) {
+        return; /* sent before it was heard of */
+    }
+    conn->store_ms = (int64_t)uv_now(&server->loop);
+    size_t used = mst__buf_size(&conn->store) == 0 ? store_serve(conn, input) : 0;
+    input = mst__bytes_skip(input, used);
+    if (input.size > 0 && !conn->is_store_over && !conn->is_doomed) {
+        if (mst__buf_append(&conn->store, input) != 0) {
+            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a request");
+        } else if (!mst__conn_charge(server, &conn->store, &conn->store_charged)) {
+            mst__conn_reject(conn, MST_WHY_LIMIT, "no room for a request of %zu bytes",
+                             conn->store_wanted);
+        }
+    }
+    store_serve_own(conn);
+}
+
+/* --- frames --- */
+
+/* Read and apply one frame: as mst__job_read, or MST_ECONN when the connection is doomed. */
+static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size_t *ret_size)
+{
+    struct mst_server *server = conn->server;
+    struct mst__job_message message;
+    struct mst_err err;
+    int rv = mst__job_read(input, server->wire_limits.message_size_max, &message, ret_size, &err);
+    if (rv < 0) {
+        mst__conn_flush(conn); /* what came before it is answered */
+        mst__conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
+        return MST_ECONN;
+    }
+    if (rv == 1 && message.type == MST_JOB_STORE) {
+        conn_serve_store(conn, message.u.text);
+        return rv;
+    }
+    mst__conn_reply_end(server);
+    if (rv == 1 && !mst__job_take(server, conn, &conn->seat, &message, &err)) {
+        mst__conn_flush(conn);
+        mst__conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
+                       err.msg);
+    }
+    return rv;
+}
+
+size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
+{
+    size_t used = 0;
+    if (mst__buf_size(&conn->store) > 0) {
+        store_serve_own(conn); /* it may be that only output was waited for */
+    }
+    while (!conn->is_doomed && conn->output_pending == 0) {
+        size_t size = 0;
+        int rv = conn_serve_frame(conn, mst__bytes_skip(input, used), &size);
+        if (rv != 1) {
+            conn->input_wanted = size;
+            break;
+        }
+        used += size;
+        if (mst__buf_size(&conn->server->replies) >= MST_FLUSH_SIZE) {
+            mst__conn_flush(conn);
+        }
+    }
+    return used;
+}
+
+/* --- what is left half done --- */
+
+/* A node with half a request for the store, and nothing more of it for too long; NULL if there is
+ * none. Its other messages go on meanwhile. */
+static struct mst__conn *find_stuck_store(const struct mst_server *server, int64_t now_ms)
+{
+    int64_t timeout_ms = server->options.request_timeout_ms;
+    for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
+        if (mst__buf_size(&conn->store) > 0 && conn->output_pending == 0 &&
+            now_ms - conn->store_ms >= timeout_ms && !conn->is_doomed) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+void mst__conns_sweep_stores(struct mst_server *server, int64_t now_ms)
+{
+    struct mst__conn *conn;
+    while ((conn = find_stuck_store(server, now_ms)) != NULL) {
+        mst__conn_reject(conn, MST_WHY_STUCK_REQUEST,
+                         "%zu bytes of a request, then %lld ms nothing",
+                         mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
+        mst__conn_flush(conn);
+        mst__conn_free_store(conn); /* also if it is doomed now, so that it is not found again */
+        mst__conn_update_overdue(conn);
+        store_forget(conn); /* may close connections, this one too */
+    }
+}

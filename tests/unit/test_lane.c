@@ -1,0 +1,671 @@
+/* unit/test_lane.c - a node's connection to its authority carries the requests to the stores of its
+ * rounds as well: all operations, and what happens when one end does not do its part. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "net/job_client.h"
+#include "rendezvous/hosted.h"
+#include "unit/store_suite.h"
+#include "wire/wire.h"
+
+#define CALM "last_call_timeout=50ms,is_host=0,join_timeout=20"
+
+/* As a store asks for all that it is allowed to. */
+#define VALUE_SIZE MST_VALUE_SIZE_DEFAULT
+
+/* --- fixture: a server --- */
+
+struct fixture {
+    struct mst__hosted *hosted;
+    struct mst__endpoint endpoint;
+    char text[64];
+    char url[MST_HOSTED_URL_SIZE];
+};
+
+static void server_start(struct fixture *f)
+{
+    struct mst_log log = {0};
+    assert_ok(mst__hosted_start(&f->endpoint, &log, &f->hosted, &err));
+}
+
+static void server_stop(struct fixture *f)
+{
+    mst__hosted_stop(f->hosted);
+    f->hosted = NULL;
+}
+
+static int fixture_open(void **state)
+{
+    static struct fixture f;
+    f = (struct fixture){.endpoint = {.host = "127.0.0.1"}};
+    server_start(&f);
+    f.endpoint.port = (uint16_t)mst__hosted_port(f.hosted);
+    (void)snprintf(f.text, sizeof f.text, "127.0.0.1:%u", (unsigned)f.endpoint.port);
+    (void)mst__hosted_url(f.hosted, f.url);
+    *state = &f;
+    return 0;
+}
+
+static int fixture_close(void **state)
+{
+    server_stop(*state);
+    return 0;
+}
+
+/* How many connections to the server there are, as the kernel sees it. */
+static size_t count_connections(const struct fixture *f)
+{
+    FILE *file = fopen("/proc/net/tcp", "re");
+    assert_non_null(file);
+    char line[256];
+    size_t count = 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        unsigned port;
+        unsigned condition;
+        if (sscanf(line, " %*d: %*[0-9A-F]:%*[0-9A-F] %*[0-9A-F]:%x %x", &port, &condition) == 2 &&
+            port == f->endpoint.port && condition == 1) {
+            count++;
+        }
+    }
+    assert_int_equal(fclose(file), 0);
+    return count;
+}
+
+static void await_connections(const struct fixture *f, size_t count)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    while (count_connections(f) != count) {
+        assert_true(mst__clock_ms() < deadline_ms);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+/* --- a node --- */
+
+struct node {
+    struct mst_handler *handler;
+    struct mst_rendezvous got;
+    atomic_int cuts; /* how often it has lost its connection */
+};
+
+static void on_event(void *arg, const struct mst_event *event)
+{
+    struct node *node = arg;
+    if (strcmp(event->name, "disconnected") == 0) {
+        atomic_fetch_add(&node->cuts, 1);
+    }
+}
+
+static void node_next(struct node *node)
+{
+    mst_store_close(node->got.store);
+    node->got = (struct mst_rendezvous){.size = sizeof node->got};
+    assert_ok(mst_handler_next(node->handler, &node->got, &err));
+}
+
+/* A round of one. */
+static void node_open(struct node *node, const struct fixture *f, const char *options)
+{
+    struct mst_params *params = NULL;
+    *node = (struct node){.handler = NULL};
+    assert_ok(mst_params_new("muster", f->text, "job", 1, 1, NULL, &params, &err));
+    assert_ok(mst_params_parse(params, CALM, &err));
+    assert_ok(mst_params_parse(params, options, &err));
+    mst_params_on_event(params, on_event, node);
+    assert_ok(mst_handler_new(params, &node->handler, &err));
+    mst_params_free(params);
+    node_next(node);
+}
+
+static void node_close(struct node *node)
+{
+    mst_store_close(node->got.store);
+    mst_handler_free(node->handler);
+}
+
+static uint64_t connects(const struct node *node)
+{
+    struct mst_store_stats stats = {.size = sizeof stats};
+    assert_int_equal(mst_store_stats(node->got.store, &stats), 0);
+    return stats.connects;
+}
+
+static void assert_undisturbed(const struct node *node)
+{
+    struct mst_changes changes = {.size = sizeof changes};
+    assert_fails(mst_handler_poll(node->handler, 0, &changes, &err), MST_ETIMEOUT, "");
+    assert_int_equal(atomic_load(&node->cuts), 0);
+}
+
+/* A value in which a piece at a wrong place would be seen. */
+static struct mst_bytes make_value(size_t size)
+{
+    uint8_t *value = malloc(size);
+    assert_non_null(value);
+    uint32_t state = 1;
+    for (size_t i = 0; i < size; i++) {
+        state = state * 1664525 + 1013904223;
+        value[i] = (uint8_t)(state >> 24);
+    }
+    return mst_bytes(value, size);
+}
+
+/* A thread that waits for the value of a key. */
+static void waiter_start(struct suite_waiter *waiter, struct mst_store *store, const char *key)
+{
+    *waiter = (struct suite_waiter){.store = store, .key = key};
+    assert_int_equal(pthread_create(&waiter->thread, NULL, suite_wait_for_value, waiter), 0);
+}
+
+static void waiter_join(struct suite_waiter *waiter, const char *wanted)
+{
+    assert_int_equal(pthread_join(waiter->thread, NULL), 0);
+    assert_int_equal(waiter->rv, 0);
+    assert_string_equal(waiter->got, wanted);
+}
+
+/* --- one connection --- */
+
+static void run_suite(const struct fixture *f, void (*suite)(struct mst_store *))
+{
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    bool existed;
+    assert_ok(mst_store_delete(node.got.store, STR("MASTER_ADDR"), PLENTY_MS, &existed, &err));
+    assert_ok(mst_store_delete(node.got.store, STR("MASTER_PORT"), PLENTY_MS, &existed, &err));
+    suite(node.got.store);
+    if (suite != suite_numbers) { /* in which a request is refused */
+        assert_int_equal(connects(&node), 0);
+    }
+    await_connections(f, 1);
+    assert_undisturbed(&node);
+    node_close(&node);
+}
+
+static void values(void **state)
+{
+    run_suite(*state, suite_values);
+}
+
+static void numbers(void **state)
+{
+    run_suite(*state, suite_numbers);
+}
+
+static void compare_and_set(void **state)
+{
+    run_suite(*state, suite_compare_and_set);
+}
+
+static void several_keys(void **state)
+{
+    run_suite(*state, suite_several_keys);
+}
+
+static void timeouts(void **state)
+{
+    run_suite(*state, suite_timeouts);
+}
+
+static void suite_queues(struct mst_store *store)
+{
+    int64_t number = -1;
+    bool existed = false;
+    struct mst_buffer value = {0};
+    assert_ok(mst_store_queue_push(store, STR("q"), STR("one"), PLENTY_MS, &err));
+    assert_ok(mst_store_queue_push(store, STR("q"), STR("two"), PLENTY_MS, &err));
+    assert_ok(mst_store_queue_len(store, STR("q"), PLENTY_MS, &number, &err));
+    assert_int_equal(number, 2);
+    assert_ok(mst_store_queue_pop(store, STR("q"), true, PLENTY_MS, &value, &err));
+    assert_bytes_str(mst_bytes(value.data, value.size), "one");
+    mst_buffer_free(&value);
+    assert_ok(mst_store_append(store, STR("key"), STR("a"), PLENTY_MS, &err));
+    assert_ok(mst_store_append(store, STR("key"), STR("b"), PLENTY_MS, &err));
+    assert_value(store, "key", STR("ab"));
+    struct mst_keys keys = {0};
+    assert_ok(mst_store_list(store, PLENTY_MS, &keys, &err));
+    assert_int_equal(keys.count, 1);
+    mst_keys_free(&keys);
+    assert_ok(mst_store_num_keys(store, PLENTY_MS, &number, &err));
+    assert_true(number >= 1);
+    assert_ok(mst_store_barrier(store, STR("bar"), 1, PLENTY_MS, &err));
+    assert_ok(mst_store_delete(store, STR("key"), PLENTY_MS, &existed, &err));
+    assert_true(existed);
+    assert_absent(store, "key");
+}
+
+static void queues_and_the_rest(void **state)
+{
+    run_suite(*state, suite_queues);
+}
+
+static void several_threads(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    suite_threads(node.got.store);
+    suite_barriers(node.got.store);
+    assert_undisturbed(&node);
+    node_close(&node);
+}
+
+/* One thread has the lane for as long as it waits; another one has a connection of its own. */
+static void one_waits_while_another_sets(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    struct suite_waiter waiter;
+    waiter_start(&waiter, node.got.store, "key");
+    assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
+    waiter_join(&waiter, "value");
+    assert_undisturbed(&node);
+    node_close(&node);
+}
+
+static void large_values(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    struct mst_bytes value = make_value(VALUE_SIZE);
+    static const size_t sizes[] = {1, 65535, 65536, 65537, 1000000, VALUE_SIZE};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct mst_bytes part = mst_bytes(value.data, sizes[i]);
+        assert_ok(mst_store_set(node.got.store, STR("key"), part, PLENTY_MS, &err));
+        assert_value(node.got.store, "key", part);
+    }
+    struct mst_bytes keys[] = {STR("a"), STR("b"), STR("c")};
+    struct mst_bytes values[] = {value, value, value};
+    assert_ok(mst_store_multi_set(node.got.store, keys, values, 3, PLENTY_MS, &err));
+    struct mst_buffer got[3] = {{0}};
+    assert_ok(mst_store_multi_get(node.got.store, keys, 3, PLENTY_MS, got, &err));
+    for (size_t i = 0; i < 3; i++) {
+        assert_bytes(mst_bytes(got[i].data, got[i].size), value);
+        mst_buffer_free(&got[i]);
+    }
+    assert_int_equal(connects(&node), 0);
+    assert_undisturbed(&node);
+    free((void *)(uintptr_t)value.data);
+    node_close(&node);
+}
+
+/* The store outlives rounds, and the lane does. What rank 0 tells goes between the requests of a
+ * thread that is waiting in the store of the round before. */
+static void round_after_round(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    struct mst_store *first = node.got.store;
+    node.got.store = NULL;
+    assert_value(first, "MASTER_ADDR", STR("127.0.0.1"));
+    assert_ok(mst_store_set(first, STR("key"), STR("first"), PLENTY_MS, &err));
+    for (int i = 0; i < 5; i++) {
+        node_next(&node);
+        assert_value(node.got.store, "MASTER_ADDR", STR("127.0.0.1"));
+        assert_absent(node.got.store, "key");
+        assert_value(first, "key", STR("first"));
+    }
+    assert_int_equal(connects(&node), 0);
+    assert_int_equal(count_connections(f), 1);
+    struct suite_waiter waiter;
+    waiter_start(&waiter, first, "late");
+    node_next(&node);
+    assert_value(node.got.store, "MASTER_ADDR", STR("127.0.0.1"));
+    assert_ok(mst_store_set(first, STR("late"), STR("value"), PLENTY_MS, &err));
+    waiter_join(&waiter, "value");
+    assert_undisturbed(&node);
+    mst_store_close(first);
+    node_close(&node);
+}
+
+/* --- what goes wrong --- */
+
+/* The server has no word for a request that it does not like. It costs what is under way in the
+ * store, and not the node its connection. */
+static void refused(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    assert_ok(mst_store_set(node.got.store, STR("key"), STR("no number"), PLENTY_MS, &err));
+    for (int i = 0; i < 3; i++) {
+        int64_t sum;
+        assert_fails(mst_store_add(node.got.store, STR("key"), 1, PLENTY_MS, &sum, &err), MST_ETYPE,
+                     "not a number");
+        assert_value(node.got.store, "key", STR("no number"));
+    }
+    await_connections(f, 1); /* what was opened meanwhile goes when there is a lane again */
+    uint64_t before = connects(&node);
+    assert_value(node.got.store, "key", STR("no number"));
+    assert_int_equal(connects(&node), before);
+    assert_undisturbed(&node);
+    node_close(&node);
+}
+
+static void server_restarts(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    struct suite_waiter waiter;
+    waiter_start(&waiter, node.got.store, "key");
+    server_stop(f);
+    int64_t began_ms = mst__clock_ms();
+    struct mst_buffer value = {0};
+    int rv = mst_store_try_get(node.got.store, STR("other"), 200, &value, &err);
+    assert_true(rv == MST_ECONN || rv == MST_ETIMEOUT);
+    assert_true(mst__clock_ms() - began_ms < PLENTY_MS / 2);
+    server_start(f);
+    struct mst_store *all = open_store(f->url);
+    assert_ok(mst_store_set(all, STR("muster.job.1/key"), STR("value"), PLENTY_MS, &err));
+    mst_store_close(all);
+    waiter_join(&waiter, "value");
+    /* The connection is there again, and the store comes back to it. */
+    await_connections(f, 1);
+    uint64_t before = connects(&node);
+    assert_value(node.got.store, "key", STR("value"));
+    assert_int_equal(connects(&node), before);
+    node_close(&node);
+}
+
+static void after_the_handler(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
+    assert_int_equal(connects(&node), 0);
+    mst_handler_free(node.handler);
+    node.handler = NULL;
+    assert_value(node.got.store, "key", STR("value"));
+    assert_int_equal(connects(&node), 1);
+    await_connections(f, 1);
+    node_close(&node);
+}
+
+static void after_leaving(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
+    assert_ok(mst_handler_leave(node.handler, &err));
+    assert_value(node.got.store, "key", STR("value"));
+    assert_int_equal(connects(&node), 1);
+    node_close(&node);
+}
+
+/* The server takes a node that it does not hear for lost; this one waits much longer than that. */
+static void waits_longer_than_the_expiry(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=100ms,keep_alive_max_attempt=4");
+    struct mst_buffer value = {0};
+    assert_fails(mst_store_get(node.got.store, STR("key"), 1600, &value, &err), MST_ETIMEOUT,
+                 "key");
+    assert_int_equal(connects(&node), 0);
+    assert_int_equal(count_connections(f), 1);
+    assert_undisturbed(&node);
+    node_close(&node);
+}
+
+/* The same while the lane is never at rest. */
+static void busy_for_longer_than_the_expiry(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=100ms,keep_alive_max_attempt=4");
+    struct mst_bytes value = make_value(VALUE_SIZE);
+    assert_ok(mst_store_set(node.got.store, STR("key"), value, PLENTY_MS, &err));
+    int64_t until_ms = mst__clock_deadline_ms(1200);
+    while (mst__clock_ms() < until_ms) {
+        assert_value(node.got.store, "key", value);
+    }
+    assert_int_equal(connects(&node), 0);
+    assert_undisturbed(&node);
+    free((void *)(uintptr_t)value.data);
+    node_close(&node);
+}
+
+/* --- the lane itself --- */
+
+struct lane {
+    struct mst__job_client *client;
+    int fd; /* the store's end */
+};
+
+static void lane_open(struct lane *lane, const struct fixture *f, int64_t stall_ms)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    assert_ok(mst__job_client_open(&f->endpoint, deadline_ms, &lane->client, &err));
+    assert_ok(mst__job_client_lane(lane->client, stall_ms, &lane->fd, &err));
+}
+
+static void lane_close(struct lane *lane)
+{
+    mst__job_client_close(lane->client);
+    assert_int_equal(close(lane->fd), 0);
+}
+
+/* Put a request into @requests. */
+static void put(struct mst__buf *requests, enum mst__op op, const char *key, const char *value)
+{
+    struct mst__command command = {
+        .op = op, .key = mst_bytes_str(key), .value = mst_bytes_str(value), .number = 1};
+    struct mst__buf items;
+    mst__buf_init(&items, 1024);
+    if (op == MST_OP_WAIT) {
+        assert_int_equal(mst__buf_append_str(&items, command.key), 0);
+        command.count = 1;
+        command.items = mst__buf_bytes(&items);
+    }
+    assert_int_equal(mst__wire_write_request(requests, MST_DIALECT_C, &command), 0);
+    mst__buf_close(&items);
+}
+
+static void lane_write(const struct lane *lane, struct mst_bytes bytes)
+{
+    assert_int_equal(send(lane->fd, bytes.data, bytes.size, MSG_NOSIGNAL), bytes.size);
+}
+
+/* Read @size bytes from the lane, with the connection served meanwhile; false at its end. */
+static bool lane_read(const struct lane *lane, uint8_t *to, size_t size)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    size_t got = 0;
+    while (got < size) {
+        struct mst__job_message message;
+        assert_true(mst__clock_ms() < deadline_ms);
+        ssize_t more = recv(lane->fd, to + got, size - got, 0);
+        if (more == 0) {
+            return false;
+        }
+        if (more > 0) {
+            got += (size_t)more;
+            continue;
+        }
+        assert_int_equal(
+            mst__job_client_receive(lane->client, mst__clock_deadline_ms(1), &message, &err),
+            MST_ETIMEOUT);
+    }
+    return true;
+}
+
+static void assert_number(const struct lane *lane, int64_t wanted)
+{
+    uint8_t bytes[8];
+    assert_true(lane_read(lane, bytes, sizeof bytes));
+    assert_int_equal(mst__load_u64(bytes), wanted);
+}
+
+/* Nothing comes, though there was time for it. */
+static void assert_silent(const struct lane *lane)
+{
+    struct mst__job_message message;
+    uint8_t byte;
+    assert_int_equal(
+        mst__job_client_receive(lane->client, mst__clock_deadline_ms(SHORT_MS), &message, &err),
+        MST_ETIMEOUT);
+    assert_int_equal(recv(lane->fd, &byte, 1, 0), -1);
+}
+
+/* The next message of the connection is of @type. */
+static void assert_told(const struct lane *lane, enum mst__job_type type)
+{
+    struct mst__job_message message;
+    assert_ok(
+        mst__job_client_receive(lane->client, mst__clock_deadline_ms(PLENTY_MS), &message, &err));
+    assert_int_equal(message.type, type);
+}
+
+/* A stream: a request in many frames, many requests in one. */
+static void any_pieces(void **state)
+{
+    struct fixture *f = *state;
+    struct lane lane;
+    lane_open(&lane, f, PLENTY_MS);
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_KIB(32));
+    put(&requests, MST_OP_SET, "/key", "value");
+    put(&requests, MST_OP_ADD, "/number", "");
+    put(&requests, MST_OP_GET, "/key", "");
+    struct mst_bytes bytes = mst__buf_bytes(&requests);
+    for (size_t i = 0; i < bytes.size; i++) {
+        lane_write(&lane, mst_bytes(bytes.data + i, 1));
+        assert_ok(mst__job_client_pump(lane.client, &err));
+    }
+    uint8_t got[13];
+    assert_number(&lane, 1);
+    assert_true(lane_read(&lane, got, sizeof got));
+    assert_bytes(mst_bytes(got, sizeof got), mst_bytes("\5\0\0\0\0\0\0\0value", 13));
+    mst__buf_clear(&requests);
+    for (int i = 0; i < 500; i++) {
+        put(&requests, MST_OP_ADD, "/number", "");
+    }
+    lane_write(&lane, mst__buf_bytes(&requests));
+    for (int i = 0; i < 500; i++) {
+        assert_number(&lane, i + 2);
+    }
+    assert_silent(&lane);
+    mst__buf_close(&requests);
+    lane_close(&lane);
+}
+
+/* Whoever asked is gone, with half a request sent and a wait under way: nothing of that reaches who
+ * comes next. */
+static void given_up(void **state)
+{
+    struct fixture *f = *state;
+    struct lane lane;
+    lane_open(&lane, f, PLENTY_MS);
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_KIB(32));
+    put(&requests, MST_OP_ADD, "/number", "");
+    put(&requests, MST_OP_WAIT, "/key", "");
+    size_t whole = mst__buf_size(&requests);
+    put(&requests, MST_OP_SET, "/half", "value");
+    lane_write(&lane, mst_bytes(mst__buf_bytes(&requests).data, whole + 5));
+    assert_number(&lane, 1);
+    assert_int_equal(close(lane.fd), 0);
+    assert_told(&lane, MST_JOB_STORE_REPLY);
+    struct mst_store *all = open_store(f->url);
+    assert_ok(mst_store_set(all, STR("key"), STR("value"), PLENTY_MS, &err));
+    assert_ok(mst__job_client_lane(lane.client, PLENTY_MS, &lane.fd, &err));
+    assert_silent(&lane);
+    mst__buf_clear(&requests);
+    put(&requests, MST_OP_ADD, "/number", "");
+    lane_write(&lane, mst__buf_bytes(&requests));
+    assert_number(&lane, 2);
+    assert_absent(all, "half");
+    mst_store_close(all);
+    mst__buf_close(&requests);
+    lane_close(&lane);
+}
+
+/* A program that asks and does not read: the lane is taken from it, and meanwhile and afterwards
+ * all other messages come and go. */
+static void does_not_read(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_bytes value = make_value(MST_MIB(1));
+    struct mst_store *all = open_store(f->url);
+    assert_ok(mst_store_set(all, STR("key"), value, PLENTY_MS, &err));
+    struct lane lane;
+    lane_open(&lane, f, SHORT_MS);
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_KIB(64));
+    for (int i = 0; i < 64; i++) {
+        put(&requests, MST_OP_GET, "/key", "");
+    }
+    lane_write(&lane, mst__buf_bytes(&requests));
+    assert_ok(mst__job_client_pump(lane.client, &err));
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.close.run_id = STR("nobody's")};
+    for (int i = 0; i < 3; i++) {
+        assert_ok(mst__job_client_send(lane.client, &question, mst__clock_deadline_ms(0), &err));
+    }
+    /* Those are behind the replies. */
+    for (int i = 0; i < 3; i++) {
+        assert_told(&lane, MST_JOB_REFUSED);
+    }
+    assert_told(&lane, MST_JOB_STORE_REPLY);
+    uint8_t head[8];
+    assert_true(lane_read(&lane, head, sizeof head));
+    assert_int_equal(mst__load_u64(head), value.size);
+    size_t left = 0;
+    uint8_t bytes[4096];
+    for (ssize_t got; (got = recv(lane.fd, bytes, sizeof bytes, 0)) > 0;) {
+        left += (size_t)got;
+    }
+    assert_true(left < MST_MIB(2)); /* what a pair of sockets holds */
+    assert_int_equal(close(lane.fd), 0);
+    assert_ok(mst__job_client_lane(lane.client, SHORT_MS, &lane.fd, &err));
+    mst__buf_clear(&requests);
+    put(&requests, MST_OP_ADD, "/number", "");
+    lane_write(&lane, mst__buf_bytes(&requests));
+    assert_number(&lane, 1);
+    free((void *)(uintptr_t)value.data);
+    mst_store_close(all);
+    mst__buf_close(&requests);
+    lane_close(&lane);
+}
+
+#define WITH_SERVER(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_SERVER(values),
+        WITH_SERVER(numbers),
+        WITH_SERVER(compare_and_set),
+        WITH_SERVER(several_keys),
+        WITH_SERVER(timeouts),
+        WITH_SERVER(queues_and_the_rest),
+        WITH_SERVER(several_threads),
+        WITH_SERVER(one_waits_while_another_sets),
+        WITH_SERVER(large_values),
+        WITH_SERVER(round_after_round),
+        WITH_SERVER(refused),
+        WITH_SERVER(server_restarts),
+        WITH_SERVER(after_the_handler),
+        WITH_SERVER(after_leaving),
+        WITH_SERVER(waits_longer_than_the_expiry),
+        WITH_SERVER(busy_for_longer_than_the_expiry),
+        WITH_SERVER(any_pieces),
+        WITH_SERVER(given_up),
+        WITH_SERVER(does_not_read),
+    };
+    return MST_RUN_TESTS(tests);
+}
