@@ -530,6 +530,28 @@ static int muster_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr
     return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
 }
 
+/* Close on the connection that there is, or else on one for this alone. */
+static int close_anyhow(struct mst__muster *muster,
+                        const struct mst__job_message *question,
+                        struct mst_err *reterr)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
+    if (mst__turn_try_begin(&muster->turn)) {
+        int rv = mst__muster_close(muster, question, deadline_ms, reterr);
+        mst__turn_release(&muster->turn, true);
+        mst__turn_end(&muster->turn);
+        if (rv != MST_ECONN) {
+            return rv;
+        }
+    }
+    struct mst__job_client *client = NULL;
+    struct mst__job_message answer;
+    int rv =
+        mst__job_client_ask(&muster->endpoint, question, deadline_ms, &client, &answer, reterr);
+    mst__job_client_close(client);
+    return rv;
+}
+
 static int close_for_good(struct mst__muster *muster,
                           const char *name,
                           const char *reason,
@@ -541,12 +563,8 @@ static int close_for_good(struct mst__muster *muster,
                     .reason = mst_bytes_str(reason),
                     .owner = mst_bytes_str(muster->node)},
     };
-    struct mst__job_client *client = NULL;
-    struct mst__job_message answer;
     struct mst_err err = {0};
-    int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
-    int rv = mst__job_client_ask(&muster->endpoint, &question, deadline_ms, &client, &answer, &err);
-    mst__job_client_close(client);
+    int rv = close_anyhow(muster, &question, &err);
     if (rv != 0) {
         return mst__event_failed(&muster->events, name, rv, &err, reterr);
     }

@@ -97,6 +97,13 @@ int mst__muster_part(struct mst__muster *muster, int64_t deadline_ms, struct mst
 /* An mst__turn_fn. */
 void mst__muster_watch(void *arg);
 
+/* Say @question, a CLOSE, and wait until all is closed, watching meanwhile. 0; MST_ETIMEOUT;
+ * MST_ECONN, there is no connection, or not any more. Whoever drives. */
+int mst__muster_close(struct mst__muster *muster,
+                      const struct mst__job_message *question,
+                      int64_t deadline_ms,
+                      struct mst_err *reterr);
+
 /* A round begins for us. Whoever drives. */
 void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_round *round);
 

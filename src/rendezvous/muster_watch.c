@@ -117,6 +117,9 @@ static void take_expelled(struct mst__muster *muster, struct mst_bytes text)
 
 static void take_closed(struct mst__muster *muster, struct mst_bytes reason)
 {
+    if (muster->changes.closed) {
+        return; /* the answer to our own CLOSE, and the news for everybody */
+    }
     char sentence[MST_EVENT_MESSAGE_SIZE / 2];
     (void)snprintf(sentence, sizeof sentence, "closed: %.*s",
                    (int)(reason.size < 200 ? reason.size : 200), (const char *)reason.data);
@@ -205,6 +208,35 @@ static void watch_connected(struct mst__muster *muster)
     } else if (rv != MST_ECANCELED) {
         watch_drop(muster, &err);
     }
+}
+
+int mst__muster_close(struct mst__muster *muster,
+                      const struct mst__job_message *question,
+                      int64_t deadline_ms,
+                      struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    if (muster->client == NULL) {
+        return mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
+    }
+    bool is_done = false;
+    int rv = mst__job_client_send(muster->client, question, deadline_ms, &err);
+    while (rv == 0 && !is_done) {
+        struct mst__job_message message;
+        rv = muster->client == NULL ? MST_ECONN
+                                    : mst__muster_wait(muster, deadline_ms, &message, &err);
+        if (rv == 0) {
+            is_done = message.type == MST_JOB_CLOSED;
+            watch_message(muster, &message);
+        }
+    }
+    if (rv == 0) {
+        return 0;
+    }
+    if (rv != MST_ETIMEOUT && muster->client != NULL) {
+        watch_drop(muster, &err);
+    }
+    return mst__err_pass(reterr, rv == MST_ETIMEOUT ? rv : MST_ECONN, &err);
 }
 
 void mst__muster_watch(void *arg)

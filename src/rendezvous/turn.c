@@ -200,6 +200,18 @@ int mst__turn_begin(struct mst__turn *turn, bool may_cancel, struct mst_err *ret
     return rv;
 }
 
+bool mst__turn_try_begin(struct mst__turn *turn)
+{
+    mst__turn_lock(turn);
+    bool is_free = turn->is_joined && !turn->is_busy;
+    if (is_free) {
+        turn->is_busy = true;
+        mst__turn_take(turn);
+    }
+    mst__turn_unlock(turn);
+    return is_free;
+}
+
 void mst__turn_release(struct mst__turn *turn, bool is_joined)
 {
     mst__turn_lock(turn);

@@ -334,7 +334,7 @@ class Wire:
     def receive(self, size):
         """Exactly size bytes, before the deadline."""
         end = time.monotonic() + self.timeout
-        data = b""
+        data = bytearray()
         while len(data) < size:
             left = end - time.monotonic()
             if left <= 0:
@@ -349,7 +349,7 @@ class Wire:
                     f"closed after {len(data)} of {size} bytes: {data[:64].hex()}"
                 )
             data += part
-        return data
+        return bytes(data)
 
     def expect(self, data):
         """These bytes (or hex digits) and no others come next."""

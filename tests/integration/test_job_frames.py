@@ -6,8 +6,8 @@ import unittest
 import harness
 
 OPCODE_JOB = b"\x42"
-ANNOUNCE, HEARTBEAT, LEAVE = 1, 2, 3
-WELCOME, SEALED, EXPELLED, PONG = 32, 34, 41, 43
+ANNOUNCE, HEARTBEAT, LEAVE, STORE = 1, 2, 3, 6
+WELCOME, SEALED, EXPELLED, PONG, STORE_REPLY, STORE_END = 32, 34, 41, 43, 44, 45
 NO_RANK = 0xFFFFFFFF
 
 
@@ -123,6 +123,182 @@ class Frames(unittest.TestCase):
             last = receive_sealed(wire)
             self.assertEqual(last[1], 2)
             self.assertNotIn(last[0], (epoch, again[0]))
+
+
+def request(operation, *parts):
+    return harness.request("C", operation, *parts)
+
+
+class Store(unittest.TestCase):
+    """The bytes of all STOREs of a connection are one stream of requests."""
+
+    def member(self, server):
+        """The connection of a node that is in a round."""
+        node = Node(server)
+        wire = node.connect()
+        node.announce(wire)
+        receive(wire, WELCOME)
+        receive_sealed(wire)
+        return wire
+
+    def replies(self, wire, size):
+        """What the next STORE_REPLYs hold, which is so much."""
+        got = b""
+        while len(got) < size:
+            body = receive(wire, STORE_REPLY)
+            self.assertNotEqual(body, b"")
+            got += body
+        self.assertEqual(len(got), size)
+        return got
+
+    def alive(self, wire):
+        """It is a member, and nothing else was said to it."""
+        send(wire, HEARTBEAT, b"\x01")
+        receive(wire, PONG)
+
+    def test_any_pieces(self):
+        """One request in many frames with others between them, and many requests in one."""
+        with harness.Server() as server:
+            wire = self.member(server)
+            requests = request("set", "/k", "value") + request("add", "/n", 2) + request("get", "/k")
+            for i in range(len(requests) - 1):
+                send(wire, STORE, requests[i:i + 1])
+                send(wire, HEARTBEAT, b"\x00")
+            self.assertEqual(self.replies(wire, 8), harness.i64(2))
+            send(wire, STORE, requests[-1:])
+            self.assertEqual(self.replies(wire, 13), harness.field("value"))
+            send(wire, STORE, requests * 100)
+            self.assertEqual(self.replies(wire, 2100), b"".join(
+                harness.i64(2 * i + 4) + harness.field("value") for i in range(100)))
+            send(wire, STORE, request("set", "/k", "v"))  # is not answered
+            self.alive(wire)
+
+    def test_a_wait_holds_up_nothing(self):
+        with harness.Server() as server:
+            wire = self.member(server)
+            send(wire, STORE, request("wait", ["/k"]))
+            self.alive(wire)
+            send(wire, STORE, request("add", "/n", 1))
+            self.assertEqual(self.replies(wire, 8), harness.i64(1))
+            other = server.connect("C")
+            other.set("/k", "v")
+            self.assertEqual(self.replies(wire, 1), b"\x00")
+            self.alive(wire)
+
+    def test_large_values(self):
+        """In pieces on the way there; on the way back in frames that are gathered for one read."""
+        with harness.Server() as server:
+            wire = self.member(server)
+            value = bytes(range(256)) * 16384
+            stream = request("set", "/k", value)
+            for at in range(0, len(stream), 60000):
+                send(wire, STORE, stream[at:at + 60000])
+                send(wire, HEARTBEAT, b"\x00")
+            send(wire, STORE, request("get", "/k") * 20)
+            for _ in range(20):
+                self.assertEqual(self.replies(wire, 8 + len(value)), harness.field(value))
+            self.alive(wire)
+
+    def test_largest_value(self):
+        """Larger than any other frame may be."""
+        with harness.Server("--max-value", "66M") as server:
+            wire = self.member(server)
+            value = b"x" * (66 << 20)
+            stream = request("set", "/k", value) + request("get", "/k")
+            for at in range(0, len(stream), 1 << 20):
+                send(wire, STORE, stream[at:at + (1 << 20)])
+            self.assertEqual(self.replies(wire, 8 + len(value)), harness.field(value))
+            self.alive(wire)
+
+    def test_refused(self):
+        """What the server does not want ends the stream, and not the connection."""
+        refused = {
+            "not_a_number": request("add", "/text", 1),
+            "protocol": b"\xfe",
+            "limit": request("set", "/k", "x" * 5000),
+        }
+        with harness.Server("--max-value", "4096") as server:
+            wire = self.member(server)
+            send(wire, STORE, request("set", "/text", "abc"))
+            count = 0
+            for why, bad in refused.items():
+                before = request("add", "/n", 1)
+                send(wire, STORE, before + bad + before)
+                send(wire, STORE, before)
+                count += 1
+                self.assertEqual(self.replies(wire, 8), harness.i64(count))
+                self.assertNotEqual(receive(wire, STORE_END), b"")
+                server.wait_log("ev=store.ended", f"why={why}", wire.peer_text())
+                send(wire, STORE, before)  # of the same stream, which is over
+                self.alive(wire)
+                send(wire, STORE)
+                self.assertEqual(receive(wire, STORE_REPLY), b"")
+                self.alive(wire)
+
+    def test_begin_anew(self):
+        """Half a request, a wait and a place in a barrier are forgotten."""
+        with harness.Server() as server:
+            wire = self.member(server)
+            other = server.connect("C")
+            send(wire, STORE, request("wait", ["/k"]) + request("set", "/half", "value")[:-1])
+            send(wire, STORE)
+            self.assertEqual(receive(wire, STORE_REPLY), b"")
+            other.set("/k", "v")
+            other.sync()
+            send(wire, STORE, request("num_keys"))
+            self.assertEqual(self.replies(wire, 8), harness.i64(1))
+            send(wire, STORE, request("barrier", "/b", 2))
+            send(wire, STORE)
+            self.assertEqual(receive(wire, STORE_REPLY), b"")
+            other.request("barrier", "/b", 2)
+            other.request("num_keys")
+            self.alive(wire)
+            send(wire, STORE, request("barrier", "/b", 2))
+            self.assertEqual(self.replies(wire, 1), b"\x00")
+
+    def test_half_a_request(self):
+        """It has its time, however often the node is heard meanwhile."""
+        with harness.Server("--request-timeout", "300ms") as server:
+            wire = self.member(server)
+            send(wire, STORE, request("set", "/k", "value")[:-1])
+
+            def heard():
+                send(wire, HEARTBEAT, b"\x00")
+                return server.log_lines("ev=store.ended", "why=stuck_request")
+
+            harness.wait_until(heard, "the end of the stream")
+            receive(wire, STORE_END)
+            self.alive(wire)
+            send(wire, STORE)
+            self.assertEqual(receive(wire, STORE_REPLY), b"")
+            send(wire, STORE, request("num_keys"))
+            self.assertEqual(self.replies(wire, 8), harness.i64(0))
+
+    def test_does_not_read(self):
+        """Its replies are not kept without end, and its requests wait."""
+        with harness.Server("--request-timeout", "300ms") as server:
+            other = server.connect("C")
+            other.set("/k", b"x" * (4 << 20))
+            other.sync()
+            wire = self.member(server)
+            before = server.rss_kib()
+            send(wire, STORE, request("get", "/k") * 1000)
+            server.wait_log("why=does_not_read", wire.peer_text())
+            self.assertLess(server.rss_kib() - before, harness.rss_bound_kib(64 << 10))
+
+    def test_gone_while_waiting(self):
+        """A wait ends with its connection."""
+        with harness.Server() as server:
+            wire = self.member(server)
+            send(wire, STORE, request("barrier", "/b", 2))
+            self.alive(wire)
+            wire.reset()
+            other = server.connect("C")
+            third = server.connect("C")
+            harness.wait_until(lambda: not other.check("/b"), "the barrier without it")
+            other.request("barrier", "/b", 2)
+            third.request("barrier", "/b", 2)
+            self.assertEqual(other.receive(1) + third.receive(1), b"\x00\x00")
 
 
 if __name__ == "__main__":

@@ -613,6 +613,23 @@ class Metrics(Case):
         metrics = page.metrics()
         self.assertEqual((metrics["muster_rendezvous"], metrics["muster_nodes"]), (2, 5))
 
+    def test_one_connection_per_node(self):
+        """From joining to leaving, with what the nodes tell each other through the store."""
+        page = Page(self.server)
+        nodes = [self.start("3", "--", "true") for _ in range(3)]
+        self.assertEqual([node.wait() for node in nodes], [OK] * 3)
+        metrics = page.metrics()
+        self.assertGreater(metrics['muster_ops_total{op="add"}'], 2)
+        self.assertEqual(metrics["muster_connections_accepted_total"], 3)
+        # Closing, too, when it is done by a node.
+        nodes = [self.start("2", "--hold", "0", "--close", run_id="other") for _ in range(2)]
+        for node in nodes:
+            node.next("joined")
+        nodes[0].signal(signal.SIGTERM)
+        for node in nodes:
+            node.wait()
+        self.assertEqual(page.metrics()["muster_connections_accepted_total"], 5)
+
 
 class ShortGrace(Case):
     serve = ("--job-grace", "0", "--job-expiry", "100ms")
