@@ -84,8 +84,8 @@ void mst__turn_stop(struct mst__turn *turn);
  * MST_ECANCELED is possible. */
 int mst__turn_begin(struct mst__turn *turn, bool may_cancel, struct mst_err *reterr);
 
-/* The same, but only if there is something to watch and no other call is under way: whether that was
- * so. */
+/* The same, but only if there is something to watch and no other call is under way: whether that
+ * was so. */
 bool mst__turn_try_begin(struct mst__turn *turn);
 
 /* The machine is free, and the call goes on without it. With @is_joined the watcher may have it. */

@@ -160,7 +160,8 @@ class Store(unittest.TestCase):
         """One request in many frames with others between them, and many requests in one."""
         with harness.Server() as server:
             wire = self.member(server)
-            requests = request("set", "/k", "value") + request("add", "/n", 2) + request("get", "/k")
+            requests = request("set", "/k", "value")
+            requests += request("add", "/n", 2) + request("get", "/k")
             for i in range(len(requests) - 1):
                 send(wire, STORE, requests[i:i + 1])
                 send(wire, HEARTBEAT, b"\x00")
