@@ -280,12 +280,26 @@ static int connect_until(struct mst__pool *pool,
 
 /* --- the pool --- */
 
-/* Take an idle connection, newest first: it is the likeliest to be alive. */
+/* Whether this thread may be the one that serves a lane. */
+static _Thread_local bool avoids_lanes;
+
+bool mst__pool_avoid_lanes(bool avoid)
+{
+    bool before = avoids_lanes;
+    avoids_lanes = avoid;
+    return before;
+}
+
+/* Take an idle connection: a lane, or the newest, which is the likeliest to be alive. */
 static struct mst__pool_conn *take_idle(struct mst__pool *pool)
 {
-    struct mst__pool_conn *conn = pool->idle;
+    struct mst__pool_conn **link = &pool->idle;
+    if (*link != NULL && (*link)->is_lane && avoids_lanes) {
+        link = &(*link)->next;
+    }
+    struct mst__pool_conn *conn = *link;
     if (conn != NULL) {
-        pool->idle = conn->next;
+        *link = conn->next;
         conn->next = NULL;
     }
     return conn;

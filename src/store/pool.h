@@ -76,6 +76,10 @@ void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn);
  */
 int mst__pool_adopt(struct mst__pool *pool, int fd, const char *peer, struct mst_err *reterr);
 
+/* From now on this thread uses no lane, for it may be the one that serves it; or again. Returns
+ * what it was before. */
+bool mst__pool_avoid_lanes(bool avoid);
+
 /* The present epoch. */
 uint64_t mst__pool_epoch(struct mst__pool *pool);
 

@@ -93,7 +93,9 @@ static void await_connections(const struct fixture *f, size_t count)
 struct node {
     struct mst_handler *handler;
     struct mst_rendezvous got;
-    atomic_int cuts; /* how often it has lost its connection */
+    atomic_int cuts;        /* how often it has lost its connection */
+    const char *noted_name; /* the event at which it writes this into the store of its round */
+    atomic_int noted_rv;
 };
 
 static void on_event(void *arg, const struct mst_event *event)
@@ -101,6 +103,10 @@ static void on_event(void *arg, const struct mst_event *event)
     struct node *node = arg;
     if (strcmp(event->name, "disconnected") == 0) {
         atomic_fetch_add(&node->cuts, 1);
+    }
+    if (node->noted_name != NULL && strcmp(event->name, node->noted_name) == 0) {
+        atomic_store(&node->noted_rv, mst_store_set(node->got.store, STR("noted"), STR(event->name),
+                                                    PLENTY_MS, NULL));
     }
 }
 
@@ -326,6 +332,29 @@ static void round_after_round(void **state)
     waiter_join(&waiter, "value");
     assert_undisturbed(&node);
     mst_store_close(first);
+    node_close(&node);
+}
+
+/* Events are told by the thread that serves the lane. Whoever is told may use the store all the
+ * same. */
+static void from_an_event(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    node_open(&node, f, "keep_alive_interval=60");
+    atomic_store(&node.noted_rv, 1);
+    node.noted_name = "closed";
+    const struct mst__job_message question = {.type = MST_JOB_CLOSE, .u.close.run_id = STR("job")};
+    struct mst__job_client *client = NULL;
+    struct mst__job_message answer;
+    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__clock_deadline_ms(PLENTY_MS),
+                                  &client, &answer, &err));
+    mst__job_client_close(client);
+    struct mst_changes changes = {.size = sizeof changes};
+    assert_ok(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err)); /* told after the event */
+    assert_true(changes.closed);
+    assert_int_equal(atomic_load(&node.noted_rv), 0);
+    assert_value(node.got.store, "noted", STR("closed"));
     node_close(&node);
 }
 
@@ -657,6 +686,7 @@ int main(void)
         WITH_SERVER(one_waits_while_another_sets),
         WITH_SERVER(large_values),
         WITH_SERVER(round_after_round),
+        WITH_SERVER(from_an_event),
         WITH_SERVER(refused),
         WITH_SERVER(server_restarts),
         WITH_SERVER(after_the_handler),
