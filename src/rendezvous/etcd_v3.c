@@ -155,7 +155,7 @@ static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_e
         if (rv != 0 && rv != MST_ETIMEOUT) {
             int64_t until_us = mst__clock_ns() / 1000 + pause_us;
             if (!mst__interrupt_pause(until_us < end_ms * 1000 ? until_us : end_ms * 1000)) {
-                return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
+                return mst__turn_fail_cancelled(reterr);
             }
             pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
         }
@@ -219,9 +219,9 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
     uint32_t rank = MST_AUTHORITY_RANK_NONE;
     self->is_spare = false;
     self->is_over = false;
-    (void)mst__interrupt_by(self->turn.cancel_fd);
-    int rv = mst__turn_is_cancelled(&self->turn) ? mst__fail(reterr, MST_ECANCELED, 0, "cancelled")
-                                                 : next_reserve(self, &fd, reterr);
+    (void)mst__interrupt_by(self->head.turn.cancel_fd);
+    int rv = mst__turn_is_cancelled(&self->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                      : next_reserve(self, &fd, reterr);
     if (rv == 0) {
         rv = next_join(self, &rank, reterr);
     }
@@ -230,7 +230,7 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
     }
     if (rv == 0) {
         mst__etcd_v3_begin_round(self, rank);
-        rv = mst__turn_start(&self->turn, reterr);
+        rv = mst__turn_start(&self->head.turn, reterr);
         if (rv != 0) {
             mst_store_close(ret->store);
         }
@@ -250,20 +250,14 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
 static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    struct mst_err err = {0};
-    mst__event_joining(&self->events);
-    int rv = mst__turn_begin(&self->turn, true, &err);
+    int rv = mst__turn_begin(&self->head.turn, true, reterr);
     if (rv == 0) {
-        mst__view_reset(&self->view);
-        rv = next_drive(self, ret, &err);
-        mst__turn_release(&self->turn, rv == 0);
-        mst__turn_end(&self->turn);
+        mst__view_reset(&self->head.view);
+        rv = next_drive(self, ret, reterr);
+        mst__turn_release(&self->head.turn, rv == 0);
+        mst__turn_end(&self->head.turn);
     }
-    if (rv != 0) {
-        return mst__event_failed(&self->events, "next_rendezvous", rv, &err, reterr);
-    }
-    mst__event_joined(&self->events, ret);
-    return 0;
+    return rv;
 }
 
 /* --- the other calls --- */
@@ -278,48 +272,19 @@ static int64_t close_deadline_ms(const struct mst__etcd_v3 *self)
     return mst__clock_deadline_ms(self->settings.job.job.close_us / 1000);
 }
 
-/* The present state: what the watcher knows, and without a session what is stored. */
-static int look(struct mst__etcd_v3 *self,
-                const char *name,
-                bool *ret_closed,
-                int64_t *ret_waiting,
-                struct mst_err *reterr)
+static int etcd_v3_look(void *arg, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
-    struct mst_err err = {0};
-    struct mst_changes changes = {.size = sizeof changes};
-    bool is_joined = false;
-    int rv = mst__view_get(&self->view, &is_joined, &changes, &err);
-    if (rv == 0 && !is_joined) {
-        struct mst__etcd_v3_round round;
-        int64_t revision;
-        rv = mst__etcd_v3_read_round(self->v3, &self->keys, call_deadline_ms(self), &round,
-                                     &revision, &err);
-        if (rv == 0) {
-            changes.closed = round.state == MST_ETCD_V3_CLOSED;
-            changes.nodes_waiting = (int64_t)round.waiting;
-            mst__etcd_v3_round_close(&round);
-        }
+    struct mst__etcd_v3 *self = arg;
+    struct mst__etcd_v3_round round;
+    int64_t revision;
+    int rv = mst__etcd_v3_read_round(self->v3, &self->keys, call_deadline_ms(self), &round,
+                                     &revision, reterr);
+    if (rv == 0) {
+        *ret_closed = round.state == MST_ETCD_V3_CLOSED || mst__view_has_closed(&self->head.view);
+        *ret_waiting = (int64_t)round.waiting;
+        mst__etcd_v3_round_close(&round);
     }
-    if (rv != 0) {
-        return mst__event_failed(&self->events, name, rv, &err, reterr);
-    }
-    mst__turn_lock(&self->turn);
-    *ret_closed = changes.closed || self->has_closed;
-    mst__turn_unlock(&self->turn);
-    *ret_waiting = changes.nodes_waiting;
-    return 0;
-}
-
-static int etcd_v3_is_closed(void *arg, bool *ret, struct mst_err *reterr)
-{
-    int64_t waiting;
-    return look(arg, "is_closed", ret, &waiting, reterr);
-}
-
-static int etcd_v3_nodes_waiting(void *arg, int64_t *ret, struct mst_err *reterr)
-{
-    bool is_closed;
-    return look(arg, "num_nodes_waiting", &is_closed, ret, reterr);
+    return rv;
 }
 
 static int close_for_good(struct mst__etcd_v3 *self, const char *name, struct mst_err *reterr)
@@ -327,14 +292,7 @@ static int close_for_good(struct mst__etcd_v3 *self, const char *name, struct ms
     struct mst_err err = {0};
     int rv = mst__etcd_v3_shut(self->v3, &self->keys, "asked to", self->node,
                                close_deadline_ms(self), &err);
-    if (rv != 0) {
-        return mst__event_failed(&self->events, name, rv, &err, reterr);
-    }
-    mst__turn_lock(&self->turn);
-    self->has_closed = true;
-    mst__turn_unlock(&self->turn);
-    mst__event_closed(&self->events, name);
-    return 0;
+    return mst__head_after_close(&self->head, name, rv, &err, reterr);
 }
 
 static int etcd_v3_set_closed(void *arg, struct mst_err *reterr)
@@ -342,71 +300,28 @@ static int etcd_v3_set_closed(void *arg, struct mst_err *reterr)
     return close_for_good(arg, "set_closed", reterr);
 }
 
-static int leave(struct mst__etcd_v3 *self, struct mst_err *reterr)
-{
-    int rv = mst__turn_begin(&self->turn, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
-    self->claim.holds = false;
-    mst__turn_release(&self->turn, false);
-    mst__turn_end(&self->turn);
-    return rv;
-}
-
 static int etcd_v3_leave(void *arg, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    struct mst_err err = {0};
-    int rv = leave(self, &err);
-    return rv == 0 ? 0 : mst__event_failed(&self->events, "leave", rv, &err, reterr);
+    int rv = mst__turn_begin(&self->head.turn, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
+    self->claim.holds = false;
+    mst__turn_release(&self->head.turn, false);
+    mst__turn_end(&self->head.turn);
+    return rv;
 }
 
 static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
     int rv = close_for_good(self, "shutdown", reterr);
-    mst__turn_lock(&self->turn);
-    bool is_busy = self->turn.is_busy;
-    mst__turn_unlock(&self->turn);
     /* Another thread's next leaves by itself when it sees that all is closed. */
-    if (!is_busy) {
+    if (!mst__turn_is_busy(&self->head.turn)) {
         struct mst_err ignored; /* what is left of us goes with the lease */
-        (void)leave(self, &ignored);
+        (void)etcd_v3_leave(self, &ignored);
     }
     return rv;
-}
-
-static int etcd_v3_poll(void *arg,
-                        int64_t timeout_ms,
-                        struct mst_changes *ret,
-                        struct mst_err *reterr)
-{
-    return mst__view_poll(&((struct mst__etcd_v3 *)arg)->view, timeout_ms, ret, reterr);
-}
-
-static int etcd_v3_fd(void *arg)
-{
-    return ((struct mst__etcd_v3 *)arg)->turn.news_fd;
-}
-
-static void etcd_v3_cancel(void *arg)
-{
-    mst__turn_cancel(&((struct mst__etcd_v3 *)arg)->turn);
-}
-
-static const char *etcd_v3_backend(void *arg)
-{
-    return ((struct mst__etcd_v3 *)arg)->params->backend;
-}
-
-static const char *etcd_v3_run_id(void *arg)
-{
-    return ((struct mst__etcd_v3 *)arg)->params->run_id;
-}
-
-static const char *etcd_v3_node(void *arg)
-{
-    return ((struct mst__etcd_v3 *)arg)->node;
 }
 
 /* --- making one --- */
@@ -417,7 +332,7 @@ static void etcd_v3_free(void *arg)
     if (self == NULL) {
         return;
     }
-    mst__turn_stop(&self->turn);
+    mst__turn_stop(&self->head.turn);
     mst__etcd_v3_forget(self);
     mst__etcd_v3_round_close(&self->round);
     if (self->v3 != NULL) {
@@ -426,27 +341,33 @@ static void etcd_v3_free(void *arg)
     }
     mst__v3_free(self->v3);
     mst__etcd_v3_keys_close(&self->keys);
-    mst__turn_close(&self->turn);
+    mst__head_close(&self->head);
     mst__etcd_v3_settings_close(&self->settings);
     mst_params_free(self->params);
     mst__free(self);
 }
 
+static const struct mst__head_ops etcd_v3_head_ops = {
+    .next = etcd_v3_next,
+    .look = etcd_v3_look,
+    .leave = etcd_v3_leave,
+};
+
 static const struct mst_handler_ops etcd_v3_ops = {
     .size = sizeof etcd_v3_ops,
-    .next = etcd_v3_next,
+    .next = mst__head_next,
     .free = etcd_v3_free,
-    .backend = etcd_v3_backend,
-    .run_id = etcd_v3_run_id,
-    .is_closed = etcd_v3_is_closed,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
     .set_closed = etcd_v3_set_closed,
-    .nodes_waiting = etcd_v3_nodes_waiting,
-    .poll = etcd_v3_poll,
-    .fd = etcd_v3_fd,
-    .cancel = etcd_v3_cancel,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
     .shutdown = etcd_v3_shutdown,
-    .leave = etcd_v3_leave,
-    .node = etcd_v3_node,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
 };
 
 /* A name that no other handler has: address or host name, process, a number of our own. */
@@ -474,8 +395,7 @@ static int prepare(struct mst__etcd_v3 *self,
                    struct mst_err *reterr)
 {
     self->claim.rank = MST_AUTHORITY_RANK_NONE;
-    mst__view_init(&self->view, &self->turn);
-    int rv = mst__turn_init(&self->turn, mst__etcd_v3_watch, self, reterr);
+    int rv = mst__head_init(&self->head, &etcd_v3_head_ops, mst__etcd_v3_watch, self, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &self->params, reterr);
     }
@@ -486,12 +406,7 @@ static int prepare(struct mst__etcd_v3 *self,
         return rv;
     }
     name_node(self);
-    self->events = (struct mst__events){
-        .fn = self->params->on_event,
-        .arg = self->params->on_event_arg,
-        .run_id = self->params->run_id,
-        .node = self->node,
-    };
+    mst__head_identify(&self->head, self->params, self->node, &self->events);
     rv = mst__etcd_v3_keys_init(&self->keys, self->params->run_id);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "keys");

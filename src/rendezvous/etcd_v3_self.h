@@ -15,20 +15,16 @@
 #include "etcd/v3.h"
 #include "rendezvous/etcd_settings.h"
 #include "rendezvous/etcd_v3_authority.h"
-#include "rendezvous/events.h"
-#include "rendezvous/params.h"
-#include "rendezvous/turn.h"
-#include "rendezvous/view.h"
+#include "rendezvous/head.h"
 
 struct mst__etcd_v3 {
+    struct mst__head head;
     struct mst_params *params; /* a copy, which the settings borrow from */
     struct mst__etcd_v3_settings settings;
     struct mst__v3 *v3;
     struct mst__etcd_v3_keys keys;
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
-    struct mst__turn turn;
-    struct mst__view view;
 
     /* Whoever drives: our session. */
     int64_t lease; /* 0 = none: nothing below up to the round counts */
@@ -61,9 +57,6 @@ struct mst__etcd_v3 {
     /* Whoever is busy. */
     char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
-
-    /* With the lock of the turn. */
-    bool has_closed; /* we have closed it ourselves */
 };
 
 /* --- etcd_v3_session.c: whoever drives --- */

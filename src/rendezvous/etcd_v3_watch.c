@@ -32,7 +32,7 @@ void mst__etcd_v3_begin_round(struct mst__etcd_v3 *self, uint32_t rank)
     self->is_cut_told = false;
     self->is_unseen = true;
     self->changes = (struct mst_changes){.size = sizeof self->changes};
-    mst__view_publish(&self->view, &self->changes);
+    mst__view_publish(&self->head.view, &self->changes);
 }
 
 void mst__etcd_v3_expelled(struct mst__etcd_v3 *self, const char *text)
@@ -43,7 +43,7 @@ void mst__etcd_v3_expelled(struct mst__etcd_v3 *self, const char *text)
     self->changes.expelled = true;
     self->claim.holds = false;
     self->is_over = true;
-    mst__view_publish(&self->view, &self->changes);
+    mst__view_publish(&self->head.view, &self->changes);
 }
 
 /* Whether @name is in the list @names, which has blanks between them. */
@@ -118,14 +118,14 @@ static void take_state(struct mst__etcd_v3 *self)
         }
         self->changes.reopened = true; /* another one has come back in our name */
     }
-    mst__view_publish(&self->view, &self->changes);
+    mst__view_publish(&self->head.view, &self->changes);
 }
 
 /* The etcd does not answer. As long as our lease must be alive that is no news. */
 static void watch_cut(struct mst__etcd_v3 *self, const struct mst_err *err)
 {
     if (mst__clock_ms() >= self->alive_ms) {
-        mst__view_unknown(&self->view, err);
+        mst__view_unknown(&self->head.view, err);
     }
     if (!self->is_cut_told) {
         char detail[MST_LOG_QUOTE_SIZE];
@@ -143,7 +143,7 @@ void mst__etcd_v3_watch(void *arg)
 {
     struct mst__etcd_v3 *self = arg;
     struct mst_err err = {0};
-    (void)mst__interrupt_by(self->turn.stop_fd);
+    (void)mst__interrupt_by(self->head.turn.stop_fd);
     if (self->is_over) {
         (void)mst__interrupt_pause(INT64_MAX); /* until the machine is wanted */
         (void)mst__interrupt_by(-1);

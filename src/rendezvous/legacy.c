@@ -17,13 +17,9 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "rendezvous/bootstrap.h"
 #include "rendezvous/builtin.h"
-#include "rendezvous/events.h"
+#include "rendezvous/head.h"
 #include "rendezvous/legacy_drive.h"
-#include "rendezvous/params.h"
-#include "rendezvous/turn.h"
-#include "rendezvous/view.h"
 
 /* How long to wait for rank 0 to tell where the workers' store is: for ours, which does unless it
  * dies now, and for a torch agent, which may be one that tells late, or none at all behind the
@@ -36,14 +32,13 @@
 #define AGAIN_US_MAX 1000000
 
 struct handler {
+    struct mst__head head;
     struct mst_params *params; /* a copy, which the settings borrow from */
     struct mst__legacy_settings settings;
     struct mst__v2 *v2;
     mst__legacy_nonce nonce;
     char node[MST_LEGACY_NODE_SIZE];
     struct mst__events events;
-    struct mst__turn turn;
-    struct mst__view view;
 
     /* Whoever drives. */
     struct mst__legacy machine;
@@ -54,7 +49,6 @@ struct handler {
     struct mst__bootstrap bootstrap;
 
     /* With the lock of the turn. */
-    bool has_closed; /* we have closed it ourselves */
     int64_t version; /* of the round that we are in, for extra data; 0 = none */
 };
 
@@ -85,11 +79,6 @@ static int64_t deadline_us(int64_t timeout_ms)
         return INT64_MAX;
     }
     return us;
-}
-
-static int fail_cancelled(struct mst_err *reterr)
-{
-    return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
 }
 
 /* --- the view --- */
@@ -128,19 +117,20 @@ static void publish(struct handler *handler, const struct mst_err *err)
         .expelled = changes.expelled,
     };
     view_name_lost(handler, &view);
-    mst__view_publish(&handler->view, &view);
+    mst__view_publish(&handler->head.view, &view);
     if (err != NULL) {
-        mst__view_unknown(&handler->view, err); /* what was seen before that is news all the same */
+        /* What was seen before that is news all the same. */
+        mst__view_unknown(&handler->head.view, err);
     }
 }
 
 /* Nothing is joined, so there is nothing to tell. */
 static void reset(struct handler *handler)
 {
-    mst__view_reset(&handler->view);
-    mst__turn_lock(&handler->turn);
+    mst__view_reset(&handler->head.view);
+    mst__turn_lock(&handler->head.turn);
     handler->version = 0;
-    mst__turn_unlock(&handler->turn);
+    mst__turn_unlock(&handler->head.turn);
 }
 
 /* --- the watcher --- */
@@ -167,7 +157,7 @@ static void watch(void *arg)
     struct handler *handler = arg;
     const struct mst__legacy_drive drive = {
         .v2 = handler->v2,
-        .interrupt_fd = handler->turn.stop_fd,
+        .interrupt_fd = handler->head.turn.stop_fd,
         .call_ms = handler->settings.etcd.read_timeout_ms,
         .on_reach = watch_reach,
         .arg = handler,
@@ -181,7 +171,7 @@ static void watch(void *arg)
     }
     watch_reach(handler, rv == 0 ? NULL : &err);
     if (rv != 0) {
-        (void)mst__interrupt_by(handler->turn.stop_fd);
+        (void)mst__interrupt_by(handler->head.turn.stop_fd);
         (void)mst__interrupt_pause(now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
         (void)mst__interrupt_by(-1);
     } else if (handler->machine.is_expelled && !was_expelled) {
@@ -220,7 +210,7 @@ static int set_up(const struct mst__legacy_drive *drive,
         bool is_over = mst__interrupt_pause(now_us() + pause_us);
         (void)mst__interrupt_by(-1);
         if (!is_over) {
-            return fail_cancelled(reterr);
+            return mst__turn_fail_cancelled(reterr);
         }
         pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
     }
@@ -248,7 +238,7 @@ static int next_join(struct handler *handler,
                      struct mst__legacy_outcome *ret_outcome,
                      struct mst_err *reterr)
 {
-    const struct mst__legacy_drive drive = drive_with(handler, handler->turn.cancel_fd);
+    const struct mst__legacy_drive drive = drive_with(handler, handler->head.turn.cancel_fd);
     int64_t end_us = deadline_us(handler->settings.timeout_ms);
     int rv = 0;
     if (!handler->is_set_up) {
@@ -264,7 +254,7 @@ static int next_join(struct handler *handler,
     }
     if (rv == 0) {
         publish(handler, NULL);
-        rv = mst__turn_start(&handler->turn, reterr);
+        rv = mst__turn_start(&handler->head.turn, reterr);
     }
     return rv;
 }
@@ -295,7 +285,7 @@ static int next_bootstrap(struct handler *handler,
     struct mst__bootstrap_info info = {.port = 0};
     char name[MST_LEGACY_NODE_SIZE];
     mst__legacy_node_name(master, 0, name);
-    (void)mst__interrupt_by(handler->turn.cancel_fd);
+    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
     int rv = next_store(handler, outcome->version, &store, reterr);
     if (rv == 0) {
         const struct mst__bootstrap_round round = {
@@ -310,8 +300,8 @@ static int next_bootstrap(struct handler *handler,
         rv = mst__bootstrap_run(&handler->bootstrap, &round, &info, reterr);
     }
     (void)mst__interrupt_by(-1);
-    if (mst__turn_is_cancelled(&handler->turn)) {
-        rv = fail_cancelled(reterr);
+    if (mst__turn_is_cancelled(&handler->head.turn)) {
+        rv = mst__turn_fail_cancelled(reterr);
     }
     if (rv != 0) {
         mst_store_close(store);
@@ -342,30 +332,28 @@ static int leave_round(struct handler *handler, int64_t timeout_ms, struct mst_e
  * machine. */
 static void next_withdraw(struct handler *handler)
 {
-    mst__turn_lock(&handler->turn);
-    handler->turn.is_joined = false;
-    mst__turn_take(&handler->turn);
-    mst__turn_unlock(&handler->turn);
+    mst__turn_take_back(&handler->head.turn);
     struct mst_err ignored; /* what stays of us expires */
     (void)leave_round(handler, MST_LEGACY_TIDY_US / 1000, &ignored);
-    mst__turn_release(&handler->turn, false);
+    mst__turn_release(&handler->head.turn, false);
 }
 
-static int next_run(struct handler *handler, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
-    int rv = mst__turn_begin(&handler->turn, true, reterr);
+    struct handler *handler = self;
+    int rv = mst__turn_begin(&handler->head.turn, true, reterr);
     if (rv != 0) {
         return rv;
     }
     reset(handler);
     struct mst__legacy_outcome outcome;
-    rv = mst__turn_is_cancelled(&handler->turn) ? fail_cancelled(reterr)
-                                                : next_join(handler, &outcome, reterr);
+    rv = mst__turn_is_cancelled(&handler->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                     : next_join(handler, &outcome, reterr);
     mst__legacy_nonce master = 0;
     if (rv == 0) {
         master = handler->members.items[0];
     }
-    mst__turn_release(&handler->turn, rv == 0);
+    mst__turn_release(&handler->head.turn, rv == 0);
     if (rv == 0) {
         rv = next_bootstrap(handler, &outcome, master, ret, reterr);
         if (rv != 0) {
@@ -373,25 +361,12 @@ static int next_run(struct handler *handler, struct mst_rendezvous *ret, struct 
         }
     }
     if (rv == 0) {
-        mst__turn_lock(&handler->turn);
+        mst__turn_lock(&handler->head.turn);
         handler->version = outcome.version;
-        mst__turn_unlock(&handler->turn);
+        mst__turn_unlock(&handler->head.turn);
     }
-    mst__turn_end(&handler->turn);
+    mst__turn_end(&handler->head.turn);
     return rv;
-}
-
-static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct handler *handler = self;
-    struct mst_err err = {0};
-    mst__event_joining(&handler->events);
-    int rv = next_run(handler, ret, &err);
-    if (rv != 0) {
-        return mst__event_failed(&handler->events, "next_rendezvous", rv, &err, reterr);
-    }
-    mst__event_joined(&handler->events, ret);
-    return 0;
 }
 
 /* --- the other calls --- */
@@ -450,45 +425,15 @@ static int ask(struct handler *handler,
     return rv;
 }
 
-/* The present state: what the watcher knows, and without one by reading the
- * document. */
-static int look(struct handler *handler,
-                const char *name,
-                bool *ret_closed,
-                int64_t *ret_waiting,
-                struct mst_err *reterr)
+static int legacy_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
-    struct mst_err err = {0};
-    struct mst__legacy_changes changes = {0};
-    struct mst_changes view;
-    bool is_joined;
-    int rv = mst__view_get(&handler->view, &is_joined, &view, &err);
-    if (rv == 0 && is_joined) {
-        mst__turn_lock(&handler->turn);
-        changes.closed = view.closed || handler->has_closed;
-        mst__turn_unlock(&handler->turn);
-        changes.waiting_count = view.nodes_waiting;
-    } else if (!is_joined) {
-        rv = ask(handler, MST_LEGACY_OP_LOOK, &changes, &err);
+    struct mst__legacy_changes changes;
+    int rv = ask(self, MST_LEGACY_OP_LOOK, &changes, reterr);
+    if (rv == 0) {
+        *ret_closed = changes.closed;
+        *ret_waiting = changes.waiting_count;
     }
-    if (rv != 0) {
-        return mst__event_failed(&handler->events, name, rv, &err, reterr);
-    }
-    *ret_closed = changes.closed;
-    *ret_waiting = changes.waiting_count;
-    return 0;
-}
-
-static int legacy_is_closed(void *self, bool *ret, struct mst_err *reterr)
-{
-    int64_t waiting;
-    return look(self, "is_closed", ret, &waiting, reterr);
-}
-
-static int legacy_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
-{
-    bool is_closed;
-    return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
+    return rv;
 }
 
 static int close_for_good(struct handler *handler, const char *name, struct mst_err *reterr)
@@ -496,14 +441,7 @@ static int close_for_good(struct handler *handler, const char *name, struct mst_
     struct mst_err err = {0};
     struct mst__legacy_changes changes;
     int rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, &err);
-    if (rv != 0) {
-        return mst__event_failed(&handler->events, name, rv, &err, reterr);
-    }
-    mst__turn_lock(&handler->turn);
-    handler->has_closed = true;
-    mst__turn_unlock(&handler->turn);
-    mst__event_closed(&handler->events, name);
-    return 0;
+    return mst__head_after_close(&handler->head, name, rv, &err, reterr);
 }
 
 static int legacy_set_closed(void *self, struct mst_err *reterr)
@@ -514,69 +452,22 @@ static int legacy_set_closed(void *self, struct mst_err *reterr)
 static int legacy_shutdown(void *self, struct mst_err *reterr)
 {
     struct handler *handler = self;
-    mst__turn_lock(&handler->turn);
-    bool is_busy = handler->turn.is_busy;
-    mst__turn_unlock(&handler->turn);
     /* Another thread's next keeps its keys alive while it waits, and ends when it sees that all is
      * closed. */
-    if (!is_busy) {
-        int rv = mst__turn_begin(&handler->turn, false, reterr);
-        MST_ASSERT(rv == 0); /* it cannot be cancelled */
-        mst__turn_release(&handler->turn, false);
-        mst__turn_end(&handler->turn);
-    }
+    mst__turn_retire(&handler->head.turn);
     return close_for_good(handler, "shutdown", reterr);
 }
 
 static int legacy_leave(void *self, struct mst_err *reterr)
 {
     struct handler *handler = self;
-    struct mst_err err = {0};
-    int rv = mst__turn_begin(&handler->turn, false, &err);
+    int rv = mst__turn_begin(&handler->head.turn, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = leave_round(handler, handler->settings.etcd.read_timeout_ms, &err);
-    mst__turn_release(&handler->turn, false);
+    rv = leave_round(handler, handler->settings.etcd.read_timeout_ms, reterr);
+    mst__turn_release(&handler->head.turn, false);
     mst__bootstrap_close(&handler->bootstrap);
-    mst__turn_end(&handler->turn);
-    return rv == 0 ? 0 : mst__event_failed(&handler->events, "leave", rv, &err, reterr);
-}
-
-static int legacy_poll(void *self,
-                       int64_t timeout_ms,
-                       struct mst_changes *ret,
-                       struct mst_err *reterr)
-{
-    return mst__view_poll(&((struct handler *)self)->view, timeout_ms, ret, reterr);
-}
-
-static int legacy_fd(void *self)
-{
-    return ((struct handler *)self)->turn.news_fd;
-}
-
-static void legacy_cancel(void *self)
-{
-    mst__turn_cancel(&((struct handler *)self)->turn);
-}
-
-static const char *legacy_backend(void *self)
-{
-    return ((struct handler *)self)->params->backend;
-}
-
-static const char *legacy_run_id(void *self)
-{
-    return ((struct handler *)self)->params->run_id;
-}
-
-static const char *legacy_node(void *self)
-{
-    return ((struct handler *)self)->node;
-}
-
-static bool legacy_use_agent_store(void *self)
-{
-    return ((struct handler *)self)->bootstrap.is_shared;
+    mst__turn_end(&handler->head.turn);
+    return rv;
 }
 
 /* --- extra data --- */
@@ -586,9 +477,9 @@ static int extra_key(struct handler *handler,
                      char ret_key[MST_LEGACY_PATH_MAX],
                      struct mst_err *reterr)
 {
-    mst__turn_lock(&handler->turn);
+    mst__turn_lock(&handler->head.turn);
     int64_t version = handler->version;
-    mst__turn_unlock(&handler->turn);
+    mst__turn_unlock(&handler->head.turn);
     if (version == 0) {
         return mst__fail(reterr, MST_EINVAL, 0, "extra data is a round's, and none is joined");
     }
@@ -624,7 +515,7 @@ static int legacy_get_extra(void *self,
     if (rv != 0) {
         return rv;
     }
-    (void)mst__interrupt_by(handler->turn.cancel_fd);
+    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
     rv = mst__legacy_extra_get(handler->v2, key, name, mst__clock_deadline_ms(timeout_ms), ret_json,
                                reterr);
     (void)mst__interrupt_by(-1);
@@ -639,7 +530,7 @@ static void legacy_free(void *self)
     if (handler == NULL) {
         return;
     }
-    mst__turn_stop(&handler->turn);
+    mst__turn_stop(&handler->head.turn);
     mst__bootstrap_close(&handler->bootstrap);
     if (handler->v2 != NULL) {
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
@@ -648,38 +539,43 @@ static void legacy_free(void *self)
     mst__legacy_close(&handler->machine);
     mst__free(handler->members.items);
     mst__v2_free(handler->v2);
-    mst__turn_close(&handler->turn);
+    mst__head_close(&handler->head);
     mst__legacy_settings_close(&handler->settings);
     mst_params_free(handler->params);
     mst__free(handler);
 }
 
+static const struct mst__head_ops legacy_head_ops = {
+    .next = legacy_next,
+    .look = legacy_look,
+    .leave = legacy_leave,
+};
+
 static const struct mst_handler_ops legacy_ops = {
     .size = sizeof legacy_ops,
-    .next = legacy_next,
+    .next = mst__head_next,
     .free = legacy_free,
-    .backend = legacy_backend,
-    .run_id = legacy_run_id,
-    .is_closed = legacy_is_closed,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
     .set_closed = legacy_set_closed,
-    .nodes_waiting = legacy_nodes_waiting,
-    .poll = legacy_poll,
-    .fd = legacy_fd,
-    .cancel = legacy_cancel,
-    .use_agent_store = legacy_use_agent_store,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
+    .use_agent_store = mst__head_use_agent_store,
     .shutdown = legacy_shutdown,
-    .leave = legacy_leave,
-    .node = legacy_node,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
     .set_extra = legacy_set_extra,
     .get_extra = legacy_get_extra,
 };
 
 static int prepare(struct handler *handler, const struct mst_params *params, struct mst_err *reterr)
 {
-    mst__view_init(&handler->view, &handler->turn);
     handler->nonce = make_nonce();
     mst__legacy_node_name(handler->nonce, 0, handler->node);
-    int rv = mst__turn_init(&handler->turn, watch, handler, reterr);
+    int rv = mst__head_init(&handler->head, &legacy_head_ops, watch, handler, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &handler->params, reterr);
     }
@@ -689,14 +585,10 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
     if (rv != 0) {
         return rv;
     }
-    handler->events = (struct mst__events){
-        .fn = handler->params->on_event,
-        .arg = handler->params->on_event_arg,
-        .run_id = handler->params->run_id,
-        .node = handler->node,
-    };
+    mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
+    handler->head.bootstrap = &handler->bootstrap;
     const struct mst__http_options http =
         mst__etcd_http(&handler->settings.etcd, &handler->params->log);
     rv = mst__v2_new(&http, &handler->v2, reterr);

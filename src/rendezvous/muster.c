@@ -40,11 +40,6 @@
 #define LINGER_MS 2500
 #define LINGER_LOOK_US 20000
 
-static int fail_cancelled(struct mst_err *reterr)
-{
-    return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
-}
-
 /* --- asking, on a connection of its own --- */
 
 /* What is known of the run, for as long as @ret_client is open. MST_ENOTFOUND: nobody was there. */
@@ -257,8 +252,8 @@ static int next_late(struct next *next, struct mst_err *reterr)
     struct mst__job_status status;
     int rv = ask_status(muster, WHY_MS, &client, &status, NULL);
     if (rv != 0) {
-        return mst__turn_is_cancelled(&muster->turn)
-                   ? fail_cancelled(reterr)
+        return mst__turn_is_cancelled(&muster->head.turn)
+                   ? mst__turn_fail_cancelled(reterr)
                    : mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
                                (long long)join_ms, muster->where);
     }
@@ -284,8 +279,8 @@ static int next_reach(struct next *next, struct mst_err *reterr)
     if (rv == 0 || rv == MST_ENOTSUP || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
     }
-    if (mst__turn_is_cancelled(&muster->turn)) {
-        return fail_cancelled(reterr);
+    if (mst__turn_is_cancelled(&muster->head.turn)) {
+        return mst__turn_fail_cancelled(reterr);
     }
     if (mst__clock_ms() >= next->deadline_ms) {
         const struct mst_err *why = next->connect_err.code != 0 ? &next->connect_err : &err;
@@ -301,8 +296,8 @@ static int next_wait(struct next *next, struct mst_err *reterr)
     struct mst__muster *muster = next->muster;
     int rv = 0;
     while (rv == 0 && !next->is_done) {
-        if (mst__turn_is_cancelled(&muster->turn)) {
-            return fail_cancelled(reterr);
+        if (mst__turn_is_cancelled(&muster->head.turn)) {
+            return mst__turn_fail_cancelled(reterr);
         }
         rv = next_reach(next, reterr);
         if (rv != 0 || muster->client == NULL) {
@@ -430,7 +425,7 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     muster->claim.holds = false;
     muster->is_over = false;
     int reserved_fd = -1;
-    (void)mst__interrupt_by(muster->turn.cancel_fd);
+    (void)mst__interrupt_by(muster->head.turn.cancel_fd);
     int rv = next_reserve(muster, &reserved_fd, reterr);
     if (rv == 0 && muster->client != NULL) {
         struct mst_err err = {0};
@@ -446,7 +441,7 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     if (rv == 0) {
         muster->sealed_ms = mst__clock_ms();
         mst__muster_begin_round(muster, &next.round);
-        rv = mst__turn_start(&muster->turn, reterr);
+        rv = mst__turn_start(&muster->head.turn, reterr);
         if (rv != 0) {
             mst_store_close(ret->store);
             muster->claim.holds = false;
@@ -465,69 +460,34 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
 static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    struct mst_err err = {0};
-    mst__event_joining(&muster->events);
-    int rv = mst__turn_begin(&muster->turn, true, &err);
+    int rv = mst__turn_begin(&muster->head.turn, true, reterr);
     if (rv == 0) {
-        mst__view_reset(&muster->view);
-        rv = mst__turn_is_cancelled(&muster->turn) ? fail_cancelled(&err)
-                                                   : next_join(muster, ret, &err);
-        mst__turn_release(&muster->turn, rv == 0);
-        mst__turn_end(&muster->turn);
+        mst__view_reset(&muster->head.view);
+        rv = mst__turn_is_cancelled(&muster->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                        : next_join(muster, ret, reterr);
+        mst__turn_release(&muster->head.turn, rv == 0);
+        mst__turn_end(&muster->head.turn);
     }
-    if (rv != 0) {
-        return mst__event_failed(&muster->events, "next_rendezvous", rv, &err, reterr);
-    }
-    mst__event_joined(&muster->events, ret);
-    return 0;
+    return rv;
 }
 
 /* --- the other calls --- */
 
-/* The present state: what the watcher knows, and without a round by asking. */
-static int look(struct mst__muster *muster,
-                const char *name,
-                bool *ret_closed,
-                int64_t *ret_waiting,
-                struct mst_err *reterr)
+static int muster_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
-    struct mst_err err = {0};
-    struct mst_changes changes;
-    bool is_joined = false;
-    int rv = mst__view_get(&muster->view, &is_joined, &changes, &err);
-    if (rv == 0 && is_joined) {
-        *ret_closed = changes.closed;
-        *ret_waiting = changes.nodes_waiting;
-        mst__turn_lock(&muster->turn);
-        *ret_closed = *ret_closed || muster->has_closed;
-        mst__turn_unlock(&muster->turn);
-    } else if (rv == 0) {
-        struct mst__job_client *client = NULL;
-        struct mst__job_status status;
-        int64_t others;
-        *ret_closed = false;
-        *ret_waiting = 0;
-        rv = ask_status(muster, muster->settings.place.read_timeout_ms, &client, &status, &err);
-        if (rv == 0) {
-            *ret_closed = status.phase == MST_AUTHORITY_CLOSED;
-            status_count(&status, muster->node, &others, ret_waiting);
-        }
-        rv = rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
-        mst__job_client_close(client);
+    struct mst__muster *muster = self;
+    struct mst__job_client *client = NULL;
+    struct mst__job_status status;
+    int64_t others;
+    *ret_closed = false;
+    *ret_waiting = 0;
+    int rv = ask_status(muster, muster->settings.place.read_timeout_ms, &client, &status, reterr);
+    if (rv == 0) {
+        *ret_closed = status.phase == MST_AUTHORITY_CLOSED;
+        status_count(&status, muster->node, &others, ret_waiting);
     }
-    return rv == 0 ? 0 : mst__event_failed(&muster->events, name, rv, &err, reterr);
-}
-
-static int muster_is_closed(void *self, bool *ret, struct mst_err *reterr)
-{
-    int64_t waiting;
-    return look(self, "is_closed", ret, &waiting, reterr);
-}
-
-static int muster_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
-{
-    bool is_closed;
-    return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
+    mst__job_client_close(client);
+    return rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
 }
 
 /* Close on the connection that there is, or else on one for this alone. */
@@ -536,10 +496,10 @@ static int close_anyhow(struct mst__muster *muster,
                         struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
-    if (mst__turn_try_begin(&muster->turn)) {
+    if (mst__turn_try_begin(&muster->head.turn)) {
         int rv = mst__muster_close(muster, question, deadline_ms, reterr);
-        mst__turn_release(&muster->turn, true);
-        mst__turn_end(&muster->turn);
+        mst__turn_release(&muster->head.turn, true);
+        mst__turn_end(&muster->head.turn);
         if (rv != MST_ECONN) {
             return rv;
         }
@@ -565,14 +525,7 @@ static int close_for_good(struct mst__muster *muster,
     };
     struct mst_err err = {0};
     int rv = close_anyhow(muster, &question, &err);
-    if (rv != 0) {
-        return mst__event_failed(&muster->events, name, rv, &err, reterr);
-    }
-    mst__turn_lock(&muster->turn);
-    muster->has_closed = true;
-    mst__turn_unlock(&muster->turn);
-    mst__event_closed(&muster->events, name);
-    return 0;
+    return mst__head_after_close(&muster->head, name, rv, &err, reterr);
 }
 
 static int muster_set_closed(void *self, struct mst_err *reterr)
@@ -581,9 +534,10 @@ static int muster_set_closed(void *self, struct mst_err *reterr)
 }
 
 /* Leave the round, if there is one. The machine is not ours yet. */
-static int leave_round(struct mst__muster *muster, struct mst_err *reterr)
+static int muster_leave(void *self, struct mst_err *reterr)
 {
-    int rv = mst__turn_begin(&muster->turn, false, reterr);
+    struct mst__muster *muster = self;
+    int rv = mst__turn_begin(&muster->head.turn, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
     bool is_in = muster->claim.holds && !muster->is_over;
     if (is_in || muster->client != NULL) {
@@ -591,64 +545,20 @@ static int leave_round(struct mst__muster *muster, struct mst_err *reterr)
                               reterr);
     }
     muster->claim.holds = false;
-    mst__turn_release(&muster->turn, false);
-    mst__turn_end(&muster->turn);
+    mst__turn_release(&muster->head.turn, false);
+    mst__turn_end(&muster->head.turn);
     return rv;
-}
-
-static int muster_leave(void *self, struct mst_err *reterr)
-{
-    struct mst__muster *muster = self;
-    struct mst_err err = {0};
-    int rv = leave_round(muster, &err);
-    return rv == 0 ? 0 : mst__event_failed(&muster->events, "leave", rv, &err, reterr);
 }
 
 static int muster_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     int rv = close_for_good(muster, "shutdown", "the job is over", reterr);
-    mst__turn_lock(&muster->turn);
-    bool is_busy = muster->turn.is_busy;
-    mst__turn_unlock(&muster->turn);
     /* Another thread's next ends by itself, for it is told that all is closed. */
-    if (!is_busy) {
-        (void)leave_round(muster, NULL); /* who cannot be told sees that we are gone */
+    if (!mst__turn_is_busy(&muster->head.turn)) {
+        (void)muster_leave(muster, NULL); /* who cannot be told sees that we are gone */
     }
     return rv;
-}
-
-static int muster_poll(void *self,
-                       int64_t timeout_ms,
-                       struct mst_changes *ret,
-                       struct mst_err *reterr)
-{
-    return mst__view_poll(&((struct mst__muster *)self)->view, timeout_ms, ret, reterr);
-}
-
-static int muster_fd(void *self)
-{
-    return ((struct mst__muster *)self)->turn.news_fd;
-}
-
-static void muster_cancel(void *self)
-{
-    mst__turn_cancel(&((struct mst__muster *)self)->turn);
-}
-
-static const char *muster_backend(void *self)
-{
-    return ((struct mst__muster *)self)->params->backend;
-}
-
-static const char *muster_run_id(void *self)
-{
-    return ((struct mst__muster *)self)->params->run_id;
-}
-
-static const char *muster_node(void *self)
-{
-    return ((struct mst__muster *)self)->node;
 }
 
 /* --- making one --- */
@@ -688,33 +598,39 @@ static void muster_free(void *self)
     if (muster == NULL) {
         return;
     }
-    mst__turn_stop(&muster->turn);
+    mst__turn_stop(&muster->head.turn);
     mst__job_client_close(muster->client);
     mst_store_close(muster->store); /* what was handed out holds what is behind it */
     if (muster->hosted != NULL) {
         linger(muster);
     }
     mst__hosted_stop(muster->hosted);
-    mst__turn_close(&muster->turn);
+    mst__head_close(&muster->head);
     mst_params_free(muster->params);
     mst__free(muster);
 }
 
+static const struct mst__head_ops muster_head_ops = {
+    .next = muster_next,
+    .look = muster_look,
+    .leave = muster_leave,
+};
+
 static const struct mst_handler_ops muster_ops = {
     .size = sizeof muster_ops,
-    .next = muster_next,
+    .next = mst__head_next,
     .free = muster_free,
-    .backend = muster_backend,
-    .run_id = muster_run_id,
-    .is_closed = muster_is_closed,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
     .set_closed = muster_set_closed,
-    .nodes_waiting = muster_nodes_waiting,
-    .poll = muster_poll,
-    .fd = muster_fd,
-    .cancel = muster_cancel,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
     .shutdown = muster_shutdown,
-    .leave = muster_leave,
-    .node = muster_node,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
 };
 
 /* Who we are. A given name is the node's, also after a restart; else it is the process's and the
@@ -739,12 +655,7 @@ static void name_node(struct mst__muster *muster)
     }
     muster->incarnation = (uint64_t)mst__clock_wall_us(); /* a later start has a larger one */
     muster->session = mst__clock_random_u64();
-    muster->events = (struct mst__events){
-        .fn = muster->params->on_event,
-        .arg = muster->params->on_event_arg,
-        .run_id = muster->params->run_id,
-        .node = muster->node,
-    };
+    mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
 }
 
 /* The store of the server, which nothing is asked of yet. */
@@ -768,8 +679,7 @@ static int prepare(struct mst__muster *muster,
     muster->is_hurried = true;
     mst__prng_init(&muster->prng, mst__clock_random_u64());
     mst__backoff_init(&muster->backoff, MST_MUSTER_AGAIN_MS, MST_MUSTER_AGAIN_MS_MAX);
-    int rv = mst__turn_init(&muster->turn, mst__muster_watch, muster, reterr);
-    mst__view_init(&muster->view, &muster->turn);
+    int rv = mst__head_init(&muster->head, &muster_head_ops, mst__muster_watch, muster, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &muster->params, reterr);
     }

@@ -8,16 +8,14 @@
 #define MST_RENDEZVOUS_MUSTER_SELF_H
 
 #include "net/job_client.h"
-#include "rendezvous/events.h"
+#include "rendezvous/head.h"
 #include "rendezvous/hosted.h"
 #include "rendezvous/muster_settings.h"
-#include "rendezvous/params.h"
-#include "rendezvous/turn.h"
-#include "rendezvous/view.h"
 #include "store/backoff.h"
 #include "store/store.h"
 
 struct mst__muster {
+    struct mst__head head;
     struct mst_params *params; /* a copy, which the settings borrow from */
     struct mst__muster_settings settings;
     struct mst__hosted *hosted;         /* NULL = somebody else serves */
@@ -25,8 +23,6 @@ struct mst__muster {
     char where[MST_ENDPOINT_TEXT_SIZE]; /* what messages call it */
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
-    struct mst__turn turn;
-    struct mst__view view;
     uint64_t incarnation;
     uint64_t session;
     struct mst_store *store; /* of all rounds: those that are handed out are views of it */
@@ -53,9 +49,6 @@ struct mst__muster {
     int64_t sealed_ms;                    /* when the last round began; 0 = there was none */
     char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
-
-    /* With the lock of the turn. */
-    bool has_closed; /* we have closed it ourselves */
 };
 
 /* Pauses between attempts to connect. */

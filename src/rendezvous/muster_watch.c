@@ -23,7 +23,7 @@ void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_r
     muster->is_waited_for = false;
     muster->left = 0;
     muster->changes = (struct mst_changes){.size = sizeof muster->changes};
-    mst__view_publish(&muster->view, &muster->changes);
+    mst__view_publish(&muster->head.view, &muster->changes);
 }
 
 static void watch_event(struct mst__muster *muster, const char *name, const char *sentence)
@@ -188,14 +188,14 @@ static void watch_message(struct mst__muster *muster, const struct mst__job_mess
             if (!take_refused(muster, message)) {
                 (void)mst__job_client_refused(message, &err);
                 watch_drop(muster, &err);
-                mst__view_unknown(&muster->view, &err);
+                mst__view_unknown(&muster->head.view, &err);
                 return;
             }
             break;
         default:
             return; /* answers; what was told to us before; what a later server says */
     }
-    mst__view_publish(&muster->view, &muster->changes);
+    mst__view_publish(&muster->head.view, &muster->changes);
 }
 
 static void watch_connected(struct mst__muster *muster)
@@ -243,7 +243,7 @@ void mst__muster_watch(void *arg)
 {
     struct mst__muster *muster = arg;
     struct mst_err err = {0};
-    (void)mst__interrupt_by(muster->turn.stop_fd);
+    (void)mst__interrupt_by(muster->head.turn.stop_fd);
     if (muster->client != NULL) {
         watch_connected(muster);
     } else if (muster->is_over) {
@@ -251,7 +251,7 @@ void mst__muster_watch(void *arg)
     } else {
         int rv = mst__muster_reach(muster, INT64_MAX, &err);
         if (rv != 0 && rv != MST_ECANCELED) {
-            mst__view_unknown(&muster->view, &err);
+            mst__view_unknown(&muster->head.view, &err);
         }
     }
     (void)mst__interrupt_by(-1);

@@ -26,11 +26,6 @@
  * copy that may be a second old. */
 #define LINGER_US 2500000
 
-static int fail_cancelled(struct mst_err *reterr)
-{
-    return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
-}
-
 /* --- next --- */
 
 static struct mst__session_options session_options(const struct mst__record *record)
@@ -49,14 +44,14 @@ static struct mst__session_options session_options(const struct mst__record *rec
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    (void)mst__interrupt_by(record->turn.cancel_fd);
+    (void)mst__interrupt_by(record->head.turn.cancel_fd);
     int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
     (void)mst__interrupt_by(-1);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
-    if (mst__turn_is_cancelled(&record->turn)) {
-        return fail_cancelled(reterr);
+    if (mst__turn_is_cancelled(&record->head.turn)) {
+        return mst__turn_fail_cancelled(reterr);
     }
     /* With another user or another etcd it might work; later it will not. */
     bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
@@ -72,7 +67,7 @@ static int next_join(struct mst__record *record,
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->turn.cancel_fd,
+        .interrupt_fd = record->head.turn.cancel_fd,
         .is_tidy = true,
     };
     int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
@@ -88,7 +83,7 @@ static int next_join(struct mst__record *record,
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
     }
     if (rv == 0) {
-        rv = mst__turn_start(&record->turn, reterr);
+        rv = mst__turn_start(&record->head.turn, reterr);
     }
     mst__record_spread(record);
     return rv;
@@ -152,11 +147,11 @@ static int next_bootstrap(struct mst__record *record,
             .is_repeated = is_old,
             .is_by_key = record->backend.is_by_key,
         };
-        (void)mst__interrupt_by(record->turn.cancel_fd);
+        (void)mst__interrupt_by(record->head.turn.cancel_fd);
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
         (void)mst__interrupt_by(-1);
-        if (mst__turn_is_cancelled(&record->turn)) {
-            rv = fail_cancelled(reterr);
+        if (mst__turn_is_cancelled(&record->head.turn)) {
+            rv = mst__turn_fail_cancelled(reterr);
         }
     }
     if (rv != 0) {
@@ -179,56 +174,41 @@ static int next_bootstrap(struct mst__record *record,
 /* Leave a round that was entered in vain. The call is busy and has not the session. */
 static void next_withdraw(struct mst__record *record)
 {
-    mst__turn_lock(&record->turn);
-    record->turn.is_joined = false;
-    mst__turn_take(&record->turn);
-    mst__turn_unlock(&record->turn);
+    mst__turn_take_back(&record->head.turn);
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
     struct mst_err ignored; /* an entry that stays expires */
     (void)mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                      mst__drive_now_us() + WITHDRAW_US, NULL, &ignored);
-    mst__turn_release(&record->turn, false);
+    mst__turn_release(&record->head.turn, false);
 }
 
-static int next_run(struct mst__record *record, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
-    int rv = mst__turn_begin(&record->turn, true, reterr);
+    struct mst__record *record = self;
+    int rv = mst__turn_begin(&record->head.turn, true, reterr);
     if (rv != 0) {
         return rv;
     }
-    mst__view_reset(&record->view);
+    mst__view_reset(&record->head.view);
     struct mst__outcome outcome;
-    rv = mst__turn_is_cancelled(&record->turn) ? fail_cancelled(reterr)
-                                               : next_join(record, &outcome, reterr);
+    rv = mst__turn_is_cancelled(&record->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                    : next_join(record, &outcome, reterr);
     char master[MST_BOOTSTRAP_NODE_SIZE] = "";
     bool is_old = false;
     if (rv == 0) {
         next_master(record, master, sizeof master);
         is_old = record->session.joined.dialect <= MST_RECORD_D2;
     }
-    mst__turn_release(&record->turn, rv == 0);
+    mst__turn_release(&record->head.turn, rv == 0);
     if (rv == 0) {
         rv = next_bootstrap(record, &outcome, master, is_old, ret, reterr);
         if (rv != 0) {
             next_withdraw(record);
         }
     }
-    mst__turn_end(&record->turn);
+    mst__turn_end(&record->head.turn);
     return rv;
-}
-
-static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct mst__record *record = self;
-    struct mst_err err = {0};
-    mst__event_joining(&record->events);
-    int rv = next_run(record, ret, &err);
-    if (rv != 0) {
-        return mst__event_failed(&record->events, "next_rendezvous", rv, &err, reterr);
-    }
-    mst__event_joined(&record->events, ret);
-    return 0;
 }
 
 /* --- the other calls --- */
@@ -260,39 +240,11 @@ static int ask(struct mst__record *record,
     return rv;
 }
 
-/* The present state: what the watcher knows, and without one by reading the record. */
-static int look(struct mst__record *record,
-                const char *name,
-                bool *ret_closed,
-                int64_t *ret_waiting,
-                struct mst_err *reterr)
+static int record_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
-    struct mst_err err = {0};
-    struct mst_changes view;
-    bool is_joined;
-    int rv = mst__view_get(&record->view, &is_joined, &view, &err);
-    if (rv == 0 && is_joined) {
-        mst__turn_lock(&record->turn);
-        *ret_closed = view.closed || record->has_closed;
-        mst__turn_unlock(&record->turn);
-        *ret_waiting = view.nodes_waiting;
-    } else if (!is_joined) {
-        rv = ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed,
-                 ret_waiting, &err);
-    }
-    return rv == 0 ? 0 : mst__event_failed(&record->events, name, rv, &err, reterr);
-}
-
-static int record_is_closed(void *self, bool *ret, struct mst_err *reterr)
-{
-    int64_t waiting;
-    return look(self, "is_closed", ret, &waiting, reterr);
-}
-
-static int record_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
-{
-    bool is_closed;
-    return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
+    struct mst__record *record = self;
+    return ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed, ret_waiting,
+               reterr);
 }
 
 static int close_for_good(struct mst__record *record, const char *name, struct mst_err *reterr)
@@ -302,14 +254,7 @@ static int close_for_good(struct mst__record *record, const char *name, struct m
     int64_t waiting;
     int rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
                  &waiting, &err);
-    if (rv != 0) {
-        return mst__event_failed(&record->events, name, rv, &err, reterr);
-    }
-    mst__turn_lock(&record->turn);
-    record->has_closed = true;
-    mst__turn_unlock(&record->turn);
-    mst__event_closed(&record->events, name);
-    return 0;
+    return mst__head_after_close(&record->head, name, rv, &err, reterr);
 }
 
 static int record_set_closed(void *self, struct mst_err *reterr)
@@ -320,83 +265,36 @@ static int record_set_closed(void *self, struct mst_err *reterr)
 static int record_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    mst__turn_lock(&record->turn);
-    bool is_busy = record->turn.is_busy;
-    mst__turn_unlock(&record->turn);
     /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
-    if (!is_busy) {
-        int rv = mst__turn_begin(&record->turn, false, reterr);
-        MST_ASSERT(rv == 0); /* it cannot be cancelled */
-        mst__turn_release(&record->turn, false);
-        mst__turn_end(&record->turn);
-    }
+    mst__turn_retire(&record->head.turn);
     return close_for_good(record, "shutdown", reterr);
 }
 
 static int record_leave(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    struct mst_err err = {0};
-    int rv = mst__turn_begin(&record->turn, false, &err);
+    int rv = mst__turn_begin(&record->head.turn, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
     if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
         rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
-                        mst__drive_now_us() + record->dynamic.settings.close_us, NULL, &err);
+                        mst__drive_now_us() + record->dynamic.settings.close_us, NULL, reterr);
     }
-    mst__turn_release(&record->turn, false);
+    mst__turn_release(&record->head.turn, false);
     mst__bootstrap_close(&record->bootstrap);
-    mst__turn_end(&record->turn);
-    return rv == 0 ? 0 : mst__event_failed(&record->events, "leave", rv, &err, reterr);
-}
-
-static int record_poll(void *self,
-                       int64_t timeout_ms,
-                       struct mst_changes *ret,
-                       struct mst_err *reterr)
-{
-    return mst__view_poll(&((struct mst__record *)self)->view, timeout_ms, ret, reterr);
-}
-
-static int record_fd(void *self)
-{
-    return ((struct mst__record *)self)->turn.news_fd;
-}
-
-static void record_cancel(void *self)
-{
-    mst__turn_cancel(&((struct mst__record *)self)->turn);
-}
-
-static const char *record_backend(void *self)
-{
-    return ((struct mst__record *)self)->params->backend;
-}
-
-static const char *record_run_id(void *self)
-{
-    return ((struct mst__record *)self)->params->run_id;
-}
-
-static const char *record_node(void *self)
-{
-    return ((struct mst__record *)self)->node_text;
-}
-
-static bool record_use_agent_store(void *self)
-{
-    return ((struct mst__record *)self)->bootstrap.is_shared;
+    mst__turn_end(&record->head.turn);
+    return rv;
 }
 
 /* All but the backend, which is the creator's until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
-    mst__turn_stop(&record->turn);
+    mst__turn_stop(&record->head.turn);
     mst__bootstrap_close(&record->bootstrap);
     mst__session_close(&record->session);
     mst__free(record->lost.ids);
-    mst__turn_close(&record->turn);
+    mst__head_close(&record->head);
     mst_params_free(record->params);
     mst__free(record);
 }
@@ -411,7 +309,7 @@ static void linger(struct mst__record *record)
     int64_t until_us = mst__drive_now_us() + LINGER_US;
     struct mst_err ignored; /* what cannot be read is not worth staying for */
     int rv = 0;
-    if (record->has_closed) {
+    if (mst__view_has_closed(&record->head.view)) {
         /* With a session of its own, so that this one may not know it yet. */
         rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
     }
@@ -433,7 +331,7 @@ static void record_free(void *self)
     if (record == NULL) {
         return;
     }
-    mst__turn_stop(&record->turn);
+    mst__turn_stop(&record->head.turn);
     if (record->is_host) {
         linger(record);
     }
@@ -442,22 +340,28 @@ static void record_free(void *self)
     backend.ops->close(backend.self);
 }
 
+static const struct mst__head_ops record_head_ops = {
+    .next = record_next,
+    .look = record_look,
+    .leave = record_leave,
+};
+
 static const struct mst_handler_ops record_ops = {
     .size = sizeof record_ops,
-    .next = record_next,
+    .next = mst__head_next,
     .free = record_free,
-    .backend = record_backend,
-    .run_id = record_run_id,
-    .is_closed = record_is_closed,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
     .set_closed = record_set_closed,
-    .nodes_waiting = record_nodes_waiting,
-    .poll = record_poll,
-    .fd = record_fd,
-    .cancel = record_cancel,
-    .use_agent_store = record_use_agent_store,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
+    .use_agent_store = mst__head_use_agent_store,
     .shutdown = record_shutdown,
-    .leave = record_leave,
-    .node = record_node,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
 };
 
 /* --- making one --- */
@@ -478,12 +382,7 @@ static void name_node(struct mst__record *record)
         .local_id = atomic_fetch_add(&handlers_count, 1),
     };
     mst__node_format(&record->node, record->node_text, sizeof record->node_text);
-    record->events = (struct mst__events){
-        .fn = record->params->on_event,
-        .arg = record->params->on_event_arg,
-        .run_id = record->params->run_id,
-        .node = record->node_text,
-    };
+    mst__head_identify(&record->head, record->params, record->node_text, &record->events);
 }
 
 static int record_init(struct mst__record *record,
@@ -493,9 +392,8 @@ static int record_init(struct mst__record *record,
     record->backend = options->backend;
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
-    mst__view_init(&record->view, &record->turn);
     mst__prng_init(&record->prng, mst__clock_random_u64());
-    return mst__turn_init(&record->turn, mst__record_watch, record, reterr);
+    return mst__head_init(&record->head, &record_head_ops, mst__record_watch, record, reterr);
 }
 
 int mst__record_handler(const struct mst_params *params,
@@ -515,6 +413,7 @@ int mst__record_handler(const struct mst_params *params,
         name_node(record);
         mst__bootstrap_init(&record->bootstrap, record->params->local_addr, options->endpoint,
                             &record->params->log);
+        record->head.bootstrap = &record->bootstrap;
         struct mst__session_options session = session_options(record);
         rv = mst__session_init(&record->session, &session);
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "session");

@@ -6,17 +6,15 @@
 #define MST_RENDEZVOUS_RECORD_SELF_H
 
 #include "base/prng.h"
-#include "rendezvous/bootstrap.h"
 #include "rendezvous/drive.h"
-#include "rendezvous/params.h"
+#include "rendezvous/head.h"
 #include "rendezvous/record.h"
-#include "rendezvous/turn.h"
-#include "rendezvous/view.h"
 
 /* The first pause of the watcher after a failure. */
 #define MST_RECORD_AGAIN_US 100000
 
 struct mst__record {
+    struct mst__head head;
     struct mst_params *params;
     struct mst__record_backend backend;
     struct mst__dynamic dynamic;
@@ -25,8 +23,6 @@ struct mst__record {
     struct mst__node node;
     struct mst__events events;
     bool is_host; /* the store goes when we go */
-    struct mst__turn turn;
-    struct mst__view view;
 
     /* Whoever drives. */
     struct mst__session session;
@@ -37,9 +33,6 @@ struct mst__record {
 
     /* Whoever is busy. */
     struct mst__bootstrap bootstrap;
-
-    /* With the lock of the turn. */
-    bool has_closed; /* we have closed it ourselves */
 };
 
 /* --- record_watch.c: what the view tells --- */

@@ -49,9 +49,9 @@ int mst__record_publish(struct mst__record *record,
             .expelled = changes.expelled,
         };
         view_name_lost(record, &view);
-        mst__view_publish(&record->view, &view);
+        mst__view_publish(&record->head.view, &view);
     } else {
-        mst__view_unknown(&record->view, err);
+        mst__view_unknown(&record->head.view, err);
     }
     *ret_changes = changes;
     return 0;
@@ -134,7 +134,7 @@ void mst__record_watch(void *arg)
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->turn.stop_fd,
+        .interrupt_fd = record->head.turn.stop_fd,
     };
     enum mst__operation operation;
     if (!watch_wait(record, &drive, &operation)) {

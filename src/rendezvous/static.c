@@ -4,12 +4,9 @@
  * Rank 0 serves the store. Everybody counts himself under the key with which PyTorch's stores count
  * their processes, so its nodes and ours can form one group, and then waits until all have come;
  * of PyTorch's, only the serving one waits. There is one round, and no heartbeats. */
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -19,9 +16,8 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "rendezvous/builtin.h"
-#include "rendezvous/events.h"
+#include "rendezvous/head.h"
 #include "rendezvous/hosted.h"
-#include "rendezvous/params.h"
 #include "store/store.h"
 
 #define TIMEOUT_MS_DEFAULT 600000
@@ -39,6 +35,7 @@
 #define SLICE_MS_MAX 4000
 
 struct group {
+    struct mst__head head;
     struct mst_params *params;
     struct mst__endpoint endpoint;
     int64_t rank;
@@ -46,8 +43,6 @@ struct group {
     int64_t timeout_ms;
     char node[MST_HOST_SIZE + 32]; /* for events */
     struct mst__events events;
-    int cancel_fd; /* readable once cancelled */
-    atomic_bool cancelled;
     pthread_mutex_t mutex; /* everything below; held through a whole next */
     struct mst__hosted *hosted;
     struct mst_store *store;
@@ -63,10 +58,10 @@ static bool wait_cancelled(const struct group *group, int64_t timeout_ms, int64_
 {
     int64_t left_ms = deadline_ms - mst__clock_ms();
     left_ms = left_ms < timeout_ms ? left_ms : timeout_ms;
-    struct pollfd cancel = {.fd = group->cancel_fd, .events = POLLIN};
-    /* Interrupted or over: the flag tells. */
+    struct pollfd cancel = {.fd = group->head.turn.cancel_fd, .events = POLLIN};
+    /* Interrupted or over: the descriptor tells. */
     (void)poll(&cancel, 1, left_ms < 0 ? 0 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
-    return atomic_load(&group->cancelled);
+    return mst__turn_is_cancelled(&group->head.turn);
 }
 
 static int fail_cancelled(const struct group *group, struct mst_err *reterr)
@@ -119,7 +114,7 @@ static int open_store(struct group *group, int64_t deadline_ms, struct mst_err *
     int64_t slice_ms = SLICE_MS_FIRST;
     int rv;
     do {
-        if (atomic_load(&group->cancelled)) {
+        if (mst__turn_is_cancelled(&group->head.turn)) {
             return fail_cancelled(group, reterr);
         }
         rv = mst_store_open(url, &options, next_slice(&slice_ms, deadline_ms), &group->store,
@@ -246,7 +241,8 @@ static int static_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
     mst__event(&group->events, "next_rendezvous", MST_NODE_RUNNING, -1, group->rank,
                "The node attempts to join rendezvous '%s'.", group->params->run_id);
     (void)pthread_mutex_lock(&group->mutex); /* a default mutex: cannot fail */
-    int rv = atomic_load(&group->cancelled) ? fail_cancelled(group, &err) : meet(group, &err);
+    int rv =
+        mst__turn_is_cancelled(&group->head.turn) ? fail_cancelled(group, &err) : meet(group, &err);
     if (rv == 0) {
         rv =
             mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &ret->store, &err);
@@ -278,47 +274,8 @@ static int static_poll(void *self,
                        struct mst_changes *ret,
                        struct mst_err *reterr)
 {
-    struct group *group = self;
-    (void)ret; /* zeroed by the caller, and that is what there is to tell */
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    do {
-        if (wait_cancelled(group, timeout_ms, deadline_ms)) {
-            return fail_cancelled(group, reterr);
-        }
-    } while (mst__clock_ms() < deadline_ms);
-    return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
-}
-
-static int static_fd(void *self)
-{
-    return ((struct group *)self)->cancel_fd;
-}
-
-/* From a signal handler too, so errno is left as it was. */
-static void static_cancel(void *self)
-{
-    struct group *group = self;
-    int before = errno;
-    atomic_store(&group->cancelled, true);
-    uint64_t one = 1;
-    ssize_t written = write(group->cancel_fd, &one, sizeof one);
-    (void)written; /* it fails only when the counter is full, and then the descriptor is readable */
-    errno = before;
-}
-
-static const char *static_backend(void *self)
-{
-    return ((struct group *)self)->params->backend;
-}
-
-static const char *static_run_id(void *self)
-{
-    return ((struct group *)self)->params->run_id;
-}
-
-static const char *static_node(void *self)
-{
-    return ((struct group *)self)->node;
+    int rv = mst__head_poll(self, timeout_ms, ret, reterr);
+    return rv == MST_ECANCELED ? fail_cancelled(self, reterr) : rv;
 }
 
 static bool static_use_agent_store(void *self)
@@ -336,9 +293,7 @@ static void static_free(void *self)
     mst_store_close(group->counter);
     mst_store_close(group->store);
     mst__hosted_stop(group->hosted);
-    if (group->cancel_fd >= 0) {
-        (void)close(group->cancel_fd); /* an eventfd: nothing to lose */
-    }
+    mst__head_close(&group->head);
     (void)pthread_mutex_destroy(&group->mutex); /* nobody holds it any more */
     mst_params_free(group->params);
     mst__free(group);
@@ -348,13 +303,13 @@ static const struct mst_handler_ops static_ops = {
     .size = sizeof static_ops,
     .next = static_next,
     .free = static_free,
-    .backend = static_backend,
-    .run_id = static_run_id,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
     .poll = static_poll,
-    .fd = static_fd,
-    .cancel = static_cancel,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
     .use_agent_store = static_use_agent_store,
-    .node = static_node,
+    .node = mst__head_node,
 };
 
 /* --- making one --- */
@@ -410,12 +365,7 @@ static void name_node(struct group *group)
     }
     (void)snprintf(group->node, sizeof group->node, "%.*s_%ld_0", MST_HOST_SIZE - 1,
                    host == NULL ? "localhost" : host, (long)getpid()); /* sized to fit */
-    group->events = (struct mst__events){
-        .fn = group->params->on_event,
-        .arg = group->params->on_event_arg,
-        .run_id = group->params->run_id,
-        .node = group->node,
-    };
+    mst__head_identify(&group->head, group->params, group->node, &group->events);
 }
 
 int mst__static_create(const struct mst_params *params,
@@ -428,19 +378,17 @@ int mst__static_create(const struct mst_params *params,
     if (group == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "static rendezvous");
     }
-    group->cancel_fd = -1;
     group->world_size = params->nodes_max;
     (void)pthread_mutex_init(&group->mutex, NULL); /* never fails on Linux */
-    int rv = read_params(group, params, reterr);
+    int rv = mst__head_init(&group->head, NULL, NULL, group, reterr);
+    if (rv == 0) {
+        rv = read_params(group, params, reterr);
+    }
     if (rv == 0) {
         rv = mst__params_copy(params, &group->params, reterr);
     }
     if (rv == 0) {
         name_node(group);
-        group->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        rv = group->cancel_fd >= 0 ? 0 : mst__fail(reterr, MST_ESYS, errno, "eventfd");
-    }
-    if (rv == 0) {
         rv = mst_handler_wrap(&static_ops, group, ret_handler, reterr);
     }
     if (rv != 0) {

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -170,7 +171,8 @@ static void wait_slice(struct mst__turn *turn)
     (void)pthread_cond_timedwait(&turn->cond, &turn->mutex, &until); /* the caller looks */
 }
 
-void mst__turn_take(struct mst__turn *turn)
+/* Make the watcher let go of the machine. With the lock held. */
+static void take(struct mst__turn *turn)
 {
     turn->is_wanted = true;
     if (turn->is_watching) {
@@ -188,13 +190,11 @@ int mst__turn_begin(struct mst__turn *turn, bool may_cancel, struct mst_err *ret
     mst__turn_lock(turn);
     while (turn->is_busy && rv == 0) {
         wait_slice(turn);
-        rv = may_cancel && mst__turn_is_cancelled(turn)
-                 ? mst__fail(reterr, MST_ECANCELED, 0, "cancelled")
-                 : 0;
+        rv = may_cancel && mst__turn_is_cancelled(turn) ? mst__turn_fail_cancelled(reterr) : 0;
     }
     if (rv == 0) {
         turn->is_busy = true;
-        mst__turn_take(turn);
+        take(turn);
     }
     mst__turn_unlock(turn);
     return rv;
@@ -206,7 +206,7 @@ bool mst__turn_try_begin(struct mst__turn *turn)
     bool is_free = turn->is_joined && !turn->is_busy;
     if (is_free) {
         turn->is_busy = true;
-        mst__turn_take(turn);
+        take(turn);
     }
     mst__turn_unlock(turn);
     return is_free;
@@ -222,10 +222,37 @@ void mst__turn_release(struct mst__turn *turn, bool is_joined)
     mst__turn_unlock(turn);
 }
 
+void mst__turn_take_back(struct mst__turn *turn)
+{
+    mst__turn_lock(turn);
+    turn->is_joined = false;
+    take(turn);
+    mst__turn_unlock(turn);
+}
+
 void mst__turn_end(struct mst__turn *turn)
 {
     mst__turn_lock(turn);
     turn->is_busy = false;
     (void)pthread_cond_broadcast(&turn->cond); /* cannot fail */
     mst__turn_unlock(turn);
+}
+
+bool mst__turn_is_busy(struct mst__turn *turn)
+{
+    mst__turn_lock(turn);
+    bool is_busy = turn->is_busy;
+    mst__turn_unlock(turn);
+    return is_busy;
+}
+
+void mst__turn_retire(struct mst__turn *turn)
+{
+    if (mst__turn_is_busy(turn)) {
+        return;
+    }
+    int rv = mst__turn_begin(turn, false, NULL);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    mst__turn_release(turn, false);
+    mst__turn_end(turn);
 }

@@ -14,6 +14,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/err.h"
+
 /* One turn of the watcher: wait for something to do, do it, and come back; soon when stop_fd is
  * readable. The machine is its own for the call. */
 typedef void (*mst__turn_fn)(void *arg);
@@ -64,6 +66,11 @@ void mst__turn_ring(int fd);
 void mst__turn_silence(int fd);
 
 bool mst__turn_is_cancelled(const struct mst__turn *turn);
+static inline int mst__turn_fail_cancelled(struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
+}
+
 /* For good. From a signal handler, too, so errno is left as it was. */
 void mst__turn_cancel(struct mst__turn *turn);
 
@@ -91,10 +98,16 @@ bool mst__turn_try_begin(struct mst__turn *turn);
 /* The machine is free, and the call goes on without it. With @is_joined the watcher may have it. */
 void mst__turn_release(struct mst__turn *turn, bool is_joined);
 
-/* Take it again, and make the watcher let go of it. With the lock held. */
-void mst__turn_take(struct mst__turn *turn);
+/* Take it again, and make the watcher let go of it: there is nothing to keep alive any more. */
+void mst__turn_take_back(struct mst__turn *turn);
 
 /* The call is over. */
 void mst__turn_end(struct mst__turn *turn);
+
+/* Whether such a call is under way. */
+bool mst__turn_is_busy(struct mst__turn *turn);
+
+/* Make the watcher let go of the machine for good, unless a call is under way. */
+void mst__turn_retire(struct mst__turn *turn);
 
 #endif /* MST_RENDEZVOUS_TURN_H */

@@ -60,6 +60,21 @@ void mst__view_unknown(struct mst__view *view, const struct mst_err *err)
     mst__turn_unlock(view->turn);
 }
 
+void mst__view_set_closed(struct mst__view *view)
+{
+    mst__turn_lock(view->turn);
+    view->has_closed = true;
+    mst__turn_unlock(view->turn);
+}
+
+bool mst__view_has_closed(const struct mst__view *view)
+{
+    mst__turn_lock(view->turn);
+    bool has_closed = view->has_closed;
+    mst__turn_unlock(view->turn);
+    return has_closed;
+}
+
 int mst__view_get(struct mst__view *view,
                   bool *ret_joined,
                   struct mst_changes *ret_changes,
@@ -70,6 +85,7 @@ int mst__view_get(struct mst__view *view,
     *ret_joined = view->turn->is_joined;
     if (*ret_joined && view->is_known) {
         *ret_changes = view->now;
+        ret_changes->closed = view->now.closed || view->has_closed;
     } else if (*ret_joined) {
         rv = view->err.code == 0 ? mst__fail(reterr, MST_ECONN, 0, "nothing has been heard yet")
                                  : mst__err_pass(reterr, view->err.code, &view->err);
@@ -102,7 +118,7 @@ int mst__view_poll(struct mst__view *view,
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     for (;;) {
         if (mst__turn_is_cancelled(view->turn)) {
-            return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
+            return mst__turn_fail_cancelled(reterr);
         }
         if (view_look(view, ret)) {
             return 0;

@@ -14,6 +14,7 @@ struct mst__view {
     struct mst_changes now;
     struct mst_changes told; /* as the last poll told it */
     struct mst_err err;      /* why it is not known */
+    bool has_closed;         /* we have closed the rendezvous ourselves */
 };
 
 void mst__view_init(struct mst__view *view, struct mst__turn *turn);
@@ -27,6 +28,10 @@ void mst__view_publish(struct mst__view *view, const struct mst_changes *changes
 /* How it is cannot be said any more, for this reason, or the last one if @err is NULL; what was
  * told stays told. */
 void mst__view_unknown(struct mst__view *view, const struct mst_err *err);
+
+/* We have closed the rendezvous ourselves, which the watcher may not know yet. For good. */
+void mst__view_set_closed(struct mst__view *view);
+bool mst__view_has_closed(const struct mst__view *view);
 
 /**
  * What is known while a round is joined. @ret_joined tells whether one is; only then there is more.
