@@ -1,6 +1,7 @@
 /* store/etcd.c - what the two stores in an etcd share. */
 #include "store/etcd.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -15,6 +16,10 @@
 /* Pauses between attempts. The HTTP client has gone through all endpoints by then. */
 #define ETCD_AGAIN_MS_FIRST 20
 #define ETCD_AGAIN_MS_MAX 500
+
+/* Others may be faster many times; then it helps to let them. */
+#define RACE_MS_FIRST 2
+#define RACE_MS_MAX 100
 
 static_assert(MST_URL_ENDPOINTS_MAX <= MST_HTTP_ENDPOINTS_MAX,
               "all endpoints of a URL must fit into the client");
@@ -186,5 +191,134 @@ int mst__etcd_change(const struct mst__command *command,
             *ret_change = present == NULL ? MST_ETCD_KEEP : MST_ETCD_DELETE;
             break;
     }
-    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));
+    return rv == 0 ? 0 : mst__etcd_fail(rv, reterr);
+}
+
+/* --- executing a command --- */
+
+/* One command under way. */
+struct run {
+    const struct mst__etcd_ops *ops;
+    void *call;
+    const struct mst__command *command;
+    struct mst__answer *result;
+    struct mst_err *reterr;
+};
+
+static struct mst__reply reply_status(uint8_t status)
+{
+    return (struct mst__reply){.kind = MST_REPLY_STATUS, .status = status};
+}
+
+/* ADD, APPEND, COMPARE_SET, DELETE: until nobody else has changed the value meanwhile. */
+static int run_change(const struct run *run, size_t value_size_max, int64_t deadline_ms)
+{
+    struct mst__backoff backoff;
+    mst__backoff_init(&backoff, RACE_MS_FIRST, RACE_MS_MAX);
+    struct mst__buf value;
+    mst__buf_init(&value, run->command->op == MST_OP_ADD ? MST_NUMBER_SIZE : value_size_max);
+    int rv = run->ops->begin_change(run->call);
+    while (rv == 0) {
+        bool is_over = false;
+        rv = run->ops->try_change(run->call, &value, run->result, &is_over);
+        if (is_over) {
+            break;
+        }
+        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+            rv = mst__fail(run->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
+        }
+    }
+    mst__buf_close(&value);
+    return rv;
+}
+
+static int run_check(const struct run *run)
+{
+    struct mst__buf missing;
+    mst__buf_init(&missing, run->command->items.size + 1);
+    int rv = run->ops->find_missing(run->call, &missing);
+    run->result->reply =
+        reply_status(mst__buf_size(&missing) == 0 ? MST_STATUS_READY : MST_STATUS_NOT_READY);
+    mst__buf_close(&missing);
+    return rv;
+}
+
+static int run_list(const struct run *run)
+{
+    struct mst__buf *keys = &run->result->memory;
+    bool is_list = run->command->op == MST_OP_LIST_KEYS;
+    int64_t count = 0;
+    int rv = run->ops->list(run->call, is_list ? keys : NULL, &count);
+    run->result->reply = (struct mst__reply){
+        .kind = is_list ? MST_REPLY_LIST : MST_REPLY_NUMBER,
+        .number = count,
+        .bytes = mst__buf_bytes(keys),
+    };
+    return rv;
+}
+
+static int run_lacks(const struct run *run)
+{
+    return mst__fail(run->reterr, MST_ENOTSUP, 0, "an %s store has no %s", run->ops->name,
+                     mst__op_name(run->command->op));
+}
+
+int mst__etcd_run(const struct mst__etcd_ops *ops,
+                  void *call,
+                  const struct mst__backend *backend,
+                  const struct mst__command *command,
+                  const struct mst__etcd_attempts *attempts,
+                  struct mst__answer *result,
+                  struct mst_err *reterr)
+{
+    const struct run run = {
+        .ops = ops, .call = call, .command = command, .result = result, .reterr = reterr};
+    switch (command->op) {
+        case MST_OP_SET:
+            result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
+            return ops->set(call);
+        case MST_OP_GET:
+            return ops->get(call, result);
+        case MST_OP_ADD:
+        case MST_OP_APPEND:
+        case MST_OP_COMPARE_SET:
+        case MST_OP_DELETE:
+            return run_change(&run, backend->options.value_size_max, attempts->deadline_ms);
+        case MST_OP_MULTI_SET:
+            result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
+            return ops->multi_set == NULL ? run_lacks(&run) : ops->multi_set(call);
+        case MST_OP_MULTI_GET:
+            return ops->multi_get == NULL ? run_lacks(&run) : ops->multi_get(call, result);
+        case MST_OP_CHECK:
+            return run_check(&run);
+        case MST_OP_WAIT:
+            result->reply = reply_status(MST_STATUS_STOP_WAITING);
+            return ops->wait(call);
+        case MST_OP_WAIT_CHANGE:
+            result->reply = reply_status(MST_STATUS_STOP_WAITING);
+            return ops->wait_change(call);
+        case MST_OP_NUM_KEYS:
+        case MST_OP_LIST_KEYS:
+            return run_list(&run);
+        default:
+            return run_lacks(&run);
+    }
+}
+
+int mst__etcd_probe(struct mst__backend *backend, int64_t deadline_ms, struct mst_err *reterr)
+{
+    const struct mst__command command = {.op = MST_OP_GET};
+    struct mst__answer ignored = {0};
+    mst__buf_init(&ignored.memory, backend->options.value_size_max + 1);
+    int rv = backend->ops->execute(backend, &command, deadline_ms, &ignored, reterr);
+    mst__buf_close(&ignored.memory);
+    return rv;
+}
+
+void mst__etcd_stats(const atomic_uint_fast64_t *retries,
+                     const char *where,
+                     struct mst_store_stats *stats)
+{
+    stats->retries = atomic_load(retries);
+    (void)snprintf(stats->peer, sizeof stats->peer, "%.120s", where); /* fits */
 }

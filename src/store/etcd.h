@@ -1,8 +1,9 @@
-/* store/etcd.h - what the two stores in an etcd share: when to try again, and what a command that
- * depends on the present value makes of it. */
+/* store/etcd.h - what the two stores in an etcd share: which command is done how, when to try
+ * again, and what a command that depends on the present value makes of it. */
 #ifndef MST_STORE_ETCD_H
 #define MST_STORE_ETCD_H
 
+#include "base/err.h"
 #include "store/backoff.h"
 #include "store/store.h"
 
@@ -55,5 +56,59 @@ int mst__etcd_change(const struct mst__command *command,
                      struct mst__answer *result,
                      enum mst__etcd_change *ret_change,
                      struct mst_err *reterr);
+
+/* How a conditional write went. */
+enum mst__etcd_outcome {
+    MST_ETCD_DONE,
+    MST_ETCD_LOST,      /* somebody else was faster, and ours will never be done */
+    MST_ETCD_UNCHANGED, /* not done yet, and can be tried again */
+};
+
+/* What is a store's own in executing a command. @call is what it has given to mst__etcd_run. */
+struct mst__etcd_ops {
+    const char *name; /* "etcd2" */
+    int (*set)(void *call);
+    int (*get)(void *call, struct mst__answer *result);
+    /* Before the first attempt at a change that depends on the present value. */
+    int (*begin_change)(void *call);
+    /* One attempt: ask mst__etcd_change, and write, if nobody else has written since. @value is for
+     * the new value. @ret_is_over unless somebody has; always with an error. */
+    int (*try_change)(void *call,
+                      struct mst__buf *value,
+                      struct mst__answer *result,
+                      bool *ret_is_over);
+    /* Which of the command's keys are missing, as strs in @missing. */
+    int (*find_missing)(void *call, struct mst__buf *missing);
+    int (*wait)(void *call);
+    int (*wait_change)(void *call);
+    /* How many keys there are, and which, as strs in @keys, unless that is NULL. */
+    int (*list)(void *call, struct mst__buf *keys, int64_t *ret_count);
+    /* NULL = it has no such operation. */
+    int (*multi_set)(void *call);
+    int (*multi_get)(void *call, struct mst__answer *result);
+};
+
+/* What the execute of a @backend does with @command; @attempts are those of @call. */
+int mst__etcd_run(const struct mst__etcd_ops *ops,
+                  void *call,
+                  const struct mst__backend *backend,
+                  const struct mst__command *command,
+                  const struct mst__etcd_attempts *attempts,
+                  struct mst__answer *result,
+                  struct mst_err *reterr);
+
+/* See by a first command whether somebody answers, has the API and lets us in: 0, or its error. */
+int mst__etcd_probe(struct mst__backend *backend, int64_t deadline_ms, struct mst_err *reterr);
+
+/* Fill in @stats of a store at @where. */
+void mst__etcd_stats(const atomic_uint_fast64_t *retries,
+                     const char *where,
+                     struct mst_store_stats *stats);
+
+/* An error without more to say than its name, as a rule MST_ENOMEM or MST_ELIMIT. Returns @rv. */
+static inline int mst__etcd_fail(int rv, struct mst_err *reterr)
+{
+    return mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));
+}
 
 #endif /* MST_STORE_ETCD_H */

@@ -15,7 +15,6 @@
  * is unknown. Two who compare-and-set the same value need not be told apart.
  *
  * A directory that does not exist is a store without keys, and is made by the first write. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,10 +29,6 @@
 #include "codec/pickle.h"
 #include "etcd/v2.h"
 #include "store/etcd.h"
-
-/* Others may be faster many times; then it helps to let them. */
-#define RACE_MS_FIRST 2
-#define RACE_MS_MAX 100
 
 /* How long one poll may take before the key is looked at again: whoever has vanished without
  * closing the connection would otherwise keep us for good. */
@@ -114,11 +109,6 @@ static bool name_decode(struct mst_bytes name, struct mst__buf *key, int *ret_co
     return is_name;
 }
 
-static int call_fail_memory(struct call *call, int rv)
-{
-    return mst__fail(call->reterr, rv, 0, "%s", mst_strerror(rv));
-}
-
 /* Let the call's name be that of @key. */
 static int call_name(struct call *call, struct mst_bytes key)
 {
@@ -133,7 +123,7 @@ static int call_name(struct call *call, struct mst_bytes key)
     if (rv == 0) {
         rv = mst__buf_append_u8(&call->name, '\0');
     }
-    return rv == 0 ? 0 : call_fail_memory(call, rv);
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 static const char *call_path(const struct call *call)
@@ -188,7 +178,7 @@ static int call_decode(struct call *call, bool *ret_exists)
         return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is no base64", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
-    return rv == 0 ? 0 : call_fail_memory(call, rv);
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 /* Read the key that the call's name names. */
@@ -232,13 +222,6 @@ struct base {
     uint64_t index;    /* of the store when it was read */
 };
 
-/* How a conditional write went. */
-enum write_outcome {
-    WRITE_DONE,
-    WRITE_LOST,      /* somebody else was faster, and ours will never be done */
-    WRITE_UNCHANGED, /* not done yet, and can be tried again */
-};
-
 static int change_unknown(struct call *call)
 {
     return mst__fail(call->reterr, MST_EUNKNOWN, 0,
@@ -280,7 +263,7 @@ static bool change_is_like_ours(const struct call *call,
 static int change_resolve(struct call *call,
                           const struct base *base,
                           enum mst__etcd_change change,
-                          enum write_outcome *ret_outcome)
+                          enum mst__etcd_outcome *ret_outcome)
 {
     int rv = call_get(call, call_path(call));
     if (rv != 0) {
@@ -288,7 +271,7 @@ static int change_resolve(struct call *call,
     }
     bool exists = call->answer.code == MST_V2_OK;
     if (exists == base->exists && (!exists || call->answer.node.modified == base->modified)) {
-        *ret_outcome = WRITE_UNCHANGED;
+        *ret_outcome = MST_ETCD_UNCHANGED;
         return 0;
     }
     rv = change_first_event(call, base);
@@ -296,7 +279,7 @@ static int change_resolve(struct call *call,
         return rv;
     }
     bool is_like_ours = change_is_like_ours(call, base, change);
-    *ret_outcome = is_like_ours ? WRITE_DONE : WRITE_LOST;
+    *ret_outcome = is_like_ours ? MST_ETCD_DONE : MST_ETCD_LOST;
     /* A key that has the desired value counts as set, whoever has set it. */
     return is_like_ours && call->command->op != MST_OP_COMPARE_SET ? change_unknown(call) : 0;
 }
@@ -305,7 +288,7 @@ static int change_resolve(struct call *call,
 static int change_send(struct call *call,
                        const struct base *base,
                        enum mst__etcd_change change,
-                       enum write_outcome *ret_outcome)
+                       enum mst__etcd_outcome *ret_outcome)
 {
     struct mst__v2_write write = {
         .key = call_path(call),
@@ -324,12 +307,12 @@ static int change_send(struct call *call,
     }
     switch (call->answer.code) {
         case MST_V2_OK:
-            *ret_outcome = WRITE_DONE;
+            *ret_outcome = MST_ETCD_DONE;
             return 0;
         case MST_V2_COMPARE_FAILED:
         case MST_V2_EXISTS:
         case MST_V2_NOT_FOUND:
-            *ret_outcome = WRITE_LOST;
+            *ret_outcome = MST_ETCD_LOST;
             return 0;
         default:
             return call_refused(call, write.key);
@@ -352,7 +335,7 @@ static int change_check_created(struct call *call, const struct base *base)
 static int change_write(struct call *call,
                         const struct base *base,
                         enum mst__etcd_change change,
-                        enum write_outcome *ret_outcome)
+                        enum mst__etcd_outcome *ret_outcome)
 {
     bool maybe_done = false;
     for (;;) {
@@ -360,7 +343,7 @@ static int change_write(struct call *call,
         if (rv == 0 && !maybe_done) {
             return 0;
         }
-        if (rv == 0 && *ret_outcome == WRITE_DONE) {
+        if (rv == 0 && *ret_outcome == MST_ETCD_DONE) {
             return base->exists ? 0 : change_check_created(call, base);
         }
         maybe_done = maybe_done || rv == MST_EUNKNOWN;
@@ -369,61 +352,58 @@ static int change_write(struct call *call,
         }
         if (maybe_done) {
             rv = change_resolve(call, base, change, ret_outcome);
-            if (rv != 0 || *ret_outcome != WRITE_UNCHANGED) {
+            if (rv != 0 || *ret_outcome != MST_ETCD_UNCHANGED) {
                 return rv;
             }
         }
     }
 }
 
-/* ADD, APPEND, COMPARE_SET, DELETE: read, work out, write if nobody else has meanwhile. */
-static int execute_change(struct call *call, struct mst__answer *result)
+static int execute_begin_change(void *arg)
 {
-    struct mst__backoff backoff;
-    mst__backoff_init(&backoff, RACE_MS_FIRST, RACE_MS_MAX);
-    struct mst__buf value;
-    bool is_number = call->command->op == MST_OP_ADD;
-    mst__buf_init(&value,
-                  is_number ? MST_NUMBER_SIZE : call->etcd2->backend.options.value_size_max);
-    int rv = call_name(call, call->command->key);
-    while (rv == 0) {
-        bool exists = false;
-        enum mst__etcd_change change = MST_ETCD_KEEP;
-        enum write_outcome outcome = WRITE_LOST;
-        rv = call_read(call, &exists);
-        if (rv == 0) {
-            struct mst_bytes present = mst__buf_bytes(&call->value);
-            rv = mst__etcd_change(call->command, exists ? &present : NULL, &value, result, &change,
-                                  call->reterr);
-        }
-        if (rv != 0 || change == MST_ETCD_KEEP) {
-            break;
-        }
-        struct base base = {
-            .exists = exists,
-            .modified = exists ? call->answer.node.modified : 0,
-            .index = call->answer.index,
-        };
-        mst__buf_clear(&call->text);
-        rv = mst__base64_write(&call->text, mst__buf_bytes(&value));
-        rv = rv == 0 ? change_write(call, &base, change, &outcome) : call_fail_memory(call, rv);
-        if (rv != 0 || outcome == WRITE_DONE) {
-            break;
-        }
-        if (!mst__backoff_pause(&backoff, call->attempts.deadline_ms)) {
-            rv = mst__fail(call->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
-        }
+    struct call *call = arg;
+    return call_name(call, call->command->key);
+}
+
+/* Read, work out, write if nobody else has meanwhile. */
+static int execute_try_change(void *arg,
+                              struct mst__buf *value,
+                              struct mst__answer *result,
+                              bool *ret_is_over)
+{
+    struct call *call = arg;
+    bool exists = false;
+    enum mst__etcd_change change = MST_ETCD_KEEP;
+    enum mst__etcd_outcome outcome = MST_ETCD_LOST;
+    int rv = call_read(call, &exists);
+    if (rv == 0) {
+        struct mst_bytes present = mst__buf_bytes(&call->value);
+        rv = mst__etcd_change(call->command, exists ? &present : NULL, value, result, &change,
+                              call->reterr);
     }
-    mst__buf_close(&value);
+    *ret_is_over = rv != 0 || change == MST_ETCD_KEEP;
+    if (*ret_is_over) {
+        return rv;
+    }
+    struct base base = {
+        .exists = exists,
+        .modified = exists ? call->answer.node.modified : 0,
+        .index = call->answer.index,
+    };
+    mst__buf_clear(&call->text);
+    rv = mst__base64_write(&call->text, mst__buf_bytes(value));
+    rv = rv == 0 ? change_write(call, &base, change, &outcome) : mst__etcd_fail(rv, call->reterr);
+    *ret_is_over = rv != 0 || outcome == MST_ETCD_DONE;
     return rv;
 }
 
-static int execute_set(struct call *call, struct mst__answer *result)
+static int execute_set(void *arg)
 {
+    struct call *call = arg;
     int rv = call_name(call, call->command->key);
     if (rv == 0) {
         rv = mst__base64_write(&call->text, call->command->value);
-        rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+        rv = rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
     }
     if (rv != 0) {
         return rv;
@@ -442,7 +422,6 @@ static int execute_set(struct call *call, struct mst__answer *result)
     if (rv != 0) {
         return mst__etcd_write_failed(&call->attempts, rv, maybe_done, call->reterr);
     }
-    result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
     return call->answer.code == MST_V2_OK ? 0 : call_refused(call, write.key);
 }
 
@@ -479,8 +458,9 @@ static int wait_for_key(struct call *call, struct mst_bytes key)
     return rv;
 }
 
-static int execute_get(struct call *call, struct mst__answer *result)
+static int execute_get(void *arg, struct mst__answer *result)
 {
+    struct call *call = arg;
     bool exists = false;
     int rv;
     if (call->command->blocks) {
@@ -495,7 +475,7 @@ static int execute_get(struct call *call, struct mst__answer *result)
     }
     result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = exists};
     rv = mst__answer_take(result, mst__buf_bytes(&call->value));
-    return rv == 0 ? 0 : call_fail_memory(call, rv);
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 /* Read the directory. Without one there are no keys. */
@@ -518,9 +498,10 @@ static struct mst_bytes entry_name(const struct call *call, const struct mst__v2
     return key.size < front ? mst_bytes(NULL, 0) : mst__bytes_skip(key, front);
 }
 
-/* LIST_KEYS, and NUM_KEYS, which needs them decoded to know which are keys. */
-static int execute_list(struct call *call, struct mst__answer *result)
+/* They are decoded in any case, to know which are keys. */
+static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
 {
+    struct call *call = arg;
     int rv = call_list(call);
     if (rv != 0) {
         return rv;
@@ -535,20 +516,13 @@ static int execute_list(struct call *call, struct mst__answer *result)
             continue;
         }
         count++;
-        if (call->command->op == MST_OP_LIST_KEYS) {
-            rv = mst__buf_append_str(&result->memory, mst__buf_bytes(&key));
+        if (keys != NULL) {
+            rv = mst__buf_append_str(keys, mst__buf_bytes(&key));
         }
     }
     mst__buf_close(&key);
-    if (rv != 0) {
-        return call_fail_memory(call, rv);
-    }
-    result->reply = (struct mst__reply){
-        .kind = call->command->op == MST_OP_LIST_KEYS ? MST_REPLY_LIST : MST_REPLY_NUMBER,
-        .number = count,
-        .bytes = mst__buf_bytes(&result->memory),
-    };
-    return 0;
+    *ret_count = count;
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 /* --- several keys --- */
@@ -578,8 +552,9 @@ static const char **sorted_names(const struct call *call, size_t *ret_count)
 
 /* Which of the command's keys are missing, as strs in @missing. The answer is that of one moment:
  * one listing, or when there is but one key, that key. */
-static int find_missing(struct call *call, struct mst__buf *missing)
+static int execute_find_missing(void *arg, struct mst__buf *missing)
 {
+    struct call *call = arg;
     struct mst_bytes items = call->command->items;
     struct mst_bytes key = call->command->key;
     mst__buf_clear(missing);
@@ -593,7 +568,7 @@ static int find_missing(struct call *call, struct mst__buf *missing)
         }
         if (rv == 0 && !call_has_key(call)) {
             rv = mst__buf_append_str(missing, key);
-            rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+            rv = rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
         }
         return rv;
     }
@@ -604,38 +579,24 @@ static int find_missing(struct call *call, struct mst__buf *missing)
     size_t count = 0;
     const char **names = sorted_names(call, &count);
     if (names == NULL) {
-        return call_fail_memory(call, MST_ENOMEM);
+        return mst__etcd_fail(MST_ENOMEM, call->reterr);
     }
     while (rv == 0 && mst__items_next(&items, &key)) {
         rv = call_name(call, key);
         const char *path = call_path(call);
         if (rv == 0 && bsearch(&path, names, count, sizeof *names, compare_names) == NULL) {
             rv = mst__buf_append_str(missing, key);
-            rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+            rv = rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
         }
     }
     mst__free(names);
     return rv;
 }
 
-static int execute_check(struct call *call, struct mst__answer *result)
-{
-    struct mst__buf missing;
-    mst__buf_init(&missing, call->command->items.size + 1);
-    int rv = find_missing(call, &missing);
-    result->reply = (struct mst__reply){
-        .kind = MST_REPLY_STATUS,
-        .status = mst__buf_size(&missing) == 0 ? MST_STATUS_READY : MST_STATUS_NOT_READY,
-    };
-    mst__buf_close(&missing);
-    return rv;
-}
-
 /* Those that are missing one after the other, and then again: all must be there at one time. */
-static int execute_wait(struct call *call, struct mst__answer *result)
+static int execute_wait(void *arg)
 {
-    result->reply =
-        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+    struct call *call = arg;
     if (call->command->count == 1) {
         struct mst_bytes only;
         struct mst_bytes one = call->command->items;
@@ -645,21 +606,22 @@ static int execute_wait(struct call *call, struct mst__answer *result)
     }
     struct mst__buf missing;
     mst__buf_init(&missing, call->command->items.size + 1);
-    int rv = find_missing(call, &missing);
+    int rv = execute_find_missing(call, &missing);
     while (rv == 0 && mst__buf_size(&missing) > 0) {
         struct mst_bytes items = mst__buf_bytes(&missing);
         struct mst_bytes key;
         while (rv == 0 && mst__items_next(&items, &key)) {
             rv = wait_for_key(call, key);
         }
-        rv = rv == 0 ? find_missing(call, &missing) : rv;
+        rv = rv == 0 ? execute_find_missing(call, &missing) : rv;
     }
     mst__buf_close(&missing);
     return rv;
 }
 
-static int execute_wait_change(struct call *call, struct mst__answer *result)
+static int execute_wait_change(void *arg)
 {
+    struct call *call = arg;
     bool is_over = false;
     int rv = call_name(call, call->command->key);
     while (rv == 0 && !is_over) {
@@ -674,39 +636,22 @@ static int execute_wait_change(struct call *call, struct mst__answer *result)
             rv = call_poll(call, call_path(call), call->answer.index + 1, &is_over);
         }
     }
-    result->reply =
-        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
     return rv;
 }
 
 /* --- the backend --- */
 
-static int call_run(struct call *call, struct mst__answer *result)
-{
-    switch (call->command->op) {
-        case MST_OP_SET:
-            return execute_set(call, result);
-        case MST_OP_GET:
-            return execute_get(call, result);
-        case MST_OP_ADD:
-        case MST_OP_APPEND:
-        case MST_OP_COMPARE_SET:
-        case MST_OP_DELETE:
-            return execute_change(call, result);
-        case MST_OP_CHECK:
-            return execute_check(call, result);
-        case MST_OP_WAIT:
-            return execute_wait(call, result);
-        case MST_OP_WAIT_CHANGE:
-            return execute_wait_change(call, result);
-        case MST_OP_NUM_KEYS:
-        case MST_OP_LIST_KEYS:
-            return execute_list(call, result);
-        default:
-            return mst__fail(call->reterr, MST_ENOTSUP, 0, "an etcd2 store has no %s",
-                             mst__op_name(call->command->op));
-    }
-}
+static const struct mst__etcd_ops etcd2_ops = {
+    .name = "etcd2",
+    .set = execute_set,
+    .get = execute_get,
+    .begin_change = execute_begin_change,
+    .try_change = execute_try_change,
+    .find_missing = execute_find_missing,
+    .wait = execute_wait,
+    .wait_change = execute_wait_change,
+    .list = execute_list,
+};
 
 static int etcd2_execute(struct mst__backend *backend,
                          const struct mst__command *command,
@@ -722,7 +667,7 @@ static int etcd2_execute(struct mst__backend *backend,
     mst__buf_init(&call.value, backend->options.value_size_max + 8);
     mst__buf_init(&call.text, 2 * backend->options.value_size_max + 2 * MST_NUMBER_SIZE);
     mst__v2_answer_init(&call.answer);
-    int rv = call_run(&call, result);
+    int rv = mst__etcd_run(&etcd2_ops, &call, backend, command, &call.attempts, result, reterr);
     mst__v2_answer_close(&call.answer);
     mst__buf_close(&call.name);
     mst__buf_close(&call.value);
@@ -733,8 +678,7 @@ static int etcd2_execute(struct mst__backend *backend,
 static void etcd2_stats(struct mst__backend *backend, struct mst_store_stats *stats)
 {
     struct etcd2 *etcd2 = (struct etcd2 *)backend;
-    stats->retries = atomic_load(&etcd2->retries);
-    (void)snprintf(stats->peer, sizeof stats->peer, "%.120s", mst__v2_where(etcd2->v2)); /* fits */
+    mst__etcd_stats(&etcd2->retries, mst__v2_where(etcd2->v2), stats);
 }
 
 static void etcd2_free(struct mst__backend *backend)
@@ -791,12 +735,7 @@ int mst__etcd2_open(const struct mst__http_options *http,
     if (rv != 0) {
         return rv;
     }
-    /* Whether somebody answers, has the v2 API and lets us in shows here. */
-    struct mst__command probe = {.op = MST_OP_GET};
-    struct mst__answer ignored = {0};
-    mst__buf_init(&ignored.memory, options->value_size_max + 1);
-    rv = etcd2_execute(backend, &probe, deadline_ms, &ignored, reterr);
-    mst__buf_close(&ignored.memory);
+    rv = mst__etcd_probe(backend, deadline_ms, reterr);
     if (rv != 0) {
         etcd2_free(backend);
         return rv;

@@ -27,10 +27,6 @@
 #include "store/etcd.h"
 #include "store/etcd3_lease.h"
 
-/* Others may be faster many times; then it helps to let them. */
-#define RACE_MS_FIRST 2
-#define RACE_MS_MAX 100
-
 /* Keys and values of one transaction. etcd's own limit is 1.5 MiB, before base64. */
 #define BATCH_SIZE_MAX MST_MIB(1)
 
@@ -64,11 +60,6 @@ struct call {
     struct mst_err *reterr;
 };
 
-static int call_fail_memory(struct call *call, int rv)
-{
-    return mst__fail(call->reterr, rv, 0, "%s", mst_strerror(rv));
-}
-
 /* --- names --- */
 
 /* Append the name of @key and return it; valid until the next one. */
@@ -80,7 +71,7 @@ static int call_name(struct call *call, struct mst_bytes key, struct mst_bytes *
         rv = mst__buf_append(&call->names, key);
     }
     if (rv != 0) {
-        return call_fail_memory(call, rv);
+        return mst__etcd_fail(rv, call->reterr);
     }
     *ret_name = mst__bytes_skip(mst__buf_bytes(&call->names), before);
     return 0;
@@ -107,7 +98,7 @@ static int call_reserve(struct call *call, struct mst_bytes items, size_t count,
     }
     int rv = 0;
     mst__buf_clear(&call->names);
-    return mst__buf_reserve(&call->names, size, &rv) != NULL ? 0 : call_fail_memory(call, rv);
+    return mst__buf_reserve(&call->names, size, &rv) != NULL ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 /* --- requests --- */
@@ -216,17 +207,10 @@ struct change {
     struct mst__v3_op op;
 };
 
-/* How a conditional write went. */
-enum change_outcome {
-    CHANGE_DONE,
-    CHANGE_LOST,      /* somebody else was faster, and ours will never be done */
-    CHANGE_UNCHANGED, /* not done yet, and can be tried again */
-};
-
 /* Send it once. When it is lost, the answer holds what the key is now. */
 static int change_send(struct call *call,
                        const struct change *change,
-                       enum change_outcome *ret_outcome)
+                       enum mst__etcd_outcome *ret_outcome)
 {
     struct mst_bytes by = mst_bytes_str(call->etcd3->by);
     struct mst__v3_compare compares[] = {
@@ -252,7 +236,7 @@ static int change_send(struct call *call,
     if (rv != 0) {
         return call_refused(call, rv, change->size);
     }
-    *ret_outcome = call->result.succeeded ? CHANGE_DONE : CHANGE_LOST;
+    *ret_outcome = call->result.succeeded ? MST_ETCD_DONE : MST_ETCD_LOST;
     return 0;
 }
 
@@ -288,7 +272,7 @@ static int change_scan(struct call *call,
  * key is now. */
 static int change_resolve(struct call *call,
                           struct change *change,
-                          enum change_outcome *ret_outcome)
+                          enum mst__etcd_outcome *ret_outcome)
 {
     struct mst__v3_op reads[] = {range_op(change->key), range_op(mst_bytes_str(call->etcd3->by))};
     struct mst__v3_txn txn = {.success = reads, .success_count = 2};
@@ -308,19 +292,21 @@ static int change_resolve(struct call *call,
         return rv;
     }
     bool is_unchanged = kv_revision(call_found(call, 0)) == change->revision;
-    *ret_outcome = is_done ? CHANGE_DONE : is_unchanged ? CHANGE_UNCHANGED : CHANGE_LOST;
+    *ret_outcome = is_done ? MST_ETCD_DONE : is_unchanged ? MST_ETCD_UNCHANGED : MST_ETCD_LOST;
     change->by_revision = by_revision;
     change->checks_by = true;
     return 0;
 }
 
 /* Carry @change out, if the key is still as it was. */
-static int change_write(struct call *call, struct change *change, enum change_outcome *ret_outcome)
+static int change_write(struct call *call,
+                        struct change *change,
+                        enum mst__etcd_outcome *ret_outcome)
 {
     bool maybe_done = false;
     for (;;) {
         int rv = change_send(call, change, ret_outcome);
-        if (rv == 0 && (!maybe_done || *ret_outcome == CHANGE_DONE)) {
+        if (rv == 0 && (!maybe_done || *ret_outcome == MST_ETCD_DONE)) {
             return 0;
         }
         maybe_done = maybe_done || rv == MST_EUNKNOWN;
@@ -332,20 +318,29 @@ static int change_write(struct call *call, struct change *change, enum change_ou
             if (rv != 0) {
                 return mst__etcd_write_failed(&call->attempts, rv, true, call->reterr);
             }
-            if (*ret_outcome != CHANGE_UNCHANGED) {
+            if (*ret_outcome != MST_ETCD_UNCHANGED) {
                 return 0;
             }
         }
     }
 }
 
-/* Work out what the command makes of the key as the last answer has it, and do that. */
-static int change_try(struct call *call,
-                      struct mst_bytes key,
-                      struct mst__buf *value,
-                      struct mst__answer *result,
-                      bool *ret_is_over)
+static int execute_begin_change(void *arg)
 {
+    struct call *call = arg;
+    struct mst__v3_range range = {0};
+    int rv = call_only_name(call, &range.key);
+    return rv == 0 ? call_range(call, &range) : rv;
+}
+
+/* Work out what the command makes of the key as the last answer has it, and do that. */
+static int execute_try_change(void *arg,
+                              struct mst__buf *value,
+                              struct mst__answer *result,
+                              bool *ret_is_over)
+{
+    struct call *call = arg;
+    struct mst_bytes key = mst__buf_bytes(&call->names);
     const struct mst__v3_kv *kv = call_found(call, 0);
     struct mst_bytes present = kv_value(kv);
     enum mst__etcd_change kind = MST_ETCD_KEEP;
@@ -373,45 +368,17 @@ static int change_try(struct call *call,
         change.op.kind = MST_V3_OP_DELETE;
         change.op.u.del = (struct mst__v3_delete){.key = key};
     }
-    enum change_outcome outcome = CHANGE_LOST;
+    enum mst__etcd_outcome outcome = MST_ETCD_LOST;
     rv = change_write(call, &change, &outcome);
-    *ret_is_over = rv != 0 || outcome == CHANGE_DONE;
-    return rv;
-}
-
-/* ADD, APPEND, COMPARE_SET, DELETE */
-static int execute_change(struct call *call, struct mst__answer *result)
-{
-    struct mst__backoff backoff;
-    mst__backoff_init(&backoff, RACE_MS_FIRST, RACE_MS_MAX);
-    struct mst__buf value;
-    bool is_number = call->command->op == MST_OP_ADD;
-    mst__buf_init(&value,
-                  is_number ? MST_NUMBER_SIZE : call->etcd3->backend.options.value_size_max);
-    struct mst_bytes key;
-    int rv = call_only_name(call, &key);
-    if (rv == 0) {
-        struct mst__v3_range range = {.key = key};
-        rv = call_range(call, &range);
-    }
-    while (rv == 0) {
-        bool is_over = false;
-        rv = change_try(call, key, &value, result, &is_over);
-        if (is_over) {
-            break;
-        }
-        if (!mst__backoff_pause(&backoff, call->attempts.deadline_ms)) {
-            rv = mst__fail(call->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
-        }
-    }
-    mst__buf_close(&value);
+    *ret_is_over = rv != 0 || outcome == MST_ETCD_DONE;
     return rv;
 }
 
 /* --- plain writes --- */
 
-static int execute_set(struct call *call, struct mst__answer *result)
+static int execute_set(void *arg)
 {
+    struct call *call = arg;
     struct mst_bytes key;
     int rv = call_only_name(call, &key);
     if (rv == 0) {
@@ -421,7 +388,6 @@ static int execute_set(struct call *call, struct mst__answer *result)
         };
         rv = call_put(call, &put, 1, key.size + call->command->value.size);
     }
-    result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
     return rv;
 }
 
@@ -455,12 +421,13 @@ static size_t batch_add(struct mst__v3_op *puts, size_t count, const struct mst_
 }
 
 /* Each batch is one transaction: with up to 128 keys and 1 MiB all are set at once, or none. */
-static int execute_multi_set(struct call *call, struct mst__answer *result)
+static int execute_multi_set(void *arg)
 {
+    struct call *call = arg;
     struct mst_bytes items = call->command->items;
     struct mst__v3_op *puts = mst__calloc(MST_V3_TXN_MAX, sizeof *puts);
     if (puts == NULL) {
-        return call_fail_memory(call, MST_ENOMEM);
+        return mst__etcd_fail(MST_ENOMEM, call->reterr);
     }
     int rv = 0;
     bool is_begun = false;
@@ -489,7 +456,6 @@ static int execute_multi_set(struct call *call, struct mst__answer *result)
         is_begun = true;
     }
     mst__free(puts);
-    result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
     return rv;
 }
 
@@ -504,7 +470,7 @@ static int read_batch(struct call *call,
 {
     struct mst__v3_op *reads = mst__calloc(MST_V3_TXN_MAX, sizeof *reads);
     if (reads == NULL) {
-        return call_fail_memory(call, MST_ENOMEM);
+        return mst__etcd_fail(MST_ENOMEM, call->reterr);
     }
     size_t count = 0;
     struct mst_bytes key;
@@ -529,8 +495,9 @@ static int read_batch(struct call *call,
 }
 
 /* Each batch of up to 128 keys shows one moment. */
-static int execute_multi_get(struct call *call, struct mst__answer *result)
+static int execute_multi_get(void *arg, struct mst__answer *result)
 {
+    struct call *call = arg;
     struct mst_bytes items = call->command->items;
     int rv = 0;
     while (rv == 0 && items.size > 0) {
@@ -538,7 +505,7 @@ static int execute_multi_get(struct call *call, struct mst__answer *result)
         rv = read_batch(call, &items, false, &count);
         for (size_t i = 0; rv == 0 && i < count; i++) {
             rv = mst__buf_append_str(&result->memory, kv_value(call_found(call, i)));
-            rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+            rv = rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
         }
     }
     result->reply =
@@ -547,33 +514,26 @@ static int execute_multi_get(struct call *call, struct mst__answer *result)
 }
 
 /* All keys under the root, without it. */
-static int execute_list(struct call *call, struct mst__answer *result)
+static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
 {
+    struct call *call = arg;
     struct mst_bytes root = mst_bytes_str(call->etcd3->root);
     struct mst__v3_range range = {.key = root, .span = MST_V3_PREFIX, .is_keys_only = true};
     int rv = call_range(call, &range);
     if (rv != 0) {
         return rv;
     }
-    bool is_list = call->command->op == MST_OP_LIST_KEYS;
     const struct mst__v3_kvs *kvs = &call->result.ranges[0];
-    for (size_t i = 0; is_list && rv == 0 && i < kvs->count; i++) {
+    for (size_t i = 0; keys != NULL && rv == 0 && i < kvs->count; i++) {
         struct mst_bytes key = mst_bytes(kvs->items[i].key.data, kvs->items[i].key.size);
         if (!mst__bytes_start_with(key, root)) {
             return mst__fail(call->reterr, MST_EPROTO, 0, "%s lists a key that was not asked for",
                              mst__v3_where(call->etcd3->v3));
         }
-        rv = mst__buf_append_str(&result->memory, mst__bytes_skip(key, root.size));
+        rv = mst__buf_append_str(keys, mst__bytes_skip(key, root.size));
     }
-    if (rv != 0) {
-        return call_fail_memory(call, rv);
-    }
-    result->reply = (struct mst__reply){
-        .kind = is_list ? MST_REPLY_LIST : MST_REPLY_NUMBER,
-        .number = (int64_t)kvs->count,
-        .bytes = mst__buf_bytes(&result->memory),
-    };
-    return 0;
+    *ret_count = (int64_t)kvs->count;
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
 /* --- waiting --- */
@@ -597,25 +557,17 @@ static int find_missing(struct call *call, struct mst__buf *missing, int64_t *re
         for (size_t i = 0; rv == 0 && i < count && mst__items_next(&keys, &key); i++) {
             if (call_found(call, i) == NULL) {
                 rv = mst__buf_append_str(missing, key);
-                rv = rv == 0 ? 0 : call_fail_memory(call, rv);
+                rv = rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
             }
         }
     }
     return rv;
 }
 
-static int execute_check(struct call *call, struct mst__answer *result)
+static int execute_find_missing(void *arg, struct mst__buf *missing)
 {
-    struct mst__buf missing;
     int64_t revision;
-    mst__buf_init(&missing, call->command->items.size + 1);
-    int rv = find_missing(call, &missing, &revision);
-    result->reply = (struct mst__reply){
-        .kind = MST_REPLY_STATUS,
-        .status = mst__buf_size(&missing) == 0 ? MST_STATUS_READY : MST_STATUS_NOT_READY,
-    };
-    mst__buf_close(&missing);
-    return rv;
+    return find_missing(arg, missing, &revision);
 }
 
 /* Keys that are watched in one stream, until all have been put. */
@@ -683,7 +635,7 @@ static int wait_for_some(struct call *call, struct mst_bytes missing, int64_t re
 {
     struct waiting *waiting = mst__calloc(1, sizeof *waiting);
     if (waiting == NULL) {
-        return call_fail_memory(call, MST_ENOMEM);
+        return mst__etcd_fail(MST_ENOMEM, call->reterr);
     }
     struct mst__v3_watch *watch = NULL;
     struct mst_bytes key;
@@ -709,8 +661,9 @@ static int wait_for_some(struct call *call, struct mst_bytes missing, int64_t re
     return rv == 0 ? 0 : watch_failed(call, rv);
 }
 
-static int execute_wait(struct call *call, struct mst__answer *result)
+static int execute_wait(void *arg)
 {
+    struct call *call = arg;
     struct mst__buf missing;
     int64_t revision = 0;
     mst__buf_init(&missing, call->command->items.size + 1);
@@ -722,8 +675,6 @@ static int execute_wait(struct call *call, struct mst__answer *result)
         }
     }
     mst__buf_close(&missing);
-    result->reply =
-        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
     return rv;
 }
 
@@ -746,8 +697,9 @@ static int wait_for_event(struct call *call,
     return rv == 0 ? 0 : watch_failed(call, rv);
 }
 
-static int execute_get(struct call *call, struct mst__answer *result)
+static int execute_get(void *arg, struct mst__answer *result)
 {
+    struct call *call = arg;
     struct mst__v3_range range = {0};
     const struct mst__v3_kv *kv = NULL;
     int rv = call_only_name(call, &range.key);
@@ -765,11 +717,12 @@ static int execute_get(struct call *call, struct mst__answer *result)
     }
     result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = kv != NULL};
     rv = mst__answer_take(result, kv_value(kv));
-    return rv == 0 ? 0 : call_fail_memory(call, rv);
+    return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
-static int execute_wait_change(struct call *call, struct mst__answer *result)
+static int execute_wait_change(void *arg)
 {
+    struct call *call = arg;
     bool is_over = false;
     struct mst__v3_range range = {0};
     int rv = call_only_name(call, &range.key);
@@ -785,43 +738,24 @@ static int execute_wait_change(struct call *call, struct mst__answer *result)
             rv = wait_for_event(call, range.key, call->result.revision, &is_over);
         }
     }
-    result->reply =
-        (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
     return rv;
 }
 
 /* --- the backend --- */
 
-static int call_run(struct call *call, struct mst__answer *result)
-{
-    switch (call->command->op) {
-        case MST_OP_SET:
-            return execute_set(call, result);
-        case MST_OP_GET:
-            return execute_get(call, result);
-        case MST_OP_ADD:
-        case MST_OP_APPEND:
-        case MST_OP_COMPARE_SET:
-        case MST_OP_DELETE:
-            return execute_change(call, result);
-        case MST_OP_MULTI_SET:
-            return execute_multi_set(call, result);
-        case MST_OP_MULTI_GET:
-            return execute_multi_get(call, result);
-        case MST_OP_CHECK:
-            return execute_check(call, result);
-        case MST_OP_WAIT:
-            return execute_wait(call, result);
-        case MST_OP_WAIT_CHANGE:
-            return execute_wait_change(call, result);
-        case MST_OP_NUM_KEYS:
-        case MST_OP_LIST_KEYS:
-            return execute_list(call, result);
-        default:
-            return mst__fail(call->reterr, MST_ENOTSUP, 0, "an etcd3 store has no %s",
-                             mst__op_name(call->command->op));
-    }
-}
+static const struct mst__etcd_ops etcd3_ops = {
+    .name = "etcd3",
+    .set = execute_set,
+    .get = execute_get,
+    .begin_change = execute_begin_change,
+    .try_change = execute_try_change,
+    .find_missing = execute_find_missing,
+    .wait = execute_wait,
+    .wait_change = execute_wait_change,
+    .list = execute_list,
+    .multi_set = execute_multi_set,
+    .multi_get = execute_multi_get,
+};
 
 static int etcd3_execute(struct mst__backend *backend,
                          const struct mst__command *command,
@@ -839,7 +773,7 @@ static int etcd3_execute(struct mst__backend *backend,
     mst__buf_init(&call.names,
                   MST_V3_TXN_MAX * (strlen(etcd3->root) + backend->options.key_size_max + 1) + 1);
     mst__v3_result_init(&call.result);
-    rv = call_run(&call, result);
+    rv = mst__etcd_run(&etcd3_ops, &call, backend, command, &call.attempts, result, reterr);
     mst__v3_result_close(&call.result);
     mst__buf_close(&call.names);
     return rv;
@@ -848,8 +782,7 @@ static int etcd3_execute(struct mst__backend *backend,
 static void etcd3_stats(struct mst__backend *backend, struct mst_store_stats *stats)
 {
     struct etcd3 *etcd3 = (struct etcd3 *)backend;
-    stats->retries = atomic_load(&etcd3->retries);
-    (void)snprintf(stats->peer, sizeof stats->peer, "%.120s", mst__v3_where(etcd3->v3)); /* fits */
+    mst__etcd_stats(&etcd3->retries, mst__v3_where(etcd3->v3), stats);
 }
 
 /* Delete our `!by` key, if there is one. What is left behind when etcd is away harms nobody. */
@@ -902,17 +835,6 @@ static int make_names(struct etcd3 *etcd3, const char *root, struct mst_err *ret
     return is_made ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store '%s'", root);
 }
 
-/* Whether somebody answers and lets us in. */
-static int probe(struct etcd3 *etcd3, int64_t deadline_ms, struct mst_err *reterr)
-{
-    struct mst__command command = {.op = MST_OP_GET};
-    struct mst__answer ignored = {0};
-    mst__buf_init(&ignored.memory, etcd3->backend.options.value_size_max + 1);
-    int rv = etcd3_execute(&etcd3->backend, &command, deadline_ms, &ignored, reterr);
-    mst__buf_close(&ignored.memory);
-    return rv;
-}
-
 int mst__etcd3_new(const struct mst__http_options *http,
                    const char *root,
                    const struct mst_store_options *options,
@@ -957,7 +879,7 @@ int mst__etcd3_open(const struct mst__http_options *http,
         return rv;
     }
     struct etcd3 *etcd3 = (struct etcd3 *)backend;
-    rv = probe(etcd3, deadline_ms, reterr);
+    rv = mst__etcd_probe(backend, deadline_ms, reterr);
     if (rv == 0 && lease_s > 0) {
         rv = mst__etcd3_lease_open(etcd3->v3, etcd3->lease_key, lease_s, deadline_ms, &options->log,
                                    &etcd3->lease, reterr);
