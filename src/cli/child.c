@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/exec.h"
 #include "base/mem.h"
 
 /* --- its environment --- */
@@ -77,24 +78,7 @@ static _Noreturn void become(char *const *argv, char **environment, pid_t parent
     if (getppid() == parent) {              /* else it is too late for that signal */
         (void)execvpe(argv[0], argv, environment);
     }
-    int reason = errno;
-    ssize_t written = write(report_fd, &reason, sizeof reason);
-    (void)written; /* nobody is left to tell */
-    _exit(127);
-}
-
-/* What the child says before it becomes the command: nothing, or why it could not. */
-static int read_report(int fd, const char *name, struct mst_err *reterr)
-{
-    int reason = 0;
-    ssize_t size;
-    do {
-        size = read(fd, &reason, sizeof reason);
-    } while (size < 0 && errno == EINTR);
-    if (size != sizeof reason) {
-        return 0; /* closed by exec */
-    }
-    return mst__fail(reterr, MST_ESYS, reason, "run '%.100s'", name);
+    mst__exec_failed(report_fd);
 }
 
 static int fork_child(char *const *argv,
@@ -114,10 +98,7 @@ static int fork_child(char *const *argv,
     int rv = pid < 0 ? mst__fail(reterr, MST_ESYS, errno, "fork") : 0;
     (void)close(report[1]);
     if (rv == 0) {
-        rv = read_report(report[0], argv[0], reterr);
-        if (rv != 0) {
-            (void)waitpid(pid, NULL, 0); /* it is at its end */
-        }
+        rv = mst__exec_await(report[0], pid, argv[0], reterr);
     }
     (void)close(report[0]);
     if (rv == 0) {

@@ -11,10 +11,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/exec.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
@@ -92,27 +92,10 @@ static _Noreturn void become(const struct mst__spawn *spawn, pid_t parent, int r
         (void)execve(spawn->argv[0], spawn->argv,
                      spawn->environment == NULL ? environ : spawn->environment);
     }
-    int reason = errno;
-    ssize_t written = write(report_fd, &reason, sizeof reason);
-    (void)written; /* nobody is left to tell */
-    _exit(127);
+    mst__exec_failed(report_fd);
 }
 
 /* --- in the parent --- */
-
-/* What the child says before it becomes the program: nothing, or why it could not. */
-static int read_report(int fd, const char *path, struct mst_err *reterr)
-{
-    int reason = 0;
-    ssize_t size;
-    do {
-        size = read(fd, &reason, sizeof reason);
-    } while (size < 0 && errno == EINTR);
-    if (size != sizeof reason) {
-        return 0; /* closed by exec */
-    }
-    return mst__fail(reterr, MST_ESYS, reason, "run '%.100s'", path);
-}
 
 static pid_t fork_blocked(const struct mst__spawn *spawn, int report_fd, int *ret_errno)
 {
@@ -141,13 +124,7 @@ int mst__spawn(const struct mst__spawn *spawn, pid_t *ret_pid, struct mst_err *r
     (void)close(report[1]);
     int rv = pid < 0 ? mst__fail(reterr, MST_ESYS, reason, "fork") : 0;
     if (rv == 0) {
-        rv = read_report(report[0], spawn->argv[0], reterr);
-        if (rv != 0) {
-            pid_t ended;
-            do {
-                ended = waitpid(pid, NULL, 0); /* it is at its end */
-            } while (ended < 0 && errno == EINTR);
-        }
+        rv = mst__exec_await(report[0], pid, spawn->argv[0], reterr);
     }
     (void)close(report[0]);
     if (rv == 0) {
