@@ -1,10 +1,8 @@
 /* unit/test_etcd_handlers.c - the handlers `etcd` and `etcd-v2` as programs use them, at a real
  * etcd: what the command line does not show. */
 #include "unit/etcd_unit.h"
-#include "unit/store_unit.h"
+#include "unit/node_unit.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -50,50 +48,23 @@ static struct mst_handler *new_handler(const char *backend,
 }
 
 /* One node that joins in a thread of its own. */
-struct node {
-    struct mst_handler *handler;
-    struct mst_rendezvous outcome;
-    struct mst_err err;
-    int rv;
-    pthread_t thread;
-};
-
-static void *node_run(void *arg)
-{
-    struct node *node = arg;
-    node->outcome = (struct mst_rendezvous){.size = sizeof node->outcome};
-    node->rv = mst_handler_next(node->handler, &node->outcome, &node->err);
-    return NULL;
-}
-
-static void node_start(struct node *node)
-{
-    assert_int_equal(pthread_create(&node->thread, NULL, node_run, node), 0);
-}
-
-static void node_end(struct node *node)
-{
-    assert_int_equal(pthread_join(node->thread, NULL), 0);
-}
-
 static void meet(struct node *nodes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         node_start(&nodes[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        node_end(&nodes[i]);
-        if (nodes[i].rv != 0) {
+        if (node_join(&nodes[i]) != 0) {
             fail_msg("%s", nodes[i].err.msg);
         }
-        assert_int_equal(nodes[i].outcome.world_size, count);
+        assert_int_equal(nodes[i].got.world_size, count);
     }
 }
 
 static void part(struct node *nodes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        mst_store_close(nodes[i].outcome.store);
+        mst_store_close(nodes[i].got.store);
         mst_handler_free(nodes[i].handler);
     }
 }
@@ -115,13 +86,13 @@ static void two_meet(void **state)
         assert_ok(mst_handler_is_closed(nodes[0].handler, &is_closed, &err));
         assert_false(is_closed);
         meet(nodes, 2);
-        assert_int_equal(nodes[0].outcome.rank + nodes[1].outcome.rank, 1);
-        assert_string_equal(nodes[0].outcome.master_addr, "127.0.0.1");
-        assert_string_equal(nodes[0].outcome.master_addr, nodes[1].outcome.master_addr);
-        assert_int_equal(nodes[0].outcome.master_port, nodes[1].outcome.master_port);
+        assert_int_equal(nodes[0].got.rank + nodes[1].got.rank, 1);
+        assert_string_equal(nodes[0].got.master_addr, "127.0.0.1");
+        assert_string_equal(nodes[0].got.master_addr, nodes[1].got.master_addr);
+        assert_int_equal(nodes[0].got.master_port, nodes[1].got.master_port);
         /* The store is one, and the round's own. */
-        assert_ok(mst_store_set(nodes[0].outcome.store, STR("k"), STR("v"), PLENTY_MS, &err));
-        assert_value(nodes[1].outcome.store, "k", STR("v"));
+        assert_ok(mst_store_set(nodes[0].got.store, STR("k"), STR("v"), PLENTY_MS, &err));
+        assert_value(nodes[1].got.store, "k", STR("v"));
         int64_t waiting = -1;
         assert_ok(mst_handler_nodes_waiting(nodes[1].handler, &waiting, &err));
         assert_int_equal(waiting, 0);
@@ -150,25 +121,23 @@ static void again_with_one_more(void **state)
             nodes[i].handler = new_handler(backends[at], "more", 2, 3, "last_call_timeout=200ms");
         }
         meet(nodes, 2);
-        int64_t first = nodes[0].outcome.round;
+        int64_t first = nodes[0].got.round;
         node_start(&nodes[2]);
         int64_t begin_ms = mst__clock_ms();
         for (size_t i = 0; i < 2; i++) {
-            struct pollfd pollfd = {.fd = mst_handler_fd(nodes[i].handler), .events = POLLIN};
-            assert_int_equal(poll(&pollfd, 1, PLENTY_MS), 1);
+            assert_true(fd_is_readable(nodes[i].handler, PLENTY_MS));
             struct mst_changes changes = {.size = sizeof changes};
             assert_ok(mst_handler_poll(nodes[i].handler, 0, &changes, &err));
             assert_int_equal(changes.nodes_waiting, 1);
             assert_int_equal(changes.participants_lost, 0);
-            mst_store_close(nodes[i].outcome.store);
+            mst_store_close(nodes[i].got.store);
         }
         node_start(&nodes[0]);
         node_start(&nodes[1]);
         for (size_t i = 0; i < 3; i++) {
-            node_end(&nodes[i]);
-            assert_int_equal(nodes[i].rv, 0);
-            assert_int_equal(nodes[i].outcome.world_size, 3);
-            assert_true(nodes[i].outcome.round > first);
+            assert_int_equal(node_join(&nodes[i]), 0);
+            assert_int_equal(nodes[i].got.world_size, 3);
+            assert_true(nodes[i].got.round > first);
         }
         assert_true(mst__clock_ms() - begin_ms < 5000);
         part(nodes, 3);
@@ -207,8 +176,7 @@ static void cancelling(void **state)
         struct node others[2] = {{.rv = 0}, {.rv = 0}};
         node_start(&node);
         mst_handler_cancel(node.handler);
-        node_end(&node);
-        assert_int_equal(node.rv, MST_ECANCELED);
+        assert_int_equal(node_join(&node), MST_ECANCELED);
         mst_handler_free(node.handler);
         /* Nothing of it is left in the way of others. */
         int64_t begin_ms = mst__clock_ms();

@@ -1,49 +1,17 @@
 /* unit/test_muster.c - the handler `muster`: nodes in threads meet at a server, and what they are
  * told afterwards; its options; the server gone and back; without memory. */
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/job_client.h"
-#include "rendezvous/hosted.h"
 #include "rendezvous/muster_settings.h"
-#include "unit/store_unit.h"
+#include "unit/node_unit.h"
+#include "unit/server_unit.h"
 
 #define CALM "last_call_timeout=50ms,is_host=0,keep_alive_interval=60"
 
-/* --- fixture: a server --- */
-
-struct fixture {
-    struct mst__hosted *hosted;
-    struct mst__endpoint endpoint;
-    char text[64];
-};
-
-static void server_start(struct fixture *f)
-{
-    struct mst_log log = {0};
-    assert_ok(mst__hosted_start(&f->endpoint, &log, &f->hosted, &err));
-}
-
-static int fixture_open(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.endpoint = {.host = "127.0.0.1"}};
-    server_start(&f);
-    f.endpoint.port = (uint16_t)mst__hosted_port(f.hosted);
-    (void)snprintf(f.text, sizeof f.text, "127.0.0.1:%u", (unsigned)f.endpoint.port);
-    *state = &f;
-    return 0;
-}
-
-static int fixture_close(void **state)
-{
-    struct fixture *f = *state;
-    mst__hosted_stop(f->hosted);
-    return 0;
-}
+/* --- the server --- */
 
 /* How many members of the job stand so, as the server says. */
 static size_t count_standing(const struct fixture *f, enum mst__authority_standing standing)
@@ -78,23 +46,12 @@ static void await_standing(const struct fixture *f,
 
 /* --- nodes --- */
 
-struct node {
-    pthread_t thread;
-    struct mst_handler *handler;
-    struct mst_rendezvous got;
-    int rv;
-    struct mst_err err;
-};
-
 static struct mst_params *new_params(const char *endpoint,
                                      int64_t min,
                                      int64_t max,
                                      const char *options)
 {
-    struct mst_params *params = NULL;
-    assert_ok(mst_params_new("muster", endpoint, "job", min, max, NULL, &params, &err));
-    assert_ok(mst_params_parse(params, options, &err));
-    return params;
+    return node_params("muster", endpoint, min, max, NULL, options);
 }
 
 static void node_open(struct node *node,
@@ -119,31 +76,6 @@ static void open_nodes(struct node *nodes, size_t count, const struct fixture *f
         (void)snprintf(name, sizeof name, "node%zu", i);
         node_open(&nodes[i], f, min, 4, name);
     }
-}
-
-static void *node_run(void *arg)
-{
-    struct node *node = arg;
-    node->got = (struct mst_rendezvous){.size = sizeof node->got};
-    node->rv = mst_handler_next(node->handler, &node->got, &node->err);
-    return NULL;
-}
-
-static void node_start(struct node *node)
-{
-    assert_int_equal(pthread_create(&node->thread, NULL, node_run, node), 0);
-}
-
-static int node_join(struct node *node)
-{
-    assert_int_equal(pthread_join(node->thread, NULL), 0);
-    return node->rv;
-}
-
-static void node_drop_store(struct node *node)
-{
-    mst_store_close(node->got.store);
-    node->got.store = NULL;
 }
 
 /* All of @nodes enter the next round and get out of it with ranks by name; the stores are kept. */
@@ -175,19 +107,6 @@ static void close_nodes(struct node *nodes, size_t count)
         node_drop_store(&nodes[i]);
         mst_handler_free(nodes[i].handler);
     }
-}
-
-static struct mst_changes poll_changes(struct mst_handler *handler)
-{
-    struct mst_changes changes = {.size = sizeof changes};
-    assert_ok(mst_handler_poll(handler, PLENTY_MS, &changes, &err));
-    return changes;
-}
-
-static bool fd_is_readable(struct mst_handler *handler, int timeout_ms)
-{
-    struct pollfd pollfd = {.fd = mst_handler_fd(handler), .events = POLLIN};
-    return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
 /* --- meeting --- */

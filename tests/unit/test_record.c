@@ -1,13 +1,12 @@
 /* unit/test_record.c - the dynamic handler: nodes in threads meet at a store, and what they are
  * told afterwards: who waits, who is gone, that it is closed. */
-#include "unit/store_unit.h"
+#include "unit/node_unit.h"
+#include "unit/server_unit.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,45 +18,13 @@
 #include "base/mem.h"
 #include "codec/pickle.h"
 #include "rendezvous/c10d.h"
-#include "rendezvous/hosted.h"
 
 /* Nobody expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"
 /* Silent for longer than this is dead. */
 #define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=150ms,keep_alive_max_attempt=3"
 
-/* --- fixture: a server --- */
-
-struct fixture {
-    struct mst__hosted *hosted;
-    struct mst__endpoint endpoint;
-    char text[64];
-};
-
-static int fixture_open(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.endpoint = {.host = "127.0.0.1"}};
-    struct mst_log log = {0};
-    assert_ok(mst__hosted_start(&f.endpoint, &log, &f.hosted, &err));
-    f.endpoint.port = (uint16_t)mst__hosted_port(f.hosted);
-    (void)snprintf(f.text, sizeof f.text, "127.0.0.1:%u", (unsigned)f.endpoint.port);
-    *state = &f;
-    return 0;
-}
-
-static int fixture_close(void **state)
-{
-    struct fixture *f = *state;
-    mst__hosted_stop(f->hosted);
-    return 0;
-}
-
-static void server_restart(struct fixture *f)
-{
-    struct mst_log log = {0};
-    assert_ok(mst__hosted_start(&f->endpoint, &log, &f->hosted, &err));
-}
+/* --- the server --- */
 
 static struct mst_store *server_store(const struct fixture *f)
 {
@@ -113,24 +80,13 @@ static void await_record(const struct fixture *f, size_t participants, size_t wa
 
 /* --- nodes --- */
 
-struct node {
-    pthread_t thread;
-    struct mst_handler *handler;
-    struct mst_rendezvous got;
-    int rv;
-    struct mst_err err;
-};
-
 static struct mst_params *new_params(const char *endpoint,
                                      int64_t min,
                                      int64_t max,
                                      const char *name,
                                      const char *options)
 {
-    struct mst_params *params = NULL;
-    assert_ok(mst_params_new("c10d", endpoint, "job", min, max, name, &params, &err));
-    assert_ok(mst_params_parse(params, options, &err));
-    return params;
+    return node_params("c10d", endpoint, min, max, name, options);
 }
 
 static struct mst_handler *new_handler(const char *endpoint,
@@ -144,34 +100,6 @@ static struct mst_handler *new_handler(const char *endpoint,
     assert_ok(mst_handler_new(params, &handler, &err));
     mst_params_free(params);
     return handler;
-}
-
-static void *node_run(void *arg)
-{
-    struct node *node = arg;
-    node->got = (struct mst_rendezvous){.size = sizeof node->got};
-    node->rv = mst_handler_next(node->handler, &node->got, &node->err);
-    return NULL;
-}
-
-static void node_start(struct node *node)
-{
-    assert_int_equal(pthread_create(&node->thread, NULL, node_run, node), 0);
-}
-
-static int node_join(struct node *node)
-{
-    assert_int_equal(pthread_join(node->thread, NULL), 0);
-    if (node->rv == 0) {
-        assert_non_null(node->got.store);
-    }
-    return node->rv;
-}
-
-static void node_drop_store(struct node *node)
-{
-    mst_store_close(node->got.store);
-    node->got.store = NULL;
 }
 
 /* All of @nodes enter the next round and get out of it with ranks by name. */
@@ -210,19 +138,6 @@ static void close_nodes(struct node *nodes, size_t count)
     for (size_t i = 0; i < count; i++) {
         mst_handler_free(nodes[i].handler);
     }
-}
-
-static struct mst_changes poll_changes(struct mst_handler *handler)
-{
-    struct mst_changes changes = {.size = sizeof changes};
-    assert_ok(mst_handler_poll(handler, PLENTY_MS, &changes, &err));
-    return changes;
-}
-
-static bool fd_is_readable(struct mst_handler *handler, int timeout_ms)
-{
-    struct pollfd pollfd = {.fd = mst_handler_fd(handler), .events = POLLIN};
-    return poll(&pollfd, 1, timeout_ms) == 1;
 }
 
 /* --- meeting --- */
@@ -657,7 +572,7 @@ static void store_goes_and_comes_back(void **state)
     assert_int_equal(node_join(&nodes[1]), MST_ECONN);
     assert_non_null(strstr(nodes[1].err.msg, f->text));
     /* The store is back and empty: whoever still is in is not any more, and all meet again. */
-    server_restart(f);
+    server_start(f);
     assert_true(poll_changes(nodes[0].handler).expelled);
     meet(nodes, 2, 0);
     close_nodes(nodes, 2);
@@ -839,7 +754,7 @@ static void nothing_is_left_behind(void **state)
     assert_int_equal(count_entries("/proc/self/task"), threads);
     mst__hosted_stop(f->hosted);
     fds = count_entries("/proc/self/fd");
-    server_restart(f);
+    server_start(f);
     open_nodes(f, nodes, 2, 2, 2, QUICK);
     meet(nodes, 2, 0);
     close_nodes(nodes, 2);

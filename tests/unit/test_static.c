@@ -1,13 +1,11 @@
 /* unit/test_static.c - the static rendezvous: nodes in threads meet at the store of rank 0; and
  * what this machine knows of its own addresses. */
-#include "unit/store_unit.h"
+#include "unit/node_unit.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,10 +51,7 @@ static int fixture_close(void **state)
 
 static struct mst_params *new_params(const char *endpoint, int64_t nodes, const char *options)
 {
-    struct mst_params *params = NULL;
-    assert_ok(mst_params_new("static", endpoint, "job", nodes, nodes, NULL, &params, &err));
-    assert_ok(mst_params_parse(params, options, &err));
-    return params;
+    return node_params("static", endpoint, nodes, nodes, NULL, options);
 }
 
 static struct mst_handler *new_handler(const char *endpoint, int64_t nodes, const char *options)
@@ -70,28 +65,12 @@ static struct mst_handler *new_handler(const char *endpoint, int64_t nodes, cons
 
 /* --- meeting --- */
 
-struct node {
-    pthread_t thread;
-    struct mst_handler *handler;
-    struct mst_rendezvous got;
-    int rv;
-    struct mst_err err;
-};
-
-static void *run_node(void *arg)
-{
-    struct node *node = arg;
-    node->got = (struct mst_rendezvous){.size = sizeof node->got};
-    node->rv = mst_handler_next(node->handler, &node->got, &node->err);
-    return NULL;
-}
-
 static void start_node(struct node *node, const char *endpoint, int64_t nodes, int rank)
 {
     char options[40];
     (void)snprintf(options, sizeof options, "rank=%d,timeout=20", rank);
     *node = (struct node){.handler = new_handler(endpoint, nodes, options)};
-    assert_int_equal(pthread_create(&node->thread, NULL, run_node, node), 0);
+    node_start(node);
 }
 
 #define NODES 4
@@ -106,8 +85,7 @@ static void meeting(void **state)
     }
     for (int rank = 0; rank < NODES; rank++) {
         struct node *node = &nodes[rank];
-        assert_int_equal(pthread_join(node->thread, NULL), 0);
-        if (node->rv != 0) {
+        if (node_join(node) != 0) {
             fail_msg("rank %d: %s", rank, node->err.msg);
         }
         assert_int_equal(node->got.rank, rank);
@@ -222,19 +200,17 @@ static void cancelling(void **state)
     struct node node = {0};
     assert_ok(mst_handler_new(params, &node.handler, &err));
     mst_params_free(params);
-    struct pollfd readable = {.fd = mst_handler_fd(node.handler), .events = POLLIN};
-    assert_int_equal(poll(&readable, 1, 0), 0);
+    assert_false(fd_is_readable(node.handler, 0));
     struct mst_changes changes = {.size = sizeof changes};
     assert_fails(mst_handler_poll(node.handler, 1, &changes, &err), MST_ETIMEOUT, "");
-    assert_int_equal(pthread_create(&node.thread, NULL, run_node, &node), 0);
+    node_start(&node);
     assert_int_equal(sem_wait(&serving), 0);
     int64_t start_ms = mst__clock_ms();
     mst_handler_cancel(node.handler);
-    assert_int_equal(pthread_join(node.thread, NULL), 0);
-    assert_int_equal(node.rv, MST_ECANCELED);
+    assert_int_equal(node_join(&node), MST_ECANCELED);
     assert_non_null(strstr(node.err.msg, "'job'"));
     assert_true(mst__clock_ms() - start_ms < 10000);
-    assert_int_equal(poll(&readable, 1, 0), 1);
+    assert_true(fd_is_readable(node.handler, 0));
     assert_fails(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err), MST_ECANCELED, "");
     mst_handler_free(node.handler);
     assert_int_equal(sem_destroy(&serving), 0);
