@@ -1,8 +1,8 @@
 """What the tests of mixed groups share: nodes of torch and of muster as processes, a scenario with
-all of them, and the runner of scenarios.
+all of them, what happens in those that every store has, and the runner of scenarios.
 
 Torch's nodes behave as torchrun's agents do: they re-enter when num_nodes_waiting is not 0. Ours
-run with --rejoin. A test file ends with `mixed.main(all_scenarios)`.
+run with --rejoin. A test file ends with `mixed.main(__doc__, all_scenarios)`.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from nodes import (  # noqa: F401
 
 KINDS = ("torch", "muster")
 OTHER = {"torch": "muster", "muster": "torch"}
+FOUR = ("torch", "muster", "torch", "muster")
 
 KEEP_ALIVE = (1, 3)
 # Longer than torch needs to look at the record twice, so that all survivors are in one round.
@@ -267,8 +268,113 @@ class Scenario:
         return next(node for node in nodes if node.kind == "torch").call("record")
 
 
+    def joining_count(self, nodes):
+        """How many take part in the round that gathers."""
+        return len(self.record(nodes)["participants"])
+
+    def check_members(self, nodes, round):
+        """The store tells of this round with exactly these members."""
+        record = self.record(nodes)
+        assert record["complete"] and not record["closed"], record
+        assert record["round"] == round, (record, round)
+        assert record["participants"] == names(nodes), (record, names(nodes))
+
+    def workers_fail(self, nodes):
+        """What follows from a death among the members, unless they learn of it by themselves."""
+
+
 def names(nodes):
     return sorted(node.name for node in nodes)
+
+
+# --- what happens in scenarios that every store has ------------------------------------------
+
+
+def death(scenario, first):
+    """Four meet; a node of each kind is killed in turn; a late one of each kind is let in. Returns
+    a node of ours that has lived through all of it."""
+    # The store's host must live on, so it is not the second of its kind.
+    nodes = scenario.start(FOUR)
+    done = scenario.settle(nodes)
+    scenario.check_members(nodes, done)
+    for kind in (first, OTHER[first]):
+        victim = [node for node in nodes if node.kind == kind][-1]
+        victim.kill()
+        nodes.remove(victim)
+        scenario.workers_fail(nodes)
+        done = scenario.settle(nodes, after=done)
+        scenario.check_members(nodes, done)
+    for kind in (first, OTHER[first]):
+        nodes += scenario.start([kind])
+        done = scenario.settle(nodes, after=done)
+        scenario.check_members(nodes, done)
+    elder = next(node for node in nodes if node.kind == "muster")
+    assert elder.of("waiting"), elder.story()
+    return elder
+
+
+def late(scenario, kind):
+    """A late node is seen by both kinds, which stay as they are until they re-enter."""
+    if scenario.server == "torch":
+        torch = scenario.node("torch")
+    muster = scenario.node("muster", words=("--hold", "0"))
+    muster.join()
+    if scenario.server != "torch":
+        torch = scenario.node("torch")
+    torch.call("stay")
+    done = scenario.settle([torch, muster])
+    (newcomer,) = scenario.start([kind])
+    muster.wait("waiting")
+    harness.wait_until(lambda: torch.call("waiting") == 1, "torch to see the late node")
+    assert newcomer.last_joined() is None
+    assert len(torch.of("joined")) == 1 and len(muster.of("joined")) == 1
+    scenario.check_members([torch, muster], done)
+
+
+def all_end(nodes):
+    """All hear that it is closed, and end with that."""
+    for node in nodes:
+        node.wait("closed")
+    for node in nodes:
+        if node.kind == "muster":
+            assert node.ended() == CLOSED, node.story()
+
+
+def close_members(scenario, closer):
+    """The members of a round end when a node of either kind closes it."""
+    nodes = scenario.start(FOUR)
+    scenario.settle(nodes)
+    next(node for node in nodes if node.kind == closer).close_rendezvous()
+    # Also where one of ours serves the store: it stays until torch's have looked.
+    all_end(nodes)
+
+
+def close_waiting(scenario, closer):
+    """Nodes that still wait for others end, too, and nobody can enter afterwards."""
+    nodes = scenario.start(FOUR)
+    extra = scenario.node(closer)
+    harness.wait_until(lambda: scenario.joining_count(nodes) == 4, "all four to have joined",
+                       PATIENCE_S)
+    extra.close_rendezvous()
+    all_end(nodes)
+    for node in nodes:
+        assert node.of("joined") == [], node.story()
+    if scenario.server != "muster":
+        for node in scenario.start(["torch", "muster"]):
+            node.wait("closed")
+
+
+def hold(scenario, hold_s, pause_s=0):
+    """Nobody is expelled while nothing happens, which is looked at every pause_s."""
+    nodes = scenario.start(FOUR, keep_alive=None)
+    first = scenario.settle(nodes)
+    end = time.monotonic() + hold_s
+    while time.monotonic() < end:
+        scenario.check_members(nodes, first)
+        time.sleep(pause_s)
+    for node in nodes:
+        assert len(node.of("joined")) == 1, node.story()
+        assert node.of("lost", "waiting", "expelled", "closed") == [], node.story()
 
 
 # --- running ---------------------------------------------------------------------------------
@@ -293,6 +399,16 @@ def check(case, scenarios, part, versions):
     for name, future in futures.items():
         with case.subTest(name):
             future.result()
+
+
+def case(all_scenarios, versions):
+    """The test case of a file: a test for each function of its scenarios."""
+    def test_of(part):
+        return lambda self: check(self, all_scenarios(), part, versions)
+
+    tests = {f"test_{function.__name__}": test_of(function)
+             for _, function, _ in all_scenarios()}
+    return type("Mixed", (unittest.TestCase,), {"__module__": "__main__", **tests})
 
 
 def repeat(scenarios, count, jobs, wanted):

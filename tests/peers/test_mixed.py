@@ -17,12 +17,10 @@ first round only, and the newcomer waits for that in vain. Keep-alives of torch 
 
 import itertools
 import socket
-import time
-import unittest
 
 import mixed
 from mixed import (
-    CLOSED, KINDS, OTHER, PATIENCE_S, SPARE, MusterNode, Scenario, TorchNode, harness, names)
+    FOUR, KINDS, OTHER, PATIENCE_S, SPARE, MusterNode, Scenario, TorchNode, harness, names)
 
 VERSIONS = ("old", "new")
 SERVERS = ("serve", "muster", "torch")
@@ -34,32 +32,15 @@ SERVERS = ("serve", "muster", "torch")
 def death(which, server, first):
     """Four meet; a node of each kind is killed in turn; a late one of each kind is let in."""
     with Scenario(which, server, 2, 4, mingled=first == "muster") as scenario:
-        # The store's host must live on, so it is not the second of its kind.
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        done = scenario.settle(nodes)
-        assert scenario.record(nodes)["participants"] == names(nodes)
-        for kind in (first, OTHER[first]):
-            victim = [node for node in nodes if node.kind == kind][-1]
-            victim.kill()
-            nodes.remove(victim)
-            done = scenario.settle(nodes, after=done)
-            record = scenario.record(nodes)
-            assert record["complete"], record
-            assert record["participants"] == names(nodes), (record, names(nodes))
-        for kind in (first, OTHER[first]):
-            (late,) = scenario.start([kind])
-            nodes.append(late)
-            done = scenario.settle(nodes, after=done)
+        elder = mixed.death(scenario, first)
         # Ours were told of every loss and of every newcomer that they lived through.
-        elder = next(node for node in nodes if node.kind == "muster")
         assert elder.of("lost"), elder.story()
-        assert elder.of("waiting"), elder.story()
 
 
 def shared(which, server, leader):
     """The same with a store of rank 0's agent, which torch tells of in its first round only."""
     with Scenario(which, server, 2, 4, share=True, mingled=leader == "torch") as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
+        nodes = scenario.start(FOUR)
         if leader == "torch" and server == "muster":
             # The muster node that serves has the lowest process id.
             leader = "muster"
@@ -80,59 +61,25 @@ def shared(which, server, leader):
 def late(which, server, kind):
     """A late node is seen by both kinds, which stay as they are until they re-enter."""
     with Scenario(which, server, 2, 4) as scenario:
-        if server == "torch":
-            torch = scenario.node("torch")
-        muster = scenario.node("muster", words=("--hold", "0"))
-        muster.join()
-        if server != "torch":
-            torch = scenario.node("torch")
-        torch.call("stay")
-        scenario.settle([torch, muster])
-        (newcomer,) = scenario.start([kind])
-        muster.wait("waiting")
-        harness.wait_until(lambda: torch.call("waiting") == 1, "torch to see the late node")
-        assert newcomer.last_joined() is None
-        assert len(torch.of("joined")) == 1 and len(muster.of("joined")) == 1
+        mixed.late(scenario, kind)
 
 
 def close_members(which, server, closer):
     """The members of a round end when a node of either kind closes it."""
     with Scenario(which, server, 2, 4) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        scenario.settle(nodes)
-        next(node for node in nodes if node.kind == closer).close_rendezvous()
-        # Also where one of ours serves the store: it stays until torch's have looked.
-        for node in nodes:
-            node.wait("closed")
-        for node in nodes:
-            if node.kind == "muster":
-                assert node.ended() == CLOSED, node.story()
+        mixed.close_members(scenario, closer)
 
 
 def close_waiting(which, server, closer):
     """Nodes that still wait for others end, too, and nobody can enter afterwards."""
     with Scenario(which, server, 5, 5) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        extra = scenario.node(closer)
-        harness.wait_until(
-            lambda: len(scenario.record([n for n in scenario.nodes if n.kind == "torch"])
-                        ["participants"]) == 4, "all four in the record", PATIENCE_S)
-        extra.close_rendezvous()
-        for node in nodes:
-            node.wait("closed")
-            assert node.of("joined") == []
-        for node in nodes:
-            if node.kind == "muster":
-                assert node.ended() == CLOSED, node.story()
-        if server != "muster":
-            for node in scenario.start(["torch", "muster"]):
-                node.wait("closed")
+        mixed.close_waiting(scenario, closer)
 
 
 def spare(which, server, kind):
     """One too many waits without disturbing anybody, and is let in when a participant dies."""
     with Scenario(which, server, 3, 4, mingled=kind == "muster") as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
+        nodes = scenario.start(FOUR)
         first = scenario.settle(nodes)
         (extra,) = scenario.start([kind])
         if which == "new":
@@ -167,16 +114,7 @@ def spare_closed(which, server, kind):
 def hold(which, server):
     """Half a minute with the default keep-alives, twice their expiry: nobody is expelled."""
     with Scenario(which, server, 4, 4) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"], keep_alive=None)
-        first = scenario.settle(nodes)
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            record = scenario.record(nodes)
-            assert record["participants"] == names(nodes), record
-            assert record["round"] == first and record["complete"], record
-        for node in nodes:
-            assert len(node.of("joined")) == 1, node.story()
-            assert node.of("lost", "waiting", "expelled", "closed") == [], node.story()
+        mixed.hold(scenario, 30)
 
 
 def static(which, server):
@@ -225,36 +163,7 @@ def all_scenarios():
 # --- running ---------------------------------------------------------------------------------
 
 
-class Mixed(unittest.TestCase):
-    def check(self, part):
-        mixed.check(self, all_scenarios(), part, VERSIONS)
-
-    def test_death(self):
-        self.check(death)
-
-    def test_late(self):
-        self.check(late)
-
-    def test_close_members(self):
-        self.check(close_members)
-
-    def test_close_waiting(self):
-        self.check(close_waiting)
-
-    def test_spare(self):
-        self.check(spare)
-
-    def test_shared(self):
-        self.check(shared)
-
-    def test_spare_closed(self):
-        self.check(spare_closed)
-
-    def test_hold(self):
-        self.check(hold)
-
-    def test_static(self):
-        self.check(static)
+Mixed = mixed.case(all_scenarios, VERSIONS)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,11 @@ Its time to live of 10 s is fixed.
 """
 
 import threading
-import time
-import unittest
 
 import mixed
 import peer  # noqa: F401  it makes the modules of the integration tests known
 import etcd_cluster
-from mixed import CLOSED, KINDS, OTHER, PATIENCE_S, Scenario, harness, names
+from mixed import KINDS, Scenario
 
 VERSIONS = ("old",)
 BACKENDS = ("etcd-v2", "etcd")
@@ -49,7 +47,6 @@ class EtcdScenario(Scenario):
         return nodes
 
     def workers_fail(self, nodes):
-        """What follows from a death among the members."""
         if self.backend == "etcd":
             for node in nodes:
                 if node.kind == "torch":
@@ -64,15 +61,11 @@ class EtcdScenario(Scenario):
     def joining_count(self, nodes):
         if self.backend == "etcd":
             return len((self.document() or {}).get("participants", ()))
-        return len(self.record(nodes)["participants"])
+        return super().joining_count(nodes)
 
     def check_members(self, nodes, round):
-        """The etcd tells of this round with exactly these members."""
         if self.backend == "etcd-v2":
-            record = self.record(nodes)
-            assert record["complete"] and not record["closed"], record
-            assert record["round"] == round, (record, round)
-            assert record["participants"] == names(nodes), (record, names(nodes))
+            super().check_members(nodes, round)
             return
         document = self.document()
         assert document["status"] == "final", document
@@ -110,83 +103,31 @@ def stop_etcd():
 def death(which, backend, first):
     """Four meet; a node of each kind is killed in turn; a late one of each kind is let in."""
     with EtcdScenario(which, backend, 2, 4) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        done = scenario.settle(nodes)
-        scenario.check_members(nodes, done)
-        for kind in (first, OTHER[first]):
-            victim = [node for node in nodes if node.kind == kind][-1]
-            victim.kill()
-            nodes.remove(victim)
-            scenario.workers_fail(nodes)
-            done = scenario.settle(nodes, after=done)
-            scenario.check_members(nodes, done)
-        for kind in (first, OTHER[first]):
-            nodes += scenario.start([kind])
-            done = scenario.settle(nodes, after=done)
-            scenario.check_members(nodes, done)
-        elder = next(node for node in nodes if node.kind == "muster")
-        assert elder.of("waiting"), elder.story()
+        mixed.death(scenario, first)
 
 
 def late(which, backend, kind):
     """A late node is seen by both kinds, which stay as they are until they re-enter."""
     with EtcdScenario(which, backend, 2, 4) as scenario:
-        muster = scenario.node("muster", words=("--hold", "0"))
-        muster.join()
-        torch = scenario.node("torch")
-        torch.call("stay")
-        done = scenario.settle([torch, muster])
-        (newcomer,) = scenario.start([kind])
-        muster.wait("waiting")
-        harness.wait_until(lambda: torch.call("waiting") == 1, "torch to see the late node")
-        assert newcomer.last_joined() is None
-        assert len(torch.of("joined")) == 1 and len(muster.of("joined")) == 1
-        scenario.check_members([torch, muster], done)
+        mixed.late(scenario, kind)
 
 
 def close_members(which, backend, closer):
     """The members of a round end when a node of either kind closes it."""
     with EtcdScenario(which, backend, 2, 4) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        scenario.settle(nodes)
-        next(node for node in nodes if node.kind == closer).close_rendezvous()
-        for node in nodes:
-            node.wait("closed")
-        for node in nodes:
-            if node.kind == "muster":
-                assert node.ended() == CLOSED, node.story()
+        mixed.close_members(scenario, closer)
 
 
 def close_waiting(which, backend, closer):
     """Nodes that still wait for others end, too, and nobody can enter afterwards."""
     with EtcdScenario(which, backend, 5, 5) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"])
-        extra = scenario.node(closer)
-        harness.wait_until(lambda: scenario.joining_count(nodes) == 4, "all four to have joined",
-                           PATIENCE_S)
-        extra.close_rendezvous()
-        for node in nodes:
-            node.wait("closed")
-            assert node.of("joined") == []
-        for node in nodes:
-            if node.kind == "muster":
-                assert node.ended() == CLOSED, node.story()
-        for node in scenario.start(["torch", "muster"]):
-            node.wait("closed")
+        mixed.close_waiting(scenario, closer)
 
 
 def hold(which, backend):
     """Nobody is expelled while nothing happens."""
     with EtcdScenario(which, backend, 4, 4) as scenario:
-        nodes = scenario.start(["torch", "muster", "torch", "muster"], keep_alive=None)
-        first = scenario.settle(nodes)
-        end = time.monotonic() + HOLD_S
-        while time.monotonic() < end:
-            scenario.check_members(nodes, first)
-            time.sleep(0.5)
-        for node in nodes:
-            assert len(node.of("joined")) == 1, node.story()
-            assert node.of("lost", "waiting", "expelled", "closed") == [], node.story()
+        mixed.hold(scenario, HOLD_S, pause_s=0.5)
 
 
 def all_scenarios():
@@ -203,24 +144,7 @@ def all_scenarios():
 # --- running ---------------------------------------------------------------------------------
 
 
-class Mixed(unittest.TestCase):
-    def check(self, part):
-        mixed.check(self, all_scenarios(), part, VERSIONS)
-
-    def test_death(self):
-        self.check(death)
-
-    def test_late(self):
-        self.check(late)
-
-    def test_close_members(self):
-        self.check(close_members)
-
-    def test_close_waiting(self):
-        self.check(close_waiting)
-
-    def test_hold(self):
-        self.check(hold)
+Mixed = mixed.case(all_scenarios, VERSIONS)
 
 
 if __name__ == "__main__":
