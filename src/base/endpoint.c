@@ -271,17 +271,6 @@ const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
     "tcp://host:port[/prefix], unix:///path, file:///path, hash:, etcd2://host:port/dir " \
     "and etcd3://"
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Resolve `%XX` into a new string; @what is for the message. */
 static int decode(struct mst_bytes text,
                   const char *what,
@@ -297,8 +286,8 @@ static int decode(struct mst_bytes text,
     for (size_t i = 0; i < text.size; i++) {
         uint8_t c = text.data[i];
         if (c == '%') {
-            int high = i + 2 < text.size ? hex_digit(text.data[i + 1]) : -1;
-            int low = i + 2 < text.size ? hex_digit(text.data[i + 2]) : -1;
+            int high = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 1]) : -1;
+            int low = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 2]) : -1;
             if (high < 0 || low < 0) {
                 mst__free(decoded);
                 return mst__fail(reterr, MST_EINVAL, 0,

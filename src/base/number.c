@@ -78,3 +78,14 @@ size_t mst__number_format(int64_t number, char ret_text[MST_NUMBER_SIZE])
     }
     return count;
 }
+
+int mst__number_hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    if (c >= 'a' && c <= 'f') {
+        return c - 'a' + 10;
+    }
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}

@@ -17,4 +17,7 @@ bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t 
 /* Write @number in decimal; returns its length. No NUL. */
 size_t mst__number_format(int64_t number, char ret_text[MST_NUMBER_SIZE]);
 
+/* What the hexadecimal digit @c stands for; -1 when it is none. */
+int mst__number_hex_digit(uint8_t c);
+
 #endif /* MST_BASE_NUMBER_H */

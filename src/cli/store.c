@@ -42,17 +42,6 @@ struct job {
 
 /* --- words to bytes --- */
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool is_space(uint8_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -69,8 +58,8 @@ static int decode_hex(struct mst__buf *buf, const char *what, struct mst_err *re
         if (is_space(text.data[i])) {
             continue;
         }
-        int high = hex_digit(text.data[i]);
-        int low = i + 1 < text.size ? hex_digit(text.data[i + 1]) : -1;
+        int high = mst__number_hex_digit(text.data[i]);
+        int low = i + 1 < text.size ? mst__number_hex_digit(text.data[i + 1]) : -1;
         if (high < 0 || low < 0) {
             return mst__fail(reterr, MST_EINVAL, 0,
                              "the %s is not hexadecimal: pairs of 0-9 and a-f", what);

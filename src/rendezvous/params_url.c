@@ -25,15 +25,6 @@ static void parts_close(struct parts *parts)
     mst__free(parts->run_id);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A copy of @text with every %XX replaced, and in a query `+` by a blank. Heap. */
 static int decode(struct mst_bytes text, bool is_query, char **ret_text, struct mst_err *reterr)
 {
@@ -46,8 +37,8 @@ static int decode(struct mst_bytes text, bool is_query, char **ret_text, struct 
     for (size_t i = 0; i < text.size; i++) {
         char c = is_query && from[i] == '+' ? ' ' : from[i];
         if (from[i] == '%') {
-            int high = i + 2 < text.size ? hex_digit(from[i + 1]) : -1;
-            int low = high < 0 ? -1 : hex_digit(from[i + 2]);
+            int high = i + 2 < text.size ? mst__number_hex_digit((uint8_t)from[i + 1]) : -1;
+            int low = high < 0 ? -1 : mst__number_hex_digit((uint8_t)from[i + 2]);
             if (low < 0 || high * 16 + low == 0) {
                 mst__free(copy);
                 return mst__fail(reterr, MST_EINVAL, 0,
