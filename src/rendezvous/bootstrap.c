@@ -52,23 +52,27 @@ void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
 
 /* --- rank 0 --- */
 
-/* What the others shall call us. */
-static int find_address(const struct mst__bootstrap *bootstrap,
+/* What others shall call us; empty after an error. */
+static int find_address(const char *local_addr,
+                        const struct mst__endpoint *endpoint,
                         char ret_addr[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
-    if (bootstrap->local_addr != NULL && bootstrap->local_addr[0] != '\0') {
-        int size = snprintf(ret_addr, MST_HOST_SIZE, "%s", bootstrap->local_addr);
-        return size < MST_HOST_SIZE
-                   ? 0
-                   : mst__fail(reterr, MST_EINVAL, 0, "local address '%.60s…' is too long",
-                               bootstrap->local_addr);
+    ret_addr[0] = '\0';
+    if (local_addr == NULL || local_addr[0] == '\0') {
+        return mst__host_advertise(endpoint, mst__clock_deadline_ms(ADVERTISE_MS), ret_addr,
+                                   reterr);
     }
-    return mst__host_advertise(&bootstrap->endpoint, mst__clock_deadline_ms(ADVERTISE_MS), ret_addr,
-                               reterr);
+    int size = snprintf(ret_addr, MST_HOST_SIZE, "%s", local_addr);
+    if (size >= MST_HOST_SIZE) {
+        ret_addr[0] = '\0';
+        return mst__fail(reterr, MST_EINVAL, 0, "local address '%.60s…' is too long", local_addr);
+    }
+    return 0;
 }
 
-int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr)
+/* Bind a socket to a free port of both families, or of the one that there is. */
+static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
 {
     struct sockaddr_in6 address = {.sin6_family = AF_INET6};
     struct sockaddr_in address4 = {.sin_family = AF_INET};
@@ -93,7 +97,27 @@ int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr)
         *ret_fd = fd;
     }
     if (rv != 0 && fd >= 0) {
-        (void)close(fd); /* nothing was done with it, */
+        (void)close(fd); /* nothing was done with it */
+    }
+    return rv;
+}
+
+int mst__bootstrap_reserve(const char *local_addr,
+                           const struct mst__endpoint *endpoint,
+                           char addr[MST_HOST_SIZE],
+                           int *ret_fd,
+                           char ret_address[MST_ENDPOINT_TEXT_SIZE],
+                           struct mst_err *reterr)
+{
+    int port = 0;
+    int rv = addr[0] == '\0' ? find_address(local_addr, endpoint, addr, reterr) : 0;
+    if (rv == 0) {
+        rv = bind_free(ret_fd, &port, reterr);
+    }
+    if (rv == 0) {
+        struct mst__endpoint offered = {.port = (uint16_t)port};
+        memcpy(offered.host, addr, sizeof offered.host);
+        (void)mst__endpoint_format(&offered, ret_address);
     }
     return rv;
 }
@@ -102,9 +126,9 @@ int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr)
 static int find_port(int *ret_port, struct mst_err *reterr)
 {
     int fd = -1;
-    int rv = mst__bootstrap_reserve(&fd, ret_port, reterr);
+    int rv = bind_free(&fd, ret_port, reterr);
     if (rv == 0) {
-        (void)close(fd); /* nor with this one */
+        (void)close(fd); /* nothing was done with it */
     }
     return rv;
 }
@@ -113,7 +137,7 @@ static int serve(struct mst__bootstrap *bootstrap,
                  struct mst__bootstrap_info *info,
                  struct mst_err *reterr)
 {
-    int rv = find_address(bootstrap, info->addr, reterr);
+    int rv = find_address(bootstrap->local_addr, &bootstrap->endpoint, info->addr, reterr);
     if (rv != 0) {
         return rv;
     }

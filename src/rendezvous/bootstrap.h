@@ -38,9 +38,20 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
                          const struct mst__endpoint *endpoint,
                          const struct mst_log *log);
 
-/* Keep a free port: bound in both families and not listened on until @ret_fd is closed, which is up
- * to the caller. 0 or MST_ESYS. */
-int mst__bootstrap_reserve(int *ret_fd, int *ret_port, struct mst_err *reterr);
+/**
+ * Keep a free port for our workers: bound in both families and not listened on until @ret_fd is
+ * closed, which is up to the caller; and say where it is, @ret_address. Others call us @local_addr,
+ * or if that is NULL or empty, by the address from which we reach @endpoint. That does not change
+ * while we live, so @addr remembers it: empty = not known yet.
+ *
+ * Returns 0, MST_EINVAL for a @local_addr that is too long, MST_ESYS, or as mst__host_advertise.
+ */
+int mst__bootstrap_reserve(const char *local_addr,
+                           const struct mst__endpoint *endpoint,
+                           char addr[MST_HOST_SIZE],
+                           int *ret_fd,
+                           char ret_address[MST_ENDPOINT_TEXT_SIZE],
+                           struct mst_err *reterr);
 
 /* Stop the server. */
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap);

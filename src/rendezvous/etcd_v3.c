@@ -28,44 +28,12 @@
 /* How long leaving may take that nobody has asked for. */
 #define TIDY_MS 2000
 
-/* How long it may take to find out our own address, and what a round waits for. */
-#define ADVERTISE_MS 10000
+/* How long it may take to find out what a round waits for. */
 #define DESCRIBE_MS 2000
 
 static atomic_uint handlers_count;
 
 /* --- next --- */
-
-/* What others call us, and a port that nobody else gets until the round has begun. */
-static int next_reserve(struct mst__etcd_v3 *self, int *ret_fd, struct mst_err *reterr)
-{
-    int port = 0;
-    int rv = 0;
-    if (self->addr[0] == '\0') {
-        const char *local = self->params->local_addr;
-        if (local != NULL && local[0] != '\0') {
-            int size = snprintf(self->addr, sizeof self->addr, "%s", local);
-            rv =
-                size < (int)sizeof self->addr
-                    ? 0
-                    : mst__fail(reterr, MST_EINVAL, 0, "local address '%.60s…' is too long", local);
-        } else {
-            rv = mst__host_advertise(&self->settings.etcd.endpoints[0],
-                                     mst__clock_deadline_ms(ADVERTISE_MS), self->addr, reterr);
-        }
-        if (rv != 0) {
-            self->addr[0] = '\0';
-            return rv;
-        }
-    }
-    rv = mst__bootstrap_reserve(ret_fd, &port, reterr);
-    if (rv == 0) {
-        struct mst__endpoint endpoint = {.port = (uint16_t)port};
-        memcpy(endpoint.host, self->addr, sizeof self->addr);
-        (void)mst__endpoint_format(&endpoint, self->address);
-    }
-    return rv;
-}
 
 /* Whether another attempt may succeed. */
 static bool is_passing(int rv)
@@ -220,8 +188,11 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
     self->is_spare = false;
     self->is_over = false;
     (void)mst__interrupt_by(self->head.turn.cancel_fd);
-    int rv = mst__turn_is_cancelled(&self->head.turn) ? mst__turn_fail_cancelled(reterr)
-                                                      : next_reserve(self, &fd, reterr);
+    int rv =
+        mst__turn_is_cancelled(&self->head.turn)
+            ? mst__turn_fail_cancelled(reterr)
+            : mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
+                                     self->addr, &fd, self->address, reterr);
     if (rv == 0) {
         rv = next_join(self, &rank, reterr);
     }
@@ -373,18 +344,13 @@ static const struct mst_handler_ops etcd_v3_ops = {
 /* A name that no other handler has: address or host name, process, a number of our own. */
 static void name_node(struct mst__etcd_v3 *self)
 {
-    char host[MST_HOST_SIZE] = "";
+    char host[MST_HOST_SIZE];
     const char *given = self->settings.job.node_name;
-    const char *local = self->params->local_addr;
     if (given != NULL) {
         (void)snprintf(self->node, sizeof self->node, "%s", given); /* was checked */
         return;
     }
-    if (local != NULL && local[0] != '\0') {
-        (void)snprintf(host, sizeof host, "%s", local); /* cut off when long */
-    } else if (gethostname(host, sizeof host - 1) != 0) {
-        (void)snprintf(host, sizeof host, "localhost");
-    }
+    mst__host_name(self->params->local_addr, sizeof host, host);
     unsigned number = atomic_fetch_add(&handlers_count, 1);
     (void)snprintf(self->node, sizeof self->node, "%.200s_%d_%u", host, (int)getpid(),
                    number); /* fits */

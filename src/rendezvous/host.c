@@ -323,3 +323,13 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
     }
     return rv;
 }
+
+void mst__host_name(const char *local_addr, size_t size, char *ret_name)
+{
+    if (local_addr != NULL && local_addr[0] != '\0') {
+        (void)snprintf(ret_name, size, "%s", local_addr); /* cut off if absurd */
+    } else if (gethostname(ret_name, size - 1) != 0) {
+        (void)snprintf(ret_name, size, "localhost");
+    }
+    ret_name[size - 1] = '\0';
+}

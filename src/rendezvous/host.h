@@ -40,4 +40,8 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr);
 
+/* What this machine is called in names of nodes: @local_addr, or if that is NULL or empty, its own
+ * name. Cut off when long. */
+void mst__host_name(const char *local_addr, size_t size, char *ret_name);
+
 #endif /* MST_RENDEZVOUS_HOST_H */

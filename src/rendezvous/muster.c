@@ -28,9 +28,6 @@
 #define STORE_PREFIX "muster."
 #define PREFIX_SIZE (sizeof STORE_PREFIX + MST_JOB_RUN_ID_SIZE_MAX + 32)
 
-/* Finding out our own address takes no more than a lookup of the endpoint's. */
-#define ADVERTISE_MS 10000
-
 /* For those who are waited for in vain: to ask why, and to take leave. */
 #define WHY_MS 1000
 #define WITHDRAW_MS 1000
@@ -101,43 +98,6 @@ static void status_count(const struct mst__job_status *status,
                             ? 1
                             : 0;
     }
-}
-
-/* --- next: what we offer --- */
-
-/* What others shall call us. It does not change while we live. */
-static int next_address(struct mst__muster *muster, struct mst_err *reterr)
-{
-    if (muster->addr[0] != '\0') {
-        return 0;
-    }
-    const char *local_addr = muster->params->local_addr;
-    if (local_addr == NULL || local_addr[0] == '\0') {
-        return mst__host_advertise(&muster->settings.place.endpoint,
-                                   mst__clock_deadline_ms(ADVERTISE_MS), muster->addr, reterr);
-    }
-    int size = snprintf(muster->addr, sizeof muster->addr, "%s", local_addr);
-    if (size >= (int)sizeof muster->addr) {
-        muster->addr[0] = '\0';
-        return mst__fail(reterr, MST_EINVAL, 0, "local address '%.60s…' is too long", local_addr);
-    }
-    return 0;
-}
-
-/* Keep a port for our workers, and say where it will be. */
-static int next_reserve(struct mst__muster *muster, int *ret_fd, struct mst_err *reterr)
-{
-    int port = 0;
-    int rv = next_address(muster, reterr);
-    if (rv == 0) {
-        rv = mst__bootstrap_reserve(ret_fd, &port, reterr);
-    }
-    if (rv == 0) {
-        struct mst__endpoint endpoint = {.port = (uint16_t)port};
-        memcpy(endpoint.host, muster->addr, sizeof endpoint.host);
-        (void)mst__endpoint_format(&endpoint, muster->address);
-    }
-    return rv;
 }
 
 /* --- next: waiting --- */
@@ -426,7 +386,8 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     muster->is_over = false;
     int reserved_fd = -1;
     (void)mst__interrupt_by(muster->head.turn.cancel_fd);
-    int rv = next_reserve(muster, &reserved_fd, reterr);
+    int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
+                                    muster->addr, &reserved_fd, muster->address, reterr);
     if (rv == 0 && muster->client != NULL) {
         struct mst_err err = {0};
         if (mst__muster_announce(muster, &err) != 0) {
@@ -639,14 +600,8 @@ static void name_node(struct mst__muster *muster)
 {
     static atomic_int_fast64_t handlers_count;
     char addr[MST_AUTHORITY_NAME_SIZE_MAX - 48];
-    const char *local_addr = muster->params->local_addr;
     int64_t number = atomic_fetch_add(&handlers_count, 1);
-    if (local_addr != NULL && local_addr[0] != '\0') {
-        (void)snprintf(addr, sizeof addr, "%s", local_addr); /* cut off if absurd */
-    } else if (gethostname(addr, sizeof addr - 1) != 0) {
-        (void)snprintf(addr, sizeof addr, "localhost");
-    }
-    addr[sizeof addr - 1] = '\0';
+    mst__host_name(muster->params->local_addr, sizeof addr, addr);
     if (muster->settings.node_name != NULL) {
         (void)snprintf(muster->node, sizeof muster->node, "%s", muster->settings.node_name);
     } else {

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/interrupt.h"
 #include "base/mem.h"
+#include "rendezvous/host.h"
 #include "rendezvous/record_self.h"
 
 /* How long to wait for rank 0 to tell where the workers' store is. It does, unless it dies now, but
@@ -370,12 +371,7 @@ static const struct mst_handler_ops record_ops = {
 static void name_node(struct mst__record *record)
 {
     static atomic_int_fast64_t handlers_count;
-    const char *local_addr = record->params->local_addr;
-    if (local_addr != NULL && local_addr[0] != '\0') {
-        (void)snprintf(record->addr, sizeof record->addr, "%s", local_addr); /* cut off if absurd */
-    } else if (gethostname(record->addr, sizeof record->addr - 1) != 0) {
-        (void)snprintf(record->addr, sizeof record->addr, "localhost");
-    }
+    mst__host_name(record->params->local_addr, sizeof record->addr, record->addr);
     record->node = (struct mst__node){
         .addr = mst_bytes_str(record->addr),
         .pid = getpid(),
