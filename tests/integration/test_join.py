@@ -362,8 +362,9 @@ class Changes(Case):
 class Command(Case):
     def test_environment_and_exit_status(self):
         script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MUSTER_ROUND '
-                  '$TORCHELASTIC_USE_AGENT_STORE"; test $RANK = 0 && exit 0; '
-                  f'until test -e {self.directory}/go; do sleep 0.02; done; exit 41')
+                  '$TORCHELASTIC_USE_AGENT_STORE"; '
+                  f'until test -e {self.directory}/go$RANK; do sleep 0.02; done; '
+                  'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
         for rank, node in enumerate(nodes):
@@ -373,12 +374,16 @@ class Command(Case):
             self.assertEqual(said[:5], [str(rank), "2", "a", str(line["master_port"]), "0"])
             self.assertIn(said[5], ("True", "False"))
         # The first one has done its part: it is gone, and the other one goes on.
+        self.let_go(0)
         self.assertEqual(nodes[0].wait(), OK)
         line = nodes[1].next("finished")
         self.assertEqual((line["nodes"], line["total"]), ([f"a_{nodes[0].process.pid}_0"], 1))
-        with open(os.path.join(self.directory, "go"), "wb"):
-            pass
+        self.let_go(1)
         self.assertEqual(nodes[1].wait(), 41)
+
+    def let_go(self, rank):
+        with open(os.path.join(self.directory, f"go{rank}"), "wb"):
+            pass
 
     def test_failed_command(self):
         # One that fails is lost to the others.
