@@ -24,6 +24,8 @@ MUSTER = os.path.abspath(os.environ.get("MUSTER", os.path.join(ROOT, "build", "m
 # How long anything that should come soon may take. Sanitizers and valgrind are slow, so this is
 # generous: it only costs time when a test fails.
 DEADLINE_S = float(os.environ.get("MUSTER_TEST_DEADLINE", "20"))
+# How much slower than usual this build is taken to be.
+SLOWNESS = DEADLINE_S / 20
 
 _REPORT = re.compile(
     r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|MemorySanitizer|runtime error:"
