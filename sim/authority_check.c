@@ -279,11 +279,11 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
 
 /* --- what is written to a v3 store --- */
 
-/* Whether a newer process of the node has a key, too. */
+/* Whether a newer process of the node has had a key: that may be gone again. */
 static bool is_replaced(const struct mst__sim_auth *sim, const struct mst__sim_auth_key *key)
 {
-    for (size_t i = 0; i < sim->store.count; i++) {
-        const struct mst__sim_auth_key *other = &sim->store.keys[i];
+    for (size_t i = 0; i < sim->store.owners_count; i++) {
+        const struct mst__sim_auth_owner *other = &sim->store.owners[i];
         if (other->node == key->node && other->life > key->life) {
             return true;
         }

@@ -455,6 +455,22 @@ static void late_word_is_no_return(void **state)
 
 /* --- refusals --- */
 
+/* An old word of a node may be all that an authority has, which then seals a round with a number
+ * that the node has left behind. It would not take it: it has come back from it. */
+static void knows_a_later_round(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 1);
+    run_join(&run, "a");
+    assert_told(&run, "sealed 7/1 of 1 at a a=0; ");
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 6, .round = 4, .world = 1, .rank = 0};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "sealed 7/5 of 1 at a a=0; ");
+    run_close(&run);
+}
+
 static void conflicts(void **state)
 {
     (void)state;
@@ -892,6 +908,7 @@ int main(void)
         cmocka_unit_test(last_call_ends_early),
         cmocka_unit_test(twice),
         cmocka_unit_test(late_word_is_no_return),
+        cmocka_unit_test(knows_a_later_round),
         cmocka_unit_test(conflicts),
         cmocka_unit_test(malformed),
         cmocka_unit_test(full),
