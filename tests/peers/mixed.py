@@ -36,7 +36,7 @@ KEEP_ALIVE = (1, 3)
 LAST_CALL_S = 3
 
 # The scenarios sleep most of the time, so several run at once.
-JOBS = 4
+JOBS = 6
 
 _numbers = itertools.count()
 
