@@ -306,11 +306,12 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
 }
 
 /* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh an
- * idle one only makes room. NULL in @ret_conn means room. */
+ * idle one only makes room. NULL in @ret_conn means room. @ret_epoch is that of the decision. */
 static int pool_reserve(struct mst__pool *pool,
                         bool fresh,
                         int64_t deadline_ms,
-                        struct mst__pool_conn **ret_conn)
+                        struct mst__pool_conn **ret_conn,
+                        uint64_t *ret_epoch)
 {
     struct timespec until = {
         .tv_sec = (time_t)(deadline_ms / 1000),
@@ -344,6 +345,7 @@ static int pool_reserve(struct mst__pool *pool,
         }
         late = pthread_cond_timedwait(&pool->idle_cond, &pool->mutex, &until) != 0;
     }
+    *ret_epoch = pool->epoch;
     (void)pthread_mutex_unlock(&pool->mutex);
     return rv;
 }
@@ -375,7 +377,7 @@ void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
     (void)pthread_mutex_lock(&pool->mutex);
     bool has_lane = pool->idle != NULL && pool->idle->is_lane;
     if (has_lane && conn->epoch != pool->epoch) {
-        /* It was opened because there was no lane. */
+        /* It was opened because there was no lane, and not because that was in use. */
         (void)pthread_mutex_unlock(&pool->mutex);
         mst__pool_drop(pool, conn);
         return;
@@ -440,7 +442,8 @@ int mst__pool_get(struct mst__pool *pool,
 {
     for (;;) {
         struct mst__pool_conn *conn = NULL;
-        int rv = pool_reserve(pool, fresh, deadline_ms, &conn);
+        uint64_t epoch = 0;
+        int rv = pool_reserve(pool, fresh, deadline_ms, &conn, &epoch);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
                              pool->name);
@@ -458,7 +461,7 @@ int mst__pool_get(struct mst__pool *pool,
             pool_unreserve(pool);
             return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
         }
-        conn->epoch = mst__pool_epoch(pool);
+        conn->epoch = fresh ? 0 : epoch; /* whoever wants a fresh one has just lost a lane, maybe */
         rv = connect_until(pool, deadline_ms, conn, reterr);
         if (rv != 0) {
             mst__pool_drop(pool, conn);

@@ -14,7 +14,7 @@ struct mst__pool_conn {
     struct mst__pool_conn *next; /* idle connections */
     enum mst__dialect dialect;
     bool is_lane;   /* a part of somebody else's connection, see mst__pool_adopt */
-    uint64_t epoch; /* of the pool, when it was opened */
+    uint64_t epoch; /* of the pool when there was no other one to be had; 0 = there may have been */
     /* Waits that were given up and whose cancellation the server has yet to confirm, each with a
      * 01, maybe after the 00 of a wait that ended at the last moment. */
     unsigned unconfirmed;

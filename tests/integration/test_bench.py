@@ -281,7 +281,7 @@ class Meetings(unittest.TestCase):
         always = ("join_s", "requests_per_node", "watches_per_node")
         with harness.Server() as server:
             for backend, conf in (("c10d", "is_host=false,keep_alive_interval=50ms"),
-                                  ("muster", "keep_alive_interval=50ms")):
+                                  ("muster", "is_host=false,keep_alive_interval=50ms")):
                 with self.subTest(backend=backend):
                     words = ("--backend", backend, "--rdzv-endpoint", f"127.0.0.1:{server.port}",
                              "--nodes", "4", "--rdzv-conf", conf)
