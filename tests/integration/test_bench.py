@@ -330,7 +330,8 @@ class Meetings(unittest.TestCase):
         child.wait()  # its number is free again, and not soon given away
         with harness.Server() as server:
             done = harness.run("bench", "rendezvous", "--nodes", "2", "--rdzv-endpoint",
-                               f"127.0.0.1:{server.port}", "--server-pid", str(child.pid))
+                               f"127.0.0.1:{server.port}", "--server-pid", str(child.pid),
+                               "--rdzv-conf", "is_host=false")
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(str(child.pid).encode(), done.stderr)
 
