@@ -489,6 +489,7 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     mst__conns_deliver(server);
 }
 
+/* The same for those elsewhere: the loop below has it in line. */
 void mst__conn_apply(struct mst__conn *conn, const struct mst__command *command)
 {
     conn_apply(conn, command);

@@ -178,9 +178,6 @@ static int next_message(struct next *next,
                 (void)mst__job_client_refused(message, reterr);
                 return mst__err_wrap(reterr, MST_ESPARE, "a spare");
             }
-            if (message->u.refused.refusal == MST_REFUSAL_CLAIM) {
-                return 0; /* of the place that the watcher has claimed, and that we come from */
-            }
             return mst__job_client_refused(message, reterr);
         case MST_JOB_CLOSED:
             return next_fail_closed(next, message->u.close.reason, message->u.close.owner, reterr);

@@ -267,7 +267,6 @@ class Scenario:
         """The record as a torch node among them has it."""
         return next(node for node in nodes if node.kind == "torch").call("record")
 
-
     def joining_count(self, nodes):
         """How many take part in the round that gathers."""
         return len(self.record(nodes)["participants"])
