@@ -2,21 +2,21 @@
 
     torch_rendezvous.py HOST:PORT NODES [--death] [--backend=NAME] [--meet] [KEY=VALUE...]
 
-Each node is a thread with a handler, made by torch's registry, and a connection of its own. Time is
-taken from the moment when all handlers exist until the last next_rendezvous has returned. With
---death the last node is a process, which is then killed. Torch does not tell of that; measured is
-the best that can happen, all survivors call next_rendezvous at once. Prints one JSON object; torn
-in it counts the nodes that were told another world than there is, which happens to torch's nodes
-when they look after another one has left.
+Each node is a process, forked after torch was imported, with a handler made by torch's registry. In
+one interpreter its lock would be measured and not the rendezvous. Time is taken from the moment
+when all handlers exist until the last next_rendezvous has returned. With --death the last node is
+then killed. Torch does not report that; measured is the best that can happen, all survivors call
+next_rendezvous at once. Prints one JSON object; torn in it counts the nodes that were told another
+world than there is, which happens to torch's nodes when they look after another one has left.
 """
 
+import ctypes
 import json
 import logging
 import os
 import signal
 import socket
 import sys
-import threading
 import time
 import warnings
 
@@ -24,6 +24,8 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.INFO)  # the handlers of etcd write a line for every step
 
 from torch.distributed.elastic.rendezvous import api, registry  # noqa: E402
+
+PR_SET_PDEATHSIG = 1
 
 
 def make_handler(backend, endpoint, run_id, low, high, options):
@@ -42,11 +44,11 @@ def make_handler(backend, endpoint, run_id, low, high, options):
 
 
 def outcome(handler, meets=False):
-    """(rank, world, when). With meets also where the workers meet is agreed on, as ours do it in
-    the same call, torch in it from 2.4 on, and its agents right after it before."""
+    """[world, when]. With meets also where the workers meet is agreed on, as ours do it in the same
+    call, torch in it from 2.4 on, and its agents right after it before."""
     info = handler.next_rendezvous()
     if not isinstance(info, tuple):
-        return info.rank, info.world_size, time.monotonic()
+        return [info.world_size, time.monotonic()]
     store, rank, world = info
     if meets and rank == 0:
         store.set("MASTER_ADDR", socket.gethostname().encode())
@@ -54,31 +56,73 @@ def outcome(handler, meets=False):
     if meets:
         store.get("MASTER_ADDR")
         store.get("MASTER_PORT")
-    return rank, world, time.monotonic()
+    return [world, time.monotonic()]
 
 
-def victim(arguments):
-    """In a process of its own: a node that will be killed. Returns its pid and two pipes."""
-    down, up = os.pipe(), os.pipe()
-    pid = os.fork()
-    if pid == 0:
+class Node:
+    """A process that makes a handler, says so, and then calls next_rendezvous each time it is told
+    to. It lives until it is killed, because the handler keeps its node alive."""
+
+    def __init__(self, others, arguments, meets):
+        self.socket, child_end = socket.socketpair()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid != 0:
+            child_end.close()
+            self.lines = self.socket.makefile("r", encoding="ascii")
+            return
         try:
-            handler = make_handler(*arguments)
-            os.write(up[1], b"h")
-            os.read(down[0], 1)
-            outcome(handler)
-            os.write(up[1], b"m")
-            while True:
-                signal.pause()
+            # No node stays behind when the parent is killed at a limit of time.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            for node in (self, *others):
+                node.socket.close()
+            if os.getppid() == parent:
+                Node.work(child_end, make_handler(*arguments), meets)
+        except BaseException:  # pylint: disable=broad-except
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(1)
-    os.close(up[1])
-    return pid, down[1], up[0]
+
+    @staticmethod
+    def work(child_end, handler, meets):
+        child_end.sendall(b'"ready"\n')
+        while child_end.recv(1):
+            child_end.sendall(json.dumps(outcome(handler, meets)).encode() + b"\n")
+
+    def tell(self):
+        self.socket.sendall(b"g")
+
+    def hear(self):
+        line = self.lines.readline()
+        if not line:
+            sys.exit("torch_rendezvous: a node has ended by itself")
+        return json.loads(line)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
 
 
-def await_victim(pipe):
-    if os.read(pipe, 1) == b"":
-        sys.exit("torch_rendezvous: the node that was to be killed has ended by itself")
+def meet(nodes):
+    """Let them call next_rendezvous: when that was, and what each was told."""
+    begin = time.monotonic()
+    for node in nodes:
+        node.tell()
+    return begin, [node.hear() for node in nodes]
+
+
+def measure(nodes, death):
+    for node in nodes:
+        node.hear()
+    begin, results = meet(nodes)
+    line = {"bench": "rendezvous", "nodes": len(nodes),
+            "seconds": round(max(when for _, when in results) - begin, 6)}
+    if death:
+        nodes.pop().kill()
+        killed, results = meet(nodes)
+        line["reformed_seconds"] = round(max(when for _, when in results) - killed, 6)
+    line["torn"] = sum(world != len(nodes) for world, _ in results)
+    return line
 
 
 def main():
@@ -86,49 +130,19 @@ def main():
     death = "--death" in sys.argv
     backend = next((word.split("=", 1)[1] for word in sys.argv if word.startswith("--backend=")),
                    "c10d")
-    endpoint, nodes = words[0], int(words[1])
+    endpoint, count = words[0], int(words[1])
     options = dict(word.split("=", 1) for word in words[2:])
-    low = nodes - 1 if death else nodes
-    arguments = (backend, endpoint, f"bench-{os.getpid()}", low, nodes, options)
-    child = victim(arguments) if death else None
-    barrier = threading.Barrier(low + 1)
-    results = [[] for _ in range(low)]
-
-    def run(result):
-        handler = make_handler(*arguments)
-        barrier.wait()
-        result.append(outcome(handler, "--meet" in sys.argv))
-        if death:
-            barrier.wait()
-            barrier.wait()
-            result.append(outcome(handler))
-        result.append(handler)  # it keeps its node alive as long as it lives
-
-    threads = [threading.Thread(target=run, args=(result,), daemon=True) for result in results]
-    for thread in threads:
-        thread.start()
-    if death:
-        await_victim(child[2])
-    barrier.wait()
-    begin = time.monotonic()
-    if death:
-        os.write(child[1], b"g")
-        await_victim(child[2])
-        barrier.wait()
-        killed = time.monotonic()
-        os.kill(child[0], signal.SIGKILL)
-        barrier.wait()
-    for thread in threads:
-        thread.join()
-    line = {"bench": "rendezvous", "nodes": nodes,
-            "seconds": round(max(result[0][2] for result in results) - begin, 6)}
-    if death:
-        line["reformed_seconds"] = round(max(result[1][2] for result in results) - killed, 6)
-    last = [result[1 if death else 0] for result in results]
-    line["torn"] = sum(world != low for _, world, _ in last)
-    print(json.dumps(line), flush=True)
-    # Without leaving, as ours; and without waiting for threads that sleep.
-    os._exit(0)
+    low = count - 1 if death else count
+    arguments = (backend, endpoint, f"bench-{os.getpid()}", low, count, options)
+    nodes = []
+    try:
+        for _ in range(count):
+            nodes.append(Node(nodes, arguments, "--meet" in sys.argv))
+        print(json.dumps(measure(nodes, death)), flush=True)
+    finally:
+        # Without leaving, as ours.
+        for node in nodes:
+            node.kill()
 
 
 if __name__ == "__main__":
