@@ -25,6 +25,9 @@ export DESTDIR
 # $(call setup,DIRECTORY,OPTIONS): configure once.
 setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
+# In CI a test that fails is run once more, alone.
+testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S)
+STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
 .PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz sanitize \
@@ -42,12 +45,12 @@ demo: all ## show a rendezvous at work on this machine
 	@$(BUILD)/muster demo
 
 test: with-tests ## everything that needs no PyTorch
-	@tools/testrun $(BUILD) --jobs $(JOBS) $(call suites,$(SUITES))
+	@$(testrun) $(BUILD) --jobs $(JOBS) $(call suites,$(SUITES))
 
 test-peers: ## install the real peers, and the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
-	@tools/testrun $(BUILD) --jobs $(JOBS) --suite peers --suite mixed
+	@$(testrun) $(BUILD) --jobs $(JOBS) --suite peers --suite mixed
 
 sim: all ## the simulator with ever new seeds, until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
@@ -98,14 +101,14 @@ sanitize: ## the tests with address and undefined-behaviour sanitizers
 	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-asan --quiet
-	@tools/testrun build-asan --jobs $(JOBS) --timeout-scale 4 $(call suites,$(SUITES))
+	@$(testrun) build-asan --jobs $(JOBS) --timeout-scale 4 $(call suites,$(SUITES))
 
 sanitize-thread: ## the tests with the thread sanitizer
 	@tools/deps test
 	@$(call setup,build-tsan,-Dtests=true -Ddocs=disabled \
 		-Db_sanitize=thread -Db_lundef=false)
 	@ninja -C build-tsan --quiet
-	@tools/testrun build-tsan --jobs $(JOBS) --timeout-scale 6 $(call suites,$(SUITES))
+	@$(testrun) build-tsan --jobs $(JOBS) --timeout-scale 6 $(call suites,$(SUITES))
 
 install: all ## into PREFIX, below DESTDIR if that is set
 	@meson configure $(BUILD) --prefix "$(PREFIX)"

@@ -531,14 +531,30 @@ class _Result(unittest.TestResult):
         self._say(f"SKIP {name}: {reason}")
 
 
+def _names(module, loader, by):
+    """Of the module's tests: the names of their classes, or Class.test. Each can be an argument."""
+    for name, item in sorted(vars(module).items()):
+        if isinstance(item, type) and issubclass(item, unittest.TestCase):
+            tests = loader.getTestCaseNames(item)
+            if by == "test":
+                yield from (f"{name}.{test}" for test in tests)
+            elif tests:
+                yield name
+
+
 def main(module="__main__"):
-    """Run the tests of the module, or those named on the command line."""
+    """Run the tests of the module, or those named on the command line. With --list=class or
+    --list=test only print what can be named."""
     # A dead peer is an EPIPE for the test, not the end of it.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if not os.access(MUSTER, os.X_OK):
         sys.exit(f"no binary at {MUSTER}: build it, or set MUSTER")
     module = sys.modules[module]
     loader = unittest.defaultTestLoader
+    for by in ("class", "test"):
+        if f"--list={by}" in sys.argv:
+            print(*_names(module, loader, by), sep="\n")
+            sys.exit()
     names = [arg for arg in sys.argv[1:] if not arg.startswith("-")]
     suite = loader.loadTestsFromModule(module)
     if names:
