@@ -403,7 +403,7 @@ class Etcd(_Callable):
 
     def pause(self):
         """The etcd stands still; its connections stay open and silent."""
-        os.kill(self.etcd_pid, signal.SIGSTOP)
+        harness.pause(self.etcd_pid)
 
     def resume(self):
         os.kill(self.etcd_pid, signal.SIGCONT)
@@ -505,7 +505,7 @@ class Member(_Callable):
 
     def pause(self):
         """It stands still; its connections stay open and silent."""
-        self.process.send_signal(signal.SIGSTOP)
+        harness.pause(self.process.pid)
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)

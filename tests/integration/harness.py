@@ -64,6 +64,21 @@ def run(*args, input=None, timeout=None, env=None, cwd=None):
     )
 
 
+def pause(pid):
+    """Stop a process until it gets SIGCONT. It stands still when this returns: the signal alone
+    stops its threads one after the other, and they may answer meanwhile."""
+
+    def is_still():
+        states = set()
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8") as file:
+                states.add(file.read().rsplit(")", 1)[1].split()[0])
+        return states == {"T"}
+
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(is_still, f"process {pid} to stand still")
+
+
 def rss_bound_kib(kib):
     """A bound for resident memory; sanitizers keep freed memory and shadow all of it."""
     with open(MUSTER, "rb") as file:
@@ -195,7 +210,10 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def signal(self, number):
-        self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            pause(self.pid)
+        else:
+            self.process.send_signal(number)
 
     def wait(self, timeout=None):
         """Wait for the process to end by itself; returns its exit code."""

@@ -359,7 +359,7 @@ def stopped(engine, case):
     """A node that stands still is lost; when it goes on it learns so, and comes back."""
     with engine.job("1:3") as job:
         nodes, first = job.meet(3)
-        nodes[2].process.send_signal(signal.SIGSTOP)
+        harness.pause(nodes[2].process.pid)
         began = time.monotonic()
         for node in nodes[:2]:
             event, at = told(node, "lost")
@@ -375,7 +375,7 @@ def paused_shortly(engine, case):
     """One that stands still for less than it may is not missed."""
     with engine.job("2:2", keep_alive_interval=2, keep_alive_max_attempt=10) as job:
         nodes, _ = job.meet(2)
-        nodes[1].process.send_signal(signal.SIGSTOP)
+        harness.pause(nodes[1].process.pid)
         until = time.monotonic() + 3  # longer than the time between its heartbeats
         harness.wait_until(lambda: time.monotonic() > until, "three seconds to pass")
         nodes[1].process.send_signal(signal.SIGCONT)
@@ -426,7 +426,7 @@ def returning(engine, case):
         nodes = [job.start(node_name=name) for name in ("a", "b", "c")]
         first = settle(nodes)
         before = nodes[1].last_joined()["rank"]
-        nodes[1].process.send_signal(signal.SIGSTOP)
+        harness.pause(nodes[1].process.pid)
         began = time.monotonic()
         again = job.start(node_name="b")
         settle([nodes[0], again, nodes[2]], after=first)

@@ -300,7 +300,7 @@ class Authority(Etcd):
                       ) as job:
             nodes = job.start_in_order(4)
             first = settle(nodes)
-            nodes[3].process.send_signal(signal.SIGSTOP)  # keeps its place, and does not come back
+            harness.pause(nodes[3].process.pid)  # keeps its place, and does not come back
             nodes[1].process.send_signal(signal.SIGTERM)
             job.wait_state("open")
             harness.wait_until(lambda: job.claims() == 2, "two to come back")
@@ -312,7 +312,7 @@ class Authority(Etcd):
         """What it would decide when it wakes up has been decided without it."""
         with self.job("2:2") as job:
             sleeper = job.start_in_order(1)[0]
-            sleeper.process.send_signal(signal.SIGSTOP)
+            harness.pause(sleeper.process.pid)
             nodes = [job.start(), job.start()]
             self.assertEqual(settle(nodes), 1)
             before = job.round()
@@ -327,7 +327,7 @@ class Authority(Etcd):
         with self.job("2:3") as job:
             nodes = job.start_in_order(3)
             first = settle(nodes)
-            nodes[0].process.send_signal(signal.SIGSTOP)
+            harness.pause(nodes[0].process.pid)
             second = settle(nodes[1:], after=first)
             nodes[0].process.send_signal(signal.SIGCONT)
             nodes[0].wait("expelled")

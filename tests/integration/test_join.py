@@ -66,7 +66,10 @@ class Node:
                 return line
 
     def signal(self, number):
-        self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            harness.pause(self.process.pid)
+        else:
+            self.process.send_signal(number)
 
     def wait(self):
         """Its end; the exit code. Everything that it has said is in self.texts and self.stderr."""

@@ -302,6 +302,14 @@ void etcd_unit_end(struct etcd_unit *etcd, int signal)
     note(etcd, false);
 }
 
+void etcd_unit_pause(struct etcd_unit *etcd)
+{
+    int status = 0;
+    assert_int_equal(kill(etcd->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(etcd->pid, &status, WUNTRACED), etcd->pid);
+    assert_true(WIFSTOPPED(status));
+}
+
 void etcd_unit_again(struct etcd_unit *etcd, bool is_waiting)
 {
     assert_int_equal(etcd->pid, 0);

@@ -41,6 +41,10 @@ void etcd_unit_end(struct etcd_unit *etcd, int signal);
 /* Start it again after that, where it was; wait until it is healthy if @is_waiting. */
 void etcd_unit_again(struct etcd_unit *etcd, bool is_waiting);
 
+/* Let it stand still until it gets SIGCONT. It does when this returns: the signal alone stops the
+ * threads of a process one after the other, and they may answer meanwhile. */
+void etcd_unit_pause(struct etcd_unit *etcd);
+
 /* End it if it runs, and remove its directory. A zeroed one is fine. */
 void etcd_unit_stop(struct etcd_unit *etcd);
 

@@ -524,7 +524,7 @@ static void test_stopped(void **state)
     v2 = open_client(etcd->port);
     put("/a", "x");
     uint64_t requests = mst__v2_requests(v2);
-    assert_int_equal(kill(etcd->pid, SIGSTOP), 0);
+    etcd_unit_pause(etcd);
     struct mst__v2_write write = write_of("/a", "y");
     int64_t deadline_ms = mst__clock_deadline_ms(SHORT_MS);
     assert_fails(mst__v2_put(v2, &write, deadline_ms, &answer, &err), MST_EUNKNOWN, "127.0.0.1");

@@ -642,7 +642,7 @@ static void test_away(void **state)
             etcd_unit_end(&etcd, SIGKILL);
             etcd_unit_again(&etcd, false);
         } else {
-            assert_int_equal(kill(etcd.pid, SIGSTOP), 0);
+            etcd_unit_pause(&etcd);
             (void)poll(NULL, 0, 3000); /* what is tested */
             assert_int_equal(kill(etcd.pid, SIGCONT), 0);
         }
