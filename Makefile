@@ -15,6 +15,8 @@ SIM_FLAGS ?=
 # How long `make chaos` does harm, with each backend, and more options for tests/chaos/chaos.py.
 CHAOS_SECONDS ?= 90
 CHAOS_FLAGS ?=
+# The rooms of which `make mutants` runs the mutants; all if there are none.
+ROOMS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
 # What `make test` and the sanitizer builds run. The faults wait for leases most of their time.
@@ -30,8 +32,8 @@ testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S)
 STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz sanitize \
-	sanitize-thread with-tests install clean distclean
+.PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz mutants \
+	sanitize sanitize-thread with-tests install clean distclean
 
 all: ## build the library and build/muster
 	@tools/deps build
@@ -95,6 +97,10 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-fuzz --quiet
 	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
+
+mutants: ## break the product on purpose, and see that the tests notice
+	@tools/deps test
+	@tools/mutants --jobs $(JOBS) $(foreach room,$(ROOMS),--room $(room))
 
 sanitize: ## the tests with address and undefined-behaviour sanitizers
 	@tools/deps test
