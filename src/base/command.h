@@ -79,7 +79,8 @@ struct mst__reply {
     enum mst__status status;
     int64_t number;
     struct mst_bytes bytes;
-    bool found; /* GET, COMPARE_SET: the key existed. Not on the wire. */
+    void *shared; /* what @bytes lie in, if it can be held (mst__kv_hold); NULL = copy them */
+    bool found;   /* GET, COMPARE_SET: the key existed. Not on the wire. */
 };
 
 /* Take the next str off the front of @items into @ret_item. False when there is no whole one. */

@@ -32,6 +32,10 @@
 #define MST_READ_SIZE MST_KIB(64)
 #define MST_FLUSH_SIZE MST_KIB(256)
 
+/* Values from this size on are sent from where the engine has them; a smaller one is copied, which
+ * costs less than to keep account of who still sends it. */
+#define MST_SHARED_SIZE_MIN MST_KIB(4)
+
 /* Unsent notices that a watcher may leave behind before it is cut off. */
 #define MST_BACKLOG_SIZE_MAX MST_MIB(16)
 

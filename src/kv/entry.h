@@ -7,29 +7,33 @@
 
 #include "kv/kv.h"
 
-struct mst__kv_item {
-    struct mst__kv_item *next;
-    size_t size;
+/* A value, or an item of a queue. Who wants to send the bytes later holds the block; as long as
+ * somebody does, it is not written to: a changed value gets a block of its own. */
+struct mst__kv_block {
+    union {
+        size_t capacity;            /* of a value, and of an item that has left its queue */
+        struct mst__kv_block *next; /* in a queue */
+    } u;
+    uint32_t size;
+    uint32_t holders; /* the entry, or the queue, is one */
     uint8_t bytes[];
 };
 
 struct mst__kv_queue {
-    struct mst__kv_item *first, *last;
+    struct mst__kv_block *first, *last;
     size_t count;
     size_t promised_count; /* clients woken for an item that have not come for it yet */
 };
 
 struct mst__kv_entry {
-    uint8_t *value;
-    size_t size;
-    size_t capacity;
+    struct mst__kv_block *block; /* the value; NULL = none */
     struct mst__kv_place *waiting_first, *waiting_last;
     struct mst__kv_queue queue;
     struct mst__kv_watch *watches;
     uint64_t fingerprint;   /* of the value, as long as somebody waits for its change */
     uint32_t changes_count; /* how many in the line do */
     uint32_t writes;        /* counts changes that are not BARRIER's */
-    bool exists;            /* has a value */
+    uint32_t pins;          /* a command under way comes back to the entry: it stays */
     bool made_by_barrier;   /* BARRIER created the value and nobody else has written it */
 };
 
@@ -43,16 +47,36 @@ int mst__kv_entry_obtain(struct mst__kv *kv,
                          struct mst_bytes key,
                          struct mst__kv_entry **ret_entry);
 
-/* Remove @entry if nothing is known under its key any more. */
+/* Remove @entry if nothing is known under its key any more and no command needs it. */
 void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry);
+/* A block for @capacity bytes that one holds, the caller: 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block **ret_block);
 
-/* Make room for a value of @size bytes, keeping the present one: 0, MST_ELIMIT, MST_ENOMEM. */
-int mst__kv_entry_reserve(struct mst__kv *kv, struct mst__kv_entry *entry, size_t size);
+static inline bool mst__kv_entry_exists(const struct mst__kv_entry *entry)
+{
+    return entry->block != NULL;
+}
 
-/* Store @value, for which there is room; tells watchers, wakes nobody. */
-void mst__kv_entry_put(struct mst__kv *kv, struct mst__kv_entry *entry, struct mst_bytes value);
+static inline struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry)
+{
+    return entry->block == NULL ? mst_bytes(NULL, 0)
+                                : mst_bytes(entry->block->bytes, entry->block->size);
+}
+
+/* A block for the next value of @entry, of up to @size bytes: its present one if that will do, or
+ * else a new one, which the caller puts or releases. 0, MST_ELIMIT, MST_ENOMEM. */
+int mst__kv_entry_room(struct mst__kv *kv,
+                       const struct mst__kv_entry *entry,
+                       size_t size,
+                       struct mst__kv_block **ret_room);
+
+/* Store @value in @room, which was got for it and is taken; tells watchers, wakes nobody. @value
+ * may be in @room already. */
+void mst__kv_entry_put(struct mst__kv *kv,
+                       struct mst__kv_entry *entry,
+                       struct mst__kv_block *room,
+                       struct mst_bytes value);
 
 /* Remove the value; tells watchers. The entry stays. */
 void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry);

@@ -16,6 +16,11 @@
 /* Memory of finished replies and notices that is kept for the next ones. */
 #define KV_KEPT_MAX MST_MIB(1)
 
+/* The least room for a value: a counter grows its digits, and a barrier takes one back, without a
+ * new block. */
+#define VALUE_CAPACITY_MIN ((size_t)24)
+static_assert(VALUE_CAPACITY_MIN >= MST_NUMBER_SIZE, "every value's block holds a number");
+
 void mst__kv_client_init(struct mst__kv_client *client)
 {
     *client = (struct mst__kv_client){0};
@@ -29,21 +34,6 @@ void mst__kv_init(struct mst__kv *kv,
     mst__map_init(&kv->map, sizeof(struct mst__kv_entry), hash_key);
     mst__buf_init(&kv->items, limits->reply_max);
     mst__buf_init(&kv->notices, MST_BACKLOG_SIZE_MAX + 4 * limits->value_max);
-}
-
-void mst__kv_close(struct mst__kv *kv)
-{
-    for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
-         entry = mst__map_next(entry)) {
-        MST_ASSERT(entry->waiting_first == NULL);
-        mst__kv_queue_free(&entry->queue);
-        mst__free(entry->value);
-    }
-    mst__map_close(&kv->map);
-    mst__buf_close(&kv->items);
-    mst__buf_close(&kv->notices);
-    mst__free(kv->popped);
-    kv->popped = NULL;
 }
 
 /* --- entries --- */
@@ -89,80 +79,149 @@ int mst__kv_entry_obtain(struct mst__kv *kv, struct mst_bytes key, struct mst__k
 
 void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    if (entry->exists || entry->waiting_first != NULL || entry->queue.count > 0 ||
-        entry->queue.promised_count > 0 || entry->watches != NULL) {
+    if (entry->block != NULL || entry->waiting_first != NULL || entry->queue.count > 0 ||
+        entry->queue.promised_count > 0 || entry->watches != NULL || entry->pins > 0) {
         return;
     }
-    size_t cost = mst__map_overhead(&kv->map) + mst__map_key(entry).size + entry->capacity;
-    MST_ASSERT(kv->memory_used >= cost);
-    kv->memory_used -= cost;
-    mst__free(entry->value);
+    mst__kv_discharge(kv, mst__map_overhead(&kv->map) + mst__map_key(entry).size);
     mst__map_remove(&kv->map, entry);
 }
 
-struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry)
+static size_t block_cost(size_t capacity)
 {
-    return mst_bytes(entry->value, entry->size);
+    return sizeof(struct mst__kv_block) + capacity;
 }
 
-int mst__kv_entry_reserve(struct mst__kv *kv, struct mst__kv_entry *entry, size_t size)
+static size_t value_capacity(size_t size)
 {
-    if (size <= entry->capacity) {
-        return 0;
-    }
-    /* Room for a counter to grow its digits without a new allocation. */
-    size_t capacity = size < 16 ? 16 : size;
-    size_t growth = capacity - entry->capacity;
-    if (!mst__kv_has_room(kv, growth)) {
+    return size < VALUE_CAPACITY_MIN ? VALUE_CAPACITY_MIN : size;
+}
+
+int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block **ret_block)
+{
+    if (capacity > UINT32_MAX || !mst__kv_has_room(kv, block_cost(capacity))) {
         return MST_ELIMIT;
     }
-    uint8_t *value = mst__realloc(entry->value, capacity);
-    if (value == NULL) {
+    struct mst__kv_block *block = mst__malloc(sizeof *block + capacity);
+    if (block == NULL) {
         return MST_ENOMEM;
     }
-    entry->value = value;
-    entry->capacity = capacity;
-    kv->memory_used += growth;
+    block->u.capacity = capacity;
+    block->size = 0;
+    block->holders = 1;
+    kv->memory_used += block_cost(capacity);
+    *ret_block = block;
     return 0;
 }
 
-void mst__kv_entry_put(struct mst__kv *kv, struct mst__kv_entry *entry, struct mst_bytes value)
+static void block_release(struct mst__kv *kv, struct mst__kv_block *block)
 {
-    MST_ASSERT(value.size <= entry->capacity);
+    MST_ASSERT(block->holders > 0);
+    block->holders--;
+    if (block->holders == 0) {
+        mst__kv_discharge(kv, block_cost(block->u.capacity));
+        mst__free(block);
+    }
+}
+
+void mst__kv_hold(struct mst__kv *kv, void *shared)
+{
+    (void)kv; /* as for the other direction */
+    struct mst__kv_block *block = shared;
+    MST_ASSERT(block->holders < UINT32_MAX);
+    block->holders++;
+}
+
+void mst__kv_release(struct mst__kv *kv, void *shared)
+{
+    block_release(kv, shared);
+}
+
+/* Whether a value of @size bytes may be written to @block. */
+static bool block_will_do(const struct mst__kv_block *block, size_t size)
+{
+    return block != NULL && size <= block->u.capacity && block->holders == 1;
+}
+
+int mst__kv_entry_room(struct mst__kv *kv,
+                       const struct mst__kv_entry *entry,
+                       size_t size,
+                       struct mst__kv_block **ret_room)
+{
+    struct mst__kv_block *block = entry->block;
+    if (MST_LIKELY(block_will_do(block, size))) {
+        *ret_room = block;
+        return 0;
+    }
+    return mst__kv_block_new(kv, value_capacity(size), ret_room);
+}
+
+void mst__kv_entry_put(struct mst__kv *kv,
+                       struct mst__kv_entry *entry,
+                       struct mst__kv_block *room,
+                       struct mst_bytes value)
+{
+    MST_ASSERT(value.size <= room->u.capacity);
+    MST_ASSERT(room->holders == 1);
     if (MST_UNLIKELY(entry->watches != NULL)) {
-        mst__kv_notify(kv, entry, entry->exists ? MST_KV_UPDATED : MST_KV_CREATED, value);
+        mst__kv_notify(kv, entry, entry->block != NULL ? MST_KV_UPDATED : MST_KV_CREATED, value);
     }
-    if (value.size > 0 && value.data != entry->value) {
-        memcpy(entry->value, value.data, value.size);
+    if (value.size > 0 && value.data != room->bytes) {
+        memcpy(room->bytes, value.data, value.size);
     }
-    entry->size = value.size;
-    if (!entry->exists) {
-        entry->exists = true;
+    room->size = (uint32_t)value.size;
+    if (room == entry->block) {
+        return;
+    }
+    if (entry->block != NULL) {
+        block_release(kv, entry->block);
+    } else {
         kv->keys_count++;
     }
+    entry->block = room;
 }
 
 void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    MST_ASSERT(entry->exists);
+    MST_ASSERT(entry->block != NULL);
     MST_ASSERT(kv->keys_count > 0);
     if (MST_UNLIKELY(entry->watches != NULL)) {
         mst__kv_notify(kv, entry, MST_KV_DELETED, mst_bytes(NULL, 0));
     }
-    kv->memory_used -= entry->capacity;
-    mst__free(entry->value);
-    entry->value = NULL;
-    entry->size = 0;
-    entry->capacity = 0;
-    entry->exists = false;
+    block_release(kv, entry->block);
+    entry->block = NULL;
     entry->made_by_barrier = false;
     kv->keys_count--;
+}
+
+static void forget_popped(struct mst__kv *kv)
+{
+    if (MST_UNLIKELY(kv->popped != NULL)) {
+        block_release(kv, kv->popped);
+        kv->popped = NULL;
+    }
+}
+
+void mst__kv_close(struct mst__kv *kv)
+{
+    for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
+         entry = mst__map_next(entry)) {
+        MST_ASSERT(entry->waiting_first == NULL);
+        mst__kv_queue_free(&entry->queue);
+        if (entry->block != NULL) {
+            block_release(kv, entry->block);
+        }
+    }
+    mst__map_close(&kv->map);
+    mst__buf_close(&kv->items);
+    mst__buf_close(&kv->notices);
+    forget_popped(kv);
 }
 
 int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 {
     *ret_number = 0;
-    if (entry->exists && !mst__number_parse_prefix(mst__kv_entry_value(entry), ret_number)) {
+    if (entry->block != NULL && !mst__number_parse_prefix(mst__kv_entry_value(entry), ret_number)) {
         return MST_ETYPE;
     }
     return 0;
@@ -170,35 +229,23 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- operations --- */
 
-/* Give back the room that the value of @entry does not need. */
-static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
-{
-    size_t capacity = entry->size < 16 ? 16 : entry->size;
-    if (!entry->exists) {
-        kv->memory_used -= entry->capacity;
-        mst__free(entry->value);
-        entry->value = NULL;
-        entry->capacity = 0;
-        return;
-    }
-    if (entry->capacity <= capacity) {
-        return;
-    }
-    uint8_t *value = mst__realloc(entry->value, capacity);
-    if (value == NULL) {
-        return; /* the larger block serves as well */
-    }
-    kv->memory_used -= entry->capacity - capacity;
-    entry->value = value;
-    entry->capacity = capacity;
-}
-
-/* A small value in the place of a large one gives the memory back. */
+/* A small value in the place of a large one gives the memory back. Nobody else holds it: it has
+ * just been written. */
 static void entry_shrink(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    if (entry->capacity >= 1024 && entry->size <= entry->capacity / 4) {
-        entry_fit(kv, entry);
+    struct mst__kv_block *block = entry->block;
+    size_t before = block->u.capacity;
+    if (MST_LIKELY(before < 1024) || block->size > before / 4) {
+        return;
     }
+    size_t capacity = value_capacity(block->size);
+    block = mst__realloc(block, sizeof *block + capacity);
+    if (block == NULL) {
+        return; /* the larger block serves as well */
+    }
+    block->u.capacity = capacity;
+    entry->block = block;
+    mst__kv_discharge(kv, block_cost(before) - block_cost(capacity));
 }
 
 /* The end of every write that is not BARRIER's: a barrier's count is no longer its own. */
@@ -215,11 +262,12 @@ static void entry_written_wake(struct mst__kv *kv, struct mst__kv_entry *entry)
     mst__kv_wake_all(kv, entry);
 }
 
-/* Find or make the entry under @key with room for @size bytes of value. */
+/* Find or make the entry under @key and get room for @size bytes of value. */
 static int entry_prepare(struct mst__kv *kv,
                          struct mst_bytes key,
                          size_t size,
-                         struct mst__kv_entry **ret_entry)
+                         struct mst__kv_entry **ret_entry,
+                         struct mst__kv_block **ret_room)
 {
     struct mst__kv_entry *entry = NULL;
     int rv = mst__kv_entry_obtain(kv, key, &entry);
@@ -227,7 +275,7 @@ static int entry_prepare(struct mst__kv *kv,
         return rv;
     }
     MST_ASSERT(entry != NULL);
-    rv = mst__kv_entry_reserve(kv, entry, size);
+    rv = mst__kv_entry_room(kv, entry, size, ret_room);
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
         return rv;
@@ -239,25 +287,33 @@ static int entry_prepare(struct mst__kv *kv,
 static int kv_set(struct mst__kv *kv, struct mst_bytes key, struct mst_bytes value)
 {
     struct mst__kv_entry *entry = NULL;
-    int rv = entry_prepare(kv, key, value.size, &entry);
+    struct mst__kv_block *room = NULL;
+    int rv = entry_prepare(kv, key, value.size, &entry, &room);
     if (rv != 0) {
         return rv;
     }
-    mst__kv_entry_put(kv, entry, value);
+    mst__kv_entry_put(kv, entry, room, value);
     entry_written_wake(kv, entry);
     return 0;
+}
+
+/* The value of @entry as a reply. */
+static void reply_value(struct mst__reply *reply, const struct mst__kv_entry *entry)
+{
+    reply->bytes = mst__kv_entry_value(entry);
+    reply->shared = reply->bytes.size >= MST_SHARED_SIZE_MIN ? entry->block : NULL;
 }
 
 static void kv_get(const struct mst__kv *kv, struct mst_bytes key, struct mst__reply *ret_reply)
 {
     const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-    bool found = entry != NULL && entry->exists;
+    bool found = entry != NULL && entry->block != NULL;
     /* PyTorch's default server answers an absent key with an empty value; so do we. */
-    *ret_reply = (struct mst__reply){
-        .kind = MST_REPLY_BYTES,
-        .bytes = found ? mst__kv_entry_value(entry) : mst_bytes(NULL, 0),
-        .found = found,
-    };
+    ret_reply->kind = MST_REPLY_BYTES;
+    ret_reply->found = found;
+    if (found) {
+        reply_value(ret_reply, entry);
+    }
 }
 
 static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct mst__reply *reply)
@@ -268,9 +324,10 @@ static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct
         return rv;
     }
     int64_t number = 0;
+    struct mst__kv_block *room = NULL;
     rv = mst__kv_entry_number(entry, &number);
     if (rv == 0) {
-        rv = mst__kv_entry_reserve(kv, entry, MST_NUMBER_SIZE);
+        rv = mst__kv_entry_room(kv, entry, MST_NUMBER_SIZE, &room);
     }
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
@@ -279,9 +336,10 @@ static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct
     /* Overflow wraps around, as with every PyTorch server. */
     number = (int64_t)((uint64_t)number + (uint64_t)command->number);
     char text[MST_NUMBER_SIZE];
-    mst__kv_entry_put(kv, entry, mst_bytes(text, mst__number_format(number, text)));
+    mst__kv_entry_put(kv, entry, room, mst_bytes(text, mst__number_format(number, text)));
     entry_written_wake(kv, entry);
-    *reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = number};
+    reply->kind = MST_REPLY_NUMBER;
+    reply->number = number;
     return 0;
 }
 
@@ -290,21 +348,26 @@ static int kv_compare_set(struct mst__kv *kv,
                           struct mst__reply *reply)
 {
     struct mst__kv_entry *entry = mst__map_get(&kv->map, command->key);
-    bool found = entry != NULL && entry->exists;
-    *reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = found};
+    bool found = entry != NULL && entry->block != NULL;
+    reply->kind = MST_REPLY_BYTES;
+    reply->found = found;
     bool matches = found ? mst__bytes_equal(mst__kv_entry_value(entry), command->expected)
                          : command->expected.size == 0;
     if (!matches) {
         /* For an absent key PyTorch's clients are told what they expected: they rely on it. */
-        reply->bytes = found ? mst__kv_entry_value(entry) : command->expected;
+        reply->bytes = command->expected;
+        if (found) {
+            reply_value(reply, entry);
+        }
         return 0;
     }
-    int rv = found ? mst__kv_entry_reserve(kv, entry, command->value.size)
-                   : entry_prepare(kv, command->key, command->value.size, &entry);
+    struct mst__kv_block *room = NULL;
+    int rv = found ? mst__kv_entry_room(kv, entry, command->value.size, &room)
+                   : entry_prepare(kv, command->key, command->value.size, &entry, &room);
     if (rv != 0) {
         return rv;
     }
-    mst__kv_entry_put(kv, entry, command->value);
+    mst__kv_entry_put(kv, entry, room, command->value);
     entry_written(kv, entry);
     if (!found) {
         mst__kv_wake_all(kv, entry);
@@ -315,28 +378,44 @@ static int kv_compare_set(struct mst__kv *kv,
     return 0;
 }
 
+/* Spare room behind a value that grows from @old_size to @size bytes, so that one that is built
+ * piece by piece is not copied for every piece; when memory is short, half of what there is. */
+static size_t append_spare(const struct mst__kv *kv, size_t old_size, size_t size)
+{
+    size_t left = kv->limits.memory_max - kv->memory_used;
+    size_t spare = left > block_cost(size) ? (left - block_cost(size)) / 2 : 0;
+    spare = spare > old_size / 2 ? old_size / 2 : spare;
+    return spare > kv->limits.value_max - size ? kv->limits.value_max - size : spare;
+}
+
 static int kv_append(struct mst__kv *kv, const struct mst__command *command)
 {
-    const struct mst__kv_entry *present = mst__map_get(&kv->map, command->key);
-    size_t old_size = present != NULL && present->exists ? present->size : 0;
+    struct mst__kv_entry *present = mst__map_get(&kv->map, command->key);
+    size_t old_size = present == NULL ? 0 : mst__kv_entry_value(present).size;
     if (command->value.size > kv->limits.value_max ||
         old_size > kv->limits.value_max - command->value.size) {
         return MST_ELIMIT;
     }
     size_t size = old_size + command->value.size;
     struct mst__kv_entry *entry = NULL;
-    /* Some spare room, so that a value built piece by piece is not copied for every piece. */
-    int rv = entry_prepare(kv, command->key, size + old_size / 2, &entry);
-    if (rv == MST_ELIMIT) {
-        rv = entry_prepare(kv, command->key, size, &entry);
+    struct mst__kv_block *room = NULL;
+    if (old_size > 0 && block_will_do(present->block, size)) {
+        entry = present;
+        room = present->block;
+    } else {
+        int rv =
+            entry_prepare(kv, command->key, size + append_spare(kv, old_size, size), &entry, &room);
+        if (rv != 0) {
+            return rv;
+        }
     }
-    if (rv != 0) {
-        return rv;
+    if (old_size > 0 && room != entry->block) {
+        memcpy(room->bytes, entry->block->bytes, old_size);
     }
     if (command->value.size > 0) {
-        memcpy(entry->value + old_size, command->value.data, command->value.size);
+        memcpy(room->bytes + old_size, command->value.data, command->value.size);
     }
-    mst__kv_entry_put(kv, entry, mst_bytes(entry->value, size));
+    mst__kv_entry_put(kv, entry, room, mst_bytes(room->bytes, size));
     entry_written_wake(kv, entry);
     return 0;
 }
@@ -344,7 +423,7 @@ static int kv_append(struct mst__kv *kv, const struct mst__command *command)
 static int64_t kv_delete(struct mst__kv *kv, struct mst_bytes key)
 {
     struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-    if (entry == NULL || !entry->exists) {
+    if (entry == NULL || entry->block == NULL) {
         return 0;
     }
     mst__kv_entry_drop(kv, entry);
@@ -379,9 +458,9 @@ static int kv_multi_get(struct mst__kv *kv,
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
-        struct mst__reply one;
-        kv_get(kv, key, &one);
-        int rv = mst__buf_append_str(&kv->items, one.bytes);
+        const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
+        int rv = mst__buf_append_str(&kv->items, entry == NULL ? mst_bytes(NULL, 0)
+                                                               : mst__kv_entry_value(entry));
         if (rv != 0) {
             return rv;
         }
@@ -395,7 +474,7 @@ static int kv_list_keys(struct mst__kv *kv, struct mst__reply *ret_reply)
     mst__buf_clear(&kv->items);
     for (const struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
          entry = mst__map_next(entry)) {
-        int rv = entry->exists ? mst__buf_append_str(&kv->items, mst__map_key(entry)) : 0;
+        int rv = entry->block != NULL ? mst__buf_append_str(&kv->items, mst__map_key(entry)) : 0;
         if (rv != 0) {
             return rv;
         }
@@ -406,32 +485,41 @@ static int kv_list_keys(struct mst__kv *kv, struct mst__reply *ret_reply)
     return 0;
 }
 
-/* The first half of MULTI_SET: everything that can fail. Entries get room for their new values but
- * keep the old ones. On error those that came into being are removed again. */
-static int multi_set_prepare(struct mst__kv *kv, const struct mst__command *command)
+/* A pair of MULTI_SET that can be put. Its entry is pinned. */
+struct multi_set_pair {
+    struct mst__kv_entry *entry;
+    struct mst__kv_block *room; /* NULL = the entry's own block will do */
+    struct mst_bytes value;
+};
+
+/* The first half of MULTI_SET: everything that can fail. What is there stays as it is; on error
+ * what was made is removed again. */
+static int multi_set_prepare(struct mst__kv *kv,
+                             const struct mst__command *command,
+                             struct multi_set_pair *pairs)
 {
     struct mst_bytes items = command->items;
-    struct mst_bytes key;
-    struct mst_bytes value;
-    int rv = 0;
     uint64_t done = 0;
-    while (rv == 0 && done < command->count && mst__items_next(&items, &key) &&
-           mst__items_next(&items, &value)) {
-        struct mst__kv_entry *entry = NULL;
-        rv = entry_prepare(kv, key, value.size, &entry);
-        done += rv == 0 ? 1 : 0;
-    }
-    if (rv == 0) {
-        return 0;
-    }
-    items = command->items;
-    for (uint64_t i = 0; i < done && mst__items_next(&items, &key); i++) {
-        (void)mst__items_next(&items, &value); /* the first pass has seen that it is there */
-        struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-        if (entry != NULL) { /* a key named twice is gone already */
-            entry_fit(kv, entry);
-            mst__kv_entry_tidy(kv, entry);
+    int rv = 0;
+    while (rv == 0 && done < command->count) {
+        struct mst_bytes key = {0};
+        struct multi_set_pair *pair = &pairs[done];
+        bool whole = mst__items_next(&items, &key) && mst__items_next(&items, &pair->value);
+        MST_ASSERT(whole); /* the reader has counted them */
+        rv = entry_prepare(kv, key, pair->value.size, &pair->entry, &pair->room);
+        if (rv == 0) {
+            pair->room = pair->room == pair->entry->block ? NULL : pair->room;
+            pair->entry->pins++;
+            done++;
         }
+    }
+    while (rv != 0 && done > 0) {
+        const struct multi_set_pair *pair = &pairs[--done];
+        if (pair->room != NULL) {
+            block_release(kv, pair->room);
+        }
+        pair->entry->pins--;
+        mst__kv_entry_tidy(kv, pair->entry);
     }
     return rv;
 }
@@ -439,27 +527,29 @@ static int multi_set_prepare(struct mst__kv *kv, const struct mst__command *comm
 /* All or nothing: other clients never see a part of it. */
 static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
 {
-    int rv = multi_set_prepare(kv, command);
-    if (rv != 0) {
-        return rv;
+    struct multi_set_pair *pairs = NULL;
+    size_t size = (size_t)command->count * sizeof *pairs;
+    if (size == 0) {
+        return 0;
     }
-    struct mst_bytes items = command->items;
-    struct mst_bytes key;
-    struct mst_bytes value;
-    for (uint64_t i = 0;
-         i < command->count && mst__items_next(&items, &key) && mst__items_next(&items, &value);
-         i++) {
-        struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-        MST_ASSERT(entry != NULL);
-        mst__kv_entry_put(kv, entry, value);
+    if (!mst__kv_charge(kv, size)) {
+        return MST_ELIMIT;
+    }
+    pairs = mst__malloc(size);
+    int rv = pairs == NULL ? MST_ENOMEM : multi_set_prepare(kv, command, pairs);
+    for (uint64_t i = 0; rv == 0 && i < command->count; i++) {
+        /* A key named twice may have another block by now, and a larger one. */
+        struct mst__kv_block *room = pairs[i].room == NULL ? pairs[i].entry->block : pairs[i].room;
+        mst__kv_entry_put(kv, pairs[i].entry, room, pairs[i].value);
+        pairs[i].entry->pins--;
     }
     /* Waiters go on only now, so that a client that waits for one of the keys finds all of them. */
-    items = command->items;
-    for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
-        (void)mst__items_next(&items, &value);
-        entry_written_wake(kv, mst__map_get(&kv->map, key));
+    for (uint64_t i = 0; rv == 0 && i < command->count; i++) {
+        entry_written_wake(kv, pairs[i].entry);
     }
-    return 0;
+    mst__free(pairs);
+    mst__kv_discharge(kv, size);
+    return rv;
 }
 
 static int kv_dispatch(struct mst__kv *kv,
@@ -479,7 +569,8 @@ static int kv_dispatch(struct mst__kv *kv,
         case MST_OP_ADD:
             return kv_add(kv, command, reply);
         case MST_OP_CHECK:
-            *reply = (struct mst__reply){.kind = MST_REPLY_STATUS, .status = kv_check(kv, command)};
+            reply->kind = MST_REPLY_STATUS;
+            reply->status = kv_check(kv, command);
             return 0;
         case MST_OP_WAIT:
             return mst__kv_wait(kv, client, command, reply);
@@ -541,20 +632,16 @@ int mst__kv_apply(struct mst__kv *kv,
                   const struct mst__command *command,
                   struct mst__reply *ret_reply)
 {
-    struct mst__reply reply;
     buf_trim(&kv->items);
     MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
     buf_trim(&kv->notices);
+    forget_popped(kv);
     bool was_promised = client->promised != NULL;
-    int rv = kv_dispatch(kv, client, command, &reply);
+    int rv = kv_dispatch(kv, client, command, ret_reply);
     if (MST_UNLIKELY(was_promised)) {
         mst__kv_settle_promise(kv, client);
     }
-    if (rv != 0) {
-        return rv;
-    }
-    *ret_reply = reply;
-    return 0;
+    return rv;
 }
 
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)

@@ -18,7 +18,7 @@
 
 struct mst__kv_entry;
 struct mst__kv_client;
-struct mst__kv_item;
+struct mst__kv_block;
 
 /* A client's place in the line of those who wait for a key. */
 struct mst__kv_place {
@@ -69,7 +69,7 @@ struct mst__kv {
     struct mst__buf notices;            /* for watchers, see watch.c */
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     bool overrun;                       /* some client's `overrun` is set */
-    struct mst__kv_item *popped;        /* the last QUEUE_POP: its reply borrows the bytes */
+    struct mst__kv_block *popped;       /* the last QUEUE_POP: its reply borrows the bytes */
     bool announces;                     /* a CHECK of an announcement finds it; set by a server */
 };
 
@@ -84,9 +84,9 @@ void mst__kv_close(struct mst__kv *kv);
 /**
  * Apply @command for @client.
  *
- * @ret_reply is written on success; its bytes stay valid as long as @command's and until the next
- * call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice until they
- * are empty.
+ * @ret_reply means something on success only; its bytes stay valid as long as @command's and until
+ * the next call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice
+ * until they are empty.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
  * MST_ENOMEM; on error no key has changed, except that a WAIT, BARRIER or WAIT_CHANGE has given up
@@ -96,6 +96,12 @@ int mst__kv_apply(struct mst__kv *kv,
                   struct mst__kv_client *client,
                   const struct mst__command *command,
                   struct mst__reply *ret_reply);
+
+/* Keep the bytes of a reply: @shared is the reply's, held before the next call on @kv. They stay as
+ * they are, whatever becomes of the key, and count as used memory until the last one who holds them
+ * has released them. */
+void mst__kv_hold(struct mst__kv *kv, void *shared);
+void mst__kv_release(struct mst__kv *kv, void *shared);
 
 /* Forget what @client waits for, as CANCEL_WAIT does, without a reply. */
 void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "kv/entry.h"
 
@@ -12,20 +13,14 @@ int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command)
     if (rv != 0) {
         return rv;
     }
-    size_t cost = sizeof(struct mst__kv_item) + command->value.size;
-    struct mst__kv_item *item = NULL;
-    if (!mst__kv_has_room(kv, cost)) {
-        rv = MST_ELIMIT;
-    } else {
-        item = mst__malloc(cost);
-        rv = item == NULL ? MST_ENOMEM : 0;
-    }
+    struct mst__kv_block *item = NULL;
+    rv = mst__kv_block_new(kv, command->value.size, &item);
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
         return rv;
     }
-    item->next = NULL;
-    item->size = command->value.size;
+    item->u.next = NULL;
+    item->size = (uint32_t)command->value.size;
     if (item->size > 0) {
         memcpy(item->bytes, command->value.data, item->size);
     }
@@ -33,11 +28,10 @@ int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command)
     if (queue->last == NULL) {
         queue->first = item;
     } else {
-        queue->last->next = item;
+        queue->last->u.next = item;
     }
     queue->last = item;
     queue->count++;
-    kv->memory_used += cost;
     mst__kv_wake_one(kv, entry);
     return 0;
 }
@@ -52,17 +46,18 @@ void mst__kv_queue_pop(struct mst__kv *kv,
         return;
     }
     struct mst__kv_queue *queue = &entry->queue;
-    struct mst__kv_item *item = queue->first;
+    struct mst__kv_block *item = queue->first;
     ret_reply->number = (int64_t)queue->count;
     ret_reply->bytes = mst_bytes(item->bytes, item->size);
-    queue->first = item->next;
+    ret_reply->shared = item->size >= MST_SHARED_SIZE_MIN ? item : NULL;
+    queue->first = item->u.next;
     if (queue->first == NULL) {
         queue->last = NULL;
     }
     queue->count--;
-    kv->memory_used -= sizeof *item + item->size;
-    /* The reply borrows the bytes; they live until the next pop. */
-    mst__free(kv->popped);
+    /* The reply borrows the bytes; they live until the next command. */
+    MST_ASSERT(kv->popped == NULL);
+    item->u.capacity = item->size;
     kv->popped = item;
     mst__kv_entry_tidy(kv, entry);
 }
@@ -76,8 +71,8 @@ int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key)
 void mst__kv_queue_free(struct mst__kv_queue *queue)
 {
     while (queue->first != NULL) {
-        struct mst__kv_item *item = queue->first;
-        queue->first = item->next;
+        struct mst__kv_block *item = queue->first;
+        queue->first = item->u.next;
         mst__free(item);
     }
 }

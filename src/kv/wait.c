@@ -15,7 +15,7 @@
 
 bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry)
 {
-    return entry != NULL && (entry->exists || entry->queue.count > 0);
+    return entry != NULL && (entry->block != NULL || entry->queue.count > 0);
 }
 
 static void place_enter(struct mst__kv_place *place,
@@ -119,7 +119,7 @@ static void place_use_up(struct mst__kv *kv, struct mst__kv_place *place)
 
 static uint64_t entry_fingerprint(const struct mst__kv_entry *entry)
 {
-    return entry->exists ? mst__fingerprint(mst__kv_entry_value(entry)) : 0;
+    return entry->block != NULL ? mst__fingerprint(mst__kv_entry_value(entry)) : 0;
 }
 
 /* Those who wait for a change go on if there was one, the others with @and_others in any case. */
@@ -190,7 +190,8 @@ void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client)
 static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, uint32_t writes)
 {
     int64_t count = 0;
-    if (!entry->exists || entry->writes != writes || mst__kv_entry_number(entry, &count) != 0) {
+    if (entry->block == NULL || entry->writes != writes ||
+        mst__kv_entry_number(entry, &count) != 0) {
         return;
     }
     if (count <= 1 && entry->made_by_barrier) {
@@ -198,8 +199,8 @@ static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, ui
     } else {
         char text[MST_NUMBER_SIZE];
         size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
-        /* One less never needs more digits than BARRIER had reserved. */
-        mst__kv_entry_put(kv, entry, mst_bytes(text, size));
+        /* The block of a value holds any number, and so short a value is not shared. */
+        mst__kv_entry_put(kv, entry, entry->block, mst_bytes(text, size));
     }
     if (MST_UNLIKELY(entry->changes_count > 0)) {
         mst__kv_wake_changes(kv, entry);
@@ -317,18 +318,19 @@ int mst__kv_barrier(struct mst__kv *kv,
         return rv;
     }
     int64_t count = 0;
+    struct mst__kv_block *room = NULL;
     rv = mst__kv_entry_number(entry, &count);
     if (rv == 0) {
-        rv = mst__kv_entry_reserve(kv, entry, MST_NUMBER_SIZE);
+        rv = mst__kv_entry_room(kv, entry, MST_NUMBER_SIZE, &room);
     }
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
         return rv;
     }
     count = (int64_t)((uint64_t)count + 1);
-    bool created = !entry->exists;
+    bool created = entry->block == NULL;
     char text[MST_NUMBER_SIZE];
-    mst__kv_entry_put(kv, entry, mst_bytes(text, mst__number_format(count, text)));
+    mst__kv_entry_put(kv, entry, room, mst_bytes(text, mst__number_format(count, text)));
     entry->made_by_barrier = entry->made_by_barrier || created;
     if (count >= command->number) {
         mst__kv_wake_all(kv, entry);

@@ -397,12 +397,12 @@ static void run_dump(struct golden *golden)
          entry = mst__map_next(entry)) {
         put(golden, "dump ");
         put_quoted(golden, mst__map_key(entry));
-        if (entry->exists) {
+        if (mst__kv_entry_exists(entry)) {
             put(golden, " = ");
             put_quoted(golden, mst__kv_entry_value(entry));
         }
-        for (const struct mst__kv_item *item = entry->queue.first; item != NULL;
-             item = item->next) {
+        for (const struct mst__kv_block *item = entry->queue.first; item != NULL;
+             item = item->u.next) {
             put(golden, " queued ");
             put_quoted(golden, mst_bytes(item->bytes, item->size));
         }

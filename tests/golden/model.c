@@ -224,10 +224,11 @@ void mst__model_check(const struct mst__model *model)
     size_t bytes = 0;
     for (const struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
          entry = mst__map_next(entry)) {
-        bool in_use = entry->exists || entry->waiting_first != NULL || entry->queue.count > 0 ||
-                      entry->queue.promised_count > 0 || entry->watches != NULL;
+        bool in_use = mst__kv_entry_exists(entry) || entry->waiting_first != NULL ||
+                      entry->queue.count > 0 || entry->queue.promised_count > 0 ||
+                      entry->watches != NULL;
         MST_ASSERT(in_use);
-        MST_ASSERT(entry->size <= entry->capacity);
+        MST_ASSERT(entry->block == NULL || entry->block->size <= entry->block->u.capacity);
         /* Nobody sleeps beside a queue that has something for everybody who was woken. */
         bool asleep = false;
         for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
@@ -235,8 +236,9 @@ void mst__model_check(const struct mst__model *model)
             asleep = asleep || !(place->is_barrier || place->is_change);
         }
         MST_ASSERT(!asleep || entry->queue.count <= entry->queue.promised_count);
-        keys += entry->exists ? 1 : 0;
-        bytes += mst__map_overhead(&kv->map) + mst__map_key(entry).size + entry->capacity;
+        keys += mst__kv_entry_exists(entry) ? 1 : 0;
+        bytes += mst__map_overhead(&kv->map) + mst__map_key(entry).size +
+                 (entry->block == NULL ? 0 : sizeof *entry->block + entry->block->u.capacity);
     }
     MST_ASSERT(keys == kv->keys_count);
     MST_ASSERT(bytes <= kv->memory_used);

@@ -93,11 +93,11 @@ static void dump(const struct fixture *f, struct mst__buf *ret_text)
     for (const struct mst__kv_entry *entry = mst__map_first(&f->kv.map); entry != NULL;
          entry = mst__map_next(entry)) {
         rv |= mst__buf_append_str(ret_text, mst__map_key(entry));
-        rv |= mst__buf_append_u8(ret_text, entry->exists);
+        rv |= mst__buf_append_u8(ret_text, mst__kv_entry_exists(entry));
         rv |= mst__buf_append_str(ret_text, mst__kv_entry_value(entry));
         rv |= mst__buf_append_u64(ret_text, entry->queue.count);
-        for (const struct mst__kv_item *item = entry->queue.first; item != NULL;
-             item = item->next) {
+        for (const struct mst__kv_block *item = entry->queue.first; item != NULL;
+             item = item->u.next) {
             rv |= mst__buf_append_str(ret_text, mst_bytes(item->bytes, item->size));
         }
         for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
@@ -607,6 +607,101 @@ static void popped_bytes_stay(void **state)
     fixture_close(&f);
 }
 
+static struct mst_bytes large_value(char fill)
+{
+    static char bytes[MST_SHARED_SIZE_MIN];
+    memset(bytes, fill, sizeof bytes);
+    return mst_bytes(bytes, sizeof bytes);
+}
+
+/* Hold what @key has and do @command to it: who holds it sees no change, others see the change, and
+ * the memory is counted until it is released. */
+static void change_held(const struct mst__command *command)
+{
+    struct fixture f;
+    fixture_open(&f, 1 << 20);
+    const struct mst__command put = {
+        .op = MST_OP_SET, .key = command->key, .value = large_value('a')};
+    struct mst__reply reply;
+    assert_int_equal(apply(&f, 0, &put, &reply), 0);
+    struct mst__reply held = run(&f, 0, MST_OP_GET, "/k");
+    assert_non_null(held.shared);
+    size_t used = f.kv.memory_used;
+    mst__kv_hold(&f.kv, held.shared);
+    mst__kv_hold(&f.kv, held.shared);
+    assert_int_equal(f.kv.memory_used, used); /* once for all */
+    assert_int_equal(apply(&f, 1, command, &reply), 0);
+    assert_true(f.kv.memory_used > MST_SHARED_SIZE_MIN);
+    assert_int_not_equal(run(&f, 0, MST_OP_GET, "/k").bytes.data == held.bytes.data, true);
+    assert_bytes(held.bytes, large_value('a'));
+    mst__kv_release(&f.kv, held.shared);
+    assert_bytes(held.bytes, large_value('a'));
+    size_t before = f.kv.memory_used;
+    mst__kv_release(&f.kv, held.shared);
+    assert_true(f.kv.memory_used <= before - MST_SHARED_SIZE_MIN);
+    assert_int_equal(run(&f, 0, MST_OP_DELETE, "/k").number, command->op == MST_OP_DELETE ? 0 : 1);
+    assert_int_equal(f.kv.memory_used, 0);
+    fixture_close(&f);
+}
+
+static void held_values_do_not_change(void **state)
+{
+    (void)state;
+    struct mst__buf pair;
+    mst__buf_init(&pair, 100);
+    assert_int_equal(mst__buf_append_str(&pair, STR("/k")), 0);
+    assert_int_equal(mst__buf_append_str(&pair, STR("b")), 0);
+    const struct mst__command commands[] = {
+        {.op = MST_OP_SET, .key = STR("/k"), .value = STR("b")},
+        {.op = MST_OP_APPEND, .key = STR("/k")},
+        {.op = MST_OP_COMPARE_SET, .key = STR("/k"), .expected = large_value('a')},
+        {.op = MST_OP_DELETE, .key = STR("/k")},
+        {.op = MST_OP_MULTI_SET, .key = STR("/k"), .count = 1, .items = mst__buf_bytes(&pair)},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        change_held(&commands[i]);
+    }
+    mst__buf_close(&pair);
+}
+
+/* An item that was popped can be held as a value can; small ones cannot, neither of them. */
+static void what_can_be_held(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, 1 << 20);
+    struct mst__command push = {
+        .op = MST_OP_QUEUE_PUSH, .key = STR("/q"), .value = large_value('q')};
+    struct mst__reply reply;
+    assert_int_equal(apply(&f, 0, &push, &reply), 0);
+    push.value.size--;
+    assert_int_equal(apply(&f, 0, &push, &reply), 0);
+    struct mst__reply held = run(&f, 0, MST_OP_QUEUE_POP, "/q");
+    assert_non_null(held.shared);
+    mst__kv_hold(&f.kv, held.shared);
+    assert_null(run(&f, 0, MST_OP_QUEUE_POP, "/q").shared);
+    assert_int_equal(run(&f, 0, MST_OP_QUEUE_LEN, "/q").number, 0);
+    assert_bytes(held.bytes, large_value('q'));
+    assert_true(f.kv.memory_used > MST_SHARED_SIZE_MIN);
+    mst__kv_release(&f.kv, held.shared);
+    assert_int_equal(f.kv.memory_used, 0);
+    set(&f, "/small", "text");
+    assert_null(run(&f, 0, MST_OP_GET, "/small").shared);
+    /* What an unsuccessful COMPARE_SET answers is the value, and can be held; what a successful one
+     * answers, or one of an absent key, is the asker's own. */
+    struct mst__command swap = {
+        .op = MST_OP_COMPARE_SET, .key = STR("/c"), .value = large_value('c')};
+    assert_int_equal(apply(&f, 0, &swap, &reply), 0);
+    assert_null(reply.shared);
+    assert_int_equal(apply(&f, 0, &swap, &reply), 0);
+    assert_non_null(reply.shared);
+    swap.key = STR("/none");
+    swap.expected = swap.value;
+    assert_int_equal(apply(&f, 0, &swap, &reply), 0);
+    assert_null(reply.shared);
+    fixture_close(&f);
+}
+
 static void found_tells_absent_from_empty(void **state)
 {
     (void)state;
@@ -639,6 +734,8 @@ int main(void)
         cmocka_unit_test(watches_are_limited),
         cmocka_unit_test(connections_share_the_memory_limit),
         cmocka_unit_test(popped_bytes_stay),
+        cmocka_unit_test(held_values_do_not_change),
+        cmocka_unit_test(what_can_be_held),
         cmocka_unit_test(found_tells_absent_from_empty),
     };
     return MST_RUN_TESTS(tests);

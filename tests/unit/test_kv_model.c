@@ -655,7 +655,7 @@ static void compare_state(const struct both *both)
         if (entry == NULL) {
             continue;
         }
-        assert_int_equal(entry->exists, k->exists);
+        assert_int_equal(mst__kv_entry_exists(entry), k->exists);
         assert_bytes(mst__kv_entry_value(entry), bytes_of(&k->value));
         assert_int_equal(entry->queue.count, k->queue_count);
         assert_int_equal(entry->queue.promised_count, k->promised_count);
