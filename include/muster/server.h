@@ -34,7 +34,8 @@ struct mst_server_options {
     size_t key_size_max;
     size_t value_size_max;
     int64_t idle_timeout_ms;    /* close silent connections; 0 = never, which torch needs */
-    int64_t request_timeout_ms; /* the rest of a request, or room for a reply, must come in time */
+    int64_t request_timeout_ms; /* from the first byte of a request to its last, and how far behind
+                                   a peer may be with reading; 64 KiB more have a second more */
 
     /** Serve a metrics and health page here: `127.0.0.1:9090`, `[::1]:9090`, `*:9090`; port 0 = a
      * free one. NULL = none. A muster that was built without http refuses it with MST_ENOTSUP.

@@ -36,6 +36,10 @@
  * costs less than to keep account of who still sends it. */
 #define MST_SHARED_SIZE_MIN MST_KIB(4)
 
+/* Bytes per second that a request must arrive with, and replies be taken with, beyond the request
+ * timeout, so that nobody holds memory for ever by sending or reading a byte now and then. */
+#define MST_RATE_MIN MST_KIB(64)
+
 /* Unsent notices that a watcher may leave behind before it is cut off. */
 #define MST_BACKLOG_SIZE_MAX MST_MIB(16)
 

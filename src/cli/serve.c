@@ -288,8 +288,8 @@ int mst__cli_serve(int argc, char **argv)
          "connection is closed.",
          MST_OPTION_DURATION, &serve.idle_timeout_ms, 0, 0},
         {"request-timeout", "TIME",
-         "Close connections that send half a request, or do not read their replies, and make no "
-         "progress for so long. Default: 60s.",
+         "Close connections whose request is not complete in time, from its first byte on, or that "
+         "do not read. 64 KiB have 1 s more. Default: 60s.",
          MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
         SERVE_JOB_OPTIONS(serve),
 #ifdef MST_WITH_HTTP

@@ -8,9 +8,11 @@
  *
  * A connection that must end while a command is being applied is doomed first and closed when the
  * command is done with: the engine may still be handing out what the command caused. */
+#include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -212,12 +214,38 @@ static void on_written(uv_write_t *request, int status)
     if (conn->is_closing) {
         return;
     }
-    conn->active_ms = (int64_t)uv_now(&server->loop);
-    conn->store_ms = conn->active_ms; /* it was not looked at meanwhile */
+    conn->active_ms = mst__server_now_ms(server);
+    conn->input_ms = conn->active_ms; /* nobody has looked at these meanwhile */
+    conn->store_ms = conn->active_ms;
     if (status != 0) {
         mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
     }
     conn_serve_waiting_input(conn);
+}
+
+/* How many bytes the peer's machine has. What it has not yet got is here or in the kernel. */
+static int64_t conn_taken(const struct mst__conn *conn)
+{
+    uv_os_fd_t fd = -1;
+    int unsent = 0;
+    if (uv_fileno(&conn->uv.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) != 0) {
+        unsent = 0; /* then what the kernel has counts as taken */
+    }
+    size_t queued = uv_stream_get_write_queue_size(&conn->uv.stream);
+    return (int64_t)conn->output_total - (int64_t)queued - unsent;
+}
+
+/* Whether the peer of @conn takes its replies too slowly. Time passes for it, and what it takes
+ * gives it time back at the slowest rate: so it may be slow for ever, and stop for a while. */
+static bool output_is_late(struct mst__conn *conn, int64_t now_ms)
+{
+    int64_t taken = conn_taken(conn);
+    int64_t earned_ms = (taken - conn->output_taken) * 1000 / (int64_t)MST_RATE_MIN;
+    int64_t late_ms = conn->output_late_ms + (now_ms - conn->output_ms) - earned_ms;
+    conn->output_late_ms = late_ms > 0 ? late_ms : 0;
+    conn->output_taken = taken;
+    conn->output_ms = now_ms;
+    return late_ms >= conn->server->options.request_timeout_ms;
 }
 
 /* Queue what the kernel did not take. */
@@ -256,6 +284,9 @@ static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
     }
     if (conn->output_pending == 0) {
         (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
+        conn->output_taken = conn_taken(conn);
+        conn->output_ms = mst__server_now_ms(server);
+        conn->output_late_ms = 0;
     }
     conn->output_pending += chunk->size;
     mst__conn_update_overdue(conn);
@@ -267,6 +298,7 @@ static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
         return;
     }
     size_t sent = 0;
+    conn->output_total += bytes.size;
     if (conn->output_pending == 0) {
         uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.size);
         int rv = uv_try_write(&conn->uv.stream, &buf, 1);
@@ -583,13 +615,17 @@ static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
         mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
         return;
     }
+    conn->input_ms = conn->active_ms;
     conn_charge_input(conn);
 }
 
 static void conn_serve_own(struct mst__conn *conn)
 {
     size_t used = conn_serve(conn, mst__buf_bytes(&conn->input));
-    mst__buf_consume(&conn->input, used);
+    if (used > 0) {
+        mst__buf_consume(&conn->input, used);
+        conn->input_ms = mst__server_now_ms(conn->server); /* that of the next one */
+    }
     if (mst__buf_size(&conn->input) == 0) {
         conn_free_input(conn);
     }
@@ -651,7 +687,7 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
         conn_settle(conn);
         return;
     }
-    conn->active_ms = (int64_t)uv_now(&server->loop);
+    conn->active_ms = mst__server_now_ms(server);
     server->counters.bytes_in += (uint64_t)size;
     if (buf->base == (char *)server->read_memory) {
         struct mst_bytes input = mst_bytes(buf->base, (size_t)size);
@@ -694,7 +730,7 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
         return NULL;
     }
     conn->server = server;
-    conn->active_ms = (int64_t)uv_now(&server->loop);
+    conn->active_ms = mst__server_now_ms(server);
     mst__kv_client_init(&conn->client);
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
@@ -778,20 +814,28 @@ void mst__conn_accept(struct mst__listener *listener)
 
 /* --- all connections --- */
 
+bool mst__conn_is_late(const struct mst_server *server,
+                       int64_t now_ms,
+                       int64_t since_ms,
+                       size_t size)
+{
+    int64_t bytes_ms = (int64_t)size * 1000 / (int64_t)MST_RATE_MIN;
+    return now_ms - since_ms - bytes_ms >= server->options.request_timeout_ms;
+}
+
 static void sweep_overdue(struct mst_server *server, int64_t now_ms)
 {
-    int64_t timeout_ms = server->options.request_timeout_ms;
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
-        if (now_ms - conn->active_ms < timeout_ms) {
-            continue;
-        }
+        size_t have = mst__buf_size(&conn->input);
+        size_t size = have > conn->input_wanted ? have : conn->input_wanted;
         if (conn->output_pending > 0) {
-            mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent for %lld ms",
-                           conn->output_pending, (long long)timeout_ms);
-        } else {
-            mst__conn_doom(conn, MST_WHY_STUCK_REQUEST,
-                           "%zu bytes of a request, then %lld ms nothing",
-                           mst__buf_size(&conn->input), (long long)timeout_ms);
+            if (output_is_late(conn, now_ms)) {
+                mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent, taken too slowly",
+                               conn->output_pending);
+            }
+        } else if (have > 0 && mst__conn_is_late(server, now_ms, conn->input_ms, size)) {
+            mst__conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms", have,
+                           (long long)(now_ms - conn->input_ms));
         }
     }
 }

@@ -18,12 +18,17 @@ struct mst__conn {
     struct mst__buf input; /* an unfinished request, or requests waiting for output to drain */
     size_t input_charged;  /* its memory, as counted by the engine */
     size_t input_wanted;   /* no use looking at less than this */
+    int64_t input_ms;      /* when the request at its front began */
     size_t output_pending; /* queued bytes */
-    int64_t active_ms;     /* last time something arrived or drained */
-    struct mst__buf store; /* framed: what is left of the stream of requests in its STOREs */
-    size_t store_charged;  /* its memory, as counted by the engine */
-    size_t store_wanted;   /* no use looking at less than this */
-    int64_t store_ms;      /* when something was last added to it */
+    uint64_t output_total; /* bytes to be sent so far, queued ones too */
+    int64_t output_taken;  /* of those, what the peer had when it was last looked at, and when */
+    int64_t output_ms;
+    int64_t output_late_ms; /* how far the peer is behind with taking them */
+    int64_t active_ms;      /* last time something arrived or drained */
+    struct mst__buf store;  /* framed: what is left of the stream of requests in its STOREs */
+    size_t store_charged;   /* its memory, as counted by the engine */
+    size_t store_wanted;    /* no use looking at less than this */
+    int64_t store_ms;       /* when the request at its front began */
     union {
         struct sockaddr any;
         struct sockaddr_in in4;
@@ -59,6 +64,13 @@ void mst__conn_reply_end(struct mst_server *server);
 
 /* Hand the gathered replies of @conn to the kernel. */
 void mst__conn_flush(struct mst__conn *conn);
+
+/* Whether a request of @size bytes, as far as is known, that began at @since_ms is too late: it has
+ * the request timeout, and the time that its bytes need at the slowest rate. */
+bool mst__conn_is_late(const struct mst_server *server,
+                       int64_t now_ms,
+                       int64_t since_ms,
+                       size_t size);
 
 /* Enter or leave the list of those with something under way. */
 void mst__conn_update_overdue(struct mst__conn *conn);

@@ -70,8 +70,13 @@ static void store_forget(struct mst__conn *conn)
 /* Serve what is left in the connection's own buffer for the store. */
 static void store_serve_own(struct mst__conn *conn)
 {
+    size_t used = 0;
     if (mst__buf_size(&conn->store) >= conn->store_wanted) {
-        mst__buf_consume(&conn->store, store_serve(conn, mst__buf_bytes(&conn->store)));
+        used = store_serve(conn, mst__buf_bytes(&conn->store));
+    }
+    if (used > 0) {
+        mst__buf_consume(&conn->store, used);
+        conn->store_ms = mst__server_now_ms(conn->server); /* that of the next one */
     }
     if (conn->is_store_over) {
         store_forget(conn);
@@ -97,10 +102,12 @@ static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
     if (conn->is_store_over) {
         return; /* sent before it was heard of */
     }
-    conn->store_ms = (int64_t)uv_now(&server->loop);
     size_t used = mst__buf_size(&conn->store) == 0 ? store_serve(conn, input) : 0;
     input = mst__bytes_skip(input, used);
     if (input.size > 0 && !conn->is_store_over && !conn->is_doomed) {
+        if (mst__buf_size(&conn->store) == 0) {
+            conn->store_ms = mst__server_now_ms(server);
+        }
         if (mst__buf_append(&conn->store, input) != 0) {
             mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a request");
         } else if (!mst__conn_charge(server, &conn->store, &conn->store_charged)) {
@@ -161,14 +168,15 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
 
 /* --- what is left half done --- */
 
-/* A node with half a request for the store, and nothing more of it for too long; NULL if there is
- * none. Its other messages go on meanwhile. */
+/* A node with half a request for the store, for too long; NULL if there is none. Its other messages
+ * go on meanwhile. */
 static struct mst__conn *find_stuck_store(const struct mst_server *server, int64_t now_ms)
 {
-    int64_t timeout_ms = server->options.request_timeout_ms;
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
-        if (mst__buf_size(&conn->store) > 0 && conn->output_pending == 0 &&
-            now_ms - conn->store_ms >= timeout_ms && !conn->is_doomed) {
+        size_t have = mst__buf_size(&conn->store);
+        size_t size = have > conn->store_wanted ? have : conn->store_wanted;
+        if (have > 0 && conn->output_pending == 0 && !conn->is_doomed &&
+            mst__conn_is_late(server, now_ms, conn->store_ms, size)) {
             return conn;
         }
     }
@@ -179,8 +187,7 @@ void mst__conns_sweep_stores(struct mst_server *server, int64_t now_ms)
 {
     struct mst__conn *conn;
     while ((conn = find_stuck_store(server, now_ms)) != NULL) {
-        mst__conn_reject(conn, MST_WHY_STUCK_REQUEST,
-                         "%zu bytes of a request, then %lld ms nothing",
+        mst__conn_reject(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
                          mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
         mst__conn_flush(conn);
         mst__conn_free_store(conn); /* also if it is doomed now, so that it is not found again */

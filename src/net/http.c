@@ -4,10 +4,12 @@
  * descriptor and, with a timer, what libmicrohttpd wants to do without an event; both only call
  * MHD_run, which never blocks. The store's connections know nothing of all this.
  *
- * Bounds: so many connections, so much memory for each, closed when silent. Of a client that leaves
- * together with half a request libmicrohttpd does not see the end, so it counts until then. A page
- * is made from a snapshot of the counters when it is asked for, so a request of the store costs
- * nothing extra. */
+ * Bounds: so many connections, so much memory for each. A connection has a deadline for its first
+ * request and, when that is answered, for each further one, however busy it is meanwhile; and when
+ * there are too many, the one whose deadline is next has to go. So clients that never finish keep
+ * nobody out. libmicrohttpd knows timeouts of silence only: a connection that has to go is shut
+ * down, and libmicrohttpd finds that out by itself. A page is made from a snapshot of the counters
+ * when it is asked for, so a request of the store costs nothing extra. */
 #include "net/http.h"
 
 #include <errno.h>
@@ -29,7 +31,12 @@
 #include "net/metrics.h"
 #include "net/server.h"
 
-#define HTTP_TIMEOUT_S 10
+/* For a request, from the end of the one before it to the end of its answer. */
+#define HTTP_DEADLINE_MS 10000
+
+/* Connections that libmicrohttpd takes beyond the limit, while those that have to go are going. */
+#define HTTP_SPARE 16
+
 #define HTTP_BACKLOG 64
 
 /* Without descriptors libmicrohttpd would try to accept in a tight loop; we look again so often. */
@@ -43,11 +50,23 @@ static const char index_text[] = "muster " MST_VERSION "\n"
                                  "/metrics  counters of the store, for Prometheus\n"
                                  "/healthz  200 while the store is served, 503 while it stops\n";
 
+/* One connection, in the order of deadlines. */
+struct http_conn {
+    struct http_conn *prev, *next;
+    int64_t due_ms;
+    int fd;
+    bool is_shut;
+};
+
 struct mst__http {
     struct mst_server *server;
     struct MHD_Daemon *daemon;
     uv_poll_t poll;   /* on the daemon's epoll descriptor */
-    uv_timer_t timer; /* when the daemon wants to run without an event */
+    uv_timer_t timer; /* when the daemon wants to run without an event, or a connection is due */
+    struct http_conn conns[MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE];
+    struct http_conn *conns_free; /* linked by next */
+    struct http_conn *conns_first, *conns_last;
+    unsigned conns_count; /* of those that are not shut down */
     unsigned handles_count;
     bool accepted;        /* since it was last cleared */
     struct mst__buf page; /* of the request being answered */
@@ -176,16 +195,109 @@ static enum MHD_Result on_request(void *arg,
     return answer_path(http, connection, path);
 }
 
+/* --- connections --- */
+
+static void conns_remove(struct mst__http *http, struct http_conn *conn)
+{
+    if (conn->prev == NULL) {
+        http->conns_first = conn->next;
+    } else {
+        conn->prev->next = conn->next;
+    }
+    if (conn->next == NULL) {
+        http->conns_last = conn->prev;
+    } else {
+        conn->next->prev = conn->prev;
+    }
+    http->conns_count -= conn->is_shut ? 0 : 1;
+}
+
+/* @conn has time for a request from now on, and so is the last in line. */
+static void conns_append(struct mst__http *http, struct http_conn *conn)
+{
+    conn->due_ms = mst__server_now_ms(http->server) + HTTP_DEADLINE_MS;
+    conn->prev = http->conns_last;
+    conn->next = NULL;
+    if (http->conns_last == NULL) {
+        http->conns_first = conn;
+    } else {
+        http->conns_last->next = conn;
+    }
+    http->conns_last = conn;
+    http->conns_count += conn->is_shut ? 0 : 1;
+}
+
+/* The first one of those that are not shut down; NULL if there is none. */
+static struct http_conn *conns_next_due(const struct mst__http *http)
+{
+    struct http_conn *conn = http->conns_first;
+    while (conn != NULL && conn->is_shut) {
+        conn = conn->next;
+    }
+    return conn;
+}
+
+static void conns_shut(struct mst__http *http, struct http_conn *conn)
+{
+    (void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the peer is gone */
+    conn->is_shut = true;
+    http->conns_count--;
+}
+
+/* Shut down those whose time is over, and the next ones when there are too many. */
+static void conns_sweep(struct mst__http *http)
+{
+    int64_t now_ms = mst__server_now_ms(http->server);
+    struct http_conn *conn;
+    while ((conn = conns_next_due(http)) != NULL &&
+           (conn->due_ms <= now_ms || http->conns_count > MST_HTTP_CONNECTIONS_MAX)) {
+        conns_shut(http, conn);
+    }
+}
+
 static void on_connection(void *arg,
                           struct MHD_Connection *connection,
                           void **state,
                           enum MHD_ConnectionNotificationCode code)
 {
-    (void)connection;
-    (void)state;
     struct mst__http *http = arg;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        http->accepted = true;
+    struct http_conn *conn = *state;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (conn != NULL) {
+            conns_remove(http, conn);
+            conn->next = http->conns_free;
+            http->conns_free = conn;
+        }
+        return;
+    }
+    http->accepted = true;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    MST_ASSERT(info != NULL);
+    conn = http->conns_free;
+    MST_ASSERT(conn != NULL); /* as many as libmicrohttpd takes */
+    http->conns_free = conn->next;
+    *conn = (struct http_conn){.fd = info->connect_fd};
+    *state = conn;
+    conns_append(http, conn);
+    conns_sweep(http);
+}
+
+/* A request is over: the next one has its own time. */
+static void on_completed(void *arg,
+                         struct MHD_Connection *connection,
+                         void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)state;
+    (void)code;
+    struct mst__http *http = arg;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct http_conn *conn = info == NULL ? NULL : info->socket_context;
+    if (conn != NULL) {
+        conns_remove(http, conn);
+        conns_append(http, conn);
     }
 }
 
@@ -217,15 +329,22 @@ static unsigned connections_count(struct mst__http *http)
 static void http_run(struct mst__http *http)
 {
     unsigned count_before = connections_count(http);
+    conns_sweep(http);
     (void)MHD_run(http->daemon); /* fails only for a daemon with threads */
     MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+    const struct http_conn *due = conns_next_due(http);
+    bool is_wanted = MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES;
     if (connections_count(http) < count_before) {
-        http_start_timer(http, 0); /* at its limit it takes in the next ones in its next run only */
-    } else if (MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES) {
-        http_start_timer(http, wait_ms);
-    } else {
+        wait_ms = 0; /* at its limit it takes in the next ones in its next run only */
+    } else if (due != NULL) {
+        int64_t due_ms = due->due_ms - mst__server_now_ms(http->server);
+        uint64_t left_ms = due_ms < 0 ? 0 : (uint64_t)due_ms;
+        wait_ms = is_wanted && wait_ms < left_ms ? wait_ms : left_ms;
+    } else if (!is_wanted) {
         (void)uv_timer_stop(&http->timer); /* always returns 0 */
+        return;
     }
+    http_start_timer(http, wait_ms);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -360,10 +479,10 @@ static int http_start_daemon(struct mst__http *http, int fd, struct mst_err *ret
 {
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, MST_HTTP_CONNECTIONS_MAX, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)MST_HTTP_REQUEST_SIZE_MAX, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, HTTP_TIMEOUT_S, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},
         {MHD_OPTION_END, 0, NULL},
     };
     errno = 0;
@@ -408,6 +527,10 @@ int mst__http_open(struct mst_server *server,
         return mst__fail(reterr, MST_ENOMEM, 0, "http address '%.80s'", address);
     }
     http->server = server;
+    for (size_t i = 0; i < sizeof http->conns / sizeof http->conns[0]; i++) {
+        http->conns[i].next = http->conns_free;
+        http->conns_free = &http->conns[i];
+    }
     mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
     struct mst_err err = {0}; /* the cause is looked at, so there has to be one */
     int fd = -1;

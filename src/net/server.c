@@ -78,7 +78,7 @@ static int server_check_options(const struct mst_server_options *options, struct
 static void on_grace(uv_timer_t *timer)
 {
     struct mst_server *server = timer->data;
-    mst__conns_settle(server, (int64_t)uv_now(&server->loop));
+    mst__conns_settle(server, mst__server_now_ms(server));
     if (server->grace_count == 0) {
         (void)uv_timer_stop(timer); /* always returns 0 */
     }
@@ -120,7 +120,7 @@ static void server_stop_step(struct mst_server *server, int64_t now_ms)
 static void on_sweep(uv_timer_t *timer)
 {
     struct mst_server *server = timer->data;
-    int64_t now_ms = (int64_t)uv_now(&server->loop);
+    int64_t now_ms = mst__server_now_ms(server);
     bool again = mst__conns_sweep(server, now_ms);
     if (server->stopping) {
         server_stop_step(server, now_ms);
@@ -184,7 +184,7 @@ static void on_wake(uv_async_t *wake)
     }
     if (atomic_load(&server->stop_wanted) && !server->stopping) {
         server->stopping = true;
-        server->stop_began_ms = (int64_t)uv_now(&server->loop);
+        server->stop_began_ms = mst__server_now_ms(server);
         mst__log(&server->options.log, MST_LOG_INFO, "server.stopping", "connections=%zu",
                  server->conns_count);
         mst__listen_close(server);

@@ -79,6 +79,7 @@ struct mst_server {
     atomic_bool dump_wanted;
     bool stopping;
     int64_t stop_began_ms;
+    int64_t ahead_ms; /* tests turn the clock forward with it */
     uv_timer_t sweep; /* runs while something may become overdue */
     uv_timer_t grace; /* runs while a connection may be of dialect A or B */
     size_t grace_count;
@@ -101,6 +102,12 @@ struct mst_server {
 };
 
 /* --- server.c --- */
+
+/* The time of this turn of the loop. */
+static inline int64_t mst__server_now_ms(const struct mst_server *server)
+{
+    return (int64_t)uv_now(&server->loop) + server->ahead_ms;
+}
 
 /* Something may become overdue: let the sweep timer run. */
 void mst__server_want_sweep(struct mst_server *server);
