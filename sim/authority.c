@@ -108,10 +108,7 @@ static int64_t event_held_us(const struct mst__sim_auth *sim, const struct mst__
         case MST_SIM_AUTH_ANSWER:
         case MST_SIM_AUTH_WATCH:
             return sim->nodes[event->node].frozen_us;
-        case MST_SIM_AUTH_TO_SERVER:
-        case MST_SIM_AUTH_HANGUP_SERVER:
-        case MST_SIM_AUTH_DRAIN:
-        case MST_SIM_AUTH_DUE:
+        case MST_SIM_AUTH_TURN:
             return sim->server.frozen_us;
         default:
             return 0;
@@ -147,9 +144,9 @@ static void run_event(struct mst__sim_auth *sim, struct mst__sim_event *event)
         case MST_SIM_AUTH_HANGUP_NODE:
             mst__sim_auth_link_arrive(sim, event);
             return;
-        case MST_SIM_AUTH_DRAIN:
+        case MST_SIM_AUTH_TURN:
             if (event->request == sim->server.starts) {
-                mst__sim_auth_server_drain(sim);
+                mst__sim_auth_server_turn(sim);
             }
             return;
         case MST_SIM_AUTH_DUE:
@@ -272,6 +269,10 @@ void mst__sim_auth_close(struct mst__sim_auth *sim)
     if (sim->server.has_job) {
         mst__authority_close(&sim->server.authority);
     }
+    for (size_t i = 0; i < sim->server.inbox_count; i++) {
+        mst__free(sim->server.inbox[i].bytes);
+    }
+    mst__free(sim->server.inbox);
     mst__buf_close(&sim->server.shared);
     mst__buf_close(&sim->server.replies);
     mst__buf_close(&sim->frame);

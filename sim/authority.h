@@ -9,6 +9,7 @@
 #define MST_SIM_AUTHORITY_H
 
 #include "core/authority.h"
+#include "core/listening.h"
 #include "sim/sim.h"
 #include "wire/job.h"
 
@@ -78,8 +79,8 @@ enum mst__sim_auth_kind {
     MST_SIM_AUTH_TO_NODE,
     MST_SIM_AUTH_HANGUP_SERVER, /* link @id has ended, says the network */
     MST_SIM_AUTH_HANGUP_NODE,
-    MST_SIM_AUTH_DRAIN, /* the server's loop has come round */
-    MST_SIM_AUTH_DUE,   /* its timer */
+    MST_SIM_AUTH_TURN,  /* the server's loop comes round: timers, then what has arrived */
+    MST_SIM_AUTH_DUE,   /* its timer ends its waiting */
     MST_SIM_AUTH_TIMER, /* of @node */
     MST_SIM_AUTH_START, /* @node comes up */
     MST_SIM_AUTH_FAULT,
@@ -113,6 +114,7 @@ struct mst__sim_auth_link {
     bool is_seated;  /* has announced itself */
     bool has_parted; /* has said LEAVE */
     uint32_t server; /* which start of the server has accepted it */
+    uint64_t turn;   /* in which turn of its loop */
     mst__authority_id seat;
     int64_t to_server_us; /* when the last message in this direction arrives */
     int64_t to_node_us;
@@ -201,13 +203,18 @@ struct mst__sim_auth_server {
     uint32_t starts;
     uint64_t epoch; /* of the next job */
     int64_t down_us;
+    int64_t froze_us; /* when it was last stopped */
     int64_t frozen_us;
+    struct mst__sim_event *inbox; /* has arrived in its sockets, and is not read yet */
+    size_t inbox_count, inbox_capacity;
+    uint64_t turns;
+    bool has_turn; /* one is to come */
     bool has_job;
     bool is_stopping;
     struct mst__authority authority;
-    bool is_dirty;
     bool is_shut;
     int64_t idle_us;
+    struct mst__listening listening;
     uint64_t due;         /* serial of the timer */
     int64_t claimed_max;  /* the highest round in an accepted announcement */
     int64_t claiming;     /* in the one that is looked at */
@@ -359,6 +366,9 @@ void mst__sim_auth_link_close(struct mst__sim_auth *sim,
                               bool is_silent);
 /* Bytes, or the end, have come, unless they are held back and come again. */
 void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event *event);
+/* The server takes in the connection, or reads what has arrived on it: false when that has to wait
+ * for the next turn of its loop. */
+bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_event *event);
 
 /* --- authority_node.c: a program that takes part --- */
 
@@ -410,7 +420,9 @@ void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
                                   struct mst__sim_auth_link *link,
                                   struct mst_bytes bytes);
 void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth_link *link);
-void mst__sim_auth_server_drain(struct mst__sim_auth *sim);
+/* Bytes or an end have arrived in a socket; takes the bytes of @event. */
+void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_event *event);
+void mst__sim_auth_server_turn(struct mst__sim_auth *sim);
 void mst__sim_auth_server_due(struct mst__sim_auth *sim);
 void mst__sim_auth_server_start(struct mst__sim_auth *sim);
 void mst__sim_auth_server_stop(struct mst__sim_auth *sim);

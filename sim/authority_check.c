@@ -108,7 +108,12 @@ static int64_t doubt_us(const struct mst__sim_auth *sim)
 
 static bool is_well(const struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
-    return sim->now_us - node->bad_us > doubt_us(sim);
+    /* Who was in doubt while the server was stopped is so until it has heard of it. */
+    const struct mst__sim_auth_server *server = &sim->server;
+    bool was_stopped = node->bad_us < server->frozen_us &&
+                       node->bad_us > server->froze_us - doubt_us(sim) && server->froze_us > 0;
+    int64_t bad_us = was_stopped ? server->frozen_us : node->bad_us;
+    return sim->now_us - bad_us > doubt_us(sim);
 }
 
 /* Who lives and is in another round than the one that is sealed now. */

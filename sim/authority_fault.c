@@ -153,8 +153,9 @@ static void fault_freeze_server(struct mst__sim_auth *sim)
     if (sim->server.frozen_us > sim->now_us) {
         return;
     }
+    /* Nobody is disturbed by that: what its nodes say meanwhile is in its sockets. */
+    sim->server.froze_us = sim->now_us;
     sim->server.frozen_us = fault_outage_us(sim);
-    disturbed_all(sim, sim->server.frozen_us);
     mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "stops until %.3f",
                       (double)sim->server.frozen_us / 1e6);
     sim->stats.faults[MST_SIM_FAULT_FREEZE]++;

@@ -98,38 +98,61 @@ static int64_t link_held_us(const struct mst__sim_auth *sim,
     return held_us > sim->now_us ? held_us : 0;
 }
 
+static bool event_is_end(const struct mst__sim_event *event)
+{
+    return (enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_SERVER;
+}
+
+/* Nobody listens, or nobody knows of this connection. */
+static void link_refuse(struct mst__sim_auth *sim,
+                        struct mst__sim_auth_link *link,
+                        const struct mst__sim_event *event)
+{
+    if (!event_is_end(event) && link->is_open_node) {
+        mst__sim_auth_at(sim, link_arrival_us(sim, link, false), MST_SIM_AUTH_HANGUP_NODE,
+                         link_event(link, false));
+    }
+}
+
 static void link_to_server(struct mst__sim_auth *sim,
                            struct mst__sim_auth_link *link,
-                           const struct mst__sim_event *event)
+                           struct mst__sim_event *event)
 {
     struct mst__sim_auth_server *server = &sim->server;
+    if (server->down_us > sim->now_us) {
+        link_refuse(sim, link, event);
+    } else {
+        mst__sim_auth_server_arrived(sim, event);
+    }
+}
+
+bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_event *event)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    struct mst__sim_auth_link *link = sim->links[event->id - 1];
     bool is_copy = event->request == COPY;
-    bool is_end = (enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_SERVER;
-    bool is_up = server->down_us <= sim->now_us;
     if (is_copy && (link->has_parted || !link->is_open_server)) {
-        return;
+        return true;
     }
     /* A node has its connection before it tries another one. */
     struct mst__sim_auth_node *node = mst__sim_auth_node(sim, link->node);
-    if (is_up && !link->is_accepted && !is_end && link->id > node->accepted) {
+    if (!link->is_accepted && !event_is_end(event) && link->id > node->accepted) {
         node->accepted = link->id;
         link->is_accepted = true;
         link->is_open_server = true;
         link->server = server->starts;
+        link->turn = server->turns;
     }
-    if (!is_up || !link->is_open_server || link->server != server->starts) {
-        if (!is_end && link->is_open_node) {
-            /* Nobody listens, or nobody knows of this connection. */
-            mst__sim_auth_at(sim, link_arrival_us(sim, link, false), MST_SIM_AUTH_HANGUP_NODE,
-                             link_event(link, false));
-        }
-        return;
-    }
-    if (is_end) {
+    if (!link->is_open_server || link->server != server->starts) {
+        link_refuse(sim, link, event);
+    } else if (link->turn == server->turns) {
+        return false;
+    } else if (event_is_end(event)) {
         mst__sim_auth_server_hangup(sim, link);
     } else {
         mst__sim_auth_server_receive(sim, link, mst_bytes(event->bytes, event->size));
     }
+    return true;
 }
 
 static void link_to_node(struct mst__sim_auth *sim,

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "sim/authority.h"
 
 #define SECOND_US MST_SIM_SECOND_US
@@ -40,8 +41,9 @@ void mst__sim_auth_server_start(struct mst__sim_auth *sim)
     server->epoch = goes_back ? server->epoch - 100 - server->starts
                               : server->epoch + 1000 + (uint64_t)server->starts;
     server->has_job = false;
-    server->is_dirty = false;
+    server->has_turn = false;
     server->due = ++sim->serials;
+    mst__listening_init(&server->listening);
 }
 
 static void server_forget(struct mst__sim_auth *sim)
@@ -67,6 +69,16 @@ void mst__sim_auth_server_stop(struct mst__sim_auth *sim)
     sim->server.is_stopping = true;
     server_forget(sim);
     sim->server.is_stopping = false;
+    for (size_t i = 0; i < sim->server.inbox_count; i++) {
+        const struct mst__sim_event *event = &sim->server.inbox[i];
+        struct mst__sim_auth_link *link = sim->links[event->id - 1];
+        if (!link->is_accepted && !link->is_torn) {
+            link->is_torn = true; /* nobody will ever take it in */
+            mst__sim_auth_link_close(sim, link, true, false);
+        }
+        mst__free(event->bytes);
+    }
+    sim->server.inbox_count = 0;
     for (size_t i = 0; i < sim->links_count; i++) {
         struct mst__sim_auth_link *link = sim->links[i];
         if (link->is_accepted && link->is_open_server) {
@@ -111,28 +123,51 @@ static void server_touch(struct mst__sim_auth *sim)
         mst__authority_check(authority);
         server->steps = 0;
     }
-    if (!server->is_dirty) {
-        server->is_dirty = true;
-        mst__sim_auth_at(sim, sim->now_us + mst__sim_auth_below(sim, 2000), MST_SIM_AUTH_DRAIN,
+}
+
+/* The loop waits no longer. */
+static void server_want_turn(struct mst__sim_auth *sim, int64_t delay_us)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    if (!server->has_turn) {
+        server->has_turn = true;
+        mst__sim_auth_at(sim, sim->now_us + delay_us, MST_SIM_AUTH_TURN,
                          (struct mst__sim_event){.request = server->starts});
     }
+}
+
+static int64_t server_end_us(const struct mst__sim_auth *sim)
+{
+    int64_t idle_us = sim->server.idle_us;
+    return idle_us == INT64_MAX ? INT64_MAX : idle_us + sim->plan.forget_us;
+}
+
+static int64_t server_due_us(const struct mst__sim_auth *sim)
+{
+    int64_t due_us = mst__authority_due_us(&sim->server.authority);
+    int64_t end_us = server_end_us(sim);
+    return end_us < due_us ? end_us : due_us;
 }
 
 static void server_schedule(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
-    int64_t due_us = mst__authority_due_us(&server->authority);
     if (server->authority.living_count > 0) {
         server->idle_us = INT64_MAX;
     } else if (server->idle_us == INT64_MAX) {
         server->idle_us = sim->now_us;
     }
-    if (server->idle_us != INT64_MAX && server->idle_us + sim->plan.forget_us < due_us) {
-        due_us = server->idle_us + sim->plan.forget_us;
+    if (server_end_us(sim) <= server->listening.heard_us) {
+        mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "forgets the run");
+        server_forget(sim);
+        return;
     }
+    int64_t due_us = server_due_us(sim);
     server->due = ++sim->serials;
-    if (due_us != INT64_MAX) {
-        int64_t delay_us = due_us <= sim->now_us ? 0 : (due_us - sim->now_us + 999) / 1000 * 1000;
+    if (due_us <= sim->now_us) {
+        server_want_turn(sim, 1 + mst__sim_auth_below(sim, 100));
+    } else if (due_us != INT64_MAX) {
+        int64_t delay_us = (due_us - sim->now_us + 999) / 1000 * 1000;
         mst__sim_auth_at(sim, sim->now_us + delay_us, MST_SIM_AUTH_DUE,
                          (struct mst__sim_event){.id = server->due});
     }
@@ -140,17 +175,19 @@ static void server_schedule(struct mst__sim_auth *sim)
 
 void mst__sim_auth_server_due(struct mst__sim_auth *sim)
 {
+    server_want_turn(sim, 0);
+}
+
+/* Do what is due. */
+static void server_tick(struct mst__sim_auth *sim)
+{
     struct mst__sim_auth_server *server = &sim->server;
-    if (server->down_us > sim->now_us || !server->has_job) {
+    const struct mst__listening *listening = &server->listening;
+    if (!server->has_job ||
+        mst__listening_judge(listening, server_due_us(sim), sim->now_us) != MST_LISTENING_DUE) {
         return;
     }
-    if (server->idle_us != INT64_MAX && sim->now_us - server->idle_us >= sim->plan.forget_us &&
-        !server->is_dirty) {
-        mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "forgets the run");
-        server_forget(sim);
-        return;
-    }
-    (void)mst__authority_tick(&server->authority, sim->now_us); /* server_schedule asks */
+    (void)mst__authority_tick(&server->authority, listening->heard_us); /* server_schedule asks */
     server_touch(sim);
 }
 
@@ -296,10 +333,9 @@ static void tell_effect(struct mst__sim_auth *sim, const struct mst__authority_e
     }
 }
 
-void mst__sim_auth_server_drain(struct mst__sim_auth *sim)
+static void server_tell(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
-    server->is_dirty = false;
     if (!server->has_job) {
         return;
     }
@@ -313,6 +349,52 @@ void mst__sim_auth_server_drain(struct mst__sim_auth *sim)
                             server->is_shut ? "" : " not");
     }
     server_schedule(sim);
+}
+
+/* --- the loop --- */
+
+void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_event *event)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    if (server->inbox_count == server->inbox_capacity) {
+        server->inbox_capacity = server->inbox_capacity == 0 ? 64 : 2 * server->inbox_capacity;
+        server->inbox = mst__realloc(server->inbox, server->inbox_capacity * sizeof *server->inbox);
+        MST_ASSERT(server->inbox != NULL);
+    }
+    server->inbox[server->inbox_count++] = *event;
+    event->bytes = NULL;
+    server_want_turn(sim, mst__sim_auth_below(sim, 2000));
+}
+
+/* Take in new connections, and read what has arrived on the others. */
+static void server_poll(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    size_t count = server->inbox_count;
+    server->inbox_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct mst__sim_event *event = &server->inbox[i];
+        if (sim->is_over || mst__sim_auth_link_read(sim, event)) {
+            mst__free(event->bytes);
+        } else {
+            server->inbox[server->inbox_count++] = *event;
+        }
+    }
+    if (server->inbox_count > 0) {
+        server_want_turn(sim, 0);
+    }
+}
+
+/* As the loop of the product does it: a timer does nothing but begin a turn. */
+void mst__sim_auth_server_turn(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_server *server = &sim->server;
+    server->has_turn = false;
+    server->turns++;
+    mst__listening_poll(&server->listening, sim->now_us);
+    server_poll(sim);
+    server_tick(sim);
+    server_tell(sim);
 }
 
 /* --- messages --- */

@@ -88,21 +88,34 @@ static int64_t time_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When something is to happen by itself, in our own time. */
+static int64_t time_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the time of those is over who have no connection. */
+static int64_t authority_absent_due_us(const struct mst__authority *authority)
+{
+    return time_max(authority->listen_us,
+                    list_due_us(authority, &authority->absent, authority->options.grace_us));
+}
+
+static int64_t authority_reclaim_due_us(const struct mst__authority *authority)
+{
+    return authority->unknown_count > 0 ? time_max(authority->listen_us, authority->reclaim_us)
+                                        : INT64_MAX;
+}
+
+/* When something is to happen by itself. */
 static int64_t authority_deadline_us(const struct mst__authority *authority)
 {
     int64_t due_us =
         time_min(list_due_us(authority, &authority->present, authority->options.expiry_us),
-                 list_due_us(authority, &authority->absent, authority->options.grace_us));
-    if (due_us < authority->listen_us) {
-        due_us = authority->listen_us;
-    }
+                 authority_absent_due_us(authority));
     if (authority->phase == MST_AUTHORITY_CLOSED) {
         return due_us;
     }
-    if (authority->unknown_count > 0) {
-        due_us = time_min(due_us, authority->reclaim_us);
-    }
+    due_us = time_min(due_us, authority_reclaim_due_us(authority));
     if (authority->phase == MST_AUTHORITY_OPEN) {
         if (authority->held_count > 0) {
             due_us = time_min(due_us, authority->return_us);
@@ -118,27 +131,16 @@ static int64_t authority_deadline_us(const struct mst__authority *authority)
 
 int64_t mst__authority_due_us(const struct mst__authority *authority)
 {
-    int64_t due_us =
-        time_min(authority_deadline_us(authority), authority_waiting_due_us(authority));
-    return due_us == INT64_MAX ? due_us : mst__saturate_add(due_us, authority->stopped_us);
+    return time_min(authority_deadline_us(authority), authority_waiting_due_us(authority));
 }
 
 void mst__authority_enter(struct mst__authority *authority, int64_t now_us)
 {
-    int64_t own_us = mst__saturate_subtract(now_us, authority->stopped_us);
-    int64_t due_us = authority_deadline_us(authority);
-    if (due_us < authority->now_us) {
-        due_us = authority->now_us;
+    int64_t due_us = time_max(authority_deadline_us(authority), authority->now_us);
+    if (mst__saturate_subtract(now_us, due_us) > MST_AUTHORITY_LATE_US) {
+        authority->listen_us = mst__saturate_add(now_us, MST_AUTHORITY_LATE_US);
     }
-    int64_t late_us = mst__saturate_subtract(own_us, due_us);
-    if (late_us > MST_AUTHORITY_LATE_US) {
-        authority->stopped_us = mst__saturate_add(authority->stopped_us, late_us);
-        own_us = due_us;
-        authority->listen_us = mst__saturate_add(own_us, MST_AUTHORITY_LATE_US);
-    }
-    if (own_us > authority->now_us) {
-        authority->now_us = own_us;
-    }
+    authority->now_us = time_max(authority->now_us, now_us);
 }
 
 /* --- life --- */
@@ -703,16 +705,16 @@ int mst__authority_shut(struct mst__authority *authority,
     return 0;
 }
 
-/* Those in @list that were not heard of for @limit_us are lost. */
-static void authority_expire(struct mst__authority *authority,
-                             const struct mst__authority_list *list,
-                             int64_t limit_us)
+/* Those who had not been heard of for too long at @heard_us are lost. */
+static void authority_expire(struct mst__authority *authority, int64_t heard_us)
 {
-    if (authority->now_us < authority->listen_us) {
-        return;
+    const struct mst__authority_list *present = &authority->present;
+    while (list_due_us(authority, present, authority->options.expiry_us) <= heard_us) {
+        mst__authority_expel(authority, mst__members_at(authority, present->first),
+                             MST_EXPELLED_SILENT);
     }
-    while (list_due_us(authority, list, limit_us) <= authority->now_us) {
-        mst__authority_expel(authority, mst__members_at(authority, list->first),
+    while (authority_absent_due_us(authority) <= heard_us) {
+        mst__authority_expel(authority, mst__members_at(authority, authority->absent.first),
                              MST_EXPELLED_SILENT);
     }
 }
@@ -733,17 +735,15 @@ static void authority_call_off(struct mst__authority *authority)
     authority->stats.steps += authority->world;
 }
 
-int64_t mst__authority_tick(struct mst__authority *authority, int64_t now_us)
+int64_t mst__authority_tick(struct mst__authority *authority, int64_t heard_us)
 {
-    mst__authority_enter(authority, now_us);
-    authority_expire(authority, &authority->present, authority->options.expiry_us);
-    authority_expire(authority, &authority->absent, authority->options.grace_us);
+    mst__authority_enter(authority, heard_us);
+    authority_expire(authority, heard_us);
     if (authority->phase != MST_AUTHORITY_CLOSED) {
-        if (authority->unknown_count > 0 && authority->now_us >= authority->reclaim_us) {
+        if (authority_reclaim_due_us(authority) <= heard_us) {
             authority_give_up(authority);
         }
-        bool is_late =
-            authority->phase == MST_AUTHORITY_OPEN && authority->now_us >= authority->return_us;
+        bool is_late = authority->phase == MST_AUTHORITY_OPEN && heard_us >= authority->return_us;
         if (is_late) {
             authority_call_off(authority);
         }

@@ -85,7 +85,8 @@ typedef uint64_t mst__authority_id;
 
 #define MST_AUTHORITY_RANK_NONE UINT32_MAX
 
-/* A driver that comes later than this with what was due has been stopped. */
+/* A driver that comes later than this with what was due has been stopped. Those who have no
+ * connection get as long again to make one and say who they are, which takes its answers. */
 #define MST_AUTHORITY_LATE_US 1000000
 
 /* While some wait, how many is told at most so often; that they are the first or that none is left
@@ -264,12 +265,8 @@ struct mst__authority {
     struct mst__authority_options options;
     struct mst__authority_settings settings;
     enum mst__authority_phase phase;
-    /* The authority's own time, in which all times here are: it never falls, and stands still while
-     * the driver is so late that it must have been stopped, so that nobody is lost for not being
-     * heard by one who did not listen. */
-    int64_t now_us;
-    int64_t stopped_us; /* the driver's time minus ours */
-    int64_t listen_us;  /* nobody is lost before this, after a stop */
+    int64_t now_us;    /* of the last event; it never falls */
+    int64_t listen_us; /* no absent one is lost before this, after a stop */
 
     /* The current round: the last one that was sealed, here or by a predecessor. */
     uint64_t round_epoch;
@@ -393,9 +390,10 @@ int mst__authority_shut(struct mst__authority *authority,
                         struct mst_bytes owner,
                         int64_t now_us);
 
-/* Time has passed. The value is when something is due next, INT64_MAX for nothing; any other call
- * may make it earlier. The driver has fed what its nodes had said until @now_us before. */
-int64_t mst__authority_tick(struct mst__authority *authority, int64_t now_us);
+/* Time has passed, and the driver has fed everything that its nodes had said until @heard_us, which
+ * may be before the last event: see core/listening.h. Silence is judged at that time. The value is
+ * when something is due next, INT64_MAX for nothing; any other call may make it earlier. */
+int64_t mst__authority_tick(struct mst__authority *authority, int64_t heard_us);
 int64_t mst__authority_due_us(const struct mst__authority *authority);
 
 /* Members that have not claimed their places are lost now: for a driver that knows that it has

@@ -178,7 +178,6 @@ void mst__authority_describe(const struct mst__authority *authority,
         return;
     }
     ret_text[0] = '\0';
-    now_us = mst__saturate_subtract(now_us, authority->stopped_us);
     switch (authority->phase) {
         case MST_AUTHORITY_OPEN:
             describe_open(&sentence, authority, now_us);

@@ -689,6 +689,9 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
     }
     conn->active_ms = mst__server_now_ms(server);
     server->counters.bytes_in += (uint64_t)size;
+    if (conn->seat.job != NULL) {
+        mst__job_heard(&conn->seat);
+    }
     if (buf->base == (char *)server->read_memory) {
         struct mst_bytes input = mst_bytes(buf->base, (size_t)size);
         size_t used = conn_serve(conn, input);

@@ -24,9 +24,20 @@ static struct mst__job *job_of(void *value)
 
 /* --- the time of a job --- */
 
-static void on_drain(uv_idle_t *drain);
-static void on_due(uv_timer_t *timer);
+static void on_awake(uv_idle_t *awake)
+{
+    (void)awake; /* that there is one lets the loop poll without waiting */
+}
 
+static void on_polling(uv_prepare_t *polling)
+{
+    struct mst_server *server = polling->data;
+    mst__listening_poll(&server->jobs.listening, job_now_us());
+}
+
+static void on_polled(uv_check_t *polled);
+
+/* Look at @job behind the poll that is under way, or the next one. */
 static void job_touch(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
@@ -36,10 +47,22 @@ static void job_touch(struct mst__job *job)
     job->is_dirty = true;
     job->dirty_next = jobs->dirty;
     jobs->dirty = job;
-    if (uv_is_active((const uv_handle_t *)&jobs->drain) == 0) {
-        int rv = uv_idle_start(&jobs->drain, on_drain);
+    if (uv_is_active((const uv_handle_t *)&jobs->polled) == 0) {
+        int rv = uv_idle_start(&jobs->awake, on_awake);
+        MST_ASSERT(rv == 0);
+        rv = uv_prepare_start(&jobs->polling, on_polling);
+        MST_ASSERT(rv == 0);
+        rv = uv_check_start(&jobs->polled, on_polled);
         MST_ASSERT(rv == 0);
     }
+}
+
+static void jobs_rest(struct mst__jobs *jobs)
+{
+    /* These always return 0. */
+    (void)uv_idle_stop(&jobs->awake);
+    (void)uv_prepare_stop(&jobs->polling);
+    (void)uv_check_stop(&jobs->polled);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -61,55 +84,78 @@ static void job_remove(struct mst__job *job)
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
 }
 
+/* When it is forgotten, if nobody comes; INT64_MAX = somebody is here. */
+static int64_t job_end_us(const struct mst__job *job)
+{
+    return job->idle_us == INT64_MAX ? INT64_MAX
+                                     : job->idle_us + job->server->options.job_expiry_ms * 1000;
+}
+
+static int64_t job_due_us(const struct mst__job *job)
+{
+    int64_t due_us = mst__authority_due_us(&job->authority);
+    int64_t end_us = job_end_us(job);
+    return end_us < due_us ? end_us : due_us;
+}
+
+/* A timer runs before what has arrived is read, so it decides nothing. */
+static void on_due(uv_timer_t *timer)
+{
+    struct mst__job *job = timer->data;
+    job_touch(job);
+}
+
 /* Wake up when something is due next. */
 static void job_schedule(struct mst__job *job, int64_t now_us)
 {
-    int64_t due_us = mst__authority_due_us(&job->authority);
+    int64_t due_us = job_due_us(job);
+    (void)uv_timer_stop(&job->timer); /* always returns 0 */
+    if (due_us <= now_us) {
+        job_touch(job); /* not everything was read that had arrived by then */
+    } else if (due_us != INT64_MAX) {
+        uint64_t delay_ms = (uint64_t)(due_us - now_us + 999) / 1000;
+        int rv = uv_timer_start(&job->timer, on_due, delay_ms, 0);
+        MST_ASSERT(rv == 0);
+    }
+}
+
+/* Do what is due, and tell everybody what has become of this turn of the loop. */
+static void job_turn(struct mst__job *job)
+{
+    const struct mst__listening *listening = &job->server->jobs.listening;
+    int64_t now_us = job_now_us();
+    if (mst__listening_judge(listening, job_due_us(job), now_us) == MST_LISTENING_DUE) {
+        (void)mst__authority_tick(&job->authority, listening->heard_us); /* asked for below */
+    }
+    mst__job_tell(job);
     if (job->authority.living_count > 0) {
         job->idle_us = INT64_MAX;
     } else if (job->idle_us == INT64_MAX) {
         job->idle_us = now_us;
     }
-    if (job->idle_us != INT64_MAX) {
-        int64_t end_us = job->idle_us + job->server->options.job_expiry_ms * 1000;
-        due_us = end_us < due_us ? end_us : due_us;
+    if (job_end_us(job) <= listening->heard_us) {
+        job_remove(job); /* whose session has ended was told, and has no seat any more */
+    } else {
+        job_schedule(job, now_us);
     }
-    if (due_us == INT64_MAX) {
-        (void)uv_timer_stop(&job->timer); /* always returns 0 */
-        return;
-    }
-    int64_t delay_ms = due_us <= now_us ? 0 : (due_us - now_us + 999) / 1000;
-    int rv = uv_timer_start(&job->timer, on_due, (uint64_t)delay_ms, 0);
-    MST_ASSERT(rv == 0);
 }
 
-static void on_due(uv_timer_t *timer)
+static void on_polled(uv_check_t *polled)
 {
-    struct mst__job *job = timer->data;
-    int64_t now_us = job_now_us();
-    int64_t end_us = job->server->options.job_expiry_ms * 1000;
-    if (job->idle_us != INT64_MAX && now_us - job->idle_us >= end_us && !job->is_dirty) {
-        job_remove(job);
-        return;
-    }
-    (void)mst__authority_tick(&job->authority, now_us); /* job_schedule asks when it is due next */
-    job_touch(job);
-}
-
-/* Tell everybody what has become of this turn of the loop. */
-static void on_drain(uv_idle_t *drain)
-{
-    struct mst_server *server = drain->data;
+    struct mst_server *server = polled->data;
     struct mst__jobs *jobs = &server->jobs;
-    struct mst__job *job;
-    while ((job = jobs->dirty) != NULL) {
-        jobs->dirty = job->dirty_next;
+    struct mst__job *job = jobs->dirty;
+    jobs->dirty = NULL;
+    while (job != NULL) {
+        struct mst__job *next = job->dirty_next;
         job->is_dirty = false;
-        mst__job_tell(job);
-        job_schedule(job, job_now_us());
+        job_turn(job);
+        job = next;
     }
-    (void)uv_idle_stop(drain); /* always returns 0 */
     mst__conns_close_doomed(server);
+    if (jobs->dirty == NULL) {
+        jobs_rest(jobs);
+    }
 }
 
 /* --- jobs --- */
@@ -123,9 +169,15 @@ void mst__jobs_open(struct mst_server *server)
     mst__buf_init(&jobs->shared, MST_MIB(1));
     /* Later starts have larger ones, as far as the clock goes forward; in any case another one. */
     jobs->epoch = (uint64_t)mst__clock_wall_us();
-    int rv = uv_idle_init(&server->loop, &jobs->drain);
+    mst__listening_init(&jobs->listening);
+    int rv = uv_idle_init(&server->loop, &jobs->awake);
     MST_ASSERT(rv == 0);
-    jobs->drain.data = server;
+    rv = uv_prepare_init(&server->loop, &jobs->polling);
+    MST_ASSERT(rv == 0);
+    jobs->polling.data = server;
+    rv = uv_check_init(&server->loop, &jobs->polled);
+    MST_ASSERT(rv == 0);
+    jobs->polled.data = server;
 }
 
 void mst__jobs_stop(struct mst_server *server)
@@ -136,7 +188,9 @@ void mst__jobs_stop(struct mst_server *server)
     }
     mst__map_close(&jobs->map);
     jobs->dirty = NULL;
-    uv_close((uv_handle_t *)&jobs->drain, NULL);
+    uv_close((uv_handle_t *)&jobs->awake, NULL);
+    uv_close((uv_handle_t *)&jobs->polling, NULL);
+    uv_close((uv_handle_t *)&jobs->polled, NULL);
 }
 
 void mst__jobs_close(struct mst_server *server)
@@ -450,6 +504,12 @@ bool mst__job_take(struct mst_server *server,
     (void)mst__fail(reterr, MST_EPROTO, 0, "a node does not say '%s'",
                     mst__job_type_name(message->type));
     return false;
+}
+
+void mst__job_heard(const struct mst__job_seat *seat)
+{
+    /* A session that is over is told so when it says something. */
+    (void)mst__authority_heartbeat(&seat->job->authority, seat->id, job_now_us());
 }
 
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat)

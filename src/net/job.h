@@ -11,6 +11,7 @@
 
 #include "base/map.h"
 #include "core/authority.h"
+#include "core/listening.h"
 #include "wire/job.h"
 
 struct mst_server;
@@ -22,7 +23,7 @@ struct mst__job {
     struct mst__authority authority;
     uv_timer_t timer;
     struct mst__job *dirty_next;
-    bool is_dirty;   /* has effects to be sent, or another time to wake up at */
+    bool is_dirty;   /* has effects to be sent, something due, or another time to wake up at */
     int64_t idle_us; /* since when nobody is there; INT64_MAX = somebody is */
     size_t run_id_size;
     char run_id[];
@@ -38,7 +39,11 @@ struct mst__job_seat {
 struct mst__jobs {
     struct mst__map map; /* run id to struct mst__job pointer */
     struct mst__job *dirty;
-    uv_idle_t drain; /* active while there are dirty ones, so that the loop does not sleep */
+    /* Active while there are dirty ones. */
+    uv_idle_t awake;      /* the loop does not sleep */
+    uv_prepare_t polling; /* before a poll */
+    uv_check_t polled;    /* behind it */
+    struct mst__listening listening;
     uint64_t epoch;
     struct mst__buf shared;  /* frames for many */
     struct mst__buf members; /* of a status */
@@ -63,6 +68,9 @@ bool mst__job_take(struct mst_server *server,
                    struct mst__job_seat *seat,
                    const struct mst__job_message *message,
                    struct mst_err *reterr);
+
+/* Something has arrived on @conn, which has a place: its node is alive, whenever that is served. */
+void mst__job_heard(const struct mst__job_seat *seat);
 
 /* @conn ends. */
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat);

@@ -18,10 +18,12 @@ def text(data):
 class Node:
     """A process of a node, which may have several connections."""
 
-    def __init__(self, server, name="a", incarnation=1):
+    def __init__(self, server, name="a", incarnation=1, run_id="job", expiry_us=60_000_000):
         self.server = server
         self.name = name
         self.incarnation = incarnation
+        self.run_id = run_id
+        self.expiry_us = expiry_us
         self.claim = (0, 0, 0, NO_RANK)
 
     def connect(self):
@@ -31,7 +33,8 @@ class Node:
 
     def announce(self, wire, nodes=(1, 1)):
         """That it wants the next round."""
-        body = struct.pack("<I", 1) + text("job") + struct.pack("<qq", 5_000_000, 60_000_000)
+        body = struct.pack("<I", 1) + text(self.run_id)
+        body += struct.pack("<qq", 5_000_000, self.expiry_us)
         body += text(self.name) + struct.pack("<QQ", self.incarnation, self.incarnation * 7)
         body += text("127.0.0.1:1") + struct.pack("<IIq", *nodes, 0) + text("")
         body += struct.pack("<I", NO_RANK) + struct.pack("<QqII?", *self.claim, False)

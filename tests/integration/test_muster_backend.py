@@ -426,6 +426,21 @@ class Restart(Case):
         node.next("reachable")
         self.assertEqual(self.await_standing(1, "member")["round"], 1)
 
+    def test_server_pauses(self):
+        # Stopped for less than the expiry, but for longer than that lacks the last heartbeat: what
+        # its nodes have said meanwhile is in its sockets, and counts.
+        conf = QUICK.replace("250ms", "500ms")
+        nodes = [self.start("8", "--hold", "0", conf=gathering(conf)) for _ in range(8)]
+        for node in nodes:
+            node.next("joined")
+        for _ in range(2):
+            self.server.signal(signal.SIGSTOP)
+            time.sleep(1.9)
+            self.server.signal(signal.SIGCONT)
+            for node in nodes:
+                self.undisturbed(node, 0.2)
+        self.assertEqual(self.await_standing(8, "member")["round"], 1)
+
     def test_command_survives(self):
         node = self.start("1", "--", "sh", "-c",
                           f"until test -e {self.directory}/go; do sleep 0.02; done; exit 7")

@@ -239,29 +239,6 @@ static void old_connection(void **state)
     run_close(&run);
 }
 
-/* A driver that was stopped has not listened, so that nobody is lost for it. */
-static void stopped_driver(void **state)
-{
-    (void)state;
-    struct unit_run run;
-    run_init(&run, 1, 2);
-    run_join(&run, "a");
-    run_join(&run, "b");
-    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
-    run_pass(&run, 10 * SECOND_US, false);
-    run.now_us += 3600 * (int64_t)SECOND_US;
-    (void)mst__authority_tick(&run.authority, run.now_us);
-    run_pass(&run, SECOND_US - 1, false);
-    assert_told(&run, "");
-    mst__authority_id a = run_id(&run, "a");
-    assert_int_equal(mst__authority_heartbeat(&run.authority, a, run.now_us), 0);
-    run_pass(&run, 1, false);
-    assert_told(&run, "expelled b; lost b=1; reopened 2 lost b; ");
-    run_pass(&run, 15 * SECOND_US, false);
-    assert_told(&run, "expelled a; ");
-    run_close(&run);
-}
-
 static void not_back_in_time(void **state)
 {
     (void)state;
@@ -899,7 +876,6 @@ int main(void)
         cmocka_unit_test(heartbeat_of_the_lost),
         cmocka_unit_test(grace),
         cmocka_unit_test(old_connection),
-        cmocka_unit_test(stopped_driver),
         cmocka_unit_test(not_back_in_time),
         cmocka_unit_test(leaving_is_not_closing),
         cmocka_unit_test(newer_replaces_ghost),
