@@ -81,6 +81,9 @@ void mst__kv_entry_put(struct mst__kv *kv,
 /* Remove the value; tells watchers. The entry stays. */
 void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
 
+/* Remove the value as DELETE does: wakes those who wait for a change of it. The entry stays. */
+void mst__kv_entry_delete(struct mst__kv *kv, struct mst__kv_entry *entry);
+
 /* The value as a number: 0, or MST_ETYPE. A missing value counts as 0. */
 int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number);
 
@@ -125,6 +128,8 @@ void mst__kv_queue_pop(struct mst__kv *kv,
                        const struct mst__command *command,
                        struct mst__reply *ret_reply);
 int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key);
+/* Remove the first item, which is there, and keep the entry. */
+void mst__kv_queue_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
 /* Release all items, without accounting: the engine is closing. */
 void mst__kv_queue_free(struct mst__kv_queue *queue);
 

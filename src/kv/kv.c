@@ -84,6 +84,9 @@ void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
         return;
     }
     mst__kv_discharge(kv, mst__map_overhead(&kv->map) + mst__map_key(entry).size);
+    if (kv->sweep_next == entry) {
+        kv->sweep_next = mst__map_next(entry);
+    }
     mst__map_remove(&kv->map, entry);
 }
 
@@ -420,17 +423,22 @@ static int kv_append(struct mst__kv *kv, const struct mst__command *command)
     return 0;
 }
 
+void mst__kv_entry_delete(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    mst__kv_entry_drop(kv, entry);
+    entry->writes++;
+    if (MST_UNLIKELY(entry->changes_count > 0)) {
+        mst__kv_wake_changes(kv, entry);
+    }
+}
+
 static int64_t kv_delete(struct mst__kv *kv, struct mst_bytes key)
 {
     struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
     if (entry == NULL || entry->block == NULL) {
         return 0;
     }
-    mst__kv_entry_drop(kv, entry);
-    entry->writes++;
-    if (MST_UNLIKELY(entry->changes_count > 0)) {
-        mst__kv_wake_changes(kv, entry);
-    }
+    mst__kv_entry_delete(kv, entry);
     mst__kv_entry_tidy(kv, entry);
     return 1;
 }

@@ -70,6 +70,7 @@ struct mst__kv {
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     bool overrun;                       /* some client's `overrun` is set */
     struct mst__kv_block *popped;       /* the last QUEUE_POP: its reply borrows the bytes */
+    struct mst__kv_entry *sweep_next;   /* the entry that a sweep goes on with; NULL = no sweep */
     bool announces;                     /* a CHECK of an announcement finds it; set by a server */
 };
 
@@ -117,6 +118,23 @@ void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
 
 /* The next client whose WAIT, BARRIER or WAIT_CHANGE is over, each once; NULL if there is none. */
 struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv);
+
+/* Whether nobody needs what is under @key any more. */
+typedef bool mst__kv_is_dead_fn(void *arg, struct mst_bytes key);
+
+/* Begin to sweep, from the first key on, whether or not a sweep is under way. */
+void mst__kv_sweep_begin(struct mst__kv *kv);
+
+/**
+ * Go on: delete the values and queues under keys that @is_dead, as DELETE and QUEUE_POP do.
+ *
+ * @steps bounds the work: a key that is looked at, an item, a client that is woken and 4 KiB that
+ * are given back are one each. A single value may exceed it. Afterwards the caller takes what was
+ * released and the notices as it does after mst__kv_apply.
+ *
+ * Returns false at the end of the sweep.
+ */
+bool mst__kv_sweep(struct mst__kv *kv, size_t steps, mst__kv_is_dead_fn *is_dead, void *arg);
 
 /* Count memory that belongs to the clients' connections under the same limit; false when there is
  * no room. */

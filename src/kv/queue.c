@@ -36,6 +36,25 @@ int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command)
     return 0;
 }
 
+/* Take the first item, which is there, out of @entry's queue. The caller holds it now. */
+static struct mst__kv_block *queue_take(struct mst__kv_entry *entry)
+{
+    struct mst__kv_queue *queue = &entry->queue;
+    struct mst__kv_block *item = queue->first;
+    queue->first = item->u.next;
+    if (queue->first == NULL) {
+        queue->last = NULL;
+    }
+    queue->count--;
+    item->u.capacity = item->size;
+    return item;
+}
+
+void mst__kv_queue_drop(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    mst__kv_release(kv, queue_take(entry));
+}
+
 void mst__kv_queue_pop(struct mst__kv *kv,
                        const struct mst__command *command,
                        struct mst__reply *ret_reply)
@@ -45,19 +64,12 @@ void mst__kv_queue_pop(struct mst__kv *kv,
     if (entry == NULL || entry->queue.count == 0) {
         return;
     }
-    struct mst__kv_queue *queue = &entry->queue;
-    struct mst__kv_block *item = queue->first;
-    ret_reply->number = (int64_t)queue->count;
+    ret_reply->number = (int64_t)entry->queue.count;
+    struct mst__kv_block *item = queue_take(entry);
     ret_reply->bytes = mst_bytes(item->bytes, item->size);
     ret_reply->shared = item->size >= MST_SHARED_SIZE_MIN ? item : NULL;
-    queue->first = item->u.next;
-    if (queue->first == NULL) {
-        queue->last = NULL;
-    }
-    queue->count--;
     /* The reply borrows the bytes; they live until the next command. */
     MST_ASSERT(kv->popped == NULL);
-    item->u.capacity = item->size;
     kv->popped = item;
     mst__kv_entry_tidy(kv, entry);
 }

@@ -1,0 +1,113 @@
+/* wire/round_key.c - the keys of a round: written and read. */
+#include "wire/round_key.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/number.h"
+
+#define BEGIN "muster."
+
+static bool is_plain(uint8_t byte)
+{
+    return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+           (byte >= 'A' && byte <= 'Z') || byte == '.' || byte == '_' || byte == '-';
+}
+
+void mst__round_prefix(struct mst_bytes run_id,
+                       uint64_t epoch,
+                       int64_t round,
+                       char ret_text[MST_ROUND_PREFIX_SIZE])
+{
+    static const char digits[] = "0123456789ABCDEF";
+    MST_ASSERT(run_id.size <= MST_JOB_RUN_ID_SIZE_MAX);
+    size_t used = sizeof BEGIN - 1;
+    memcpy(ret_text, BEGIN, used);
+    for (size_t i = 0; i < run_id.size; i++) {
+        uint8_t byte = run_id.data[i];
+        if (is_plain(byte)) {
+            ret_text[used++] = (char)byte;
+        } else { /* a slash would end the prefix */
+            ret_text[used++] = '%';
+            ret_text[used++] = digits[byte >> 4];
+            ret_text[used++] = digits[byte & 15];
+        }
+    }
+    (void)snprintf(ret_text + used, MST_ROUND_PREFIX_SIZE - used, ".%" PRIu64 ".%" PRId64, epoch,
+                   round); /* sized to fit */
+}
+
+/* Take the number behind the last dot off @text. */
+static bool take_number(struct mst_bytes *text, uint64_t max, uint64_t *ret_number)
+{
+    size_t at = text->size;
+    while (at > 0 && text->data[at - 1] >= '0' && text->data[at - 1] <= '9') {
+        at--;
+    }
+    size_t count = text->size - at;
+    /* One way to write a number only, so that there is one prefix for each round. */
+    if (at == 0 || text->data[at - 1] != '.' || count == 0 ||
+        (count > 1 && text->data[at] == '0')) {
+        return false;
+    }
+    uint64_t number = 0;
+    for (size_t i = at; i < text->size; i++) {
+        unsigned digit = (unsigned)(text->data[i] - '0');
+        if (number > (max - digit) / 10) {
+            return false;
+        }
+        number = number * 10 + digit;
+    }
+    text->size = at - 1;
+    *ret_number = number;
+    return true;
+}
+
+/* The run id as mst__round_prefix has written it. */
+static bool read_run_id(struct mst_bytes text, struct mst__round_key *ret_key)
+{
+    ret_key->run_id_size = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t byte = text.data[i];
+        if (byte == '%') {
+            int high = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 1]) : -1;
+            int low = i + 2 < text.size ? mst__number_hex_digit(text.data[i + 2]) : -1;
+            if (high < 0 || low < 0) {
+                return false;
+            }
+            byte = (uint8_t)(high * 16 + low);
+            i += 2;
+        } else if (!is_plain(byte)) {
+            return false;
+        }
+        if (ret_key->run_id_size == sizeof ret_key->run_id) {
+            return false;
+        }
+        ret_key->run_id[ret_key->run_id_size++] = byte;
+    }
+    return ret_key->run_id_size > 0;
+}
+
+bool mst__round_key_read(struct mst_bytes key, struct mst__round_key *ret_key)
+{
+    struct mst_bytes begin = mst_bytes_str("/" BEGIN);
+    if (!mst__bytes_start_with(key, begin)) {
+        return false;
+    }
+    struct mst_bytes text = mst__bytes_skip(key, begin.size);
+    const uint8_t *end = memchr(text.data, '/', text.size);
+    uint64_t round;
+    if (end == NULL) {
+        return false;
+    }
+    text.size = (size_t)(end - text.data);
+    if (!take_number(&text, INT64_MAX, &round) ||
+        !take_number(&text, UINT64_MAX, &ret_key->epoch)) {
+        return false;
+    }
+    ret_key->round = (int64_t)round;
+    return read_run_id(text, ret_key);
+}
