@@ -143,7 +143,8 @@ struct mst_rendezvous {
     int64_t round;
     int64_t rank;
     int64_t world_size;
-    struct mst_store *store; /* keys of this round only; the caller closes it */
+    struct mst_store *store; /* keys of this round only; the caller closes it. Those of a round
+                              * before the last may be gone */
     char master_addr[256];   /* where the workers' own store is, empty if nobody told */
     int master_port;
     uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */

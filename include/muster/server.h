@@ -47,7 +47,7 @@ struct mst_server_options {
     const char *run_id;
     int64_t job_grace_ms;   /* a node whose connection was lost may come back within it */
     int64_t job_reclaim_ms; /* the same for all nodes of a round after a restart of the server */
-    int64_t job_expiry_ms;  /* a run id without nodes is forgotten after it */
+    int64_t job_expiry_ms;  /* a run id without nodes is forgotten after it, with its keys */
 
     struct mst_log log;
 };

@@ -217,35 +217,36 @@ static int serve_with(const struct serve *serve)
 
 /* Rows for the table of options, those of the authority, and what they are if not given. */
 #define SERVE_JOB_DEFAULTS .job_grace_ms = 1000, .job_reclaim_ms = 5000, .job_expiry_ms = 600000
-#define SERVE_JOB_OPTIONS(serve)                                                                 \
-    {"run-id",                                                                                   \
-     "ID",                                                                                       \
-     "Be the authority of this job alone and refuse nodes of another one by name. Default: of "  \
-     "all that come.",                                                                           \
-     MST_OPTION_TEXT,                                                                            \
-     &(serve).run_id,                                                                            \
-     0,                                                                                          \
-     0},                                                                                         \
-        {"job-grace",                                                                            \
-         "TIME",                                                                                 \
-         "A node whose connection was lost has so long to come back before the others are told " \
-         "that it is lost. Default: 1s.",                                                        \
-         MST_OPTION_DURATION,                                                                    \
-         &(serve).job_grace_ms,                                                                  \
-         0,                                                                                      \
-         MST_JOB_MS_MAX},                                                                        \
-        {"job-reclaim",                                                                          \
-         "TIME",                                                                                 \
-         "After a restart, the nodes of a running round have so long to come back before it is " \
-         "over. Default: 5s.",                                                                   \
-         MST_OPTION_DURATION,                                                                    \
-         &(serve).job_reclaim_ms,                                                                \
-         0,                                                                                      \
-         MST_JOB_MS_MAX},                                                                        \
-    {                                                                                            \
-        "job-expiry", "TIME",                                                                    \
-            "A job without nodes is forgotten after so long, closed or not. Default: 10m.",      \
-            MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                       \
+#define SERVE_JOB_OPTIONS(serve)                                                                  \
+    {"run-id",                                                                                    \
+     "ID",                                                                                        \
+     "Be the authority of this job alone and refuse nodes of another one by name. Default: of "   \
+     "all that come.",                                                                            \
+     MST_OPTION_TEXT,                                                                             \
+     &(serve).run_id,                                                                             \
+     0,                                                                                           \
+     0},                                                                                          \
+        {"job-grace",                                                                             \
+         "TIME",                                                                                  \
+         "A node whose connection was lost has so long to come back before the others are told "  \
+         "that it is lost. Default: 1s.",                                                         \
+         MST_OPTION_DURATION,                                                                     \
+         &(serve).job_grace_ms,                                                                   \
+         0,                                                                                       \
+         MST_JOB_MS_MAX},                                                                         \
+        {"job-reclaim",                                                                           \
+         "TIME",                                                                                  \
+         "After a restart, the nodes of a running round have so long to come back before it is "  \
+         "over. Default: 5s.",                                                                    \
+         MST_OPTION_DURATION,                                                                     \
+         &(serve).job_reclaim_ms,                                                                 \
+         0,                                                                                       \
+         MST_JOB_MS_MAX},                                                                         \
+    {                                                                                             \
+        "job-expiry", "TIME",                                                                     \
+            "A job without nodes is forgotten after so long, closed or not, and so are the keys " \
+            "of its rounds. Default: 10m.",                                                       \
+            MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                        \
     }
 
 int mst__cli_serve(int argc, char **argv)

@@ -82,6 +82,7 @@ static void job_remove(struct mst__job *job)
     mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%.60s round=%lld",
              job->run_id, (long long)job->authority.round);
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
+    mst__job_keys_want(job->server);
 }
 
 /* When it is forgotten, if nobody comes; INT64_MAX = somebody is here. */
@@ -128,6 +129,7 @@ static void job_turn(struct mst__job *job)
         (void)mst__authority_tick(&job->authority, listening->heard_us); /* asked for below */
     }
     mst__job_tell(job);
+    mst__job_keys_look(job);
     if (job->authority.living_count > 0) {
         job->idle_us = INT64_MAX;
     } else if (job->idle_us == INT64_MAX) {
@@ -178,6 +180,7 @@ void mst__jobs_open(struct mst_server *server)
     rv = uv_check_init(&server->loop, &jobs->polled);
     MST_ASSERT(rv == 0);
     jobs->polled.data = server;
+    mst__job_keys_open(server);
 }
 
 void mst__jobs_stop(struct mst_server *server)
@@ -191,6 +194,7 @@ void mst__jobs_stop(struct mst_server *server)
     uv_close((uv_handle_t *)&jobs->awake, NULL);
     uv_close((uv_handle_t *)&jobs->polling, NULL);
     uv_close((uv_handle_t *)&jobs->polled, NULL);
+    mst__job_keys_stop(server);
 }
 
 void mst__jobs_close(struct mst_server *server)

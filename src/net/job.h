@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "core/authority.h"
 #include "core/listening.h"
+#include "net/job_keys.h"
 #include "wire/job.h"
 
 struct mst_server;
@@ -23,8 +24,9 @@ struct mst__job {
     struct mst__authority authority;
     uv_timer_t timer;
     struct mst__job *dirty_next;
-    bool is_dirty;   /* has effects to be sent, something due, or another time to wake up at */
-    int64_t idle_us; /* since when nobody is there; INT64_MAX = somebody is */
+    bool is_dirty;      /* has effects to be sent, something due, or another time to wake up at */
+    int64_t keys_round; /* the round at which keys were last looked at, see job_keys.h */
+    int64_t idle_us;    /* since when nobody is there; INT64_MAX = somebody is */
     size_t run_id_size;
     char run_id[];
 };
@@ -47,7 +49,8 @@ struct mst__jobs {
     uint64_t epoch;
     struct mst__buf shared;  /* frames for many */
     struct mst__buf members; /* of a status */
-    uint64_t told;           /* frames sent to nodes, but for replies */
+    struct mst__job_keys keys;
+    uint64_t told; /* frames sent to nodes, but for replies */
 };
 
 void mst__jobs_open(struct mst_server *server);

@@ -22,11 +22,8 @@
 #include "rendezvous/host.h"
 #include "rendezvous/muster_self.h"
 #include "store/store.h"
+#include "wire/round_key.h"
 #include "wire/wire.h"
-
-/* Before the run id in the prefix of the keys of a round. */
-#define STORE_PREFIX "muster."
-#define PREFIX_SIZE (sizeof STORE_PREFIX + MST_JOB_RUN_ID_SIZE_MAX + 32)
 
 /* For those who are waited for in vain: to ask why, and to take leave. */
 #define WHY_MS 1000
@@ -277,20 +274,21 @@ static int next_wait(struct next *next, struct mst_err *reterr)
 
 /* --- next: what the round has to offer --- */
 
-static void store_prefix(const struct mst__muster *muster, int64_t round, char *ret_text)
+static void store_prefix(const struct mst__muster *muster,
+                         const struct mst__job_round *round,
+                         char ret_text[MST_ROUND_PREFIX_SIZE])
 {
-    (void)snprintf(ret_text, PREFIX_SIZE, STORE_PREFIX "%s.%" PRId64, muster->params->run_id,
-                   round); /* sized to fit, run ids are limited */
+    mst__round_prefix(mst_bytes_str(muster->params->run_id), round->epoch, round->round, ret_text);
 }
 
 /* The keys of the round; connected when the application uses it, unless it can go through our own
  * connection. */
 static int next_store(const struct mst__muster *muster,
-                      int64_t round,
+                      const struct mst__job_round *round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
-    char prefix[PREFIX_SIZE];
+    char prefix[MST_ROUND_PREFIX_SIZE];
     store_prefix(muster, round, prefix);
     return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
 }
@@ -301,7 +299,7 @@ static int put_set(struct mst__buf *requests,
                    const char *name,
                    struct mst_bytes value)
 {
-    char key[PREFIX_SIZE + 32];
+    char key[MST_ROUND_PREFIX_SIZE + 32];
     (void)snprintf(key, sizeof key, "/%s/%s", prefix, name); /* fits */
     const struct mst__command set = {.op = MST_OP_SET, .key = mst_bytes_str(key), .value = value};
     return mst__wire_write_request(requests, MST_DIALECT_C, &set);
@@ -311,10 +309,10 @@ static int put_set(struct mst__buf *requests,
  * waits for this. It goes the way of all requests to the store, for between the parts of another
  * one there is no place for it. */
 static void next_publish(struct mst__muster *muster,
-                         int64_t round,
+                         const struct mst__job_round *round,
                          const struct mst__endpoint *master)
 {
-    char prefix[PREFIX_SIZE];
+    char prefix[MST_ROUND_PREFIX_SIZE];
     char port[16];
     store_prefix(muster, round, prefix);
     (void)snprintf(port, sizeof port, "%d", master->port); /* fits */
@@ -347,7 +345,7 @@ static int next_outcome(const struct next *next, struct mst_rendezvous *ret, str
     bool is_told = next->master[0] != '\0' &&
                    mst__endpoint_parse_default(mst_bytes_str(next->master), -1, &master, NULL) == 0;
     struct mst_store *store = NULL;
-    int rv = next_store(muster, round->round, &store, reterr);
+    int rv = next_store(muster, round, &store, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -365,7 +363,7 @@ static int next_outcome(const struct next *next, struct mst_rendezvous *ret, str
         memcpy(ret->master_addr, master.host, sizeof master.host);
     }
     if (is_told && round->rank == 0) {
-        next_publish(muster, round->round, &master);
+        next_publish(muster, round, &master);
     }
     return 0;
 }

@@ -122,9 +122,10 @@ class Meeting(Case):
         lines = [node.next("joined") for node in nodes]
         self.check_joined(lines, 1, 4)
         # Where rank 0 is was said in the answer, and is in the store of the round as well.
+        prefix = f"muster.job.{lines[0]['epoch']}.1"
         for key, value in (("MASTER_ADDR", lines[0]["master_addr"]),
                            ("MASTER_PORT", str(lines[0]["master_port"]))):
-            found = harness.run("store", "get", self.server.url(), f"muster.job.1/{key}")
+            found = harness.run("store", "get", self.server.url(), f"{prefix}/{key}")
             self.assertEqual(found.stdout.decode().strip(), value)
         self.assertEqual(connections(self.server.port), 4)  # one for each, at rest
         for node in nodes:
@@ -670,6 +671,38 @@ class ShortGrace(Case):
         self.expect(self.run_join("1"), OK)
         harness.wait_until(lambda: not self.status()["exists"], "the job to be forgotten")
         self.server.wait_log("job.forgotten")
+
+    def forget(self):
+        harness.wait_until(lambda: not self.status()["exists"], "the job to be forgotten")
+
+    def test_keys_of_a_forgotten_job_go(self):
+        with self.server.connect("C") as wire:
+            wire.set("/muster.job", "a key of somebody else")
+            script = f"until test -e {self.directory}/go; do sleep 0.02; done"
+            nodes = [self.named("2", name, "--", "sh", "-c", script) for name in ("a", "b")]
+            for node in nodes:
+                node.next("joined")
+            harness.wait_until(lambda: wire.num_keys() > 1, "the keys of the round")
+            with open(os.path.join(self.directory, "go"), "wb"):
+                pass
+            for node in nodes:
+                self.assertEqual(node.wait(), OK)
+            self.forget()
+            harness.wait_until(lambda: wire.num_keys() == 1, "only the key of somebody else")
+
+    def test_run_id_used_again(self):
+        # Both of the first job have succeeded. That says nothing about nodes of the same names in
+        # the next job of this run id.
+        nodes = [self.named("2", name, "--", "true") for name in ("a", "b")]
+        for node in nodes:
+            self.assertEqual(node.wait(), OK)
+        self.forget()
+        nodes = [self.named("2", name, "--", "sleep", "600") for name in ("a", "b")]
+        for node in nodes:
+            self.assertEqual(node.next("joined")["round"], 1)
+        nodes[0].signal(signal.SIGKILL)
+        self.assertEqual(nodes[1].next("lost")["nodes"], ["a"])
+        self.assertEqual(nodes[1].wait(), CHANGED)
 
 
 if __name__ == "__main__":

@@ -189,8 +189,8 @@ static void those_who_wait(void **state)
     const struct mst__kv_entry *entry = mst__map_get(&f.kv.map, mst_bytes_str("/d"));
     struct mst__command wait = {.op = MST_OP_WAIT_CHANGE, .key = mst_bytes_str("/d")};
     assert_int_equal(apply(&f, &f.other, &wait).kind, MST_REPLY_STATUS); /* it is not absent */
-    wait.number =
-        (int64_t)mst__siphash((const uint8_t[MST_SIPHASH_KEY_SIZE]){0}, entry->block->bytes, entry->block->size);
+    wait.number = (int64_t)mst__siphash((const uint8_t[MST_SIPHASH_KEY_SIZE]){0},
+                                        entry->block->bytes, entry->block->size);
     assert_int_equal(apply(&f, &f.other, &wait).kind, MST_REPLY_LATER);
     sweep_all(&f, 100);
     assert_ptr_equal(mst__kv_next_released(&f.kv), &f.other);

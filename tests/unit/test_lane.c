@@ -1,5 +1,6 @@
 /* unit/test_lane.c - a node's connection to its authority carries the requests to the stores of its
  * rounds as well: all operations, and what happens when one end does not do its part. */
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -312,26 +313,32 @@ static void round_after_round(void **state)
     struct fixture *f = *state;
     struct node node;
     node_open(&node, f, "keep_alive_interval=60");
-    struct mst_store *first = node.got.store;
-    node.got.store = NULL;
-    assert_value(first, "MASTER_ADDR", STR("127.0.0.1"));
-    assert_ok(mst_store_set(first, STR("key"), STR("first"), PLENTY_MS, &err));
+    struct mst_store *before = NULL;
     for (int i = 0; i < 5; i++) {
-        node_next(&node);
         assert_value(node.got.store, "MASTER_ADDR", STR("127.0.0.1"));
         assert_absent(node.got.store, "key");
-        assert_value(first, "key", STR("first"));
+        assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
+        if (before != NULL) {
+            assert_value(before, "key", STR("value"));
+            mst_store_close(before);
+        }
+        before = node.got.store;
+        node.got.store = NULL;
+        node_next(&node);
     }
     assert_int_equal(connects(&node), 0);
+    mst_store_close(before);
+    before = node.got.store;
+    node.got.store = NULL;
     assert_int_equal(count_connections(f), 1);
     struct suite_waiter waiter;
-    waiter_start(&waiter, first, "late");
+    waiter_start(&waiter, before, "late");
     node_next(&node);
     assert_value(node.got.store, "MASTER_ADDR", STR("127.0.0.1"));
-    assert_ok(mst_store_set(first, STR("late"), STR("value"), PLENTY_MS, &err));
+    assert_ok(mst_store_set(before, STR("late"), STR("value"), PLENTY_MS, &err));
     waiter_join(&waiter, "value");
     assert_undisturbed(&node);
-    mst_store_close(first);
+    mst_store_close(before);
     node_close(&node);
 }
 
@@ -397,7 +404,9 @@ static void server_restarts(void **state)
     assert_true(mst__clock_ms() - began_ms < PLENTY_MS / 2);
     server_start(f);
     struct mst_store *all = open_store(f->url);
-    assert_ok(mst_store_set(all, STR("muster.job.1/key"), STR("value"), PLENTY_MS, &err));
+    char key[64];
+    (void)snprintf(key, sizeof key, "muster.job.%" PRIu64 ".1/key", node.got.epoch);
+    assert_ok(mst_store_set(all, mst_bytes_str(key), STR("value"), PLENTY_MS, &err));
     mst_store_close(all);
     waiter_join(&waiter, "value");
     /* The connection is there again, and the store comes back to it. */

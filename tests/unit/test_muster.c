@@ -1,5 +1,6 @@
 /* unit/test_muster.c - the handler `muster`: nodes in threads meet at a server, and what they are
  * told afterwards; its options; the server gone and back; without memory. */
+#include <inttypes.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -141,12 +142,59 @@ static void store_of_the_round(void **state)
     assert_string_equal(stats.dialect, "C");
     assert_non_null(strstr(stats.peer, f->text));
     char url[MST_HOSTED_URL_SIZE];
+    char key[64];
     struct mst_store *all = open_store(mst__hosted_url(f->hosted, url));
-    assert_value(all, "muster.job.1/key", STR("value"));
+    (void)snprintf(key, sizeof key, "muster.job.%" PRIu64 ".1/key", nodes[0].got.epoch);
+    assert_value(all, key, STR("value"));
     mst_store_close(all);
     meet(nodes, 2, 2);
     assert_absent(nodes[0].got.store, "key");
     close_nodes(nodes, 2);
+}
+
+/* Keys of the round before stay, for somebody may still be reading; older ones go. */
+static void keys_of_old_rounds_go(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    struct mst_store *stores[4] = {NULL};
+    char url[MST_HOSTED_URL_SIZE];
+    struct mst_store *all = open_store(mst__hosted_url(f->hosted, url));
+    /* Of an earlier server: an old round, one that its nodes may still claim, and another run. */
+    static const char *const strays[] = {"muster.job.1.1/old", "muster.job.1.9/key",
+                                         "muster.other.1.1/key", "muster.job"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_ok(mst_store_set(all, mst_bytes_str(strays[i]), STR("1"), PLENTY_MS, &err));
+    }
+    open_nodes(&node, 1, f, 1);
+    for (size_t i = 0; i < 4; i++) {
+        meet(&node, 1, (int64_t)i + 1);
+        stores[i] = node.got.store;
+        node.got.store = NULL;
+        assert_ok(mst_store_set(stores[i], STR("key"), STR("value"), PLENTY_MS, &err));
+    }
+    /* Each round has two keys of the node and ours. */
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    int64_t count = INT64_MAX;
+    while (count > 9) {
+        assert_true(mst__clock_ms() < deadline_ms);
+        (void)poll(NULL, 0, 1);
+        assert_ok(mst_store_num_keys(all, PLENTY_MS, &count, &err));
+    }
+    assert_int_equal(count, 9);
+    for (size_t i = 1; i < 4; i++) {
+        assert_value(all, strays[i], STR("1"));
+    }
+    for (size_t i = 0; i < 4; i++) {
+        if (i < 2) {
+            assert_absent(stores[i], "key");
+        } else {
+            assert_value(stores[i], "key", STR("value"));
+        }
+        mst_store_close(stores[i]);
+    }
+    mst_store_close(all);
+    close_nodes(&node, 1);
 }
 
 static void default_names_differ(void **state)
@@ -519,6 +567,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_SERVER(three_meet),
         WITH_SERVER(store_of_the_round),
+        WITH_SERVER(keys_of_old_rounds_go),
         WITH_SERVER(default_names_differ),
         WITH_SERVER(late_one),
         WITH_SERVER(one_leaves),
