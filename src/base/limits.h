@@ -40,6 +40,9 @@
  * timeout, so that nobody holds memory for ever by sending or reading a byte now and then. */
 #define MST_RATE_MIN MST_KIB(64)
 
+/* Turns of the loop in which clients may bring news before a server is emptied all the same. */
+#define MST_EMPTY_TURNS_MAX 100
+
 /* Unsent notices that a watcher may leave behind before it is cut off. */
 #define MST_BACKLOG_SIZE_MAX MST_MIB(16)
 

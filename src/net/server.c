@@ -102,6 +102,7 @@ static void server_close_handles(struct mst_server *server)
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
         uv_close((uv_handle_t *)&server->grace, NULL);
+        mst__empty_stop(server);
         mst__jobs_stop(server);
     }
 }
@@ -182,6 +183,7 @@ static void on_wake(uv_async_t *wake)
     if (atomic_exchange(&server->dump_wanted, false)) {
         server_log_counters(server);
     }
+    mst__empty_look(server);
     if (atomic_load(&server->stop_wanted) && !server->stopping) {
         server->stopping = true;
         server->stop_began_ms = mst__server_now_ms(server);
@@ -217,8 +219,15 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
         (void)uv_loop_close(&server->loop); /* it has no handles yet */
         return mst__fail(reterr, MST_ESYS, -rv, "event loop");
     }
-    server->loop_is_open = true;
     server->wake.data = server;
+    rv = mst__empty_open(server);
+    if (rv != 0) {
+        uv_close((uv_handle_t *)&server->wake, NULL);
+        (void)uv_run(&server->loop, UV_RUN_DEFAULT); /* lets the handle finish closing */
+        (void)uv_loop_close(&server->loop);
+        return mst__fail(reterr, MST_ESYS, -rv, "event loop");
+    }
+    server->loop_is_open = true;
     rv = uv_timer_init(&server->loop, &server->sweep);
     MST_ASSERT(rv == 0);
     server->sweep.data = server;
@@ -324,6 +333,7 @@ void mst_server_free(struct mst_server *server)
         MST_ASSERT(rv == 0);
         rv = uv_loop_close(&server->loop);
         MST_ASSERT(rv == 0);
+        mst__empty_close(server);
     }
     mst__kv_close(&server->kv);
     mst__jobs_close(server);

@@ -66,6 +66,15 @@ struct mst__listener {
     char address[MST_ADDRESS_SIZE];
 };
 
+/* See server_empty.c. */
+struct mst__empty {
+    atomic_bool is_wanted;
+    uv_idle_t idle; /* active from the wish on until it is done */
+    uv_sem_t done;
+    unsigned turns;              /* of the loop since the wish */
+    uint64_t bytes_in, accepted; /* as they were at the last turn */
+};
+
 struct mst__conn;
 struct mst__http;
 
@@ -98,6 +107,7 @@ struct mst_server {
     struct mst__buf replies;   /* of the connection being served */
     size_t reply_at;           /* where in it a STORE_REPLY has begun; SIZE_MAX = none has */
     struct mst__counters counters;
+    struct mst__empty empty;
     uint8_t read_memory[MST_READ_SIZE];
 };
 
@@ -114,6 +124,21 @@ void mst__server_want_sweep(struct mst_server *server);
 
 /* A connection may be of dialect A or B: let the grace timer run. */
 void mst__server_want_grace(struct mst_server *server);
+
+/* --- server_empty.c --- */
+
+/* Remove all keys and queues, those included whose bytes have arrived by now; returns when it is
+ * done. @server runs, in another thread, and is not being stopped. From one thread at a time. */
+void mst__server_empty(struct mst_server *server);
+
+/* 0 or an error of libuv. */
+int mst__empty_open(struct mst_server *server);
+/* The loop is about to end. */
+void mst__empty_stop(struct mst_server *server);
+/* The loop has ended. */
+void mst__empty_close(struct mst_server *server);
+/* The loop was woken: see whether it was for this. */
+void mst__empty_look(struct mst_server *server);
 
 /* --- conn.c --- */
 

@@ -44,6 +44,13 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
     }
 }
 
+void mst__bootstrap_leave(struct mst__bootstrap *bootstrap)
+{
+    if (bootstrap->hosted != NULL) {
+        mst__hosted_empty(bootstrap->hosted);
+    }
+}
+
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
 {
     mst__hosted_stop(bootstrap->hosted);

@@ -53,6 +53,13 @@ int mst__bootstrap_reserve(const char *local_addr,
                            char ret_address[MST_ENDPOINT_TEXT_SIZE],
                            struct mst_err *reterr);
 
+/**
+ * The round is left for the next one: empty the workers' store, if we serve one. It stays where it
+ * is, because torch's agents do not ask twice. Before we enter the record again: the next round is
+ * not complete before that, so that none of its workers can have written anything.
+ */
+void mst__bootstrap_leave(struct mst__bootstrap *bootstrap);
+
 /* Stop the server. */
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap);
 

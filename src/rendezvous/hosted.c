@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/server.h"
 #include "rendezvous/host.h"
 
 struct mst__hosted {
@@ -98,6 +99,11 @@ const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_H
         (void)snprintf(ret_url, MST_HOSTED_URL_SIZE, "tcp://%s", address);
     }
     return ret_url;
+}
+
+void mst__hosted_empty(struct mst__hosted *hosted)
+{
+    mst__server_empty(hosted->server);
 }
 
 void mst__hosted_stop(struct mst__hosted *hosted)

@@ -30,6 +30,10 @@ int mst__hosted_port(const struct mst__hosted *hosted);
  * @ret_url. */
 const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_HOSTED_URL_SIZE]);
 
+/* Remove all keys, also those that have arrived and are not there yet; returns when it is done.
+ * Connections stay. */
+void mst__hosted_empty(struct mst__hosted *hosted);
+
 /* Stop serving and release; returns once the thread has ended, within a second or so. NULL is
  * fine. */
 void mst__hosted_stop(struct mst__hosted *hosted);

@@ -192,6 +192,7 @@ static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
         return rv;
     }
     mst__view_reset(&record->head.view);
+    mst__bootstrap_leave(&record->bootstrap);
     struct mst__outcome outcome;
     rv = mst__turn_is_cancelled(&record->head.turn) ? mst__turn_fail_cancelled(reterr)
                                                     : next_join(record, &outcome, reterr);

@@ -614,6 +614,75 @@ static void server_follows_rank_0(void **state)
     close_nodes(nodes, 3);
 }
 
+static struct mst_store *workers_store(const struct node *node)
+{
+    char url[400];
+    (void)snprintf(url, sizeof url, "tcp://%s:%d", node->got.master_addr, node->got.master_port);
+    return open_store(url);
+}
+
+/* The workers' store stays where it is and is empty in every round, for a worker that finds the
+ * address of one of the round before waits for the dead. */
+static void workers_store_is_empty(void **state)
+{
+    struct fixture *f = *state;
+    struct node nodes[2];
+    const char *names[] = {"127.0.0.1", "127.0.0.2"};
+    for (int i = 0; i < 2; i++) {
+        nodes[i] = (struct node){.handler = new_handler(f->text, 2, 2, names[i], CALM)};
+    }
+    int port = 0;
+    for (int round = 0; round < 4; round++) {
+        meet(nodes, 2, round);
+        assert_true(round == 0 || nodes[1].got.master_port == port);
+        port = nodes[1].got.master_port;
+        struct mst_store *store = workers_store(&nodes[1]);
+        int64_t count = -1;
+        assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
+        assert_int_equal(count, 0);
+        assert_ok(mst_store_set(store, STR("rank0"), STR("10.0.0.1:4711"), PLENTY_MS, &err));
+        assert_ok(mst_store_queue_push(store, STR("queue"), STR("item"), PLENTY_MS, &err));
+        mst_store_close(store);
+    }
+    /* Not while the round is left: who has not noticed yet is still reading. */
+    struct mst_store *store = workers_store(&nodes[1]);
+    node_start(&nodes[1]);
+    await_record(f, 1, 1);
+    assert_value(store, "rank0", STR("10.0.0.1:4711"));
+    node_start(&nodes[0]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(node_join(&nodes[i]), 0);
+        node_drop_store(&nodes[i]);
+    }
+    assert_absent(store, "rank0");
+    mst_store_close(store);
+    close_nodes(nodes, 2);
+}
+
+/* What a worker had sent when it was killed does not come behind the emptying. */
+static void emptied_with_what_is_under_way(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_store *store = server_store(f);
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons(f->endpoint.port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    /* VALIDATE, and a SET of `k` to `v`. */
+    static const uint8_t request[] = {0, 0xce, 0xf7, 0x85, 0x3c, 1, 1, 0, 0, 0, 0, 0,
+                                      0, 0,    'k',  1,    0,    0, 0, 0, 0, 0, 0, 'v'};
+    for (int i = 0; i < 300; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+        assert_int_equal(write(fd, request, sizeof request), sizeof request);
+        mst__hosted_empty(f->hosted);
+        int64_t count = -1;
+        assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
+        assert_int_equal(count, 0);
+        assert_int_equal(close(fd), 0);
+    }
+    mst_store_close(store);
+}
+
 static void without_sharing(void **state)
 {
     struct fixture *f = *state;
@@ -824,6 +893,8 @@ int main(void)
         WITH_SERVER(cancelled_by_a_signal),
         WITH_SERVER(store_goes_and_comes_back),
         WITH_SERVER(server_follows_rank_0),
+        WITH_SERVER(workers_store_is_empty),
+        WITH_SERVER(emptied_with_what_is_under_way),
         WITH_SERVER(without_sharing),
         WITH_SERVER(events_are_told),
         WITH_SERVER(from_many_threads),
