@@ -80,8 +80,8 @@ MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
 
 /** Typed access to options. @ret is @fallback when the option is not set; MST_EINVAL names the
  * option and its value when it is of another type. Text is owned by @params. Booleans are
- * `1 true t yes y` and `0 false f no n` in any case; durations are whole seconds, or carry a unit:
- * `250ms`, `10s`, `5m`, `2h`. */
+ * `1 true t yes y` and `0 false f no n` in any case; durations are seconds, or carry a unit:
+ * `250ms`, `1.5s`, `5m`, `2h`. */
 MST_API const char *mst_params_text(const struct mst_params *params,
                                     const char *key,
                                     const char *fallback);

@@ -59,6 +59,21 @@ static void err_append(struct mst_err *err, int used, const char *text)
     to[2 + size] = '\0';
 }
 
+/* Memory and limits are run into while something is done, and callers know only what; so the code
+ * says the rest, unless the message does. */
+static void err_name_cause(struct mst_err *err, const char *cause, const char *word)
+{
+    if (strstr(err->msg, word) != NULL) {
+        return;
+    }
+    char text[sizeof err->msg];
+    memcpy(text, err->msg, sizeof text);
+    int length = snprintf(err->msg, sizeof err->msg, "%s (%s)", cause, text);
+    if (length < 0 || (size_t)length >= sizeof err->msg) {
+        err->msg[sizeof err->msg - 2] = ')';
+    }
+}
+
 void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
 {
     MST_ASSERT(code < 0);
@@ -77,6 +92,10 @@ void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format
             (void)snprintf(reason, sizeof reason, "error %d", sys);
         }
         err_append(reterr, length, reason);
+    } else if (code == MST_ENOMEM) {
+        err_name_cause(reterr, "out of memory", "memory");
+    } else if (code == MST_ELIMIT) {
+        err_name_cause(reterr, "limit reached", "limit");
     }
 }
 

@@ -5,7 +5,8 @@
 #include <muster/error.h>
 
 /* Fill @reterr (may be NULL). The message is the formatted text, followed by what @sys (an errno)
- * says unless that is 0. */
+ * says unless that is 0. With MST_ENOMEM and MST_ELIMIT the text may be what was being done alone:
+ * `out of memory (%zu keys)`. */
 void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
     MST_PRINTF(4, 5);
 

@@ -5,6 +5,9 @@
 
 #include "base/assert.h"
 
+#define FRACTION_DIGITS_MAX 9
+#define FACTOR_MAX (1 << 30) /* times a fraction of so many digits it still fits */
+
 static bool number_is_space(uint8_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -55,6 +58,43 @@ bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t 
     if (text.size == 0 || number_is_space(text.data[0]) ||
         number_scan(text, &number) != text.size || number < min || number > max) {
         return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+/* The number that the digits in @text are; false when there is anything else, or nothing. */
+static bool number_digits(struct mst_bytes text, int64_t *ret_number)
+{
+    return text.size > 0 && text.data[0] >= '0' && text.data[0] <= '9' &&
+           number_scan(text, ret_number) == text.size;
+}
+
+bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *ret_number)
+{
+    MST_ASSERT(factor >= 1 && factor <= FACTOR_MAX);
+    const uint8_t *point = text.size == 0 ? NULL : memchr(text.data, '.', text.size);
+    size_t whole_size = point == NULL ? text.size : (size_t)(point - text.data);
+    int64_t whole = 0;
+    int64_t number = 0;
+    if (!number_digits(mst_bytes(text.data, whole_size), &whole) ||
+        __builtin_mul_overflow(whole, factor, &number)) {
+        return false;
+    }
+    if (point != NULL) {
+        struct mst_bytes digits = mst_bytes(point + 1, text.size - whole_size - 1);
+        int64_t fraction = 0;
+        int64_t scale = 1;
+        if (digits.size > FRACTION_DIGITS_MAX || !number_digits(digits, &fraction)) {
+            return false;
+        }
+        for (size_t i = 0; i < digits.size; i++) {
+            scale *= 10;
+        }
+        int64_t part = (fraction * factor + scale - 1) / scale;
+        if (__builtin_add_overflow(number, part, &number)) {
+            return false;
+        }
     }
     *ret_number = number;
     return true;

@@ -14,6 +14,11 @@ bool mst__number_parse_prefix(struct mst_bytes text, int64_t *ret_number);
 /* Read a decimal number that is the whole of @text and lies within @min … @max. */
 bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t *ret_number);
 
+/* Read a decimal number that may have a fraction, `1.5`, and is the whole of @text, without a sign;
+ * the result is @factor (1 … 2^30) times as much. Parts of one count as one, so that only zero is
+ * zero. False when it is none, does not fit, or has more than 9 digits behind the point. */
+bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *ret_number);
+
 /* Write @number in decimal; returns its length. No NUL. */
 size_t mst__number_format(int64_t number, char ret_text[MST_NUMBER_SIZE]);
 

@@ -46,12 +46,12 @@ int mst__cli_bench(int argc, char **argv);
 /* --- options --- */
 
 enum mst__option_kind {
-    MST_OPTION_FLAG,     /* bool *: set to true */
-    MST_OPTION_TEXT,     /* const char ** */
-    MST_OPTION_NUMBER,   /* int64_t *, min … max */
-    MST_OPTION_SIZE,     /* int64_t *, bytes: 8K, 16M, 1G, min … max */
-    MST_OPTION_DURATION, /* int64_t *, milliseconds: 250ms, 10s, 5m, 2h; a bare number is seconds */
-    MST_OPTION_LIST,     /* struct mst__option_list *: may be given several times */
+    MST_OPTION_FLAG,      /* bool *: set to true */
+    MST_OPTION_TEXT,      /* const char ** */
+    MST_OPTION_NUMBER,    /* int64_t *, min … max */
+    MST_OPTION_SIZE,      /* int64_t *, bytes: 8K, 16M, 1G, min … max */
+    MST_OPTION_DURATION,  /* int64_t *, milliseconds: 250ms, 1.5s, 5m, 2h; bare numbers: seconds */
+    MST_OPTION_LIST,      /* struct mst__option_list *: may be given several times */
     MST_OPTION_NOT_BUILT, /* of a feature that this build lacks: refused, not in `--help` */
 };
 
@@ -81,8 +81,9 @@ struct mst__usage {
 };
 
 /**
- * Parse @argv (argv[0] is the subcommand). Options stop at `--` and, when @usage says that a
- * command may follow (arguments_max = SIZE_MAX), at the first word.
+ * Parse @argv (argv[0] is the subcommand). An option may be spelt with underscores for its dashes.
+ * Options stop at `--` and, when @usage says that a command may follow (arguments_max = SIZE_MAX),
+ * at the first word.
  *
  * Returns true when the subcommand should go on; @ret_arguments is then the index of the first word
  * that is no option. Returns false when it should exit with @ret_exit: after `--help`, or after an

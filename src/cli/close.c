@@ -55,21 +55,27 @@ static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct ms
 }
 
 /* The authority keeps the reason. */
-static int close_job(const struct mst_params *params, const char *reason, int64_t timeout_ms)
+static int close_job(const struct mst__rdzv *rdzv,
+                     const struct mst_params *params,
+                     const char *reason,
+                     int64_t timeout_ms)
 {
     struct mst_err err;
     int rv = mst__look_job_shut(params, reason == NULL ? "asked to by muster close" : reason,
                                 timeout_ms, &err);
-    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+    return rv == 0 ? MST_EXIT_OK : mst__rdzv_fail(rdzv, params, &err);
 }
 
-static int close_with(struct mst_params *params, const char *reason, int64_t timeout_ms)
+static int close_with(const struct mst__rdzv *rdzv,
+                      struct mst_params *params,
+                      const char *reason,
+                      int64_t timeout_ms)
 {
     struct mst_handler *handler = NULL;
     struct mst_err err;
     const char *backend = mst_params_backend(params);
     if (mst__rdzv_has_authority(backend)) {
-        return close_job(params, reason, timeout_ms);
+        return close_job(rdzv, params, reason, timeout_ms);
     }
     if (reason != NULL) {
         return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' has no place for it",
@@ -86,7 +92,7 @@ static int close_with(struct mst_params *params, const char *reason, int64_t tim
         rv = mst_handler_set_closed(handler, &err);
     }
     mst_handler_free(handler);
-    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+    return rv == 0 ? MST_EXIT_OK : mst__rdzv_fail(rdzv, params, &err);
 }
 
 int mst__cli_close(int argc, char **argv)
@@ -117,7 +123,7 @@ int mst__cli_close(int argc, char **argv)
         !mst__rdzv_params(&rdzv, 1, mst__rdzv_is_url(&rdzv) ? 0 : 1, NULL, &params, &exit_code)) {
         return exit_code;
     }
-    exit_code = close_with(params, reason, timeout_ms);
+    exit_code = close_with(&rdzv, params, reason, timeout_ms);
     mst_params_free(params);
     return exit_code;
 }

@@ -553,7 +553,7 @@ static int fail(struct join *join)
         bool is_done = join->was_member && join->command == NULL;
         return is_done ? MST_EXIT_OK : MST_EXIT_SIGNAL + number;
     }
-    int exit_code = mst__cli_fail(&join->err);
+    int exit_code = mst__rdzv_fail(&join->rdzv, join->params, &join->err);
     if (join->is_command_bad) {
         return join->err.sys == ENOENT ? MST_EXIT_NO_COMMAND : MST_EXIT_NOT_RUNNABLE;
     }
@@ -614,7 +614,7 @@ static int leave(struct join *join, int exit_code)
 static int run(struct join *join)
 {
     if (mst_handler_new(join->params, &join->handler, &join->err) != 0) {
-        return mst__cli_fail(&join->err);
+        return mst__rdzv_fail(&join->rdzv, join->params, &join->err);
     }
     if (catch_signals(join) != 0) {
         return mst__cli_fail(&join->err);
@@ -650,7 +650,7 @@ static bool prepare(struct join *join, int *ret_exit)
     struct mst_err err;
     if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
                                &err) != 0) {
-        *ret_exit = mst__cli_fail(&err);
+        *ret_exit = mst__rdzv_fail(&join->rdzv, join->params, &err);
         return false;
     }
     mst_params_on_event(join->params, on_event, join);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "cli/cli.h"
 
 static const struct mst__cli_command commands[] = {
@@ -25,7 +26,47 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < COMMANDS_COUNT; i++) {
         (void)fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
     }
-    (void)fprintf(out, "\n`muster COMMAND --help` tells more; so does `man muster`.\n");
+    (void)fprintf(out, "\n`muster help COMMAND` tells more; so does `man muster`.\n");
+}
+
+static const struct mst__cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS_COUNT; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int complain(const char *name)
+{
+    const char *names[COMMANDS_COUNT];
+    for (size_t i = 0; i < COMMANDS_COUNT; i++) {
+        names[i] = commands[i].name;
+    }
+    const char *nearest = mst__nearest(name, names, COMMANDS_COUNT);
+    if (nearest != NULL) {
+        return mst__cli_usage_error("muster", "there is no command '%s'; did you mean %s?", name,
+                                    nearest);
+    }
+    return mst__cli_usage_error("muster", "there is no command '%s'", name);
+}
+
+/* `muster help`, and `muster help NAME` for `muster NAME --help`. */
+static int help(int argc, char **argv)
+{
+    if (argc == 1) {
+        print_help(stdout);
+        return MST_EXIT_OK;
+    }
+    const struct mst__cli_command *command = find_command(argv[1]);
+    if (command == NULL) {
+        return complain(argv[1]);
+    }
+    char option[] = "--help";
+    char *words[] = {argv[1], option, NULL};
+    return command->run(2, words);
 }
 
 int main(int argc, char **argv)
@@ -35,20 +76,17 @@ int main(int argc, char **argv)
         return MST_EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         print_help(stdout);
         return MST_EXIT_OK;
+    }
+    if (strcmp(name, "help") == 0) {
+        return help(argc - 1, argv + 1);
     }
     if (strcmp(name, "--version") == 0) {
         (void)printf("muster %s\n", mst_version());
         return MST_EXIT_OK;
     }
-    for (size_t i = 0; i < COMMANDS_COUNT; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            return commands[i].run(argc - 1, argv + 1);
-        }
-    }
-    (void)fprintf(stderr, "muster: there is no command '%s'\n\n", name);
-    print_help(stderr);
-    return MST_EXIT_USAGE;
+    const struct mst__cli_command *command = find_command(name);
+    return command == NULL ? complain(name) : command->run(argc - 1, argv + 1);
 }

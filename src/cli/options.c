@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 
 #define OPTIONS_MAX 64
+#define NAME_SIZE 32 /* of an option */
 #define HELP_WIDTH 88
 
 /* Numbers of getopt's results: the table's index behind this. */
@@ -17,24 +18,18 @@
 #define OPTION_HELP 999
 #define OPTION_HELP_SCDOC 998
 
+/* A number, of the characters @digits, and one of @units behind it. */
 static bool number_with_unit(const char *text,
+                             const char *digits,
                              const char *const *units,
                              const int64_t *factors,
                              size_t units_count,
                              int64_t *ret_number)
 {
-    size_t digits = strspn(text, "0123456789");
-    int64_t number = 0;
-    if (!mst__number_parse(mst_bytes(text, digits), 0, INT64_MAX, &number)) {
-        return false;
-    }
+    size_t size = strspn(text, digits);
     for (size_t i = 0; i < units_count; i++) {
-        if (strcmp(text + digits, units[i]) == 0) {
-            if (number > INT64_MAX / factors[i]) {
-                return false;
-            }
-            *ret_number = number * factors[i];
-            return true;
+        if (strcmp(text + size, units[i]) == 0) {
+            return mst__number_parse_scaled(mst_bytes(text, size), factors[i], ret_number);
         }
     }
     return false;
@@ -44,14 +39,14 @@ bool mst__option_duration(const char *text, int64_t *ret_ms)
 {
     static const char *const units[] = {"", "ms", "s", "m", "h"};
     static const int64_t factors[] = {1000, 1, 1000, 60000, 3600000};
-    return number_with_unit(text, units, factors, 5, ret_ms);
+    return number_with_unit(text, "0123456789.", units, factors, 5, ret_ms);
 }
 
 bool mst__option_size(const char *text, int64_t *ret_size)
 {
     static const char *const units[] = {"", "K", "M", "G", "KiB", "MiB", "GiB"};
     static const int64_t factors[] = {1, 1 << 10, 1 << 20, 1 << 30, 1 << 10, 1 << 20, 1 << 30};
-    return number_with_unit(text, units, factors, 7, ret_size);
+    return number_with_unit(text, "0123456789", units, factors, 7, ret_size);
 }
 
 /* --- help --- */
@@ -149,7 +144,7 @@ static bool set_number(const struct mst__usage *usage,
     const char *what = "a number";
     if (option->kind == MST_OPTION_DURATION) {
         valid = mst__option_duration(value, &number);
-        what = "a duration such as 250ms, 10s, 5m";
+        what = "a duration such as 250ms, 1.5s, 10, 5m";
     } else if (option->kind == MST_OPTION_SIZE) {
         valid = mst__option_size(value, &number);
         what = "a size such as 4096, 8K, 16M, 1G";
@@ -206,6 +201,13 @@ static bool set_option(const struct mst__usage *usage,
     return set_number(usage, option, value);
 }
 
+static void replace(char *text, char from, char to)
+{
+    for (; *text != '\0'; text++) {
+        *text = *text == from ? to : *text;
+    }
+}
+
 /* A word that getopt does not know: say what may have been meant. */
 static void complain(const struct mst__usage *usage, const char *word, bool lacks_value)
 {
@@ -220,6 +222,7 @@ static void complain(const struct mst__usage *usage, const char *word, bool lack
     char name[64] = "";
     size_t dashes = strspn(word, "-");
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    replace(name, '_', '-');
     const char *nearest = mst__nearest(name, names, usage->options_count);
     if (nearest != NULL && strcmp(nearest, name) == 0) {
         (void)mst__cli_usage_error(usage->command, "--%s takes no value", name);
@@ -231,20 +234,34 @@ static void complain(const struct mst__usage *usage, const char *word, bool lack
     }
 }
 
-static void fill_long_options(const struct mst__usage *usage, struct option *ret_long)
+/* What getopt is given: every option with dashes, and again with underscores in their place, as
+ * PyTorch spells its own. */
+struct spellings {
+    struct option list[2 * OPTIONS_MAX + 3];
+    char names[OPTIONS_MAX][NAME_SIZE];
+};
+
+static void fill_spellings(const struct mst__usage *usage, struct spellings *ret)
 {
     MST_ASSERT(usage->options_count <= OPTIONS_MAX);
-    size_t count = usage->options_count;
-    for (size_t i = 0; i < count; i++) {
-        ret_long[i] = (struct option){
-            .name = usage->options[i].name,
-            .has_arg = usage->options[i].argument != NULL ? required_argument : no_argument,
+    struct option *at = ret->list;
+    for (size_t i = 0; i < usage->options_count; i++) {
+        const struct mst__option *option = &usage->options[i];
+        MST_ASSERT(strlen(option->name) < NAME_SIZE);
+        (void)snprintf(ret->names[i], NAME_SIZE, "%s", option->name);
+        replace(ret->names[i], '-', '_');
+        *at = (struct option){
+            .name = option->name,
+            .has_arg = option->argument != NULL ? required_argument : no_argument,
             .val = OPTION_BASE + (int)i,
         };
+        at[1] = *at;
+        at[1].name = ret->names[i];
+        at += 2;
     }
-    ret_long[count] = (struct option){.name = "help", .val = OPTION_HELP};
-    ret_long[count + 1] = (struct option){.name = "help-scdoc", .val = OPTION_HELP_SCDOC};
-    ret_long[count + 2] = (struct option){0};
+    *at++ = (struct option){.name = "help", .val = OPTION_HELP};
+    *at++ = (struct option){.name = "help-scdoc", .val = OPTION_HELP_SCDOC};
+    *at = (struct option){0};
 }
 
 static bool check_arguments(const struct mst__usage *usage, int count)
@@ -264,8 +281,8 @@ bool mst__options_parse(const struct mst__usage *usage,
                         int *ret_arguments,
                         int *ret_exit)
 {
-    struct option long_options[OPTIONS_MAX + 3];
-    fill_long_options(usage, long_options);
+    struct spellings spellings;
+    fill_spellings(usage, &spellings);
     *ret_exit = MST_EXIT_USAGE;
     opterr = 0;
     optind = 1;
@@ -274,7 +291,7 @@ bool mst__options_parse(const struct mst__usage *usage,
     const char *letters = usage->arguments_max == SIZE_MAX ? "+:h" : ":h";
     for (;;) {
         int word = optind;
-        int result = getopt_long(argc, argv, letters, long_options, NULL);
+        int result = getopt_long(argc, argv, letters, spellings.list, NULL);
         if (result == -1) {
             break;
         }

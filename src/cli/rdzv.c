@@ -15,6 +15,7 @@
 #include "cli/look_etcd.h"
 #include "cli/look_job.h"
 #include "codec/pickle.h"
+#include "rendezvous/host.h"
 #include "rendezvous/settings.h"
 
 /* Where the peers keep the record, and what stands there before anybody has joined. */
@@ -32,6 +33,64 @@ bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
     *ret_max = *ret_min;
     return text[length] == '\0' ||
            mst__number_parse(mst_bytes_str(text + length + 1), INT64_MIN, INT64_MAX, ret_max);
+}
+
+/* --- errors --- */
+
+void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *endpoint)
+{
+    if (err->code != MST_ECONN || err->sys != ECONNREFUSED) {
+        return;
+    }
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    bool is_here = mst__host_is_loopback(endpoint->host);
+    (void)fprintf(
+        stderr, "muster: nobody serves at %s; start a server%s%s with: muster serve%s --port %d\n",
+        mst__endpoint_format(endpoint, text), is_here ? "" : " on ", is_here ? "" : endpoint->host,
+        is_here ? "" : " --host '*'", endpoint->port);
+}
+
+/* Replace every @from in the message by @to, as far as that fits. */
+static void replace_words(struct mst_err *err, const char *from, const char *to)
+{
+    char text[sizeof err->msg];
+    char *at = err->msg;
+    while ((at = strstr(at, from)) != NULL) {
+        (void)snprintf(text, sizeof text, "%s", at + strlen(from)); /* shorter than the whole */
+        size_t room = sizeof err->msg - (size_t)(at - err->msg);
+        if (strlen(to) + strlen(text) >= room) {
+            return;
+        }
+        (void)snprintf(at, room, "%s%s", to, text); /* fits */
+        at += strlen(to);
+    }
+}
+
+int mst__rdzv_fail(const struct mst__rdzv *rdzv,
+                   const struct mst_params *params,
+                   const struct mst_err *err)
+{
+    /* The library's names, and what they are called here. */
+    static const char *const words[][2] = {
+        {"nodes_min", "MIN of --nnodes"},
+        {"nodes_max", "MAX of --nnodes"},
+        {"run_id", "--rdzv-id"},
+        {"option '", "--rdzv-conf option '"},
+    };
+    struct mst_err told = *err;
+    bool is_url = mst__rdzv_is_url(rdzv);
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && err->code == MST_EINVAL && !is_url;
+         i++) {
+        replace_words(&told, words[i][0], words[i][1]);
+    }
+    int exit_code = mst__cli_fail(&told);
+    const char *backend = params == NULL ? "" : mst_params_backend(params);
+    struct mst__c10d place;
+    if ((strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0) &&
+        mst__c10d_read(params, &place, NULL) == 0 && !place.is_file) {
+        mst__rdzv_advise(err, &place.endpoint);
+    }
+    return exit_code;
 }
 
 const char *mst__rdzv_backend(const struct mst__rdzv *rdzv)
@@ -105,7 +164,7 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
     }
     if (rv != 0) {
         mst_params_free(params);
-        *ret_exit = mst__cli_fail(&err);
+        *ret_exit = mst__rdzv_fail(rdzv, NULL, &err);
         return false;
     }
     *ret_params = params;

@@ -3,6 +3,7 @@
 #ifndef MST_CLI_RDZV_H
 #define MST_CLI_RDZV_H
 
+#include "base/endpoint.h"
 #include "cli/cli.h"
 #include "core/settings.h"
 #include "core/state.h"
@@ -73,6 +74,17 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
                       const char *local_addr,
                       struct mst_params **ret_params,
                       int *ret_exit);
+
+/* --- errors --- */
+
+/* As mst__cli_fail, with the names of options in place of the library's; when nobody listens at the
+ * endpoint of @params (may be NULL), also how to change that. */
+int mst__rdzv_fail(const struct mst__rdzv *rdzv,
+                   const struct mst_params *params,
+                   const struct mst_err *err);
+
+/* Say how to start a server at @endpoint if @err is that nobody listens there. */
+void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *endpoint);
 
 /* --- the record --- */
 

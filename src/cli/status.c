@@ -467,7 +467,7 @@ static int status_with(struct status *status)
         (void)mst__cli_fail(&err);
         exit_code = MST_EXIT_ABSENT;
     } else if (rv != 0) {
-        exit_code = mst__cli_fail(&err);
+        exit_code = mst__rdzv_fail(&status->rdzv, params, &err);
     } else if (!status->look.exists) {
         exit_code = MST_EXIT_ABSENT;
     }

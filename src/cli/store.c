@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/number.h"
 #include "cli/cli.h"
+#include "cli/rdzv.h"
 
 #define COMMAND "muster store"
 
@@ -585,6 +586,18 @@ static int open_store(const char *url, struct job *job)
     return mst_store_open(url, &options, job->settings->timeout_ms, &job->store, &job->err);
 }
 
+/* Nobody listens there: how to change that, if it is for us to say. */
+static void advise(const char *address, const struct mst_err *err)
+{
+    struct mst__url url;
+    if (mst__url_parse(address, &url, NULL) == 0) {
+        if (url.scheme == MST_URL_TCP) {
+            mst__rdzv_advise(err, &url.endpoint);
+        }
+        mst__url_close(&url);
+    }
+}
+
 static int run_verb(const struct verb *verb,
                     const char *url,
                     char **words,
@@ -609,7 +622,9 @@ static int run_verb(const struct verb *verb,
     }
     mst__free(job.decoded);
     if (rv < 0) {
-        return mst__cli_fail(&job.err);
+        int exit_code = mst__cli_fail(&job.err);
+        advise(url, &job.err);
+        return exit_code;
     }
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
         (void)fprintf(stderr, "muster: cannot write to standard output\n");

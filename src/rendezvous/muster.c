@@ -238,7 +238,7 @@ static int next_reach(struct next *next, struct mst_err *reterr)
     }
     if (mst__clock_ms() >= next->deadline_ms) {
         const struct mst_err *why = next->connect_err.code != 0 ? &next->connect_err : &err;
-        return mst__fail(reterr, MST_ECONN, 0, "%s", why->msg);
+        return mst__err_pass(reterr, MST_ECONN, why);
     }
     next->connect_err = err;
     return 0;

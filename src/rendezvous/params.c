@@ -1,6 +1,6 @@
 /* rendezvous/params.c - the description of a rendezvous, and its options as text, boolean, whole
  * number and duration. What counts as which is what the peers say, so that a `--rdzv-conf` means
- * the same here and there; only durations with a unit are ours. */
+ * the same here and there; only durations with a unit or a fraction are ours. */
 #include "rendezvous/params.h"
 
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "base/number.h"
 #include "base/unicode.h"
 
 /* --- options --- */
@@ -500,13 +501,17 @@ int mst_params_duration_ms(const struct mst_params *params,
     enum int_kind kind = read_int(text, &number);
     if (kind == INT_BAD) {
         text = mst__unicode_trim(text);
-        unit_ms = take_unit(&text);
-        kind = unit_ms == 0 ? INT_BAD : read_int(text, &number);
+        int64_t taken_ms = take_unit(&text);
+        unit_ms = taken_ms == 0 ? unit_ms : taken_ms;
+        kind = taken_ms == 0 ? INT_BAD : read_int(text, &number);
+    }
+    if (kind == INT_BAD && mst__number_parse_scaled(text, unit_ms, ret_ms)) {
+        return 0;
     }
     if (kind == INT_BAD) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "option '%.60s': '%.60s' is no duration; write whole seconds, or a unit "
-                         "as in 250ms, 10s, 5m, 2h",
+                         "option '%.60s': '%.60s' is no duration; write seconds, or a unit as in "
+                         "250ms, 1.5s, 5m, 2h",
                          key, option->value);
     }
     if (kind == INT_TOO_LARGE || __builtin_mul_overflow(number, unit_ms, &number)) {

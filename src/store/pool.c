@@ -273,8 +273,12 @@ static int connect_until(struct mst__pool *pool,
                      mst__log_quote(mst_bytes_str(pool->name), name), attempts);
             continue;
         }
-        return mst__fail(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
-                         attempts, attempts == 1 ? "attempt" : "attempts");
+        mst__err_fill(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
+                      attempts, attempts == 1 ? "attempt" : "attempts");
+        if (reterr != NULL) {
+            reterr->sys = last.sys; /* which the message has said already */
+        }
+        return last.code;
     }
 }
 

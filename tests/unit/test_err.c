@@ -43,6 +43,37 @@ static void fail_fills_all(void **state)
     assert_int_equal(mst__fail(NULL, MST_EINVAL, 0, "nobody asks"), MST_EINVAL);
 }
 
+/* Who only says what was being done does not have to say why it could not. */
+static void memory_and_limits_say_so(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, sys;
+        const char *text, *message;
+    } cases[] = {
+        {MST_ENOMEM, 0, "3 keys", "out of memory (3 keys)"},
+        {MST_ENOMEM, 0, "no memory for it", "no memory for it"},
+        {MST_ENOMEM, ENOMEM, "list", "list: Cannot allocate memory"},
+        {MST_ELIMIT, 0, "request of 9 bytes", "limit reached (request of 9 bytes)"},
+        {MST_ELIMIT, 0, "9 keys, the limit is 8", "9 keys, the limit is 8"},
+        {MST_ELIMIT, EMFILE, "accept", "accept: Too many open files"},
+        {MST_EINVAL, 0, "3 keys", "3 keys"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst_err err;
+        (void)mst__fail(&err, cases[i].code, cases[i].sys, "%s", cases[i].text);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+    char text[400];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ENOMEM, 0, "%s", text);
+    assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
+    assert_int_equal(strncmp(err.msg, "out of memory (xxx", 18), 0);
+    assert_int_equal(err.msg[sizeof err.msg - 2], ')');
+}
+
 static void wrap_puts_context_before(void **state)
 {
     (void)state;
@@ -88,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_name_and_a_text),
         cmocka_unit_test(fail_fills_all),
+        cmocka_unit_test(memory_and_limits_say_so),
         cmocka_unit_test(wrap_puts_context_before),
         cmocka_unit_test(long_messages_are_cut),
     };

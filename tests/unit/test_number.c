@@ -103,11 +103,51 @@ static void format_and_back(void **state)
     }
 }
 
+static void scaled_fractions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t factor, number; /* -1 = refused */
+    } cases[] = {
+        {"2", 1000, 2000},
+        {"1.5", 1000, 1500},
+        {"0.25", 1000, 250},
+        {"0.0001", 1000, 1}, /* not nothing */
+        {"0.0000", 1000, 0},
+        {"2.5", 60000, 150000},
+        {"0.333333333", 3600000, 1200000},
+        {"9223372036854775.807", 1000, INT64_MAX},
+        {"9223372036854775.8071", 1000, -1},
+        {"9223372036854776", 1000, -1},
+        {"1.999999999", 1 << 30, 2147483647},
+        {"1.0000000001", 1000, -1},
+        {"", 1000, -1},
+        {".", 1000, -1},
+        {".5", 1000, -1},
+        {"1.", 1000, -1},
+        {"1.5.", 1000, -1},
+        {"-1.5", 1000, -1},
+        {"+1", 1000, -1},
+        {"1.-5", 1000, -1},
+        {" 1", 1000, -1},
+        {"1e3", 1000, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t number = -1;
+        bool is_number =
+            mst__number_parse_scaled(mst_bytes_str(cases[i].text), cases[i].factor, &number);
+        assert_int_equal(is_number, cases[i].number >= 0);
+        assert_true(number == cases[i].number);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_as_strtoll),
         cmocka_unit_test(whole_text_within_bounds),
+        cmocka_unit_test(scaled_fractions),
         cmocka_unit_test(format_and_back),
     };
     return MST_RUN_TESTS(tests);

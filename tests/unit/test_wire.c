@@ -312,7 +312,7 @@ static void whole_message_is_limited(void **state)
         rv = mst__wire_read_request(&reader, &limits, mst__buf_bytes(&out), &command, &size, &err);
     }
     assert_int_equal(rv, MST_ELIMIT);
-    assert_string_equal(err.msg, "request of more than 256 bytes");
+    assert_string_equal(err.msg, "limit reached (request of more than 256 bytes)");
     mst__buf_close(&out);
 }
 
