@@ -262,9 +262,10 @@ MST_API const char *mst_handler_backend(struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
 
-/** What this node is called by others and in messages: addr_pid_local_id; of `muster` and `etcd-v3`
- * their option `node_name` if that is given; of `etcd` muster_ and a random number; "" if the
- * backend has no names. Owned by @handler. */
+/** What this node is called by others and in messages: addr_pid_local_id, the last a number
+ * that each process draws, so that containers with equal host names and process ids differ; of
+ * `muster` and `etcd-v3` their option `node_name` if that is given; of `etcd` muster_ and a random
+ * number; "" if the backend has no names. Owned by @handler. */
 MST_API const char *mst_handler_node(struct mst_handler *handler);
 
 /**

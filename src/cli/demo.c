@@ -171,7 +171,7 @@ static void names_in(const struct demo *demo, const char *line, char *ret_names,
     ret_names[0] = '\0';
     for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
         char needle[40];
-        (void)snprintf(needle, sizeof needle, "_%ld_0\"", (long)demo->nodes[i].pid); /* fits */
+        (void)snprintf(needle, sizeof needle, "_%ld_", (long)demo->nodes[i].pid); /* fits */
         if (demo->nodes[i].pid > 0 && strstr(line, needle) != NULL && length + 16 < size) {
             length += (size_t)snprintf(ret_names + length, size - length, "%s%s",
                                        length == 0 ? "" : ", ", demo->nodes[i].name);

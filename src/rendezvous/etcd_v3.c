@@ -3,7 +3,6 @@
  * Who drives the session is said in turn.h. Asking whether it is closed, and closing it, needs no
  * session. */
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,8 +29,6 @@
 
 /* How long it may take to find out what a round waits for. */
 #define DESCRIBE_MS 2000
-
-static atomic_uint handlers_count;
 
 /* --- next --- */
 
@@ -341,19 +338,14 @@ static const struct mst_handler_ops etcd_v3_ops = {
     .node = mst__head_node,
 };
 
-/* A name that no other handler has: address or host name, process, a number of our own. */
 static void name_node(struct mst__etcd_v3 *self)
 {
-    char host[MST_HOST_SIZE];
     const char *given = self->settings.job.node_name;
     if (given != NULL) {
         (void)snprintf(self->node, sizeof self->node, "%s", given); /* was checked */
-        return;
+    } else {
+        mst__host_node_name(self->params->local_addr, sizeof self->node, self->node);
     }
-    mst__host_name(self->params->local_addr, sizeof host, host);
-    unsigned number = atomic_fetch_add(&handlers_count, 1);
-    (void)snprintf(self->node, sizeof self->node, "%.200s_%d_%u", host, (int)getpid(),
-                   number); /* fits */
 }
 
 static int prepare(struct mst__etcd_v3 *self,

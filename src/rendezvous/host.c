@@ -4,19 +4,27 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "net/resolve.h"
 
 /* An address that leads back here does so at once; one that does not may never answer. */
 #define LOOP_TIMEOUT_MS 200
+
+/* From how many numbers the first handler of a process draws its own. A thousand containers that
+ * agree in host name and process id have two equal ones in one of two thousand cases; and with the
+ * handlers that a process can have it stays within 31 bits, the short form in records. */
+#define LOCAL_ID_SPAN ((uint64_t)1 << 30)
 
 /* An address without port, zone and family tricks: IPv4 as IPv6 maps it. */
 struct plain {
@@ -332,4 +340,21 @@ void mst__host_name(const char *local_addr, size_t size, char *ret_name)
         (void)snprintf(ret_name, size, "localhost");
     }
     ret_name[size - 1] = '\0';
+}
+
+int64_t mst__host_local_id(void)
+{
+    static atomic_int_fast64_t next; /* 0 = not drawn yet */
+    int_fast64_t none = 0;
+    int_fast64_t first = 1 + (int_fast64_t)(mst__clock_random_u64() % LOCAL_ID_SPAN);
+    (void)atomic_compare_exchange_strong(&next, &none, first); /* another thread was quicker */
+    return atomic_fetch_add(&next, 1);
+}
+
+void mst__host_node_name(const char *local_addr, size_t size, char *ret_name)
+{
+    char host[MST_HOST_SIZE];
+    mst__host_name(local_addr, sizeof host, host);
+    (void)snprintf(ret_name, size, "%.200s_%ld_%" PRId64, host, (long)getpid(),
+                   mst__host_local_id()); /* cut off if absurd */
 }

@@ -6,6 +6,7 @@
 
 #include <muster/error.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/endpoint.h"
 
@@ -43,5 +44,13 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
 /* What this machine is called in names of nodes: @local_addr, or if that is NULL or empty, its own
  * name. Cut off when long. */
 void mst__host_name(const char *local_addr, size_t size, char *ret_name);
+
+/* A number for a new handler of this process: the first is drawn, so that processes which agree in
+ * host name and process id, as those of containers do, have different ones; each further one is by
+ * one larger. Any thread may call it. */
+int64_t mst__host_local_id(void);
+
+/* The name of a new node that was given none: `host_pid_local_id`, cut off when long. */
+void mst__host_node_name(const char *local_addr, size_t size, char *ret_name);
 
 #endif /* MST_RENDEZVOUS_HOST_H */

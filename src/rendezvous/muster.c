@@ -4,7 +4,6 @@
  * To join is one message, and so is the answer, which also tells where rank 0 is: each node keeps a
  * port free for its workers while it waits, and says which. */
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -593,15 +592,10 @@ static const struct mst_handler_ops muster_ops = {
  * handler's own. */
 static void name_node(struct mst__muster *muster)
 {
-    static atomic_int_fast64_t handlers_count;
-    char addr[MST_AUTHORITY_NAME_SIZE_MAX - 48];
-    int64_t number = atomic_fetch_add(&handlers_count, 1);
-    mst__host_name(muster->params->local_addr, sizeof addr, addr);
     if (muster->settings.node_name != NULL) {
         (void)snprintf(muster->node, sizeof muster->node, "%s", muster->settings.node_name);
     } else {
-        (void)snprintf(muster->node, sizeof muster->node, "%s_%ld_%" PRId64, addr, (long)getpid(),
-                       number); /* fits */
+        mst__host_node_name(muster->params->local_addr, sizeof muster->node, muster->node);
     }
     muster->incarnation = (uint64_t)mst__clock_wall_us(); /* a later start has a larger one */
     muster->session = mst__clock_random_u64();

@@ -2,7 +2,6 @@
  * may do what. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -371,12 +370,11 @@ static const struct mst_handler_ops record_ops = {
 /* Who we are: the address, the process, and which handler of the process. */
 static void name_node(struct mst__record *record)
 {
-    static atomic_int_fast64_t handlers_count;
     mst__host_name(record->params->local_addr, sizeof record->addr, record->addr);
     record->node = (struct mst__node){
         .addr = mst_bytes_str(record->addr),
         .pid = getpid(),
-        .local_id = atomic_fetch_add(&handlers_count, 1),
+        .local_id = mst__host_local_id(),
     };
     mst__node_format(&record->node, record->node_text, sizeof record->node_text);
     mst__head_identify(&record->head, record->params, record->node_text, &record->events);

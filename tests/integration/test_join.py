@@ -155,7 +155,7 @@ class Outcome(Case):
             (line["event"], line["round"], line["rank"], line["world_size"]), ("joined", 0, 0, 1))
         self.assertEqual(line["master_addr"], "127.0.0.1")
         self.assertIn(line["master_port"], range(1, 65536))
-        self.assertRegex(line["node"], r"^.+_\d+_0$")
+        self.assertRegex(line["node"], r"^.+_\d+_\d+$")
 
     def test_leaving_is_not_closing(self):
         first = json.loads(self.run_join("1").stdout)
@@ -187,7 +187,7 @@ class Outcome(Case):
         nodes = [self.start("2", "--local-addr", name) for name in ("zeta", "alpha")]
         zeta, alpha = [node.next("joined") for node in nodes]
         self.assertEqual((zeta["rank"], alpha["rank"]), (1, 0))
-        self.assertEqual(alpha["node"], f"alpha_{nodes[1].process.pid}_0")
+        self.assertRegex(alpha["node"], rf"^alpha_{nodes[1].process.pid}_\d+$")
         self.assertEqual(zeta["master_addr"], "alpha")
 
     def test_host_of_the_store(self):
@@ -371,9 +371,11 @@ class Command(Case):
                   'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
+        names = []
         for rank, node in enumerate(nodes):
             line = node.next("joined")
             self.assertEqual(line["rank"], rank)
+            names.append(line["node"])
             said = node.next_text().split()
             self.assertEqual(said[:5], [str(rank), "2", "a", str(line["master_port"]), "0"])
             self.assertIn(said[5], ("True", "False"))
@@ -381,7 +383,7 @@ class Command(Case):
         self.let_go(0)
         self.assertEqual(nodes[0].wait(), OK)
         line = nodes[1].next("finished")
-        self.assertEqual((line["nodes"], line["total"]), ([f"a_{nodes[0].process.pid}_0"], 1))
+        self.assertEqual((line["nodes"], line["total"]), (names[:1], 1))
         self.let_go(1)
         self.assertEqual(nodes[1].wait(), 41)
 
@@ -394,10 +396,9 @@ class Command(Case):
         script = "test $RANK = 0 && exit 3; exec sleep 600"
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
-        for node in nodes:
-            node.next("joined")
+        names = [node.next("joined")["node"] for node in nodes]
         self.assertEqual(nodes[0].wait(), 3)
-        self.assertEqual(nodes[1].next("lost")["nodes"], [f"a_{nodes[0].process.pid}_0"])
+        self.assertEqual(nodes[1].next("lost")["nodes"], names[:1])
         self.assertEqual(nodes[1].wait(), CHANGED)
 
     def test_killed_command(self):
@@ -604,6 +605,25 @@ class Ends(Case):
                 stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=harness.DEADLINE_S)
         self.expect(result, 1, "standard output")
         self.assertEqual(self.status()["participants"], [])
+
+    def test_names(self):
+        """Nodes that agree in host name and process id, as those of containers do, have different
+        names: neither expels the other."""
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                ids = set()
+                for run in range(3):
+                    result = harness.run(
+                        "join", "--rdzv-backend", backend, "--rdzv-endpoint", self.endpoint,
+                        "--rdzv-id", f"names-{backend}-{run}", "--nnodes", "1",
+                        "--local-addr", "same")
+                    self.expect(result, OK)
+                    node = json.loads(result.stdout)["node"]
+                    number = re.fullmatch(r"same_\d+_(\d+)", node)
+                    self.assertIsNotNone(number, node)
+                    self.assertLess(int(number.group(1)), 2**31)
+                    ids.add(number.group(1))
+                self.assertEqual(len(ids), 3, ids)
 
     def test_events(self):
         path = os.path.join(self.directory, "events")

@@ -142,7 +142,7 @@ class Meeting(Case):
         self.assertEqual((line["round"], line["rank"], line["world_size"]), (1, 0, 1))
         self.assertEqual(line["master_addr"], "127.0.0.1")
         self.assertIn(line["master_port"], range(1, 65536))
-        self.assertRegex(line["node"], r"^.+_\d+_0$")
+        self.assertRegex(line["node"], r"^.+_\d+_\d+$")
 
     def test_many_jobs(self):
         nodes = {run_id: [self.start("5", run_id=run_id) for _ in range(5)]

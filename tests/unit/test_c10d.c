@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/mem.h"
 #include "rendezvous/c10d.h"
+#include "rendezvous/host.h"
 #include "rendezvous/hosted.h"
 #include "store/store.h"
 
@@ -459,6 +460,20 @@ static void creation_without_memory(void **state)
     mst_params_free(params);
 }
 
+/* Numbers of this process: in order, and as short as peers write theirs. */
+static void names_of_nodes(void **state)
+{
+    (void)state;
+    int64_t first = mst__host_local_id();
+    assert_in_range(first, 1, 1 << 30);
+    assert_int_equal(mst__host_local_id(), first + 1);
+    char name[64];
+    char wanted[64];
+    mst__host_node_name("node7", sizeof name, name);
+    (void)snprintf(wanted, sizeof wanted, "node7_%ld_%lld", (long)getpid(), (long long)first + 2);
+    assert_string_equal(name, wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +485,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wait_outlives_no_server, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(port_of_somebody_else, fixture_open, fixture_close),
         cmocka_unit_test(free_port),
+        cmocka_unit_test(names_of_nodes),
         cmocka_unit_test_setup_teardown(in_a_file, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(creation_without_memory, fixture_open, fixture_close),
     };
