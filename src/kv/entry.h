@@ -26,16 +26,23 @@ struct mst__kv_queue {
 };
 
 struct mst__kv_entry {
-    struct mst__kv_block *block; /* the value; NULL = none */
-    struct mst__kv_place *waiting_first, *waiting_last;
+    struct mst__kv_block *block;                    /* the value; NULL = none */
+    struct mst__kv_entry *key_prev, *key_next;      /* if it has a value */
+    struct mst__kv_place *lines[MST_KV_LINE_COUNT]; /* the first of each */
     struct mst__kv_queue queue;
     struct mst__kv_watch *watches;
-    uint64_t fingerprint;   /* of the value, as long as somebody waits for its change */
-    uint32_t changes_count; /* how many in the line do */
-    uint32_t writes;        /* counts changes that are not BARRIER's */
-    uint32_t pins;          /* a command under way comes back to the entry: it stays */
-    bool made_by_barrier;   /* BARRIER created the value and nobody else has written it */
+    uint64_t fingerprint;    /* of the value, unless it is old */
+    uint32_t writes;         /* counts changes that are not BARRIER's */
+    uint32_t pins;           /* a command under way comes back to the entry: it stays */
+    bool made_by_barrier;    /* BARRIER created the value and nobody else has written it */
+    bool fingerprint_is_old; /* of a value before this one; never while one waits for a change */
 };
+
+/* The steps that @size bytes are. */
+static inline uint64_t mst__kv_steps_of(size_t size)
+{
+    return size >> 10;
+}
 
 /* --- kv.c: memory and entries --- */
 
@@ -56,6 +63,12 @@ int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block 
 static inline bool mst__kv_entry_exists(const struct mst__kv_entry *entry)
 {
     return entry->block != NULL;
+}
+
+static inline bool mst__kv_entry_is_waited_for(const struct mst__kv_entry *entry)
+{
+    return entry->lines[MST_KV_LINE_KEY] != NULL || entry->lines[MST_KV_LINE_BARRIER] != NULL ||
+           entry->lines[MST_KV_LINE_CHANGE] != NULL;
 }
 
 static inline struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry)
@@ -89,11 +102,11 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- wait.c --- */
 
-/* The key of @entry was written: everybody in its line goes on, but those who wait for a change
+/* The key of @entry was written: everybody in its lines goes on, but those who wait for a change
  * only if there was one. */
 void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* Somebody waits for a change of @entry's value, and it may have changed: see. */
+/* The value of @entry may have changed: those who wait for that go on if it has. */
 void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry);
 
 /* The queue of @entry got an item: wake one of those who wait for it. */
@@ -120,6 +133,12 @@ int mst__kv_barrier(struct mst__kv *kv,
 
 /* Whether a CHECK or WAIT for the key is satisfied. @entry may be NULL. */
 bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry);
+
+/* The place behind @place in its line; NULL at the end. */
+static inline const struct mst__kv_place *mst__kv_place_next(const struct mst__kv_place *place)
+{
+    return place->next == place->entry->lines[place->line] ? NULL : place->next;
+}
 
 /* --- queue.c --- */
 

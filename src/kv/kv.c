@@ -79,7 +79,7 @@ int mst__kv_entry_obtain(struct mst__kv *kv, struct mst_bytes key, struct mst__k
 
 void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    if (entry->block != NULL || entry->waiting_first != NULL || entry->queue.count > 0 ||
+    if (entry->block != NULL || mst__kv_entry_is_waited_for(entry) || entry->queue.count > 0 ||
         entry->queue.promised_count > 0 || entry->watches != NULL || entry->pins > 0) {
         return;
     }
@@ -159,6 +159,28 @@ int mst__kv_entry_room(struct mst__kv *kv,
     return mst__kv_block_new(kv, value_capacity(size), ret_room);
 }
 
+static void keys_enter(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    struct mst__kv_entry *first = kv->keys == NULL ? entry : kv->keys;
+    entry->key_next = first;
+    entry->key_prev = kv->keys == NULL ? entry : first->key_prev;
+    entry->key_prev->key_next = entry;
+    first->key_prev = entry;
+    kv->keys = first;
+    kv->keys_count++;
+}
+
+static void keys_leave(struct mst__kv *kv, struct mst__kv_entry *entry)
+{
+    MST_ASSERT(kv->keys_count > 0);
+    kv->keys_count--;
+    entry->key_prev->key_next = entry->key_next;
+    entry->key_next->key_prev = entry->key_prev;
+    if (kv->keys == entry) {
+        kv->keys = kv->keys_count == 0 ? NULL : entry->key_next;
+    }
+}
+
 void mst__kv_entry_put(struct mst__kv *kv,
                        struct mst__kv_entry *entry,
                        struct mst__kv_block *room,
@@ -173,13 +195,14 @@ void mst__kv_entry_put(struct mst__kv *kv,
         memcpy(room->bytes, value.data, value.size);
     }
     room->size = (uint32_t)value.size;
+    entry->fingerprint_is_old = true;
     if (room == entry->block) {
         return;
     }
     if (entry->block != NULL) {
         block_release(kv, entry->block);
     } else {
-        kv->keys_count++;
+        keys_enter(kv, entry);
     }
     entry->block = room;
 }
@@ -187,14 +210,14 @@ void mst__kv_entry_put(struct mst__kv *kv,
 void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     MST_ASSERT(entry->block != NULL);
-    MST_ASSERT(kv->keys_count > 0);
     if (MST_UNLIKELY(entry->watches != NULL)) {
         mst__kv_notify(kv, entry, MST_KV_DELETED, mst_bytes(NULL, 0));
     }
     block_release(kv, entry->block);
     entry->block = NULL;
     entry->made_by_barrier = false;
-    kv->keys_count--;
+    entry->fingerprint_is_old = true;
+    keys_leave(kv, entry);
 }
 
 static void forget_popped(struct mst__kv *kv)
@@ -209,7 +232,7 @@ void mst__kv_close(struct mst__kv *kv)
 {
     for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
          entry = mst__map_next(entry)) {
-        MST_ASSERT(entry->waiting_first == NULL);
+        MST_ASSERT(!mst__kv_entry_is_waited_for(entry));
         mst__kv_queue_free(&entry->queue);
         if (entry->block != NULL) {
             block_release(kv, entry->block);
@@ -374,7 +397,7 @@ static int kv_compare_set(struct mst__kv *kv,
     entry_written(kv, entry);
     if (!found) {
         mst__kv_wake_all(kv, entry);
-    } else if (MST_UNLIKELY(entry->changes_count > 0)) {
+    } else {
         mst__kv_wake_changes(kv, entry);
     }
     reply->bytes = command->value;
@@ -413,6 +436,7 @@ static int kv_append(struct mst__kv *kv, const struct mst__command *command)
         }
     }
     if (old_size > 0 && room != entry->block) {
+        kv->steps += mst__kv_steps_of(old_size);
         memcpy(room->bytes, entry->block->bytes, old_size);
     }
     if (command->value.size > 0) {
@@ -427,9 +451,7 @@ void mst__kv_entry_delete(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     mst__kv_entry_drop(kv, entry);
     entry->writes++;
-    if (MST_UNLIKELY(entry->changes_count > 0)) {
-        mst__kv_wake_changes(kv, entry);
-    }
+    mst__kv_wake_changes(kv, entry);
 }
 
 static int64_t kv_delete(struct mst__kv *kv, struct mst_bytes key)
@@ -473,6 +495,7 @@ static int kv_multi_get(struct mst__kv *kv,
             return rv;
         }
     }
+    kv->steps += mst__kv_steps_of(mst__buf_size(&kv->items));
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_ITEMS, .bytes = mst__buf_bytes(&kv->items)};
     return 0;
 }
@@ -480,13 +503,14 @@ static int kv_multi_get(struct mst__kv *kv,
 static int kv_list_keys(struct mst__kv *kv, struct mst__reply *ret_reply)
 {
     mst__buf_clear(&kv->items);
-    for (const struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
-         entry = mst__map_next(entry)) {
-        int rv = entry->block != NULL ? mst__buf_append_str(&kv->items, mst__map_key(entry)) : 0;
+    const struct mst__kv_entry *entry = kv->keys;
+    for (size_t i = 0; i < kv->keys_count; i++, entry = entry->key_next) {
+        int rv = mst__buf_append_str(&kv->items, mst__map_key(entry));
         if (rv != 0) {
             return rv;
         }
     }
+    kv->steps += kv->keys_count + mst__kv_steps_of(mst__buf_size(&kv->items));
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LIST,
                                      .number = (int64_t)kv->keys_count,
                                      .bytes = mst__buf_bytes(&kv->items)};
@@ -644,12 +668,32 @@ int mst__kv_apply(struct mst__kv *kv,
     MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
     buf_trim(&kv->notices);
     forget_popped(kv);
+    kv->steps += 1 + command->count +
+                 mst__kv_steps_of(command->key.size + command->value.size + command->expected.size +
+                                  command->items.size);
     bool was_promised = client->promised != NULL;
     int rv = kv_dispatch(kv, client, command, ret_reply);
     if (MST_UNLIKELY(was_promised)) {
         mst__kv_settle_promise(kv, client);
     }
     return rv;
+}
+
+static void released_leave(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    MST_ASSERT(client->released);
+    kv->steps++;
+    if (client->released_prev == NULL) {
+        kv->released_first = client->released_next;
+    } else {
+        client->released_prev->released_next = client->released_next;
+    }
+    if (client->released_next == NULL) {
+        kv->released_last = client->released_prev;
+    } else {
+        client->released_next->released_prev = client->released_prev;
+    }
+    client->released = false;
 }
 
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
@@ -661,17 +705,7 @@ void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
         mst__kv_settle_promise(kv, client);
     }
     if (client->released) {
-        struct mst__kv_client **link = &kv->released_first;
-        struct mst__kv_client *before = NULL;
-        while (*link != client) {
-            before = *link;
-            link = &before->released_next;
-        }
-        *link = client->released_next;
-        if (kv->released_last == client) {
-            kv->released_last = before;
-        }
-        client->released = false;
+        released_leave(kv, client);
     }
 }
 
@@ -679,13 +713,7 @@ struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv)
 {
     struct mst__kv_client *client = kv->released_first;
     if (client != NULL) {
-        MST_ASSERT(client->released);
-        kv->released_first = client->released_next;
-        if (kv->released_first == NULL) {
-            kv->released_last = NULL;
-        }
-        client->released_next = NULL;
-        client->released = false;
+        released_leave(kv, client);
     }
     return client;
 }

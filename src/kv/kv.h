@@ -20,14 +20,22 @@ struct mst__kv_entry;
 struct mst__kv_client;
 struct mst__kv_block;
 
-/* A client's place in the line of those who wait for a key. */
+/* What those in a line wait for. Each has a line of its own, so that whoever is woken is found
+ * without a look at the others. */
+enum mst__kv_line {
+    MST_KV_LINE_KEY,     /* the key, see WAIT */
+    MST_KV_LINE_BARRIER, /* the last one to come, see BARRIER */
+    MST_KV_LINE_CHANGE,  /* another value, see WAIT_CHANGE */
+};
+#define MST_KV_LINE_COUNT (MST_KV_LINE_CHANGE + 1)
+
+/* A client's place in a line of those who wait for a key. */
 struct mst__kv_place {
-    struct mst__kv_place *prev, *next;
-    struct mst__kv_entry *entry; /* NULL when the key has come */
+    struct mst__kv_place *prev, *next; /* a ring */
+    struct mst__kv_entry *entry;       /* NULL when the key has come */
     struct mst__kv_client *client;
     uint32_t writes; /* of a barrier: entry->writes at arrival */
-    bool is_barrier;
-    bool is_change; /* waits for another value, see WAIT_CHANGE */
+    enum mst__kv_line line;
 };
 
 /* What the engine knows of a client. Memory is the caller's: mst__kv_client_init, and
@@ -40,9 +48,10 @@ struct mst__kv_client {
     struct mst__kv_entry *promised; /* woken by a push to this queue, has not come for it yet */
     struct mst__kv_watch *watches;
     size_t watches_count;
-    struct mst__kv_client *released_next;
-    bool released; /* in the list of released clients */
-    bool overrun;  /* lost a notice of a watched key */
+    struct mst__kv_client *released_prev, *released_next;
+    struct mst__kv_client *lost_prev, *lost_next;
+    struct mst__kv_entry *lost; /* lost a notice of this watched key; NULL = none */
+    bool released;              /* in the list of released clients */
 };
 
 void mst__kv_client_init(struct mst__kv_client *client);
@@ -64,11 +73,16 @@ struct mst__kv {
     struct mst__kv_limits limits;
     size_t memory_used;
     size_t keys_count;
+    /* What has been done, ever: one step per object looked at (entry, place, watcher, notice, item)
+     * and one per KiB copied, compared or hashed. Who shares the engine among clients sees from it
+     * when one has had its turn. */
+    uint64_t steps;
+    struct mst__kv_entry *keys; /* the entries with a value, a ring */
     struct mst__kv_client *released_first, *released_last;
     struct mst__buf items;              /* the reply of MULTI_GET and LIST_KEYS */
     struct mst__buf notices;            /* for watchers, see watch.c */
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
-    bool overrun;                       /* some client's `overrun` is set */
+    struct mst__kv_client *lost_first;  /* clients that lost a notice */
     struct mst__kv_block *popped;       /* the last QUEUE_POP: its reply borrows the bytes */
     struct mst__kv_entry *sweep_next;   /* the entry that a sweep goes on with; NULL = no sweep */
     bool announces;                     /* a CHECK of an announcement finds it; set by a server */
@@ -128,13 +142,12 @@ void mst__kv_sweep_begin(struct mst__kv *kv);
 /**
  * Go on: delete the values and queues under keys that @is_dead, as DELETE and QUEUE_POP do.
  *
- * @steps bounds the work: a key that is looked at, an item, a client that is woken and 4 KiB that
- * are given back are one each. A single value may exceed it. Afterwards the caller takes what was
+ * @steps bounds the work; a single value may exceed it. Afterwards the caller takes what was
  * released and the notices as it does after mst__kv_apply.
  *
  * Returns false at the end of the sweep.
  */
-bool mst__kv_sweep(struct mst__kv *kv, size_t steps, mst__kv_is_dead_fn *is_dead, void *arg);
+bool mst__kv_sweep(struct mst__kv *kv, uint64_t steps, mst__kv_is_dead_fn *is_dead, void *arg);
 
 /* Count memory that belongs to the clients' connections under the same limit; false when there is
  * no room. */

@@ -4,48 +4,35 @@
  * all entries instead, in the order of their making, so that it also comes by those that are made
  * while it is under way; the caller says how far it may go at once. */
 #include "base/assert.h"
-#include "base/limits.h"
-#include "base/mem.h"
 #include "kv/entry.h"
-
-/* Memory of this size costs as much to give back as an entry does to look at. */
-#define STEP_SIZE MST_KIB(4)
 
 void mst__kv_sweep_begin(struct mst__kv *kv)
 {
     kv->sweep_next = mst__map_first(&kv->map);
 }
 
-/* Give the items of @entry's queue back while @steps last. Returns how many are left of them. */
-static size_t sweep_queue(struct mst__kv *kv, struct mst__kv_entry *entry, size_t steps)
-{
-    while (entry->queue.count > 0 && steps > 0) {
-        size_t cost = 1 + entry->queue.first->size / STEP_SIZE;
-        mst__kv_queue_drop(kv, entry);
-        steps -= cost < steps ? cost : steps;
-    }
-    return steps;
-}
-
-/* @entry is dead: give back all that @steps allow. Returns how many are left of them. */
-static size_t sweep_entry(struct mst__kv *kv, struct mst__kv_entry *entry, size_t steps)
+/* @entry is dead: give back its value, and the items of its queue until @end steps are done. */
+static void sweep_entry(struct mst__kv *kv, struct mst__kv_entry *entry, uint64_t end)
 {
     if (entry->block != NULL) {
-        size_t cost = entry->changes_count + entry->block->u.capacity / STEP_SIZE;
+        kv->steps += mst__kv_steps_of(entry->block->u.capacity);
         mst__kv_entry_delete(kv, entry);
-        steps -= cost < steps ? cost : steps;
     }
-    return sweep_queue(kv, entry, steps);
+    while (entry->queue.count > 0 && kv->steps < end) {
+        kv->steps += 1 + mst__kv_steps_of(entry->queue.first->size);
+        mst__kv_queue_drop(kv, entry);
+    }
 }
 
-bool mst__kv_sweep(struct mst__kv *kv, size_t steps, mst__kv_is_dead_fn *is_dead, void *arg)
+bool mst__kv_sweep(struct mst__kv *kv, uint64_t steps, mst__kv_is_dead_fn *is_dead, void *arg)
 {
+    uint64_t end = kv->steps + steps;
     struct mst__kv_entry *entry;
     MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
-    while (steps > 0 && (entry = kv->sweep_next) != NULL) {
-        steps--;
+    while (kv->steps < end && (entry = kv->sweep_next) != NULL) {
+        kv->steps++;
         if ((entry->block != NULL || entry->queue.count > 0) && is_dead(arg, mst__map_key(entry))) {
-            steps = sweep_entry(kv, entry, steps);
+            sweep_entry(kv, entry, end);
             if (entry->queue.count > 0) {
                 break; /* to be gone on with */
             }

@@ -1,11 +1,12 @@
 /* kv/wait.c - waiting for keys: lines of clients per key, barriers, changes, promises.
  *
  * A client waits for at most one thing: a set of keys, a barrier, or a change. Every key it misses
- * gives it a place in the line of that key. When the key is written the place is used up; when none
- * is left the client is released. Lines keep the order of arrival.
+ * gives it a place in a line of that key. When the key is written the place is used up; when none
+ * is left the client is released. Lines keep the order of arrival. Whoever looks at a place in a
+ * line takes it out, so that no work is done twice.
  *
  * All who wait for a change of one key wait for the same: a value other than the present one, whose
- * fingerprint the entry holds as long as there is one of them. */
+ * fingerprint the entry holds. It is computed once for a value, however many ask. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -20,40 +21,38 @@ bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry)
 
 static void place_enter(struct mst__kv_place *place,
                         struct mst__kv_client *client,
-                        struct mst__kv_entry *entry)
+                        struct mst__kv_entry *entry,
+                        enum mst__kv_line line)
 {
     *place = (struct mst__kv_place){
-        .prev = entry->waiting_last, .entry = entry, .client = client, .writes = entry->writes};
-    if (entry->waiting_last == NULL) {
-        entry->waiting_first = place;
+        .entry = entry, .client = client, .writes = entry->writes, .line = line};
+    struct mst__kv_place *first = entry->lines[line];
+    if (first == NULL) {
+        place->prev = place;
+        place->next = place;
+        entry->lines[line] = place;
     } else {
-        entry->waiting_last->next = place;
+        place->prev = first->prev;
+        place->next = first;
+        first->prev->next = place;
+        first->prev = place;
     }
-    entry->waiting_last = place;
     client->keys_missing++;
 }
 
-static void place_leave(struct mst__kv_place *place)
+static void place_leave(struct mst__kv *kv, struct mst__kv_place *place)
 {
     struct mst__kv_entry *entry = place->entry;
     MST_ASSERT(entry != NULL);
     MST_ASSERT(place->client->keys_missing > 0);
-    if (place->prev == NULL) {
-        entry->waiting_first = place->next;
-    } else {
-        place->prev->next = place->next;
-    }
-    if (place->next == NULL) {
-        entry->waiting_last = place->prev;
-    } else {
-        place->next->prev = place->prev;
+    kv->steps++;
+    place->prev->next = place->next;
+    place->next->prev = place->prev;
+    if (entry->lines[place->line] == place) {
+        entry->lines[place->line] = place->next == place ? NULL : place->next;
     }
     place->entry = NULL;
     place->client->keys_missing--;
-    if (place->is_change) {
-        MST_ASSERT(entry->changes_count > 0);
-        entry->changes_count--;
-    }
 }
 
 /* The memory of a client's places is counted when it is more than the one it brings along. */
@@ -98,6 +97,7 @@ static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
     client_drop_places(kv, client);
     MST_ASSERT(!client->released);
     client->released = true;
+    client->released_prev = kv->released_last;
     client->released_next = NULL;
     if (kv->released_last == NULL) {
         kv->released_first = client;
@@ -111,65 +111,63 @@ static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
 static void place_use_up(struct mst__kv *kv, struct mst__kv_place *place)
 {
     struct mst__kv_client *client = place->client;
-    place_leave(place);
+    place_leave(kv, place);
     if (client->keys_missing == 0) {
         client_release(kv, client);
     }
 }
 
-static uint64_t entry_fingerprint(const struct mst__kv_entry *entry)
+/* The fingerprint of the value of @entry, 0 if it has none; computed once for a value. */
+static uint64_t entry_fingerprint(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    return entry->block != NULL ? mst__fingerprint(mst__kv_entry_value(entry)) : 0;
+    if (entry->fingerprint_is_old) {
+        struct mst_bytes value = mst__kv_entry_value(entry);
+        kv->steps += mst__kv_steps_of(value.size);
+        entry->fingerprint = entry->block == NULL ? 0 : mst__fingerprint(value);
+        entry->fingerprint_is_old = false;
+    }
+    return entry->fingerprint;
 }
 
-/* Those who wait for a change go on if there was one, the others with @and_others in any case. */
-static void wake_line(struct mst__kv *kv, struct mst__kv_entry *entry, bool and_others)
+static void wake_line(struct mst__kv *kv, struct mst__kv_entry *entry, enum mst__kv_line line)
 {
-    uint64_t fingerprint = entry->changes_count == 0 ? 0 : entry_fingerprint(entry);
-    bool has_changed = entry->changes_count > 0 && fingerprint != entry->fingerprint;
-    struct mst__kv_place *next;
-    for (struct mst__kv_place *place = entry->waiting_first; place != NULL; place = next) {
-        next = place->next;
-        if (place->is_change ? has_changed : and_others) {
-            place_use_up(kv, place);
-        }
+    while (entry->lines[line] != NULL) {
+        place_use_up(kv, entry->lines[line]);
     }
 }
 
 void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    if (MST_UNLIKELY(entry->changes_count > 0)) {
-        wake_line(kv, entry, true);
-        return;
-    }
-    while (entry->waiting_first != NULL) {
-        place_use_up(kv, entry->waiting_first);
-    }
+    wake_line(kv, entry, MST_KV_LINE_KEY);
+    wake_line(kv, entry, MST_KV_LINE_BARRIER);
+    mst__kv_wake_changes(kv, entry);
 }
 
 void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    wake_line(kv, entry, false);
+    if (MST_LIKELY(entry->lines[MST_KV_LINE_CHANGE] == NULL)) {
+        return;
+    }
+    uint64_t before = entry->fingerprint; /* somebody came with it and has waited since */
+    if (entry_fingerprint(kv, entry) != before) {
+        wake_line(kv, entry, MST_KV_LINE_CHANGE);
+    }
 }
 
 void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
-    struct mst__kv_place *place = entry->waiting_first;
-    while (place != NULL) {
-        struct mst__kv_place *next = place->next;
-        if (!place->is_barrier && !place->is_change) {
-            struct mst__kv_client *client = place->client;
-            place_leave(place);
-            /* One that still misses other keys has seen this one; go on to one that can act. */
-            if (client->keys_missing == 0) {
-                MST_ASSERT(client->promised == NULL);
-                client->promised = entry;
-                entry->queue.promised_count++;
-                client_release(kv, client);
-                return;
-            }
+    while (entry->lines[MST_KV_LINE_KEY] != NULL) {
+        struct mst__kv_place *place = entry->lines[MST_KV_LINE_KEY];
+        struct mst__kv_client *client = place->client;
+        place_leave(kv, place);
+        /* One that still misses other keys has seen this one; go on to one that can act. */
+        if (client->keys_missing == 0) {
+            MST_ASSERT(client->promised == NULL);
+            client->promised = entry;
+            entry->queue.promised_count++;
+            client_release(kv, client);
+            return;
         }
-        place = next;
     }
 }
 
@@ -202,9 +200,7 @@ static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, ui
         /* The block of a value holds any number, and so short a value is not shared. */
         mst__kv_entry_put(kv, entry, entry->block, mst_bytes(text, size));
     }
-    if (MST_UNLIKELY(entry->changes_count > 0)) {
-        mst__kv_wake_changes(kv, entry);
-    }
+    mst__kv_wake_changes(kv, entry);
 }
 
 void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
@@ -218,8 +214,8 @@ void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
         if (entry == NULL) {
             continue;
         }
-        place_leave(place);
-        if (place->is_barrier) {
+        place_leave(kv, place);
+        if (place->line == MST_KV_LINE_BARRIER) {
             barrier_withdraw(kv, entry, place->writes);
         }
         mst__kv_entry_tidy(kv, entry);
@@ -268,7 +264,7 @@ int mst__kv_wait(struct mst__kv *kv,
             return rv;
         }
         if (!mst__kv_entry_is_ready(entry)) {
-            place_enter(&client->places[next], client, entry);
+            place_enter(&client->places[next], client, entry, MST_KV_LINE_KEY);
             next++;
         }
     }
@@ -288,10 +284,7 @@ int mst__kv_wait_change(struct mst__kv *kv,
     if (rv != 0) {
         return rv;
     }
-    if (entry->changes_count == 0) {
-        entry->fingerprint = entry_fingerprint(entry);
-    }
-    if ((uint64_t)command->number != entry->fingerprint) {
+    if ((uint64_t)command->number != entry_fingerprint(kv, entry)) {
         mst__kv_entry_tidy(kv, entry);
         *ret_reply =
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
@@ -299,9 +292,7 @@ int mst__kv_wait_change(struct mst__kv *kv,
     }
     rv = client_take_places(kv, client, 1);
     MST_ASSERT(rv == 0); /* one place is the client's own */
-    place_enter(&client->place, client, entry);
-    client->place.is_change = true;
-    entry->changes_count++;
+    place_enter(&client->place, client, entry, MST_KV_LINE_CHANGE);
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
     return 0;
 }
@@ -338,13 +329,10 @@ int mst__kv_barrier(struct mst__kv *kv,
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
         return 0;
     }
-    if (MST_UNLIKELY(entry->changes_count > 0)) {
-        mst__kv_wake_changes(kv, entry);
-    }
+    mst__kv_wake_changes(kv, entry);
     rv = client_take_places(kv, client, 1);
     MST_ASSERT(rv == 0); /* one place is the client's own */
-    place_enter(&client->place, client, entry);
-    client->place.is_barrier = true;
+    place_enter(&client->place, client, entry, MST_KV_LINE_BARRIER);
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
     return 0;
 }

@@ -1,7 +1,7 @@
 /* kv/watch.c - clients that are told of every change of a key (WATCH_KEY of dialect A).
  *
  * A change of a watched key is recorded once, as bytes in kv->notices, and handed out once per
- * watcher afterwards. When it cannot be recorded the watchers are marked as overrun instead: a
+ * watcher afterwards. When it cannot be recorded the watchers are listed as such that lost one: a
  * watcher must never make a write fail. */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "kv/entry.h"
 
 struct mst__kv_watch {
-    struct mst__kv_watch *next_of_entry;
+    struct mst__kv_watch *prev_of_entry, *next_of_entry;
     struct mst__kv_watch *next_of_client;
     struct mst__kv_entry *entry;
     struct mst__kv_client *client;
@@ -24,12 +24,27 @@ struct notice_head {
     enum mst__kv_change change;
 };
 
+static bool is_watched_by(struct mst__kv *kv,
+                          const struct mst__kv_entry *entry,
+                          const struct mst__kv_client *client)
+{
+    const struct mst__kv_watch *watch = entry->watches == NULL ? NULL : client->watches;
+    while (watch != NULL && watch->entry != entry) {
+        kv->steps++;
+        watch = watch->next_of_client;
+    }
+    return watch != NULL;
+}
+
 int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_bytes key)
 {
+    struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
+    if (entry != NULL && is_watched_by(kv, entry, client)) {
+        return 0;
+    }
     if (client->watches_count >= MST_WATCHES_MAX) {
         return MST_ELIMIT;
     }
-    struct mst__kv_entry *entry = NULL;
     int rv = mst__kv_entry_obtain(kv, key, &entry);
     if (rv != 0) {
         return rv;
@@ -49,6 +64,9 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
                                     .next_of_client = client->watches,
                                     .entry = entry,
                                     .client = client};
+    if (entry->watches != NULL) {
+        entry->watches->prev_of_entry = watch;
+    }
     entry->watches = watch;
     client->watches = watch;
     client->watches_count++;
@@ -56,21 +74,61 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
     return 0;
 }
 
+static void lost_leave(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    kv->steps++;
+    if (client->lost_prev == NULL) {
+        kv->lost_first = client->lost_next;
+    } else {
+        client->lost_prev->lost_next = client->lost_next;
+    }
+    if (client->lost_next != NULL) {
+        client->lost_next->lost_prev = client->lost_prev;
+    }
+    client->lost = NULL;
+}
+
+static void lost_enter(struct mst__kv *kv,
+                       struct mst__kv_client *client,
+                       struct mst__kv_entry *entry)
+{
+    client->lost = entry;
+    client->lost_prev = NULL;
+    client->lost_next = kv->lost_first;
+    if (kv->lost_first != NULL) {
+        kv->lost_first->lost_prev = client;
+    }
+    kv->lost_first = client;
+}
+
+static void unwatch(struct mst__kv *kv, struct mst__kv_watch *watch)
+{
+    struct mst__kv_entry *entry = watch->entry;
+    kv->steps++;
+    if (watch->prev_of_entry == NULL) {
+        entry->watches = watch->next_of_entry;
+    } else {
+        watch->prev_of_entry->next_of_entry = watch->next_of_entry;
+    }
+    if (watch->next_of_entry != NULL) {
+        watch->next_of_entry->prev_of_entry = watch->prev_of_entry;
+    }
+    mst__free(watch);
+    mst__kv_discharge(kv, sizeof *watch);
+    mst__kv_entry_tidy(kv, entry);
+}
+
 void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client)
 {
     /* Notices are handed out right after each command, so none can be under way here. */
     MST_ASSERT(client->watches == NULL || mst__buf_size(&kv->notices) == 0);
+    if (client->lost != NULL) {
+        lost_leave(kv, client);
+    }
     while (client->watches != NULL) {
         struct mst__kv_watch *watch = client->watches;
         client->watches = watch->next_of_client;
-        struct mst__kv_watch **link = &watch->entry->watches;
-        while (*link != watch) {
-            link = &(*link)->next_of_entry;
-        }
-        *link = watch->next_of_entry;
-        mst__kv_entry_tidy(kv, watch->entry);
-        mst__free(watch);
-        kv->memory_used -= sizeof *watch;
+        unwatch(kv, watch);
     }
     client->watches_count = 0;
 }
@@ -92,40 +150,36 @@ void mst__kv_notify(struct mst__kv *kv,
     if (rv == 0) {
         rv = mst__buf_append_str(&kv->notices, new_value);
     }
+    kv->steps += 1 + mst__kv_steps_of(mst__buf_size(&kv->notices) - size_before);
     if (rv == 0) {
         return;
     }
     mst__buf_truncate(&kv->notices, size_before);
     for (struct mst__kv_watch *watch = entry->watches; watch != NULL;
          watch = watch->next_of_entry) {
-        watch->client->overrun = true;
-    }
-    kv->overrun = true;
-}
-
-/* A client that has missed a notice. Rare enough to look through everything. */
-static bool next_lost(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
-{
-    for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
-         entry = mst__map_next(entry)) {
-        for (struct mst__kv_watch *watch = entry->watches; watch != NULL;
-             watch = watch->next_of_entry) {
-            if (watch->client->overrun) {
-                watch->client->overrun = false;
-                *ret_notice = (struct mst__kv_notice){
-                    .client = watch->client, .change = MST_KV_LOST, .key = mst__map_key(entry)};
-                return true;
-            }
+        kv->steps++;
+        if (watch->client->lost == NULL) {
+            lost_enter(kv, watch->client, entry);
         }
     }
-    kv->overrun = false;
-    return false;
+}
+
+static bool next_lost(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
+{
+    struct mst__kv_client *client = kv->lost_first;
+    if (MST_LIKELY(client == NULL)) {
+        return false;
+    }
+    *ret_notice = (struct mst__kv_notice){
+        .client = client, .change = MST_KV_LOST, .key = mst__map_key(client->lost)};
+    lost_leave(kv, client);
+    return true;
 }
 
 bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
 {
     if (MST_LIKELY(mst__buf_size(&kv->notices) == 0)) {
-        return MST_UNLIKELY(kv->overrun) && next_lost(kv, ret_notice);
+        return next_lost(kv, ret_notice);
     }
     struct mst_bytes record = mst__buf_bytes(&kv->notices);
     struct notice_head head;
@@ -144,6 +198,7 @@ bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
                                           .key = mst__map_key(head.entry),
                                           .old_value = old_value,
                                           .new_value = new_value};
+    kv->steps += 1 + mst__kv_steps_of(old_value.size + new_value.size);
     kv->notice_watch = kv->notice_watch->next_of_entry;
     if (kv->notice_watch == NULL) {
         /* The bytes stay where they are until the next command appends. */

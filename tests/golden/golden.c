@@ -390,6 +390,23 @@ static void run_limits(struct golden *golden, char *rest)
     }
 }
 
+static void dump_line(struct golden *golden, const struct mst__kv_place *first)
+{
+    static const char *const words[MST_KV_LINE_COUNT] = {
+        [MST_KV_LINE_KEY] = "waits",
+        [MST_KV_LINE_BARRIER] = "barrier",
+        [MST_KV_LINE_CHANGE] = "change",
+    };
+    for (const struct mst__kv_place *place = first; place != NULL;
+         place = mst__kv_place_next(place)) {
+        size_t conn = 0;
+        while (&golden->model.conns[conn].client != place->client) {
+            conn++;
+        }
+        put(golden, " %s %s", words[place->line], golden->names[conn]);
+    }
+}
+
 /* All that is stored, in the order of its coming. */
 static void run_dump(struct golden *golden)
 {
@@ -406,17 +423,8 @@ static void run_dump(struct golden *golden)
             put(golden, " queued ");
             put_quoted(golden, mst_bytes(item->bytes, item->size));
         }
-        for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
-             place = place->next) {
-            size_t conn = 0;
-            while (&golden->model.conns[conn].client != place->client) {
-                conn++;
-            }
-            put(golden, " %s %s",
-                place->is_barrier  ? "barrier"
-                : place->is_change ? "change"
-                                   : "waits",
-                golden->names[conn]);
+        for (size_t i = 0; i < MST_KV_LINE_COUNT; i++) {
+            dump_line(golden, entry->lines[i]);
         }
         put(golden, "\n");
     }

@@ -224,17 +224,13 @@ void mst__model_check(const struct mst__model *model)
     size_t bytes = 0;
     for (const struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
          entry = mst__map_next(entry)) {
-        bool in_use = mst__kv_entry_exists(entry) || entry->waiting_first != NULL ||
+        bool in_use = mst__kv_entry_exists(entry) || mst__kv_entry_is_waited_for(entry) ||
                       entry->queue.count > 0 || entry->queue.promised_count > 0 ||
                       entry->watches != NULL;
         MST_ASSERT(in_use);
         MST_ASSERT(entry->block == NULL || entry->block->size <= entry->block->u.capacity);
         /* Nobody sleeps beside a queue that has something for everybody who was woken. */
-        bool asleep = false;
-        for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
-             place = place->next) {
-            asleep = asleep || !(place->is_barrier || place->is_change);
-        }
+        bool asleep = entry->lines[MST_KV_LINE_KEY] != NULL;
         MST_ASSERT(!asleep || entry->queue.count <= entry->queue.promised_count);
         keys += mst__kv_entry_exists(entry) ? 1 : 0;
         bytes += mst__map_overhead(&kv->map) + mst__map_key(entry).size +

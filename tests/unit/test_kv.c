@@ -100,9 +100,11 @@ static void dump(const struct fixture *f, struct mst__buf *ret_text)
              item = item->u.next) {
             rv |= mst__buf_append_str(ret_text, mst_bytes(item->bytes, item->size));
         }
-        for (const struct mst__kv_place *place = entry->waiting_first; place != NULL;
-             place = place->next) {
-            rv |= mst__buf_append_u64(ret_text, (uint64_t)(place->client - f->clients));
+        for (size_t i = 0; i < MST_KV_LINE_COUNT; i++) {
+            for (const struct mst__kv_place *place = entry->lines[i]; place != NULL;
+                 place = mst__kv_place_next(place)) {
+                rv |= mst__buf_append_u64(ret_text, (uint64_t)(place->client - f->clients));
+            }
         }
     }
     rv |= mst__buf_append_u64(ret_text, f->kv.keys_count);

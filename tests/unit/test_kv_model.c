@@ -37,7 +37,7 @@ struct model_key {
     struct text queue[QUEUE_MAX];
     size_t queue_count;
     size_t promised_count;
-    size_t watchers[EVENTS_MAX]; /* newest first */
+    size_t watchers[CLIENTS]; /* newest first */
     size_t watchers_count;
 };
 
@@ -170,12 +170,19 @@ static bool model_is_news(const struct model *m, const struct model_place *place
            !mst__bytes_equal(bytes_of(&k->value), bytes_of(&place->value));
 }
 
-/* Those who wait for a change go on if there was one, the others with @and_others. */
-static void model_wake(struct model *m, size_t key, bool and_others)
+static enum mst__kv_line model_line(const struct model_place *place)
+{
+    return place->is_barrier  ? MST_KV_LINE_BARRIER
+           : place->is_change ? MST_KV_LINE_CHANGE
+                              : MST_KV_LINE_KEY;
+}
+
+static void model_wake_line(struct model *m, size_t key, enum mst__kv_line line)
 {
     for (size_t i = 0; i < m->places_count;) {
         const struct model_place *place = &m->places[i];
-        if (place->key != key || !(place->is_change ? model_is_news(m, place) : and_others)) {
+        if (place->key != key || model_line(place) != line ||
+            (place->is_change && !model_is_news(m, place))) {
             i++;
             continue;
         }
@@ -187,14 +194,17 @@ static void model_wake(struct model *m, size_t key, bool and_others)
     }
 }
 
+/* Those who wait for a change go on if there was one, the others in any case. */
 static void model_wake_all(struct model *m, size_t key)
 {
-    model_wake(m, key, true);
+    model_wake_line(m, key, MST_KV_LINE_KEY);
+    model_wake_line(m, key, MST_KV_LINE_BARRIER);
+    model_wake_line(m, key, MST_KV_LINE_CHANGE);
 }
 
 static void model_wake_changes(struct model *m, size_t key)
 {
-    model_wake(m, key, false);
+    model_wake_line(m, key, MST_KV_LINE_CHANGE);
 }
 
 /* A write by anything but a barrier. */
@@ -202,7 +212,11 @@ static void model_written(struct model *m, size_t key, bool wake)
 {
     m->keys[key].epoch++;
     m->keys[key].made_by_barrier = false;
-    model_wake(m, key, wake);
+    if (wake) {
+        model_wake_all(m, key);
+    } else {
+        model_wake_changes(m, key);
+    }
 }
 
 /* An item for somebody: the first who waits for nothing else goes, those before him saw it. */
@@ -474,12 +488,16 @@ static void model_items(struct model *m,
 static void model_watch(struct model *m, size_t client, size_t key, struct answer *answer)
 {
     struct model_key *k = &m->keys[key];
-    assert_true(k->watchers_count < EVENTS_MAX);
+    answer->kind = MST_REPLY_STATUS;
+    answer->status = MST_STATUS_WATCHING;
+    for (size_t i = 0; i < k->watchers_count; i++) {
+        if (k->watchers[i] == client) {
+            return;
+        }
+    }
     memmove(&k->watchers[1], &k->watchers[0], k->watchers_count * sizeof k->watchers[0]);
     k->watchers[0] = client;
     k->watchers_count++;
-    answer->kind = MST_REPLY_STATUS;
-    answer->status = MST_STATUS_WATCHING;
 }
 
 static void model_dispatch(struct model *m,
@@ -710,9 +728,8 @@ static struct mst__command random_command(struct both *both)
         (both->model.keys[key].queue_count == QUEUE_MAX || mst__prng_below(prng, 2) == 0)) {
         command.op = MST_OP_QUEUE_POP;
     }
-    /* Watches only add up: fewer of them, and none when there are many. */
-    if (command.op == MST_OP_WATCH &&
-        (both->model.keys[key].watchers_count > 3 || mst__prng_below(prng, 4) > 0)) {
+    /* Watches only add up: fewer of them. */
+    if (command.op == MST_OP_WATCH && mst__prng_below(prng, 4) > 0) {
         command.op = MST_OP_WAIT;
     }
     /* And keys do not, or nobody would ever wait. */
