@@ -38,6 +38,13 @@ struct mst__kv_entry {
     bool fingerprint_is_old; /* of a value before this one; never while one waits for a change */
 };
 
+struct mst__kv_watch {
+    struct mst__kv_watch *prev_of_entry, *next_of_entry;
+    struct mst__kv_watch *next_of_client;
+    struct mst__kv_entry *entry;
+    struct mst__kv_client *client;
+};
+
 /* The steps that @size bytes are. */
 static inline uint64_t mst__kv_steps_of(size_t size)
 {
@@ -78,7 +85,8 @@ static inline struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *e
 }
 
 /* A block for the next value of @entry, of up to @size bytes: its present one if that will do, or
- * else a new one, which the caller puts or releases. 0, MST_ELIMIT, MST_ENOMEM. */
+ * else, and if @entry is NULL, a new one, which the caller puts or releases. 0, MST_ELIMIT,
+ * MST_ENOMEM. */
 int mst__kv_entry_room(struct mst__kv *kv,
                        const struct mst__kv_entry *entry,
                        size_t size,

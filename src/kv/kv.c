@@ -151,9 +151,8 @@ int mst__kv_entry_room(struct mst__kv *kv,
                        size_t size,
                        struct mst__kv_block **ret_room)
 {
-    struct mst__kv_block *block = entry->block;
-    if (MST_LIKELY(block_will_do(block, size))) {
-        *ret_room = block;
+    if (MST_LIKELY(entry != NULL && block_will_do(entry->block, size))) {
+        *ret_room = entry->block;
         return 0;
     }
     return mst__kv_block_new(kv, value_capacity(size), ret_room);
@@ -673,7 +672,7 @@ int mst__kv_apply(struct mst__kv *kv,
                                   command->items.size);
     bool was_promised = client->promised != NULL;
     int rv = kv_dispatch(kv, client, command, ret_reply);
-    if (MST_UNLIKELY(was_promised)) {
+    if (MST_UNLIKELY(was_promised && rv == 0)) {
         mst__kv_settle_promise(kv, client);
     }
     return rv;

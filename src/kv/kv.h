@@ -104,8 +104,8 @@ void mst__kv_close(struct mst__kv *kv);
  * until they are empty.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
- * MST_ENOMEM; on error no key has changed, except that a WAIT, BARRIER or WAIT_CHANGE has given up
- * the one before it in any case.
+ * MST_ENOMEM. On error everything is as it was: keys, waits, watches, promises, memory. What the
+ * reply before it borrowed is gone in any case.
  */
 int mst__kv_apply(struct mst__kv *kv,
                   struct mst__kv_client *client,

@@ -55,37 +55,32 @@ static void place_leave(struct mst__kv *kv, struct mst__kv_place *place)
     place->client->keys_missing--;
 }
 
-/* The memory of a client's places is counted when it is more than the one it brings along. */
-static size_t places_cost(size_t count)
+/* Several places are an array of their own; one is the client's. */
+static int places_new(struct mst__kv *kv, size_t count, struct mst__kv_place **ret_places)
 {
-    return count > 1 ? count * sizeof(struct mst__kv_place) : 0;
+    size_t cost = count * sizeof **ret_places;
+    if (!mst__kv_has_room(kv, cost)) {
+        return MST_ELIMIT;
+    }
+    *ret_places = mst__calloc(count, sizeof **ret_places);
+    if (*ret_places == NULL) {
+        return MST_ENOMEM;
+    }
+    kv->memory_used += cost;
+    return 0;
 }
 
-static int client_take_places(struct mst__kv *kv, struct mst__kv_client *client, size_t count)
+static void places_free(struct mst__kv *kv, struct mst__kv_place *places, size_t count)
 {
-    MST_ASSERT(client->places == NULL);
-    if (count == 1) {
-        client->places = &client->place;
-    } else {
-        if (!mst__kv_has_room(kv, places_cost(count))) {
-            return MST_ELIMIT;
-        }
-        client->places = mst__calloc(count, sizeof *client->places);
-        if (client->places == NULL) {
-            return MST_ENOMEM;
-        }
-        kv->memory_used += places_cost(count);
-    }
-    client->places_count = count;
-    return 0;
+    mst__free(places);
+    mst__kv_discharge(kv, count * sizeof *places);
 }
 
 static void client_drop_places(struct mst__kv *kv, struct mst__kv_client *client)
 {
     MST_ASSERT(client->keys_missing == 0);
-    kv->memory_used -= places_cost(client->places_count);
     if (client->places != &client->place) {
-        mst__free(client->places);
+        places_free(kv, client->places, client->places_count);
     }
     client->places = NULL;
     client->places_count = 0;
@@ -183,16 +178,27 @@ void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client)
     mst__kv_entry_tidy(kv, entry);
 }
 
-/* A participant leaves a barrier that is not complete: as if it had never come. If somebody else
- * has written the key since, the count is not the barrier's any more and stays. */
-static void barrier_withdraw(struct mst__kv *kv, struct mst__kv_entry *entry, uint32_t writes)
+/* Whether the key of @entry goes with the participant of a barrier that has @place in it: it was
+ * the only one, and the key is the barrier's. */
+static bool barrier_drops(const struct mst__kv_entry *entry, const struct mst__kv_place *place)
 {
     int64_t count = 0;
-    if (entry->block == NULL || entry->writes != writes ||
+    return entry->made_by_barrier && entry->writes == place->writes &&
+           mst__kv_entry_number(entry, &count) == 0 && count <= 1;
+}
+
+/* A participant leaves a barrier that is not complete: as if it had never come. If somebody else
+ * has written the key since, the count is not the barrier's any more and stays. */
+static void barrier_withdraw(struct mst__kv *kv,
+                             struct mst__kv_entry *entry,
+                             const struct mst__kv_place *place)
+{
+    int64_t count = 0;
+    if (entry->block == NULL || entry->writes != place->writes ||
         mst__kv_entry_number(entry, &count) != 0) {
         return;
     }
-    if (count <= 1 && entry->made_by_barrier) {
+    if (barrier_drops(entry, place)) {
         mst__kv_entry_drop(kv, entry);
     } else {
         char text[MST_NUMBER_SIZE];
@@ -216,25 +222,65 @@ void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
         }
         place_leave(kv, place);
         if (place->line == MST_KV_LINE_BARRIER) {
-            barrier_withdraw(kv, entry, place->writes);
+            barrier_withdraw(kv, entry, place);
         }
         mst__kv_entry_tidy(kv, entry);
     }
     client_drop_places(kv, client);
 }
 
+/* Whether @client need not wait for the key of @entry, once it has given up what it waits for now:
+ * a barrier that it leaves may take its key along. */
+static bool wait_is_ready(const struct mst__kv_client *client, const struct mst__kv_entry *entry)
+{
+    const struct mst__kv_place *place = &client->place;
+    bool is_leaving = client->places == place && place->line == MST_KV_LINE_BARRIER &&
+                      place->entry == entry && entry->queue.count == 0;
+    return mst__kv_entry_is_ready(entry) && !(is_leaving && barrier_drops(entry, place));
+}
+
 /* How many of the keys of @command are missing; a key named twice counts twice. */
-static size_t wait_count_missing(const struct mst__kv *kv, const struct mst__command *command)
+static size_t wait_count_missing(const struct mst__kv *kv,
+                                 const struct mst__kv_client *client,
+                                 const struct mst__command *command)
 {
     size_t missing = 0;
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
-        if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
+        if (!wait_is_ready(client, mst__map_get(&kv->map, key))) {
             missing++;
         }
     }
     return missing;
+}
+
+/* Find or make the entries that @missing places are to be taken at, and pin them. On error nothing
+ * has changed. */
+static int wait_pin_entries(struct mst__kv *kv,
+                            const struct mst__kv_client *client,
+                            const struct mst__command *command,
+                            size_t missing,
+                            struct mst__kv_place *places)
+{
+    struct mst_bytes items = command->items;
+    struct mst_bytes key;
+    size_t done = 0;
+    int rv = 0;
+    while (rv == 0 && done < missing && mst__items_next(&items, &key)) {
+        struct mst__kv_entry *entry = NULL;
+        rv = mst__kv_entry_obtain(kv, key, &entry);
+        if (rv == 0 && !wait_is_ready(client, entry)) {
+            places[done++].entry = entry;
+            entry->pins++;
+        }
+    }
+    while (rv != 0 && done > 0) {
+        struct mst__kv_entry *entry = places[--done].entry;
+        entry->pins--;
+        mst__kv_entry_tidy(kv, entry);
+    }
+    return rv;
 }
 
 int mst__kv_wait(struct mst__kv *kv,
@@ -242,35 +288,57 @@ int mst__kv_wait(struct mst__kv *kv,
                  const struct mst__command *command,
                  struct mst__reply *ret_reply)
 {
-    mst__kv_cancel_wait(kv, client);
-    size_t missing = wait_count_missing(kv, command);
+    size_t missing = wait_count_missing(kv, client, command);
     if (missing == 0) {
+        mst__kv_cancel_wait(kv, client);
         *ret_reply =
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
         return 0;
     }
-    int rv = client_take_places(kv, client, missing);
+    struct mst__kv_place one;
+    struct mst__kv_place *places = &one;
+    int rv = missing == 1 ? 0 : places_new(kv, missing, &places);
     if (rv != 0) {
         return rv;
     }
-    struct mst_bytes items = command->items;
-    struct mst_bytes key;
-    size_t next = 0;
-    while (next < missing && mst__items_next(&items, &key)) {
-        struct mst__kv_entry *entry = NULL;
-        rv = mst__kv_entry_obtain(kv, key, &entry);
-        if (rv != 0) {
-            mst__kv_cancel_wait(kv, client);
-            return rv;
+    rv = wait_pin_entries(kv, client, command, missing, places);
+    if (rv != 0) {
+        if (places != &one) {
+            places_free(kv, places, missing);
         }
-        if (!mst__kv_entry_is_ready(entry)) {
-            place_enter(&client->places[next], client, entry, MST_KV_LINE_KEY);
-            next++;
-        }
+        return rv;
     }
-    MST_ASSERT(client->keys_missing == missing);
+    mst__kv_cancel_wait(kv, client);
+    client->places = places == &one ? &client->place : places;
+    client->places_count = missing;
+    for (size_t i = 0; i < missing; i++) {
+        struct mst__kv_entry *entry = places[i].entry;
+        entry->pins--;
+        place_enter(&client->places[i], client, entry, MST_KV_LINE_KEY);
+    }
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
     return 0;
+}
+
+/* @client, which waits for nothing else, waits in a line of @entry. */
+static void client_wait(struct mst__kv_client *client,
+                        struct mst__kv_entry *entry,
+                        enum mst__kv_line line)
+{
+    MST_ASSERT(client->places == NULL);
+    client->places = &client->place;
+    client->places_count = 1;
+    place_enter(&client->place, client, entry, line);
+}
+
+/* Give up what @client waits for; @entry stays. */
+static void cancel_wait_but_keep(struct mst__kv *kv,
+                                 struct mst__kv_client *client,
+                                 struct mst__kv_entry *entry)
+{
+    entry->pins++;
+    mst__kv_cancel_wait(kv, client);
+    entry->pins--;
 }
 
 int mst__kv_wait_change(struct mst__kv *kv,
@@ -278,21 +346,19 @@ int mst__kv_wait_change(struct mst__kv *kv,
                         const struct mst__command *command,
                         struct mst__reply *ret_reply)
 {
-    mst__kv_cancel_wait(kv, client);
     struct mst__kv_entry *entry = NULL;
     int rv = mst__kv_entry_obtain(kv, command->key, &entry);
     if (rv != 0) {
         return rv;
     }
+    cancel_wait_but_keep(kv, client, entry);
     if ((uint64_t)command->number != entry_fingerprint(kv, entry)) {
         mst__kv_entry_tidy(kv, entry);
         *ret_reply =
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
         return 0;
     }
-    rv = client_take_places(kv, client, 1);
-    MST_ASSERT(rv == 0); /* one place is the client's own */
-    place_enter(&client->place, client, entry, MST_KV_LINE_CHANGE);
+    client_wait(client, entry, MST_KV_LINE_CHANGE);
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
     return 0;
 }
@@ -302,7 +368,6 @@ int mst__kv_barrier(struct mst__kv *kv,
                     const struct mst__command *command,
                     struct mst__reply *ret_reply)
 {
-    mst__kv_cancel_wait(kv, client);
     struct mst__kv_entry *entry = NULL;
     int rv = mst__kv_entry_obtain(kv, command->key, &entry);
     if (rv != 0) {
@@ -312,12 +377,16 @@ int mst__kv_barrier(struct mst__kv *kv,
     struct mst__kv_block *room = NULL;
     rv = mst__kv_entry_number(entry, &count);
     if (rv == 0) {
-        rv = mst__kv_entry_room(kv, entry, MST_NUMBER_SIZE, &room);
+        /* The entry's own block may go with a barrier that is left. */
+        rv = mst__kv_entry_room(kv, client->places == NULL ? entry : NULL, MST_NUMBER_SIZE, &room);
     }
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);
         return rv;
     }
+    cancel_wait_but_keep(kv, client, entry);
+    rv = mst__kv_entry_number(entry, &count);
+    MST_ASSERT(rv == 0); /* it was one, and has at most been counted down */
     count = (int64_t)((uint64_t)count + 1);
     bool created = entry->block == NULL;
     char text[MST_NUMBER_SIZE];
@@ -330,9 +399,7 @@ int mst__kv_barrier(struct mst__kv *kv,
         return 0;
     }
     mst__kv_wake_changes(kv, entry);
-    rv = client_take_places(kv, client, 1);
-    MST_ASSERT(rv == 0); /* one place is the client's own */
-    place_enter(&client->place, client, entry, MST_KV_LINE_BARRIER);
+    client_wait(client, entry, MST_KV_LINE_BARRIER);
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
     return 0;
 }

@@ -11,13 +11,6 @@
 #include "base/mem.h"
 #include "kv/entry.h"
 
-struct mst__kv_watch {
-    struct mst__kv_watch *prev_of_entry, *next_of_entry;
-    struct mst__kv_watch *next_of_client;
-    struct mst__kv_entry *entry;
-    struct mst__kv_client *client;
-};
-
 /* A recorded change: this head, then old and new value as strs. */
 struct notice_head {
     struct mst__kv_entry *entry;

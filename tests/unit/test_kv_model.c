@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "base/siphash.h"
 #include "kv/entry.h"
+#include "unit/kv_unit.h"
 #include "unit/unit.h"
 
 enum { KEYS = 6, CLIENTS = 5, VALUE_MAX = 24, QUEUE_MAX = 6, PLACES_MAX = 64, EVENTS_MAX = 256 };
@@ -382,12 +383,14 @@ static void model_barrier(struct model *m,
                           int64_t size,
                           struct answer *answer)
 {
-    model_cancel(m, client);
     int64_t count = 0;
     if (!model_number(m, key, &count)) {
         answer->rv = MST_ETYPE;
         return;
     }
+    model_cancel(m, client);
+    bool is_number = model_number(m, key, &count);
+    assert_true(is_number);
     count = (int64_t)((uint64_t)count + 1);
     bool created = !m->keys[key].exists;
     model_put(m, key, model_decimal(count));
@@ -597,10 +600,57 @@ static void model_close_client(struct model *m, size_t client)
 struct both {
     struct mst__kv kv;
     struct mst__kv_client clients[CLIENTS];
+    struct mst__kv_client idle; /* asks for nothing that lasts */
     struct model model;
     struct mst__prng prng;
     struct mst__buf items;
+    bool is_short; /* of memory: anything may be refused */
+    unsigned refused[MST_OP_COUNT];
+    unsigned lost_count;
 };
+
+static bool is_same_notice(const struct both *both,
+                           const struct mst__kv_notice *notice,
+                           const struct event *wanted)
+{
+    return notice->client == &both->clients[wanted->client] && notice->change == wanted->change &&
+           mst__bytes_equal(notice->key, key_name(wanted->key)) &&
+           mst__bytes_equal(notice->old_value, bytes_of(&wanted->old_value)) &&
+           mst__bytes_equal(notice->new_value, bytes_of(&wanted->new_value));
+}
+
+/* Each notice comes, in order. Where memory is short it may be lost, and then its watcher is told
+ * so once, behind the others. */
+static void compare_notices(struct both *both)
+{
+    const struct model *m = &both->model;
+    bool has_lost[CLIENTS] = {false};
+    bool is_told[CLIENTS] = {false};
+    size_t next = 0;
+    struct mst__kv_notice notice;
+    while (mst__kv_next_notice(&both->kv, &notice)) {
+        if (notice.change == MST_KV_LOST) {
+            size_t client = (size_t)(notice.client - both->clients);
+            assert_false(is_told[client]);
+            is_told[client] = true;
+            continue;
+        }
+        for (; next < m->notices_count && !is_same_notice(both, &notice, &m->notices[next]);
+             next++) {
+            has_lost[m->notices[next].client] = true;
+        }
+        assert_true(next < m->notices_count);
+        next++;
+    }
+    for (; next < m->notices_count; next++) {
+        has_lost[m->notices[next].client] = true;
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        assert_int_equal(is_told[i], has_lost[i]);
+        assert_true(both->is_short || !has_lost[i]);
+        both->lost_count += has_lost[i] ? 1 : 0;
+    }
+}
 
 static void compare_events(struct both *both)
 {
@@ -611,17 +661,7 @@ static void compare_events(struct both *both)
         assert_ptr_equal(client, &both->clients[m->released[i].client]);
     }
     assert_null(mst__kv_next_released(&both->kv));
-    struct mst__kv_notice notice;
-    for (size_t i = 0; i < m->notices_count; i++) {
-        const struct event *wanted = &m->notices[i];
-        assert_true(mst__kv_next_notice(&both->kv, &notice));
-        assert_ptr_equal(notice.client, &both->clients[wanted->client]);
-        assert_int_equal(notice.change, wanted->change);
-        assert_bytes(notice.key, key_name(wanted->key));
-        assert_bytes(notice.old_value, bytes_of(&wanted->old_value));
-        assert_bytes(notice.new_value, bytes_of(&wanted->new_value));
-    }
-    assert_false(mst__kv_next_notice(&both->kv, &notice));
+    compare_notices(both);
     m->released_count = 0;
     m->notices_count = 0;
 }
@@ -751,6 +791,43 @@ static struct mst__command random_command(struct both *both)
     return command;
 }
 
+/* Whether to let an allocation fail, and which: where memory is short, now and then. */
+static unsigned long random_failure(struct both *both)
+{
+    bool fails = both->is_short && mst__prng_below(&both->prng, 3) == 0;
+    return fails ? 1 + mst__prng_below(&both->prng, 6) : 0;
+}
+
+/* Apply @command to the engine. One that is refused must leave everything as it was. */
+static int apply(struct both *both,
+                 size_t client,
+                 const struct mst__command *command,
+                 struct mst__reply *ret_reply)
+{
+    struct mst__buf before;
+    struct mst__buf after;
+    /* An item that the last reply borrowed is given back by the next command, whatever it is. */
+    const struct mst__command ping = {.op = MST_OP_PING};
+    assert_int_equal(mst__kv_apply(&both->kv, &both->idle, &ping, ret_reply), 0);
+    mst__kv_snapshot(&both->kv, both->clients, CLIENTS, &before);
+    unsigned long failure = random_failure(both);
+    if (failure > 0) {
+        mst__buf_close(&both->kv.notices); /* a notice needs memory again */
+    }
+    mst__mem_fail_nth(failure);
+    int rv = mst__kv_apply(&both->kv, &both->clients[client], command, ret_reply);
+    mst__mem_fail_nth(0);
+    if (rv != 0) {
+        both->refused[command->op]++;
+        mst__kv_snapshot(&both->kv, both->clients, CLIENTS, &after);
+        assert_bytes(mst__buf_bytes(&after), mst__buf_bytes(&before));
+        mst__buf_close(&after);
+        assert_true(rv == MST_ETYPE || rv == MST_ELIMIT || (rv == MST_ENOMEM && failure > 0));
+    }
+    mst__buf_close(&before);
+    return rv;
+}
+
 static void step(struct both *both)
 {
     struct model *m = &both->model;
@@ -773,11 +850,16 @@ static void step(struct both *both)
     struct mst__reply reply = {0};
     int promised = m->promised[client];
     /* The command's own bytes may be the model's: the engine goes first. */
-    int rv = mst__kv_apply(&both->kv, &both->clients[client], &command, &reply);
+    int rv = apply(both, client, &command, &reply);
+    if (both->is_short && (rv == MST_ELIMIT || rv == MST_ENOMEM)) {
+        compare_events(both); /* there are none */
+        compare_state(both);
+        return;
+    }
     model_dispatch(m, client, &command, &answer);
-    model_settle(m, client, promised);
     assert_int_equal(rv, answer.rv);
     if (rv == 0) {
+        model_settle(m, client, promised);
         compare_reply(both, &answer, &reply);
     }
     compare_events(both);
@@ -789,22 +871,52 @@ static struct where {
     int step;
 } where;
 
+static void both_open(struct both *both, uint64_t seed, const struct mst__kv_limits *limits)
+{
+    memset(both, 0, sizeof *both);
+    uint8_t hash_key[MST_SIPHASH_KEY_SIZE] = {(uint8_t)seed};
+    mst__kv_init(&both->kv, limits, hash_key);
+    mst__prng_init(&both->prng, seed);
+    mst__buf_init(&both->items, 4096);
+    mst__kv_client_init(&both->idle);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        mst__kv_client_init(&both->clients[i]);
+        both->model.promised[i] = -1;
+    }
+}
+
+/* Everybody goes, everything is deleted: nothing is left. */
+static void both_close(struct both *both)
+{
+    for (size_t i = 0; i < CLIENTS; i++) {
+        mst__kv_client_close(&both->kv, &both->clients[i]);
+        model_close_client(&both->model, i);
+        compare_events(both);
+    }
+    for (size_t i = 0; i < KEYS; i++) {
+        struct mst__command command = {.op = MST_OP_DELETE, .key = key_name(i)};
+        struct mst__reply reply;
+        assert_int_equal(mst__kv_apply(&both->kv, &both->idle, &command, &reply), 0);
+        command.op = MST_OP_QUEUE_POP;
+        do {
+            assert_int_equal(mst__kv_apply(&both->kv, &both->idle, &command, &reply), 0);
+        } while (reply.number > 0);
+    }
+    mst__kv_client_close(&both->kv, &both->idle);
+    assert_int_equal(mst__map_count(&both->kv.map), 0);
+    assert_int_equal(both->kv.memory_used, 0);
+    mst__kv_close(&both->kv);
+    mst__buf_close(&both->items);
+}
+
 static void random_steps(void **state)
 {
     (void)state;
     static struct both both;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        memset(&both, 0, sizeof both);
-        uint8_t hash_key[MST_SIPHASH_KEY_SIZE] = {(uint8_t)seed};
-        struct mst__kv_limits limits = {
+        const struct mst__kv_limits limits = {
             .memory_max = 1 << 20, .reply_max = 4096, .value_max = VALUE_MAX};
-        mst__kv_init(&both.kv, &limits, hash_key);
-        mst__prng_init(&both.prng, seed);
-        mst__buf_init(&both.items, 4096);
-        for (size_t i = 0; i < CLIENTS; i++) {
-            mst__kv_client_init(&both.clients[i]);
-            both.model.promised[i] = -1;
-        }
+        both_open(&both, seed, &limits);
         size_t waits = 0;
         size_t changes = 0;
         for (int i = 0; i < STEPS; i++) {
@@ -818,29 +930,43 @@ static void random_steps(void **state)
         /* A run in which hardly anybody waits would prove little. */
         assert_true(waits > STEPS / 4);
         assert_true(changes > STEPS / 20);
-        for (size_t i = 0; i < CLIENTS; i++) {
-            mst__kv_client_close(&both.kv, &both.clients[i]);
-            model_close_client(&both.model, i);
-            compare_events(&both);
-        }
-        struct mst__kv_client last;
-        mst__kv_client_init(&last);
-        for (size_t i = 0; i < KEYS; i++) {
-            struct mst__command command = {.op = MST_OP_DELETE, .key = key_name(i)};
-            struct mst__reply reply;
-            assert_int_equal(mst__kv_apply(&both.kv, &last, &command, &reply), 0);
-            command.op = MST_OP_QUEUE_POP;
-            do {
-                assert_int_equal(mst__kv_apply(&both.kv, &last, &command, &reply), 0);
-            } while (reply.number > 0);
-        }
-        mst__kv_client_close(&both.kv, &last);
-        assert_int_equal(mst__map_count(&both.kv.map), 0);
-        assert_int_equal(both.kv.memory_used, 0);
-        mst__kv_close(&both.kv);
-        mst__buf_close(&both.items);
+        both_close(&both);
     }
     where = (struct where){0};
+}
+
+/* The same with little memory, short replies, and allocations that fail. */
+static void random_refusals(void **state)
+{
+    (void)state;
+    static struct both both;
+    unsigned refused[MST_OP_COUNT] = {0};
+    unsigned lost_count = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const struct mst__kv_limits limits = {
+            .memory_max = 700 + 100 * seed, .reply_max = 24, .value_max = VALUE_MAX};
+        both_open(&both, seed, &limits);
+        both.is_short = true;
+        for (int i = 0; i < STEPS; i++) {
+            where = (struct where){.seed = seed, .step = i};
+            step(&both);
+        }
+        for (size_t i = 0; i < MST_OP_COUNT; i++) {
+            refused[i] += both.refused[i];
+        }
+        lost_count += both.lost_count;
+        both_close(&both);
+    }
+    where = (struct where){0};
+    /* Each that can be refused was, and often; otherwise this test has gone blind. */
+    static const enum mst__op ops[] = {MST_OP_SET,        MST_OP_COMPARE_SET, MST_OP_ADD,
+                                       MST_OP_WAIT,       MST_OP_WATCH,       MST_OP_APPEND,
+                                       MST_OP_BARRIER,    MST_OP_MULTI_GET,   MST_OP_MULTI_SET,
+                                       MST_OP_QUEUE_PUSH, MST_OP_LIST_KEYS,   MST_OP_WAIT_CHANGE};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        assert_true(refused[ops[i]] > 20);
+    }
+    assert_true(lost_count > 20);
 }
 
 /* A failing assertion jumps out of the test; this still runs. */
@@ -858,6 +984,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(random_steps, say_where),
+        cmocka_unit_test_teardown(random_refusals, say_where),
     };
     return MST_RUN_TESTS(tests);
 }

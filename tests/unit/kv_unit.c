@@ -1,0 +1,114 @@
+/* unit/kv_unit.c - see kv_unit.h. */
+#include "unit/kv_unit.h"
+
+#include "base/assert.h"
+#include "kv/entry.h"
+
+struct snapshot {
+    struct mst__buf *text;
+    const struct mst__kv_client *clients;
+};
+
+static void put_number(struct snapshot *s, uint64_t number)
+{
+    int rv = mst__buf_append_u64(s->text, number);
+    MST_ASSERT(rv == 0);
+}
+
+static void put_bytes(struct snapshot *s, struct mst_bytes bytes)
+{
+    int rv = mst__buf_append_str(s->text, bytes);
+    MST_ASSERT(rv == 0);
+}
+
+static void put_client(struct snapshot *s, const struct mst__kv_client *client)
+{
+    put_number(s, client == NULL ? UINT64_MAX : (uint64_t)(client - s->clients));
+}
+
+static void put_key(struct snapshot *s, const struct mst__kv_entry *entry)
+{
+    put_number(s, entry == NULL);
+    put_bytes(s, entry == NULL ? mst_bytes(NULL, 0) : mst__map_key(entry));
+}
+
+static void put_entry(struct snapshot *s, const struct mst__kv_entry *entry)
+{
+    put_key(s, entry);
+    put_number(s, entry->block == NULL);
+    if (entry->block != NULL) {
+        put_bytes(s, mst__kv_entry_value(entry));
+        put_number(s, entry->block->u.capacity);
+        put_number(s, entry->block->holders);
+    }
+    put_number(s, entry->queue.count);
+    put_number(s, entry->queue.promised_count);
+    for (const struct mst__kv_block *item = entry->queue.first; item != NULL; item = item->u.next) {
+        put_bytes(s, mst_bytes(item->bytes, item->size));
+        put_number(s, item->holders);
+    }
+    for (size_t i = 0; i < MST_KV_LINE_COUNT; i++) {
+        put_number(s, i);
+        for (const struct mst__kv_place *place = entry->lines[i]; place != NULL;
+             place = mst__kv_place_next(place)) {
+            put_client(s, place->client);
+            put_number(s, place->writes);
+        }
+    }
+    for (const struct mst__kv_watch *watch = entry->watches; watch != NULL;
+         watch = watch->next_of_entry) {
+        put_client(s, watch->client);
+    }
+    put_number(s, entry->writes);
+    put_number(s, entry->pins);
+    put_number(s, entry->made_by_barrier);
+}
+
+static void put_state_of_client(struct snapshot *s, const struct mst__kv_client *client)
+{
+    put_number(s, client->places_count);
+    put_number(s, client->keys_missing);
+    for (size_t i = 0; client->places != NULL && i < client->places_count; i++) {
+        put_key(s, client->places[i].entry);
+        put_number(s, client->places[i].line);
+    }
+    put_key(s, client->promised);
+    put_number(s, client->watches_count);
+    for (const struct mst__kv_watch *watch = client->watches; watch != NULL;
+         watch = watch->next_of_client) {
+        put_key(s, watch->entry);
+    }
+    put_key(s, client->lost);
+    put_number(s, client->released);
+}
+
+void mst__kv_snapshot(const struct mst__kv *kv,
+                      const struct mst__kv_client *clients,
+                      size_t clients_count,
+                      struct mst__buf *ret_text)
+{
+    struct snapshot s = {.text = ret_text, .clients = clients};
+    mst__buf_init(ret_text, 1 << 20);
+    for (const struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
+         entry = mst__map_next(entry)) {
+        put_entry(&s, entry);
+    }
+    const struct mst__kv_entry *entry = kv->keys;
+    for (size_t i = 0; i < kv->keys_count; i++, entry = entry->key_next) {
+        put_key(&s, entry);
+    }
+    for (size_t i = 0; i < clients_count; i++) {
+        put_state_of_client(&s, &clients[i]);
+    }
+    for (const struct mst__kv_client *client = kv->released_first; client != NULL;
+         client = client->released_next) {
+        put_client(&s, client);
+    }
+    for (const struct mst__kv_client *client = kv->lost_first; client != NULL;
+         client = client->lost_next) {
+        put_client(&s, client);
+    }
+    put_number(&s, kv->keys_count);
+    put_number(&s, kv->memory_used);
+    put_number(&s, mst__buf_size(&kv->notices));
+}

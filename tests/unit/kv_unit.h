@@ -1,0 +1,16 @@
+/* unit/kv_unit.h - all that a key-value engine holds, as bytes that can be compared. */
+#ifndef MST_UNIT_KV_UNIT_H
+#define MST_UNIT_KV_UNIT_H
+
+#include "base/buf.h"
+#include "kv/kv.h"
+
+/* Everything that a command can change: values and their blocks, queues, lines of waiting clients,
+ * watches, promises, the lists, what is counted. @ret_text is initialised and is the caller's. What
+ * can be computed again, as fingerprints, is left out. */
+void mst__kv_snapshot(const struct mst__kv *kv,
+                      const struct mst__kv_client *clients,
+                      size_t clients_count,
+                      struct mst__buf *ret_text);
+
+#endif /* MST_UNIT_KV_UNIT_H */
