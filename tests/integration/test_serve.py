@@ -797,6 +797,22 @@ class Dialects(unittest.TestCase):
             watcher.expect(b"\x00" + field("/wk") + field("v1") + field("v2"))
             watcher.expect(b"\x02" + field("/wk") + field("v2") + field(""))
 
+    def test_watch_of_a_barrier_that_is_left(self):
+        """Who leaves a barrier by closing its connection changes the key, and watchers hear of it
+        although nobody asks for anything."""
+        with Server() as server, server.connect("A") as watcher:
+            self.assertEqual(watcher.delete("/none"), 0)
+            watcher.request("watch", "/b")
+            watcher.expect("03")
+            with server.connect("C") as first:
+                first.request("barrier", "/b", 3)
+                watcher.expect(b"\x01" + field("/b") + field("") + field("1"))
+                with server.connect("C") as second:
+                    second.request("barrier", "/b", 3)
+                    watcher.expect(b"\x00" + field("/b") + field("1") + field("2"))
+                watcher.expect(b"\x00" + field("/b") + field("2") + field("1"))
+            watcher.expect(b"\x02" + field("/b") + field("1") + field(""))
+
 
 class CommandLine(unittest.TestCase):
     def test_help(self):
