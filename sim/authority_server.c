@@ -109,7 +109,7 @@ static void server_job(struct mst__sim_auth *sim)
     mst__authority_init(&server->authority, &options);
     server->has_job = true;
     server->is_shut = false;
-    server->idle_us = sim->now_us;
+    server->idle_us = INT64_MAX;
     server->claimed_max = 0;
     server->sealed_max = 0;
 }
@@ -138,8 +138,12 @@ static void server_want_turn(struct mst__sim_auth *sim, int64_t delay_us)
 
 static int64_t server_end_us(const struct mst__sim_auth *sim)
 {
-    int64_t idle_us = sim->server.idle_us;
-    return idle_us == INT64_MAX ? INT64_MAX : idle_us + sim->plan.forget_us;
+    const struct mst__sim_auth_server *server = &sim->server;
+    if (server->idle_us == INT64_MAX) {
+        return INT64_MAX;
+    }
+    bool is_blank = server->authority.phase == MST_AUTHORITY_OPEN && server->authority.round == 0;
+    return server->idle_us + (is_blank ? 0 : sim->plan.forget_us);
 }
 
 static int64_t server_due_us(const struct mst__sim_auth *sim)
@@ -256,13 +260,13 @@ static void tell_waiting(struct mst__sim_auth *sim, const struct mst__authority_
 
 static void tell_lost(struct mst__sim_auth *sim, const struct mst__authority_effect *effect)
 {
-    if (effect->lost_count == 0) {
+    if (effect->lost_total == 0) {
         return;
     }
     struct mst__job_message message = {.type = MST_JOB_LOST};
     message.u.lost.round = effect->round;
-    message.u.lost.count = (uint32_t)effect->lost_count;
-    message.u.lost.total = sim->server.authority.lost_told;
+    message.u.lost.count = (uint32_t)(effect->lost_count + effect->lost_unlisted);
+    message.u.lost.total = (uint32_t)effect->lost_total;
     tell_whom(sim, effect, &message);
 }
 

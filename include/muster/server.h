@@ -30,7 +30,7 @@ struct mst_server_options {
     size_t listen_fds_count;
 
     size_t connections_max;
-    size_t memory_max; /* stored data and connections' buffers */
+    size_t memory_max; /* stored data, jobs and connections' buffers */
     size_t key_size_max;
     size_t value_size_max;
     int64_t idle_timeout_ms;    /* close silent connections; 0 = never, which torch needs */

@@ -75,10 +75,13 @@
 #define MST_PICKLE_EXTRAS_MAX 64
 #define MST_PICKLE_EXTRA_SIZE_MAX MST_MIB(1)
 
-/* A run that one authority decides for: living nodes; the text of a node, all together and of each
- * part; rounds that a node may claim to know; names in a sentence. */
-/* Run ids of one server, the size of one, and how long somebody who does not say is waited for. */
-#define MST_JOBS_MAX 4096
+/* Run ids that a server remembers although nobody is there: beyond that the one that was left first
+ * is forgotten. Those with nodes are bounded by connections and memory. And how many of them one
+ * connection may found or close that nobody knew: nodes need one, so that this is for strangers. */
+#define MST_JOBS_IDLE_MAX 4096
+#define MST_JOBS_FOUNDED_MAX 16
+/* The size of a run id, how long somebody who does not say is waited for, and the longest time of
+ * an option. */
 #define MST_JOB_RUN_ID_SIZE_MAX 1024
 #define MST_JOB_EXPIRY_US_DEFAULT 15000000
 #define MST_JOB_MS_MAX ((int64_t)366 * 24 * 3600 * 1000)
@@ -87,6 +90,8 @@
  * millisecond, so that nobody else notices; a million of them take a quarter of a second. */
 #define MST_SWEEP_STEPS 4096
 
+/* A run that one authority decides for: living nodes; the text of a node, all together and of each
+ * part; rounds that a node may claim to know; names in a sentence. */
 #define MST_AUTHORITY_MEMBERS_MAX 65536
 #define MST_AUTHORITY_TEXT_SIZE_MAX 768
 #define MST_AUTHORITY_NAME_SIZE_MAX 255

@@ -276,7 +276,7 @@ int mst__cli_serve(int argc, char **argv)
         {"max-connections", "N", "Refuse connections beyond this many. Default: 16384.",
          MST_OPTION_NUMBER, &serve.connections_max, 1, MST_CONNECTIONS_MAX},
         {"max-memory", "SIZE",
-         "Memory for stored data and connections' buffers; a request that would exceed it ends its "
+         "Memory for data, jobs and connections' buffers; a request that would exceed it ends its "
          "connection and changes nothing. Default: 1G.",
          MST_OPTION_SIZE, &serve.memory_max, 1 << 16, INT64_MAX},
         {"max-key", "SIZE", "Longest key. Default: 8K, as PyTorch's server.", MST_OPTION_SIZE,

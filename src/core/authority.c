@@ -399,8 +399,11 @@ static void round_forget(struct mst__authority *authority)
     authority->stats.steps += authority->members_count;
     authority->waiting_back_count = 0;
     authority->survivors_count = 0;
+    mst__places_clear(authority);
     authority->lost_count = 0;
     authority->lost_told = 0;
+    authority->lost_unlisted = 0;
+    authority->lost_unlisted_told = 0;
     authority->is_reopen_pending = false;
     authority->waiting_told = 0;
     authority->last_call_us = INT64_MAX;
@@ -424,7 +427,7 @@ static void authority_tell_waiting(struct mst__authority *authority)
 
 static void authority_seal(struct mst__authority *authority, enum mst__authority_why why)
 {
-    uint32_t *chosen = authority->arrays + 2 * (size_t)authority->arrays_capacity;
+    uint32_t *chosen = authority->arrays + authority->arrays_capacity;
     uint32_t *work = chosen + authority->arrays_capacity;
     uint32_t *roster = work + authority->arrays_capacity;
     uint32_t count = mst__authority_choose(authority, authority->settings.nodes_max, chosen, work);
@@ -432,9 +435,9 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     mst__authority_assign(authority, chosen, count, work, roster);
     int64_t round = mst__authority_round_next(authority);
     round_forget(authority);
-    memcpy(authority->roster, roster, count * sizeof *roster);
     for (uint32_t rank = 0; rank < count; rank++) {
         struct mst__authority_member *member = mst__members_at(authority, roster[rank]);
+        mst__places_set(authority, rank, roster[rank]);
         member->place = MST_PLACE_HOLDING;
         member->rank = rank;
         member->pending = 0;
@@ -505,7 +508,6 @@ void mst__authority_adopt(struct mst__authority *authority,
                           uint32_t world)
 {
     MST_ASSERT(world > 0);
-    MST_ASSERT(world <= authority->arrays_capacity);
     for (uint32_t i = 0; i < authority->members_count; i++) {
         struct mst__authority_member *member = &authority->members[i];
         if (member->place == MST_PLACE_HOLDING) {
@@ -518,10 +520,6 @@ void mst__authority_adopt(struct mst__authority *authority,
     authority->world = world;
     authority->unknown_count = world;
     authority->is_seal_pending = false;
-    for (uint32_t rank = 0; rank < world; rank++) {
-        authority->roster[rank] = MST_INDEX_NONE;
-    }
-    authority->stats.steps += world;
     authority->reclaim_us = time_after(authority->now_us, authority->options.reclaim_us);
     authority->sealed_us = authority->now_us;
     authority_move(authority, MST_AUTHORITY_RECLAIMING, MST_AUTHORITY_WHY_CLAIMED);
@@ -541,26 +539,31 @@ int mst__authority_restore(struct mst__authority *authority,
     if (!is_fresh || !is_valid) {
         return MST_EINVAL;
     }
-    int rv = mst__members_reserve(authority, world);
-    if (rv != 0) {
-        return rv;
-    }
     mst__authority_enter(authority, now_us);
     mst__authority_adopt(authority, epoch, round, world);
     return 0;
 }
 
-/* Who has not claimed its place is lost. */
+/* Who has not claimed its place is lost. There may be far more of those than members here. */
 static void authority_give_up(struct mst__authority *authority)
 {
     uint32_t first = MST_AUTHORITY_RANK_NONE;
-    for (uint32_t rank = 0; rank < authority->world; rank++) {
-        if (authority->roster[rank] == MST_INDEX_NONE) {
-            first = first == MST_AUTHORITY_RANK_NONE ? rank : first;
-            authority->lost[authority->lost_count++] = rank;
+    uint32_t listed = 0;
+    MST_ASSERT(authority->lost_count + authority->held_count <= authority->arrays_capacity);
+    uint32_t room = authority->arrays_capacity - authority->lost_count - authority->held_count;
+    for (uint32_t rank = 0; listed < authority->unknown_count && rank < authority->world; rank++) {
+        if (mst__places_get(authority, rank) != MST_INDEX_NONE) {
+            continue;
         }
+        first = first == MST_AUTHORITY_RANK_NONE ? rank : first;
+        if (listed == room) {
+            break;
+        }
+        authority->lost[authority->lost_count++] = rank;
+        listed++;
     }
-    authority->stats.steps += authority->world;
+    authority->lost_unlisted = authority->unknown_count - listed;
+    authority->stats.steps += listed;
     authority->stats.losses += authority->unknown_count;
     authority->unknown_count = 0;
     mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, first);
@@ -722,17 +725,13 @@ static void authority_expire(struct mst__authority *authority, int64_t heard_us)
 /* Those who hold a round that is over have had their time. */
 static void authority_call_off(struct mst__authority *authority)
 {
-    for (uint32_t rank = 0; rank < authority->world && authority->held_count > 0; rank++) {
-        uint32_t index = authority->roster[rank];
-        if (index == MST_INDEX_NONE) {
-            continue;
-        }
-        struct mst__authority_member *member = mst__members_at(authority, index);
-        if (member->place == MST_PLACE_HOLDING) {
-            mst__authority_expel(authority, member, MST_EXPELLED_LATE);
-        }
+    uint32_t cursor = 0;
+    const struct mst__authority_member *member;
+    while ((member = mst__authority_next_holder(authority, &cursor)) != NULL) {
+        uint32_t index = mst__members_index(authority, member);
+        mst__authority_expel(authority, mst__members_at(authority, index), MST_EXPELLED_LATE);
+        authority->stats.steps++;
     }
-    authority->stats.steps += authority->world;
 }
 
 int64_t mst__authority_tick(struct mst__authority *authority, int64_t heard_us)
@@ -842,6 +841,8 @@ static bool effect_to_one(struct mst__authority *authority,
     } else if (kind == MST_TOLD_REOPENED) {
         ret_effect->lost = authority->lost;
         ret_effect->lost_count = authority->lost_told;
+        ret_effect->lost_unlisted = authority->lost_unlisted_told;
+        ret_effect->lost_total = authority->lost_told + authority->lost_unlisted_told;
     } else if (kind == MST_TOLD_EXPELLED) {
         ret_effect->text = expelled_text((enum mst__expelled)member->expelled);
         member->driver = NULL;
@@ -857,11 +858,15 @@ static bool effect_of_end(struct mst__authority *authority,
     if (authority->phase != MST_AUTHORITY_OPEN || authority->held_count == 0) {
         return false;
     }
-    if (authority->lost_told < authority->lost_count) {
+    if (authority->lost_told < authority->lost_count ||
+        authority->lost_unlisted_told < authority->lost_unlisted) {
         effect_fill(authority, MST_TOLD_LOST, ret_effect);
         ret_effect->lost = authority->lost + authority->lost_told;
         ret_effect->lost_count = authority->lost_count - authority->lost_told;
+        ret_effect->lost_unlisted = authority->lost_unlisted - authority->lost_unlisted_told;
+        ret_effect->lost_total = authority->lost_count + authority->lost_unlisted;
         authority->lost_told = authority->lost_count;
+        authority->lost_unlisted_told = authority->lost_unlisted;
         return true;
     }
     if (authority->is_reopen_pending) {

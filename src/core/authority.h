@@ -3,9 +3,9 @@
  *
  * Pure: events go in, effects come out; time is an argument. A driver (the server's loop, the
  * holder of the oldest key in an etcd, the simulator) feeds what its nodes say, then takes the
- * effects until there are none and sends them. Only mst__authority_announce and
- * mst__authority_restore allocate; when they fail nothing has changed. An announcement, a heartbeat
- * and a loss cost O(1), a seal O(n log n).
+ * effects until there are none and sends them. Only mst__authority_announce allocates; when it
+ * fails nothing has changed. An announcement, a heartbeat and a loss cost O(1), a seal
+ * O(n log n).
  *
  * Nodes are known by name. A process of a node has an incarnation that grows with each start and a
  * session, a number of its own. A round is known by its number together with the epoch of the
@@ -138,7 +138,7 @@ enum mst__refusal {
                               it has to announce itself for the next one */
     MST_REFUSAL_MALFORMED, /* MST_EINVAL, MST_ELIMIT: a field is out of its limits */
     MST_REFUSAL_FULL,      /* MST_ELIMIT: too many nodes */
-    MST_REFUSAL_MEMORY,    /* MST_ENOMEM */
+    MST_REFUSAL_MEMORY,    /* MST_ENOMEM; MST_ELIMIT: memory_max */
 };
 
 /* Where a member is. */
@@ -224,6 +224,8 @@ struct mst__authority_effect {
     uint32_t waiting_count;
     const uint32_t *lost; /* mst__authority_ranked tells who they were */
     size_t lost_count;
+    size_t lost_unlisted; /* so many more, whose places nobody had claimed */
+    size_t lost_total;    /* in this round, told by now */
     const char *text;
     const char *owner;
 };
@@ -236,6 +238,7 @@ struct mst__authority_options {
     int64_t return_us;    /* for members to come back from a round that is over before they are
                               expelled; INT64_MAX = as long as they live */
     uint32_t members_max; /* living ones; up to MST_AUTHORITY_MEMBERS_MAX */
+    size_t memory_max;    /* what memory_used may come to; 0 = any. The driver may change it */
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE]; /* random: nodes choose their names */
     mst__authority_trace_fn trace;          /* may be NULL */
     void *trace_arg;
@@ -274,7 +277,6 @@ struct mst__authority {
     uint32_t world;
     int64_t sealed_us;      /* when, on our clock */
     int64_t round_floor;    /* the next one is larger than this, too: the highest ever claimed */
-    uint32_t *roster;       /* rank to index; UINT32_MAX = has not claimed its place */
     uint32_t held_count;    /* members that hold it */
     uint32_t unknown_count; /* ranks that have not claimed their places */
     int64_t reclaim_us;     /* until when they may */
@@ -300,15 +302,20 @@ struct mst__authority {
     uint32_t free_first;
     struct mst__authority_list present, absent; /* living ones, by heard_us */
     uint64_t order_next;
-    uint32_t *arrays; /* one block: roster, lost, and three to seal with */
+    /* Rank to index in the current round; UINT32_MAX = has not claimed its place. In pages, so that
+     * a round that somebody claims costs nothing before its members come. */
+    uint32_t **places;
+    uint32_t places_pages;
+    uint32_t *arrays; /* one block: lost, and three to seal with */
     uint32_t arrays_capacity;
+    size_t memory_used; /* by all that was allocated; blocks' own headers left out */
 
     /* What is to be told. */
     struct mst__authority_list pending; /* notices to one */
     bool is_seal_pending, is_reopen_pending, is_close_pending;
-    uint32_t
-        *lost; /* ranks lost in the current round, oldest first; the first lost_told are told */
-    uint32_t lost_count, lost_told;
+    uint32_t *lost; /* ranks lost in the current round, oldest first, as far as there is room */
+    uint32_t lost_count, lost_told;             /* of those in the list: all, and those told */
+    uint32_t lost_unlisted, lost_unlisted_told; /* of places that nobody has claimed */
     uint32_t waiting_told;
     int64_t waiting_told_us;
 
@@ -328,7 +335,7 @@ void mst__authority_close(struct mst__authority *authority);
  * driver then announces the members with claims, those who hold the round and those who have come
  * back. Only before the first announcement.
  *
- * Returns 0, MST_EINVAL or MST_ENOMEM, then nothing has changed.
+ * Returns 0, or MST_EINVAL and nothing has changed.
  */
 int mst__authority_restore(struct mst__authority *authority,
                            uint64_t epoch,

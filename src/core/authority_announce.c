@@ -227,7 +227,7 @@ static bool claim_is_current(const struct mst__claim *claim, const struct mst__a
 static bool claim_is_free(const struct mst__claim *claim, const struct mst__authority *authority)
 {
     return claim_is_current(claim, authority) && claim->rank != MST_AUTHORITY_RANK_NONE &&
-           authority->roster[claim->rank] == MST_INDEX_NONE;
+           mst__places_get(authority, claim->rank) == MST_INDEX_NONE;
 }
 
 static int announce_refuse_claim(struct announce *announce, const char *because)
@@ -292,14 +292,13 @@ static void settings_take(struct mst__authority *authority, const struct mst__an
     memcpy(settings->setter, said->name.data, said->name.size);
 }
 
-static void member_say(struct mst__authority_member *member,
+static void member_say(struct mst__authority *authority,
+                       struct mst__authority_member *member,
                        const struct mst__announcement *said,
                        char *text,
                        uint16_t text_size)
 {
-    mst__free(member->text);
-    member->text = text;
-    member->text_size = text_size;
+    mst__members_set_text(authority, member, text, text_size);
     member->labels_count = (uint16_t)said->labels_count;
     member->pinned_rank = said->pinned_rank;
     member->incarnation = said->incarnation;
@@ -345,7 +344,7 @@ static void announce_replace(struct mst__authority *authority,
 {
     if (mst__members_is_ranked(authority, old)) {
         member->rank = old->rank;
-        authority->roster[old->rank] = mst__members_index(authority, member);
+        mst__places_set(authority, old->rank, mst__members_index(authority, member));
     }
     if (mst__members_is_living(old)) {
         mst__authority_expel(authority, old, MST_EXPELLED_REPLACED);
@@ -364,7 +363,7 @@ static void announce_place(struct announce *announce, struct mst__authority_memb
     bool was_unknown = binds && authority->unknown_count > 0;
     if (binds) {
         member->rank = claim->rank;
-        authority->roster[claim->rank] = mst__members_index(authority, member);
+        mst__places_set(authority, claim->rank, mst__members_index(authority, member));
         authority->unknown_count -= was_unknown;
     }
     if (claim->holds) {
@@ -393,7 +392,7 @@ static struct mst__authority_member *announce_new(struct announce *announce,
     const struct mst__announcement *said = announce->said;
     const struct mst__claim *claim = &said->claim;
     struct mst__authority_member *member = mst__members_take(authority);
-    member_say(member, said, text, text_size);
+    member_say(authority, member, said, text, text_size);
     member->order = authority->order_next++;
     member->driver = said->driver;
     mst__members_link(authority, member);
@@ -435,18 +434,37 @@ static int announce_check(struct announce *announce)
     return rv == 0 ? announce_check_claim(announce) : rv;
 }
 
+/* Room for the place that is claimed. Those of others are reserved when they come. */
+static int announce_reserve_place(struct announce *announce)
+{
+    const struct mst__claim *claim = &announce->said->claim;
+    bool has_place = claim->round > 0 && claim->rank != MST_AUTHORITY_RANK_NONE &&
+                     (announce->adopts || claim_is_current(claim, announce->authority));
+    return has_place ? mst__places_reserve(announce->authority, claim->rank, 1) : 0;
+}
+
 static int announce_reserve(struct announce *announce, char **ret_text, uint16_t *ret_size)
 {
+    struct mst__authority *authority = announce->authority;
     const struct mst__announcement *said = announce->said;
-    char *text = mst__members_text(said, ret_size);
-    uint32_t world = announce->adopts ? said->claim.world : 0;
-    if (text == NULL || mst__members_reserve(announce->authority, world) != 0 ||
-        mst__members_reserve_name(announce->authority, said->name) != 0) {
-        mst__free(text);
-        return announce_refuse(announce, MST_REFUSAL_MEMORY, MST_ENOMEM,
-                               "there is no memory for node '%.*s'", TOLD(said->name));
+    char *text = NULL;
+    int rv = mst__members_text(authority, said, &text, ret_size);
+    if (rv == 0) {
+        rv = mst__members_reserve(authority);
     }
-    announce->old = mst__members_named(announce->authority, said->name);
+    if (rv == 0) {
+        rv = announce_reserve_place(announce);
+    }
+    if (rv == 0) {
+        rv = mst__members_reserve_name(authority, said->name);
+    }
+    if (rv != 0) {
+        mst__free(text);
+        return announce_refuse(announce, MST_REFUSAL_MEMORY, rv, "there is no %s for node '%.*s'",
+                               rv == MST_ELIMIT ? "room under --max-memory" : "memory",
+                               TOLD(said->name));
+    }
+    announce->old = mst__members_named(authority, said->name);
     *ret_text = text;
     return 0;
 }
@@ -485,7 +503,7 @@ int mst__authority_announce(struct mst__authority *authority,
         if (announce.decides) {
             settings_take(authority, announcement);
         }
-        member_say(member, announcement, text, text_size);
+        member_say(authority, member, announcement, text, text_size);
         announce_again(&announce);
     } else {
         member = announce_new(&announce, text, text_size);

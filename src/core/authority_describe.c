@@ -106,7 +106,7 @@ static void sentence_add_unclaimed(struct sentence *sentence,
 {
     size_t count = 0;
     for (uint32_t rank = 0; rank < authority->world; rank++) {
-        if (authority->roster[rank] != MST_INDEX_NONE) {
+        if (mst__places_get(authority, rank) != MST_INDEX_NONE) {
             continue;
         }
         if (count < MST_AUTHORITY_NAMES_TOLD) {
@@ -287,7 +287,7 @@ void mst__authority_check(const struct mst__authority *authority)
     }
     MST_ASSERT(authority->unknown_count == 0 || authority->unknown_count == unclaimed);
     MST_ASSERT(authority->lost_told <= authority->lost_count);
-    MST_ASSERT(authority->lost_count <= authority->world);
+    MST_ASSERT(authority->lost_count + authority->lost_unlisted <= authority->world);
     bool is_whole = authority->held_count + authority->unknown_count == authority->world;
     if (authority->phase == MST_AUTHORITY_RUNNING) {
         MST_ASSERT(is_whole && authority->unknown_count == 0);

@@ -14,45 +14,60 @@
 /* Entries that the table begins with. */
 #define MEMBERS_CAPACITY_MIN 16
 /* Arrays in authority->arrays. */
-#define ARRAYS_COUNT 5
+#define ARRAYS_COUNT 4
+/* Ranks in a page of places. */
+#define PLACES_PAGE 128
 
 bool mst__members_is_ranked(const struct mst__authority *authority,
                             const struct mst__authority_member *member)
 {
     return member->rank != MST_AUTHORITY_RANK_NONE && member->rank < authority->world &&
-           authority->roster[member->rank] == mst__members_index(authority, member);
+           mst__places_get(authority, member->rank) == mst__members_index(authority, member);
 }
 
 /* --- memory --- */
+
+static bool members_has_room(const struct mst__authority *authority, size_t size)
+{
+    size_t max = authority->options.memory_max;
+    return max == 0 || (authority->memory_used <= max && size <= max - authority->memory_used);
+}
 
 static int members_reserve_arrays(struct mst__authority *authority, uint32_t capacity)
 {
     if (capacity <= authority->arrays_capacity) {
         return 0;
     }
-    uint32_t *arrays = mst__malloc((size_t)ARRAYS_COUNT * capacity * sizeof *arrays);
+    size_t old_size = ARRAYS_COUNT * (size_t)authority->arrays_capacity * sizeof(uint32_t);
+    size_t size = ARRAYS_COUNT * (size_t)capacity * sizeof(uint32_t);
+    if (!members_has_room(authority, size)) {
+        return MST_ELIMIT;
+    }
+    uint32_t *arrays = mst__malloc(size);
     if (arrays == NULL) {
         return MST_ENOMEM;
     }
-    uint32_t *lost = arrays + capacity;
-    if (authority->world > 0) {
-        memcpy(arrays, authority->roster, authority->world * sizeof *arrays);
-        memcpy(lost, authority->lost, authority->lost_count * sizeof *lost);
+    if (authority->lost_count > 0) {
+        memcpy(arrays, authority->lost, authority->lost_count * sizeof *arrays);
     }
     mst__free(authority->arrays);
+    authority->memory_used += size - old_size;
     authority->arrays = arrays;
     authority->arrays_capacity = capacity;
-    authority->roster = arrays;
-    authority->lost = lost;
+    authority->lost = arrays;
     return 0;
 }
 
-int mst__members_reserve(struct mst__authority *authority, uint32_t world)
+int mst__members_reserve(struct mst__authority *authority)
 {
     uint32_t capacity = authority->members_capacity;
     bool is_full = authority->free_first == MST_INDEX_NONE && authority->members_count == capacity;
     if (is_full) {
-        capacity = capacity < MEMBERS_CAPACITY_MIN ? MEMBERS_CAPACITY_MIN : capacity * 2;
+        uint32_t more = capacity < MEMBERS_CAPACITY_MIN ? MEMBERS_CAPACITY_MIN : capacity;
+        if (!members_has_room(authority, more * sizeof *authority->members)) {
+            return MST_ELIMIT;
+        }
+        capacity += more;
         struct mst__authority_member *members =
             mst__realloc(authority->members, capacity * sizeof *members);
         if (members == NULL) {
@@ -60,8 +75,10 @@ int mst__members_reserve(struct mst__authority *authority, uint32_t world)
         }
         authority->members = members;
         authority->members_capacity = capacity;
+        authority->memory_used += more * sizeof *members;
     }
-    return members_reserve_arrays(authority, world > capacity ? world : capacity);
+    int rv = members_reserve_arrays(authority, capacity);
+    return rv == 0 ? mst__places_reserve(authority, 0, capacity) : rv;
 }
 
 struct mst__authority_member *mst__members_take(struct mst__authority *authority)
@@ -95,7 +112,7 @@ void mst__members_drop(struct mst__authority *authority, struct mst__authority_m
     if (member->is_named || member->is_listed) {
         return;
     }
-    mst__free(member->text);
+    mst__members_set_text(authority, member, NULL, 0);
     uint32_t index = mst__members_index(authority, member);
     *member = (struct mst__authority_member){
         .place = MST_PLACE_FREE,
@@ -114,7 +131,93 @@ void mst__members_close(struct mst__authority *authority)
     }
     mst__free(authority->members);
     mst__free(authority->arrays);
+    for (uint32_t i = 0; i < authority->places_pages; i++) {
+        mst__free(authority->places[i]);
+    }
+    mst__free(authority->places);
     mst__map_close(&authority->names);
+}
+
+/* --- places --- */
+
+uint32_t mst__places_get(const struct mst__authority *authority, uint32_t rank)
+{
+    uint32_t page = rank / PLACES_PAGE;
+    bool is_there = page < authority->places_pages && authority->places[page] != NULL;
+    return is_there ? authority->places[page][rank % PLACES_PAGE] : MST_INDEX_NONE;
+}
+
+void mst__places_set(struct mst__authority *authority, uint32_t rank, uint32_t index)
+{
+    MST_ASSERT(rank / PLACES_PAGE < authority->places_pages);
+    uint32_t *page = authority->places[rank / PLACES_PAGE];
+    MST_ASSERT(page != NULL);
+    page[rank % PLACES_PAGE] = index;
+}
+
+static void page_clear(uint32_t *page)
+{
+    for (size_t i = 0; i < PLACES_PAGE; i++) {
+        page[i] = MST_INDEX_NONE;
+    }
+}
+
+void mst__places_clear(struct mst__authority *authority)
+{
+    for (uint32_t i = 0; i < authority->places_pages; i++) {
+        if (authority->places[i] != NULL) {
+            page_clear(authority->places[i]);
+            authority->stats.steps += PLACES_PAGE;
+        }
+    }
+}
+
+static int places_reserve_table(struct mst__authority *authority, uint32_t pages)
+{
+    uint32_t old = authority->places_pages;
+    if (pages <= old) {
+        return 0;
+    }
+    size_t more = (pages - old) * sizeof *authority->places;
+    if (!members_has_room(authority, more)) {
+        return MST_ELIMIT;
+    }
+    uint32_t **places =
+        (uint32_t **)mst__realloc((void *)authority->places, pages * sizeof *authority->places);
+    if (places == NULL) {
+        return MST_ENOMEM;
+    }
+    memset((void *)(places + old), 0, more);
+    authority->places = places;
+    authority->places_pages = pages;
+    authority->memory_used += more;
+    return 0;
+}
+
+int mst__places_reserve(struct mst__authority *authority, uint32_t first, uint32_t count)
+{
+    MST_ASSERT(count > 0);
+    uint32_t last_page = (first + count - 1) / PLACES_PAGE;
+    int rv = places_reserve_table(authority, last_page + 1);
+    if (rv != 0) {
+        return rv;
+    }
+    for (uint32_t i = first / PLACES_PAGE; i <= last_page; i++) {
+        size_t size = PLACES_PAGE * sizeof(uint32_t);
+        if (authority->places[i] != NULL) {
+            continue;
+        }
+        if (!members_has_room(authority, size)) {
+            return MST_ELIMIT;
+        }
+        authority->places[i] = mst__malloc(size);
+        if (authority->places[i] == NULL) {
+            return MST_ENOMEM;
+        }
+        page_clear(authority->places[i]);
+        authority->memory_used += size;
+    }
+    return 0;
 }
 
 /* --- who is who --- */
@@ -169,10 +272,15 @@ int mst__members_reserve_name(struct mst__authority *authority, struct mst_bytes
     if (mst__map_get(&authority->names, name) != NULL) {
         return 0;
     }
+    size_t size = mst__map_overhead(&authority->names) + name.size;
+    if (!members_has_room(authority, size)) {
+        return MST_ELIMIT;
+    }
     uint32_t *index = mst__map_add(&authority->names, name);
     if (index == NULL) {
         return MST_ENOMEM;
     }
+    authority->memory_used += size;
     *index = MST_INDEX_NONE;
     return 0;
 }
@@ -193,10 +301,12 @@ void mst__members_unname(struct mst__authority *authority, struct mst__authority
     if (!member->is_named) {
         return;
     }
-    uint32_t *index = mst__map_get(&authority->names, mst__authority_name(member));
+    struct mst_bytes name = mst__authority_name(member);
+    uint32_t *index = mst__map_get(&authority->names, name);
     MST_ASSERT(index != NULL);
     MST_ASSERT(*index == mst__members_index(authority, member));
     mst__map_remove(&authority->names, index);
+    authority->memory_used -= mst__map_overhead(&authority->names) + name.size;
     member->is_named = false;
 }
 
@@ -211,7 +321,10 @@ static char *text_put(char *to, struct mst_bytes bytes)
     return to + bytes.size + 1;
 }
 
-char *mst__members_text(const struct mst__announcement *announcement, uint16_t *ret_size)
+int mst__members_text(const struct mst__authority *authority,
+                      const struct mst__announcement *announcement,
+                      char **ret_text,
+                      uint16_t *ret_size)
 {
     size_t size = announcement->name.size + 1 + announcement->address.size + 1;
     for (size_t i = 0; i < announcement->labels_count; i++) {
@@ -219,9 +332,12 @@ char *mst__members_text(const struct mst__announcement *announcement, uint16_t *
         size += label->key.size + 1 + label->value.size + 1;
     }
     MST_ASSERT(size <= MST_AUTHORITY_TEXT_SIZE_MAX);
+    if (!members_has_room(authority, size)) {
+        return MST_ELIMIT;
+    }
     char *text = mst__malloc(size);
     if (text == NULL) {
-        return NULL;
+        return MST_ENOMEM;
     }
     char *to = text_put(text, announcement->name);
     to = text_put(to, announcement->address);
@@ -231,7 +347,19 @@ char *mst__members_text(const struct mst__announcement *announcement, uint16_t *
     }
     MST_ASSERT(to == text + size);
     *ret_size = (uint16_t)size;
-    return text;
+    *ret_text = text;
+    return 0;
+}
+
+void mst__members_set_text(struct mst__authority *authority,
+                           struct mst__authority_member *member,
+                           char *text,
+                           uint16_t text_size)
+{
+    mst__free(member->text);
+    authority->memory_used = authority->memory_used - member->text_size + text_size;
+    member->text = text;
+    member->text_size = text_size;
 }
 
 /* The @index-th piece of the text. */
@@ -374,6 +502,14 @@ const struct mst__authority_member *mst__authority_next_holder(
     uint32_t *cursor)
 {
     while (*cursor < authority->world) {
+        uint32_t page = *cursor / PLACES_PAGE;
+        if (page >= authority->places_pages) {
+            break;
+        }
+        if (authority->places[page] == NULL) {
+            *cursor = (page + 1) * PLACES_PAGE;
+            continue;
+        }
         const struct mst__authority_member *member = mst__authority_ranked(authority, *cursor);
         (*cursor)++;
         if (member != NULL && member->place == MST_PLACE_HOLDING) {
@@ -401,6 +537,6 @@ const struct mst__authority_member *mst__authority_ranked(const struct mst__auth
                                                           uint32_t rank)
 {
     MST_ASSERT(rank < authority->world);
-    uint32_t index = authority->roster[rank];
+    uint32_t index = mst__places_get(authority, rank);
     return index == MST_INDEX_NONE ? NULL : mst__members_at(authority, index);
 }

@@ -32,9 +32,17 @@ static inline bool mst__members_is_living(const struct mst__authority_member *me
 bool mst__members_is_ranked(const struct mst__authority *authority,
                             const struct mst__authority_member *member);
 
-/* Room for one more entry, for a round of @world, and for sealing with all of them: 0 or
- * MST_ENOMEM. */
-int mst__members_reserve(struct mst__authority *authority, uint32_t world);
+/* Room for one more entry, and for sealing with all of them: 0, MST_ENOMEM, or MST_ELIMIT when
+ * options.memory_max does not allow it. The same of the next one. */
+int mst__members_reserve(struct mst__authority *authority);
+
+/* Whoever has a rank, or had it, in the current round; MST_INDEX_NONE. Room for @count ranks from
+ * @first on; those without have nobody. */
+uint32_t mst__places_get(const struct mst__authority *authority, uint32_t rank);
+void mst__places_set(struct mst__authority *authority, uint32_t rank, uint32_t index);
+int mst__places_reserve(struct mst__authority *authority, uint32_t first, uint32_t count);
+/* Nobody has any rank. */
+void mst__places_clear(struct mst__authority *authority);
 
 /* A fresh entry, of place FREE; room was reserved. */
 struct mst__authority_member *mst__members_take(struct mst__authority *authority);
@@ -53,15 +61,24 @@ struct mst__authority_member *mst__members_get(const struct mst__authority *auth
 struct mst__authority_member *mst__members_named(const struct mst__authority *authority,
                                                  struct mst_bytes name);
 
-/* Room for @name: 0 or MST_ENOMEM. mst__members_name follows, and lets the name of @member lead to
- * it; another entry with that name gives it up. */
+/* Room for @name: as mst__members_reserve. mst__members_name follows, and lets the name of @member
+ * lead to it; another entry with that name gives it up. */
 int mst__members_reserve_name(struct mst__authority *authority, struct mst_bytes name);
 void mst__members_name(struct mst__authority *authority, struct mst__authority_member *member);
 /* Forget the name of @member, if it leads there. */
 void mst__members_unname(struct mst__authority *authority, struct mst__authority_member *member);
 
-/* A copy of what @announcement says of its node; NULL when out of memory. */
-char *mst__members_text(const struct mst__announcement *announcement, uint16_t *ret_size);
+/* A copy of what @announcement says of its node: as mst__members_reserve. It is counted when a
+ * member has it. */
+int mst__members_text(const struct mst__authority *authority,
+                      const struct mst__announcement *announcement,
+                      char **ret_text,
+                      uint16_t *ret_size);
+/* @member has @text from now on, which may be NULL. */
+void mst__members_set_text(struct mst__authority *authority,
+                           struct mst__authority_member *member,
+                           char *text,
+                           uint16_t text_size);
 
 /* Put @member at the end of the list of the present or absent, as is_absent says, heard at
  * authority->now_us; take it out. */

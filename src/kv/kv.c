@@ -697,6 +697,7 @@ static void released_leave(struct mst__kv *kv, struct mst__kv_client *client)
 
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
 {
+    forget_popped(kv);
     /* Leaving a barrier changes a key, and who is going wants no notice of it. */
     mst__kv_unwatch_all(kv, client);
     mst__kv_cancel_wait(kv, client);

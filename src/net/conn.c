@@ -902,7 +902,8 @@ void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *de
 
 void mst__conn_unseat(struct mst__conn *conn)
 {
-    conn->seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+    conn->seat.job = NULL;
+    conn->seat.id = MST_AUTHORITY_NOBODY;
 }
 
 void mst__conns_close_doomed(struct mst_server *server)

@@ -12,6 +12,9 @@
 #include "net/job_tell.h"
 #include "net/server.h"
 
+/* The hash table of names, and what allocations cost beside what was asked for. */
+#define JOB_TABLES_SIZE 1024
+
 static int64_t job_now_us(void)
 {
     return (int64_t)(uv_hrtime() / 1000);
@@ -65,11 +68,109 @@ static void jobs_rest(struct mst__jobs *jobs)
     (void)uv_check_stop(&jobs->polled);
 }
 
+/* --- the memory of jobs --- */
+
+/* What it costs, but for its members. */
+static size_t job_base_size(const struct mst__jobs *jobs, size_t run_id_size)
+{
+    return sizeof(struct mst__job) + mst__map_overhead(&jobs->map) + 2 * run_id_size +
+           JOB_TABLES_SIZE;
+}
+
+/* Count what it has come to. Its members were refused if that did not fit, and it only shrinks
+ * otherwise. */
+static void job_account(struct mst__job *job)
+{
+    struct mst_server *server = job->server;
+    size_t size = job_base_size(&server->jobs, job->run_id_size) + job->authority.memory_used;
+    if (size < job->charged) {
+        mst__kv_discharge(&server->kv, job->charged - size);
+    } else {
+        bool fits = mst__kv_charge(&server->kv, size - job->charged);
+        MST_ASSERT(fits);
+    }
+    job->charged = size;
+}
+
+/* Let it have what the engine has left. */
+static void job_allow(struct mst__job *job)
+{
+    const struct mst__kv *kv = &job->server->kv;
+    size_t room = kv->limits.memory_max - kv->memory_used;
+    size_t max = job->authority.memory_used + room;
+    job->authority.options.memory_max = max == 0 ? 1 : max; /* 0 would mean any */
+}
+
+/* --- jobs without nodes --- */
+
+static void idle_remove(struct mst__job *job)
+{
+    struct mst__job_idle *list = job->idle;
+    if (list == NULL) {
+        return;
+    }
+    if (job->idle_prev == NULL) {
+        list->first = job->idle_next;
+    } else {
+        job->idle_prev->idle_next = job->idle_next;
+    }
+    if (job->idle_next == NULL) {
+        list->last = job->idle_prev;
+    } else {
+        job->idle_next->idle_prev = job->idle_prev;
+    }
+    job->idle = NULL;
+    job->server->jobs.idle_count--;
+}
+
+/* Nobody is there any more. When there are too many such, one without a round goes first: strangers
+ * can make those with a word. */
+static void idle_add(struct mst__job *job)
+{
+    struct mst__jobs *jobs = &job->server->jobs;
+    struct mst__job_idle *list = job->authority.round == 0 ? &jobs->barren : &jobs->left;
+    job->idle = list;
+    job->idle_prev = list->last;
+    job->idle_next = NULL;
+    if (list->last == NULL) {
+        list->first = job;
+    } else {
+        list->last->idle_next = job;
+    }
+    list->last = job;
+    if (++jobs->idle_count > MST_JOBS_IDLE_MAX) {
+        struct mst__job *oldest =
+            jobs->barren.first != NULL ? jobs->barren.first : jobs->left.first;
+        idle_remove(oldest);
+        oldest->is_crowded_out = true;
+        job_touch(oldest);
+    }
+}
+
+static void job_update_idle(struct mst__job *job, int64_t now_us)
+{
+    if (job->authority.living_count > 0) {
+        idle_remove(job);
+        job->idle_us = INT64_MAX;
+        job->is_crowded_out = false;
+    } else if (job->idle_us == INT64_MAX) {
+        job->idle_us = now_us;
+        idle_add(job);
+    }
+}
+
 static void on_timer_closed(uv_handle_t *handle)
 {
     struct mst__job *job = handle->data;
+    mst__kv_discharge(&job->server->kv, job->charged);
     mst__authority_close(&job->authority);
     mst__free(job);
+}
+
+/* Whether there is nothing to remember: nobody was in a round, and it is not closed. */
+static bool job_is_blank(const struct mst__job *job)
+{
+    return job->authority.phase == MST_AUTHORITY_OPEN && job->authority.round == 0;
 }
 
 /* The job is forgotten. It has no members, so that nobody has a seat in it. */
@@ -79,8 +180,11 @@ static void job_remove(struct mst__job *job)
     void *value = mst__map_get(&jobs->map, mst_bytes(job->run_id, job->run_id_size));
     MST_ASSERT(value != NULL && job_of(value) == job);
     mst__map_remove(&jobs->map, value);
-    mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%.60s round=%lld",
-             job->run_id, (long long)job->authority.round);
+    idle_remove(job);
+    if (!job_is_blank(job)) {
+        mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%.60s round=%lld",
+                 job->run_id, (long long)job->authority.round);
+    }
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
     mst__job_keys_want(job->server);
 }
@@ -88,8 +192,11 @@ static void job_remove(struct mst__job *job)
 /* When it is forgotten, if nobody comes; INT64_MAX = somebody is here. */
 static int64_t job_end_us(const struct mst__job *job)
 {
-    return job->idle_us == INT64_MAX ? INT64_MAX
-                                     : job->idle_us + job->server->options.job_expiry_ms * 1000;
+    if (job->idle_us == INT64_MAX) {
+        return INT64_MAX;
+    }
+    bool is_kept = !job_is_blank(job) && !job->is_crowded_out;
+    return job->idle_us + (is_kept ? job->server->options.job_expiry_ms * 1000 : 0);
 }
 
 static int64_t job_due_us(const struct mst__job *job)
@@ -130,11 +237,8 @@ static void job_turn(struct mst__job *job)
     }
     mst__job_tell(job);
     mst__job_keys_look(job);
-    if (job->authority.living_count > 0) {
-        job->idle_us = INT64_MAX;
-    } else if (job->idle_us == INT64_MAX) {
-        job->idle_us = now_us;
-    }
+    job_account(job);
+    job_update_idle(job, now_us);
     if (job_end_us(job) <= listening->heard_us) {
         job_remove(job); /* whose session has ended was told, and has no seat any more */
     } else {
@@ -225,18 +329,24 @@ static int job_add(struct mst_server *server,
                    struct mst_err *reterr)
 {
     struct mst__jobs *jobs = &server->jobs;
-    if (mst__map_count(&jobs->map) >= MST_JOBS_MAX) {
-        return mst__fail(reterr, MST_ELIMIT, 0, "this server has %d run ids already", MST_JOBS_MAX);
+    size_t size = job_base_size(jobs, run_id.size);
+    if (!mst__kv_charge(&server->kv, size)) {
+        return mst__fail(reterr, MST_ELIMIT, 0,
+                         "there is no room for a new run id under "
+                         "--max-memory: %zu of %zu bytes are used",
+                         server->kv.memory_used, server->kv.limits.memory_max);
     }
     struct mst__job *job = mst__calloc(1, sizeof *job + run_id.size + 1);
     void *value = job == NULL ? NULL : mst__map_add(&jobs->map, run_id);
     if (value == NULL) {
         mst__free(job);
+        mst__kv_discharge(&server->kv, size);
         return mst__fail(reterr, MST_ENOMEM, 0, "a new run id");
     }
     *(struct mst__job **)value = job;
     job->server = server;
-    job->idle_us = job_now_us();
+    job->charged = size;
+    job->idle_us = INT64_MAX; /* told in its first turn */
     job->run_id_size = run_id.size;
     memcpy(job->run_id, run_id.data, run_id.size);
     size_t conns_max = server->options.connections_max;
@@ -261,6 +371,7 @@ static int job_add(struct mst_server *server,
 
 /* The job of a message, made if need be. */
 static int job_get(struct mst_server *server,
+                   struct mst__job_seat *seat,
                    struct mst_bytes run_id,
                    int64_t expiry_us,
                    struct mst__job **ret_job,
@@ -279,7 +390,18 @@ static int job_get(struct mst_server *server,
                          (const char *)run_id.data);
     }
     *ret_job = job_find(server, run_id);
-    return *ret_job != NULL ? 0 : job_add(server, run_id, expiry_us, ret_job, reterr);
+    if (*ret_job != NULL) {
+        return 0;
+    }
+    if (seat->founded >= MST_JOBS_FOUNDED_MAX) {
+        return mst__fail(reterr, MST_ELIMIT, 0,
+                         "this connection has named %d run ids that nobody knew; no more are "
+                         "taken from it",
+                         MST_JOBS_FOUNDED_MAX);
+    }
+    int rv = job_add(server, run_id, expiry_us, ret_job, reterr);
+    seat->founded += rv == 0;
+    return rv;
 }
 
 /* --- messages --- */
@@ -375,13 +497,13 @@ static bool take_announce(struct mst_server *server,
                         announce->version, (long long)announce->expiry_us);
         return reply_refused(server, MST_EPROTO, MST_REFUSAL_MALFORMED, &err, reterr);
     }
-    int rv = job_get(server, announce->run_id, announce->expiry_us, &job, &err);
-    if (rv != 0) {
-        return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
-    }
-    if (seat->job != NULL && seat->job != job) {
+    if (seat->job != NULL && seat->job != job_find(server, announce->run_id)) {
         (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
         return false;
+    }
+    int rv = job_get(server, seat, announce->run_id, announce->expiry_us, &job, &err);
+    if (rv != 0) {
+        return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
     }
     struct mst__announcement announcement = announce->announcement;
     announcement.labels = announce->labels;
@@ -390,9 +512,11 @@ static bool take_announce(struct mst_server *server,
     mst__authority_id known = mst__authority_find(&job->authority, announcement.name);
     const struct mst__authority_member *member = mst__authority_get(&job->authority, known);
     struct mst__conn *other = member == NULL ? NULL : member->driver;
+    job_allow(job);
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id;
     rv = mst__authority_announce(&job->authority, &announcement, job_now_us(), &id, &refusal, &err);
+    job_account(job);
     job_touch(job);
     if (rv != 0) {
         return reply_refused(server, rv, refusal, &err, reterr);
@@ -437,12 +561,13 @@ static bool take_heartbeat(struct mst_server *server,
 }
 
 static bool take_close(struct mst_server *server,
+                       struct mst__job_seat *seat,
                        const struct mst__job_message *message,
                        struct mst_err *reterr)
 {
     struct mst_err err = {0};
     struct mst__job *job = NULL;
-    int rv = job_get(server, message->u.close.run_id, MST_JOB_EXPIRY_US_DEFAULT, &job, &err);
+    int rv = job_get(server, seat, message->u.close.run_id, MST_JOB_EXPIRY_US_DEFAULT, &job, &err);
     if (rv != 0) {
         return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
     }
@@ -499,7 +624,7 @@ bool mst__job_take(struct mst_server *server,
             }
             return true;
         case MST_JOB_CLOSE:
-            return take_close(server, message, reterr);
+            return take_close(server, seat, message, reterr);
         case MST_JOB_STATUS:
             return take_status(server, message->u.close.run_id, reterr);
         default:
@@ -523,5 +648,6 @@ void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *sea
         (void)mst__authority_disconnected(&seat->job->authority, seat->id, conn, job_now_us());
         job_touch(seat->job);
     }
-    *seat = (struct mst__job_seat){NULL, MST_AUTHORITY_NOBODY};
+    seat->job = NULL;
+    seat->id = MST_AUTHORITY_NOBODY;
 }

@@ -27,19 +27,32 @@ struct mst__job {
     bool is_dirty;      /* has effects to be sent, something due, or another time to wake up at */
     int64_t keys_round; /* the round at which keys were last looked at, see job_keys.h */
     int64_t idle_us;    /* since when nobody is there; INT64_MAX = somebody is */
+    struct mst__job_idle *idle; /* the list that it is in; NULL = in none */
+    struct mst__job *idle_prev, *idle_next;
+    bool is_crowded_out; /* is forgotten before its time, unless somebody has come */
+    size_t charged;      /* its memory, as counted by the engine */
     size_t run_id_size;
     char run_id[];
+};
+
+/* Jobs without nodes, who was left first comes first. */
+struct mst__job_idle {
+    struct mst__job *first, *last;
 };
 
 /* A connection's place in a job. Zeroed: none. */
 struct mst__job_seat {
     struct mst__job *job;
     mst__authority_id id;
+    uint32_t founded; /* run ids that nobody knew before this connection named them */
 };
 
 /* All jobs of a server. */
 struct mst__jobs {
-    struct mst__map map; /* run id to struct mst__job pointer */
+    struct mst__map map;         /* run id to struct mst__job pointer */
+    struct mst__job_idle barren; /* of those that are idle: without any round */
+    struct mst__job_idle left;   /* with one, whose number is remembered */
+    size_t idle_count;
     struct mst__job *dirty;
     /* Active while there are dirty ones. */
     uv_idle_t awake;      /* the loop does not sleep */

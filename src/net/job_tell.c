@@ -147,14 +147,14 @@ static void tell_waiting(struct tell *tell, const struct mst__authority_effect *
 
 static void tell_lost(struct tell *tell, const struct mst__authority_effect *effect)
 {
-    if (effect->lost_count == 0) {
+    if (effect->lost_total == 0) {
         return;
     }
     struct mst__job_message message = {.type = MST_JOB_LOST};
     struct mst__job_lost *lost = &message.u.lost;
     lost->round = effect->round;
-    lost->count = (uint32_t)effect->lost_count;
-    lost->total = tell->job->authority.lost_told;
+    lost->count = (uint32_t)(effect->lost_count + effect->lost_unlisted);
+    lost->total = (uint32_t)effect->lost_total;
     for (size_t i = 0; i < effect->lost_count && lost->named < MST_JOB_NAMES_MAX; i++) {
         const struct mst__authority_member *member =
             mst__authority_ranked(&tell->job->authority, effect->lost[i]);

@@ -1,11 +1,17 @@
 """What keeps a node of a job alive, and what strangers cost: byte by byte."""
 
+import struct
 import time
 import unittest
 
 import harness
-from test_job_frames import (HEARTBEAT, PONG, STORE, STORE_REPLY, WELCOME, Node, receive,
-                             receive_sealed, request, send)
+from test_job_frames import (HEARTBEAT, LEAVE, PONG, STORE, STORE_REPLY, WELCOME, Node, receive,
+                             receive_sealed, request, send, text)
+
+CLOSE, STATUS = 4, 5
+REFUSED, CLOSED, STATUS_TOLD = 33, 40, 42
+ELIMIT, ENOTFOUND = -3, -2
+FOUNDED_MAX, IDLE_MAX = 16, 4096
 
 
 class Life(unittest.TestCase):
@@ -23,6 +29,114 @@ class Life(unittest.TestCase):
                 receive(wire, STORE_REPLY)
             send(wire, HEARTBEAT, b"\x01")
             receive(wire, PONG)
+
+
+def close(wire, run_id):
+    send(wire, CLOSE, text(run_id) + text("why") + text("me"))
+
+
+def receive_refused(wire):
+    """code, text"""
+    body = receive(wire, REFUSED)
+    return struct.unpack("<i", body[:4])[0], body[12:].decode()
+
+
+class Strangers(unittest.TestCase):
+    def known(self, wire, run_id):
+        """Whether the server remembers the run."""
+        send(wire, STATUS, text(run_id))
+        size, kind = struct.unpack("<IB", wire.receive(5))
+        wire.receive(size - 1)
+        return kind == STATUS_TOLD
+
+    def node(self, server, **options):
+        """A node that is in a round of its own, and its connection."""
+        node = Node(server, **options)
+        wire = node.connect()
+        node.announce(wire)
+        receive(wire, WELCOME)
+        receive_sealed(wire)
+        return wire
+
+    def test_one_connection(self):
+        """It may close or found a few runs that nobody knows, and does not deny others theirs."""
+        with harness.Server() as server:
+            self.node(server, run_id="own")
+            wire = Node(server).connect()
+            for i in range(FOUNDED_MAX):
+                close(wire, f"r{i}")
+                receive(wire, CLOSED)
+            for i in range(FOUNDED_MAX, 2 * FOUNDED_MAX):
+                close(wire, f"r{i}")
+                code, why = receive_refused(wire)
+                self.assertEqual(code, ELIMIT)
+                self.assertIn("this connection has named 16 run ids", why)
+            # What is known can be closed all the same.
+            for run_id in ("r0", "own"):
+                close(wire, run_id)
+                receive(wire, CLOSED)
+            # Nor does it help to announce oneself and leave.
+            wire = Node(server).connect()
+            for i in range(FOUNDED_MAX + 1):
+                node = Node(server, run_id=f"a{i}")
+                node.announce(wire)
+                if i < FOUNDED_MAX:
+                    receive(wire, WELCOME)
+                    receive_sealed(wire)
+                    send(wire, LEAVE)
+                else:
+                    self.assertEqual(receive_refused(wire)[0], ELIMIT)
+            self.node(server, run_id="another")
+
+    def test_refused_leaves_nothing(self):
+        """A run that nobody got into is not remembered."""
+        with harness.Server() as server:
+            node = Node(server, run_id="none")
+            wire = node.connect()
+            node.announce(wire, nodes=(2, 1))
+            receive_refused(wire)
+            harness.wait_until(lambda: not self.known(wire, "none"), "nothing is known")
+
+    def test_many_connections(self):
+        """Runs without nodes make room for others, those without a round first."""
+        with harness.Server() as server:
+            wire = self.node(server, run_id="worked")
+            send(wire, LEAVE)
+            for _ in range(IDLE_MAX // FOUNDED_MAX + 1):
+                stranger = Node(server).connect()
+                name = stranger.peer_text()
+                for i in range(FOUNDED_MAX):
+                    close(stranger, f"{name}.{i}")
+                for i in range(FOUNDED_MAX):
+                    receive(stranger, CLOSED)
+                stranger.socket.close()
+            wire = self.node(server, run_id="new")
+            self.assertTrue(self.known(wire, "worked"))
+            self.assertTrue(self.known(wire, f"{name}.15"))
+            self.assertEqual(len(server.log_lines("job.forgotten")), FOUNDED_MAX + 1)
+
+    def test_memory(self):
+        """Jobs count under the limit for memory, and a round that is claimed costs nothing yet."""
+        with harness.Server("--max-memory", "1M") as server:
+            living = self.node(server, run_id="living")
+            why = ""
+            wires = []
+            for i in range(1000):
+                node = Node(server, run_id=f"run{i}")
+                node.claim = (5, 7, 16384, 16383)
+                wire = node.connect()
+                node.announce(wire)
+                size, kind = struct.unpack("<IB", wire.receive(5))
+                body = wire.receive(size - 1)
+                wires.append(wire)
+                if kind == REFUSED:
+                    self.assertEqual(struct.unpack("<i", body[:4])[0], ELIMIT)
+                    why = body.decode(errors="replace")
+                    break
+            self.assertIn("--max-memory", why)
+            self.assertGreater(len(wires), 60)
+            send(living, HEARTBEAT, b"\x01")
+            receive(living, PONG)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* unit/test_authority_time.c - when silence counts: drivers that are stopped, and what had arrived
- * before it was read. */
+/* unit/test_authority_driver.c - what an authority needs of its driver: silence counts when all
+ * that had arrived was read, and claims and members cost memory. */
 #include "core/listening.h"
 #include "unit/authority_unit.h"
 
@@ -106,12 +106,80 @@ static void stopped_while_reclaiming(void **state)
     run_close(&run);
 }
 
+/* --- what a claim costs --- */
+
+/* A round of which one member has come costs as much as one member, whatever its size. */
+static void claim_reserves_nothing(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    const uint32_t world = MST_AUTHORITY_MEMBERS_MAX;
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){
+        .epoch = 3, .round = 5, .world = world, .rank = world - 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_true(run.authority.memory_used < MST_KIB(8));
+    assert_true(run.authority.stats.steps < 1000);
+    /* All others are lost: as many are listed as there is room for, and all are counted. */
+    run.now_us += 5 * SECOND_US;
+    (void)mst__authority_tick(&run.authority, run.now_us);
+    struct mst__authority_effect effect;
+    assert_true(mst__authority_next_effect(&run.authority, &effect));
+    assert_int_equal(effect.kind, MST_TOLD_LOST);
+    assert_int_equal(effect.lost_total, world - 1);
+    assert_int_equal(effect.lost_count + effect.lost_unlisted, world - 1);
+    assert_true(effect.lost_count > 0);
+    for (uint32_t i = 0; i < effect.lost_count; i++) {
+        assert_int_equal(effect.lost[i], i);
+    }
+    assert_true(mst__authority_next_effect(&run.authority, &effect));
+    assert_int_equal(effect.kind, MST_TOLD_REOPENED);
+    assert_int_equal(effect.rank, 0);
+    /* And so is the one who was there. */
+    run_lose(&run, "a");
+    assert_told(&run, "");
+    assert_int_equal(run.authority.lost[run.authority.lost_count - 1], world - 1);
+    run_close(&run);
+}
+
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 1000);
+    run.authority.options.memory_max = MST_KIB(64);
+    char names[1000][8];
+    uint32_t count = 0;
+    int rv = 0;
+    for (; count < 1000 && rv == 0; count += rv == 0) {
+        (void)snprintf(names[count], sizeof names[count], "n%" PRIu32, count);
+        struct mst__announcement said = run_announcement(&run, names[count]);
+        rv = run_say(&run, &said);
+        assert_true(run.authority.memory_used <= MST_KIB(64));
+    }
+    assert_int_equal(rv, MST_ELIMIT);
+    assert_int_equal(run.refusal, MST_REFUSAL_MEMORY);
+    assert_non_null(strstr(run.err.msg, "--max-memory"));
+    assert_true(count > 100);
+    assert_int_equal(run.authority.living_count, count);
+    /* What they have said is given back with them. */
+    size_t full = run.authority.memory_used;
+    for (uint32_t i = 0; i < count; i++) {
+        run_leave(&run, names[i]);
+    }
+    assert_true(run.authority.memory_used < full - count * sizeof names[0]);
+    run_join(&run, "again");
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timer_decides_nothing),      cmocka_unit_test(long_poll),
         cmocka_unit_test(judged_as_of_what_was_read), cmocka_unit_test(stopped_driver),
-        cmocka_unit_test(stopped_while_reclaiming),
+        cmocka_unit_test(stopped_while_reclaiming),   cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),
     };
     return MST_RUN_TESTS(tests);
 }
