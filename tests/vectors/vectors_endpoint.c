@@ -10,11 +10,13 @@
  *   keep-alive of 0 or less  is refused: it would spin, or declare everybody dead
  *   unknown options          are refused by name; `timeout` is known, because launchers pass it
  *   numbers beyond 64 bits   are refused
+ *   fractions of a second    are taken
  * Options are text here. A Python value stands for the text that a caller would write instead: 1
  * and 0 for booleans where a number is asked for; None for an option that is not set, except where
  * the peers refuse None, and there it is the word. Floats have no such text: the peers cut them off
- * when they come as numbers and refuse them when they come as text, and so do we. */
+ * when they come as numbers and refuse them when they come as text, and so do we but for seconds. */
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -405,6 +407,36 @@ static int compare_settings(const json_t *wanted,
     return 0;
 }
 
+/* A duration with a fraction, like 1.5, in the option that the peers refuse: its microseconds; 0 when
+ * it is something else. */
+static int64_t fraction_us(const json_t *line)
+{
+    const char *about = vectors_text(line, "about");
+    if (about == NULL ||
+        (strstr(about, "_timeout") == NULL && strcmp(about, "keep_alive_interval") != 0)) {
+        return 0;
+    }
+    const char *text = json_string_value(json_object_get(json_object_get(line, "options"), about));
+    if (text == NULL || strspn(text, "0123456789.") != strlen(text)) {
+        return 0;
+    }
+    const char *dot = strchr(text, '.');
+    if (dot == NULL || dot == text || dot[1] == '\0' || strchr(dot + 1, '.') != NULL) {
+        return 0;
+    }
+    return (int64_t)(strtod(text, NULL) * 1e6);
+}
+
+/* What the one option of a line came to. */
+static int64_t setting_us(const char *option, const struct mst__settings *settings)
+{
+    return strcmp(option, "join_timeout") == 0        ? settings->join_us
+           : strcmp(option, "last_call_timeout") == 0 ? settings->last_call_us
+           : strcmp(option, "close_timeout") == 0     ? settings->close_us
+           : strcmp(option, "heartbeat_timeout") == 0 ? settings->heartbeat_us
+                                                      : settings->keep_alive_interval_us;
+}
+
 static int check_handler(const json_t *line, struct reason *reason)
 {
     struct mst_params *params = NULL;
@@ -420,6 +452,13 @@ static int check_handler(const json_t *line, struct reason *reason)
     struct mst_err err = {0};
     int code = mst__dynamic_read(params, &dynamic, &err);
     mst_params_free(params);
+    int64_t wanted_us = fraction_us(line);
+    if (wanted_us > 0) {
+        int64_t got_us = code == 0 ? setting_us(vectors_text(line, "about"), &dynamic.settings) : 0;
+        return got_us == wanted_us
+                   ? 0
+                   : DIFFER(reason, "gives %" PRId64 " us, wanted %" PRId64, got_us, wanted_us);
+    }
     char start_memory[100];
     const char *start = handler_refusal(line, start_memory, sizeof start_memory);
     if (start != NULL) {
