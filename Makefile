@@ -7,7 +7,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # More options for `meson setup`, for example MESON_FLAGS=-Ddefault_library=static.
 MESON_FLAGS ?=
-JOBS ?= 2
+# How many compilers, linters or fuzzers.
+JOBS ?= $(shell nproc)
 # How long `make fuzz` runs each target.
 FUZZ_SECONDS ?= 60
 # More options for muster-sim, for example SIM_FLAGS='--seconds 300'.
@@ -19,8 +20,10 @@ CHAOS_FLAGS ?=
 ROOMS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
-# What `make test` and the sanitizer builds run. The faults wait for leases most of their time.
-SUITES ?= unit golden integration sim faults
+# How many tests run at once: most of them wait most of the time.
+TEST_JOBS ?= 10
+# What `make test` and the sanitizer builds run.
+SUITES ?= unit golden sim integration etcd faults
 
 export DESTDIR
 
@@ -28,7 +31,7 @@ export DESTDIR
 setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
 # In CI a test that fails is run once more, alone.
-testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S)
+testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S) --jobs $(TEST_JOBS)
 STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
@@ -47,12 +50,12 @@ demo: all ## show a rendezvous at work on this machine
 	@$(BUILD)/muster demo
 
 test: with-tests ## everything that needs no PyTorch
-	@$(testrun) $(BUILD) --jobs $(JOBS) $(call suites,$(SUITES))
+	@$(testrun) $(BUILD) $(call suites,$(SUITES))
 
 test-peers: ## install the real peers, and the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
-	@$(testrun) $(BUILD) --jobs $(JOBS) --suite peers --suite mixed
+	@$(testrun) $(BUILD) --suite peers --suite mixed
 
 sim: all ## the simulator with ever new seeds, until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
@@ -107,14 +110,14 @@ sanitize: ## the tests with address and undefined-behaviour sanitizers
 	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-asan --quiet
-	@$(testrun) build-asan --jobs $(JOBS) --timeout-scale 4 $(call suites,$(SUITES))
+	@$(testrun) build-asan --timeout-scale 4 $(call suites,$(SUITES))
 
 sanitize-thread: ## the tests with the thread sanitizer
 	@tools/deps test
 	@$(call setup,build-tsan,-Dtests=true -Ddocs=disabled \
 		-Db_sanitize=thread -Db_lundef=false)
 	@ninja -C build-tsan --quiet
-	@$(testrun) build-tsan --jobs $(JOBS) --timeout-scale 6 $(call suites,$(SUITES))
+	@$(testrun) build-tsan --timeout-scale 6 $(call suites,$(SUITES))
 
 install: all ## into PREFIX, below DESTDIR if that is set
 	@meson configure $(BUILD) --prefix "$(PREFIX)"

@@ -334,7 +334,8 @@ class Plain(unittest.TestCase):
 
 
 class Guarded(unittest.TestCase):
-    """With TLS, client certificates and users."""
+    """With TLS, client certificates and users. For a request of v2 etcd computes a hash of the
+    password that takes a tenth of a second, so nobody asks more often than by default."""
 
     @classmethod
     def setUpClass(cls):
@@ -357,12 +358,15 @@ class Guarded(unittest.TestCase):
                 file.flush()
                 given = {"password_file": file.name} if spelling == "ours" else {}
                 env = {} if given else {"MUSTER_ETCD_PASSWORD": etcd_cluster.PASSWORD}
-                with Job(backend, self.etcd.endpoint, "2:2", env=env, **self.options(spelling),
-                         **given) as job:
-                    nodes = [job.start() for _ in range(2)]
+                # Two where it is spelled our way; that it is understood the other way shows one.
+                count = 2 if given else 1
+                with Job(backend, self.etcd.endpoint, f"{count}:{count}", env=env,
+                         **self.options(spelling), **given) as job:
+                    job.conf.pop("keep_alive_interval", None)
+                    nodes = [job.start() for _ in range(count)]
                     settle(nodes)
                     self.assertTrue(job.status()["complete"])
-                    closed = job.run("close")
+                    closed = job.run("close", "--timeout", f"{harness.DEADLINE_S:.0f}s")
                     self.assertEqual(closed.returncode, 0, closed.stderr)
                     for node in nodes:
                         self.assertEqual(node.ended(), CLOSED)

@@ -143,6 +143,15 @@ class Retry(unittest.TestCase):
             self.assertIn("no closing line", project.block("FAILED", "silent"))
 
 
+    def test_all_skipped(self):
+        skip = "echo 'SKIP it: why'; echo '0 passed, 0 failed, 1 skipped'; exit 77"
+        with Project(absent=skip, liar="echo '1 passed, 0 failed, 0 skipped'; exit 77") as project:
+            project.run()
+            self.expect(project, 1, "1 passed, 1 failed, 1 skipped")
+            self.assertIsNone(project.block("FAILED", "absent"))
+            self.assertIsNotNone(project.block("FAILED", "liar"))
+
+
 class Parts(unittest.TestCase):
     SCRIPT = f'if [ "$PART" = --list=class ]; then echo A B; exit; fi; {PASS}'
 
