@@ -57,6 +57,16 @@
 #define MST_HTTP_REQUEST_SIZE_MAX MST_KIB(8)
 #define MST_HTTP_PAGE_SIZE_MAX MST_KIB(16)
 
+/* The log of a command. Lines that wait to be written: some 2,000, as many as all events at their
+ * limit make in a second. Lines of one event in any second: enough to see what happens, few enough
+ * for a person to read. Events that are counted one by one: about twice
+ * as many as there are. How long the end of the program waits for the last lines: a reader that is
+ * alive takes them in microseconds. */
+#define MST_LOG_BUFFER_SIZE MST_KIB(256)
+#define MST_LOG_LINES_PER_SECOND 20
+#define MST_LOG_EVENTS_MAX 96
+#define MST_LOG_FLUSH_MS 200
+
 /* Connections that one store handle opens, one per thread that is inside a call. */
 #define MST_POOL_MAX 64
 

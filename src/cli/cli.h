@@ -117,11 +117,8 @@ int mst__cli_write_port(const char *path, int port, struct mst_err *reterr);
 /* A usage error: print it and a pointer to --help; returns MST_EXIT_USAGE. */
 int mst__cli_usage_error(const char *command, const char *format, ...) MST_PRINTF(2, 3);
 
-/* Log sinks for stderr: `2026-01-31T12:00:00.123Z info ev=…` or one JSON object per line. */
-void mst__cli_log_text(void *arg, enum mst_log_level level, const char *line);
-void mst__cli_log_json(void *arg, enum mst_log_level level, const char *line);
-
-/* "debug", "info", "warn", "error" to a level; false for anything else. */
+/* "debug", "info", "warn", "error" to a level, false for anything else; and back. */
 bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level);
+const char *mst__cli_log_level_name(enum mst_log_level level);
 
 #endif /* MST_CLI_CLI_H */

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/interrupt.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 
 struct etcd {
     struct mst_etcd_options options;
@@ -132,12 +133,19 @@ static int fill_options(struct etcd *etcd, char **more)
     etcd->options.peer_port = (uint16_t)etcd->peer_port;
     etcd->options.attempts = (unsigned)etcd->attempts;
     etcd->options.arguments = (const char *const *)more;
-    etcd->options.log.fn = mst__cli_log_text;
-    if (!mst__cli_log_level(etcd->log_level, &etcd->options.log.level)) {
+    int exit_code = fill_output(etcd);
+    if (exit_code != MST_EXIT_OK) {
+        return exit_code;
+    }
+    /* etcd's own lines are one event, and it prints more than a few when it starts. */
+    struct mst__cli_log_options log_options = {.is_unlimited = true};
+    if (!mst__cli_log_level(etcd->log_level, &log_options.level)) {
         return mst__cli_usage_error(
             "muster etcd", "--log-level: '%s' is not debug, info, warn or error", etcd->log_level);
     }
-    return fill_output(etcd);
+    struct mst_err err;
+    return mst__cli_log_open(&log_options, &etcd->options.log, &err) == 0 ? MST_EXIT_OK
+                                                                          : mst__cli_fail(&err);
 }
 
 int mst__cli_etcd(int argc, char **argv)

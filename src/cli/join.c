@@ -21,6 +21,7 @@
 #include "cli/child.h"
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/log.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster join"
@@ -569,10 +570,10 @@ static int exit_code_of(struct join *join, enum end end)
         case END_COMMAND:
             return join->child.exit_code;
         case END_CHANGED:
-            (void)fprintf(stderr, "muster: the group has changed; --rejoin would enter it again\n");
+            mst__cli_say("muster: the group has changed; --rejoin would enter it again");
             return MST_EXIT_CHANGED;
         case END_EXPELLED:
-            (void)fprintf(stderr, "muster: the others count this node as dead\n");
+            mst__cli_say("muster: the others count this node as dead");
             return MST_EXIT_EXPELLED;
         case END_CLOSED:
             return MST_EXIT_CLOSED;
@@ -628,7 +629,7 @@ static bool prepare(struct join *join, int *ret_exit)
 {
     int64_t nodes_min = 0;
     int64_t nodes_max = 0;
-    struct mst_log log = {.fn = mst__cli_log_text};
+    struct mst__cli_log_options log_options = {0};
     bool is_given = join->nodes != NULL || !mst__rdzv_is_url(&join->rdzv);
     if (is_given &&
         (join->nodes == NULL || !mst__rdzv_nodes(join->nodes, &nodes_min, &nodes_max))) {
@@ -637,7 +638,7 @@ static bool prepare(struct join *join, int *ret_exit)
                                  join->nodes == NULL ? "is missing" : join->nodes);
         return false;
     }
-    if (!mst__cli_log_level(join->log_level, &log.level)) {
+    if (!mst__cli_log_level(join->log_level, &log_options.level)) {
         *ret_exit = mst__cli_usage_error(
             COMMAND, "--log-level: '%s' is not debug, info, warn or error", join->log_level);
         return false;
@@ -646,8 +647,13 @@ static bool prepare(struct join *join, int *ret_exit)
                           ret_exit)) {
         return false;
     }
-    mst_params_log(join->params, &log);
+    struct mst_log log;
     struct mst_err err;
+    if (mst__cli_log_open(&log_options, &log, &err) != 0) {
+        *ret_exit = mst__cli_fail(&err);
+        return false;
+    }
+    mst_params_log(join->params, &log);
     if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
                                &err) != 0) {
         *ret_exit = mst__rdzv_fail(&join->rdzv, join->params, &err);

@@ -4,6 +4,7 @@
 
 #include "base/nearest.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 
 static const struct mst__cli_command commands[] = {
     {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve},
@@ -88,5 +89,10 @@ int main(int argc, char **argv)
         return MST_EXIT_OK;
     }
     const struct mst__cli_command *command = find_command(name);
-    return command == NULL ? complain(name) : command->run(argc - 1, argv + 1);
+    if (command == NULL) {
+        return complain(name);
+    }
+    int exit_code = command->run(argc - 1, argv + 1);
+    mst__cli_log_close();
+    return exit_code;
 }

@@ -1,16 +1,14 @@
-/* cli/output.c - errors and log lines on stderr. */
+/* cli/output.c - errors on stderr, and the levels of a log. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 
 int mst__cli_fail(const struct mst_err *err)
 {
-    (void)fprintf(stderr, "muster: %s\n", err->msg);
+    mst__cli_say("muster: %s", err->msg);
     switch (err->code) {
         case MST_EINVAL:
             return MST_EXIT_USAGE;
@@ -41,11 +39,16 @@ int mst__cli_usage_error(const char *command, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    (void)fprintf(stderr, "%s: %s\n`%s --help` lists what there is.\n", command, text, command);
+    mst__cli_say("%s: %s\n`%s --help` lists what there is.", command, text, command);
     return MST_EXIT_USAGE;
 }
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+const char *mst__cli_log_level_name(enum mst_log_level level)
+{
+    return level_names[level];
+}
 
 bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level)
 {
@@ -56,38 +59,4 @@ bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level)
         }
     }
     return false;
-}
-
-#define STAMP_SIZE 40
-
-/* 2026-01-31T12:00:00.123456Z */
-static void format_stamp(char ret_stamp[STAMP_SIZE])
-{
-    int64_t now_us = mst__clock_wall_us();
-    time_t seconds = (time_t)(now_us / 1000000);
-    struct tm parts;
-    char text[24] = "";
-    if (gmtime_r(&seconds, &parts) != NULL) {
-        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts); /* always fits */
-    }
-    (void)snprintf(ret_stamp, STAMP_SIZE, "%s.%06dZ", text, (int)(now_us % 1000000));
-}
-
-void mst__cli_log_text(void *arg, enum mst_log_level level, const char *line)
-{
-    (void)arg; /* stderr is the only place */
-    char stamp[STAMP_SIZE];
-    format_stamp(stamp);
-    (void)fprintf(stderr, "%s %s %s\n", stamp, level_names[level], line);
-}
-
-void mst__cli_log_json(void *arg, enum mst_log_level level, const char *line)
-{
-    (void)arg; /* as above */
-    char stamp[STAMP_SIZE];
-    char json[2 * MST_LOG_LINE_SIZE];
-    format_stamp(stamp);
-    mst__log_to_json(line, json, sizeof json);
-    (void)fprintf(stderr, "{\"time\":\"%s\",\"level\":\"%s\",%s}\n", stamp, level_names[level],
-                  json);
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 #include "cli/systemd.h"
 
 /* Descriptors that are not connections: listeners, the loop's own, logs. */
@@ -135,22 +136,20 @@ static void announce(const struct mst_server *server, const struct mst_log *log)
     (void)fflush(stdout); /* a closed stdout is no reason not to serve */
 }
 
-static int fill_log(const struct serve *serve, struct mst_log *ret_log)
+static int open_log(const struct serve *serve, struct mst_log *ret_log)
 {
-    if (strcmp(serve->log_format, "text") == 0) {
-        ret_log->fn = mst__cli_log_text;
-    } else if (strcmp(serve->log_format, "json") == 0) {
-        ret_log->fn = mst__cli_log_json;
-    } else {
+    struct mst__cli_log_options options = {.is_json = strcmp(serve->log_format, "json") == 0};
+    if (!options.is_json && strcmp(serve->log_format, "text") != 0) {
         return mst__cli_usage_error("muster serve", "--log-format: '%s' is not text or json",
                                     serve->log_format);
     }
-    if (!mst__cli_log_level(serve->log_level, &ret_log->level)) {
+    if (!mst__cli_log_level(serve->log_level, &options.level)) {
         return mst__cli_usage_error("muster serve",
                                     "--log-level: '%s' is not debug, info, warn or error",
                                     serve->log_level);
     }
-    return MST_EXIT_OK;
+    struct mst_err err;
+    return mst__cli_log_open(&options, ret_log, &err) == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
 static int run_server(struct mst_server *server,
@@ -174,7 +173,7 @@ static int serve_with(const struct serve *serve)
 {
     struct mst_server_options options;
     mst_server_options_init(&options);
-    int exit_code = fill_log(serve, &options.log);
+    int exit_code = open_log(serve, &options.log);
     if (exit_code != MST_EXIT_OK) {
         return exit_code;
     }

@@ -153,6 +153,22 @@ void mst__server_want_sweep(struct mst_server *server)
 
 /* --- requests from elsewhere --- */
 
+/* `name=count` behind @size bytes of @text, unless it is 0; the new size. One line for all of them:
+ * a sink that limits lines does not take them for a flood. */
+static size_t append_counter(char text[MST_LOG_LINE_SIZE],
+                             size_t size,
+                             const char *name,
+                             uint64_t count)
+{
+    if (count == 0) {
+        return size;
+    }
+    int length = snprintf(text + size, MST_LOG_LINE_SIZE - size, "%s%s=%llu", size == 0 ? "" : " ",
+                          name, (unsigned long long)count);
+    MST_ASSERT(length > 0 && (size_t)length < MST_LOG_LINE_SIZE - size);
+    return size + (size_t)length;
+}
+
 static void server_log_counters(const struct mst_server *server)
 {
     const struct mst_log *log = &server->options.log;
@@ -163,18 +179,17 @@ static void server_log_counters(const struct mst_server *server)
              server->conns_count, (unsigned long long)counters->accepted, server->kv.keys_count,
              server->kv.memory_used, (unsigned long long)counters->bytes_in,
              (unsigned long long)counters->bytes_out, (unsigned long long)counters->released);
+    char text[MST_LOG_LINE_SIZE];
+    size_t size = 0;
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {
-        if (counters->ops[op] > 0) {
-            mst__log(log, MST_LOG_INFO, "server.counter", "op=%s count=%llu",
-                     mst__op_name((enum mst__op)op), (unsigned long long)counters->ops[op]);
-        }
+        size = append_counter(text, size, mst__op_name((enum mst__op)op), counters->ops[op]);
     }
+    mst__log(log, MST_LOG_INFO, "server.ops", "%.*s", (int)size, text);
+    size = 0;
     for (unsigned why = 0; why < MST_WHY_COUNT; why++) {
-        if (counters->closed[why] > 0) {
-            mst__log(log, MST_LOG_INFO, "server.counter", "closed=%s count=%llu",
-                     mst__why_name((enum mst__why)why), (unsigned long long)counters->closed[why]);
-        }
+        size = append_counter(text, size, mst__why_name((enum mst__why)why), counters->closed[why]);
     }
+    mst__log(log, MST_LOG_INFO, "server.closed", "%.*s", (int)size, text);
 }
 
 static void on_wake(uv_async_t *wake)

@@ -103,8 +103,8 @@ class Load(unittest.TestCase):
             (result,) = results(bench(server.port, "--op", "add", "--connections", "4", "--depth",
                                       "5", "--requests", "1000", "--warmup", "0", "--json"))
             server.signal(signal.SIGUSR1)
-            (line,) = server.wait_log("server.counter ", "op=add ")
-            done = int(re.search(r"count=(\d+)", line).group(1))
+            (line,) = server.wait_log("server.ops ", "add=")
+            done = int(re.search(r" add=(\d+)", line).group(1))
         self.assertGreaterEqual(result["ops"], 1000)
         self.assertGreaterEqual(done, result["ops"])
         # At most what was under way at the beginning and at the end has not been counted.

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -592,12 +593,11 @@ class Logging(unittest.TestCase):
                 (line,) = server.wait_log("ev=server.counters")
                 self.assertIn("keys=2", line)
                 self.assertIn("connections=1", line)
-                server.wait_log("op=add", "count=7")
-                server.wait_log("op=set", "count=1")
+                server.wait_log("ev=server.ops", " add=7", " set=1")
                 # It goes on serving, and dumps again.
                 wire.add("/n", 1)
                 server.signal(signal.SIGUSR1)
-                server.wait_log("op=add", "count=8")
+                server.wait_log("ev=server.ops", " add=8")
 
     def test_json(self):
         with Server("--log-format", "json", "--log-level", "debug") as server:
@@ -642,6 +642,125 @@ class Logging(unittest.TestCase):
             with server.connect("C") as wire:
                 wire.sync()
                 self.assertEqual(len(server.log().splitlines()), before, server.log())
+
+
+def full_pipe():
+    """A pipe that takes no more: (read end, write end)."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"x" * 512)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    return reader, writer
+
+
+def bad_connections(address, count):
+    """Each costs the server a line."""
+    for _ in range(count):
+        with Wire(address) as wire:
+            wire.send(b"\xff" * 32)
+            wire.expect_close()
+
+
+class FullLog(unittest.TestCase):
+    def start(self, stderr, *args):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        port_file = os.path.join(directory.name, "port")
+        process = subprocess.Popen(
+            [harness.MUSTER, "serve", "--port", "0", "--port-file", port_file, *args],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        def read_port():
+            try:
+                with open(port_file, encoding="ascii") as file:
+                    return int(file.read())
+            except FileNotFoundError:
+                return None
+
+        return process, ("127.0.0.1", harness.wait_until(read_port, "the port file"))
+
+    def test_nobody_reads(self):
+        """The server serves and obeys signals, although not a byte of its log is taken."""
+        reader, writer = full_pipe()
+        process, address = self.start(writer)
+        os.close(writer)
+        bad_connections(address, 100)
+        use(address)
+        for _ in range(3):
+            process.send_signal(signal.SIGUSR1)
+        use(address)
+        process.terminate()
+        self.assertEqual(process.wait(harness.DEADLINE_S), 0)
+        os.close(reader)
+
+    def test_join_ends(self):
+        """So do nodes."""
+        reader, writer = full_pipe()
+        with Server() as server:
+            process = subprocess.Popen(
+                [harness.MUSTER, "join", "--rdzv-backend", "muster", "--rdzv-endpoint",
+                 f"127.0.0.1:{server.port}", "--rdzv-id", "full", "--nnodes", "1", "--hold", "0",
+                 "--log-level", "debug"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=writer)
+            os.close(writer)
+            self.addCleanup(process.kill)
+            with process.stdout as stdout:
+                ready, _, _ = select.select([stdout], [], [], harness.DEADLINE_S)
+                self.assertTrue(ready, "it has not joined")
+                self.assertIn(b"joined", stdout.readline())
+                process.terminate()
+                self.assertEqual(process.wait(harness.DEADLINE_S), 0)
+        os.close(reader)
+
+    def test_reader_is_gone(self):
+        reader, writer = os.pipe()
+        process, address = self.start(writer)
+        os.close(writer)
+        os.close(reader)
+        bad_connections(address, 5)
+        use(address)
+        process.terminate()
+        self.assertEqual(process.wait(harness.DEADLINE_S), 0)
+
+    def test_flood(self):
+        """Of one event there are 20 lines in any second, and a summary counts the others."""
+        count = 500
+        with Server() as server:
+            began = time.monotonic()
+            bad_connections(server.address, count)
+            took_s = time.monotonic() - began
+
+            def all_told():
+                lines = server.log_lines("ev=conn.closed ")
+                told = [int(re.search(r" count=(\d+)", line).group(1)) for line in
+                        server.log_lines("warn ev=log.suppressed event=conn.closed ")]
+                return len(lines) + sum(told) == count and (lines, told)
+
+            lines, told = harness.wait_until(all_told, "the summary")
+            self.assertGreaterEqual(len(lines), 20)
+            self.assertLessEqual(len(lines), 20 * (int(took_s) + 1))
+            self.assertLessEqual(len(told), took_s + 2)
+            self.assertGreater(sum(told), 0)
+
+    def test_the_summary_comes_at_the_end(self):
+        with Server() as server:
+            bad_connections(server.address, 30)
+            server.terminate()
+            lines = server.log_lines("ev=conn.closed ")
+            told = server.log_lines("ev=log.suppressed event=conn.closed ")
+            self.assertEqual(len(lines) + sum(int(line.rsplit("=", 1)[1]) for line in told), 30)
+            self.assertTrue(server.log_lines("ev=server.stopped"))
+
+    def test_fatal_errors_come_out(self):
+        with Server() as server:
+            found = run("serve", "--host", "127.0.0.1", "--port", server.port)
+            self.assertEqual(found.returncode, 1)
+            self.assertIn(b"muster: listen on", found.stderr)
 
 
 class Dialects(unittest.TestCase):

@@ -14,7 +14,7 @@
  * Options are text here. A Python value stands for the text that a caller would write instead: 1
  * and 0 for booleans where a number is asked for; None for an option that is not set, except where
  * the peers refuse None, and there it is the word. Floats have no such text: the peers cut them off
- * when they come as numbers and refuse them when they come as text, and so do we but for seconds. */
+ * when they come as numbers and refuse them when they come as text, and so do we, seconds apart. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -407,8 +407,8 @@ static int compare_settings(const json_t *wanted,
     return 0;
 }
 
-/* A duration with a fraction, like 1.5, in the option that the peers refuse: its microseconds; 0 when
- * it is something else. */
+/* The microseconds of a duration with a fraction, like 1.5, which the peers refuse; 0 when it is
+ * something else. */
 static int64_t fraction_us(const json_t *line)
 {
     const char *about = vectors_text(line, "about");

@@ -1,0 +1,365 @@
+/* cli/log.c - a thread that writes log lines, and the buffer before it.
+ *
+ * The buffer, the limit and the counters are guarded by the mutex, which nobody holds during a
+ * system call that can block. The descriptor that lines go to is the thread's own. */
+#include "cli/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/log_limit.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+#define STAMP_SIZE 40
+#define LINE_SIZE (2 * MST_LOG_LINE_SIZE + 100)
+
+/* Lines are handed to the kernel whole and in pieces of at most this size, which a pipe takes
+ * without mixing them with the lines of others. */
+#define PIECE_SIZE PIPE_BUF
+
+static_assert(LINE_SIZE <= PIECE_SIZE, "a line must be a piece at most");
+
+struct cli_log {
+    pthread_mutex_t mutex;
+    pthread_t thread;
+    struct mst__cli_log_options options;
+    struct mst__log_limit limit;
+    struct mst__buf lines;
+    uint64_t dropped_count; /* lines that found no room, or could not be written */
+    bool is_closing;
+    bool is_done;      /* the thread is at its end, and whoever waits for that frees all this */
+    bool is_abandoned; /* nobody waits, and the thread frees it */
+    int wake_fd;       /* readable when the thread has something to do */
+    int done_fd;       /* readable when it has ended */
+    int fd;            /* what it writes to */
+};
+
+/* A process has one stderr, and so one log. */
+static struct cli_log *opened;
+
+/* --- lines --- */
+
+/* 2026-01-31T12:00:00.123456Z */
+static void format_stamp(char ret_stamp[STAMP_SIZE])
+{
+    int64_t now_us = mst__clock_wall_us();
+    time_t seconds = (time_t)(now_us / 1000000);
+    struct tm parts;
+    char text[24] = "";
+    if (gmtime_r(&seconds, &parts) != NULL) {
+        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts); /* always fits */
+    }
+    (void)snprintf(ret_stamp, STAMP_SIZE, "%s.%06dZ", text, (int)(now_us % 1000000));
+}
+
+/* Append @line as it is written. False when there is no room. */
+static bool append_line(struct cli_log *log, enum mst_log_level level, const char *line)
+{
+    char stamp[STAMP_SIZE];
+    char text[LINE_SIZE];
+    format_stamp(stamp);
+    int length;
+    if (log->options.is_json) {
+        char json[2 * MST_LOG_LINE_SIZE];
+        mst__log_to_json(line, json, sizeof json);
+        length = snprintf(text, sizeof text, "{\"time\":\"%s\",\"level\":\"%s\",%s}\n", stamp,
+                          mst__cli_log_level_name(level), json);
+    } else {
+        length =
+            snprintf(text, sizeof text, "%s %s %s\n", stamp, mst__cli_log_level_name(level), line);
+    }
+    MST_ASSERT(length > 0 && (size_t)length < sizeof text);
+    return mst__buf_append(&log->lines, mst_bytes(text, (size_t)length)) == 0;
+}
+
+static void put_line(struct cli_log *log, enum mst_log_level level, const char *line)
+{
+    if (!append_line(log, level, line)) {
+        log->dropped_count++;
+    }
+}
+
+/* There may be room again: say what was dropped before anything else is put. */
+static void put_dropped(struct cli_log *log)
+{
+    char line[100];
+    if (log->dropped_count == 0) {
+        return;
+    }
+    (void)snprintf(line, sizeof line, "ev=log.dropped count=%llu",
+                   (unsigned long long)log->dropped_count); /* fits */
+    if (append_line(log, MST_LOG_WARN, line)) {
+        log->dropped_count = 0;
+    }
+}
+
+/* Put the summaries that are due at @now_us. */
+static void put_summaries(struct cli_log *log, int64_t now_us)
+{
+    struct mst__log_summary summary;
+    while (mst__log_limit_next(&log->limit, now_us, &summary)) {
+        char line[200];
+        (void)snprintf(line, sizeof line, "ev=log.suppressed event=%s count=%llu", summary.event,
+                       (unsigned long long)summary.count); /* fits */
+        put_line(log, summary.level, line);
+    }
+}
+
+static void wake(int fd)
+{
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written; /* it fails only when the counter is full, and then it is readable */
+}
+
+static int64_t log_now_us(void)
+{
+    return mst__clock_ns() / 1000;
+}
+
+static void on_line(void *arg, enum mst_log_level level, const char *line)
+{
+    struct cli_log *log = arg;
+    int64_t now_us = log_now_us();
+    (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+    put_summaries(log, now_us);
+    bool is_limited = !log->options.is_unlimited && level > MST_LOG_DEBUG;
+    if (!is_limited || mst__log_limit_take(&log->limit, level, line, now_us)) {
+        put_dropped(log);
+        put_line(log, level, line);
+    }
+    (void)pthread_mutex_unlock(&log->mutex);
+    wake(log->wake_fd);
+}
+
+void mst__cli_say(const char *format, ...)
+{
+    char text[MST_LOG_LINE_SIZE];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof text - 1, format, args);
+    va_end(args);
+    MST_ASSERT(length >= 0);
+    size_t size = strlen(text);
+    text[size++] = '\n';
+    struct cli_log *log = opened;
+    if (log == NULL) {
+        (void)fwrite(text, 1, size, stderr); /* there is nowhere to say that it failed */
+        return;
+    }
+    (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+    if (mst__buf_append(&log->lines, mst_bytes(text, size)) != 0) {
+        log->dropped_count++;
+    }
+    (void)pthread_mutex_unlock(&log->mutex);
+    wake(log->wake_fd);
+}
+
+/* --- the thread --- */
+
+/* Take whole lines, as many as are a piece, from the front of the buffer. */
+static size_t take_piece(struct cli_log *log, char ret_piece[PIECE_SIZE])
+{
+    struct mst_bytes lines = mst__buf_bytes(&log->lines);
+    size_t size = lines.size < PIECE_SIZE ? lines.size : PIECE_SIZE;
+    while (size > 0 && lines.data[size - 1] != '\n') {
+        size--;
+    }
+    memcpy(ret_piece, lines.data, size);
+    mst__buf_consume(&log->lines, size);
+    return size;
+}
+
+/* Whether all of @piece was written. */
+static bool write_piece(int fd, struct mst_bytes piece)
+{
+    while (piece.size > 0) {
+        ssize_t written = write(fd, piece.data, piece.size);
+        if (written >= 0) {
+            piece = mst_bytes(piece.data + written, piece.size - (size_t)written);
+        } else if (errno == EAGAIN) {
+            struct pollfd out = {.fd = fd, .events = POLLOUT};
+            (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t count_lines(struct mst_bytes piece)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < piece.size; i++) {
+        count += piece.data[i] == '\n' ? 1 : 0;
+    }
+    return count;
+}
+
+/* Sleep until there is something to do, or a summary is due. */
+static void wait_for_lines(const struct cli_log *log, int64_t due_us)
+{
+    int timeout_ms = -1;
+    if (due_us != INT64_MAX) {
+        int64_t wait_us = due_us - log_now_us();
+        timeout_ms = wait_us <= 0 ? 0 : (int)((wait_us + 999) / 1000); /* a second at most */
+    }
+    struct pollfd in = {.fd = log->wake_fd, .events = POLLIN};
+    (void)poll(&in, 1, timeout_ms); /* the buffer is looked at in any case */
+    uint64_t count;
+    ssize_t size = read(log->wake_fd, &count, sizeof count);
+    (void)size; /* likewise */
+}
+
+static void log_free(struct cli_log *log)
+{
+    if (log->wake_fd >= 0) {
+        (void)close(log->wake_fd); /* nothing was written */
+    }
+    if (log->done_fd >= 0) {
+        (void)close(log->done_fd); /* likewise */
+    }
+    mst__buf_close(&log->lines);
+    (void)pthread_mutex_destroy(&log->mutex); /* nobody has it */
+    mst__free(log);
+}
+
+/* The last piece is written, or nobody wants to know. */
+static void end_thread(struct cli_log *log)
+{
+    (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+    bool is_abandoned = log->is_abandoned;
+    log->is_done = true;
+    if (!is_abandoned) {
+        wake(log->done_fd);
+    }
+    (void)pthread_mutex_unlock(&log->mutex);
+    if (is_abandoned) {
+        log_free(log);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct cli_log *log = arg;
+    char piece[PIECE_SIZE];
+    bool is_over = false;
+    while (!is_over) {
+        (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+        put_summaries(log, log->is_closing ? INT64_MAX : log_now_us());
+        size_t size = take_piece(log, piece);
+        is_over = size == 0 && log->is_closing;
+        int64_t due_us = mst__log_limit_due_us(&log->limit);
+        (void)pthread_mutex_unlock(&log->mutex);
+        if (size == 0 && !is_over) {
+            wait_for_lines(log, due_us);
+        }
+        bool is_written = write_piece(log->fd, mst_bytes(piece, size));
+        (void)pthread_mutex_lock(&log->mutex);
+        if (is_written) {
+            put_dropped(log);
+        } else {
+            /* Told with the next line: telling now would fail like this one. */
+            log->dropped_count += count_lines(mst_bytes(piece, size));
+        }
+        is_over = is_over || log->is_abandoned;
+        (void)pthread_mutex_unlock(&log->mutex);
+    }
+    end_thread(log);
+    return NULL;
+}
+
+/* --- life --- */
+
+/* Signals are for the other threads: one that waits for stderr would handle them late. */
+static int start_thread(struct cli_log *log)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all); /* cannot fail */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rv = pthread_create(&log->thread, NULL, run, log);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rv;
+}
+
+int mst__cli_log_open(const struct mst__cli_log_options *options,
+                      struct mst_log *ret_log,
+                      struct mst_err *reterr)
+{
+    MST_ASSERT(opened == NULL);
+    struct cli_log *log = mst__calloc(1, sizeof *log);
+    if (log == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "out of memory (log)");
+    }
+    log->options = *options;
+    log->fd = STDERR_FILENO;
+    (void)pthread_mutex_init(&log->mutex, NULL); /* cannot fail */
+    mst__buf_init(&log->lines, MST_LOG_BUFFER_SIZE);
+    log->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    log->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rv = 0;
+    if (log->wake_fd < 0 || log->done_fd < 0) {
+        rv = mst__fail(reterr, MST_ESYS, errno, "eventfd (log)");
+        goto fail;
+    }
+    int reason = start_thread(log);
+    if (reason != 0) {
+        rv = mst__fail(reterr, MST_ESYS, reason, "thread (log)");
+        goto fail;
+    }
+    opened = log;
+    *ret_log = (struct mst_log){.fn = on_line, .arg = log, .level = options->level};
+    return 0;
+fail:
+    log_free(log);
+    return rv;
+}
+
+void mst__cli_log_close(void)
+{
+    struct cli_log *log = opened;
+    if (log == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+    log->is_closing = true;
+    (void)pthread_mutex_unlock(&log->mutex);
+    wake(log->wake_fd);
+    opened = NULL;
+    int64_t deadline_ms = mst__clock_deadline_ms(MST_LOG_FLUSH_MS);
+    struct pollfd done = {.fd = log->done_fd, .events = POLLIN};
+    int64_t left_ms = MST_LOG_FLUSH_MS;
+    while (poll(&done, 1, (int)left_ms) < 0 && errno == EINTR) {
+        left_ms = deadline_ms - mst__clock_ms();
+        left_ms = left_ms > 0 ? left_ms : 0;
+    }
+    pthread_t thread = log->thread;
+    (void)pthread_mutex_lock(&log->mutex);
+    bool is_done = log->is_done;
+    log->is_abandoned = !is_done;
+    (void)pthread_mutex_unlock(&log->mutex);
+    if (is_done) {
+        (void)pthread_join(thread, NULL); /* it is at its end */
+        log_free(log);
+    } else {
+        /* It waits for whoever should read stderr, and ends with the process at the latest. */
+        (void)pthread_detach(thread); /* its memory is its own by now */
+    }
+}
