@@ -3,9 +3,10 @@
  *
  * Of nodes that stand in for torch peers less is asked, for these break rules by themselves: they
  * expel the living when clocks differ, and they tell worlds that another member was not told. So
- * what they are told is not looked at, nor whom they expel, nor who expels them. Of a round that
- * they have completed our nodes may be told too small a world where nothing could have told them
- * so, which is counted. With unequal settings nobody can promise a group within one's limits. */
+ * what they are told is not looked at, nor whom they expel; but none of ours may expel them sooner
+ * than they can beat. Of a round that they have completed our nodes may be told too small a world
+ * where nothing could have told them so, which is counted. With unequal settings nobody can promise
+ * a group within one's limits. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
@@ -17,6 +18,8 @@
 #define CHECK_DRIFT_PERCENT 97
 /* As in core/expire.c. */
 #define CHECK_BEAT_LATE_US 2500000
+/* What torch's nodes need for a beat, beyond the interval. */
+#define CHECK_PEER_LATE_US 3000000
 
 void mst__sim_check_init(struct mst__sim_world *world)
 {
@@ -211,12 +214,15 @@ static void check_stamps(struct mst__sim_world *world)
 }
 
 /* How soon a silent node may be given up at the earliest. */
-static int64_t check_patience_us(const struct mst__settings *settings)
+static int64_t check_patience_us(const struct mst__settings *settings, bool is_exact)
 {
+    if (is_exact) {
+        return (settings->keep_alive_interval_us + CHECK_PEER_LATE_US) * CHECK_DRIFT_PERCENT / 100;
+    }
     int64_t half_us = settings->keep_alive_interval_us / 2;
     int64_t beat_us = settings->keep_alive_interval_us +
                       (half_us > CHECK_BEAT_LATE_US ? half_us : CHECK_BEAT_LATE_US);
-    int64_t after_us = mst__expire_patience_us(settings);
+    int64_t after_us = mst__expire_patience_us(settings, true);
     return (after_us < beat_us ? after_us : beat_us) * CHECK_DRIFT_PERCENT / 100;
 }
 
@@ -227,19 +233,19 @@ static void check_expelled(struct mst__sim_world *world, int64_t pid, const char
     const struct mst__sim_node *node = &world->nodes[life->node];
     const struct mst__settings *settings = &world->plan.settings[life->node];
     bool takes_part = node->app == MST_SIM_JOINING || node->app == MST_SIM_HOLDING;
-    if (life->is_exact || life->is_over || !takes_part) {
+    if (life->is_over || !takes_part) {
         return;
     }
     char name[24];
     mst__sim_name(world, pid, name);
     int64_t silent_us = world->now_us - life->stamped_us;
-    if (silent_us < check_patience_us(settings)) {
+    if (silent_us < check_patience_us(settings, life->is_exact)) {
         mst__sim_break(world, "expelled", "%s was expelled by %s %lld ms after its last beat", name,
                        by, (long long)(silent_us / 1000));
     }
     int64_t well_us = world->now_us - node->well_us;
     int64_t enough_us = mst__expire_after_us(settings) + 2 * settings->keep_alive_interval_us;
-    if (node->partition == 0 && well_us > enough_us) {
+    if (node->partition == 0 && well_us > enough_us && !life->is_exact) {
         mst__sim_break(world, "expelled",
                        "%s reaches the store since %lld ms and was expelled by %s", name,
                        (long long)(well_us / 1000), by);

@@ -113,8 +113,11 @@ static void draw_settings(struct mst__sim_plan *plan, struct mst__prng *prng)
     if (plan->exact_count > 0) {
         /* The peers look once a second, at a record that may be a second old. */
         settings.last_call_us = DRAW_OF(prng, 3, 3, 5, 30) * SECOND;
-        settings.keep_alive_interval_us = 5 * SECOND;
         settings.keep_alive_max_attempt = 3;
+    }
+    if (plan->exact_count > 1) {
+        /* Two of them would expel each other: they beat every other interval at worst. */
+        settings.keep_alive_interval_us = 5 * SECOND;
     }
     settings.join_us = 600 * SECOND;
     if (draw_percent(prng, 20)) {

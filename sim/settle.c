@@ -13,7 +13,9 @@ static bool settle_is_promised(const struct mst__sim_plan *plan)
     bool peers_err =
         plan->exact_count > 0 &&
         (4 * plan->skew_us_max > plan->settings[0].last_call_us ||
-         plan->skew_us_max > 2 * MST_SIM_SECOND_US || plan->weights[MST_SIM_FAULT_STEP] > 0);
+         plan->skew_us_max > 2 * MST_SIM_SECOND_US || plan->weights[MST_SIM_FAULT_STEP] > 0 ||
+         2 * (plan->skew_us_max + plan->settings[0].keep_alive_interval_us) >
+             mst__sim_plan_expiry_us(plan));
     return !plan->is_unequal && !peers_err;
 }
 

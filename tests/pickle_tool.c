@@ -4,8 +4,8 @@
  *
  * Each line of stdin is a pickle in hex; the answer to each is one line of JSON: the record and, as
  * `hex`, the pickle that we write of it, in the dialect given or else its own, with a seal if one
- * is given; or `error` and `text`. A line that begins with `=` is base64 instead, and is answered
- * with `hex` or `error`. */
+ * is given, and then with all nodes marked as ours; or `error` and `text`. A line that begins with
+ * `=` is base64 instead, and is answered with `hex` or `error`. */
 #include <stdio.h>
 #include <string.h>
 
@@ -88,6 +88,11 @@ static void print_state(const struct mst__state *state, struct mst_bytes pickle)
     print_members(state, "wait_list", &state->waiting, LIST_NODES);
     print_members(state, "redundancy_list", &state->spares, LIST_NODES);
     print_members(state, "last_heartbeats", &state->heartbeats, LIST_TIMES);
+    size_t ours = 0;
+    for (size_t i = 0; i < state->heartbeats.count; i++) {
+        ours += state->members[state->heartbeats.ids[i]].is_ours ? 1 : 0;
+    }
+    (void)printf("\"ours\":%zu,", ours);
     (void)printf("\"sealed\":[%lld,%lld],\"extra_size\":%zu,", (long long)state->sealed_round,
                  (long long)state->sealed_count, state->extra.size);
     print_hex(pickle);
@@ -110,6 +115,9 @@ static void answer_pickle(const struct options *options, struct mst_bytes bytes)
     if (options->sealed_count > 0) {
         state.sealed_round = options->sealed_round;
         state.sealed_count = options->sealed_count;
+        for (size_t i = 0; i < state.heartbeats.count; i++) {
+            mst__state_mark(&state, state.heartbeats.ids[i]);
+        }
     }
     struct mst__buf output;
     mst__buf_init(&output, MST_PICKLE_SIZE_MAX);

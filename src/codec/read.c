@@ -25,6 +25,7 @@ enum read_attribute {
     READ_MANDATORY_COUNT,
     READ_SPARES = READ_MANDATORY_COUNT,
     READ_SEAL,
+    READ_NODES,
     READ_ATTRIBUTE_COUNT,
 };
 
@@ -38,6 +39,7 @@ static const char *const read_names[READ_ATTRIBUTE_COUNT] = {
     [READ_HEARTBEATS] = "last_heartbeats",
     [READ_SPARES] = "redundancy_list",
     [READ_SEAL] = "muster_seal",
+    [READ_NODES] = "muster_nodes",
 };
 
 struct reader {
@@ -267,6 +269,36 @@ static int read_seal(struct reader *reader)
     return read_refuse(reader, READ_SEAL, "is not a tuple of a round and a count above 0");
 }
 
+/* Which nodes are muster's. Peers carry this along as it is, so that it may name who is gone. */
+static int read_marks(struct reader *reader)
+{
+    const struct mst__value *nodes = reader->attributes[READ_NODES];
+    if (nodes == NULL) {
+        return 0;
+    }
+    if (nodes->kind != MST_VALUE_SET) {
+        return read_refuse(reader, READ_NODES, "is not a set");
+    }
+    struct mst__machine_cursor cursor = mst__machine_items(&reader->machine, nodes->at);
+    const struct mst__value *value;
+    while ((value = mst__machine_next(&reader->machine, &cursor)) != NULL) {
+        if (value->kind != MST_VALUE_INSTANCE ||
+            reader->machine.objects[value->at].type != MST_CLASS_NODE) {
+            return read_refuse(reader, READ_NODES, "something is not a node");
+        }
+        struct mst__node node;
+        int rv = read_node(reader, READ_NODES, value->at, &node);
+        if (rv != 0) {
+            return rv;
+        }
+        mst__member_id id = mst__state_find(reader->state, &node);
+        if (id != MST_MEMBER_NONE && reader->state->members[id].has_heartbeat) {
+            mst__state_mark(reader->state, id);
+        }
+    }
+    return 0;
+}
+
 /* --- the whole --- */
 
 static int read_add_extra(struct reader *reader,
@@ -416,6 +448,9 @@ static int read_state(struct reader *reader, const struct mst__value *root)
     }
     if (rv == 0) {
         rv = read_seal(reader);
+    }
+    if (rv == 0) {
+        rv = read_marks(reader);
     }
     return rv != 0 ? rv : read_extras(reader);
 }

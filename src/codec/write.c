@@ -239,6 +239,29 @@ static int write_members(struct writer *writer,
     return rv;
 }
 
+/* Which of the nodes with a heartbeat are muster's. */
+static int write_marks(struct writer *writer)
+{
+    const struct mst__state *state = writer->state;
+    struct mst__members ours = {NULL, 0, 0};
+    if (state->heartbeats.count == 0) {
+        return 0;
+    }
+    ours.ids = mst__malloc(state->heartbeats.count * sizeof *ours.ids);
+    if (ours.ids == NULL) {
+        return MST_ENOMEM;
+    }
+    for (size_t i = 0; i < state->heartbeats.count; i++) {
+        if (state->members[state->heartbeats.ids[i]].is_ours) {
+            ours.ids[ours.count++] = state->heartbeats.ids[i];
+        }
+    }
+    int rv =
+        ours.count == 0 ? 0 : write_members(writer, WRITE_TEXT("muster_nodes"), WRITE_SET, &ours);
+    mst__free(ours.ids);
+    return rv;
+}
+
 static int write_head(struct writer *writer)
 {
     const struct mst__state *state = writer->state;
@@ -308,6 +331,9 @@ static int write_state(struct writer *writer)
     if (rv == 0) {
         rv = write_members(writer, WRITE_TEXT("last_heartbeats"), WRITE_HEARTBEATS,
                            &state->heartbeats);
+    }
+    if (rv == 0) {
+        rv = write_marks(writer);
     }
     return rv != 0 ? rv : write_tail(writer);
 }

@@ -13,6 +13,9 @@
 
 /* A beat may be this late at least: the peers look once a second, and writing takes its time. */
 #define EXPIRE_BEAT_LATE_US 2500000
+/* The same of torch's nodes: a second each for the timer that finds a beat not yet due, for a
+ * record that is taken from the cache, and for the look after a lost write. */
+#define EXPIRE_PEER_LATE_US 3000000
 /* What telling of a death may take of the time after which a node counts as dead. */
 #define EXPIRE_MARGIN_SHARE 32
 #define EXPIRE_MARGIN_US_MAX 50000
@@ -25,22 +28,25 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
                                   settings->keep_alive_max_attempt);
 }
 
-int64_t mst__expire_patience_us(const struct mst__settings *settings)
+/* The time in which a living node beats once. */
+static int64_t expire_beat_us(const struct mst__settings *settings, bool is_ours)
+{
+    int64_t half_us = settings->keep_alive_interval_us / 2;
+    int64_t late_us = is_ours ? EXPIRE_BEAT_LATE_US : EXPIRE_PEER_LATE_US;
+    return mst__saturate_add(settings->keep_alive_interval_us,
+                             half_us > late_us ? half_us : late_us);
+}
+
+int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ours)
 {
     int64_t after_us = mst__expire_after_us(settings);
     if (after_us == INT64_MAX) {
         return after_us; /* never */
     }
     int64_t share_us = after_us / EXPIRE_MARGIN_SHARE;
-    return after_us - (share_us < EXPIRE_MARGIN_US_MAX ? share_us : EXPIRE_MARGIN_US_MAX);
-}
-
-/* The time in which a living node beats once. */
-static int64_t expire_beat_us(const struct mst__settings *settings)
-{
-    int64_t half = settings->keep_alive_interval_us / 2;
-    return mst__saturate_add(settings->keep_alive_interval_us,
-                             half > EXPIRE_BEAT_LATE_US ? half : EXPIRE_BEAT_LATE_US);
+    after_us -= share_us < EXPIRE_MARGIN_US_MAX ? share_us : EXPIRE_MARGIN_US_MAX;
+    int64_t peer_us = mst__saturate_add(settings->keep_alive_interval_us, EXPIRE_PEER_LATE_US);
+    return is_ours || after_us > peer_us ? after_us : peer_us;
 }
 
 /* Room for all heartbeats in @dead, which is emptied. */
@@ -184,7 +190,7 @@ static int64_t observer_advance(struct mst__observer *observer,
 {
     int64_t gap_us = observer->reads == 0 ? 0 : now_mono_us - observer->read_us;
     MST_ASSERT(gap_us >= 0);
-    int64_t counts_us = expire_beat_us(settings);
+    int64_t counts_us = expire_beat_us(settings, true);
     if (counts_us < 0) {
         counts_us = 0;
     }
@@ -232,15 +238,18 @@ static void observer_update(struct mst__observer *observer,
 /* How long this node may be silent. */
 static int64_t observer_patience_us(const struct mst__observed *observed,
                                     const struct mst__settings *settings,
+                                    bool is_ours,
                                     int64_t now_us)
 {
+    int64_t patience_us = mst__expire_patience_us(settings, is_ours);
     int64_t after_us = mst__expire_after_us(settings);
     int64_t oldest_us =
         mst__saturate_subtract(now_us, mst__saturate_add(after_us, settings->clock_skew_us));
     if (observed->has_changed || observed->stamp_us >= oldest_us) {
-        return mst__expire_patience_us(settings);
+        return patience_us;
     }
-    int64_t beat_us = expire_beat_us(settings);
+    int64_t beat_us = expire_beat_us(settings, is_ours);
+    after_us = after_us > patience_us ? after_us : patience_us;
     return beat_us < after_us ? beat_us : after_us;
 }
 
@@ -288,7 +297,7 @@ int mst__observer_read(struct mst__observer *observer,
         }
         observer_update(observer, observed, settings, member->heartbeat_us, is_new, now_us, gap_us);
         int64_t silent_us = observer->watched_us - observed->changed_us;
-        int64_t patience_us = observer_patience_us(observed, settings, now_us);
+        int64_t patience_us = observer_patience_us(observed, settings, member->is_ours, now_us);
         if (silent_us > patience_us) {
             dead->ids[dead->count++] = id;
             continue;

@@ -340,6 +340,10 @@ static int step_act(struct session_step *step, enum mst__action action)
         return rv;
     }
     session->is_dirty = applied.dirty;
+    mst__member_id id = mst__state_find(state, &session->options.node);
+    if (!is_exact && id != MST_MEMBER_NONE && state->members[id].has_heartbeat) {
+        mst__state_mark(state, id);
+    }
     if (applied.restarts_deadline && !session->is_cancelled) {
         session->deadline_us =
             mst__saturate_add(step->now_mono_us, session->options.settings.join_us);

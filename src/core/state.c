@@ -217,8 +217,9 @@ static bool maps_equal(const struct mst__state *a,
     for (size_t i = 0; i < a_map->count; i++) {
         const struct mst__member *in_a = &a->members[a_map->ids[i]];
         const struct mst__member *in_b = &b->members[b_map->ids[i]];
-        bool values_equal =
-            are_heartbeats ? in_a->heartbeat_us == in_b->heartbeat_us : in_a->rank == in_b->rank;
+        bool values_equal = are_heartbeats ? in_a->heartbeat_us == in_b->heartbeat_us &&
+                                                 in_a->is_ours == in_b->is_ours
+                                           : in_a->rank == in_b->rank;
         if (!values_equal || mst__node_compare(&in_a->node, &in_b->node) != 0) {
             return false;
         }
@@ -475,8 +476,16 @@ bool mst__state_drop_spare(struct mst__state *state, mst__member_id id)
     return flag_drop(&state->spares, id, &state_member(state, id)->is_spare);
 }
 
+void mst__state_mark(struct mst__state *state, mst__member_id id)
+{
+    struct mst__member *member = state_member(state, id);
+    MST_ASSERT(member->has_heartbeat);
+    member->is_ours = true;
+}
+
 bool mst__state_drop_heartbeat(struct mst__state *state, mst__member_id id)
 {
+    state_member(state, id)->is_ours = false;
     return flag_drop(&state->heartbeats, id, &state_member(state, id)->has_heartbeat);
 }
 

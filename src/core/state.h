@@ -33,6 +33,7 @@ struct mst__member {
     bool is_waiting;
     bool is_spare;
     bool has_heartbeat;
+    bool is_ours; /* the record says that it is a muster node; only with a heartbeat */
     int64_t rank;
     int64_t heartbeat_us;
 };
@@ -105,7 +106,10 @@ int mst__state_put_waiting(struct mst__state *state, mst__member_id id);
 int mst__state_put_spare(struct mst__state *state, mst__member_id id);
 int mst__state_put_heartbeat(struct mst__state *state, mst__member_id id, int64_t time_us);
 
-/* Take a member out again; whether it was there. */
+/* Say that a member, which has a heartbeat, is a muster node. */
+void mst__state_mark(struct mst__state *state, mst__member_id id);
+
+/* Take a member out again; whether it was there. The mark goes with the heartbeat. */
 bool mst__state_drop_participant(struct mst__state *state, mst__member_id id);
 bool mst__state_drop_waiting(struct mst__state *state, mst__member_id id);
 bool mst__state_drop_spare(struct mst__state *state, mst__member_id id);

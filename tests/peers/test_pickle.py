@@ -60,12 +60,15 @@ class Pickle:
                 self.assertEqual(records.content_of(again), loaded["used"])
 
     def test_seal_and_strangers(self):
-        """They carry our seal along, and what we carried along for others."""
+        """They carry our seal and marks along, and what we carried along for others."""
         (sealed,) = records.tool([self.theirs[3]["hex"]], "7", "3")
+        self.assertGreater(sealed["ours"], 0)
         loaded = self.ask(sealed["hex"])
-        self.assertEqual(loaded["unknown"], {"muster_seal": "(7, 3)"})
+        self.assertEqual(set(loaded["unknown"]), {"muster_seal", "muster_nodes"})
+        self.assertEqual(loaded["unknown"]["muster_seal"], "(7, 3)")
         (again,) = records.tool([loaded["hex"]])
         self.assertEqual(again["sealed"], [7, 3])
+        self.assertEqual(again["ours"], sealed["ours"])
 
 
 class OldPickle(Pickle, unittest.TestCase):

@@ -107,6 +107,7 @@ struct watch {
     struct mst__node other;
     int64_t now_us; /* monotonic; our wall clock is WORLD_WALL_US ahead */
     int64_t wall_us;
+    bool is_peer; /* the other one does not say that it is ours */
     struct mst__members dead;
 };
 
@@ -136,6 +137,9 @@ static bool watch_read(struct watch *watch, int64_t stamp_us)
     /* Our own stamp is ancient and never changes: we know that we are alive. */
     state_add_participant(&state, watch->self, 0, 0);
     state_add_participant(&state, watch->other, 1, stamp_us);
+    if (!watch->is_peer) {
+        mst__state_mark(&state, mst__state_find(&state, &watch->other));
+    }
     assert_int_equal(mst__observer_read(&watch->observer, &state, &watch->self, &watch->settings,
                                         watch->wall_us + watch->now_us, watch->now_us,
                                         &watch->dead),
@@ -235,6 +239,41 @@ static void old_stamps_are_suspicious(void **unused)
     watch.now_us++;
     assert_true(watch_read(&watch, old_us + 1));
     watch_close(&watch);
+}
+
+/* How long the other one may be silent after a beat, and if it was never seen to beat, by its old
+ * stamp. */
+static void assert_patience(bool is_peer, int64_t interval_us, int64_t beaten_us, int64_t old_us)
+{
+    for (int is_old = 0; is_old < 2; is_old++) {
+        struct watch watch;
+        watch_open(&watch);
+        watch.is_peer = is_peer;
+        watch.settings.keep_alive_interval_us = interval_us;
+        watch.settings.keep_alive_max_attempt = 3;
+        int64_t stamp_us = is_old == 1 ? WORLD_WALL_US - 10 * MINUTE : WORLD_WALL_US;
+        int64_t end_us = is_old == 1 ? old_us : beaten_us;
+        for (watch.now_us = 0; watch.now_us < end_us; watch.now_us += SECOND) {
+            assert_false(watch_read(&watch, stamp_us));
+        }
+        watch.now_us = end_us;
+        assert_false(watch_read(&watch, stamp_us));
+        watch.now_us++;
+        assert_true(watch_read(&watch, stamp_us));
+        watch_close(&watch);
+    }
+}
+
+/* torch's nodes need up to three seconds more than the interval for a beat. */
+static void torch_may_be_late(void **unused)
+{
+    (void)unused;
+    assert_patience(false, SECOND, 2950000, 3 * SECOND);
+    assert_patience(true, SECOND, 4 * SECOND, 4 * SECOND);
+    assert_patience(false, 2 * SECOND, 5950000, 4500000);
+    assert_patience(true, 2 * SECOND, 5950000, 5 * SECOND);
+    assert_patience(true, 5 * SECOND, 14950000, 8 * SECOND);
+    assert_patience(true, 20 * SECOND, 59950000, 30 * SECOND);
 }
 
 /* Nobody could beat while the store was away, so that nobody is blamed for having been silent. */
@@ -344,6 +383,7 @@ int main(void)
         cmocka_unit_test(wrong_clocks_kill_nobody),
         cmocka_unit_test(our_own_clock_may_step),
         cmocka_unit_test(old_stamps_are_suspicious),
+        cmocka_unit_test(torch_may_be_late),
         cmocka_unit_test(gaps_between_readings_do_not_count),
         cmocka_unit_test(the_observer_forgets),
         cmocka_unit_test(the_last_call_goes_by_our_own_time),

@@ -81,6 +81,7 @@ static void copies_are_equal_and_apart(void **unused)
                                       : mst__state_put_spare(&state, id),
                          0);
     }
+    mst__state_mark(&state, 1);
     state.extra = token_of(7);
     state.sealed_round = 3;
     state.sealed_count = 4;
@@ -103,11 +104,20 @@ static void copies_are_equal_and_apart(void **unused)
     assert_false(mst__state_equal(&copy, &state));
     assert_int_equal(mst__state_put_waiting(&copy, first), 0);
     assert_true(mst__state_equal(&copy, &state));
+    assert_true(copy.members[1].is_ours);
+    copy.members[1].is_ours = false;
+    assert_false(mst__state_equal(&copy, &state));
+    mst__state_mark(&copy, 1);
+    assert_true(mst__state_equal(&copy, &state));
     copy.sealed_count = 5;
     assert_false(mst__state_equal(&copy, &state));
     copy.sealed_count = 4;
     copy.dialect = MST_RECORD_D3;
     assert_false(mst__state_equal(&copy, &state));
+    /* The mark goes with the heartbeat, and does not come again with another one. */
+    assert_true(mst__state_drop_heartbeat(&copy, 1));
+    assert_int_equal(mst__state_put_heartbeat(&copy, 1, 1), 0);
+    assert_false(copy.members[1].is_ours);
     mst__state_close(&copy);
     mst__state_close(&state);
 }

@@ -74,6 +74,9 @@ static void random_state(struct mst__prng *prng,
         }
         if (where / 32 % 4 != 0) {
             assert_int_equal(mst__state_put_heartbeat(ret_state, id, random_time(prng)), 0);
+            if (where / 128 % 2 == 0) {
+                mst__state_mark(ret_state, id);
+            }
         }
     }
 }
@@ -161,6 +164,7 @@ static void exact_bytes(void **state)
     mst__member_id id = obtain(&record, "a", 70000, 0);
     assert_int_equal(mst__state_put_participant(&record, id, 1), 0);
     assert_int_equal(mst__state_put_heartbeat(&record, id, A_TIME_US), 0);
+    mst__state_mark(&record, id);
     struct mst__buf output;
     write_state(&output, &record);
     struct mst__buf wanted;
@@ -173,13 +177,15 @@ static void exact_bytes(void **state)
         "7d 28 \"addr\" \"a\" \"pid\" 4a 70 11 01 00 \"local_id\" 4b 00 75 62 94 4b 01 75 "
         "\"wait_list\" 8f \"redundancy_list\" 8f \"last_heartbeats\" 7d 28 68 01 "
         "\"datetime\" 94 \"datetime\" 93 @bytes 68 02 \"timezone\" 93 68 02 \"timedelta\" "
-        "93 4b 00 4b 00 4b 00 87 52 85 52 86 52 75 \"muster_seal\" 4b 07 4b 02 86 75 62 2e");
+        "93 4b 00 4b 00 4b 00 87 52 85 52 86 52 75 \"muster_nodes\" 8f 28 68 01 90 "
+        "\"muster_seal\" 4b 07 4b 02 86 75 62 2e");
     assert_bytes(mst__buf_bytes(&output), mst__buf_bytes(&wanted));
     mst__buf_close(&wanted);
     mst__buf_close(&output);
     /* As 1.13 has it. */
     record.dialect = MST_RECORD_D1;
     record.sealed_count = 0;
+    record.members[id].is_ours = false;
     write_state(&output, &record);
     mst__buf_init(&wanted, MST_KIB(4));
     assemble_into(
@@ -382,6 +388,25 @@ static void memo(void **state)
     assert_reads(&input, &record);
     assert_int_equal(record.heartbeats.ids[0], member(&record, "a", 1));
     assert_int_equal(record.heartbeats.ids[1], member(&record, "b", 2));
+    mst__state_close(&record);
+}
+
+/* Which nodes are ours. Peers do not keep that up to date: who is gone does not come back by it. */
+static void marks(void **state)
+{
+    (void)state;
+    struct mst__buf input;
+    RECORD(&input, "participants", "7d @b2 4b 00 73", "last_heartbeats", "7d @a1 @aware 73",
+           "muster_nodes",
+           "8f 28 @a1 @b2 @node 7d 28 \"addr\" \"gone\" \"pid\" 4b 01 "
+           "\"local_id\" 4b 00 75 62 90");
+    struct mst__state record;
+    assert_reads(&input, &record);
+    assert_true(record.members[member(&record, "a", 1)].is_ours);
+    assert_false(record.members[member(&record, "b", 2)].is_ours); /* it has no heartbeat */
+    assert_int_equal(record.members_count, 2);
+    assert_int_equal(record.extra.size, 0);
+    assert_round_trip(&record);
     mst__state_close(&record);
 }
 
@@ -750,6 +775,7 @@ int main(void)
         cmocka_unit_test(protocol_3),
         cmocka_unit_test(memo),
         cmocka_unit_test(seal),
+        cmocka_unit_test(marks),
         cmocka_unit_test(carried),
         cmocka_unit_test(carried_twice),
         cmocka_unit_test(carried_spares),
