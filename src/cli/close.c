@@ -42,7 +42,7 @@ static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct ms
     (void)snprintf(text, sizeof text, "%lldms", (long long)timeout_ms); /* fits */
     int rv = 0;
     if (strcmp(backend, "c10d") == 0) {
-        rv = mst_params_set(params, "is_host", "false", reterr);
+        rv = mst_params_set(params, "serve", "never", reterr);
     }
     /* The legacy handler has the last of these alone. */
     size_t i = strcmp(backend, "etcd") == 0 ? 2 : 0;

@@ -47,7 +47,7 @@ static const char join_text[] =
     "Further "
     "lines tell what happens: nodes wait to be let in, participants are lost, the rendezvous is "
     "closed, this node is expelled. The first node on the machine that the endpoint names serves "
-    "the store if nobody does yet.\n"
+    "the others if nobody does yet.\n"
     "\n"
     "SIGTERM and SIGINT make it leave at once, so that the others need not wait for this node to "
     "expire. Exit status: that of the command, or 0 done, 2 wrong arguments, 4 timeout, 5 no "
@@ -59,8 +59,9 @@ struct join {
     struct mst__rdzv rdzv;
     const char *nodes;
     const char *local_addr;
-    int64_t hold_ms; /* -1 = not given, 0 = until a signal */
-    int64_t stop_ms; /* -1 = not given */
+    const char *serve; /* NULL = not given */
+    int64_t hold_ms;   /* -1 = not given, 0 = until a signal */
+    int64_t stop_ms;   /* -1 = not given */
     bool rejoin;
     bool close;
     const char *events_path;
@@ -181,6 +182,9 @@ static void on_event(void *arg, const struct mst_event *event)
     struct join *join = arg;
     if (join->events_fd >= 0) {
         mst_event_json(&join->events_fd, event);
+    }
+    if (strcmp(event->name, "host") == 0) {
+        (void)fprintf(stderr, "muster: %s\n", event->message);
     }
     if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {
         (void)tell_round(join, event->name, event->round); /* the next line fails as well */
@@ -625,6 +629,30 @@ static int run(struct join *join)
     return leave(join, exit_code);
 }
 
+/* The option of the backend that --serve is; others have no server of ours. */
+static bool set_serve(struct join *join, int *ret_exit)
+{
+    static const char *const words[] = {"auto", "never", "always"};
+    const char *backend = mst_params_backend(join->params);
+    struct mst_err err;
+    bool is_word = false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        is_word = is_word || strcmp(join->serve, words[i]) == 0;
+    }
+    if (!is_word) {
+        *ret_exit = mst__cli_usage_error(COMMAND, "--serve: '%s' is not auto, never or always",
+                                         join->serve);
+    } else if (strcmp(backend, "muster") != 0 && strcmp(backend, "c10d") != 0) {
+        *ret_exit = mst__cli_usage_error(COMMAND, "--serve: nodes of backend '%.40s' do not serve",
+                                         backend);
+        is_word = false;
+    } else if (mst_params_set(join->params, "serve", join->serve, &err) != 0) {
+        *ret_exit = mst__cli_fail(&err);
+        is_word = false;
+    }
+    return is_word;
+}
+
 static bool prepare(struct join *join, int *ret_exit)
 {
     int64_t nodes_min = 0;
@@ -654,6 +682,9 @@ static bool prepare(struct join *join, int *ret_exit)
         return false;
     }
     mst_params_log(join->params, &log);
+    if (join->serve != NULL && !set_serve(join, ret_exit)) {
+        return false;
+    }
     if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
                                &err) != 0) {
         *ret_exit = mst__rdzv_fail(&join->rdzv, join->params, &err);
@@ -732,6 +763,11 @@ int mst__cli_join(int argc, char **argv)
          "Default: "
          "the host name in names, the address by which it reaches the endpoint for workers.",
          MST_OPTION_TEXT, &join.local_addr, 0, 0},
+        {"serve", "WHEN",
+         "Whether this node serves the others, which backends muster and c10d know. auto: when the "
+         "endpoint is this machine and nobody serves there, nor begins to within half a second; it "
+         "says so then. never: somebody else does. always: fail when it cannot. Default auto.",
+         MST_OPTION_TEXT, &join.serve, 0, 0},
         {"hold", "DURATION", "Stay a member for so long after joining; 0 = until a signal.",
          MST_OPTION_DURATION, &join.hold_ms, 0, (int64_t)10 * 365 * 86400 * 1000},
         {"rejoin", NULL,

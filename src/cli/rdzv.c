@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -15,12 +16,16 @@
 #include "cli/look_etcd.h"
 #include "cli/look_job.h"
 #include "codec/pickle.h"
+#include "net/job_client.h"
 #include "rendezvous/host.h"
 #include "rendezvous/settings.h"
 
 /* Where the peers keep the record, and what stands there before anybody has joined. */
 #define RECORD_KEY "torch.rendezvous."
 #define RECORD_NONE "Y2FuaW1hZGFt"
+
+/* How long whoever has a port may take to say what it is. */
+#define TAKEN_MS 1000
 
 /* --- parameters --- */
 
@@ -48,6 +53,30 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
         stderr, "muster: nobody serves at %s; start a server%s%s with: muster serve%s --port %d\n",
         mst__endpoint_format(endpoint, text), is_here ? "" : " on ", is_here ? "" : endpoint->host,
         is_here ? "" : " --host '*'", endpoint->port);
+}
+
+void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port)
+{
+    if (err->sys != EADDRINUSE || port == 0) {
+        return;
+    }
+    struct mst__endpoint endpoint = {.port = (uint16_t)port};
+    bool is_any = strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", is_any ? "localhost" : host);
+    const struct mst__job_message question = {.type = MST_JOB_STATUS,
+                                              .u.close.run_id = mst_bytes_str("muster")};
+    struct mst__job_message answer;
+    struct mst__job_client *client = NULL;
+    int rv = mst__job_client_ask(&endpoint, &question, mst__clock_deadline_ms(TAKEN_MS), &client,
+                                 &answer, NULL);
+    mst__job_client_close(client);
+    if (rv == 0 || rv == MST_ENOTFOUND || rv == MST_EINVAL) {
+        (void)fprintf(stderr,
+                      "muster: who has port %d is a muster, too: another `muster serve`, or a node "
+                      "that `muster join` lets serve; start the server before its nodes, or join "
+                      "with --serve never\n",
+                      endpoint.port);
+    }
 }
 
 /* Replace every @from in the message by @to, as far as that fits. */

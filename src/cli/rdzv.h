@@ -86,6 +86,9 @@ int mst__rdzv_fail(const struct mst__rdzv *rdzv,
 /* Say how to start a server at @endpoint if @err is that nobody listens there. */
 void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *endpoint);
 
+/* Say who has @port of @host if @err is that it is taken, and what to do when that is a muster. */
+void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port);
+
 /* --- the record --- */
 
 /* A look at the record from outside: nothing is written, no store is served. */

@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/rdzv.h"
 #include "cli/systemd.h"
 
 /* Descriptors that are not connections: listeners, the loop's own, logs. */
@@ -207,7 +208,10 @@ static int serve_with(const struct serve *serve)
     struct mst_server *server = NULL;
     struct mst_err err;
     if (mst_server_new(&options, &server, &err) != 0) {
-        return mst__cli_fail(&err);
+        exit_code = mst__cli_fail(&err);
+        mst__rdzv_advise_taken(&err, serve->hosts.count == 0 ? "*" : serve->hosts.values[0],
+                               serve->port);
+        return exit_code;
     }
     exit_code = run_server(server, serve, &options.log);
     mst_server_free(server);
@@ -251,7 +255,7 @@ static int serve_with(const struct serve *serve)
 int mst__cli_serve(int argc, char **argv)
 {
     struct serve serve = {
-        .port = 29500,
+        .port = 29400,
         .connections_max = 0,
         .memory_max = (int64_t)MST_MEMORY_DEFAULT,
         .key_max = (int64_t)MST_KEY_SIZE_DEFAULT,
@@ -267,8 +271,8 @@ int mst__cli_serve(int argc, char **argv)
          "May be given several times. '::' takes IPv4 too unless 0.0.0.0 is given beside it. "
          "Default: the loopback addresses, which other machines cannot reach.",
          MST_OPTION_LIST, &serve.hosts, 0, 0},
-        {"port", "PORT", "TCP port, 0 for a free one. Default: 29500.", MST_OPTION_NUMBER,
-         &serve.port, 0, 65535},
+        {"port", "PORT", "TCP port, 0 for a free one. Default: 29400, as of join.",
+         MST_OPTION_NUMBER, &serve.port, 0, 65535},
         {"port-file", "FILE", "Write the port here once connections are accepted.", MST_OPTION_TEXT,
          &serve.port_file, 0, 0},
         {"ipv6-only", NULL, "Let '::' take IPv6 only.", MST_OPTION_FLAG, &serve.ipv6_only, 0, 0},

@@ -339,10 +339,12 @@ int mst__c10d_host(const struct mst__c10d *settings,
     }
     bool as_server[MST_C10D_ATTEMPTS_MAX];
     size_t count = mst__c10d_attempts(settings, is_me, as_server);
-    if (as_server[0]) {
+    bool may_give_way = count > 1 && settings->endpoint.port != 0;
+    if (as_server[0] &&
+        !(may_give_way && mst__host_is_taken(&settings->endpoint, settings->give_way_ms))) {
         int rv = mst__hosted_start(&settings->endpoint, &params->log, ret_hosted, reterr);
         if (rv != 0 && (count == 1 || rv == MST_ENOMEM)) {
-            return rv == MST_ENOMEM ? rv : mst__err_wrap(reterr, MST_ECONN, "option is_host");
+            return rv == MST_ENOMEM ? rv : mst__err_wrap(reterr, MST_ECONN, "this node must serve");
         }
     }
     *ret_endpoint = settings->endpoint;
@@ -442,6 +444,10 @@ int mst__c10d_create(const struct mst_params *params,
     if (rv != 0) {
         c10d_close(c10d);
         return rv;
+    }
+    if (c10d->hosted != NULL) {
+        /* Which may have been any. */
+        settings.endpoint.port = (uint16_t)mst__hosted_port(c10d->hosted);
     }
     const struct mst__record_options options = {
         .backend = backend,

@@ -24,10 +24,11 @@ int mst__c10d_backend_new(struct mst_store *store,
                           struct mst_err *reterr);
 
 /**
- * Serve the store at the endpoint of @settings if that is up to us: as the option is_host says,
- * else if the endpoint is here and nobody else serves there. Whoever guesses and loses the race for
- * the port is a client as the others are. @ret_hosted, NULL for a client, is the caller's also
- * after an error; @ret_endpoint is where this process reaches the store.
+ * Serve the store at the endpoint of @settings if that is up to us: as the options serve or
+ * is_host say, else if the endpoint is here and nobody else serves there, nor begins to within half
+ * a second. Whoever guesses and loses the race for the port is a client as the others are.
+ * @ret_hosted, NULL for a client, is the caller's also after an error; @ret_endpoint is where this
+ * process reaches the store.
  *
  * Returns 0, MST_ECONN when we should and could not, MST_EINVAL for a client of port 0, MST_ESYS,
  * MST_ENOMEM.

@@ -21,6 +21,9 @@
 /* An address that leads back here does so at once; one that does not may never answer. */
 #define LOOP_TIMEOUT_MS 200
 
+/* How often to see whether a port was taken. */
+#define TAKEN_LOOK_MS 20
+
 /* From how many numbers the first handler of a process draws its own. A thousand containers that
  * agree in host name and process id have two equal ones in one of two thousand cases; and with the
  * handlers that a process can have it stays within 31 bits, the short form in records. */
@@ -232,6 +235,42 @@ void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HO
         freeifaddrs(interfaces);
     }
     (void)snprintf(ret_host, MST_HOST_SIZE, "%s", host); /* no longer than the endpoint's */
+}
+
+/* Whether somebody listens at @address: one that is only bound for reuse is in nobody's way, and
+ * nobody is in its way but a listener. */
+static bool is_listened_at(const struct addrinfo *address)
+{
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    int one = 1;
+    bool is_taken = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+                    bind(fd, address->ai_addr, address->ai_addrlen) != 0 && errno == EADDRINUSE;
+    (void)close(fd); /* nothing was written */
+    return is_taken;
+}
+
+bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(wait_ms);
+    struct addrinfo *addresses = NULL;
+    if (mst__resolve(endpoint, deadline_ms, &addresses, NULL) != 0) {
+        return false;
+    }
+    bool is_taken = false;
+    for (;;) {
+        for (const struct addrinfo *at = addresses; at != NULL && !is_taken; at = at->ai_next) {
+            is_taken = is_listened_at(at);
+        }
+        if (is_taken || mst__clock_ms() + TAKEN_LOOK_MS >= deadline_ms) {
+            break;
+        }
+        (void)poll(NULL, 0, TAKEN_LOOK_MS); /* sooner does no harm */
+    }
+    freeaddrinfo(addresses);
+    return is_taken;
 }
 
 /* --- what to tell others --- */

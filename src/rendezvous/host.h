@@ -30,6 +30,10 @@ bool mst__host_is_loopback(const char *host);
  * resolves to: on many machines that is 127.0.1.1 for their own. */
 void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HOST_SIZE]);
 
+/* Whether somebody listens at @endpoint, which is here, or begins to within @wait_ms. Nobody is
+ * connected to. */
+bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms);
+
 /**
  * What others should call this machine: the address by which it reaches @endpoint. A loopback
  * address only if the endpoint is written as one, or there is no other.

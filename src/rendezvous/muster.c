@@ -654,6 +654,10 @@ int mst__muster_create(const struct mst_params *params,
     }
     int rv = prepare(muster, params, reterr);
     if (rv == 0) {
+        if (muster->hosted != NULL) {
+            /* Which may have been any. */
+            muster->settings.place.endpoint.port = (uint16_t)mst__hosted_port(muster->hosted);
+        }
         (void)mst__endpoint_format(&muster->settings.place.endpoint, muster->where);
         rv = mst_handler_wrap(&muster_ops, muster, ret_handler, reterr);
     }
@@ -663,8 +667,8 @@ int mst__muster_create(const struct mst_params *params,
     }
     if (muster->hosted != NULL) {
         mst__event(&muster->events, "host", MST_NODE_INIT, -1, -1,
-                   "Node '%s' serves rendezvous '%s' at %s.", muster->node, params->run_id,
-                   muster->where);
+                   "Node '%s' is serving on %s: rendezvous '%s'.", muster->node, muster->where,
+                   params->run_id);
     }
     return 0;
 }

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/unicode.h"
 
-static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "is_host"};
+static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host"};
 
 static int fail_option(const char *key, const char *value, const char *rule, struct mst_err *reterr)
 {

@@ -422,9 +422,10 @@ int mst__record_handler(const struct mst_params *params,
     }
     record->is_host = options->is_host;
     if (record->is_host) {
+        char text[MST_ENDPOINT_TEXT_SIZE];
         mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
-                   "Node '%s' serves the store of rendezvous '%s' at %s.", record->node_text,
-                   params->run_id, options->backend.where);
+                   "Node '%s' is serving on %s: the store of rendezvous '%s'.", record->node_text,
+                   mst__endpoint_format(options->endpoint, text), params->run_id);
     }
     return 0;
 }

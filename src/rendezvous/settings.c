@@ -13,14 +13,14 @@
 
 #define C10D_PORT_DEFAULT 29400
 #define DEFAULT_READ_MS 60000
+#define GIVE_WAY_MS 500 /* a server that starts at the same moment as its nodes listens by then */
 #define DEFAULT_SKEW_MS 60000
 #define DEFAULT_INTERVAL_MS 5000
 #define DEFAULT_ATTEMPTS 3
 
-static const char *const c10d_options[] = {
-    MST_DYNAMIC_OPTIONS, "store_type", "is_host",
-    "use_libuv", /* chose between the peers' servers once; ours is the one it is */
-};
+/* The last one chose between the peers' servers once; ours is the one it is. */
+static const char *const c10d_options[] = {MST_DYNAMIC_OPTIONS, "store_type", "serve", "is_host",
+                                           "use_libuv"};
 
 static int out_of_range(const char *key, const char *rule, struct mst_err *reterr)
 {
@@ -183,6 +183,28 @@ static bool is_word(struct mst_bytes text, const char *word)
     return text.size == strlen(word) && strncasecmp((const char *)text.data, word, text.size) == 0;
 }
 
+/* Whether this node serves: `serve` is ours, `is_host` the peers' word for it, which has no third
+ * value. */
+static int read_serve(const struct mst_params *params,
+                      struct mst__c10d *c10d,
+                      struct mst_err *reterr)
+{
+    const char *serve = mst_params_text(params, "serve", NULL);
+    c10d->is_host_known = serve != NULL || mst_params_text(params, "is_host", NULL) != NULL;
+    int rv = mst_params_bool(params, "is_host", false, &c10d->is_host, reterr);
+    if (rv != 0 || serve == NULL) {
+        return rv;
+    }
+    struct mst_bytes word = mst__unicode_trim(mst_bytes_str(serve));
+    c10d->is_host_known = !is_word(word, "auto");
+    c10d->is_host = is_word(word, "always");
+    if (c10d->is_host_known && !c10d->is_host && !is_word(word, "never")) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "option 'serve': '%.60s' is none of auto, never, always", serve);
+    }
+    return 0;
+}
+
 static int read_tcp(const struct mst_params *params, struct mst__c10d *c10d, struct mst_err *reterr)
 {
     const char *endpoint = mst_params_endpoint(params);
@@ -191,8 +213,7 @@ static int read_tcp(const struct mst_params *params, struct mst__c10d *c10d, str
     if (rv != 0) {
         return mst__err_wrap(reterr, rv, "endpoint '%.60s'", endpoint);
     }
-    c10d->is_host_known = mst_params_text(params, "is_host", NULL) != NULL;
-    rv = mst_params_bool(params, "is_host", false, &c10d->is_host, reterr);
+    rv = read_serve(params, c10d, reterr);
     if (rv == 0) {
         rv = mst_params_duration_ms(params, "read_timeout", DEFAULT_READ_MS, &c10d->read_timeout_ms,
                                     reterr);
@@ -209,7 +230,7 @@ int mst__c10d_read(const struct mst_params *params,
 {
     const char *text = mst_params_text(params, "store_type", "tcp");
     struct mst_bytes type = mst__unicode_trim(mst_bytes_str(text));
-    struct mst__c10d c10d = {.read_timeout_ms = DEFAULT_READ_MS};
+    struct mst__c10d c10d = {.read_timeout_ms = DEFAULT_READ_MS, .give_way_ms = GIVE_WAY_MS};
     int rv = 0;
     if (is_word(type, "file")) {
         c10d.is_file = true;

@@ -44,8 +44,9 @@ struct mst__c10d {
     bool is_file;
     const char *path;              /* the params' own; with is_file. Empty = none was given */
     struct mst__endpoint endpoint; /* otherwise; port 0 = a free one */
-    bool is_host_known;            /* the option is_host was given */
+    bool is_host_known;            /* the options serve or is_host say */
     bool is_host;
+    int64_t give_way_ms;     /* who may serve waits so long for somebody else to */
     int64_t read_timeout_ms; /* for one call of the store */
 };
 
@@ -62,7 +63,7 @@ int mst__c10d_read(const struct mst_params *params,
 #define MST_C10D_ATTEMPTS_MAX 2
 
 /* How to get at the store, in turn until one succeeds: as its server and client (true) or as client
- * alone (false). @host_is_me counts unless the option is_host was given; then there is one attempt
+ * alone (false). @host_is_me counts unless the options say who serves; then there is one attempt
  * only. Returns how many there are. */
 size_t mst__c10d_attempts(const struct mst__c10d *c10d,
                           bool host_is_me,

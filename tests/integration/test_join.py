@@ -204,6 +204,53 @@ class Outcome(Case):
             self.check_joined([node.next("joined") for node in nodes], 0, 2)
             self.assertEqual([node.wait() for node in nodes], [OK, OK])
 
+    def test_serving_is_told(self):
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                args = ("--rdzv-backend", backend, "--rdzv-id", "job", "--rdzv-endpoint")
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", 0))
+                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                nodes = [Node(*args, endpoint, "--nnodes", "2") for _ in range(2)]
+                for node in nodes:
+                    self.addCleanup(node.close)
+                self.assertEqual([node.wait() for node in nodes], [OK, OK])
+                said = [node.stderr for node in nodes]
+                self.assertEqual(sum(f"is serving on {endpoint}" in text for text in said), 1, said)
+                # A port of its own choice is told, too.
+                result = harness.run("join", *args, "127.0.0.1:0", "--nnodes", "1")
+                self.expect(result, OK)
+                self.assertRegex(result.stderr, rb"is serving on 127\.0\.0\.1:[1-9]\d*")
+                # Where somebody serves nobody says so.
+                result = harness.run("join", *args, self.endpoint, "--nnodes", "1")
+                self.expect(result, OK)
+                self.assertEqual(result.stderr, b"")
+
+    def test_serve(self):
+        given = ("--rdzv-id", "job", "--nnodes", "1", "--rdzv-conf",
+                 "join_timeout=500ms,read_timeout=500ms")
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                args = ("join", "--rdzv-backend", backend, *given)
+                with socket.socket() as bound:  # and nobody listens
+                    bound.bind(("127.0.0.1", 0))
+                    port = bound.getsockname()[1]
+                    self.expect(
+                        harness.run(*args, "--rdzv-endpoint", f"127.0.0.1:{port}", "--serve",
+                                    "never"),
+                        CONNECT, f"start a server with: muster serve --port {port}")
+                result = harness.run(*args, "--rdzv-endpoint", "127.0.0.1:0", "--serve", "always")
+                self.expect(result, OK)
+                self.assertIn(b"is serving on 127.0.0.1:", result.stderr)
+                self.expect(
+                    harness.run(*args, "--rdzv-endpoint", self.endpoint, "--serve", "always"),
+                    CONNECT, "this node must serve")
+        self.expect(harness.run("join", *given, "--serve", "maybe"), USAGE, "--serve: 'maybe'")
+        self.expect(harness.run("join", *given, "--rdzv-backend", "etcd-v2", "--serve", "auto"),
+                    USAGE, "do not serve")
+        for command in ("serve", "join"):  # so that they find each other
+            self.assertIn(b"29400", harness.run(command, "--help").stdout)
+
     def test_file_store(self):
         path = os.path.join(self.directory, "a file")
         args = ("--rdzv-backend", "c10d", "--rdzv-endpoint", path, "--rdzv-id", "job", "--nnodes",

@@ -201,7 +201,15 @@ class Addresses(unittest.TestCase):
             message = second.stderr.decode()
             self.assertIn(f"127.0.0.1:{server.port}", message)
             self.assertIn("in use", message.lower())
+            self.assertIn("join with --serve never", message)
             use(server.address)
+        # Of others it is not known what they are.
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            taken = run("serve", "--host", "127.0.0.1", "--port", other.getsockname()[1])
+            self.assertEqual(taken.returncode, 1)
+            self.assertNotIn(b"--serve", taken.stderr)
 
     def test_several_hosts_all_or_nothing(self):
         with socket.socket() as taken:

@@ -3,6 +3,7 @@
 #include "unit/store_unit.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -404,11 +405,61 @@ static void port_of_somebody_else(void **state)
     join_alone(handler, f->urls[TCP]);
     mst_handler_free(handler);
     /* Unless it was told to serve. */
-    struct mst_params *params = new_params(endpoint, "is_host=true");
-    handler = NULL;
-    assert_fails(mst_handler_new(params, &handler, &err), MST_ECONN, "is_host");
-    assert_null(handler);
-    mst_params_free(params);
+    static const char *const options[] = {"is_host=true", "serve=always"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mst_params *params = new_params(endpoint, options[i]);
+        handler = NULL;
+        assert_fails(mst_handler_new(params, &handler, &err), MST_ECONN, "must serve");
+        assert_null(handler);
+        mst_params_free(params);
+    }
+}
+
+struct guest {
+    struct mst__c10d settings;
+    struct mst_params *params;
+    struct mst__hosted *hosted;
+    pthread_t thread;
+    int rv;
+};
+
+static void *decide_who_serves(void *arg)
+{
+    struct guest *guest = arg;
+    struct mst__endpoint endpoint;
+    guest->rv = mst__c10d_host(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
+    return NULL;
+}
+
+/* A server that starts after the node has looked and before it has waited: the node is a client. */
+static void gives_way(void **state)
+{
+    (void)state;
+    struct mst_log log = {0};
+    struct mst__endpoint endpoint = {.host = "127.0.0.1"};
+    struct mst__hosted *server = NULL;
+    assert_ok(mst__hosted_start(&endpoint, &log, &server, &err));
+    endpoint.port = (uint16_t)mst__hosted_port(server);
+    mst__hosted_stop(server);
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    struct guest guest = {
+        .params = new_params(mst__endpoint_format(&endpoint, text), ""),
+        .settings = {.endpoint = endpoint, .give_way_ms = PLENTY_MS},
+    };
+    assert_int_equal(pthread_create(&guest.thread, NULL, decide_who_serves, &guest), 0);
+    (void)poll(NULL, 0, 50); /* one that does not wait has the port by now */
+    assert_ok(mst__hosted_start(&endpoint, &log, &server, &err));
+    assert_int_equal(pthread_join(guest.thread, NULL), 0);
+    assert_int_equal(guest.rv, 0);
+    assert_null(guest.hosted);
+    mst__hosted_stop(server);
+    /* Nobody comes: it serves after all. */
+    guest.settings.give_way_ms = 1;
+    (void)decide_who_serves(&guest);
+    assert_int_equal(guest.rv, 0);
+    assert_non_null(guest.hosted);
+    mst__hosted_stop(guest.hosted);
+    mst_params_free(guest.params);
 }
 
 static void free_port(void **state)
@@ -484,6 +535,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_tell_nothing, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(wait_outlives_no_server, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(port_of_somebody_else, fixture_open, fixture_close),
+        cmocka_unit_test(gives_way),
         cmocka_unit_test(free_port),
         cmocka_unit_test(names_of_nodes),
         cmocka_unit_test_setup_teardown(in_a_file, fixture_open, fixture_close),

@@ -239,6 +239,29 @@ static void c10d_options(void **state)
     params = new_params("h", "is_host=maybe,read_timeout=0");
     assert_fails(mst__c10d_read(params, &c10d, &err), MST_EINVAL, "is_host");
     mst_params_free(params);
+    static const struct {
+        const char *options;
+        bool is_known, is_host;
+    } serve[] = {
+        {"", false, false},
+        {"serve=auto", false, false},
+        {"serve=never", true, false},
+        {"serve=Always", true, true},
+        {"is_host=true", true, true},
+        {"is_host=true,serve=never", true, false},
+        {"is_host=true,serve=auto", false, false},
+    };
+    for (size_t i = 0; i < sizeof serve / sizeof serve[0]; i++) {
+        params = new_params("h", serve[i].options);
+        assert_ok(mst__c10d_read(params, &c10d, &err));
+        assert_int_equal(c10d.is_host_known, serve[i].is_known);
+        assert_int_equal(c10d.is_host_known && c10d.is_host, serve[i].is_host);
+        mst_params_free(params);
+    }
+    params = new_params("h", "serve=perhaps");
+    assert_fails(mst__c10d_read(params, &c10d, &err), MST_EINVAL,
+                 "option 'serve': 'perhaps' is none of auto, never, always");
+    mst_params_free(params);
     params = new_params("h", "store_type=etcd");
     assert_fails(mst__c10d_read(params, &c10d, &err), MST_EINVAL, "'etcd' is neither tcp nor file");
     mst_params_free(params);
