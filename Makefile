@@ -98,7 +98,7 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS
 	@tools/deps fuzz
 	@export CC=clang; $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
-	@ninja -C build-fuzz --quiet
+	@ninja -C build-fuzz --quiet fuzz
 	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
 
 mutants: ## break the product on purpose, and see that the tests notice
@@ -107,14 +107,14 @@ mutants: ## break the product on purpose, and see that the tests notice
 
 sanitize: ## the tests with address and undefined-behaviour sanitizers
 	@tools/deps test
-	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled \
+	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled -Dmutants=false -Doptimization=1 \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-asan --quiet
 	@$(testrun) build-asan --timeout-scale 4 $(call suites,$(SUITES))
 
 sanitize-thread: ## the tests with the thread sanitizer
 	@tools/deps test
-	@$(call setup,build-tsan,-Dtests=true -Ddocs=disabled \
+	@$(call setup,build-tsan,-Dtests=true -Ddocs=disabled -Dmutants=false \
 		-Db_sanitize=thread -Db_lundef=false)
 	@ninja -C build-tsan --quiet
 	@$(testrun) build-tsan --timeout-scale 6 $(call suites,$(SUITES))
