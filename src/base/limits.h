@@ -101,7 +101,7 @@
 #define MST_SWEEP_STEPS 4096
 
 /* A run that one authority decides for: living nodes; the text of a node, all together and of each
- * part; rounds that a node may claim to know; names in a sentence. */
+ * part; names in a sentence. */
 #define MST_AUTHORITY_MEMBERS_MAX 65536
 #define MST_AUTHORITY_TEXT_SIZE_MAX 768
 #define MST_AUTHORITY_NAME_SIZE_MAX 255
@@ -109,8 +109,16 @@
 #define MST_AUTHORITY_LABELS_MAX 16
 #define MST_AUTHORITY_RANK_BY_SIZE_MAX 255
 #define MST_AUTHORITY_REASON_SIZE_MAX 255
-#define MST_AUTHORITY_ROUND_MAX (INT64_MAX / 2)
 #define MST_AUTHORITY_NAMES_TOLD 5
+
+/* Numbers of rounds that an authority takes from others: from a node, when it knows of no round
+ * itself, and above the last one when it does; and from a store. Each leaves room for more rounds
+ * than there can be before the next bound, so that no claim makes the next round one that cannot be
+ * claimed. Epochs are clocks in microseconds, or revisions. */
+#define MST_AUTHORITY_CLAIM_MAX ((int64_t)1 << 61)
+#define MST_AUTHORITY_CLAIM_STEP_MAX ((int64_t)1 << 32)
+#define MST_AUTHORITY_ROUND_MAX ((int64_t)1 << 62)
+#define MST_AUTHORITY_EPOCH_MAX INT64_MAX
 
 /* Options of one rendezvous, and backends that programs add to the built-in ones. */
 #define MST_OPTIONS_MAX 256

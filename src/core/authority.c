@@ -534,7 +534,8 @@ int mst__authority_restore(struct mst__authority *authority,
 {
     bool is_fresh = authority->phase == MST_AUTHORITY_OPEN && authority->round == 0 &&
                     authority->stats.announcements == 0;
-    bool is_valid = round > 0 && round <= MST_AUTHORITY_ROUND_MAX && world > 0 &&
+    bool is_valid = round > 0 && round <= MST_AUTHORITY_ROUND_MAX && epoch > 0 &&
+                    epoch <= MST_AUTHORITY_EPOCH_MAX && world > 0 &&
                     world <= authority->options.members_max;
     if (!is_fresh || !is_valid) {
         return MST_EINVAL;

@@ -106,6 +106,18 @@ static int announce_check_texts(struct announce *announce)
     return 0;
 }
 
+/* The latest round that anybody can know of, with a wide margin. */
+static int64_t claim_round_max(const struct mst__authority *authority)
+{
+    int64_t known = mst__authority_round_next(authority) - 1;
+    if (known == 0) {
+        return MST_AUTHORITY_CLAIM_MAX;
+    }
+    int64_t max = known + MST_AUTHORITY_CLAIM_STEP_MAX;
+    max = max > MST_AUTHORITY_CLAIM_MAX ? MST_AUTHORITY_CLAIM_MAX : max;
+    return max > known ? max : known;
+}
+
 static int announce_check_numbers(struct announce *announce)
 {
     const struct mst__announcement *said = announce->said;
@@ -123,9 +135,10 @@ static int announce_check_numbers(struct announce *announce)
         return 0;
     }
     bool has_rank = claim->rank != MST_AUTHORITY_RANK_NONE;
-    if (claim->round <= 0 || claim->round > MST_AUTHORITY_ROUND_MAX || claim->epoch == 0 ||
-        claim->world == 0 || claim->world > members_max ||
-        (has_rank && claim->rank >= claim->world) || (claim->holds && !has_rank)) {
+    if (claim->round <= 0 || claim->round > claim_round_max(announce->authority) ||
+        claim->epoch == 0 || claim->epoch > MST_AUTHORITY_EPOCH_MAX || claim->world == 0 ||
+        claim->world > members_max || (has_rank && claim->rank >= claim->world) ||
+        (claim->holds && !has_rank)) {
         return announce_refuse(announce, MST_REFUSAL_MALFORMED, MST_EINVAL,
                                "node '%.*s' claims rank %u of %u in round %lld, which no round has",
                                TOLD(said->name), claim->rank, claim->world,

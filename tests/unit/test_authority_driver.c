@@ -143,6 +143,70 @@ static void claim_reserves_nothing(void **state)
     run_close(&run);
 }
 
+static int claim_round(struct unit_run *run, const char *name, int64_t round)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.claim = (struct mst__claim){
+        .epoch = 3, .round = round, .world = 1, .rank = MST_AUTHORITY_RANK_NONE};
+    return run_say(run, &said);
+}
+
+/* No claim makes the next round one that its own members cannot claim. */
+static void claimed_rounds_are_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 1);
+    run.last_call_us = 0;
+    const int64_t step = MST_AUTHORITY_CLAIM_STEP_MAX;
+    assert_int_equal(claim_round(&run, "a", INT64_MAX / 2), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    run_join(&run, "a");
+    assert_told(&run, "sealed 7/1 of 1 at a a=0; ");
+    assert_int_equal(claim_round(&run, "b", 2 + step), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    assert_int_equal(claim_round(&run, "b", 1 + step), 0);
+    assert_int_equal(mst__authority_round_next(&run.authority), 2 + step);
+    /* Up to the end, and there the members of the last round can still claim it. */
+    run.authority.round_floor = MST_AUTHORITY_CLAIM_MAX - 1;
+    assert_int_equal(claim_round(&run, "c", MST_AUTHORITY_CLAIM_MAX + 1), MST_EINVAL);
+    assert_int_equal(claim_round(&run, "c", MST_AUTHORITY_CLAIM_MAX), 0);
+    run_leave(&run, "b");
+    run_leave(&run, "c");
+    run_back(&run, "a");
+    assert_true(run.authority.round == MST_AUTHORITY_CLAIM_MAX + 1);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    run_close(&run);
+
+    /* One that knows nothing believes more, and nothing absurd. */
+    run_init(&run, 1, 2);
+    assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX + 1), MST_EINVAL);
+    assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX), 0);
+    struct mst__announcement late = run_announcement(&run, "b");
+    late.claim = (struct mst__claim){.epoch = (uint64_t)INT64_MAX + 1, .round = 1, .world = 1};
+    assert_int_equal(run_say(&run, &late), MST_EINVAL);
+    run_close(&run);
+}
+
+static void restored_rounds_are_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    const int64_t most = MST_AUTHORITY_ROUND_MAX;
+    struct mst__authority *authority = &run.authority;
+    assert_int_equal(mst__authority_restore(authority, 1, most + 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(mst__authority_restore(authority, 0, 1, 2, run.now_us), MST_EINVAL);
+    uint64_t epoch = (uint64_t)INT64_MAX + 1;
+    assert_int_equal(mst__authority_restore(authority, epoch, 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(mst__authority_restore(authority, epoch - 1, most, 2, run.now_us), 0);
+    assert_true(mst__authority_round_next(authority) == most + 1);
+    run_close(&run);
+}
+
 static void memory_is_bounded(void **state)
 {
     (void)state;
@@ -176,10 +240,11 @@ static void memory_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_decides_nothing),      cmocka_unit_test(long_poll),
-        cmocka_unit_test(judged_as_of_what_was_read), cmocka_unit_test(stopped_driver),
-        cmocka_unit_test(stopped_while_reclaiming),   cmocka_unit_test(claim_reserves_nothing),
-        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(timer_decides_nothing),       cmocka_unit_test(long_poll),
+        cmocka_unit_test(judged_as_of_what_was_read),  cmocka_unit_test(stopped_driver),
+        cmocka_unit_test(stopped_while_reclaiming),    cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),           cmocka_unit_test(claimed_rounds_are_bounded),
+        cmocka_unit_test(restored_rounds_are_bounded),
     };
     return MST_RUN_TESTS(tests);
 }
