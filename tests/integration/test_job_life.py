@@ -31,6 +31,35 @@ class Life(unittest.TestCase):
             receive(wire, PONG)
 
 
+    def test_the_most_patient_counts(self):
+        """Of all nodes of a run the longest expiry counts, whoever comes first."""
+        for order in ((400_000, 60_000_000), (60_000_000, 400_000)):
+            with harness.Server() as server:
+                wires = []
+                for name, expiry_us in zip("ab", order):
+                    node = Node(server, name, expiry_us=expiry_us)
+                    wires.append(node.connect())
+                    node.announce(wires[-1], nodes=(3, 3))
+                    receive(wires[-1], WELCOME)
+                time.sleep(1.2)
+                for wire in wires:
+                    send(wire, HEARTBEAT, b"\x01")
+                    receive(wire, PONG)
+
+    def test_forgotten_in_time(self):
+        """Not before its time is over, and not much later."""
+        with harness.Server("--job-expiry", "2s") as server:
+            node = Node(server)
+            wire = node.connect()
+            node.announce(wire)
+            receive(wire, WELCOME)
+            receive_sealed(wire)
+            began = time.monotonic()
+            send(wire, LEAVE)
+            server.wait_log("job.forgotten", timeout=3.7)
+            self.assertGreaterEqual(time.monotonic() - began, 1.99)
+
+
 def close(wire, run_id):
     send(wire, CLOSE, text(run_id) + text("why") + text("me"))
 

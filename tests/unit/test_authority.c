@@ -71,6 +71,30 @@ static void absent_is_not_sealed(void **state)
     run_close(&run);
 }
 
+/* Nor is a round sealed early with all others who are back: it may be here again in a moment. */
+static void absent_is_waited_for(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 5);
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    run_join(&run, "d");
+    run_pass(&run, 30 * SECOND_US, true);
+    assert_told(&run, "sealed 7/1 of 4 at a a=0 b=1 c=2 d=3; ");
+    run_lose(&run, "d");
+    assert_told(&run, "lost d=3; reopened 2 lost d; ");
+    run_back(&run, "a");
+    run_cut(&run, "a");
+    run_back(&run, "b");
+    run_back(&run, "c");
+    assert_told(&run, "");
+    run_resume(&run, "a");
+    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    run_close(&run);
+}
+
 /* --- spares, late ones --- */
 
 static void surplus_is_spare(void **state)
@@ -752,6 +776,40 @@ static void claim_of_what_never_was(void **state)
 }
 
 /* A spare knows of the round, so that it does not found another one beside it. */
+/* A round of another size is another round, whatever its number. */
+static void claim_of_another_size(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    run_join(&run, "a");
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.world = 3;
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), MST_ESTATE);
+    assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
+    /* Who does not know its round cannot come back from it. */
+    said.claim.holds = false;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "sealed 7/1 of 2 at a a=0; ");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+    run_close(&run);
+
+    run_init(&run, 2, 3);
+    const struct mst__claim first = {.epoch = 3, .round = 5, .world = 2, .rank = 0};
+    assert_int_equal(run_hold(&run, "a", first), 0);
+    /* Nor does it get a place in it. */
+    said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 3, .round = 5, .world = 9, .rank = 1};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run.authority.unknown_count, 1);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RECLAIMING);
+    run_close(&run);
+}
+
 static void spare_knows_the_round(void **state)
 {
     (void)state;
@@ -869,6 +927,7 @@ int main(void)
         cmocka_unit_test(sealed_after_last_call),
         cmocka_unit_test(last_call_starts_anew_below_min),
         cmocka_unit_test(absent_is_not_sealed),
+        cmocka_unit_test(absent_is_waited_for),
         cmocka_unit_test(surplus_is_spare),
         cmocka_unit_test(previous_before_spare),
         cmocka_unit_test(late_is_queued),
@@ -894,6 +953,7 @@ int main(void)
         cmocka_unit_test(restart_while_coming_back),
         cmocka_unit_test(claims_of_several_rounds),
         cmocka_unit_test(claim_of_what_never_was),
+        cmocka_unit_test(claim_of_another_size),
         cmocka_unit_test(spare_knows_the_round),
         cmocka_unit_test(restored_from_store),
         cmocka_unit_test(described),
