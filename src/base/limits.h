@@ -43,7 +43,19 @@
 /* Turns of the loop in which clients may bring news before a server is emptied all the same. */
 #define MST_EMPTY_TURNS_MAX 100
 
-/* Unsent notices that a watcher may leave behind before it is cut off. */
+/* A STORE_REPLY. What a job tells a node waits behind one of them at most. */
+#define MST_PIECE_SIZE MST_KIB(64)
+
+/* Unsent answers to a node's messages beyond which its messages are not read: it does not read
+ * either. An answer is 5 bytes as a rule. */
+#define MST_TOLD_SIZE_MAX MST_KIB(64)
+
+/* What a framed connection may have in the kernel that is not under way: the same as with a node's
+ * own side, because messages wait behind it. */
+#define MST_UNSENT_SIZE_MAX MST_KIB(128)
+
+/* Unsent notices that a watcher, and messages that a node, may leave behind before it is cut
+ * off. */
 #define MST_BACKLOG_SIZE_MAX MST_MIB(16)
 
 /* Watched keys of one connection. */

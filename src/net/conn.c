@@ -2,9 +2,10 @@
  *
  * Bytes arrive in memory that all connections share and are served from there; only what is left of
  * an unfinished request is copied into the connection's own buffer. Replies to everything that
- * arrived together are gathered and written at once. What the kernel does not take is queued, and
- * until it is gone the connection is neither read nor served: so a peer that does not read costs a
- * bounded amount of memory and disturbs nobody.
+ * arrived together are gathered and written at once. What the kernel does not take is queued
+ * (conn_output.c), and until it is gone the connection is neither read nor served: so a peer that
+ * does not read costs a bounded amount of memory and disturbs nobody. A framed connection
+ * (conn_frames.c) is read all the same, and only its requests to the store wait.
  *
  * A connection that must end while a command is being applied is doomed first and closed when the
  * command is done with: the engine may still be handing out what the command caused. */
@@ -27,13 +28,8 @@
 /* Room that is offered to the kernel while a large request is arriving. */
 #define CONN_READ_AHEAD MST_MIB(1)
 
-/* Output that the kernel did not take at once. */
-struct chunk {
-    uv_write_t request;
-    struct mst__conn *conn;
-    size_t size;
-    uint8_t bytes[];
-};
+/* Values that are worth a write of their own, from where the engine has them. */
+#define CONN_SHARED_SIZE_MIN MST_KIB(64)
 
 const char *mst__why_name(enum mst__why why)
 {
@@ -130,7 +126,7 @@ static void conn_leave_overdue(struct mst__conn *conn)
 
 void mst__conn_update_overdue(struct mst__conn *conn)
 {
-    bool under_way = mst__buf_size(&conn->input) > 0 || conn->output_pending > 0 ||
+    bool under_way = mst__buf_size(&conn->input) > 0 || mst__conn_has_output(conn) ||
                      mst__buf_size(&conn->store) > 0;
     if (under_way == conn->is_overdue) {
         return;
@@ -168,7 +164,7 @@ static void conn_free_input(struct mst__conn *conn)
 static void on_closed(uv_handle_t *handle)
 {
     struct mst__conn *conn = handle->data;
-    MST_ASSERT(conn->output_pending == 0);
+    MST_ASSERT(conn->writing == NULL);
     conn->server->conns_count--;
     mst__free(conn);
 }
@@ -186,6 +182,7 @@ static void conn_close(struct mst__conn *conn)
     mst__job_leave_seat(conn, &conn->seat);
     conn_free_input(conn);
     mst__conn_free_store(conn);
+    mst__conn_free_output(conn);
     if (conn->prev == NULL) {
         server->conns = conn->next;
     } else {
@@ -199,196 +196,71 @@ static void conn_close(struct mst__conn *conn)
 
 /* --- output --- */
 
-static void conn_serve_waiting_input(struct mst__conn *conn);
-
-static void on_written(uv_write_t *request, int status)
-{
-    struct chunk *chunk = request->data;
-    struct mst__conn *conn = chunk->conn;
-    struct mst_server *server = conn->server;
-    MST_ASSERT(conn->output_pending >= chunk->size);
-    conn->output_pending -= chunk->size;
-    mst__kv_discharge(&server->kv, sizeof *chunk + chunk->size);
-    server->counters.bytes_out += status == 0 ? chunk->size : 0;
-    mst__free(chunk);
-    if (conn->is_closing) {
-        return;
-    }
-    conn->active_ms = mst__server_now_ms(server);
-    conn->input_ms = conn->active_ms; /* nobody has looked at these meanwhile */
-    conn->store_ms = conn->active_ms;
-    if (status != 0) {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
-    }
-    conn_serve_waiting_input(conn);
-}
-
-/* How many bytes the peer's machine has. What it has not yet got is here or in the kernel. */
-static int64_t conn_taken(const struct mst__conn *conn)
-{
-    uv_os_fd_t fd = -1;
-    int unsent = 0;
-    if (uv_fileno(&conn->uv.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) != 0) {
-        unsent = 0; /* then what the kernel has counts as taken */
-    }
-    size_t queued = uv_stream_get_write_queue_size(&conn->uv.stream);
-    return (int64_t)conn->output_total - (int64_t)queued - unsent;
-}
-
-/* Whether the peer of @conn takes its replies too slowly. Time passes for it, and what it takes
- * gives it time back at the slowest rate: so it may be slow for ever, and stop for a while. */
-static bool output_is_late(struct mst__conn *conn, int64_t now_ms)
-{
-    int64_t taken = conn_taken(conn);
-    int64_t earned_ms = (taken - conn->output_taken) * 1000 / (int64_t)MST_RATE_MIN;
-    int64_t late_ms = conn->output_late_ms + (now_ms - conn->output_ms) - earned_ms;
-    conn->output_late_ms = late_ms > 0 ? late_ms : 0;
-    conn->output_taken = taken;
-    conn->output_ms = now_ms;
-    return late_ms >= conn->server->options.request_timeout_ms;
-}
-
-/* Queue what the kernel did not take. */
-static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes)
+void mst__conn_gather(struct mst__conn *conn, enum mst__sort sort)
 {
     struct mst_server *server = conn->server;
-    size_t backlog_max = MST_BACKLOG_SIZE_MAX + server->wire_limits.message_size_max;
-    if (bytes.size > backlog_max - conn->output_pending) {
-        mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent", conn->output_pending);
-        return;
+    if (MST_UNLIKELY(server->replies_sort != (int)sort)) {
+        mst__conn_flush(conn);
+        server->replies_sort = (int)sort;
     }
-    size_t cost = sizeof(struct chunk) + bytes.size;
-    struct chunk *chunk = NULL;
-    if (mst__kv_charge(&server->kv, cost)) {
-        chunk = mst__malloc(cost);
-        if (chunk == NULL) {
-            mst__kv_discharge(&server->kv, cost);
-        }
-    }
-    if (chunk == NULL) {
-        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for %zu bytes of unsent output",
-                       bytes.size);
-        return;
-    }
-    chunk->conn = conn;
-    chunk->size = bytes.size;
-    chunk->request.data = chunk;
-    memcpy(chunk->bytes, bytes.data, bytes.size);
-    uv_buf_t buf = uv_buf_init((char *)chunk->bytes, (unsigned)chunk->size);
-    int rv = uv_write(&chunk->request, &conn->uv.stream, &buf, 1, on_written);
-    if (rv != 0) {
-        mst__kv_discharge(&server->kv, cost);
-        mst__free(chunk);
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
-        return;
-    }
-    if (conn->output_pending == 0) {
-        (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
-        conn->output_taken = conn_taken(conn);
-        conn->output_ms = mst__server_now_ms(server);
-        conn->output_late_ms = 0;
-    }
-    conn->output_pending += chunk->size;
-    mst__conn_update_overdue(conn);
-}
-
-static void conn_send(struct mst__conn *conn, struct mst_bytes bytes)
-{
-    if (conn->is_doomed || conn->is_closing || bytes.size == 0) {
-        return;
-    }
-    size_t sent = 0;
-    conn->output_total += bytes.size;
-    if (conn->output_pending == 0) {
-        uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.size);
-        int rv = uv_try_write(&conn->uv.stream, &buf, 1);
-        if (rv < 0 && rv != UV_EAGAIN) {
-            mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
-            return;
-        }
-        sent = rv < 0 ? 0 : (size_t)rv;
-        conn->server->counters.bytes_out += sent;
-    }
-    if (sent < bytes.size) {
-        conn_queue(conn, mst__bytes_skip(bytes, sent));
-    }
-}
-
-void mst__conn_reply_end(struct mst_server *server)
-{
-    struct mst__buf *replies = &server->replies;
-    size_t at = server->reply_at;
-    if (at == SIZE_MAX) {
-        return;
-    }
-    if (mst__buf_size(replies) == at + MST_JOB_HEAD_SIZE) {
-        /* The reply did not fit, and without one it would mean something else. */
-        mst__buf_truncate(replies, at);
-    } else {
-        mst__store_u32(replies->memory + replies->start + at,
-                       (uint32_t)(mst__buf_size(replies) - at - 4));
-    }
-    server->reply_at = SIZE_MAX;
-}
-
-/* A reply of the store follows, on a framed connection in a STORE_REPLY: 0, MST_ELIMIT or
- * MST_ENOMEM. */
-static int reply_begin(struct mst__conn *conn)
-{
-    const struct mst__job_message head = {.type = MST_JOB_STORE_REPLY};
-    struct mst_server *server = conn->server;
-    if (MST_LIKELY(!conn->is_framed) || server->reply_at != SIZE_MAX) {
-        return 0;
-    }
-    size_t at = mst__buf_size(&server->replies);
-    int rv = mst__job_write(&server->replies, &head);
-    server->reply_at = rv == 0 ? at : SIZE_MAX;
-    return rv;
 }
 
 void mst__conn_flush(struct mst__conn *conn)
 {
     struct mst__buf *replies = &conn->server->replies;
-    mst__conn_reply_end(conn->server);
-    conn_send(conn, mst__buf_bytes(replies));
+    mst__conn_send(conn, (enum mst__sort)conn->server->replies_sort, mst__buf_bytes(replies), NULL);
     mst__buf_clear(replies);
     if (replies->capacity > CONN_READ_AHEAD) {
         mst__buf_close(replies); /* one large reply shall not cost memory for ever */
     }
 }
 
+void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char *detail)
+{
+    uint8_t frame[MST_JOB_HEAD_SIZE + sizeof((struct mst_err *)0)->msg];
+    size_t size = strlen(detail);
+    MST_ASSERT(size <= sizeof frame - MST_JOB_HEAD_SIZE);
+    if (conn->is_store_over || conn->is_doomed) {
+        return; /* the first reason counts */
+    }
+    conn->is_store_over = true;
+    mst__store_u32(frame, (uint32_t)size + 1);
+    frame[4] = MST_JOB_STORE_END;
+    memcpy(frame + MST_JOB_HEAD_SIZE, detail, size);
+    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(frame, MST_JOB_HEAD_SIZE + size), NULL);
+    if (!conn->is_doomed) {
+        log_end(conn, "store.ended", why, detail);
+    }
+}
+
 void mst__conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
 {
-    struct mst_server *server = conn->server;
     char detail[sizeof((struct mst_err *)0)->msg];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    const struct mst__job_message message = {.type = MST_JOB_STORE_END,
-                                             .u.text = mst_bytes_str(detail)};
-    if (!conn->is_framed) {
+    mst__conn_flush(conn); /* what came before it is answered */
+    if (conn->is_framed) {
+        mst__conn_end_stream(conn, why, detail);
+    } else {
         mst__conn_doom(conn, why, "%s", detail);
-        return;
     }
-    if (conn->is_store_over || conn->is_doomed) {
-        return; /* the first reason counts */
-    }
-    conn->is_store_over = true;
-    mst__conn_reply_end(server);
-    if (mst__job_write(&server->replies, &message) != 0) {
-        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
-        return;
-    }
-    log_end(conn, "store.ended", why, detail);
 }
 
 /* Append to the replies of the connection being served. */
 static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
-    int rv = reply->kind == MST_REPLY_NONE ? 0 : reply_begin(conn);
-    rv = rv == 0 ? mst__wire_write_reply(&conn->server->replies, reply) : rv;
-    if (rv == MST_ELIMIT) {
+    struct mst__buf *replies = &conn->server->replies;
+    enum mst__sort sort = conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN;
+    bool is_shared = reply->shared != NULL && reply->bytes.size >= CONN_SHARED_SIZE_MIN;
+    mst__conn_gather(conn, sort);
+    int rv = is_shared ? mst__wire_write_reply_head(replies, reply)
+                       : mst__wire_write_reply(replies, reply);
+    if (rv == 0 && is_shared) {
+        mst__conn_flush(conn);
+        mst__conn_send(conn, sort, reply->bytes, reply->shared);
+    } else if (rv == MST_ELIMIT) {
         mst__conn_reject(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
                          conn->server->wire_limits.message_size_max);
     } else if (rv != 0) {
@@ -409,17 +281,15 @@ static void deliver_releases(struct mst_server *server)
     static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
                                            .status = MST_STATUS_STOP_WAITING};
     static const uint8_t stop_byte = 0;
-    static const uint8_t stop_frame[] = {2, 0, 0, 0, MST_JOB_STORE_REPLY, 0};
     struct mst__kv_client *client;
     while ((client = mst__kv_next_released(&server->kv)) != NULL) {
         struct mst__conn *conn = conn_of(client);
         server->counters.released++;
         if (conn->is_served) {
             conn_reply(conn, &stop); /* behind what it is still to get */
-        } else if (conn->is_framed) {
-            conn_send(conn, mst_bytes(stop_frame, sizeof stop_frame));
         } else {
-            conn_send(conn, mst_bytes(&stop_byte, 1));
+            mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN,
+                           mst_bytes(&stop_byte, 1), NULL);
         }
     }
 }
@@ -431,6 +301,8 @@ static void deliver_notices(struct mst_server *server)
         struct mst__conn *conn = conn_of(notice.client);
         if (notice.change == MST_KV_LOST) {
             mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
+        }
+        if (conn->is_doomed) {
             continue;
         }
         struct mst__buf bytes;
@@ -443,7 +315,7 @@ static void deliver_notices(struct mst_server *server)
         if (rv == 0 && conn->is_served) {
             rv = mst__buf_append(&server->replies, mst__buf_bytes(&bytes));
         } else if (rv == 0) {
-            conn_send(conn, mst__buf_bytes(&bytes));
+            mst__conn_push(conn, MST_SORT_PLAIN, mst__buf_bytes(&bytes));
         }
         mst__buf_close(&bytes);
         if (rv != 0) {
@@ -513,9 +385,6 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     if (MST_LIKELY(rv == 0)) {
         conn_reply(conn, &reply);
     } else {
-        if (!conn->is_framed) {
-            mst__conn_flush(conn); /* what came before it is answered */
-        }
         conn_refuse(conn, command, rv);
     }
     mst__conns_deliver(server);
@@ -537,6 +406,19 @@ static void conn_begin_grace(struct mst__conn *conn)
     }
 }
 
+/* What a job tells its node must not wait behind megabytes of replies, in the kernel either. */
+static void conn_begin_frames(struct mst__conn *conn)
+{
+    int unsent = (int)MST_UNSENT_SIZE_MAX;
+    uv_os_fd_t fd = -1;
+    mst__conn_flush(conn); /* that was of another sort */
+    conn->is_framed = true;
+    if (conn->uv.handle.type == UV_TCP && uv_fileno(&conn->uv.handle, &fd) == 0) {
+        /* An improvement for slow networks only. */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    }
+}
+
 /* Read and apply the requests in @input until it is used up, output is pending, or the connection
  * is doomed. Returns how many bytes were used. */
 static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
@@ -545,7 +427,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     conn->is_served = true;
     conn_end_grace(conn);
-    while (!conn->is_doomed && conn->output_pending == 0 && !conn->is_framed) {
+    while (!conn->is_doomed && !mst__conn_has_output(conn) && !conn->is_framed) {
         struct mst__command command;
         struct mst_err err;
         size_t size = 0;
@@ -560,7 +442,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
         } else if (rv == MST_WIRE_VALIDATE) {
             used += size;
         } else if (rv == MST_WIRE_JOB) {
-            conn->is_framed = true;
+            conn_begin_frames(conn);
             used += size;
         } else if (rv < 0) {
             mst__conn_flush(conn); /* what came before it is answered */
@@ -636,6 +518,7 @@ static void conn_settle(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
     if (!conn->is_doomed) {
+        mst__conn_update_reading(conn);
         mst__conn_update_overdue(conn);
     }
     if (server->doomed != NULL) {
@@ -706,19 +589,37 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
     conn_settle(conn);
 }
 
-/* Output has drained: serve what has arrived meanwhile, and read on. */
-static void conn_serve_waiting_input(struct mst__conn *conn)
+void mst__conn_update_reading(struct mst__conn *conn)
 {
-    if (!conn->is_doomed && conn->output_pending == 0) {
-        if (mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0) {
-            conn_serve_own(conn);
-        }
-        if (!conn->is_doomed && conn->output_pending == 0) {
-            int rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
-            if (rv != 0) {
-                mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
-            }
-        }
+    bool is_wanted = !conn->is_doomed && !conn->is_closing &&
+                     (conn->is_framed ? !mst__conn_is_deaf(conn) : !mst__conn_has_output(conn));
+    if (MST_LIKELY(is_wanted == conn->is_reading)) {
+        return;
+    }
+    conn->is_reading = is_wanted;
+    if (!is_wanted) {
+        (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
+        return;
+    }
+    int rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
+    if (rv != 0) {
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+    }
+}
+
+void mst__conn_drained(struct mst__conn *conn, bool was_reply)
+{
+    int64_t now_ms = mst__server_now_ms(conn->server);
+    conn->active_ms = now_ms;
+    if (!conn->is_reading) {
+        conn->input_ms = now_ms; /* nobody has looked at it meanwhile */
+    }
+    if (was_reply && conn->replies.pending == 0) {
+        conn->store_ms = now_ms; /* the same */
+    }
+    bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
+    if (!conn->is_doomed && is_waited_for) {
+        conn_serve_own(conn); /* as far as that is possible now */
     }
     conn_settle(conn);
 }
@@ -803,11 +704,6 @@ void mst__conn_accept(struct mst__listener *listener)
     if (server->conns_count > server->options.connections_max) {
         mst__conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
                        server->options.connections_max);
-    } else {
-        rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
-        if (rv != 0) {
-            mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
-        }
     }
     if (server->options.idle_timeout_ms > 0) {
         mst__server_want_sweep(server);
@@ -831,12 +727,12 @@ static void sweep_overdue(struct mst_server *server, int64_t now_ms)
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
         size_t have = mst__buf_size(&conn->input);
         size_t size = have > conn->input_wanted ? have : conn->input_wanted;
-        if (conn->output_pending > 0) {
-            if (output_is_late(conn, now_ms)) {
-                mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent, taken too slowly",
-                               conn->output_pending);
-            }
-        } else if (have > 0 && mst__conn_is_late(server, now_ms, conn->input_ms, size)) {
+        if (mst__conn_has_output(conn) && mst__conn_output_is_late(conn, now_ms)) {
+            mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent, taken too slowly",
+                           conn->told.pending + conn->replies.pending);
+        }
+        if (have > 0 && conn->is_reading &&
+            mst__conn_is_late(server, now_ms, conn->input_ms, size)) {
             mst__conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms", have,
                            (long long)(now_ms - conn->input_ms));
         }
@@ -892,7 +788,7 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
 void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
 {
     MST_ASSERT(!conn->is_served);
-    conn_send(conn, frames);
+    mst__conn_push(conn, MST_SORT_TOLD, frames);
 }
 
 void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail)

@@ -6,6 +6,21 @@
 
 #include "net/server.h"
 
+/* What is sent, and where it goes when it must wait. */
+enum mst__sort {
+    MST_SORT_PLAIN,  /* with the replies, as it is */
+    MST_SORT_STREAM, /* with the replies, in STORE_REPLYs: the replies of a framed connection */
+    MST_SORT_TOLD,   /* frames, before replies */
+};
+
+struct mst__chunk;
+
+/* A queue of what is to be sent. */
+struct mst__output {
+    struct mst__chunk *first, *last;
+    size_t pending; /* bytes that are not written */
+};
+
 struct mst__conn {
     union mst__stream uv;
     struct mst_server *server;
@@ -15,13 +30,15 @@ struct mst__conn {
     struct mst__kv_client client;
     struct mst__job_seat seat;
     struct mst__wire_reader reader;
-    struct mst__buf input; /* an unfinished request, or requests waiting for output to drain */
-    size_t input_charged;  /* its memory, as counted by the engine */
-    size_t input_wanted;   /* no use looking at less than this */
-    int64_t input_ms;      /* when the request at its front began */
-    size_t output_pending; /* queued bytes */
-    uint64_t output_total; /* bytes to be sent so far, queued ones too */
-    int64_t output_taken;  /* of those, what the peer had when it was last looked at, and when */
+    struct mst__buf input;      /* an unfinished request, or requests waiting for output to drain */
+    size_t input_charged;       /* its memory, as counted by the engine */
+    size_t input_wanted;        /* no use looking at less than this */
+    int64_t input_ms;           /* when the request at its front began */
+    struct mst__output told;    /* what jobs have told it, and is not sent */
+    struct mst__output replies; /* the same of replies; framed: without the heads of frames */
+    struct mst__chunk *writing; /* of either, being written; NULL = none */
+    uint64_t output_sent;       /* bytes that libuv was given */
+    int64_t output_taken; /* of those, what the peer had when it was last looked at, and when */
     int64_t output_ms;
     int64_t output_late_ms; /* how far the peer is behind with taking them */
     int64_t active_ms;      /* last time something arrived or drained */
@@ -35,6 +52,7 @@ struct mst__conn {
         struct sockaddr_in6 in6;
     } peer;
     enum mst__why why;
+    bool is_reading;
     bool is_overdue; /* in the list of those with something under way */
     bool is_doomed;
     bool is_closing;
@@ -59,11 +77,20 @@ void mst__conn_reject(struct mst__conn *conn, enum mst__why why, const char *for
 /* Apply @command for @conn, and hand out what comes of it. */
 void mst__conn_apply(struct mst__conn *conn, const struct mst__command *command);
 
-/* The STORE_REPLY that is being gathered, if there is one, is complete. */
-void mst__conn_reply_end(struct mst_server *server);
+/* What is gathered next for @conn is of this sort. */
+void mst__conn_gather(struct mst__conn *conn, enum mst__sort sort);
 
-/* Hand the gathered replies of @conn to the kernel. */
+/* Hand what was gathered for @conn to the kernel. */
 void mst__conn_flush(struct mst__conn *conn);
+
+/* Output has been written, not necessarily all of it; @was_reply: from the queue of replies. */
+void mst__conn_drained(struct mst__conn *conn, bool was_reply);
+
+/* Read from @conn, or do not, as things are. */
+void mst__conn_update_reading(struct mst__conn *conn);
+
+/* The stream of requests of @conn, which is framed, is over: tell it why. */
+void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char *detail);
 
 /* Whether a request of @size bytes, as far as is known, that began at @since_ms is too late: it has
  * the request timeout, and the time that its bytes need at the slowest rate. */
@@ -82,10 +109,44 @@ bool mst__conn_charge(struct mst_server *server, const struct mst__buf *buf, siz
 /* Answer those whose waiting is over, tell those who watch, and close who was doomed. */
 void mst__conns_deliver(struct mst_server *server);
 
+/* --- conn_output.c --- */
+
+static inline bool mst__conn_has_output(const struct mst__conn *conn)
+{
+    return (conn->told.pending | conn->replies.pending) != 0;
+}
+
+/* Send @bytes, or queue them. @shared is what they lie in, if the engine has them, else NULL. What
+ * is queued has a bound, because nothing is served while there is something. */
+void mst__conn_send(struct mst__conn *conn,
+                    enum mst__sort sort,
+                    struct mst_bytes bytes,
+                    void *shared);
+
+/* The same for what @conn has not asked for, of which there may be any amount: a peer that is too
+ * far behind with reading it is doomed. */
+void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_bytes bytes);
+
+/* @conn closes. */
+void mst__conn_free_output(struct mst__conn *conn);
+
+/* Nobody wants the replies any more that are queued for @conn, which is framed. */
+void mst__conn_drop_replies(struct mst__conn *conn);
+
+/* Whether the peer of @conn takes its output too slowly. Time passes for it, and what it takes
+ * gives it time back at the slowest rate: so it may be slow for ever, and stop for a while. */
+bool mst__conn_output_is_late(struct mst__conn *conn, int64_t now_ms);
+
 /* --- conn_frames.c --- */
 
-/* Read and apply the frames in @input until it is used up, output is pending, or the connection is
- * doomed. Returns how many bytes were used. */
+/* Whether the messages of @conn, which is framed, have to wait: it does not read the answers. */
+static inline bool mst__conn_is_deaf(const struct mst__conn *conn)
+{
+    return conn->told.pending > MST_TOLD_SIZE_MAX;
+}
+
+/* Read and apply the frames in @input until it is used up, the connection is deaf, or it is doomed.
+ * Returns how many bytes were used. */
 size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input);
 
 void mst__conn_free_store(struct mst__conn *conn);

@@ -1,8 +1,9 @@
 /* net/conn_frames.c - framed connections: a node's messages, and its requests to the store.
  *
- * The bytes of all STOREs of a connection are one stream. It is served as another connection's is,
- * in the order of all frames, but a WAIT holds up nothing else, and what the server refuses ends
- * the stream and not the connection:
+ * Messages are read and answered at once, whatever the store does: a node's place depends on them.
+ * The bytes of all STOREs of a connection are one stream. It is served as another connection's is:
+ * while replies are unsent it waits, in the connection's own buffer, and there is a bound for that.
+ * What the server refuses ends the stream and not the connection:
  *
  *            a request is refused: STORE_END
  *   SERVED ----------------------------------> OVER
@@ -32,7 +33,7 @@ static size_t store_serve(struct mst__conn *conn, struct mst_bytes input)
     struct mst_server *server = conn->server;
     size_t used = 0;
     conn->store_wanted = 0;
-    while (!conn->is_doomed && !conn->is_store_over && conn->output_pending == 0) {
+    while (!conn->is_doomed && !conn->is_store_over && conn->replies.pending == 0) {
         struct mst__command command;
         struct mst_err err;
         size_t size = 0;
@@ -85,18 +86,41 @@ static void store_serve_own(struct mst__conn *conn)
     }
 }
 
-/* More of the stream of requests; without any the stream begins anew, and that is confirmed. */
-static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
+/* Keep @input, which cannot be served yet. */
+static void store_keep(struct mst__conn *conn, struct mst_bytes input)
 {
     struct mst_server *server = conn->server;
-    const struct mst__job_message begun = {.type = MST_JOB_STORE_REPLY};
+    size_t held_max = server->wire_limits.message_size_max;
+    if (mst__buf_size(&conn->store) == 0) {
+        conn->store_ms = mst__server_now_ms(server);
+    }
+    if (conn->replies.pending > 0 && mst__buf_size(&conn->store) + input.size > held_max) {
+        mst__conn_reject(conn, MST_WHY_DOES_NOT_READ,
+                         "more than %zu bytes of requests while replies are not read", held_max);
+    } else if (mst__buf_append(&conn->store, input) != 0) {
+        mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a request");
+    } else if (!mst__conn_charge(server, &conn->store, &conn->store_charged)) {
+        mst__conn_reject(conn, MST_WHY_LIMIT, "no room for a request of %zu bytes",
+                         conn->store_wanted);
+    }
+}
+
+/* The stream begins anew, and that is confirmed. */
+static void store_begin(struct mst__conn *conn)
+{
+    static const uint8_t begun[] = {1, 0, 0, 0, MST_JOB_STORE_REPLY};
+    mst__conn_flush(conn);
+    mst__conn_drop_replies(conn);
+    store_forget(conn);
+    conn->is_store_over = false;
+    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(begun, sizeof begun), NULL);
+}
+
+/* More of the stream of requests. */
+static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
+{
     if (input.size == 0) {
-        store_forget(conn);
-        conn->is_store_over = false;
-        mst__conn_reply_end(server);
-        if (mst__job_write(&server->replies, &begun) != 0) {
-            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a reply");
-        }
+        store_begin(conn);
         return;
     }
     if (conn->is_store_over) {
@@ -105,15 +129,7 @@ static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
     size_t used = mst__buf_size(&conn->store) == 0 ? store_serve(conn, input) : 0;
     input = mst__bytes_skip(input, used);
     if (input.size > 0 && !conn->is_store_over && !conn->is_doomed) {
-        if (mst__buf_size(&conn->store) == 0) {
-            conn->store_ms = mst__server_now_ms(server);
-        }
-        if (mst__buf_append(&conn->store, input) != 0) {
-            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a request");
-        } else if (!mst__conn_charge(server, &conn->store, &conn->store_charged)) {
-            mst__conn_reject(conn, MST_WHY_LIMIT, "no room for a request of %zu bytes",
-                             conn->store_wanted);
-        }
+        store_keep(conn, input);
     }
     store_serve_own(conn);
 }
@@ -136,7 +152,7 @@ static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size
         conn_serve_store(conn, message.u.text);
         return rv;
     }
-    mst__conn_reply_end(server);
+    mst__conn_gather(conn, MST_SORT_TOLD);
     if (rv == 1 && !mst__job_take(server, conn, &conn->seat, &message, &err)) {
         mst__conn_flush(conn);
         mst__conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
@@ -151,7 +167,7 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
     if (mst__buf_size(&conn->store) > 0) {
         store_serve_own(conn); /* it may be that only output was waited for */
     }
-    while (!conn->is_doomed && conn->output_pending == 0) {
+    while (!conn->is_doomed && !mst__conn_is_deaf(conn)) {
         size_t size = 0;
         int rv = conn_serve_frame(conn, mst__bytes_skip(input, used), &size);
         if (rv != 1) {
@@ -175,7 +191,7 @@ static struct mst__conn *find_stuck_store(const struct mst_server *server, int64
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
         size_t have = mst__buf_size(&conn->store);
         size_t size = have > conn->store_wanted ? have : conn->store_wanted;
-        if (have > 0 && conn->output_pending == 0 && !conn->is_doomed &&
+        if (have > 0 && conn->replies.pending == 0 && !conn->is_doomed &&
             mst__conn_is_late(server, now_ms, conn->store_ms, size)) {
             return conn;
         }

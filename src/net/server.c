@@ -289,7 +289,6 @@ int mst_server_new(const struct mst_server_options *options,
     mst__kv_init(&server->kv, &limits, hash_key);
     server->kv.announces = true;
     mst__buf_init(&server->replies, MST_FLUSH_SIZE + server->wire_limits.message_size_max + 64);
-    server->reply_at = SIZE_MAX;
     rv = server_open_loop(server, reterr);
     if (rv == 0) {
         rv = mst__listen_open(server, options, reterr);

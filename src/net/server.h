@@ -105,7 +105,7 @@ struct mst_server {
     struct mst__conn *overdue; /* those with half a request or unsent output */
     struct mst__conn *doomed;  /* to be closed when the command under way is done with */
     struct mst__buf replies;   /* of the connection being served */
-    size_t reply_at;           /* where in it a STORE_REPLY has begun; SIZE_MAX = none has */
+    int replies_sort;          /* enum mst__sort: how they are sent */
     struct mst__counters counters;
     struct mst__empty empty;
     uint8_t read_memory[MST_READ_SIZE];

@@ -1,6 +1,7 @@
 """The messages of a job, byte by byte: what the server does with connections and run ids."""
 
 import struct
+import time
 import unittest
 
 import harness
@@ -26,8 +27,8 @@ class Node:
         self.expiry_us = expiry_us
         self.claim = (0, 0, 0, NO_RANK)
 
-    def connect(self):
-        wire = self.server.connect("C")
+    def connect(self, receive_buffer=None):
+        wire = self.server.connect("C", receive_buffer=receive_buffer)
         wire.send(OPCODE_JOB)
         return wire
 
@@ -146,13 +147,13 @@ class Store(unittest.TestCase):
 
     def replies(self, wire, size):
         """What the next STORE_REPLYs hold, which is so much."""
-        got = b""
+        got = bytearray()
         while len(got) < size:
             body = receive(wire, STORE_REPLY)
             self.assertNotEqual(body, b"")
             got += body
         self.assertEqual(len(got), size)
-        return got
+        return bytes(got)
 
     def alive(self, wire):
         """It is a member, and nothing else was said to it."""
@@ -289,6 +290,26 @@ class Store(unittest.TestCase):
             send(wire, STORE, request("get", "/k") * 1000)
             server.wait_log("why=does_not_read", wire.peer_text())
             self.assertLess(server.rss_kib() - before, harness.rss_bound_kib(64 << 10))
+
+    def test_slow_reader_lives(self):
+        """A node whose replies are under way for longer than its expiry is heard all the time."""
+        with harness.Server() as server:
+            other = server.connect("C")
+            value = bytes(range(256)) * 32768
+            other.set("/k", value)
+            other.sync()
+            node = Node(server, expiry_us=1_000_000)
+            wire = node.connect(receive_buffer=1 << 16)
+            node.announce(wire)
+            receive(wire, WELCOME)
+            receive_sealed(wire)
+            send(wire, STORE, request("get", "/k"))
+            end = time.monotonic() + 2.5
+            while time.monotonic() < end:
+                send(wire, HEARTBEAT, b"\x00")
+                time.sleep(0.2)  # as often as the node says something; it reads nothing
+            self.assertEqual(self.replies(wire, 8 + len(value)), harness.field(value))
+            self.alive(wire)
 
     def test_gone_while_waiting(self):
         """A wait ends with its connection."""
