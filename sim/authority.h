@@ -8,7 +8,7 @@
 #ifndef MST_SIM_AUTHORITY_H
 #define MST_SIM_AUTHORITY_H
 
-#include "core/authority.h"
+#include "core/authority_keep.h"
 #include "core/listening.h"
 #include "sim/sim.h"
 #include "wire/job.h"
@@ -231,6 +231,7 @@ struct mst__sim_auth_server {
 struct mst__sim_auth_key {
     uint32_t node;
     uint32_t life;
+    uint64_t session;
     uint64_t created;
     uint64_t modified;
     int64_t until_us; /* the end of its lease */
@@ -252,7 +253,9 @@ struct mst__sim_auth_round {
     int64_t round;
     uint32_t world;
     uint32_t waiting;
+    enum mst__authority_why why;                 /* OPEN */
     uint64_t members[MST_SIM_AUTH_V3_NODES_MAX]; /* create revisions of keys, by rank */
+    bool is_gone[MST_SIM_AUTH_V3_NODES_MAX];     /* OPEN: whose sessions have ended */
 };
 
 /* Whose key it was, also when it is gone. */
@@ -430,7 +433,7 @@ void mst__sim_auth_server_stop(struct mst__sim_auth *sim);
 /* --- authority_store.c: the v3 store --- */
 
 enum mst__sim_auth_verb {
-    MST_SIM_AUTH_ASK_JOIN,  /* a lease and the node's own key, if it is not there */
+    MST_SIM_AUTH_ASK_JOIN,  /* a lease and the key of the session, if it is not there */
     MST_SIM_AUTH_ASK_PUT,   /* the own key, if it is there */
     MST_SIM_AUTH_ASK_ALIVE, /* renew the lease */
     MST_SIM_AUTH_ASK_READ,  /* all there is, and watch from there on */
@@ -444,6 +447,7 @@ struct mst__sim_auth_ask {
     enum mst__sim_auth_verb verb;
     uint64_t serial;
     uint64_t key;
+    uint64_t session; /* JOIN */
     struct mst__sim_auth_doc doc;
     uint64_t modified; /* PUT: of the key; WRITE and CLOSE: of the round */
     struct mst__sim_auth_round round;

@@ -284,12 +284,15 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
 
 /* --- what is written to a v3 store --- */
 
-/* Whether a newer process of the node has had a key: that may be gone again. */
+/* Whether a newer process of the node, or the same one again, has had a key: that may be gone
+ * again. */
 static bool is_replaced(const struct mst__sim_auth *sim, const struct mst__sim_auth_key *key)
 {
     for (size_t i = 0; i < sim->store.owners_count; i++) {
         const struct mst__sim_auth_owner *other = &sim->store.owners[i];
-        if (other->node == key->node && other->life > key->life) {
+        bool is_newer =
+            other->life > key->life || (other->life == key->life && other->created > key->created);
+        if (other->node == key->node && is_newer) {
             return true;
         }
     }
@@ -330,6 +333,24 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     }
 }
 
+/* Of one and the same round: who sits in it does not change, and who is gone does not come back. */
+static void check_seats(struct mst__sim_auth *sim,
+                        const struct mst__sim_auth_round *before,
+                        const struct mst__sim_auth_round *round)
+{
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        if (round->members[rank] != before->members[rank]) {
+            mst__sim_auth_break(
+                sim, "seal", "rank %" PRIu32 " of round %" PRId64 " is of another one than before",
+                rank, round->round);
+        } else if (before->is_gone[rank] && !round->is_gone[rank]) {
+            mst__sim_auth_break(sim, "seal",
+                                "rank %" PRIu32 " of round %" PRId64 " was gone and is back", rank,
+                                round->round);
+        }
+    }
+}
+
 void mst__sim_auth_check_written(struct mst__sim_auth *sim,
                                  const struct mst__sim_auth_round *before,
                                  const struct mst__sim_auth_round *round,
@@ -347,6 +368,8 @@ void mst__sim_auth_check_written(struct mst__sim_auth *sim,
         check_sealed_doc(sim, before, round);
     } else if (before->state == MST_SIM_AUTH_OPEN && round->state == MST_SIM_AUTH_SEALED) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " was over and runs again", round->round);
+    } else {
+        check_seats(sim, before, round);
     }
 }
 

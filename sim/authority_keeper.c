@@ -36,7 +36,8 @@ static void keeper_send(struct mst__sim_auth *sim,
 /* What is to be asked next; false for nothing. */
 static bool keeper_choose(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask)
 {
-    *ret_ask = (struct mst__sim_auth_ask){.key = node->key, .doc = node->doc};
+    *ret_ask =
+        (struct mst__sim_auth_ask){.key = node->key, .session = node->session, .doc = node->doc};
     if (node->has_to_leave) {
         ret_ask->verb = MST_SIM_AUTH_ASK_LEAVE;
         return true;
@@ -79,9 +80,12 @@ void mst__sim_auth_keeper_step(struct mst__sim_auth *sim, struct mst__sim_auth_n
     keeper_send(sim, node, &ask);
 }
 
-/* The watch and the authority go with the key. */
+/* The session is over: the watch and the authority go with it. */
 static void keeper_let_go(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
+    if (node->key != 0) {
+        node->session = ++sim->serials;
+    } /* else its key may still come: then it is gone on with */
     mst__sim_auth_lead_end(sim, node);
     node->watch = 0;
     node->has_to_put = false;
@@ -197,8 +201,11 @@ static void keeper_holding(struct mst__sim_auth *sim,
                            const struct mst__sim_auth_round *round)
 {
     bool is_current = round->round == node->claim.round && round->epoch == node->claim.epoch;
-    if (!is_current && round->round > node->claim.round) {
+    bool is_gone =
+        is_current && round->state == MST_SIM_AUTH_OPEN && round->is_gone[node->claim.rank];
+    if (is_gone || (!is_current && round->round > node->claim.round)) {
         mst__sim_auth_node_expelled(sim, node);
+        mst__sim_auth_keeper_part(sim, node); /* it enters with another session */
     } else if (is_current && round->state == MST_SIM_AUTH_OPEN) {
         mst__sim_auth_node_react(sim, node, false);
     } else if (is_current && round->waiting > 0) {

@@ -1,4 +1,5 @@
-/* sim/authority_lead.c - the authority on the node whose key is the oldest, rebuilt from the store.
+/* sim/authority_lead.c - the authority on the node whose key is the oldest, rebuilt from the store
+ * by the product's own core/authority_keep.c.
  *
  * Keys are announcements and keys that vanish are losses. What the machine decides is written to
  * the round in one transaction, on the condition that the own key is there and that nobody else
@@ -33,30 +34,14 @@ struct mst__sim_auth_lead {
 
 /* --- keys --- */
 
-/* What a key says in the light of the round that is stored: a member that has not come back from
- * it holds it. */
-static struct mst__claim lead_claim(const struct mst__sim_auth_lead *lead,
-                                    const struct mst__sim_auth_key *key,
-                                    bool is_rebuilding)
+static uint32_t lead_rank(const struct mst__sim_auth_lead *lead, uint64_t created)
 {
-    const struct mst__sim_auth_round *round = &lead->round;
-    struct mst__claim claim = {
-        .epoch = key->doc.epoch,
-        .round = key->doc.round,
-        .world = key->doc.world,
-        .rank = key->doc.rank,
-    };
-    bool knows = claim.round == round->round && claim.epoch == round->epoch;
-    for (uint32_t rank = 0; is_rebuilding && rank < round->world; rank++) {
-        if (round->members[rank] == key->created) {
-            claim = (struct mst__claim){.epoch = round->epoch,
-                                        .round = round->round,
-                                        .world = round->world,
-                                        .rank = rank,
-                                        .holds = !knows};
+    for (uint32_t rank = 0; rank < lead->round.world; rank++) {
+        if (lead->round.members[rank] == created) {
+            return rank;
         }
     }
-    return claim;
+    return MST_AUTHORITY_RANK_NONE;
 }
 
 static void lead_keep(struct mst__sim_auth_lead *lead, uint64_t created, mst__authority_id id)
@@ -84,8 +69,14 @@ static void lead_drop(struct mst__sim_auth_lead *lead, uint64_t created)
 
 static void lead_announce(struct mst__sim_auth_lead *lead,
                           const struct mst__sim_auth_key *key,
-                          bool is_rebuilding)
+                          const struct mst__claim *claim)
 {
+    const struct mst__claim said = {
+        .epoch = key->doc.epoch,
+        .round = key->doc.round,
+        .world = key->doc.world,
+        .rank = key->doc.rank,
+    };
     struct mst__sim_auth *sim = lead->sim;
     const struct mst__sim_auth_plan *plan = &sim->plan;
     char name[24];
@@ -100,27 +91,27 @@ static void lead_announce(struct mst__sim_auth_lead *lead,
         .last_call_us = plan->last_call_us,
         .rank_by = mst_bytes_str(""),
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
-        .claim = lead_claim(lead, key, is_rebuilding),
+        .claim = claim == NULL ? said : *claim,
         .driver = (void *)(uintptr_t)key->created,
     };
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id = MST_AUTHORITY_NOBODY;
     struct mst_err err = {0};
-    int rv =
-        mst__authority_announce(&lead->authority, &announcement, sim->now_us, &id, &refusal, &err);
+    int rv = mst__authority_announce_kept(&lead->authority, &announcement, sim->now_us, &id,
+                                          &refusal, &err);
     mst__authority_check(&lead->authority);
     if (rv == 0) {
         lead_keep(lead, key->created, id);
     } else if (refusal == MST_REFUSAL_STALE) {
         lead_drop(lead, key->created);
-    } else if (refusal != MST_REFUSAL_TWIN) { /* the older key of the process will expire */
+    } else {
         mst__sim_auth_break(sim, "alive", "key %" PRIu64 " is refused: %s", key->created, err.msg);
     }
 }
 
 /* --- effects --- */
 
-/* A round was sealed here. Its seats are those of the keys that have them now. */
+/* A round was sealed here, just now. */
 static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__authority_effect *effect)
 {
     struct mst__sim_auth_round *next = &lead->next;
@@ -133,31 +124,46 @@ static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__autho
     }
 }
 
-/* Take what was decided; what is to be written follows from where the machine is by then. */
-static void lead_flow(struct mst__sim_auth_lead *lead)
+/* Take what was decided. At once, for the seats of a round are those that it was sealed with. */
+static void lead_take(struct mst__sim_auth_lead *lead)
 {
     struct mst__authority_effect effect;
-    struct mst__sim_auth_round *next = &lead->next;
     while (mst__authority_next_effect(&lead->authority, &effect)) {
-        bool is_to_all = effect.id == MST_AUTHORITY_NOBODY;
-        if (effect.kind == MST_TOLD_SEALED && is_to_all) {
+        if (effect.kind == MST_TOLD_SEALED && effect.id == MST_AUTHORITY_NOBODY) {
             lead_sealed(lead, &effect);
-        } else if (effect.kind == MST_TOLD_WAITING && is_to_all) {
-            next->waiting = effect.waiting_count;
         } else if (effect.kind == MST_TOLD_EXPELLED) {
             lead_drop(lead, (uint64_t)(uintptr_t)effect.driver);
         }
     }
-    if (next->round > 0) {
-        bool runs = lead->authority.phase == MST_AUTHORITY_RUNNING;
-        next->state = runs ? MST_SIM_AUTH_SEALED : MST_SIM_AUTH_OPEN;
-        next->waiting = runs ? next->waiting : 0;
+    mst__authority_check(&lead->authority);
+}
+
+static bool round_is(const struct mst__sim_auth_round *a, const struct mst__sim_auth_round *b)
+{
+    return a->state == b->state && a->epoch == b->epoch && a->round == b->round &&
+           a->why == b->why && a->waiting == b->waiting &&
+           memcmp(a->is_gone, b->is_gone, sizeof a->is_gone) == 0;
+}
+
+/* What is to be written follows from where the machine is by now. */
+static void lead_flow(struct mst__sim_auth_lead *lead)
+{
+    struct mst__sim_auth_round *next = &lead->next;
+    struct mst__kept kept;
+    lead_take(lead);
+    if (mst__authority_kept(&lead->authority, &kept)) {
+        MST_ASSERT(next->epoch == kept.epoch);
+        MST_ASSERT(next->round == kept.round);
+        next->state = kept.is_over ? MST_SIM_AUTH_OPEN : MST_SIM_AUTH_SEALED;
+        next->why = kept.why;
+        next->waiting = kept.waiting;
+        memset(next->is_gone, 0, sizeof next->is_gone);
+        if (kept.is_over) {
+            (void)mst__authority_gone(&lead->authority, next->members, next->is_gone);
+        }
     }
     const struct mst__sim_auth_round *stored = lead->is_writing ? &lead->written : &lead->round;
-    bool is_same = next->state == stored->state && next->epoch == stored->epoch &&
-                   next->round == stored->round && next->waiting == stored->waiting;
-    lead->has_to_write = !is_same || lead->drops_count > 0;
-    mst__authority_check(&lead->authority);
+    lead->has_to_write = !round_is(next, stored) || lead->drops_count > 0;
 }
 
 bool mst__sim_auth_lead_ask(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask)
@@ -214,6 +220,50 @@ static void lead_trace(void *arg,
                       mst__authority_phase_name(to), mst__authority_why_name(why), round);
 }
 
+struct lead_build {
+    struct mst__sim_auth_lead *lead;
+    const struct mst__sim_auth_answer *answer;
+};
+
+static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
+{
+    const struct lead_build *build = arg;
+    lead_announce(build->lead, &build->answer->keys[index], claim);
+    lead_take(build->lead);
+    return 0;
+}
+
+static void lead_build(struct mst__sim_auth_lead *lead, const struct mst__sim_auth_answer *answer)
+{
+    const struct mst__sim_auth_round *round = &answer->round;
+    struct mst__kept_session *sessions = mst__calloc(answer->count + 1, sizeof *sessions);
+    MST_ASSERT(sessions != NULL);
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct mst__sim_auth_key *key = &answer->keys[i];
+        uint32_t rank = lead_rank(lead, key->created);
+        sessions[i] = (struct mst__kept_session){
+            .node = mst_bytes(&key->node, sizeof key->node),
+            .incarnation = key->life,
+            .session = key->created,
+            .rank = rank,
+            .is_back = key->doc.round == round->round && key->doc.epoch == round->epoch,
+            .is_ended = rank != MST_AUTHORITY_RANK_NONE && round->is_gone[rank],
+        };
+    }
+    const struct mst__kept kept = {
+        .epoch = round->epoch,
+        .round = round->round,
+        .world = round->world,
+        .is_over = round->state == MST_SIM_AUTH_OPEN,
+        .why = round->why,
+    };
+    struct lead_build build = {.lead = lead, .answer = answer};
+    int rv = mst__authority_rebuild(&lead->authority, round->round > 0 ? &kept : NULL, sessions,
+                                    answer->count, build_announce, &build, lead->sim->now_us);
+    MST_ASSERT(rv == 0);
+    mst__free(sessions);
+}
+
 void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
                               struct mst__sim_auth_node *node,
                               const struct mst__sim_auth_answer *answer)
@@ -238,15 +288,7 @@ void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
         .trace_arg = lead,
     };
     mst__authority_init(&lead->authority, &options);
-    if (answer->round.state != MST_SIM_AUTH_NONE && answer->round.round > 0) {
-        int rv = mst__authority_restore(&lead->authority, answer->round.epoch, answer->round.round,
-                                        answer->round.world, sim->now_us);
-        MST_ASSERT(rv == 0);
-    }
-    for (size_t i = 0; i < answer->count; i++) {
-        lead_announce(lead, &answer->keys[i], true);
-    }
-    mst__authority_settle(&lead->authority, sim->now_us);
+    lead_build(lead, answer);
     lead_flow(lead);
 }
 
@@ -269,7 +311,7 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
 {
     struct mst__sim_auth_lead *lead = node->lead;
     if (!news->is_gone) {
-        lead_announce(lead, &news->key, false);
+        lead_announce(lead, &news->key, NULL);
         lead_flow(lead);
         return;
     }

@@ -178,13 +178,12 @@ static void ask_join(struct mst__sim_auth *sim,
     struct mst__sim_auth_store *store = &sim->store;
     struct mst__sim_auth_key *key = NULL;
     for (size_t i = 0; i < store->count; i++) {
-        bool is_it =
-            store->keys[i].node == event->node && (int64_t)store->keys[i].life == event->pid;
-        key = is_it ? &store->keys[i] : key;
+        key = store->keys[i].session == ask->session ? &store->keys[i] : key;
     }
     answer->is_done = key == NULL && store->count < KEYS_MAX;
     if (answer->is_done) {
         key = store_add(sim, event->node, (uint32_t)event->pid);
+        key->session = ask->session;
         key->doc = ask->doc;
         mst__sim_auth_say(sim, event->node, "has key %" PRIu64, key->created);
         watch_key(sim, key, false);

@@ -1,0 +1,200 @@
+/* core/authority_keep.c - from the machine's state to what is kept, and back. */
+#include "core/authority_keep.h"
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "core/authority_moves.h"
+
+/* --- to the store --- */
+
+bool mst__authority_kept(const struct mst__authority *authority, struct mst__kept *ret_kept)
+{
+    bool is_running = authority->phase == MST_AUTHORITY_RUNNING;
+    bool is_over = authority->phase == MST_AUTHORITY_OPEN && authority->held_count > 0;
+    *ret_kept = (struct mst__kept){
+        .epoch = authority->round_epoch,
+        .round = authority->round,
+        .world = authority->world,
+        .is_over = is_over,
+        .why = is_over ? authority->reopened_why : MST_AUTHORITY_WHY_NONE,
+        .waiting = is_running ? authority->waiting_told : 0,
+    };
+    return is_running || is_over;
+}
+
+uint32_t mst__authority_gone(const struct mst__authority *authority,
+                             const uint64_t *sessions,
+                             bool *ret_is_gone)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < authority->world; rank++) {
+        const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
+        bool is_there =
+            member != NULL && member->place != MST_PLACE_GONE && member->session == sessions[rank];
+        ret_is_gone[rank] = !is_there;
+        count += !is_there;
+    }
+    return count;
+}
+
+/* --- sessions of one process --- */
+
+int mst__authority_announce_kept(struct mst__authority *authority,
+                                 const struct mst__announcement *announcement,
+                                 int64_t now_us,
+                                 mst__authority_id *ret_id,
+                                 enum mst__refusal *ret_refusal,
+                                 struct mst_err *reterr)
+{
+    mst__authority_id id = mst__authority_find(authority, announcement->name);
+    const struct mst__authority_member *other = mst__authority_get(authority, id);
+    if (other != NULL && other->incarnation == announcement->incarnation) {
+        if (other->session > announcement->session) {
+            *ret_refusal = MST_REFUSAL_STALE;
+            return mst__fail(reterr, MST_ESTATE, 0,
+                             "this process has entered again since, with a newer session");
+        }
+        if (other->session < announcement->session) {
+            (void)mst__authority_lost(authority, id, now_us); /* it lives */
+        }
+    }
+    return mst__authority_announce(authority, announcement, now_us, ret_id, ret_refusal, reterr);
+}
+
+/* --- from the store --- */
+
+/* Those who hold the round; those who wait; those who have come back from it: in this order the
+ * machine takes a round over and gives way to the next one as its predecessor would have. A process
+ * whose node has a newer one is announced first, to end in that one's favour and leave it the rank,
+ * or else last, to be refused: in between it could be sealed in. */
+enum turn { TURN_HOLDING, TURN_WAITING, TURN_BACK, TURN_OLD };
+
+struct rebuild {
+    struct mst__authority *authority;
+    const struct mst__kept *round;
+    const struct mst__kept_session *sessions;
+    size_t count;
+    struct mst__map newest; /* node to the index of its newest session */
+    mst__kept_announce_fn announce;
+    void *arg;
+};
+
+static bool is_newer(const struct mst__kept_session *a, const struct mst__kept_session *b)
+{
+    return a->incarnation != b->incarnation ? a->incarnation > b->incarnation
+                                            : a->session > b->session;
+}
+
+static int rebuild_compare(struct rebuild *rebuild)
+{
+    for (size_t i = 0; i < rebuild->count; i++) {
+        const struct mst__kept_session *session = &rebuild->sessions[i];
+        MST_ASSERT(rebuild->round != NULL || session->rank == MST_AUTHORITY_RANK_NONE);
+        size_t *newest = mst__map_get(&rebuild->newest, session->node);
+        if (newest == NULL) {
+            newest = mst__map_add(&rebuild->newest, session->node);
+            if (newest == NULL) {
+                return MST_ENOMEM;
+            }
+            *newest = i;
+        } else if (is_newer(session, &rebuild->sessions[*newest])) {
+            *newest = i;
+        }
+    }
+    return 0;
+}
+
+static enum turn turn_of(const struct rebuild *rebuild, size_t index)
+{
+    const struct mst__kept_session *session = &rebuild->sessions[index];
+    const size_t *newest = mst__map_get(&rebuild->newest, session->node);
+    bool is_newest = *newest == index;
+    if (session->rank != MST_AUTHORITY_RANK_NONE) {
+        return session->is_back && is_newest ? TURN_BACK : TURN_HOLDING;
+    }
+    return is_newest ? TURN_WAITING : TURN_OLD;
+}
+
+static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
+{
+    int rv = 0;
+    for (size_t i = 0; i < rebuild->count && rv == 0; i++) {
+        const struct mst__kept_session *session = &rebuild->sessions[i];
+        if (session->is_ended || turn_of(rebuild, i) != turn) {
+            continue;
+        }
+        if (turn == TURN_HOLDING) {
+            const struct mst__claim holds = {
+                .epoch = rebuild->round->epoch,
+                .round = rebuild->round->round,
+                .world = rebuild->round->world,
+                .rank = session->rank,
+                .holds = true,
+            };
+            rv = rebuild->announce(rebuild->arg, i, &holds);
+        } else {
+            rv = rebuild->announce(rebuild->arg, i, NULL);
+        }
+    }
+    return rv;
+}
+
+/* Whether nobody is here who was in the round, holding it or back from it. */
+static bool rebuild_is_deserted(const struct rebuild *rebuild)
+{
+    for (size_t i = 0; i < rebuild->count; i++) {
+        const struct mst__kept_session *session = &rebuild->sessions[i];
+        if (session->rank != MST_AUTHORITY_RANK_NONE && !session->is_ended) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Until the round is settled its places wait to be claimed, and nothing is sealed. */
+static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
+{
+    struct mst__authority *authority = rebuild->authority;
+    if (rebuild_is_deserted(rebuild)) {
+        /* Who waits gathers as if there had been no round: it has not survived one. */
+        mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, MST_AUTHORITY_RANK_NONE);
+    }
+    int rv = rebuild_turn(rebuild, TURN_HOLDING);
+    rv = rv == 0 ? rebuild_turn(rebuild, TURN_WAITING) : rv;
+    if (rv == 0 && rebuild->round != NULL && rebuild->round->is_over) {
+        mst__authority_reopen(authority, rebuild->round->why, MST_AUTHORITY_RANK_NONE);
+    }
+    rv = rv == 0 ? rebuild_turn(rebuild, TURN_BACK) : rv;
+    if (rv == 0) {
+        mst__authority_settle(authority, now_us);
+        rv = rebuild_turn(rebuild, TURN_OLD);
+    }
+    return rv;
+}
+
+int mst__authority_rebuild(struct mst__authority *authority,
+                           const struct mst__kept *round,
+                           const struct mst__kept_session *sessions,
+                           size_t count,
+                           mst__kept_announce_fn announce,
+                           void *arg,
+                           int64_t now_us)
+{
+    struct rebuild rebuild = {
+        .authority = authority,
+        .round = round,
+        .sessions = sessions,
+        .count = count,
+        .announce = announce,
+        .arg = arg,
+    };
+    int rv = 0;
+    if (round != NULL) {
+        rv = mst__authority_restore(authority, round->epoch, round->round, round->world, now_us);
+    }
+    mst__map_init(&rebuild.newest, sizeof(size_t), authority->options.hash_key);
+    rv = rv == 0 ? rebuild_compare(&rebuild) : rv;
+    rv = rv == 0 ? rebuild_all(&rebuild, now_us) : rv;
+    mst__map_close(&rebuild.newest);
+    return rv;
+}
