@@ -37,7 +37,9 @@ static void seats_clear(struct mst__etcd_v3_authority *authority)
         mst__free(authority->seats[rank].name);
     }
     mst__free(authority->seats);
+    mst__free(authority->seats_created);
     authority->seats = NULL;
+    authority->seats_created = NULL;
     authority->seats_count = 0;
     mst__map_close(&authority->ranks);
 }
@@ -84,8 +86,10 @@ static int seats_begin(struct mst__etcd_v3_authority *authority, uint32_t world)
 {
     seats_clear(authority);
     authority->seats = mst__calloc(world + (size_t)1, sizeof *authority->seats);
-    authority->seats_count = authority->seats == NULL ? 0 : world;
-    return authority->seats == NULL ? MST_ENOMEM : 0;
+    authority->seats_created = mst__calloc(world + (size_t)1, sizeof *authority->seats_created);
+    bool is_made = authority->seats != NULL && authority->seats_created != NULL;
+    authority->seats_count = is_made ? world : 0;
+    return is_made ? 0 : MST_ENOMEM;
 }
 
 static int seats_put(struct mst__etcd_v3_authority *authority,
@@ -135,15 +139,17 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
     return rv;
 }
 
-/* A round was sealed here. */
+/* A round was sealed here, just now: nobody has another one's place yet. */
 static int seats_seal(struct mst__etcd_v3_authority *authority)
 {
     const struct mst__authority *machine = &authority->machine;
     int rv = seats_begin(authority, machine->world);
     for (uint32_t rank = 0; rank < machine->world && rv == 0; rank++) {
         const struct mst__authority_member *member = mst__authority_ranked(machine, rank);
-        rv = seats_put(authority, rank, member->session,
+        const struct entry *entry = member->driver;
+        rv = seats_put(authority, rank, entry->session,
                        (const char *)mst__authority_name(member).data);
+        authority->seats_created[rank] = member->session;
     }
     return rv;
 }
@@ -181,7 +187,9 @@ static int letter_add(struct mst__etcd_v3_authority *authority,
     return 0;
 }
 
-/* Take all effects. What concerns one node alone and is not in `round` goes into a letter. */
+/* Take all effects, behind every event: a round that was sealed may be over with the next one, and
+ * effects point to entries. What concerns one node alone and is not in `round` goes into a
+ * letter. */
 static int effects_take(struct mst__etcd_v3_authority *authority)
 {
     struct mst__authority_effect effect;
@@ -199,12 +207,6 @@ static int effects_take(struct mst__etcd_v3_authority *authority)
 
 /* --- nodes --- */
 
-static bool claims_round(const struct mst__claim *claim, const struct mst__authority *machine)
-{
-    return claim->round > 0 && claim->round == machine->round &&
-           claim->epoch == machine->round_epoch && claim->world == machine->world;
-}
-
 static int announce(struct mst__etcd_v3_authority *authority,
                     struct entry *entry,
                     struct mst__announcement *said,
@@ -213,13 +215,11 @@ static int announce(struct mst__etcd_v3_authority *authority,
 {
     enum mst__refusal refusal;
     struct mst_err err = {0};
-    said->incarnation =
-        said->incarnation > 0 ? said->incarnation : (uint64_t)entry->create_revision;
-    said->session = entry->session;
+    said->session = (uint64_t)entry->create_revision;
     said->wall_here_us = mst__clock_wall_us();
     said->driver = entry;
     mst__authority_id id = MST_AUTHORITY_NOBODY;
-    int rv = mst__authority_announce(&authority->machine, said, now_us, &id, &refusal, &err);
+    int rv = mst__authority_announce_kept(&authority->machine, said, now_us, &id, &refusal, &err);
     if (rv == 0) {
         entry->id = id;
         return 0;
@@ -296,6 +296,9 @@ static int node_read(struct mst__etcd_v3_authority *authority,
         }
         return fail_memory(reterr);
     }
+    if (ret_node->said.incarnation == 0) {
+        ret_node->said.incarnation = (uint64_t)kv->create_revision;
+    }
     entry->session = session;
     entry->create_revision = kv->create_revision;
     entry->lease = kv->lease;
@@ -306,99 +309,98 @@ static int node_read(struct mst__etcd_v3_authority *authority,
 
 /* --- building --- */
 
-/* Those who hold the round; those who wait; those who have come back from it. In this order the
- * machine takes over a round and gives way to the next one as its predecessor would have. */
-enum pass { PASS_HOLDING, PASS_WAITING, PASS_RETURNED };
+struct build {
+    struct mst__etcd_v3_authority *authority;
+    const struct mst__etcd_v3_stored *stored;
+    struct mst__kept_session *sessions; /* of the nodes' keys, one each */
+    int64_t now_us;
+    struct mst_err *reterr;
+};
 
-static enum pass pass_of(const struct mst__etcd_v3_authority *authority,
-                         uint64_t session,
-                         const struct mst__claim *claim)
+static bool claims_round(const struct mst__claim *claim, const struct mst__etcd_v3_round *round)
 {
-    if (session_rank(authority, session) == MST_AUTHORITY_RANK_NONE) {
-        return PASS_WAITING;
-    }
-    return claims_round(claim, &authority->machine) ? PASS_RETURNED : PASS_HOLDING;
+    return claim->round > 0 && claim->round == round->round && claim->epoch == round->epoch &&
+           claim->world == round->world;
 }
 
-static int build_node(struct mst__etcd_v3_authority *authority,
-                      const struct mst__v3_kv *kv,
-                      enum pass pass,
-                      int64_t now_us,
-                      struct mst_err *reterr)
+/* What is kept of the session of @kv. */
+static int build_session(struct build *build,
+                         const struct mst__v3_kv *kv,
+                         struct mst__kept_session *ret_session)
 {
+    struct mst__etcd_v3_authority *authority = build->authority;
+    const struct mst__etcd_v3_round *round = build->stored->round;
     struct mst__etcd_v3_node node;
     struct entry *entry;
     bool is_valid;
-    int rv = node_read(authority, kv, &entry, &node, &is_valid, reterr);
+    *ret_session = (struct mst__kept_session){
+        .node = mst_bytes(kv->key.data, kv->key.size),
+        .rank = MST_AUTHORITY_RANK_NONE,
+        .is_ended = true,
+    };
+    int rv = node_read(authority, kv, &entry, &node, &is_valid, build->reterr);
     if (rv != 0 || !is_valid) {
         return rv;
     }
-    bool is_due = !node.has_left && entry->id == MST_AUTHORITY_NOBODY &&
-                  pass_of(authority, entry->session, &node.said.claim) == pass;
-    if (is_due) {
-        const struct mst__authority *machine = &authority->machine;
-        if (pass == PASS_HOLDING) {
-            node.said.claim = (struct mst__claim){
-                .epoch = machine->round_epoch,
-                .round = machine->round,
-                .world = machine->world,
-                .rank = session_rank(authority, entry->session),
-                .holds = true,
-            };
-        }
-        rv = announce(authority, entry, &node.said, now_us, reterr);
+    uint32_t rank = session_rank(authority, entry->session);
+    bool has_seat = rank != MST_AUTHORITY_RANK_NONE;
+    bool is_gone = has_seat && round->is_gone != NULL && round->is_gone[rank];
+    *ret_session = (struct mst__kept_session){
+        /* All processes of a node have this in common, and nobody else has it. */
+        .node = mst_bytes(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
+        .incarnation = node.said.incarnation,
+        .session = (uint64_t)kv->create_revision,
+        .rank = rank,
+        .is_back = claims_round(&node.said.claim, round),
+        .is_ended = node.has_left || is_gone,
+    };
+    if (has_seat) {
+        authority->seats_created[rank] = (uint64_t)kv->create_revision;
     }
     mst__etcd_v3_node_close(&node);
-    return rv;
+    return 0;
 }
 
-static int build_pass(struct mst__etcd_v3_authority *authority,
-                      const struct mst__v3_kvs *nodes,
-                      enum pass pass,
-                      int64_t now_us,
-                      struct mst_err *reterr)
+/* An mst__kept_announce_fn. */
+static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
 {
+    struct build *build = arg;
+    struct mst__etcd_v3_authority *authority = build->authority;
+    struct mst__etcd_v3_node node;
+    struct entry *entry;
+    bool is_valid;
+    int rv = node_read(authority, &build->stored->nodes->items[index], &entry, &node, &is_valid,
+                       build->reterr);
+    if (rv != 0 || !is_valid) {
+        return rv;
+    }
+    if (claim != NULL) {
+        node.said.claim = *claim;
+    }
+    rv = announce(authority, entry, &node.said, build->now_us, build->reterr);
+    mst__etcd_v3_node_close(&node);
+    return rv == 0 ? effects_take(authority) : rv;
+}
+
+static int build_nodes(struct build *build)
+{
+    const struct mst__v3_kvs *nodes = build->stored->nodes;
+    const struct mst__etcd_v3_round *round = build->stored->round;
+    const struct mst__kept kept = {
+        .epoch = round->epoch,
+        .round = round->round,
+        .world = round->world,
+        .is_over = round->state == MST_ETCD_V3_OPEN,
+        .why = round->why,
+    };
     int rv = 0;
     for (size_t i = 0; i < nodes->count && rv == 0; i++) {
-        rv = build_node(authority, &nodes->items[i], pass, now_us, reterr);
+        rv = build_session(build, &nodes->items[i], &build->sessions[i]);
     }
-    return rv;
-}
-
-/* Whether a member of the round is here, holding it or back from it. */
-static bool has_members(const struct mst__etcd_v3_authority *authority,
-                        const struct mst__v3_kvs *nodes)
-{
-    for (size_t i = 0; i < nodes->count; i++) {
-        uint64_t session;
-        if (mst__etcd_v3_key_session(mst_bytes(nodes->items[i].key.data, nodes->items[i].key.size),
-                                     &session) &&
-            session_rank(authority, session) != MST_AUTHORITY_RANK_NONE) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The round that is stored, and the nodes. */
-static int build_nodes(struct mst__etcd_v3_authority *authority,
-                       const struct mst__etcd_v3_stored *stored,
-                       int64_t now_us,
-                       struct mst_err *reterr)
-{
-    const struct mst__v3_kvs *nodes = stored->nodes;
-    if (!has_members(authority, nodes)) {
-        /* Nothing is left of the round; whoever waits gathers as if there had been none. */
-        mst__authority_settle(&authority->machine, now_us);
-        return build_pass(authority, nodes, PASS_WAITING, now_us, reterr);
-    }
-    static const enum pass passes[] = {PASS_HOLDING, PASS_WAITING, PASS_RETURNED};
-    int rv = 0;
-    for (size_t i = 0; i < sizeof passes / sizeof passes[0] && rv == 0; i++) {
-        rv = build_pass(authority, nodes, passes[i], now_us, reterr);
-    }
-    mst__authority_settle(&authority->machine, now_us);
-    return rv;
+    return rv == 0 ? mst__authority_rebuild(&build->authority->machine,
+                                            round->round > 0 ? &kept : NULL, build->sessions,
+                                            nodes->count, build_announce, build, build->now_us)
+                   : rv;
 }
 
 static int build_machine(struct mst__etcd_v3_authority *authority,
@@ -407,24 +409,25 @@ static int build_machine(struct mst__etcd_v3_authority *authority,
                          struct mst_err *reterr)
 {
     const struct mst__etcd_v3_round *round = stored->round;
-    struct mst__authority *machine = &authority->machine;
-    int rv = 0;
-    if (round->round > 0) {
-        rv = mst__authority_restore(machine, round->epoch, round->round, round->world, now_us);
-        rv = rv == 0 ? seats_restore(authority, stored) : rv;
-        if (rv != 0) {
-            return fail_memory(reterr);
-        }
+    struct build build = {
+        .authority = authority,
+        .stored = stored,
+        .sessions = mst__calloc(stored->nodes->count + 1, sizeof *build.sessions),
+        .now_us = now_us,
+        .reterr = reterr,
+    };
+    int rv = build.sessions == NULL ? MST_ENOMEM : 0;
+    if (rv == 0 && round->round > 0) {
+        rv = seats_restore(authority, stored);
     }
-    rv = build_nodes(authority, stored, now_us, reterr);
+    rv = rv == 0 ? build_nodes(&build) : rv;
+    mst__free(build.sessions);
     if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
-        (void)mst__authority_shut(machine, mst_bytes_str(round->reason),
+        (void)mst__authority_shut(&authority->machine, mst_bytes_str(round->reason),
                                   mst_bytes_str(round->owner), now_us); /* it was not */
     }
-    if (rv == 0) {
-        rv = effects_take(authority) == 0 ? 0 : fail_memory(reterr);
-    }
-    return rv;
+    rv = rv == 0 ? effects_take(authority) : rv;
+    return rv == 0 ? 0 : fail_memory(reterr);
 }
 
 int mst__etcd_v3_authority_build(struct mst__etcd_v3_authority *authority,
@@ -496,7 +499,6 @@ int mst__etcd_v3_authority_event(struct mst__etcd_v3_authority *authority,
     } else {
         rv = event_put(authority, &event->kv, now_us, reterr);
     }
-    /* At once, for effects point to entries. */
     int taken = effects_take(authority);
     return rv != 0 ? rv : taken == 0 ? 0 : fail_memory(reterr);
 }
@@ -528,33 +530,34 @@ static void gone_name(const struct mst__etcd_v3_authority *authority,
     }
 }
 
-/* Count and name the members of a round that is over whose processes are not here any more: those
- * who were lost in it, also when a new process has come in their place, and those who have left or
- * were lost on their way back. 0 or MST_ENOMEM. */
+/* Count and name the members of a round that is over whose sessions have ended, also when a new
+ * process has come in their place: those who were lost in it first, in this order. 0 or
+ * MST_ENOMEM. */
 static int gone_fill(const struct mst__etcd_v3_authority *authority,
                      struct mst__etcd_v3_round *round)
 {
     const struct mst__authority *machine = &authority->machine;
+    bool *is_gone = mst__calloc(machine->world + (size_t)1, sizeof *is_gone);
     bool *is_told = mst__calloc(machine->world + (size_t)1, sizeof *is_told);
-    if (is_told == NULL) {
+    if (is_gone == NULL || is_told == NULL) {
+        mst__free(is_gone);
+        mst__free(is_told);
         return MST_ENOMEM;
     }
-    round->gone_count = 0;
+    round->gone_count = mst__authority_gone(machine, authority->seats_created, is_gone);
     round->gone[0] = '\0';
     for (uint32_t i = 0; i < machine->lost_count; i++) {
         gone_name(authority, machine->lost[i], round);
         is_told[machine->lost[i]] = true;
-        round->gone_count++;
     }
     for (uint32_t rank = 0; rank < machine->world; rank++) {
-        const struct mst__authority_member *member = mst__authority_ranked(machine, rank);
-        bool is_gone = member == NULL || member->place == MST_PLACE_GONE;
-        if (is_gone && !is_told[rank]) {
+        if (is_gone[rank] && !is_told[rank]) {
             gone_name(authority, rank, round);
-            round->gone_count++;
         }
     }
     mst__free(is_told);
+    mst__free(round->is_gone);
+    round->is_gone = is_gone;
     return 0;
 }
 
@@ -596,11 +599,9 @@ int mst__etcd_v3_authority_wants(struct mst__etcd_v3_authority *authority,
                                  struct mst__etcd_v3_round *ret_round)
 {
     const struct mst__authority *machine = &authority->machine;
+    struct mst__kept kept;
     *ret_wants = false;
-    bool is_running = machine->phase == MST_AUTHORITY_RUNNING;
-    /* Who has come back knows that the round is over, and others were never in it. */
-    bool is_over = machine->phase == MST_AUTHORITY_OPEN && machine->held_count > 0;
-    if (stored->state == MST_ETCD_V3_CLOSED || (!is_running && !is_over)) {
+    if (stored->state == MST_ETCD_V3_CLOSED || !mst__authority_kept(machine, &kept)) {
         return 0;
     }
     struct mst__etcd_v3_round round;
@@ -609,10 +610,10 @@ int mst__etcd_v3_authority_wants(struct mst__etcd_v3_authority *authority,
     if (rv != 0) {
         return rv;
     }
-    round.state = is_running ? MST_ETCD_V3_RUNNING : MST_ETCD_V3_OPEN;
-    round.waiting = is_running ? machine->waiting_told : 0;
-    round.why = is_running ? MST_AUTHORITY_WHY_NONE : machine->reopened_why;
-    if (is_over && gone_fill(authority, &round) != 0) {
+    round.state = kept.is_over ? MST_ETCD_V3_OPEN : MST_ETCD_V3_RUNNING;
+    round.waiting = kept.waiting;
+    round.why = kept.why;
+    if (kept.is_over && gone_fill(authority, &round) != 0) {
         mst__etcd_v3_round_close(&round);
         return MST_ENOMEM;
     }

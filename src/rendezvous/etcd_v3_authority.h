@@ -9,10 +9,13 @@
  * judge silence, so the machine's own clocks for that are off. A new process of a node has a key
  * of its own, created later, which makes the revision of its creation its incarnation; it keeps
  * that when it has to enter again, so that an old process does not take the place of a newer
- * one. */
+ * one. The create revision of a key is also the machine's number of the session: of two keys of one
+ * process the newer one counts. What is made of keys of several processes, and of a round that is
+ * stored, is said in core/authority_keep.h. */
 #ifndef MST_RENDEZVOUS_ETCD_V3_AUTHORITY_H
 #define MST_RENDEZVOUS_ETCD_V3_AUTHORITY_H
 
+#include "core/authority_keep.h"
 #include "etcd/v3.h"
 #include "rendezvous/etcd_v3_keys.h"
 
@@ -29,7 +32,8 @@ struct mst__etcd_v3_authority {
     struct mst__authority machine;   /* to be read */
     struct mst__map entries;         /* key of a node to what is known of it */
     struct mst__map ranks;           /* session to rank, in the machine's current round */
-    struct mst__etcd_v3_seat *seats; /* who is or was in that round, by rank */
+    struct mst__etcd_v3_seat *seats; /* who sat in that round when it was sealed, by rank */
+    uint64_t *seats_created;         /* their keys' create revisions; 0 = the key is gone */
     uint32_t seats_count;
     struct mst__etcd_v3_outgoing *letters; /* to be written, oldest first */
     size_t letters_count;

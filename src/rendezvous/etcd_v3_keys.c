@@ -361,6 +361,7 @@ void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round)
         mst__free(round->seats[rank].name);
     }
     mst__free(round->seats);
+    mst__free(round->is_gone);
     *round = (struct mst__etcd_v3_round){0};
 }
 
@@ -369,9 +370,18 @@ int mst__etcd_v3_round_copy(const struct mst__etcd_v3_round *from,
 {
     struct mst__etcd_v3_round to = *from;
     to.seats = NULL;
+    to.is_gone = NULL;
+    if (from->is_gone != NULL) {
+        to.is_gone = mst__calloc(from->world, sizeof *to.is_gone);
+        if (to.is_gone == NULL) {
+            return MST_ENOMEM;
+        }
+        memcpy(to.is_gone, from->is_gone, from->world * sizeof *to.is_gone);
+    }
     if (from->seats != NULL) {
         to.seats = mst__calloc(from->world, sizeof *to.seats);
         if (to.seats == NULL) {
+            mst__free(to.is_gone);
             return MST_ENOMEM;
         }
     }
@@ -412,6 +422,28 @@ static int seats_add(struct mst__json *json, const struct mst__etcd_v3_round *ro
     return rv == 0 ? added : rv;
 }
 
+/* Who is gone, as spans of ranks: few or most of a large round are little to write. */
+static int gone_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : 0;
+    for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
+        if (!round->is_gone[rank]) {
+            continue;
+        }
+        struct mst__json *span = mst__json_new_array();
+        rv = mst__json_add_int(span, NULL, rank);
+        while (rank + 1 < round->world && round->is_gone[rank + 1]) {
+            rank++;
+        }
+        rv = rv == 0 ? mst__json_add_int(span, NULL, rank) : rv;
+        int added = mst__json_add(list, NULL, span);
+        rv = rv == 0 ? added : rv;
+    }
+    int added = mst__json_add(json, "gone_ranks", list);
+    return rv == 0 ? added : rv;
+}
+
 int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst__buf *buf)
 {
     struct mst__json *json = mst__json_new_object();
@@ -426,6 +458,7 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
         rv = mst__json_add_text(json, "why", mst_bytes_str(why_name((int)round->why)));
         rv = rv == 0 ? mst__json_add_int(json, "gone_count", round->gone_count) : rv;
         rv = rv == 0 ? mst__json_add_text(json, "gone", mst_bytes_str(round->gone)) : rv;
+        rv = rv == 0 && round->is_gone != NULL ? gone_add(json, round) : rv;
     }
     if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
         rv = mst__json_add_text(json, "reason", mst_bytes_str(round->reason));
@@ -468,7 +501,35 @@ static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *ro
     return 0;
 }
 
-/* All but the seats. */
+/* As seats_get. */
+static int gone_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
+{
+    size_t count = mst__json_count(list);
+    if (count == 0) {
+        return 0;
+    }
+    round->is_gone = mst__calloc(round->world + (size_t)1, sizeof *round->is_gone);
+    if (round->is_gone == NULL) {
+        return MST_ENOMEM;
+    }
+    int64_t rank = 0; /* they ascend, so that no list costs more than its ranks */
+    for (size_t i = 0; i < count; i++) {
+        const struct mst__json *span = mst__json_at(list, i);
+        int64_t first;
+        int64_t last;
+        if (!mst__json_int(mst__json_at(span, 0), &first) ||
+            !mst__json_int(mst__json_at(span, 1), &last) || first < rank || last < first ||
+            last >= (int64_t)round->world) {
+            return MST_EPROTO;
+        }
+        for (rank = first; rank <= last; rank++) {
+            round->is_gone[rank] = true;
+        }
+    }
+    return 0;
+}
+
+/* All but the seats and who is gone. */
 static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
 {
     struct mst_bytes state;
@@ -517,6 +578,7 @@ int mst__etcd_v3_round_read(struct mst_bytes text,
     }
     rv =
         round_get(json, &round) ? seats_get(mst__json_member(json, "members"), &round) : MST_EPROTO;
+    rv = rv == 0 ? gone_get(mst__json_member(json, "gone_ranks"), &round) : rv;
     mst__json_free(json);
     if (rv != 0) {
         mst__etcd_v3_round_close(&round);

@@ -91,7 +91,7 @@ struct mst__etcd_v3_seat {
     char *name; /* heap */
 };
 
-/* The last round that was sealed. Plain data but for the seats. */
+/* The last round that was sealed. Plain data but for the seats and who is gone. */
 struct mst__etcd_v3_round {
     enum mst__etcd_v3_state state;
     uint64_t epoch;
@@ -104,7 +104,8 @@ struct mst__etcd_v3_round {
     uint32_t waiting;            /* RUNNING: so many want in and there is room */
     enum mst__authority_why why; /* OPEN */
     uint32_t gone_count;         /* OPEN: of its members */
-    char gone[sizeof((struct mst_changes *)0)->lost]; /* which, cut off when long */
+    bool *is_gone; /* OPEN, heap, by rank: whose sessions have ended; NULL = nobody's */
+    char gone[sizeof((struct mst_changes *)0)->lost]; /* their names, cut off when long */
     char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];   /* CLOSED */
     char owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
 };

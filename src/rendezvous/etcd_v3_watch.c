@@ -46,18 +46,13 @@ void mst__etcd_v3_expelled(struct mst__etcd_v3 *self, const char *text)
     mst__view_publish(&self->head.view, &self->changes);
 }
 
-/* Whether @name is in the list @names, which has blanks between them. */
-static bool is_named(const char *names, const char *name)
+/* Whether the round says that our session has ended: by rank, for a name may be that of another
+ * process. */
+static bool is_gone(const struct mst__etcd_v3 *self)
 {
-    size_t size = strlen(name);
-    for (const char *at = names; *at != '\0'; at += strspn(at, " ")) {
-        size_t length = strcspn(at, " ");
-        if (length == size && memcmp(at, name, size) == 0) {
-            return true;
-        }
-        at += length;
-    }
-    return false;
+    const struct mst__etcd_v3_round *round = &self->round;
+    return round->is_gone != NULL && self->claim.rank < round->world &&
+           round->is_gone[self->claim.rank];
 }
 
 /* Our round is over. */
@@ -105,7 +100,7 @@ static void take_state(struct mst__etcd_v3 *self)
     } else if (is_ours && round->state == MST_ETCD_V3_RUNNING) {
         self->changes.nodes_waiting = (int64_t)round->waiting;
     } else if (is_ours && round->state == MST_ETCD_V3_OPEN) {
-        if (is_named(round->gone, self->node)) {
+        if (is_gone(self)) {
             mst__etcd_v3_expelled(self, "the lease of this node was lost, or a newer process has "
                                         "come in its place");
             return;

@@ -101,6 +101,7 @@ static void test_round(void **state)
     char second[] = "b c";
     struct mst__etcd_v3_seat seats[] = {{.session = 5, .name = first},
                                         {.session = UINT64_MAX, .name = second}};
+    bool is_gone[] = {true, false};
     const struct mst__etcd_v3_round round = {
         .state = MST_ETCD_V3_OPEN,
         .epoch = 77,
@@ -111,6 +112,7 @@ static void test_round(void **state)
         .address = "host:1",
         .why = MST_AUTHORITY_WHY_LEFT,
         .gone_count = 1,
+        .is_gone = is_gone,
         .gone = "a",
     };
     struct mst__buf buf;
@@ -129,9 +131,46 @@ static void test_round(void **state)
     assert_int_equal(again.why, MST_AUTHORITY_WHY_LEFT);
     assert_int_equal(again.gone_count, 1);
     assert_string_equal(again.gone, "a");
+    assert_true(again.is_gone[0]);
+    assert_false(again.is_gone[1]);
     mst__etcd_v3_round_close(&again);
     mst__buf_close(&buf);
 }
+
+/* Who is gone of a large round is written in spans. */
+static void test_round_spans(void **state)
+{
+    (void)state;
+    static bool is_gone[1000];
+    const struct mst__etcd_v3_round round = {.state = MST_ETCD_V3_OPEN,
+                                             .epoch = 1,
+                                             .round = 1,
+                                             .world = 1000,
+                                             .is_sharded = true,
+                                             .is_gone = is_gone};
+    is_gone[0] = true;
+    is_gone[2] = true;
+    for (size_t rank = 500; rank < 1000; rank++) {
+        is_gone[rank] = true;
+    }
+    struct mst__buf buf;
+    mst__buf_init(&buf, 1 << 16);
+    assert_int_equal(mst__etcd_v3_round_write(&round, &buf), 0);
+    assert_int_equal(mst__buf_append(&buf, mst_bytes("", 1)), 0);
+    assert_non_null(strstr((const char *)mst__buf_bytes(&buf).data, "[[0,0],[2,2],[500,999]]"));
+    struct mst_bytes text = mst__buf_bytes(&buf);
+    text.size--;
+    struct mst__etcd_v3_round again;
+    struct mst_err err = {0};
+    assert_int_equal(mst__etcd_v3_round_read(text, &again, &err), 0);
+    assert_memory_equal(again.is_gone, is_gone, sizeof is_gone);
+    mst__etcd_v3_round_close(&again);
+    mst__buf_close(&buf);
+}
+
+#define ROUND_OF_3(gone_ranks)                                                         \
+    "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":3,\"gone_" \
+    "ranks\":" gone_ranks "}"
 
 static void test_refused(void **state)
 {
@@ -149,6 +188,11 @@ static void test_refused(void **state)
         ("{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
          "\"members\":[[\"a\",\"1\"]]}"),
         "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,\"why\":\"x\"}",
+        ROUND_OF_3("[[0,3]]"),
+        ROUND_OF_3("[[-1,0]]"),
+        ROUND_OF_3("[[2,1]]"),
+        ROUND_OF_3("[[1,1],[1,2]]"),
+        ROUND_OF_3("[0]"),
     };
     struct mst_err err;
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
@@ -180,6 +224,7 @@ struct world {
     int64_t revision;
     int64_t now_us;
     uint32_t min, max;
+    uint64_t incarnation; /* of who speaks; 0 = the create revision of its key */
 };
 
 static void world_init(struct world *world, uint32_t min, uint32_t max)
@@ -249,6 +294,7 @@ static void world_put(struct world *world,
 {
     const struct mst__announcement said = {
         .name = mst_bytes_str(name),
+        .incarnation = world->incarnation,
         .address = mst_bytes_str(name),
         .nodes_min = world->min,
         .nodes_max = world->max,
@@ -405,6 +451,8 @@ static void test_left_and_waiting(void **state)
     assert_string_equal(world.round.gone, "b");
     world_delete(&world, 3); /* its key goes after it has said so */
     assert_int_equal(world_store(&world), 0);
+    world_build(&world); /* and why the round is over is not forgotten */
+    assert_int_equal(world_store(&world), 0);
     world_close(&world);
 }
 
@@ -529,6 +577,142 @@ static void test_letters(void **state)
     world_close(&world);
 }
 
+/* --- several processes of a node, several sessions of a process --- */
+
+/* The keys of a dead process and of its successor are both there when the authority is built: the
+ * round is sealed with the successor. */
+static void test_ghost(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 3);
+    world_enter(&world, "a", 1);
+    world_enter(&world, "b", 2);
+    world_enter(&world, "c", 3);
+    world_enter(&world, "b", 4);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_true(world.round.round == 1 && world.round.world == 3);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 2), MST_AUTHORITY_RANK_NONE);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 4), 1);
+    assert_int_equal(world.authority.letters_count, 1);
+    assert_true(world.authority.letters[0].session == 2);
+    assert_int_equal(world.authority.letters[0].letter.kind, MST_ETCD_V3_LETTER_EXPELLED);
+    world_build(&world); /* before the ghost's key goes, and after */
+    assert_int_equal(world_store(&world), 0);
+    world_delete(&world, 2);
+    assert_int_equal(world_store(&world), 0);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    world_close(&world);
+}
+
+/* A member's node comes with a new process, and the authority is built anew at some moment: the
+ * round is over for good, the member is gone from it, and its successor does not sit in it. */
+static void test_successor_of_a_member(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 4; step++) {
+        struct world world;
+        world_init(&world, 2, 2);
+        world_enter(&world, "a", 1);
+        world_enter(&world, "b", 2);
+        world_build(&world);
+        assert_int_equal(world_store(&world), 1);
+        if (step == 1) {
+            world_return(&world, "b", 2); /* not even if it had come back, unheard */
+        }
+        world_enter(&world, "b", 3);
+        if (step < 2) {
+            world_build(&world);
+        }
+        assert_int_equal(world_store(&world), 1);
+        assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+        assert_true(world.round.round == 1);
+        assert_int_equal(mst__etcd_v3_round_rank(&world.round, 2), 1);
+        assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), MST_AUTHORITY_RANK_NONE);
+        assert_int_equal(world.round.gone_count, 1);
+        assert_string_equal(world.round.gone, "b");
+        assert_true(world.round.is_gone[1]);
+        if (step == 3) {
+            world_delete(&world, 3); /* it dies before its predecessor's key has gone */
+        }
+        world_build(&world);
+        assert_int_equal(world_store(&world), 0);
+        assert_int_equal(world.authority.machine.phase, MST_AUTHORITY_OPEN);
+        if (step == 3) {
+            world_enter(&world, "b", 4);
+        }
+        world_return(&world, "a", 1);
+        assert_int_equal(world_store(&world), 1);
+        assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+        assert_true(world.round.round == 2 && world.round.world == 2);
+        assert_int_equal(mst__etcd_v3_round_rank(&world.round, step == 3 ? 4 : 3), 1);
+        world_close(&world);
+    }
+}
+
+/* A round that was sealed and is over before it could be stored: with those it was sealed with. */
+static void test_over_before_it_was_stored(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 2);
+    world_enter(&world, "a", 1);
+    world_build(&world);
+    world_enter(&world, "b", 2);
+    world_enter(&world, "b", 3);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 2), 1);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), MST_AUTHORITY_RANK_NONE);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    world_close(&world);
+}
+
+/* A process whose key could not be taken back enters again: the newer key counts, whichever is
+ * heard of last, and is not refused for the older one. */
+static void test_one_process_twice(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 3; step++) {
+        struct world world;
+        world_init(&world, 2, 2);
+        world_enter(&world, "a", 1);
+        world_build(&world);
+        world_enter(&world, "b", 2);
+        assert_int_equal(world_store(&world), 1);
+        world.incarnation = (uint64_t)world.nodes[1].create_revision;
+        if (step == 0) {
+            mst__etcd_v3_authority_close(&world.authority);
+        }
+        world_enter(&world, "b", 3);
+        if (step == 0) {
+            world_build(&world);
+        }
+        assert_int_equal(world.authority.letters_count, 0);
+        assert_int_equal(world_store(&world), 1);
+        assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+        assert_true(world.round.is_gone[1]);
+        if (step == 1) {
+            world_enter(&world, "b", 2); /* what it said with the old one comes late */
+        }
+        if (step == 2) {
+            world_delete(&world, 2);
+        }
+        world.incarnation = 0;
+        world_return(&world, "a", 1);
+        assert_int_equal(world_store(&world), 1);
+        assert_true(world.round.round == 2 && world.round.world == 2);
+        assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), 1);
+        world_build(&world);
+        assert_int_equal(world_store(&world), 0);
+        world_close(&world);
+    }
+}
+
 /* Ranks of a large round are in letters, and a successor finds them there. */
 static void test_sharded(void **state)
 {
@@ -607,12 +791,17 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_node),
         cmocka_unit_test(test_round),
+        cmocka_unit_test(test_round_spans),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_seal_and_loss),
         cmocka_unit_test(test_left_and_waiting),
         cmocka_unit_test(test_taken_over_at_every_step),
         cmocka_unit_test(test_next_job),
         cmocka_unit_test(test_letters),
+        cmocka_unit_test(test_ghost),
+        cmocka_unit_test(test_successor_of_a_member),
+        cmocka_unit_test(test_over_before_it_was_stored),
+        cmocka_unit_test(test_one_process_twice),
         cmocka_unit_test(test_sharded),
         cmocka_unit_test(test_no_memory),
     };
