@@ -220,7 +220,8 @@ MST_API int mst_handler_new(const struct mst_params *params,
                             struct mst_handler **ret_handler,
                             struct mst_err *reterr);
 /** Release @handler; no call on it is under way. NULL is fine. A node that serves the store of a
- * closed rendezvous first gives the others up to 2.5 s to see that it is closed. */
+ * closed rendezvous first gives the others up to 2.5 s to see that it is closed. A node of
+ * `etcd-v3` that is still in takes its lease back, which may take up to 2 s. */
 MST_API void mst_handler_free(struct mst_handler *handler);
 
 /**

@@ -301,7 +301,9 @@ static void etcd_v3_free(void *arg)
         return;
     }
     mst__turn_stop(&self->head.turn);
-    mst__etcd_v3_forget(self);
+    struct mst_err ignored; /* what is left of us goes with the lease */
+    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+    mst__etcd_v3_release(self);
     mst__etcd_v3_round_close(&self->round);
     if (self->v3 != NULL) {
         mst__log(&self->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,

@@ -73,12 +73,16 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct ms
  */
 int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
 
-/* Say that we go, and go. What is left of us if that fails goes with the lease. 0 or an error of
- * etcd/v3.h; there is no session afterwards in any case. */
+/* Say that we go, and go: forget the session. */
 int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
 
-/* Forget the session. */
-void mst__etcd_v3_forget(struct mst__etcd_v3 *self);
+/* Forget the session: its lease is revoked, and with it goes all that is on it. 0 or an error of
+ * etcd/v3.h; then that goes when the lease expires. If our key may still come then, the next one to
+ * enter goes on with this session; else there is none afterwards. */
+int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+
+/* Release what we have of the session: its lease is gone, or expires. */
+void mst__etcd_v3_release(struct mst__etcd_v3 *self);
 
 /* Our rank in `round`, if we are in it, or MST_AUTHORITY_RANK_NONE. */
 uint32_t mst__etcd_v3_rank(const struct mst__etcd_v3 *self);

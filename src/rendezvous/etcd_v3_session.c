@@ -21,6 +21,9 @@
 /* For one write. */
 #define WRITE_MS 5000
 
+/* For taking back a lease that nobody waits for. */
+#define REVOKE_MS 2000
+
 /* After a keep-alive that failed. */
 #define BEAT_AGAIN_MS 250
 
@@ -54,7 +57,7 @@ static int write_txn(struct mst__etcd_v3 *self,
 
 /* --- life --- */
 
-void mst__etcd_v3_forget(struct mst__etcd_v3 *self)
+void mst__etcd_v3_release(struct mst__etcd_v3 *self)
 {
     mst__v3_watch_close(self->watch);
     self->watch = NULL;
@@ -71,9 +74,32 @@ void mst__etcd_v3_forget(struct mst__etcd_v3 *self)
     self->letter = (struct mst__etcd_v3_letter){.kind = MST_ETCD_V3_LETTER_NONE};
 }
 
+int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+{
+    if (self->lease == 0) {
+        mst__etcd_v3_release(self);
+        return 0;
+    }
+    int before = mst__interrupt_by(-1);
+    int rv = mst__v3_lease_revoke(self->v3, self->lease, deadline_ms, reterr);
+    (void)mst__interrupt_by(before);
+    rv = rv == MST_ENOTFOUND ? 0 : rv; /* it has expired */
+    /* A key that nobody knows of could still come, and be newer than that of the next session, as
+     * if we had entered in that order: so the next one is this one again. */
+    bool can_come = rv != 0 && self->create_revision == 0;
+    if (!can_come) {
+        mst__etcd_v3_release(self);
+    }
+    return rv;
+}
+
+/* Our key was found to be gone, and with it our lease; if not, somebody has deleted it, and what
+ * else is on the lease has to go, too. */
 static int fail_ended(struct mst__etcd_v3 *self, struct mst_err *reterr)
 {
-    mst__etcd_v3_forget(self);
+    struct mst_err ignored; /* what is left of us goes with the lease */
+    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(REVOKE_MS), &ignored);
+    mst__etcd_v3_release(self);
     return mst__fail(reterr, MST_ENOTFOUND, 0,
                      "node '%.60s': its lease has expired, the others count it as dead",
                      self->node);
@@ -179,7 +205,7 @@ static int grant(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err 
     self->beat_ms = begin_ms + interval_ms / 2 +
                     (int64_t)(mst__clock_random_u64() % (uint64_t)(interval_ms / 2 + 1));
     if (self->key == NULL || self->letter_key == NULL) {
-        mst__etcd_v3_forget(self);
+        mst__etcd_v3_release(self); /* nothing is on the lease */
         return mst__fail(reterr, MST_ENOMEM, 0, "keys");
     }
     return 0;
@@ -193,6 +219,7 @@ static int beat(struct mst__etcd_v3 *self, struct mst_err *reterr)
     int rv = mst__v3_lease_keep_alive(self->v3, self->lease, mst__clock_deadline_ms(wait_ms),
                                       &seconds, reterr);
     if (rv == MST_ENOTFOUND) {
+        self->lease = 0;
         return fail_ended(self, reterr);
     }
     if (rv == 0) {
@@ -317,9 +344,9 @@ static int join_take(struct mst__etcd_v3 *self,
     return follow(self, result->revision + 1, reterr);
 }
 
-/* Put our key, and learn who came before us. That one's key is there if `last` is, because both are
- * on one lease. */
-static int join(struct mst__etcd_v3 *self, struct mst_err *reterr)
+/* Put our key, unless it is there, and learn who came before us. That one's key is there if `last`
+ * is, because both are on one lease. */
+static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *reterr)
 {
     struct mst__buf text;
     mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
@@ -354,8 +381,10 @@ static int join(struct mst__etcd_v3 *self, struct mst_err *reterr)
         rv = write_txn(self, &txn, &result, reterr);
     }
     if (rv == MST_ENOTFOUND) {
+        self->lease = 0;
         rv = fail_ended(self, reterr);
     } else if (rv == 0) {
+        *ret_is_put = result.succeeded;
         rv = join_take(self, &result, reterr);
     }
     mst__v3_result_close(&result);
@@ -427,8 +456,11 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct ms
     if (self->lease != 0 && self->create_revision != 0) {
         return rejoin(self, deadline_ms, reterr);
     }
+    bool is_put = false;
     int rv = self->lease == 0 ? grant(self, deadline_ms, reterr) : 0;
-    return rv == 0 ? join(self, reterr) : rv;
+    rv = rv == 0 ? join(self, &is_put, reterr) : rv;
+    /* What an earlier attempt has put may be out of date. */
+    return rv == 0 && !is_put ? rejoin(self, deadline_ms, reterr) : rv;
 }
 
 int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
@@ -455,9 +487,7 @@ int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst
         }
         mst__buf_close(&text);
     }
-    int rv = mst__v3_lease_revoke(self->v3, self->lease, deadline_ms, reterr);
-    mst__etcd_v3_forget(self);
-    return rv == MST_ENOTFOUND ? 0 : rv; /* it has expired */
+    return mst__etcd_v3_forget(self, deadline_ms, reterr);
 }
 
 /* --- our place among the keys --- */

@@ -12,6 +12,9 @@
 /* Between attempts, while the etcd cannot be reached. */
 #define AGAIN_US 250000
 
+/* For taking our lease back; it runs out if that fails. */
+#define TIDY_MS 1000
+
 static void watch_event(struct mst__etcd_v3 *self, const char *name, const char *sentence)
 {
     mst__event(&self->events, name, MST_NODE_RUNNING, self->claim.round, (int64_t)self->claim.rank,
@@ -149,15 +152,14 @@ void mst__etcd_v3_watch(void *arg)
     if (rv == 0 && self->letter.kind > MST_ETCD_V3_LETTER_RANK) {
         mst__etcd_v3_expelled(self, self->letter.text);
         (void)mst__interrupt_by(-1);
-        struct mst_err ignored; /* the lease runs out if this fails */
-        (void)mst__etcd_v3_part(self, mst__clock_deadline_ms(1000), &ignored);
+        (void)mst__etcd_v3_part(self, mst__clock_deadline_ms(TIDY_MS), &err);
         return;
     }
     if (rv == 0) {
         self->is_cut_told = false;
         take_state(self);
         if (self->is_over) {
-            mst__etcd_v3_forget(self);
+            (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &err);
         }
     } else if (rv == MST_ENOTFOUND) {
         mst__etcd_v3_expelled(self, err.msg);
