@@ -337,6 +337,11 @@ int64_t mst__sim_auth_lead_due_us(const struct mst__sim_auth_node *node)
     return node->lead == NULL ? INT64_MAX : mst__authority_due_us(&node->lead->authority);
 }
 
+uint32_t mst__sim_auth_lead_count(const struct mst__sim_auth_node *node)
+{
+    return node->lead == NULL ? 0 : node->lead->authority.living_count;
+}
+
 void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size)
 {
     if (node->lead != NULL) {
