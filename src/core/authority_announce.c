@@ -333,13 +333,14 @@ static void announce_again(struct announce *announce)
         return;
     }
     bool is_over = authority->phase == MST_AUTHORITY_OPEN;
-    /* To one who knows a later round, of an authority that is gone, this one would mean nothing. */
-    bool knows_later = claim->round > 0 && claim_compare(claim, authority) > 0;
+    /* To one who knows a round of this number or a later one, of an authority that is gone, this
+     * one would mean nothing: the number alone has to grow. */
+    bool knows_other = claim->round >= authority->round && claim_compare(claim, authority) != 0;
     if (claim->holds && !is_over) {
         if (authority->waiting_told > 0) {
             mst__members_notify(authority, member, MST_TOLD_WAITING);
         }
-    } else if (!claim->holds && (knows_later || claim_is_current(claim, authority))) {
+    } else if (!claim->holds && (knows_other || claim_is_current(claim, authority))) {
         mst__authority_come_back(authority, member);
     } else if (!claim->holds && is_over) {
         /* Nobody knows whether it was told before it said this, or has not been told to this day.

@@ -469,6 +469,9 @@ static void knows_a_later_round(void **state)
     said.claim = (struct mst__claim){.epoch = 6, .round = 4, .world = 1, .rank = 0};
     assert_int_equal(run_say(&run, &said), 0);
     assert_told(&run, "sealed 7/5 of 1 at a a=0; ");
+    said.claim = (struct mst__claim){.epoch = 6, .round = 5, .world = 1, .rank = 0};
+    assert_int_equal(run_say(&run, &said), 0); /* of the same number, and another one */
+    assert_told(&run, "sealed 7/6 of 1 at a a=0; ");
     run_close(&run);
 }
 
