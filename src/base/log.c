@@ -6,6 +6,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/unicode.h"
+
+/* A line is one line of text, whatever went into it without quotes. */
+static void log_clean(char *line)
+{
+    size_t length = strlen(line);
+    for (size_t at = 0; at < length;) {
+        uint32_t c = 0;
+        size_t size = mst__unicode_next(mst_bytes(line + at, length - at), &c);
+        bool is_shown = size > 0 && mst__unicode_is_shown(c);
+        size = size == 0 ? 1 : size;
+        if (!is_shown) {
+            memset(line + at, '?', size);
+        }
+        at += size;
+    }
+}
+
 void mst__log(const struct mst_log *log,
               enum mst_log_level level,
               const char *event,
@@ -24,12 +42,40 @@ void mst__log(const struct mst_log *log,
     va_start(args, format);
     (void)vsnprintf(line + length, sizeof line - (size_t)length, format, args);
     va_end(args);
+    log_clean(line);
     log->fn(log->arg, level, line);
 }
 
 static bool log_is_plain(uint8_t c)
 {
     return c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '=';
+}
+
+/* One character within quotes, taken from @text: itself, or the escape of JSON, so that one escape
+ * serves both formats. A byte that is none of UTF-8 is escaped as if it were Latin-1. Returns the
+ * length, at most LOG_ESCAPE_SIZE. */
+#define LOG_ESCAPE_SIZE 6
+static size_t log_escape(struct mst_bytes *text, char *ret_escape)
+{
+    uint32_t c = 0;
+    size_t size = mst__unicode_next(*text, &c);
+    size_t length = size;
+    if (size > 0 && (c == '"' || c == '\\')) {
+        ret_escape[0] = '\\';
+        ret_escape[1] = (char)c;
+        length = 2;
+    } else if (size > 0 && mst__unicode_is_shown(c)) {
+        memcpy(ret_escape, text->data, size);
+    } else {
+        /* What is not shown is within 16 bits. */
+        char hex[LOG_ESCAPE_SIZE + 1];
+        (void)snprintf(hex, sizeof hex, "\\u%04x", size > 0 ? (unsigned)c & 0xffff : text->data[0]);
+        memcpy(ret_escape, hex, LOG_ESCAPE_SIZE);
+        length = LOG_ESCAPE_SIZE;
+        size = size == 0 ? 1 : size;
+    }
+    *text = mst_bytes(text->data + size, text->size - size);
+    return length;
 }
 
 const char *mst__log_quote(struct mst_bytes text, char ret_quoted[MST_LOG_QUOTE_SIZE])
@@ -45,24 +91,14 @@ const char *mst__log_quote(struct mst_bytes text, char ret_quoted[MST_LOG_QUOTE_
     }
     size_t at = 0;
     ret_quoted[at++] = '"';
-    /* Ten bytes hold the longest escape and the quote, or an ellipsis; and the NUL. */
-    for (size_t i = 0; i < text.size; i++) {
-        if (at + 10 > MST_LOG_QUOTE_SIZE) {
+    while (text.size > 0) {
+        /* Behind the longest escape there is room for an ellipsis, the quote and the NUL. */
+        if (at + LOG_ESCAPE_SIZE + 5 > MST_LOG_QUOTE_SIZE) {
             memcpy(ret_quoted + at, "...", 3);
             at += 3;
             break;
         }
-        uint8_t c = text.data[i];
-        if (c == '"' || c == '\\') {
-            ret_quoted[at++] = '\\';
-            ret_quoted[at++] = (char)c;
-        } else if (c >= ' ' && c < 0x7f) {
-            ret_quoted[at++] = (char)c;
-        } else {
-            /* The JSON spelling, so that one escape serves both formats. */
-            (void)snprintf(ret_quoted + at, 7, "\\u%04x", (unsigned)c);
-            at += 6;
-        }
+        at += log_escape(&text, ret_quoted + at);
     }
     ret_quoted[at++] = '"';
     ret_quoted[at] = '\0';
@@ -110,9 +146,68 @@ static size_t log_value_size(const char *text, bool *ret_quoted)
     return text[size] == '"' ? size + 1 : 0;
 }
 
+/* Whether a backslash at @text begins an escape of ours. */
+static bool log_is_escape(const char *text)
+{
+    if (text[1] == '"' || text[1] == '\\') {
+        return true;
+    }
+    for (size_t i = 2; text[1] == 'u' && isxdigit((unsigned char)text[i]) != 0; i++) {
+        if (i == 5) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Text in the making. */
+struct log_json {
+    char *text;
+    size_t at;
+    size_t size;
+    bool is_full; /* something did not fit */
+};
+
+static void json_put(struct log_json *json, char c)
+{
+    if (json->at + 1 < json->size) {
+        json->text[json->at++] = c;
+    } else {
+        json->is_full = true;
+    }
+}
+
+/* A JSON string of @size bytes at @text; @has_escapes that are ours and stay. */
+static void json_put_string(struct log_json *json, const char *text, size_t size, bool has_escapes)
+{
+    json_put(json, '"');
+    for (size_t i = 0; i < size; i++) {
+        if (has_escapes && text[i] == '\\' && log_is_escape(text + i)) {
+            json_put(json, text[i++]);
+        } else if (text[i] == '"' || text[i] == '\\') {
+            json_put(json, '\\');
+        }
+        json_put(json, text[i]);
+    }
+    json_put(json, '"');
+}
+
+static void json_put_value(struct log_json *json, const char *value, size_t size, bool quoted)
+{
+    if (quoted) {
+        json_put_string(json, value + 1, size - 2, true);
+    } else if (!log_is_number(value, size)) {
+        json_put_string(json, value, size, false);
+    } else {
+        for (size_t i = 0; i < size; i++) {
+            json_put(json, value[i]);
+        }
+    }
+}
+
 void mst__log_to_json(const char *line, char *ret_json, size_t ret_size)
 {
-    size_t at = 0;
+    struct log_json json = {.text = ret_json, .size = ret_size};
     ret_json[0] = '\0';
     for (const char *field = line; *field != '\0';) {
         field += strspn(field, " ");
@@ -126,16 +221,17 @@ void mst__log_to_json(const char *line, char *ret_json, size_t ret_size)
         if (quoted && value_size == 0) {
             break;
         }
-        bool bare = log_is_number(value, value_size);
-        const char *quote = bare || quoted ? "" : "\"";
-        int length =
-            snprintf(ret_json + at, ret_size - at, "%s\"%.*s\":%s%.*s%s", at == 0 ? "" : ",",
-                     (int)name_size, field, quote, (int)value_size, value, quote);
-        if (length < 0 || (size_t)length >= ret_size - at) {
-            ret_json[at] = '\0';
-            return;
+        size_t before = json.at;
+        if (before > 0) {
+            json_put(&json, ',');
         }
-        at += (size_t)length;
+        json_put_string(&json, field, name_size, false);
+        json_put(&json, ':');
+        json_put_value(&json, value, value_size, quoted);
+        ret_json[json.is_full ? before : json.at] = '\0';
+        if (json.is_full) {
+            break;
+        }
         field = value + value_size;
     }
 }

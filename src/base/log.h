@@ -13,7 +13,8 @@ static inline bool mst__log_wants(const struct mst_log *log, enum mst_log_level 
 }
 
 /* Hand one line to the sink: `ev=@event` and the formatted logfmt fields. Text that may hold spaces
- * or comes from outside goes through mst__log_quote first. */
+ * or comes from outside goes through mst__log_quote first; a control character that gets here
+ * becomes a question mark. */
 void mst__log(const struct mst_log *log,
               enum mst_log_level level,
               const char *event,
@@ -23,8 +24,11 @@ void mst__log(const struct mst_log *log,
 #define MST_LOG_QUOTE_SIZE 260
 
 /* @text as a logfmt value in @ret_quoted: as it is when harmless, else in double quotes with
- * everything unusual escaped; cut off when long. Returns @ret_quoted. */
+ * everything that a terminal does not show escaped; cut off when long. Returns @ret_quoted. */
 const char *mst__log_quote(struct mst_bytes text, char ret_quoted[MST_LOG_QUOTE_SIZE]);
+
+/* The same for the arguments of mst__log: the memory is the enclosing block's. */
+#define MST_LOG_TEXT(text) mst__log_quote(mst_bytes_str(text), (char[MST_LOG_QUOTE_SIZE]){""})
 
 /* Turn a logfmt line into the members of a JSON object, `"ev":"conn.closed","peer":"…"`, without
  * the braces. Values that look like numbers stay numbers. Cut off when @ret_size is too small,

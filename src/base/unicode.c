@@ -4,6 +4,8 @@
  * assigned may fall on either side: that halves the table. */
 #include "base/unicode.h"
 
+#include <stdio.h>
+
 /* First and last of each run of letters, digits and other numerals beyond ASCII. */
 static const uint32_t word_runs[][2] = {
     /* clang-format off */
@@ -190,4 +192,37 @@ struct mst_bytes mst__unicode_trim(struct mst_bytes text)
         text.size = at;
     }
     return text;
+}
+
+bool mst__unicode_is_shown(uint32_t c)
+{
+    bool is_control = c < 0x20 || (c >= 0x7f && c < 0xa0);
+    bool is_separator = c == 0x2028 || c == 0x2029;
+    bool is_direction = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+                        (c >= 0x2066 && c <= 0x2069);
+    return !is_control && !is_separator && !is_direction;
+}
+
+size_t mst__unicode_take_shown(struct mst_bytes *text, char ret_shown[MST_UNICODE_SHOWN_SIZE])
+{
+    ret_shown[0] = '\0';
+    if (text->size == 0) {
+        return 0;
+    }
+    uint32_t c = 0;
+    size_t size = mst__unicode_next(*text, &c);
+    bool is_shown = size > 0 && mst__unicode_is_shown(c);
+    size = size == 0 ? 1 : size;
+    size_t length = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (is_shown) {
+            ret_shown[length++] = (char)text->data[i];
+        } else {
+            (void)snprintf(ret_shown + length, 5, "\\x%02x", text->data[i]); /* fits */
+            length += 4;
+        }
+    }
+    ret_shown[length] = '\0';
+    *text = mst_bytes(text->data + size, text->size - size);
+    return length;
 }

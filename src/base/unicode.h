@@ -18,6 +18,18 @@ bool mst__unicode_is_space(uint32_t c);
 /* The value of a decimal digit of any script, or -1. */
 int mst__unicode_digit(uint32_t c);
 
+/* Whether a terminal shows @c as a character and does nothing else: no control character of either
+ * set, no separator of lines, nothing that turns the direction of what follows. */
+bool mst__unicode_is_shown(uint32_t c);
+
+/* A character as it is shown to people, NUL included: four bytes, each as `\xNN`. */
+#define MST_UNICODE_SHOWN_SIZE 17
+
+/* Take the first character from @text, which holds any bytes, and write to @ret_shown what can be
+ * shown of it: itself, or its bytes as `\xNN`. Text from elsewhere is printed through this. Returns
+ * the length of @ret_shown; 0 when @text is empty. */
+size_t mst__unicode_take_shown(struct mst_bytes *text, char ret_shown[MST_UNICODE_SHOWN_SIZE]);
+
 /* @text without the blanks around it. */
 struct mst_bytes mst__unicode_trim(struct mst_bytes text);
 

@@ -110,10 +110,6 @@ void mst__cli_catch_signals(const int *numbers, size_t count, void (*handler)(in
 /* Print "muster: " and the error's message to stderr; returns the exit code that fits. */
 int mst__cli_fail(const struct mst_err *err);
 
-/* Write @port and a newline to the file @path, beside it first and renamed then, so that a reader
- * never sees half of it. 0, MST_EINVAL (path too long), MST_ESYS. */
-int mst__cli_write_port(const char *path, int port, struct mst_err *reterr);
-
 /* A usage error: print it and a pointer to --help; returns MST_EXIT_USAGE. */
 int mst__cli_usage_error(const char *command, const char *format, ...) MST_PRINTF(2, 3);
 

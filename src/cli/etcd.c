@@ -13,6 +13,7 @@
 #include "base/interrupt.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/port_file.h"
 
 struct etcd {
     struct mst_etcd_options options;
@@ -87,23 +88,28 @@ static bool wait_for_end(struct mst_etcd_server *server, struct mst_err *reterr)
     return true;
 }
 
-static int run_server(struct mst_etcd_server *server, const struct etcd *etcd)
+static int run_server(struct mst_etcd_server *server,
+                      const struct etcd *etcd,
+                      struct mst__port_file *port_file)
 {
     struct mst_err err = {0};
     catch_signals(true);
     (void)printf("listening on %s://%s\n", etcd->options.cert_path == NULL ? "http" : "https",
                  mst_etcd_server_endpoint(server));
     (void)fflush(stdout); /* a closed stdout is no reason not to serve */
-    if (etcd->port_file != NULL &&
-        mst__cli_write_port(etcd->port_file, mst_etcd_server_port(server), &err) != 0) {
-        return mst__cli_fail(&err);
-    }
-    return wait_for_end(server, &err) ? MST_EXIT_OK : mst__cli_fail(&err);
+    bool is_good = mst__port_file_write(port_file, mst_etcd_server_port(server), &err) == 0 &&
+                   wait_for_end(server, &err);
+    mst__port_file_end(port_file);
+    return is_good ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
 static int etcd_with(struct etcd *etcd)
 {
     struct mst_err err = {0};
+    struct mst__port_file port_file;
+    if (mst__port_file_begin(&port_file, etcd->port_file, &err) != 0) {
+        return mst__cli_fail(&err);
+    }
     signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (signal_fd < 0) {
         mst__err_fill(&err, MST_ESYS, errno, "eventfd");
@@ -121,7 +127,7 @@ static int etcd_with(struct etcd *etcd)
         int exit_code = mst__cli_fail(&err);
         return rv == MST_ENOTFOUND ? MST_EXIT_NO_COMMAND : exit_code;
     }
-    int exit_code = run_server(server, etcd);
+    int exit_code = run_server(server, etcd, &port_file);
     mst_etcd_server_stop(server);
     return exit_code;
 }
@@ -167,7 +173,10 @@ int mst__cli_etcd(int argc, char **argv)
          &etcd.port, 0, 65535},
         {"peer-port", "PORT", "Port for members, on localhost, 0 for a free one. Default: 0.",
          MST_OPTION_NUMBER, &etcd.peer_port, 0, 65535},
-        {"port-file", "FILE", "Write the port for clients here once it is healthy.",
+        {"port-file", "FILE",
+         "Write the port for clients here once it is healthy. A regular file that is there is "
+         "removed "
+         "at the start, and the new one at the end.",
          MST_OPTION_TEXT, &etcd.port_file, 0, 0},
         {"data-dir", "DIR",
          "Keep the data here, for the next start as well; made if need be. Default: a fresh "

@@ -184,7 +184,7 @@ static void on_event(void *arg, const struct mst_event *event)
         mst_event_json(&join->events_fd, event);
     }
     if (strcmp(event->name, "host") == 0) {
-        (void)fprintf(stderr, "muster: %s\n", event->message);
+        mst__cli_say("muster: %s", event->message);
     }
     if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {
         (void)tell_round(join, event->name, event->round); /* the next line fails as well */

@@ -46,8 +46,9 @@ static void put_quoted(struct mst__cli_json *json, struct mst_bytes rest)
         } else if (c == '"' || c == '\\') {
             (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
             put(json, mst_bytes_str(escape));
-        } else if (c < 0x20 || c == 0x7f) {
-            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c); /* fits */
+        } else if (!mst__unicode_is_shown(c)) {
+            (void)snprintf(escape, sizeof escape, "\\u%04x",
+                           (unsigned)c & 0xffff); /* all there is */
             put(json, mst_bytes_str(escape));
         } else {
             put(json, mst_bytes(rest.data, size));
@@ -121,16 +122,13 @@ void mst__cli_json_null(struct mst__cli_json *json, const char *name)
 size_t mst__cli_put_foreign(struct mst__buf *text, struct mst_bytes foreign, int *rv)
 {
     size_t count = 0;
-    for (; foreign.size > 0; count++) {
-        uint32_t c = 0;
-        size_t size = mst__unicode_next(foreign, &c);
-        bool is_shown = size > 0 && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
-        size = size == 0 ? 1 : size;
+    char shown[MST_UNICODE_SHOWN_SIZE];
+    size_t size;
+    while ((size = mst__unicode_take_shown(&foreign, shown)) > 0) {
         if (*rv == 0) {
-            *rv = mst__buf_append(text,
-                                  is_shown ? mst_bytes(foreign.data, size) : mst_bytes_str("?"));
+            *rv = mst__buf_append(text, mst_bytes(shown, size));
         }
-        foreign = mst_bytes(foreign.data + size, foreign.size - size);
+        count += shown[0] == '\\' ? size : 1;
     }
     return count;
 }

@@ -34,8 +34,8 @@ void mst__cli_json_null(struct mst__cli_json *json, const char *name);
  * 0, MST_ENOMEM, MST_ELIMIT, MST_ESYS. */
 int mst__cli_json_print(struct mst__cli_json *json, struct mst_err *reterr);
 
-/* Append text to @text that anybody may have written: what could confuse a terminal becomes a
- * question mark. Nothing is done after an error in @rv. Returns how many characters that makes. */
+/* Append text to @text that anybody may have written, as mst__unicode_take_shown has it. Nothing is
+ * done after an error in @rv. Returns how many characters that makes. */
 size_t mst__cli_put_foreign(struct mst__buf *text, struct mst_bytes foreign, int *rv);
 
 /* Write @text to standard output at once. 0 or MST_ESYS. */

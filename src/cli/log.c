@@ -5,11 +5,13 @@
 #include "cli/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,6 +26,7 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mem.h"
+#include "base/unicode.h"
 #include "cli/cli.h"
 
 #define STAMP_SIZE 40
@@ -48,10 +51,11 @@ struct cli_log {
     int wake_fd;       /* readable when the thread has something to do */
     int done_fd;       /* readable when it has ended */
     int fd;            /* what it writes to */
+    atomic_bool reopen_wanted;
 };
 
 /* A process has one stderr, and so one log. */
-static struct cli_log *opened;
+static struct cli_log *volatile opened;
 
 /* --- lines --- */
 
@@ -150,16 +154,24 @@ static void on_line(void *arg, enum mst_log_level level, const char *line)
 
 void mst__cli_say(const char *format, ...)
 {
-    char text[MST_LOG_LINE_SIZE];
+    char given[MST_LOG_LINE_SIZE];
+    char text[LINE_SIZE];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(text, sizeof text - 1, format, args);
+    (void)vsnprintf(given, sizeof given, format, args); /* cut off when long */
     va_end(args);
-    MST_ASSERT(length >= 0);
-    size_t size = strlen(text);
+    struct mst_bytes rest = mst_bytes_str(given);
+    size_t size = 0;
+    size_t length;
+    char shown[MST_UNICODE_SHOWN_SIZE];
+    while (size + sizeof shown < sizeof text &&
+           (length = mst__unicode_take_shown(&rest, shown)) > 0) {
+        memcpy(text + size, shown, length);
+        size += length;
+    }
     text[size++] = '\n';
     struct cli_log *log = opened;
-    if (log == NULL) {
+    if (log == NULL || log->options.path != NULL) {
         (void)fwrite(text, 1, size, stderr); /* there is nowhere to say that it failed */
         return;
     }
@@ -227,8 +239,37 @@ static void wait_for_lines(const struct cli_log *log, int64_t due_us)
     (void)size; /* likewise */
 }
 
+/* The file at @path to append to, or -1. A pipe that nobody reads is an error and not a wait.
+ * O_NONBLOCK harms nobody here: the file was opened for us alone. */
+static int open_file(const char *path)
+{
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+}
+
+static void reopen(struct cli_log *log)
+{
+    const struct mst_log self = {.fn = on_line, .arg = log, .level = log->options.level};
+    const char *path = log->options.path;
+    if (path == NULL) {
+        mst__log(&self, MST_LOG_INFO, "log.hangup", "to=stderr");
+        return;
+    }
+    int fd = open_file(path);
+    if (fd < 0) {
+        mst__log(&self, MST_LOG_ERROR, "log.reopen_failed", "file=%s detail=%s", MST_LOG_TEXT(path),
+                 MST_LOG_TEXT(strerror(errno)));
+        return;
+    }
+    (void)close(log->fd); /* what could not be written was told by write */
+    log->fd = fd;
+    mst__log(&self, MST_LOG_INFO, "log.reopened", "file=%s", MST_LOG_TEXT(path));
+}
+
 static void log_free(struct cli_log *log)
 {
+    if (log->options.path != NULL && log->fd >= 0) {
+        (void)close(log->fd); /* as above */
+    }
     if (log->wake_fd >= 0) {
         (void)close(log->wake_fd); /* nothing was written */
     }
@@ -261,6 +302,9 @@ static void *run(void *arg)
     char piece[PIECE_SIZE];
     bool is_over = false;
     while (!is_over) {
+        if (atomic_exchange(&log->reopen_wanted, false)) {
+            reopen(log);
+        }
         (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
         put_summaries(log, log->is_closing ? INT64_MAX : log_now_us());
         size_t size = take_piece(log, piece);
@@ -309,17 +353,23 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
         return mst__fail(reterr, MST_ENOMEM, 0, "out of memory (log)");
     }
     log->options = *options;
-    log->fd = STDERR_FILENO;
+    log->fd = options->path == NULL ? STDERR_FILENO : open_file(options->path);
+    int reason = errno;
+    atomic_init(&log->reopen_wanted, false);
     (void)pthread_mutex_init(&log->mutex, NULL); /* cannot fail */
     mst__buf_init(&log->lines, MST_LOG_BUFFER_SIZE);
     log->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     log->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rv = 0;
+    if (log->fd < 0) {
+        rv = mst__fail(reterr, MST_ESYS, reason, "log file '%.100s'", options->path);
+        goto fail;
+    }
     if (log->wake_fd < 0 || log->done_fd < 0) {
         rv = mst__fail(reterr, MST_ESYS, errno, "eventfd (log)");
         goto fail;
     }
-    int reason = start_thread(log);
+    reason = start_thread(log);
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread (log)");
         goto fail;
@@ -330,6 +380,15 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
 fail:
     log_free(log);
     return rv;
+}
+
+void mst__cli_log_reopen(void)
+{
+    struct cli_log *log = opened;
+    if (log != NULL) {
+        atomic_store(&log->reopen_wanted, true);
+        wake(log->wake_fd);
+    }
 }
 
 void mst__cli_log_close(void)

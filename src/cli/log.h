@@ -1,4 +1,4 @@
-/* cli/log.h - the log of a command: lines go to stderr, and nobody waits for it.
+/* cli/log.h - the log of a command: lines go to stderr or a file, and nobody waits for it.
  *
  * A thread writes. Callers put lines into a bounded buffer; when that is full, lines are dropped
  * and counted. Lines of one event beyond MST_LOG_LINES_PER_SECOND are counted, too, but for those
@@ -17,6 +17,7 @@
 struct mst_err;
 
 struct mst__cli_log_options {
+    const char *path; /* of a file to append to, borrowed; NULL = stderr */
     enum mst_log_level level;
     bool is_json;      /* one object per line, else `2026-01-31T12:00:00.123456Z info ev=…` */
     bool is_unlimited; /* every line of every event */
@@ -29,8 +30,13 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
                       struct mst_err *reterr);
 
 /* Print one line to stderr that is no log line, such as the error that ends a command: behind the
- * log lines that were put before it if there is a log, else at once. */
+ * log lines that were put before it if the log goes there, else at once. Text from elsewhere may be
+ * in it: it is shown as mst__unicode_take_shown has it. */
 void mst__cli_say(const char *format, ...) MST_PRINTF(1, 2);
+
+/* Open the file of the log again, which somebody may have renamed, and log that; on failure go on
+ * with the one that is open. A log on stderr just says so. For signal handlers. */
+void mst__cli_log_reopen(void);
 
 /* End the log, if there is one. Waits at most MST_LOG_FLUSH_MS for the last lines to be written. No
  * other thread may log any more. */

@@ -39,7 +39,8 @@ int mst__cli_usage_error(const char *command, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    mst__cli_say("%s: %s\n`%s --help` lists what there is.", command, text, command);
+    mst__cli_say("%s: %s", command, text);
+    mst__cli_say("`%s --help` lists what there is.", command);
     return MST_EXIT_USAGE;
 }
 

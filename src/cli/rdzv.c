@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "cli/log.h"
 #include "cli/look_etcd.h"
 #include "cli/look_job.h"
 #include "codec/pickle.h"
@@ -71,11 +72,10 @@ void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t
                                  &answer, NULL);
     mst__job_client_close(client);
     if (rv == 0 || rv == MST_ENOTFOUND || rv == MST_EINVAL) {
-        (void)fprintf(stderr,
-                      "muster: who has port %d is a muster, too: another `muster serve`, or a node "
-                      "that `muster join` lets serve; start the server before its nodes, or join "
-                      "with --serve never\n",
-                      endpoint.port);
+        mst__cli_say("muster: port %d belongs to another muster: a `muster serve`, or a node of "
+                     "`muster join` that serves; start the server before its nodes, or join with "
+                     "--serve never",
+                     endpoint.port);
     }
 }
 

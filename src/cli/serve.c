@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/port_file.h"
 #include "cli/rdzv.h"
 #include "cli/systemd.h"
 
@@ -30,6 +31,7 @@ struct serve {
     int64_t job_grace_ms, job_reclaim_ms, job_expiry_ms;
     const char *log_format;
     const char *log_level;
+    const char *log_file; /* NULL = stderr */
 };
 
 static const char serve_text[] =
@@ -41,7 +43,7 @@ static const char serve_text[] =
     "at once: it decides who is in a round and tells everybody.\n"
     "\n"
     "SIGTERM and SIGINT stop it within a second, after answering what has arrived. SIGUSR1 logs "
-    "the counters.";
+    "the counters. SIGHUP opens the file of --log-file again.";
 
 /* --- signals --- */
 
@@ -53,6 +55,8 @@ static void on_signal(int number)
     int saved_errno = errno;
     if (number == SIGUSR1) {
         mst_server_dump(server);
+    } else if (number == SIGHUP) {
+        mst__cli_log_reopen();
     } else {
         mst__systemd_notify("STOPPING=1");
         mst_server_stop(server);
@@ -63,7 +67,7 @@ static void on_signal(int number)
 static void catch_signals(struct mst_server *server)
 {
     signalled_server = server;
-    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
     mst__cli_catch_signals(numbers, sizeof numbers / sizeof numbers[0], on_signal);
 }
 
@@ -125,21 +129,25 @@ static void announce(const struct mst_server *server, const struct mst_log *log)
 {
     for (size_t i = 0; i < mst_server_addresses_count(server); i++) {
         const char *address = mst_server_address(server, i);
+        MST_ASSERT(address != NULL);
         bool is_unix = strncmp(address, "unix:", 5) == 0;
         (void)printf("listening on %s%s\n", is_unix ? "" : "tcp://", address);
-        mst__log(log, MST_LOG_INFO, "server.listening", "address=%s", address);
+        mst__log(log, MST_LOG_INFO, "server.listening", "address=%s", MST_LOG_TEXT(address));
     }
     const char *http_address = mst_server_http_address(server);
     if (http_address != NULL) {
         (void)printf("listening on http://%s\n", http_address);
-        mst__log(log, MST_LOG_INFO, "http.listening", "address=%s", http_address);
+        mst__log(log, MST_LOG_INFO, "http.listening", "address=%s", MST_LOG_TEXT(http_address));
     }
     (void)fflush(stdout); /* a closed stdout is no reason not to serve */
 }
 
 static int open_log(const struct serve *serve, struct mst_log *ret_log)
 {
-    struct mst__cli_log_options options = {.is_json = strcmp(serve->log_format, "json") == 0};
+    struct mst__cli_log_options options = {
+        .path = serve->log_file,
+        .is_json = strcmp(serve->log_format, "json") == 0,
+    };
     if (!options.is_json && strcmp(serve->log_format, "text") != 0) {
         return mst__cli_usage_error("muster serve", "--log-format: '%s' is not text or json",
                                     serve->log_format);
@@ -153,21 +161,30 @@ static int open_log(const struct serve *serve, struct mst_log *ret_log)
     return mst__cli_log_open(&options, ret_log, &err) == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
-static int run_server(struct mst_server *server,
-                      const struct serve *serve,
-                      const struct mst_log *log)
+/* The error goes to stderr, and if the log is elsewhere to the log as well. */
+static int fail(const struct serve *serve, const struct mst_log *log, const struct mst_err *err)
 {
-    struct mst_err err;
+    if (serve->log_file != NULL) {
+        mst__log(log, MST_LOG_ERROR, "serve.failed", "detail=%s", MST_LOG_TEXT(err->msg));
+    }
+    return mst__cli_fail(err);
+}
+
+static int run_server(struct mst_server *server,
+                      struct mst__port_file *port_file,
+                      const struct mst_log *log,
+                      struct mst_err *reterr)
+{
     mst__systemd_init();
     catch_signals(server);
     announce(server, log);
-    if (serve->port_file != NULL &&
-        mst__cli_write_port(serve->port_file, mst_server_port(server), &err) != 0) {
-        return mst__cli_fail(&err);
+    int rv = mst__port_file_write(port_file, mst_server_port(server), reterr);
+    if (rv == 0) {
+        mst__systemd_notify("READY=1");
+        rv = mst_server_run(server, reterr);
     }
-    mst__systemd_notify("READY=1");
-    int rv = mst_server_run(server, &err);
-    return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
+    mst__port_file_end(port_file);
+    return rv;
 }
 
 static int serve_with(const struct serve *serve)
@@ -177,6 +194,11 @@ static int serve_with(const struct serve *serve)
     int exit_code = open_log(serve, &options.log);
     if (exit_code != MST_EXIT_OK) {
         return exit_code;
+    }
+    struct mst_err err;
+    struct mst__port_file port_file;
+    if (mst__port_file_begin(&port_file, serve->port_file, &err) != 0) {
+        return fail(serve, &options.log, &err);
     }
     int fds[MST_LISTENERS_MAX];
     options.listen_fds = fds;
@@ -206,16 +228,16 @@ static int serve_with(const struct serve *serve)
     check_descriptors(&options.log, options.connections_max, http_connections);
     check_backlog(&options.log, options.connections_max, explicit_wish);
     struct mst_server *server = NULL;
-    struct mst_err err;
-    if (mst_server_new(&options, &server, &err) != 0) {
-        exit_code = mst__cli_fail(&err);
+    int rv = mst_server_new(&options, &server, &err);
+    if (rv != 0) {
+        exit_code = fail(serve, &options.log, &err);
         mst__rdzv_advise_taken(&err, serve->hosts.count == 0 ? "*" : serve->hosts.values[0],
                                serve->port);
         return exit_code;
     }
-    exit_code = run_server(server, serve, &options.log);
+    rv = run_server(server, &port_file, &options.log, &err);
     mst_server_free(server);
-    return exit_code;
+    return rv == 0 ? MST_EXIT_OK : fail(serve, &options.log, &err);
 }
 
 /* Rows for the table of options, those of the authority, and what they are if not given. */
@@ -252,6 +274,29 @@ static int serve_with(const struct serve *serve)
             MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                        \
     }
 
+/* Those of the log. */
+#define SERVE_LOG_DEFAULTS .log_format = "text", .log_level = "info"
+#define SERVE_LOG_OPTIONS(serve)                                                             \
+    {"log-file",                                                                             \
+     "FILE",                                                                                 \
+     "Append the log to this file; SIGHUP opens it again, for whoever rotates it. Default: " \
+     "stderr.",                                                                              \
+     MST_OPTION_TEXT,                                                                        \
+     &(serve).log_file,                                                                      \
+     0,                                                                                      \
+     0},                                                                                     \
+        {"log-format",                                                                       \
+         "FORMAT",                                                                           \
+         "text or json, one line per event. Default: text.",                                 \
+         MST_OPTION_TEXT,                                                                    \
+         &(serve).log_format,                                                                \
+         0,                                                                                  \
+         0},                                                                                 \
+    {                                                                                        \
+        "log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT, \
+            &(serve).log_level, 0, 0                                                         \
+    }
+
 int mst__cli_serve(int argc, char **argv)
 {
     struct serve serve = {
@@ -262,8 +307,7 @@ int mst__cli_serve(int argc, char **argv)
         .value_max = (int64_t)MST_VALUE_SIZE_DEFAULT,
         .request_timeout_ms = 60000,
         SERVE_JOB_DEFAULTS,
-        .log_format = "text",
-        .log_level = "info",
+        SERVE_LOG_DEFAULTS,
     };
     const struct mst__option options[] = {
         {"host", "HOST",
@@ -273,8 +317,10 @@ int mst__cli_serve(int argc, char **argv)
          MST_OPTION_LIST, &serve.hosts, 0, 0},
         {"port", "PORT", "TCP port, 0 for a free one. Default: 29400, as of join.",
          MST_OPTION_NUMBER, &serve.port, 0, 65535},
-        {"port-file", "FILE", "Write the port here once connections are accepted.", MST_OPTION_TEXT,
-         &serve.port_file, 0, 0},
+        {"port-file", "FILE",
+         "Write the port here once connections are accepted. A regular file that is there is "
+         "removed at the start, and the new one at the end.",
+         MST_OPTION_TEXT, &serve.port_file, 0, 0},
         {"ipv6-only", NULL, "Let '::' take IPv6 only.", MST_OPTION_FLAG, &serve.ipv6_only, 0, 0},
         {"max-connections", "N", "Refuse connections beyond this many. Default: 16384.",
          MST_OPTION_NUMBER, &serve.connections_max, 1, MST_CONNECTIONS_MAX},
@@ -304,10 +350,7 @@ int mst__cli_serve(int argc, char **argv)
 #else
         {"http", "ADDRESS", "this muster was built without http", MST_OPTION_NOT_BUILT, NULL, 0, 0},
 #endif
-        {"log-format", "FORMAT", "text or json, one line per event, on stderr. Default: text.",
-         MST_OPTION_TEXT, &serve.log_format, 0, 0},
-        {"log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT,
-         &serve.log_level, 0, 0},
+        SERVE_LOG_OPTIONS(serve),
     };
     const struct mst__usage usage = {
         .command = "muster serve",

@@ -12,7 +12,9 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/number.h"
+#include "base/unicode.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster store"
@@ -154,29 +156,9 @@ static int job_keys(struct job *job, struct mst_bytes **ret_keys)
 /* How many bytes at the front of @text are one printable character of UTF-8; 0 = it is not text. */
 static size_t text_char(struct mst_bytes text)
 {
-    uint8_t c = text.data[0];
-    if (c < 0x80) {
-        return (c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t' ? 1 : 0;
-    }
-    if (c < 0xc2 || c > 0xf4) {
-        return 0;
-    }
-    size_t size = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (size > text.size) {
-        return 0;
-    }
-    for (size_t i = 1; i < size; i++) {
-        if ((text.data[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    /* Overlong forms, surrogates, control characters, beyond Unicode. */
-    uint8_t next = text.data[1];
-    if ((c == 0xc2 && next < 0xa0) || (c == 0xe0 && next < 0xa0) || (c == 0xed && next > 0x9f) ||
-        (c == 0xf0 && next < 0x90) || (c == 0xf4 && next > 0x8f)) {
-        return 0;
-    }
-    return size;
+    uint32_t c = 0;
+    size_t size = mst__unicode_next(text, &c);
+    return mst__unicode_is_shown(c) || c == '\n' || c == '\t' ? size : 0;
 }
 
 static bool is_text(struct mst_bytes bytes)
@@ -627,7 +609,7 @@ static int run_verb(const struct verb *verb,
         return exit_code;
     }
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        (void)fprintf(stderr, "muster: cannot write to standard output\n");
+        mst__cli_say("muster: cannot write to standard output");
         return MST_EXIT_FAILED;
     }
     return rv;
@@ -717,7 +699,7 @@ int mst__cli_store(int argc, char **argv)
     }
     char **words = mst__calloc((size_t)argc + 2, sizeof *words);
     if (words == NULL) {
-        (void)fprintf(stderr, "muster: out of memory\n");
+        mst__cli_say("muster: out of memory");
         return MST_EXIT_FAILED;
     }
     memcpy(words, argv, (size_t)argc * sizeof *words);

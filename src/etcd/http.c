@@ -121,7 +121,7 @@ static void http_leave(struct mst__http *http, size_t from, const char *why)
     }
     char quoted[MST_LOG_QUOTE_SIZE];
     mst__log(&http->log, MST_LOG_WARN, "etcd.rotated", "from=%s to=%s why=%s",
-             http->endpoints[from].where, http->endpoints[next].where,
+             MST_LOG_TEXT(http->endpoints[from].where), MST_LOG_TEXT(http->endpoints[next].where),
              mst__log_quote(mst_bytes_str(why), quoted));
 }
 

@@ -90,9 +90,9 @@ static void start_sweeper(struct mst__scratch *scratch, const struct mst_log *lo
         scratch->sweeper_pid = 0;
         (void)close(input[1]);
     }
-    char quoted[MST_LOG_QUOTE_SIZE];
-    mst__log(log, MST_LOG_WARN, "etcd.no_sweeper", "why=%s effect=\"a kill leaves %.100s behind\"",
-             mst__log_quote(mst_bytes_str(err.msg), quoted), scratch->base);
+    mst__log(log, MST_LOG_WARN, "etcd.no_sweeper",
+             "why=%s left=%s effect=\"a kill leaves it behind\"", MST_LOG_TEXT(err.msg),
+             MST_LOG_TEXT(scratch->base));
 }
 
 static void stop_sweeper(struct mst__scratch *scratch)

@@ -543,7 +543,8 @@ int mst_etcd_server_start(const struct mst_etcd_options *options,
         return rv;
     }
     mst__log(&server->log, MST_LOG_INFO, "etcd.started", "endpoint=%s version=%s pid=%d",
-             server->endpoint_text, server->binary.version, mst_etcd_server_pid(server));
+             MST_LOG_TEXT(server->endpoint_text), MST_LOG_TEXT(server->binary.version),
+             mst_etcd_server_pid(server));
     *ret_server = server;
     return 0;
 }

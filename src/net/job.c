@@ -182,8 +182,8 @@ static void job_remove(struct mst__job *job)
     mst__map_remove(&jobs->map, value);
     idle_remove(job);
     if (!job_is_blank(job)) {
-        mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%.60s round=%lld",
-                 job->run_id, (long long)job->authority.round);
+        mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%s round=%lld",
+                 MST_LOG_TEXT(job->run_id), (long long)job->authority.round);
     }
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
     mst__job_keys_want(job->server);

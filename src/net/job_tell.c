@@ -77,8 +77,8 @@ static void tell_many(struct tell *tell,
     size_t at = mst__buf_size(&jobs->shared);
     if (mst__job_write(&jobs->shared, message) != 0) {
         /* No memory for a frame. Whoever misses one must not go on as if nothing had happened. */
-        mst__log(&tell->job->server->options.log, MST_LOG_ERROR, "job.untold", "run=%.60s what=%s",
-                 tell->job->run_id, mst__job_type_name(message->type));
+        mst__log(&tell->job->server->options.log, MST_LOG_ERROR, "job.untold", "run=%s what=%s",
+                 MST_LOG_TEXT(tell->job->run_id), mst__job_type_name(message->type));
         const struct mst__authority_member *member;
         uint32_t cursor = 0;
         while ((member = mst__authority_next_member(&tell->job->authority, &cursor)) != NULL) {

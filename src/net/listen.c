@@ -34,8 +34,8 @@ static void on_connection(uv_stream_t *stream, int status)
     if (now_ms - server->accept_complaint_ms >= 1000) {
         server->accept_complaint_ms = now_ms;
         mst__log(&server->options.log, MST_LOG_ERROR, "accept.failed",
-                 "listener=%s connections=%zu detail=\"%s\"", listener->address,
-                 server->conns_count, uv_strerror(status));
+                 "listener=%s connections=%zu detail=%s", MST_LOG_TEXT(listener->address),
+                 server->conns_count, MST_LOG_TEXT(uv_strerror(status)));
     }
 }
 

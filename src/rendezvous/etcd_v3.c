@@ -307,7 +307,7 @@ static void etcd_v3_free(void *arg)
     mst__etcd_v3_round_close(&self->round);
     if (self->v3 != NULL) {
         mst__log(&self->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
-                 self->node, mst__v3_requests(self->v3));
+                 MST_LOG_TEXT(self->node), mst__v3_requests(self->v3));
     }
     mst__v3_free(self->v3);
     mst__etcd_v3_keys_close(&self->keys);

@@ -555,7 +555,7 @@ static int take_over(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_
         self->is_authority = rv == 0;
         if (rv == 0) {
             mst__log(&self->params->log, MST_LOG_INFO, "rendezvous.authority",
-                     "node=%s epoch=%" PRIu64 " nodes=%zu round=%" PRId64, self->node,
+                     "node=%s epoch=%" PRIu64 " nodes=%zu round=%" PRId64, MST_LOG_TEXT(self->node),
                      self->authority.machine.options.epoch, nodes->count, survey.round.round);
             take_round(self, &survey.round, survey.round_revision);
             rv = follow(self, survey.nodes.revision + 1, reterr);
@@ -591,7 +591,7 @@ static void lose_hold(struct mst__etcd_v3 *self, const char *what, const struct 
 {
     char detail[MST_LOG_QUOTE_SIZE];
     mst__log(&self->params->log, MST_LOG_INFO, "rendezvous.not_written",
-             "node=%s what=%s detail=%s", self->node, what,
+             "node=%s what=%s detail=%s", MST_LOG_TEXT(self->node), what,
              mst__log_quote(mst_bytes_str(err == NULL ? "" : err->msg), detail));
     drop_watch(self);
 }

@@ -128,7 +128,7 @@ static void watch_cut(struct mst__etcd_v3 *self, const struct mst_err *err)
     if (!self->is_cut_told) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&self->params->log, MST_LOG_WARN, "rendezvous.unreachable", "node=%s detail=%s",
-                 self->node, mst__log_quote(mst_bytes_str(err->msg), detail));
+                 MST_LOG_TEXT(self->node), mst__log_quote(mst_bytes_str(err->msg), detail));
         mst__event(&self->events, "keep_alive", MST_NODE_FAILED, self->claim.round, -1,
                    "Node '%s' could not reach rendezvous '%s': %s", self->node,
                    self->params->run_id, err->msg);

@@ -101,8 +101,8 @@ static void put_char(struct mst__buf *line, struct mst_bytes bytes, uint32_t c, 
     } else if (c == '"' || c == '\\') {
         (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
         put(line, escape, rv);
-    } else if (c < 0x20 || c == 0x7f) {
-        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c); /* fits */
+    } else if (!mst__unicode_is_shown(c)) {
+        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c & 0xffff); /* all there is */
         put(line, escape, rv);
     } else if (*rv == 0) {
         *rv = mst__buf_append(line, bytes);

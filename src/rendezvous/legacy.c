@@ -142,7 +142,7 @@ static void watch_reach(void *arg, const struct mst_err *err)
     if (err != NULL) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&handler->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
-                 "node=%s detail=%s", handler->node,
+                 "node=%s detail=%s", MST_LOG_TEXT(handler->node),
                  mst__log_quote(mst_bytes_str(err->msg), detail));
         mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
                    "Node '%s' could not reach rendezvous '%s': %s", handler->node,
@@ -534,7 +534,7 @@ static void legacy_free(void *self)
     mst__bootstrap_close(&handler->bootstrap);
     if (handler->v2 != NULL) {
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
-                 handler->node, mst__v2_requests(handler->v2));
+                 MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));
     }
     mst__legacy_close(&handler->machine);
     mst__free(handler->members.items);

@@ -329,7 +329,7 @@ static void next_publish(struct mst__muster *muster,
     }
     if (rv != 0) {
         mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s code=%s",
-                 muster->node, mst_errname(rv));
+                 MST_LOG_TEXT(muster->node), mst_errname(rv));
     }
     mst__buf_close(&requests);
 }

@@ -65,7 +65,7 @@ static void link_lane(struct mst__muster *muster)
     if (rv != 0) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.no_lane", "node=%s detail=%s",
-                 muster->node, mst__log_quote(mst_bytes_str(err.msg), detail));
+                 MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err.msg), detail));
     }
 }
 
@@ -75,7 +75,8 @@ static bool link_take_store(struct mst__muster *muster, const struct mst__job_me
     if (message->type == MST_JOB_STORE_END) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.store_refused",
-                 "node=%s detail=%s", muster->node, mst__log_quote(message->u.text, detail));
+                 "node=%s detail=%s", MST_LOG_TEXT(muster->node),
+                 mst__log_quote(message->u.text, detail));
         return true;
     }
     if (message->type == MST_JOB_STORE_REPLY) {
@@ -162,13 +163,13 @@ void mst__muster_welcomed(struct mst__muster *muster, const struct mst__job_mess
 {
     if (muster->is_cut_told) {
         mst__log(&muster->params->log, MST_LOG_INFO, "rendezvous.connected", "node=%s server=%s",
-                 muster->node, muster->where);
+                 MST_LOG_TEXT(muster->node), MST_LOG_TEXT(muster->where));
         mst__event(&muster->events, "connected", MST_NODE_RUNNING, -1, -1,
                    "Node '%s' has its connection to %s again.", muster->node, muster->where);
     }
     if (message->u.welcome.has_skew) {
         mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.skew", "node=%s skew_us=%lld",
-                 muster->node, (long long)message->u.welcome.skew_us);
+                 MST_LOG_TEXT(muster->node), (long long)message->u.welcome.skew_us);
     }
     muster->is_welcome = true;
     muster->is_cut_told = false;
@@ -239,7 +240,7 @@ void mst__muster_drop(struct mst__muster *muster, const struct mst_err *err)
     if (!muster->is_cut_told) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.disconnected", "node=%s detail=%s",
-                 muster->node, mst__log_quote(mst_bytes_str(err->msg), detail));
+                 MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err->msg), detail));
         mst__event(&muster->events, "disconnected", MST_NODE_RUNNING, -1, -1,
                    "Node '%s' has lost its connection: %s", muster->node, err->msg);
         muster->is_cut_told = true;

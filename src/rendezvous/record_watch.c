@@ -82,7 +82,7 @@ static void watch_failed(struct mst__record *record,
 {
     char detail[MST_LOG_QUOTE_SIZE];
     mst__log(&record->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
-             "node=%s op=%s detail=%s", record->node_text,
+             "node=%s op=%s detail=%s", MST_LOG_TEXT(record->node_text),
              operation == MST_OPERATION_POLL ? "poll" : "keep_alive",
              mst__log_quote(mst_bytes_str(err->msg), detail));
     mst__event(&record->events, "keep_alive", MST_NODE_FAILED, record->session.joined.round, -1,

@@ -53,6 +53,17 @@ def listening(pid):
     return result
 
 
+def read_port(path):
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+def successor_port(server):
+    """Of a server whose port file is another's."""
+    found = re.search(r"listening on tcp://127.0.0.1:(\d+)", server.stdout())
+    return int(found.group(1)) if found else None
+
+
 def use(address, dialect="C"):
     """One whole exchange."""
     with Wire(address, dialect) as wire:
@@ -230,6 +241,51 @@ class Addresses(unittest.TestCase):
                      "/nonexistent/dir/port")
         self.assertEqual(result.returncode, 1)
         self.assertIn("/nonexistent/dir/port", result.stderr.decode())
+
+    def test_port_file_is_no_regular_file(self):
+        """What is not a port file is left alone."""
+        with tempfile.TemporaryDirectory() as directory:
+            place = {name: os.path.join(directory, name)
+                     for name in ("dir", "pipe", "link", "file")}
+            os.mkdir(place["dir"])
+            os.mkfifo(place["pipe"])
+            with open(place["file"], "w", encoding="ascii") as file:
+                file.write("precious")
+            os.symlink(place["file"], place["link"])
+            # No device: whoever breaks this and is root would replace it.
+            for path in (place["dir"], place["pipe"], place["link"]):
+                with self.subTest(path=path):
+                    before = os.lstat(path)
+                    result = run("serve", "--host", "127.0.0.1", "--port", "0", "--port-file", path)
+                    self.assertEqual(result.returncode, 2)
+                    self.assertIn(f"port file '{path}' is a", result.stderr.decode())
+                    self.assertIn("not a regular file", result.stderr.decode())
+                    after = os.lstat(path)
+                    self.assertEqual((before.st_ino, before.st_mode), (after.st_ino, after.st_mode))
+            with open(place["file"], encoding="ascii") as file:
+                self.assertEqual(file.read(), "precious")
+            self.assertEqual(len(os.listdir(directory)), 4)
+
+    def test_port_file_of_an_earlier_server(self):
+        """It is gone before anything else happens, and ours goes with us."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "port")
+            with open(path, "w", encoding="ascii") as file:
+                file.write("12345\n")
+            result = run("serve", "--host", "192.0.2.1", "--port", "0", "--port-file", path)
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(os.listdir(directory), [])
+        with Server() as server:
+            server.terminate()
+            self.assertFalse(os.path.exists(server.port_file))
+
+    def test_port_file_of_a_successor(self):
+        with Server() as server:
+            with Server("--port-file", server.port_file, wait=False) as successor:
+                harness.wait_until(lambda: read_port(server.port_file) == successor_port(successor),
+                                   "the successor's port")
+                server.terminate()
+                self.assertEqual(read_port(server.port_file), successor_port(successor))
 
 
 class Limits(unittest.TestCase):
@@ -640,6 +696,57 @@ class Logging(unittest.TestCase):
             wire.expect_close()
             server.terminate()
             self.assertEqual(server.log(), "")
+
+    def test_file(self):
+        """--log-file has the log, and SIGHUP opens it again."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "log")
+
+            def has(name, text):
+                try:
+                    with open(os.path.join(directory, name), encoding="utf-8") as file:
+                        return text in file.read()
+                except FileNotFoundError:
+                    return False
+
+            with Server("--log-file", path) as server:
+                harness.wait_until(lambda: has("log", "ev=server.listening"), "the log")
+                os.rename(path, path + ".1")
+                server.signal(signal.SIGHUP)
+                harness.wait_until(lambda: has("log", "ev=log.reopened"), "the new log")
+                bad_connections(server.address, 1)
+                harness.wait_until(lambda: has("log", "ev=conn.closed"), "a line")
+                self.assertFalse(has("log.1", "ev=conn.closed"))
+                # It cannot be opened again: the old one is still good.
+                os.rename(path, path + ".2")
+                os.mkdir(path)
+                server.signal(signal.SIGHUP)
+                harness.wait_until(lambda: has("log.2", "ev=log.reopen_failed"), "the failure")
+                use(server.address)
+                server.terminate()
+                self.assertTrue(has("log.2", "ev=server.stopped"))
+                self.assertEqual(server.log(), "")
+
+    def test_file_that_cannot_be_opened(self):
+        result = run("serve", "--port", "0", "--log-file", "/nonexistent/log")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/nonexistent/log", result.stderr.decode())
+
+    def test_error_with_a_file(self):
+        """It is on stderr, and in the log as well."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "log")
+            result = run("serve", "--host", "192.0.2.1", "--port", "0", "--log-file", path)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr.decode(), r"\Amuster: bind '192.0.2.1")
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("error ev=serve.failed detail=\"bind '192.0.2.1", file.read())
+
+    def test_hangup_without_a_file(self):
+        with Server() as server:
+            server.signal(signal.SIGHUP)
+            server.wait_log("info ev=log.hangup to=stderr")
+            use(server.address)
 
     def test_quiet_about_good_clients(self):
         with Server() as server:
