@@ -41,7 +41,7 @@ enum mst_errcode {
 struct mst_err {
     int code;      /* MST_E... */
     int sys;       /* errno, uv or curl code behind it, else 0 */
-    char msg[200]; /* "connect to 'node0:29400': Connection refused" */
+    char msg[200]; /* "connect to 'node0:29400': Connection refused"; a long one ends with `…` */
 };
 
 /** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for a number that is no code. Static memory. */

@@ -71,6 +71,11 @@ MST_API int mst_params_set(struct mst_params *params,
  * been set then. */
 MST_API int mst_params_parse(struct mst_params *params, const char *text, struct mst_err *reterr);
 
+/** Whether options that the backend does not know are left out, each with a line in the log
+ * (`ev=params.ignored`), instead of refused. For bindings whose callers hand options to all
+ * backends alike, as torch does; a person's slip goes unnoticed by it. False unless set. */
+MST_API void mst_params_ignore_unknown(struct mst_params *params, bool ignores);
+
 MST_API const char *mst_params_backend(const struct mst_params *params);
 MST_API const char *mst_params_endpoint(const struct mst_params *params);
 MST_API const char *mst_params_run_id(const struct mst_params *params);
@@ -101,7 +106,8 @@ MST_API int mst_params_duration_ms(const struct mst_params *params,
                                    int64_t *ret_ms,
                                    struct mst_err *reterr);
 
-/** MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. */
+/** MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. 0
+ * if such options are to be ignored. Called once by each handler that is made. */
 MST_API int mst_params_check_known(const struct mst_params *params,
                                    const char *const *known,
                                    size_t known_count,

@@ -45,33 +45,84 @@ const char *mst_strerror(int code)
     }
 }
 
-/* Put ": " and @text behind the @used bytes of the message, as far as they fit. */
-static void err_append(struct mst_err *err, int used, const char *text)
+/* A message before it is cut to its size, and what shows that it was. */
+#define ERR_WHOLE_SIZE 1024
+#define ERR_MORE "…"
+/* A word of more bytes than this is cut itself: a path, a key. */
+#define ERR_WORD_MAX 40
+
+/* Where to cut @text, whose byte at @end is the first that has no place: at the end of a word. */
+static size_t err_cut(const char *text, size_t end)
 {
-    if (used < 0 || (size_t)used + 2 >= sizeof err->msg) {
+    while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80) {
+        end--; /* within a character of UTF-8 */
+    }
+    size_t word = end;
+    while (word > 0 && text[word] != ' ') {
+        word--;
+    }
+    end = word > 0 && end - word <= ERR_WORD_MAX ? word : end;
+    while (end > 0 && strchr(" :;,", text[end - 1]) != NULL) {
+        end--;
+    }
+    return end;
+}
+
+/* A precision in a format counts bytes, so that it may have cut a character in two: its first half
+ * goes. Bytes that never were UTF-8 stay as they are, but for such as look like that. */
+static void err_drop_halves(char *text)
+{
+    size_t to = 0;
+    for (size_t at = 0; text[at] != '\0';) {
+        unsigned char first = (unsigned char)text[at];
+        size_t wanted = 1;
+        if (first >= 0xc2 && first <= 0xf4) {
+            wanted = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+        }
+        size_t size = 1;
+        while (size < wanted && ((unsigned char)text[at + size] & 0xc0) == 0x80) {
+            size++;
+        }
+        if (size == wanted) {
+            memmove(text + to, text + at, size);
+            to += size;
+        }
+        at += size;
+    }
+    text[to] = '\0';
+}
+
+/* @whole, as much of it as there is room for. */
+static void err_set(struct mst_err *err, char whole[ERR_WHOLE_SIZE])
+{
+    err_drop_halves(whole);
+    size_t size = strlen(whole);
+    if (size < sizeof err->msg) {
+        memcpy(err->msg, whole, size + 1);
         return;
     }
-    char *to = err->msg + used;
-    size_t room = sizeof err->msg - (size_t)used - 3;
-    size_t size = strlen(text) < room ? strlen(text) : room;
-    memcpy(to, ": ", 2);
-    memcpy(to + 2, text, size);
-    to[2 + size] = '\0';
+    size = err_cut(whole, sizeof err->msg - sizeof ERR_MORE);
+    memcpy(err->msg, whole, size);
+    memcpy(err->msg + size, ERR_MORE, sizeof ERR_MORE);
+}
+
+/* Put ": " and @text behind what is in @whole, as far as they fit. */
+static void err_append(char whole[ERR_WHOLE_SIZE], const char *text)
+{
+    size_t used = strlen(whole);
+    (void)snprintf(whole + used, ERR_WHOLE_SIZE - used, ": %s", text);
 }
 
 /* Memory and limits are run into while something is done, and callers know only what; so the code
  * says the rest, unless the message does. */
-static void err_name_cause(struct mst_err *err, const char *cause, const char *word)
+static void err_name_cause(char whole[ERR_WHOLE_SIZE], const char *cause, const char *word)
 {
-    if (strstr(err->msg, word) != NULL) {
+    if (strstr(whole, word) != NULL) {
         return;
     }
-    char text[sizeof err->msg];
-    memcpy(text, err->msg, sizeof text);
-    int length = snprintf(err->msg, sizeof err->msg, "%s (%s)", cause, text);
-    if (length < 0 || (size_t)length >= sizeof err->msg) {
-        err->msg[sizeof err->msg - 2] = ')';
-    }
+    char text[ERR_WHOLE_SIZE];
+    memcpy(text, whole, sizeof text);
+    (void)snprintf(whole, ERR_WHOLE_SIZE, "%s (%.900s)", cause, text); /* cut by err_set */
 }
 
 void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
@@ -80,23 +131,25 @@ void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format
     if (reterr == NULL) {
         return;
     }
-    reterr->code = code;
-    reterr->sys = sys;
+    char whole[ERR_WHOLE_SIZE];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
+    (void)vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
     if (sys != 0) {
         char reason[80];
         if (strerror_r(sys, reason, sizeof reason) != 0) {
             (void)snprintf(reason, sizeof reason, "error %d", sys);
         }
-        err_append(reterr, length, reason);
+        err_append(whole, reason);
     } else if (code == MST_ENOMEM) {
-        err_name_cause(reterr, "out of memory", "memory");
+        err_name_cause(whole, "out of memory", "memory");
     } else if (code == MST_ELIMIT) {
-        err_name_cause(reterr, "limit reached", "limit");
+        err_name_cause(whole, "limit reached", "limit");
     }
+    reterr->code = code;
+    reterr->sys = sys;
+    err_set(reterr, whole);
 }
 
 int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
@@ -105,15 +158,15 @@ int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)
     if (reterr == NULL) {
         return code;
     }
-    char inner[sizeof reterr->msg];
-    memcpy(inner, reterr->msg, sizeof inner);
-    inner[sizeof inner - 1] = '\0';
+    char whole[ERR_WHOLE_SIZE];
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(reterr->msg, sizeof reterr->msg, format, args);
+    (void)vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
-    err_append(reterr, length, inner);
+    reterr->msg[sizeof reterr->msg - 1] = '\0';
+    err_append(whole, reterr->msg);
     reterr->code = code;
+    err_set(reterr, whole);
     return code;
 }
 

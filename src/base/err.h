@@ -6,7 +6,9 @@
 
 /* Fill @reterr (may be NULL). The message is the formatted text, followed by what @sys (an errno)
  * says unless that is 0. With MST_ENOMEM and MST_ELIMIT the text may be what was being done alone:
- * `out of memory (%zu keys)`. */
+ * `out of memory (%zu keys)`.
+ * One that is too long ends with a whole word and `…`; a character that a precision in @format has
+ * cut in two is left out. */
 void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format, ...)
     MST_PRINTF(4, 5);
 

@@ -465,7 +465,6 @@ static int legacy_leave(void *self, struct mst_err *reterr)
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
     rv = leave_round(handler, handler->settings.etcd.read_timeout_ms, reterr);
     mst__turn_release(&handler->head.turn, false);
-    mst__bootstrap_close(&handler->bootstrap);
     mst__turn_end(&handler->head.turn);
     return rv;
 }
@@ -531,7 +530,6 @@ static void legacy_free(void *self)
         return;
     }
     mst__turn_stop(&handler->head.turn);
-    mst__bootstrap_close(&handler->bootstrap);
     if (handler->v2 != NULL) {
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
                  MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));
@@ -563,7 +561,6 @@ static const struct mst_handler_ops legacy_ops = {
     .poll = mst__head_poll,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
-    .use_agent_store = mst__head_use_agent_store,
     .shutdown = legacy_shutdown,
     .leave = mst__head_leave,
     .node = mst__head_node,
@@ -588,7 +585,9 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
     mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
-    handler->head.bootstrap = &handler->bootstrap;
+    /* As torch's handler of this name: the workers' rank 0 serves their store, on a port that was
+     * free. */
+    handler->bootstrap.is_shared = false;
     const struct mst__http_options http =
         mst__etcd_http(&handler->settings.etcd, &handler->params->log);
     rv = mst__v2_new(&http, &handler->v2, reterr);

@@ -117,7 +117,7 @@ static int next_fail_closed(const struct next *next,
 {
     return mst__fail(reterr, next->is_spare ? MST_ESPARE : MST_ECLOSED, 0, "closed by '%.*s': %.*s",
                      (int)(owner.size < 60 ? owner.size : 60), (const char *)owner.data,
-                     (int)(reason.size < 100 ? reason.size : 100), (const char *)reason.data);
+                     (int)reason.size, (const char *)reason.data);
 }
 
 /* The round that runs has no place for us at the moment. */
@@ -216,8 +216,7 @@ static int next_late(struct next *next, struct mst_err *reterr)
         next->is_patient = is_spare;
     } else {
         rv = mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms: %.*s", (long long)join_ms,
-                       (int)(status.sentence.size < 160 ? status.sentence.size : 160),
-                       (const char *)status.sentence.data);
+                       (int)status.sentence.size, (const char *)status.sentence.data);
     }
     mst__job_client_close(client);
     return rv;

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "base/number.h"
@@ -193,11 +194,17 @@ int mst__params_copy(const struct mst_params *params,
         mst_params_free(copy);
         return mst__fail(reterr, rv, 0, "parameters");
     }
+    copy->ignores_unknown = params->ignores_unknown;
     copy->on_event = params->on_event;
     copy->on_event_arg = params->on_event_arg;
     copy->log = params->log;
     *ret_params = copy;
     return 0;
+}
+
+void mst_params_ignore_unknown(struct mst_params *params, bool ignores)
+{
+    params->ignores_unknown = ignores;
 }
 
 void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg)
@@ -545,6 +552,13 @@ int mst_params_check_known(const struct mst_params *params,
                 mst__bytes_equal(mst_bytes(option->key, option->key_size), mst_bytes_str(known[k]));
         }
         if (found) {
+            continue;
+        }
+        if (params->ignores_unknown) {
+            char key[MST_LOG_QUOTE_SIZE];
+            mst__log(&params->log, MST_LOG_WARN, "params.ignored", "backend=%s option=%s",
+                     params->backend,
+                     mst__log_quote(mst_bytes(option->key, option->key_size), key));
             continue;
         }
         const char *nearest = mst__nearest(option->key, known, known_count);

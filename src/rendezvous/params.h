@@ -28,6 +28,7 @@ struct mst_params {
     char *local_addr; /* may be NULL */
     int64_t nodes_min, nodes_max;
     struct mst__options options;
+    bool ignores_unknown;  /* options */
     mst_event_fn on_event; /* may be NULL */
     void *on_event_arg;
     struct mst_log log;

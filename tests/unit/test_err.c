@@ -71,7 +71,7 @@ static void memory_and_limits_say_so(void **state)
     (void)mst__fail(&err, MST_ENOMEM, 0, "%s", text);
     assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
     assert_int_equal(strncmp(err.msg, "out of memory (xxx", 18), 0);
-    assert_int_equal(err.msg[sizeof err.msg - 2], ')');
+    assert_string_equal(err.msg + sizeof err.msg - 4, "…"); /* as any message that is cut */
 }
 
 static void wrap_puts_context_before(void **state)
@@ -114,6 +114,67 @@ static void long_messages_are_cut(void **state)
     }
 }
 
+/* A message that is too long ends with a whole word, one of UTF-8 with a whole character. */
+static void cut_at_words_and_characters(void **state)
+{
+    (void)state;
+    char text[400];
+    char wanted[400];
+    for (size_t size = 150; size < 215; size++) {
+        /* Words of five letters behind one that differs in size. */
+        memset(text, 'a', size);
+        for (size_t at = size % 6; at < size; at += 6) {
+            text[at] = ' ';
+        }
+        (void)snprintf(text + size, sizeof text - size, " behind it");
+        struct mst_err err;
+        (void)mst__fail(&err, MST_EINVAL, 0, "%s", text);
+        size_t length = strlen(err.msg);
+        assert_true(length < sizeof err.msg);
+        if (strlen(text) < sizeof err.msg) {
+            assert_string_equal(err.msg, text);
+            continue;
+        }
+        assert_string_equal(err.msg + length - 3, "…");
+        assert_int_equal(memcmp(err.msg, text, length - 3), 0);
+        assert_true(text[length - 3] == ' ');
+        assert_true(length > sizeof err.msg - 4 - 12);
+    }
+    /* A word without an end is cut between two characters. */
+    for (size_t before = 0; before < 4; before++) {
+        memset(text, 'a', before);
+        size_t size = before;
+        while (size < 390) {
+            memcpy(text + size, "\xe2\x82\xac", 3);
+            size += 3;
+        }
+        text[size] = '\0';
+        struct mst_err err;
+        (void)mst__fail(&err, MST_EINVAL, 0, "%s", text);
+        size_t length = strlen(err.msg);
+        assert_string_equal(err.msg + length - 3, "…");
+        assert_int_equal((length - 3 - before) % 3, 0);
+        assert_true(length >= 194);
+        (void)mst__err_wrap(&err, MST_EINVAL, "behind this");
+        (void)snprintf(wanted, sizeof wanted, "behind this: %.*s…",
+                       (int)(before + 3 * ((196 - 13 - before) / 3)), text);
+        assert_string_equal(err.msg, wanted);
+    }
+}
+
+/* Names are cut by a precision, which counts bytes. */
+static void no_half_characters(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_EINVAL, 0, "run '%.4s' is %.1s", "ab\xe2\x82\xac", "\xc3\xa4");
+    assert_string_equal(err.msg, "run 'ab' is ");
+    (void)mst__fail(&err, MST_EINVAL, 0, "run '%.5s'", "ab\xe2\x82\xac");
+    assert_string_equal(err.msg, "run 'ab\xe2\x82\xac'");
+    (void)mst__fail(&err, MST_EINVAL, 0, "%.3s", "\xf0\x9f\x8c\x8d");
+    assert_string_equal(err.msg, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +183,8 @@ int main(void)
         cmocka_unit_test(memory_and_limits_say_so),
         cmocka_unit_test(wrap_puts_context_before),
         cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(cut_at_words_and_characters),
+        cmocka_unit_test(no_half_characters),
     };
     return MST_RUN_TESTS(tests);
 }

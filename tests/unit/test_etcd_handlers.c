@@ -3,8 +3,12 @@
 #include "unit/etcd_unit.h"
 #include "unit/node_unit.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -69,6 +73,19 @@ static void part(struct node *nodes, size_t count)
     }
 }
 
+/* Whether somebody listens there. */
+static bool is_port_taken(int port)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    bool is_taken = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    assert_int_equal(close(fd), 0);
+    return is_taken;
+}
+
 /* --- tests --- */
 
 static void two_meet(void **state)
@@ -90,6 +107,12 @@ static void two_meet(void **state)
         assert_string_equal(nodes[0].got.master_addr, "127.0.0.1");
         assert_string_equal(nodes[0].got.master_addr, nodes[1].got.master_addr);
         assert_int_equal(nodes[0].got.master_port, nodes[1].got.master_port);
+        /* As with torch's handlers: only the newer one's agents serve the workers' store. */
+        bool is_shared = strcmp(backends[at], "etcd-v2") == 0;
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(mst_handler_use_agent_store(nodes[i].handler), is_shared);
+        }
+        assert_int_equal(is_port_taken(nodes[0].got.master_port), is_shared);
         /* The store is one, and the round's own. */
         assert_ok(mst_store_set(nodes[0].got.store, STR("k"), STR("v"), PLENTY_MS, &err));
         assert_value(nodes[1].got.store, "k", STR("v"));

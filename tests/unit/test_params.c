@@ -172,6 +172,56 @@ static void options_known(void **state)
     mst_params_free(params);
 }
 
+struct lines {
+    char text[400];
+};
+
+static void keep_line(void *arg, enum mst_log_level level, const char *line)
+{
+    struct lines *lines = arg;
+    assert_int_equal(level, MST_LOG_WARN);
+    size_t at = strlen(lines->text);
+    (void)snprintf(lines->text + at, sizeof lines->text - at, "%s\n", line);
+}
+
+/* Bindings hand the same options to all backends, as torch does. */
+static void unknown_options_ignored(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"join_timeout", "rank"};
+    struct lines lines = {""};
+    struct mst_log log = {.fn = keep_line, .arg = &lines, .level = MST_LOG_WARN};
+    struct mst_params *params = new_params("", "is_host=1,rank=1,my key=2");
+    mst_params_log(params, &log);
+    mst_params_ignore_unknown(params, true);
+    assert_ok(mst_params_check_known(params, known, 2, &err));
+    assert_non_null(strstr(lines.text, "ev=params.ignored backend=c10d option=is_host\n"));
+    assert_non_null(strstr(lines.text, "option=\"my key\"\n"));
+    assert_null(strstr(lines.text, "rank"));
+    /* What is known is checked all the same; and so it is with every handler. */
+    struct mst_handler *handler = NULL;
+    static const char *const backends[] = {"static", "muster", "c10d"};
+    for (size_t i = 0; i < 3; i++) {
+        struct mst_params *of = NULL;
+        assert_ok(mst_params_new(backends[i], "127.0.0.1:1", "job", 1, 1, NULL, &of, &err));
+        assert_ok(mst_params_parse(of, "no_such_thing=1,is_host=0", &err));
+        if (i == 0) {
+            assert_ok(mst_params_set(of, "rank", "0", &err));
+        }
+        assert_fails(mst_handler_new(of, &handler, &err), MST_EINVAL, "unknown option");
+        mst_params_log(of, &log);
+        mst_params_ignore_unknown(of, true);
+        lines.text[0] = '\0';
+        assert_ok(mst_handler_new(of, &handler, &err));
+        assert_non_null(strstr(lines.text, "option=no_such_thing\n"));
+        mst_handler_free(handler);
+        mst_params_free(of);
+    }
+    mst_params_ignore_unknown(params, false);
+    assert_fails(mst_params_check_known(params, known, 2, &err), MST_EINVAL, "is_host");
+    mst_params_free(params);
+}
+
 /* --- settings --- */
 
 static void dynamic_settings(void **state)
@@ -347,11 +397,12 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(params_new),      cmocka_unit_test(options_set),
-        cmocka_unit_test(options_typed),   cmocka_unit_test(options_duration),
-        cmocka_unit_test(options_known),   cmocka_unit_test(dynamic_settings),
-        cmocka_unit_test(dynamic_refuses), cmocka_unit_test(c10d_options),
-        cmocka_unit_test(event_json),      cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(params_new),       cmocka_unit_test(options_set),
+        cmocka_unit_test(options_typed),    cmocka_unit_test(options_duration),
+        cmocka_unit_test(options_known),    cmocka_unit_test(unknown_options_ignored),
+        cmocka_unit_test(dynamic_settings), cmocka_unit_test(dynamic_refuses),
+        cmocka_unit_test(c10d_options),     cmocka_unit_test(event_json),
+        cmocka_unit_test(out_of_memory),
     };
     return MST_RUN_TESTS(tests);
 }
