@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "net/job_client.h"
+#include "net/lane.h"
 #include "rendezvous/hosted.h"
 #include "unit/store_suite.h"
 #include "wire/wire.h"
@@ -632,6 +633,43 @@ static void given_up(void **state)
     lane_close(&lane);
 }
 
+/* Replies that nobody takes are waited with for as long as was said, and anew after each one that
+ * was taken. */
+static void stall(void **state)
+{
+    (void)state;
+    enum { STALL_MS = 1234567 };
+    struct mst__lane lane;
+    struct mst__buf input;
+    int fd = -1;
+    static uint8_t bytes[MST_KIB(64)];
+    mst__lane_init(&lane);
+    mst__buf_init(&input, MST_MIB(64));
+    assert_ok(mst__lane_open(&lane, STALL_MS, &fd, &err));
+    assert_false(mst__lane_reply(&lane, MST_MIB(32)));
+    for (int i = 0; i < 2; i++) {
+        int64_t before_ms = mst__clock_ms();
+        do {
+            assert_int_equal(mst__buf_append(&input, mst_bytes(bytes, sizeof bytes)), 0);
+            assert_false(mst__lane_pass(&lane, &input));
+        } while (mst__buf_size(&input) == 0);
+        assert_true(mst__lane_is_stuck(&lane));
+        assert_in_range(lane.give_up_ms, before_ms + STALL_MS, mst__clock_ms() + STALL_MS);
+        int64_t give_up_ms = lane.give_up_ms;
+        (void)poll(NULL, 0, 5);
+        assert_false(mst__lane_pass(&lane, &input)); /* asking again puts nothing off */
+        assert_true(lane.give_up_ms == give_up_ms);
+        while (mst__lane_is_stuck(&lane)) {
+            assert_true(recv(fd, bytes, sizeof bytes, 0) > 0);
+            (void)mst__lane_pass(&lane, &input);
+        }
+        mst__buf_clear(&input);
+    }
+    mst__lane_close(&lane);
+    mst__buf_close(&input);
+    assert_int_equal(close(fd), 0);
+}
+
 /* A program that asks and does not read: the lane is taken from it, and meanwhile and afterwards
  * all other messages come and go. */
 static void does_not_read(void **state)
@@ -704,6 +742,7 @@ int main(void)
         WITH_SERVER(busy_for_longer_than_the_expiry),
         WITH_SERVER(any_pieces),
         WITH_SERVER(given_up),
+        cmocka_unit_test(stall),
         WITH_SERVER(does_not_read),
     };
     return MST_RUN_TESTS(tests);

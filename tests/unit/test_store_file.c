@@ -1,9 +1,13 @@
 /* unit/test_store_file.c - the file store's file: its bytes, and what others may do to it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,6 +127,49 @@ static void test_torn_tail(void **state)
     }
 }
 
+/* What is left of a long record is cut off also when what comes in its place is short. */
+static void test_long_torn_tail(void **state)
+{
+    struct fixture *fixture = *state;
+    static const char torn[] = "\2\0\0\0/k\100\0\0\0" RECORD_K RECORD_K RECORD_K;
+    write_file(fixture->path, 0, RECORD_N, sizeof RECORD_N - 1);
+    write_file(fixture->path, O_APPEND, torn, sizeof torn - 1);
+    struct mst_store *store = open_store(fixture->url);
+    assert_absent(store, "k");
+    assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+    mst_store_close(store);
+    char got[100];
+    size_t size = read_file(fixture->path, got, sizeof got);
+    assert_bytes(mst_bytes(got, size), mst_bytes(RECORD_N RECORD_K, 12 + 11));
+}
+
+/* A write that fails in the middle leaves nothing behind. */
+static void test_file_full(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_store *store = open_store(fixture->url);
+    assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit full = {.rlim_cur = 11 + 30, .rlim_max = before.rlim_max};
+    char value[100];
+    memset(value, 'x', sizeof value);
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction usual;
+    assert_int_equal(sigaction(SIGXFSZ, &ignore, &usual), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+    int rv = mst_store_set(store, STR("n"), mst_bytes(value, sizeof value), PLENTY_MS, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(sigaction(SIGXFSZ, &usual, NULL), 0);
+    assert_int_equal(rv, MST_ESYS);
+    assert_int_equal(err.sys, EFBIG);
+    char got[200];
+    size_t size = read_file(fixture->path, got, sizeof got);
+    assert_bytes(mst_bytes(got, size), mst_bytes(RECORD_K, 11));
+    assert_value(store, "k", STR("v"));
+    mst_store_close(store);
+}
+
 /* Somebody else's file is refused, and left as it is. */
 static void test_not_a_store(void **state)
 {
@@ -187,6 +234,37 @@ static void test_replaced(void **state)
     /* Emptied in place. */
     assert_int_equal(truncate(fixture->path, 0), 0);
     assert_absent(store, "n");
+    mst_store_close(store);
+}
+
+/* Takes the place of the C library's, so that the file can be removed between opening and locking,
+ * as the last of a torch job may do. */
+static const char *removed_before_lock;
+
+int flock(int fd, int operation)
+{
+    if (removed_before_lock != NULL) {
+        assert_int_equal(unlink(removed_before_lock), 0);
+        removed_before_lock = NULL;
+    }
+    return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* What is written goes into the file that has the name, and not into one that nobody will find. */
+static void test_removed_before_lock(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_store *store = open_store(fixture->url);
+    assert_ok(mst_store_set(store, STR("old"), STR("1"), PLENTY_MS, &err));
+    removed_before_lock = fixture->path;
+    assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+    assert_null(removed_before_lock);
+    struct mst_store *other = open_store(fixture->url);
+    assert_value(other, "k", STR("v"));
+    assert_absent(other, "old");
+    mst_store_close(other);
+    removed_before_lock = fixture->path;
+    assert_absent(store, "k");
     mst_store_close(store);
 }
 
@@ -271,9 +349,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bytes, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_reads_torch, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_torn_tail, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_long_torn_tail, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_file_full, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_not_a_store, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_two_handles, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_replaced, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_removed_before_lock, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_locked, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_processes, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_large, fixture_open, fixture_close),
