@@ -129,7 +129,7 @@ static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_e
 
 /* The store of the round; nothing is asked of the etcd before it is used. */
 static int next_store(struct mst__etcd_v3 *self,
-                      int64_t round,
+                      const struct mst__etcd_v3_round *round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
@@ -138,7 +138,7 @@ static int next_store(struct mst__etcd_v3 *self,
     mst_store_options_init(&options);
     options.log = self->params->log;
     struct mst__backend *backend = NULL;
-    char *root = mst__etcd_v3_key_store(&self->keys, round);
+    char *root = mst__etcd_v3_key_store(&self->keys, round->round, round->epoch);
     int rv = root == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "store")
                           : mst__etcd3_new(&http, root, &options, &backend, reterr);
     mst__free(root);
@@ -155,7 +155,7 @@ static int next_outcome(struct mst__etcd_v3 *self,
     struct mst__endpoint master = {.port = 0};
     struct mst_err ignored; /* an address that is none is told as none */
     struct mst_store *store = NULL;
-    int rv = next_store(self, round->round, &store, reterr);
+    int rv = next_store(self, round, &store, reterr);
     if (rv != 0) {
         return rv;
     }

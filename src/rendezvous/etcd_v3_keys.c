@@ -92,10 +92,17 @@ char *mst__etcd_v3_key_letter(const struct mst__etcd_v3_keys *keys, uint64_t ses
     return name_make(keys->letters, NULL, behind);
 }
 
-char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round)
+char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round, uint64_t epoch)
+{
+    char behind[64];
+    (void)snprintf(behind, sizeof behind, "kv/%" PRId64 ".%" PRIu64, round, epoch); /* fits */
+    return name_make(keys->root, NULL, behind);
+}
+
+char *mst__etcd_v3_key_stores(const struct mst__etcd_v3_keys *keys, int64_t round)
 {
     char behind[32];
-    (void)snprintf(behind, sizeof behind, "kv/%" PRId64, round); /* fits */
+    (void)snprintf(behind, sizeof behind, "kv/%" PRId64 ".", round); /* fits */
     return name_make(keys->root, NULL, behind);
 }
 

@@ -9,7 +9,7 @@
  *   R round               the last round that was sealed, and how it stands; by the authority
  *                         alone, but for closing
  *   R a/<session>         a letter to one node: its rank in a large round, or why it is not wanted
- *   R kv/<round>/…        the store of a round
+ *   R kv/<round>.<epoch>/…  the store of a round
  */
 #ifndef MST_RENDEZVOUS_ETCD_V3_KEYS_H
 #define MST_RENDEZVOUS_ETCD_V3_KEYS_H
@@ -47,7 +47,9 @@ char *mst__etcd_v3_key_node(const struct mst__etcd_v3_keys *keys,
                             const char *name,
                             uint64_t session);
 char *mst__etcd_v3_key_letter(const struct mst__etcd_v3_keys *keys, uint64_t session);
-char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round);
+char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round, uint64_t epoch);
+/* What the keys of all stores of a round begin with, whatever the epoch. */
+char *mst__etcd_v3_key_stores(const struct mst__etcd_v3_keys *keys, int64_t round);
 
 /* The session at the end of the key of a node or a letter; false when there is none. */
 bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session);

@@ -692,8 +692,7 @@ static int write_round(struct mst__etcd_v3 *self,
     mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
     bool is_new = round->round != self->round.round;
     int64_t dead = is_new ? self->round.before : 0;
-    char *store = dead > 0 ? mst__etcd_v3_key_store(&self->keys, dead) : NULL;
-    char *slashed = store == NULL ? NULL : mst__malloc(strlen(store) + 2);
+    char *stores = dead > 0 ? mst__etcd_v3_key_stores(&self->keys, dead) : NULL;
     int rv = is_new ? write_all_ranks(self, round, reterr) : 0;
     if (rv == 0) {
         rv = mst__etcd_v3_round_write(round, &text);
@@ -703,19 +702,17 @@ static int write_round(struct mst__etcd_v3 *self,
         {.kind = MST_V3_OP_PUT,
          .u.put = {.key = mst_bytes_str(self->keys.round), .value = mst__buf_bytes(&text)}}};
     size_t count = 1;
-    if (slashed != NULL) {
-        (void)snprintf(slashed, strlen(store) + 2, "%s/", store); /* fits */
+    if (stores != NULL) {
         ops[count++] =
             (struct mst__v3_op){.kind = MST_V3_OP_DELETE,
-                                .u.del = {.key = mst_bytes_str(slashed), .span = MST_V3_PREFIX}};
+                                .u.del = {.key = mst_bytes_str(stores), .span = MST_V3_PREFIX}};
     }
     int64_t revision = 0;
     rv = rv == 0 ? rule(self, ops, count, &revision, reterr) : rv;
     if (rv == 0) {
         take_round(self, round, revision);
     }
-    mst__free(slashed);
-    mst__free(store);
+    mst__free(stores);
     mst__buf_close(&text);
     return rv;
 }

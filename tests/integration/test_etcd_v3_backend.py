@@ -27,6 +27,10 @@ def encode(text):
     return base64.b64encode(text.encode()).decode()
 
 
+# A command, which gets what is put behind it as its own arguments.
+SLEEP = ("--rejoin", "--", "sh", "-c", "exec sleep 600")
+
+
 class V3Job(Job):
     """The nodes of one rendezvous, and its keys."""
 
@@ -125,6 +129,30 @@ class Plain(Etcd):
         missing = job.run("status", "--json")
         self.assertEqual(missing.returncode, 0)  # a round was sealed, which stays
         self.assertEqual(json.loads(missing.stdout)["participants"], [])
+
+    def test_keys_of_a_round(self):
+        """They are its own, also when rounds are counted anew, and go when it is two rounds old."""
+        with self.job("2:2") as job:
+            job.is_record_lost = True
+            done = [job.start(("--", "true"), node_name=name) for name in ("a", "b")]
+            for node in done:
+                self.assertEqual(node.ended(), 0, node.story())
+            self.assertIn("muster.join/finished/a",
+                          {key.split("/", 2)[2] for key in job.keys("kv/")})
+            self.etcd.ok("POST", "/v3/kv/deleterange", {"key": encode(job.root + "round")})
+            nodes = [job.start(SLEEP, node_name=name) for name in ("a", "b")]
+            first = settle(nodes)
+            self.assertEqual(first, 1)
+            nodes[0].kill()
+            self.assertEqual(nodes[1].wait("lost")["nodes"], ["a"])
+            self.assertEqual(nodes[1].of("finished"), [])
+            for count in range(2):
+                late = job.start(SLEEP, node_name=f"late{count}")
+                settle([nodes[1], late])
+                late.kill()
+                nodes[1].wait("lost", count=count + 2)
+            self.assertEqual(job.keys("kv/1."), {})
+            nodes[1].kill()
 
     def test_ranks_stay_and_pinned_ones_are_given(self):
         with self.job("2:3") as job:

@@ -19,8 +19,10 @@ static void test_keys(void **state)
     assert_string_equal(node, "/muster/a%2Fb%20c%25%C3%A4/n/x%2Fy/00000000000000ab");
     char *letter = mst__etcd_v3_key_letter(&keys, UINT64_MAX);
     assert_string_equal(letter, "/muster/a%2Fb%20c%25%C3%A4/a/ffffffffffffffff");
-    char *store = mst__etcd_v3_key_store(&keys, 12);
-    assert_string_equal(store, "/muster/a%2Fb%20c%25%C3%A4/kv/12");
+    char *store = mst__etcd_v3_key_store(&keys, 12, 34567);
+    assert_string_equal(store, "/muster/a%2Fb%20c%25%C3%A4/kv/12.34567");
+    char *stores = mst__etcd_v3_key_stores(&keys, 12); /* and not those of round 120 */
+    assert_string_equal(stores, "/muster/a%2Fb%20c%25%C3%A4/kv/12.");
     uint64_t session = 0;
     assert_true(mst__etcd_v3_key_session(mst_bytes_str(node), &session));
     assert_true(session == 0xab);
@@ -38,6 +40,7 @@ static void test_keys(void **state)
     mst__free(node);
     mst__free(letter);
     mst__free(store);
+    mst__free(stores);
     mst__etcd_v3_keys_close(&keys);
 }
 
