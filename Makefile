@@ -22,6 +22,8 @@ ROOMS ?=
 BENCH_FLAGS ?=
 # How many tests run at once: most of them wait most of the time.
 TEST_JOBS ?= 10
+# The same with PyTorch, which is large and computes before it waits.
+PEER_JOBS ?= 3
 # What `make test` and the sanitizer builds run.
 SUITES ?= unit golden sim integration etcd faults
 
@@ -36,7 +38,7 @@ STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
 .PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz mutants \
-	sanitize sanitize-thread with-tests install clean distclean
+	sanitize sanitize-peers sanitize-thread with-tests install clean distclean
 
 all: ## build the library and build/muster
 	@tools/deps build
@@ -55,7 +57,7 @@ test: with-tests ## everything that needs no PyTorch
 test-peers: ## install the real peers, and the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
-	@$(testrun) $(BUILD) --suite peers --suite mixed
+	@$(testrun) $(BUILD) --jobs $(PEER_JOBS) --suite peers --suite mixed
 
 sim: all ## the simulator with ever new seeds, until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
@@ -112,6 +114,10 @@ sanitize: ## the tests with address and undefined-behaviour sanitizers
 		-Doptimization=1 -Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-asan --quiet
 	@$(testrun) build-asan --timeout-scale 4 $(call suites,$(SUITES))
+
+sanitize-peers: ## the address sanitizer and the real peers
+	@tools/deps peers
+	@$(MAKE) --no-print-directory sanitize SUITES=peers TEST_JOBS=$(PEER_JOBS)
 
 sanitize-thread: ## the tests with the thread sanitizer
 	@tools/deps test
