@@ -132,6 +132,9 @@
 #define MST_AUTHORITY_ROUND_MAX ((int64_t)1 << 62)
 #define MST_AUTHORITY_EPOCH_MAX INT64_MAX
 
+/* Names of nodes in a line for people: more than these are told as a number. */
+#define MST_NAMES_SHOWN 20
+
 /* Options of one rendezvous, and backends that programs add to the built-in ones. */
 #define MST_OPTIONS_MAX 256
 #define MST_REGISTRY_MAX 64

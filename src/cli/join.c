@@ -20,9 +20,11 @@
 #include "base/number.h"
 #include "cli/child.h"
 #include "cli/cli.h"
+#include "cli/expect.h"
 #include "cli/json.h"
 #include "cli/log.h"
 #include "cli/rdzv.h"
+#include "cli/waiting.h"
 
 #define COMMAND "muster join"
 
@@ -59,9 +61,10 @@ struct join {
     struct mst__rdzv rdzv;
     const char *nodes;
     const char *local_addr;
-    const char *serve; /* NULL = not given */
-    int64_t hold_ms;   /* -1 = not given, 0 = until a signal */
-    int64_t stop_ms;   /* -1 = not given */
+    const char *serve;       /* NULL = not given */
+    const char *expect_text; /* NULL = not given */
+    int64_t hold_ms;         /* -1 = not given, 0 = until a signal */
+    int64_t stop_ms;         /* -1 = not given */
     bool rejoin;
     bool close;
     const char *events_path;
@@ -71,6 +74,8 @@ struct join {
     int events_fd;
     struct mst_params *params;
     struct mst_handler *handler;
+    struct mst__expect expect;
+    struct mst__waiting *waiting;
     struct mst__child child;
     struct mst__cli_json line;
     int64_t read_ms; /* how long a call of the store may take */
@@ -531,7 +536,10 @@ static enum end take_part(struct join *join)
 {
     for (;;) {
         join->outcome = (struct mst_rendezvous){.size = sizeof join->outcome};
-        if (mst_handler_next(join->handler, &join->outcome, &join->err) != 0) {
+        mst__waiting_begin(join->waiting);
+        int rv = mst_handler_next(join->handler, &join->outcome, &join->err);
+        mst__waiting_end(join->waiting, rv == MST_ETIMEOUT);
+        if (rv != 0) {
             return END_FAILED;
         }
         join->seen = (struct mst_changes){.size = sizeof join->seen};
@@ -621,7 +629,9 @@ static int run(struct join *join)
     if (mst_handler_new(join->params, &join->handler, &join->err) != 0) {
         return mst__rdzv_fail(&join->rdzv, join->params, &join->err);
     }
-    if (catch_signals(join) != 0) {
+    if (catch_signals(join) != 0 ||
+        mst__waiting_new(join->params, join->expect_text == NULL ? NULL : &join->expect,
+                         &join->waiting, &join->err) != 0) {
         return mst__cli_fail(&join->err);
     }
     mst__cli_json_init(&join->line);
@@ -651,6 +661,22 @@ static bool set_serve(struct join *join, int *ret_exit)
         is_word = false;
     }
     return is_word;
+}
+
+static bool set_expect(struct join *join, int *ret_exit)
+{
+    const char *backend = mst_params_backend(join->params);
+    struct mst_err err;
+    if (!mst__expect_is_possible(backend)) {
+        *ret_exit =
+            mst__cli_usage_error(COMMAND, "--expect: backend '%.40s' knows no names", backend);
+        return false;
+    }
+    if (mst__expect_parse(join->expect_text, &join->expect, &err) != 0) {
+        *ret_exit = mst__cli_usage_error(COMMAND, "--expect: %s", err.msg);
+        return false;
+    }
+    return true;
 }
 
 static bool prepare(struct join *join, int *ret_exit)
@@ -683,6 +709,9 @@ static bool prepare(struct join *join, int *ret_exit)
     }
     mst_params_log(join->params, &log);
     if (join->serve != NULL && !set_serve(join, ret_exit)) {
+        return false;
+    }
+    if (join->expect_text != NULL && !set_expect(join, ret_exit)) {
         return false;
     }
     if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
@@ -737,7 +766,9 @@ static int join_with(struct join *join)
     if (wake_fd >= 0) {
         signalled_handler = NULL; /* a late signal finds nothing to cancel */
     }
+    mst__waiting_free(join->waiting);
     mst_handler_free(join->handler);
+    mst__expect_close(&join->expect);
     mst_params_free(join->params);
     mst__cli_json_close(&join->line);
     if (join->events_fd >= 0) {
@@ -763,6 +794,10 @@ int mst__cli_join(int argc, char **argv)
          "Default: "
          "the host name in names, the address by which it reaches the endpoint for workers.",
          MST_OPTION_TEXT, &join.local_addr, 0, 0},
+        {"expect", "NODES",
+         "Which nodes should come, by their names or hosts, such as node[1-20],master: while this "
+         "node waits it names those that are missing.",
+         MST_OPTION_TEXT, &join.expect_text, 0, 0},
         {"serve", "WHEN",
          "Whether this node serves the others, which backends muster and c10d know. auto: when the "
          "endpoint is this machine and nobody serves there, nor begins to within half a second; it "

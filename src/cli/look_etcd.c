@@ -89,6 +89,28 @@ int mst__look_etcd_read(struct mst__look *look,
     return 0;
 }
 
+void mst__look_legacy_group(const struct mst__look *look, struct mst__look_group *ret_group)
+{
+    const struct mst__legacy_doc *doc = &look->etcd->view.doc;
+    *ret_group = (struct mst__look_group){
+        .is_closed = doc->status == MST_LEGACY_CLOSED,
+        .is_running = doc->status == MST_LEGACY_FINAL,
+        .round = doc->version,
+        .here = (int64_t)doc->participant_count,
+        .waiting = doc->waiting_count,
+    };
+}
+
+void mst__look_legacy_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg)
+{
+    const struct mst__legacy_doc *doc = &look->etcd->view.doc;
+    for (size_t rank = 0; rank < doc->participant_count; rank++) {
+        char name[MST_LEGACY_NODE_SIZE];
+        mst__legacy_node_name(mst__legacy_doc_node(doc, rank), (int64_t)rank, name);
+        fn(arg, mst_bytes_str(name));
+    }
+}
+
 /* --- telling of a legacy rendezvous --- */
 
 static void put(struct mst__buf *text, int *rv, const char *format, ...) MST_PRINTF(3, 4);

@@ -15,6 +15,10 @@ int mst__look_etcd_read(struct mst__look *look,
                         struct mst_err *reterr);
 void mst__look_etcd_close(struct mst__look *look);
 
+/* As mst__look_group and _nodes, of one that exists. Peers have no names. */
+void mst__look_legacy_group(const struct mst__look *look, struct mst__look_group *ret_group);
+void mst__look_legacy_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg);
+
 /* Append what the legacy rendezvous of @look waits for, in a sentence or a few. Limits of 0 were
  * not given. 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__look_legacy_summary(const struct mst__look *look,

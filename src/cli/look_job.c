@@ -224,7 +224,38 @@ int mst__look_job_read(struct mst__look *look,
     return rv;
 }
 
+void mst__look_job_group(const struct mst__look *look, struct mst__look_group *ret_group)
+{
+    const struct mst__look_job *job = look->job;
+    enum mst__authority_phase phase = (enum mst__authority_phase)job->status.phase;
+    ret_group->is_closed = phase == MST_AUTHORITY_CLOSED;
+    ret_group->is_running = phase == MST_AUTHORITY_RUNNING || phase == MST_AUTHORITY_RECLAIMING;
+    ret_group->round = ret_group->is_running ? job->status.round : job->status.round_next;
+    for (size_t i = 0; i < job->members_count; i++) {
+        int order = order_of(&job->members[i]);
+        /* While a round is open, those who still hold the last one are not there yet. */
+        ret_group->here += order == (ret_group->is_running ? 0 : 1) ? 1 : 0;
+        ret_group->waiting += ret_group->is_running && order >= 1 && order <= 3 ? 1 : 0;
+    }
+}
+
+void mst__look_job_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg)
+{
+    const struct mst__look_job *job = look->job;
+    for (size_t i = 0; i < job->members_count; i++) {
+        if (job->members[i].standing != MST_STANDING_GONE) {
+            fn(arg, job->members[i].name);
+        }
+    }
+}
+
 /* --- telling --- */
+
+static bool is_late(const struct mst__look_job *job, const struct mst__job_member *member)
+{
+    return member->standing != MST_STANDING_GONE &&
+           mst__look_is_late(member->silent_us, job->status.heartbeat_us);
+}
 
 int mst__look_job_summary(const struct mst__look *look, struct mst__buf *text)
 {
@@ -256,6 +287,7 @@ static void put_column(struct mst__buf *text, int *rv, struct mst_bytes value, s
 
 static void put_member(struct mst__buf *text,
                        int *rv,
+                       const struct mst__look_job *job,
                        const struct mst__job_member *member,
                        size_t name_width,
                        size_t address_width)
@@ -269,6 +301,9 @@ static void put_member(struct mst__buf *text,
     put_column(text, rv, member->name, name_width);
     put_column(text, rv, member->address, address_width);
     put(text, rv, member->silent_us < 0 ? "-" : "%.1f s ago", (double)member->silent_us / 1e6);
+    if (is_late(job, member)) {
+        put(text, rv, ", late");
+    }
     if (member->has_skew && (member->skew_us > SKEW_US_SHOWN || member->skew_us < -SKEW_US_SHOWN)) {
         put(text, rv, ", its clock is %.1f s %s", (double)llabs(member->skew_us) / 1e6,
             member->skew_us > 0 ? "ahead" : "behind");
@@ -294,7 +329,7 @@ int mst__look_job_table(const struct mst__look *look, struct mst__buf *text)
         put(text, &rv, "%-8s  %5s  %-*s  %-*s  %s\n", "", "rank", (int)name_width, "node",
             (int)address_width, "address", "heard of");
         for (size_t i = 0; i < job->members_count; i++) {
-            put_member(text, &rv, &job->members[i], name_width, address_width);
+            put_member(text, &rv, job, &job->members[i], name_width, address_width);
         }
     }
     return rv;
@@ -327,6 +362,7 @@ static void json_members(const struct mst__look_job *job,
         } else {
             mst__cli_json_null(json, "heartbeat_age_ms");
         }
+        mst__cli_json_bool(json, "late", is_late(job, member));
         if (member->has_skew) {
             mst__cli_json_number(json, "clock_skew_ms", member->skew_us / 1000);
         } else {

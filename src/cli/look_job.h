@@ -15,6 +15,10 @@ int mst__look_job_read(struct mst__look *look,
                        struct mst_err *reterr);
 void mst__look_job_close(struct mst__look *look);
 
+/* As mst__look_group and _nodes. */
+void mst__look_job_group(const struct mst__look *look, struct mst__look_group *ret_group);
+void mst__look_job_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg);
+
 /* Append what the rendezvous does or waits for, as the authority says it. 0, MST_ELIMIT,
  * MST_ENOMEM. */
 int mst__look_job_summary(const struct mst__look *look, struct mst__buf *text);

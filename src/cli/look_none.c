@@ -32,6 +32,19 @@ void mst__look_etcd_close(struct mst__look *look)
     MST_ASSERT(look->etcd == NULL);
 }
 
+void mst__look_legacy_group(const struct mst__look *look, struct mst__look_group *ret_group)
+{
+    (void)ret_group;
+    MST_ASSERT(look->is_legacy);
+}
+
+void mst__look_legacy_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg)
+{
+    (void)fn;
+    (void)arg;
+    MST_ASSERT(look->is_legacy);
+}
+
 int mst__look_legacy_summary(const struct mst__look *look,
                              int64_t nodes_min,
                              int64_t nodes_max,

@@ -25,6 +25,8 @@
 #define RECORD_KEY "torch.rendezvous."
 #define RECORD_NONE "Y2FuaW1hZGFt"
 
+#define NODE_SIZE 320 /* the name of a node in a record, as it is shown */
+
 /* How long whoever has a port may take to say what it is. */
 #define TAKEN_MS 1000
 
@@ -50,10 +52,9 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
     }
     char text[MST_ENDPOINT_TEXT_SIZE];
     bool is_here = mst__host_is_loopback(endpoint->host);
-    (void)fprintf(
-        stderr, "muster: nobody serves at %s; start a server%s%s with: muster serve%s --port %d\n",
-        mst__endpoint_format(endpoint, text), is_here ? "" : " on ", is_here ? "" : endpoint->host,
-        is_here ? "" : " --host '*'", endpoint->port);
+    mst__cli_say("muster: nobody serves at %s; start a server%s%s with: muster serve%s --port %d",
+                 mst__endpoint_format(endpoint, text), is_here ? "" : " on ",
+                 is_here ? "" : endpoint->host, is_here ? "" : " --host '*'", endpoint->port);
 }
 
 void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port)
@@ -82,16 +83,17 @@ void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t
 /* Replace every @from in the message by @to, as far as that fits. */
 static void replace_words(struct mst_err *err, const char *from, const char *to)
 {
-    char text[sizeof err->msg];
+    size_t from_size = strlen(from);
+    size_t to_size = strlen(to);
     char *at = err->msg;
     while ((at = strstr(at, from)) != NULL) {
-        (void)snprintf(text, sizeof text, "%s", at + strlen(from)); /* shorter than the whole */
-        size_t room = sizeof err->msg - (size_t)(at - err->msg);
-        if (strlen(to) + strlen(text) >= room) {
+        size_t rest_size = strlen(at + from_size) + 1;
+        if (to_size + rest_size > sizeof err->msg - (size_t)(at - err->msg)) {
             return;
         }
-        (void)snprintf(at, room, "%s%s", to, text); /* fits */
-        at += strlen(to);
+        memmove(at + to_size, at + from_size, rest_size);
+        memcpy(at, to, to_size);
+        at += to_size;
     }
 }
 
@@ -396,6 +398,56 @@ int mst__look_read(struct mst__look *look,
         *ret_changed = !is_same;
     }
     return is_same ? 0 : decode(look, reterr);
+}
+
+void mst__look_group(const struct mst__look *look, struct mst__look_group *ret_group)
+{
+    *ret_group = (struct mst__look_group){0};
+    if (!look->exists) {
+        return;
+    }
+    if (look->is_legacy) {
+        mst__look_legacy_group(look, ret_group);
+        return;
+    }
+    if (look->job != NULL) {
+        mst__look_job_group(look, ret_group);
+        return;
+    }
+    const struct mst__state *state = &look->state;
+    *ret_group = (struct mst__look_group){
+        .is_closed = state->closed,
+        .is_running = state->complete,
+        .round = state->round,
+        .here = (int64_t)state->participants.count,
+        .waiting = (int64_t)(state->waiting.count + state->spares.count),
+    };
+}
+
+void mst__look_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg)
+{
+    if (!look->exists) {
+        return;
+    }
+    if (look->is_legacy) {
+        mst__look_legacy_nodes(look, fn, arg);
+        return;
+    }
+    if (look->job != NULL) {
+        mst__look_job_nodes(look, fn, arg);
+        return;
+    }
+    for (size_t i = 0; i < look->state.members_count; i++) {
+        char name[NODE_SIZE];
+        mst__node_format(&look->state.members[i].node, name, sizeof name);
+        fn(arg, mst_bytes_str(name));
+    }
+}
+
+bool mst__look_is_late(int64_t silent_us, int64_t interval_us)
+{
+    return interval_us > 0 && interval_us < INT64_MAX / 2 &&
+           silent_us > interval_us + interval_us / 2;
 }
 
 void mst__look_close(struct mst__look *look)

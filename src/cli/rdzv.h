@@ -128,6 +128,25 @@ int mst__look_read(struct mst__look *look,
                    bool *ret_changed,
                    struct mst_err *reterr);
 
+/* Who is there, in numbers, as the last reading says. */
+struct mst__look_group {
+    bool is_closed;
+    bool is_running; /* a round runs: who waits, waits for the next one */
+    int64_t round;   /* the one that runs, or is open */
+    int64_t here;    /* in that round */
+    int64_t waiting; /* beside one that runs */
+};
+
+void mst__look_group(const struct mst__look *look, struct mst__look_group *ret_group);
+
+/* Call @fn with the name of each node that is there. */
+typedef void (*mst__look_node_fn)(void *arg, struct mst_bytes name);
+void mst__look_nodes(const struct mst__look *look, mst__look_node_fn fn, void *arg);
+
+/* Whether a node that was last heard of @silent_us ago is late when it has something to say every
+ * @interval_us: half a turn beyond the one that is due. */
+bool mst__look_is_late(int64_t silent_us, int64_t interval_us);
+
 /* A zeroed one is fine. */
 void mst__look_close(struct mst__look *look);
 

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/expect.h"
 #include "cli/json.h"
 #include "cli/look_etcd.h"
 #include "cli/look_job.h"
@@ -40,6 +41,8 @@ struct status {
     int64_t interval_ms;
     bool json;
     bool watch;
+    const char *expect_text; /* NULL = not given */
+    struct mst__expect expect;
     struct mst__look look;
     int64_t now_us;
     struct mst__buf text;
@@ -177,8 +180,23 @@ static void put_legacy_table(struct status *status)
     }
 }
 
+/* Who of those that should come is not there. */
+static void put_missing(struct status *status)
+{
+    if (status->expect_text == NULL) {
+        return;
+    }
+    size_t count = mst__expect_missing(&status->expect, false);
+    size_t all = mst__map_count(&status->expect.map);
+    put(status, "%s Of %zu node%s expected, %zu %s missing%s",
+        status->look.exists && status->look.job != NULL ? "." : "", all, plural(all), count,
+        count == 1 ? "is" : "are", count == 0 ? "" : ": ");
+    mst__expect_put_missing(&status->expect, false, &status->text, &status->code);
+    put(status, ".");
+}
+
 /* One sentence, or a few. */
-static void put_summary(struct status *status)
+static void put_summary_of_look(struct status *status)
 {
     const struct mst__state *state = &status->look.state;
     if (status->look.is_legacy) {
@@ -215,7 +233,19 @@ static void put_summary(struct status *status)
     }
 }
 
+static void put_summary(struct status *status)
+{
+    put_summary_of_look(status);
+    put_missing(status);
+}
+
 /* --- a table for people --- */
+
+static bool is_late(const struct status *status, const struct mst__member *member)
+{
+    return member->has_heartbeat && mst__look_is_late(status->now_us - member->heartbeat_us,
+                                                      status->look.settings.keep_alive_interval_us);
+}
 
 static void put_member(struct status *status, mst__member_id id, size_t width)
 {
@@ -242,7 +272,7 @@ static void put_member(struct status *status, mst__member_id id, size_t width)
     if (age_us < 0) {
         put(status, "%.1f s ahead of our clock\n", seconds(-age_us));
     } else {
-        put(status, "%.1f s ago\n", seconds(age_us));
+        put(status, "%.1f s ago%s\n", seconds(age_us), is_late(status, member) ? ", late" : "");
     }
 }
 
@@ -342,6 +372,7 @@ static void json_members(const struct status *status,
         } else {
             mst__cli_json_null(json, "heartbeat_age_ms");
         }
+        mst__cli_json_bool(json, "late", is_late(status, member));
         mst__cli_json_end(json, '}');
     }
     mst__cli_json_end(json, ']');
@@ -386,6 +417,9 @@ static int print_json(struct status *status, const mst__member_id *ranked, struc
     } else {
         json_record(status, &json, ranked);
     }
+    if (status->expect_text != NULL) {
+        mst__expect_json(&status->expect, &json);
+    }
     put_summary(status);
     mst__cli_json_text(&json, "summary", mst__buf_bytes(&status->text));
     mst__cli_json_end(&json, '}');
@@ -396,6 +430,11 @@ static int print_json(struct status *status, const mst__member_id *ranked, struc
 
 /* --- the command --- */
 
+static void see(void *arg, struct mst_bytes name)
+{
+    mst__expect_see(arg, name);
+}
+
 static int print_status(struct status *status, bool is_terminal, struct mst_err *reterr)
 {
     mst__member_id *ranked = by_rank(&status->look.state);
@@ -403,6 +442,10 @@ static int print_status(struct status *status, bool is_terminal, struct mst_err 
         return mst__fail(reterr, MST_ENOMEM, 0, "participants");
     }
     status->now_us = mst__clock_wall_us();
+    if (status->expect_text != NULL) {
+        mst__expect_begin(&status->expect);
+        mst__look_nodes(&status->look, see, &status->expect);
+    }
     mst__buf_clear(&status->text);
     int rv = 0;
     if (status->json) {
@@ -458,6 +501,12 @@ static int status_with(struct status *status)
         status->nodes_min = mst_params_nodes_min(params);
         status->nodes_max = mst_params_nodes_max(params);
     }
+    if (status->expect_text != NULL && !mst__expect_is_possible(mst_params_backend(params))) {
+        exit_code = mst__cli_usage_error(COMMAND, "--expect: backend '%.40s' knows no names",
+                                         mst_params_backend(params));
+        mst_params_free(params);
+        return exit_code;
+    }
     mst__buf_init(&status->text, TEXT_SIZE_MAX);
     int rv = mst__look_open(&status->look, params, status->timeout_ms, &err);
     if (rv == 0) {
@@ -490,6 +539,11 @@ int mst__cli_status(int argc, char **argv)
          "What the nodes were told, which a record does not say: then it can be said how many are "
          "missing.",
          MST_OPTION_TEXT, &status.nodes, 0, 0},
+        {"expect", "NODES",
+         "Which nodes should be there, by their names or hosts, such as node[1-20],master: then "
+         "the "
+         "missing are named.",
+         MST_OPTION_TEXT, &status.expect_text, 0, 0},
         {"json", NULL, "Print one line of JSON instead of a table.", MST_OPTION_FLAG, &status.json,
          0, 0},
         {"watch", NULL, "Go on, and print again when the record changes, until interrupted.",
@@ -516,5 +570,13 @@ int mst__cli_status(int argc, char **argv)
         return mst__cli_usage_error(
             COMMAND, "--nnodes %s: give MIN:MAX, such as 2:4, or one number", status.nodes);
     }
-    return status_with(&status);
+    struct mst_err err;
+    if (status.expect_text != NULL &&
+        mst__expect_parse(status.expect_text, &status.expect, &err) != 0) {
+        mst__expect_close(&status.expect);
+        return mst__cli_usage_error(COMMAND, "--expect: %s", err.msg);
+    }
+    exit_code = status_with(&status);
+    mst__expect_close(&status.expect);
+    return exit_code;
 }

@@ -533,6 +533,9 @@ static bool take_announce(struct mst_server *server,
     if (announce->expiry_us > job->authority.options.expiry_us) {
         job->authority.options.expiry_us = announce->expiry_us; /* the most patient one counts */
     }
+    if (announce->heartbeat_us > job->heartbeat_us) {
+        job->heartbeat_us = announce->heartbeat_us;
+    }
     return reply_welcome(server, seat, announce, reterr);
 }
 

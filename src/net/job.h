@@ -24,9 +24,10 @@ struct mst__job {
     struct mst__authority authority;
     uv_timer_t timer;
     struct mst__job *dirty_next;
-    bool is_dirty;      /* has effects to be sent, something due, or another time to wake up at */
-    int64_t keys_round; /* the round at which keys were last looked at, see job_keys.h */
-    int64_t idle_us;    /* since when nobody is there; INT64_MAX = somebody is */
+    bool is_dirty;        /* has effects to be sent, something due, or another time to wake up at */
+    int64_t keys_round;   /* the round at which keys were last looked at, see job_keys.h */
+    int64_t heartbeat_us; /* how often its nodes say something, the slowest of them */
+    int64_t idle_us;      /* since when nobody is there; INT64_MAX = somebody is */
     struct mst__job_idle *idle; /* the list that it is in; NULL = in none */
     struct mst__job *idle_prev, *idle_next;
     bool is_crowded_out; /* is forgotten before its time, unless somebody has come */

@@ -296,6 +296,7 @@ int mst__job_tell_status(struct mst__job *job,
         .sentence = mst_bytes_str(sentence),
         .reason = mst_bytes_str(authority->close_reason),
         .owner = mst_bytes_str(authority->close_owner),
+        .heartbeat_us = job->heartbeat_us,
     };
     status_members(job, now_us, status);
     int rv = mst__job_write(output, &message);

@@ -206,6 +206,7 @@ static void visit_status(struct visitor *visitor, struct mst__job_status *status
     visit_u32(visitor, &status->member_count);
     visit_bool(visitor, &status->is_cut);
     visit_text(visitor, &status->members);
+    visit_i64(visitor, &status->heartbeat_us);
 }
 
 static void visit_member(struct visitor *visitor, struct mst__job_member *member)

@@ -100,6 +100,7 @@ struct mst__job_status {
     uint32_t member_count; /* in @members */
     bool is_cut;           /* there are more, which did not fit */
     struct mst_bytes members;
+    int64_t heartbeat_us; /* how often its nodes say something, the slowest; 0 = not known */
 };
 
 struct mst__job_member {

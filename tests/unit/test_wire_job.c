@@ -75,6 +75,7 @@ static struct mst__job_message make_status(void)
         .member_count = 17,
         .is_cut = true,
         .members = text("not looked into here"),
+        .heartbeat_us = 18,
     };
     return message;
 }

@@ -1,0 +1,452 @@
+/* cli/waiting.c - looks at the rendezvous while the handler waits, and tells what it sees.
+ *
+ * What a look costs the server grows with the group, and so does the number of those who look: how
+ * often one looks is such that all together ask for at most LOOK_NODES_PER_S names each second, and
+ * of an etcd for a tenth of that. */
+#include "cli/waiting.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "cli/log.h"
+#include "rendezvous/settings.h"
+
+#define TELL_FIRST_MS 2000
+#define TELL_AGAIN_MS 10000
+
+#define LOOK_MS_MIN 1000
+#define LOOK_NODES_PER_S 100000
+#define LOOK_TIMEOUT_MS 1000
+
+#define JOIN_MS_DEFAULT 600000 /* as the handlers have it */
+#define TEXT_SIZE_MAX MST_KIB(16)
+
+struct mst__waiting {
+    const struct mst_params *params;
+    struct mst__expect *expect;
+    char where[200];
+    int64_t nodes_per_s; /* that all who wait may ask for */
+    int64_t join_ms;
+    pthread_t thread;
+    bool is_running; /* the thread */
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+
+    /* Guarded by the mutex. */
+    uint64_t wait; /* which one: how often somebody has begun to */
+    bool is_waiting;
+    bool is_late; /* and the thread has not told yet who had been there */
+    bool is_stopping;
+    int64_t began_ms;
+
+    /* The thread's own. */
+    struct mst__look look;
+    bool is_open;
+    bool is_blind; /* there is nothing to look at */
+    int64_t look_ms, tell_ms;
+    struct mst__buf text; /* what is known */
+    struct mst__buf told; /* of that, what was told last */
+    int64_t most;         /* how many were there at the most, */
+    struct mst__buf most_names;
+};
+
+/* --- texts --- */
+
+static void put(struct mst__buf *text, int *rv, const char *format, ...) MST_PRINTF(3, 4);
+
+static void put(struct mst__buf *text, int *rv, const char *format, ...)
+{
+    char line[300];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (*rv == 0 && length > 0) {
+        *rv = mst__buf_append(text, mst_bytes_str(line)); /* cut off when long */
+    }
+}
+
+/* "4", or "4 to 8" */
+static void put_limits(const struct mst__waiting *waiting, struct mst__buf *text, int *rv)
+{
+    int64_t nodes_min = mst_params_nodes_min(waiting->params);
+    int64_t nodes_max = mst_params_nodes_max(waiting->params);
+    put(text, rv, "%" PRId64, nodes_min);
+    if (nodes_max > nodes_min) {
+        put(text, rv, " to %" PRId64, nodes_max);
+    }
+}
+
+static void put_group(struct mst__waiting *waiting,
+                      const struct mst__look_group *group,
+                      struct mst__buf *text,
+                      int *rv)
+{
+    int64_t missing = mst_params_nodes_min(waiting->params) - group->here;
+    if (group->is_closed) {
+        put(text, rv, "the rendezvous is closed");
+    } else if (group->is_running) {
+        put(text, rv,
+            "round %" PRId64 " runs with %" PRId64 " nodes, %" PRId64 " waiting for the next",
+            group->round, group->here, group->waiting);
+    } else {
+        put(text, rv, "%" PRId64 " of ", group->here);
+        put_limits(waiting, text, rv);
+        put(text, rv, " nodes here, ");
+        if (missing > 0) {
+            put(text, rv, "%" PRId64 " missing", missing);
+        } else {
+            put(text, rv, "last call for more");
+        }
+    }
+    if (waiting->expect != NULL && mst__expect_missing(waiting->expect, false) > 0) {
+        bool is_all =
+            !group->is_running && (int64_t)mst__expect_missing(waiting->expect, false) == missing;
+        put(text, rv, is_all ? ": " : "; not here: ");
+        mst__expect_put_missing(waiting->expect, false, text, rv);
+    }
+}
+
+/* --- looking --- */
+
+struct names {
+    struct mst__waiting *waiting;
+    struct mst__buf text;
+    size_t count;
+    int rv;
+};
+
+static void take_name(void *arg, struct mst_bytes name)
+{
+    struct names *names = arg;
+    mst__names_put(&names->text, &names->count, name, &names->rv);
+    if (names->waiting->expect != NULL) {
+        mst__expect_see(names->waiting->expect, name);
+    }
+}
+
+/* Remember the largest group that was seen. */
+static void take_names(struct mst__waiting *waiting)
+{
+    struct names names = {.waiting = waiting};
+    mst__buf_init(&names.text, TEXT_SIZE_MAX);
+    if (waiting->expect != NULL) {
+        mst__expect_begin(waiting->expect);
+    }
+    mst__look_nodes(&waiting->look, take_name, &names);
+    mst__names_put_more(&names.text, names.count, &names.rv);
+    if (names.rv == 0 && (int64_t)names.count >= waiting->most) {
+        mst__buf_close(&waiting->most_names);
+        waiting->most_names = names.text;
+        waiting->most = (int64_t)names.count;
+    } else {
+        mst__buf_close(&names.text);
+    }
+}
+
+static int64_t look_again_ms(const struct mst__waiting *waiting, int64_t nodes)
+{
+    nodes = nodes > MST_AUTHORITY_MEMBERS_MAX ? MST_AUTHORITY_MEMBERS_MAX : nodes;
+    int64_t ms = nodes * nodes * 1000 / waiting->nodes_per_s;
+    return ms < LOOK_MS_MIN ? LOOK_MS_MIN : ms;
+}
+
+static int look_read(struct mst__waiting *waiting, struct mst_err *reterr)
+{
+    int rv = 0;
+    if (!waiting->is_open) {
+        rv = mst__look_open(&waiting->look, waiting->params, LOOK_TIMEOUT_MS, reterr);
+        waiting->is_open = rv == 0;
+        waiting->is_blind = rv == MST_ENOTSUP || rv == MST_EINVAL;
+    }
+    if (rv == 0) {
+        rv = mst__look_read(&waiting->look, LOOK_TIMEOUT_MS, NULL, reterr);
+    }
+    if (rv != 0) {
+        mst__look_close(&waiting->look); /* opened anew next time */
+        waiting->is_open = false;
+    }
+    return rv;
+}
+
+/* See who is there, and say so in @waiting->text. */
+static void look(struct mst__waiting *waiting)
+{
+    struct mst_err err = {0};
+    int rv = look_read(waiting, &err);
+    int code = 0;
+    mst__buf_clear(&waiting->text);
+    if (waiting->is_blind) {
+        return;
+    }
+    if (rv != 0) {
+        put(&waiting->text, &code, "who is here cannot be seen: %s", err.msg);
+        waiting->look_ms =
+            mst__clock_deadline_ms(look_again_ms(waiting, mst_params_nodes_max(waiting->params)));
+        return;
+    }
+    struct mst__look_group group;
+    mst__look_group(&waiting->look, &group);
+    take_names(waiting);
+    put_group(waiting, &group, &waiting->text, &code);
+    if (code != 0) {
+        mst__buf_clear(&waiting->text); /* no memory: then the next one tells */
+    }
+    waiting->look_ms = mst__clock_deadline_ms(look_again_ms(waiting, group.here + group.waiting));
+}
+
+/* --- telling --- */
+
+static void say(const struct mst__buf *line)
+{
+    struct mst_bytes bytes = mst__buf_bytes(line);
+    mst__cli_say("%.*s", (int)bytes.size, (const char *)bytes.data); /* cut off when long */
+}
+
+static void tell(struct mst__waiting *waiting, int64_t waited_ms)
+{
+    struct mst__buf line;
+    int rv = 0;
+    mst__buf_init(&line, 2 * TEXT_SIZE_MAX);
+    put(&line, &rv, "muster: waiting %" PRId64 " s", waited_ms / 1000);
+    if (mst__buf_size(&waiting->text) > 0) {
+        put(&line, &rv, ": ");
+        rv = rv == 0 ? mst__buf_append(&line, mst__buf_bytes(&waiting->text)) : rv;
+    } else {
+        put(&line, &rv, " for ");
+        put_limits(waiting, &line, &rv);
+        put(&line, &rv, " nodes");
+    }
+    put(&line, &rv, " (%s)", waiting->where);
+    if (rv == 0) {
+        say(&line);
+    }
+    mst__buf_close(&line);
+    mst__buf_clear(&waiting->told);
+    (void)mst__buf_append(&waiting->told, mst__buf_bytes(&waiting->text)); /* else told again */
+    waiting->tell_ms = mst__clock_deadline_ms(TELL_AGAIN_MS);
+}
+
+static void tell_late(struct mst__waiting *waiting)
+{
+    struct mst__buf line;
+    int rv = 0;
+    if (waiting->most == 0) {
+        return;
+    }
+    mst__buf_init(&line, 2 * TEXT_SIZE_MAX);
+    put(&line, &rv, "muster: %" PRId64 " node%s had been here: ", waiting->most,
+        waiting->most == 1 ? "" : "s");
+    rv = rv == 0 ? mst__buf_append(&line, mst__buf_bytes(&waiting->most_names)) : rv;
+    if (waiting->expect != NULL && mst__expect_missing(waiting->expect, true) > 0) {
+        put(&line, &rv, "; never seen: ");
+        mst__expect_put_missing(waiting->expect, true, &line, &rv);
+    }
+    if (rv == 0) {
+        say(&line);
+    }
+    mst__buf_close(&line);
+}
+
+/* --- the thread --- */
+
+/* Another wait has begun: the first look is in time for the first line, and for one who has less
+ * time than that; in a large group not all of them look at once. */
+static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
+{
+    int64_t spread_ms = look_again_ms(waiting, mst_params_nodes_max(waiting->params)) - LOOK_MS_MIN;
+    int64_t first_ms = TELL_FIRST_MS < waiting->join_ms / 2 ? TELL_FIRST_MS : waiting->join_ms / 2;
+    if (spread_ms > 0) {
+        first_ms += (int64_t)(mst__clock_random_u64() % (uint64_t)spread_ms);
+    }
+    waiting->look_ms = began_ms + first_ms;
+    waiting->tell_ms = began_ms + TELL_FIRST_MS;
+    waiting->most = 0;
+    mst__buf_clear(&waiting->most_names);
+    mst__buf_clear(&waiting->text);
+    mst__buf_clear(&waiting->told);
+}
+
+/* Until @until_ms, or until something is wanted of us. The lock is held. */
+static void rest(struct mst__waiting *waiting, int64_t until_ms)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
+                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    (void)pthread_cond_timedwait(&waiting->cond, &waiting->mutex, &until); /* looked at again */
+}
+
+/* What is due in the wait that goes on. The lock is held, but not during a look. */
+static void wait_on(struct mst__waiting *waiting)
+{
+    int64_t now_ms = mst__clock_ms();
+    uint64_t wait = waiting->wait;
+    if (!waiting->is_blind && now_ms >= waiting->look_ms) {
+        (void)pthread_mutex_unlock(&waiting->mutex);
+        look(waiting);
+        (void)pthread_mutex_lock(&waiting->mutex);
+    }
+    now_ms = mst__clock_ms();
+    int64_t waited_ms = now_ms - waiting->began_ms;
+    bool has_changed =
+        !mst__bytes_equal(mst__buf_bytes(&waiting->text), mst__buf_bytes(&waiting->told));
+    if (waiting->is_waiting && waiting->wait == wait && waited_ms >= TELL_FIRST_MS &&
+        (has_changed || now_ms >= waiting->tell_ms)) {
+        tell(waiting, waited_ms);
+    }
+}
+
+static void *watch(void *arg)
+{
+    struct mst__waiting *waiting = arg;
+    uint64_t wait = 0;
+    (void)pthread_mutex_lock(&waiting->mutex);
+    while (!waiting->is_stopping) {
+        if (waiting->wait != wait) {
+            wait = waiting->wait;
+            start_wait(waiting, waiting->began_ms);
+        }
+        if (waiting->is_late) {
+            (void)pthread_mutex_unlock(&waiting->mutex);
+            if (!waiting->is_blind) {
+                look(waiting);
+            }
+            tell_late(waiting);
+            (void)pthread_mutex_lock(&waiting->mutex);
+            waiting->is_late = false;
+            (void)pthread_cond_broadcast(&waiting->cond);
+        } else if (!waiting->is_waiting) {
+            (void)pthread_cond_wait(&waiting->cond, &waiting->mutex);
+        } else {
+            wait_on(waiting);
+            int64_t until_ms = waiting->is_blind || waiting->tell_ms < waiting->look_ms
+                                   ? waiting->tell_ms
+                                   : waiting->look_ms;
+            if (waiting->is_waiting && waiting->wait == wait && !waiting->is_stopping) {
+                rest(waiting, until_ms);
+            }
+        }
+    }
+    (void)pthread_mutex_unlock(&waiting->mutex);
+    return NULL;
+}
+
+/* --- for the caller --- */
+
+static void name_where(struct mst__waiting *waiting)
+{
+    const char *backend = mst_params_backend(waiting->params);
+    const char *endpoint = mst_params_endpoint(waiting->params);
+    struct mst__c10d place;
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    const char *kind = "at";
+    waiting->nodes_per_s = LOOK_NODES_PER_S;
+    if (strncmp(backend, "etcd", 4) == 0) {
+        kind = "etcd";
+        waiting->nodes_per_s = LOOK_NODES_PER_S / 10;
+        endpoint = endpoint[0] == '\0' ? "localhost:2379" : endpoint;
+    } else if ((strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0) &&
+               mst__c10d_read(waiting->params, &place, NULL) == 0) {
+        kind = place.is_file ? "file" : "server";
+        endpoint = place.is_file ? place.path : mst__endpoint_format(&place.endpoint, text);
+        waiting->is_blind = !place.is_file && place.endpoint.port == 0;
+    }
+    (void)snprintf(waiting->where, sizeof waiting->where, "%s %s", kind, endpoint); /* cut off */
+}
+
+/* All signals are for the thread that waits. */
+static int start_thread(struct mst__waiting *waiting, struct mst_err *reterr)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
+    int status = pthread_create(&waiting->thread, NULL, watch, waiting);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    waiting->is_running = status == 0;
+    return status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
+}
+
+int mst__waiting_new(const struct mst_params *params,
+                     struct mst__expect *expect,
+                     struct mst__waiting **ret_waiting,
+                     struct mst_err *reterr)
+{
+    struct mst__waiting *waiting = mst__calloc(1, sizeof *waiting);
+    if (waiting == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "what is waited for");
+    }
+    waiting->params = params;
+    waiting->expect = expect;
+    mst__buf_init(&waiting->text, TEXT_SIZE_MAX);
+    mst__buf_init(&waiting->told, TEXT_SIZE_MAX);
+    mst__buf_init(&waiting->most_names, TEXT_SIZE_MAX);
+    name_where(waiting);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic); /* these return 0 with glibc */
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&waiting->cond, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    (void)pthread_mutex_init(&waiting->mutex, NULL);
+    int rv =
+        mst_params_duration_ms(params, "join_timeout", JOIN_MS_DEFAULT, &waiting->join_ms, reterr);
+    rv = rv == 0 ? start_thread(waiting, reterr) : rv;
+    if (rv != 0) {
+        mst__waiting_free(waiting);
+        return rv;
+    }
+    *ret_waiting = waiting;
+    return 0;
+}
+
+void mst__waiting_free(struct mst__waiting *waiting)
+{
+    if (waiting == NULL) {
+        return;
+    }
+    if (waiting->is_running) {
+        (void)pthread_mutex_lock(&waiting->mutex);
+        waiting->is_stopping = true;
+        (void)pthread_cond_broadcast(&waiting->cond);
+        (void)pthread_mutex_unlock(&waiting->mutex);
+        (void)pthread_join(waiting->thread, NULL); /* a thread of ours that nobody else joins */
+    }
+    mst__look_close(&waiting->look);
+    mst__buf_close(&waiting->text);
+    mst__buf_close(&waiting->told);
+    mst__buf_close(&waiting->most_names);
+    (void)pthread_cond_destroy(&waiting->cond);
+    (void)pthread_mutex_destroy(&waiting->mutex);
+    mst__free(waiting);
+}
+
+void mst__waiting_begin(struct mst__waiting *waiting)
+{
+    (void)pthread_mutex_lock(&waiting->mutex);
+    waiting->wait++;
+    waiting->is_waiting = true;
+    waiting->began_ms = mst__clock_ms();
+    (void)pthread_cond_broadcast(&waiting->cond);
+    (void)pthread_mutex_unlock(&waiting->mutex);
+}
+
+void mst__waiting_end(struct mst__waiting *waiting, bool is_late)
+{
+    (void)pthread_mutex_lock(&waiting->mutex);
+    waiting->is_waiting = false;
+    waiting->is_late = is_late;
+    (void)pthread_cond_broadcast(&waiting->cond);
+    while (waiting->is_late) {
+        (void)pthread_cond_wait(&waiting->cond, &waiting->mutex);
+    }
+    (void)pthread_mutex_unlock(&waiting->mutex);
+}
