@@ -43,6 +43,19 @@
 /* Turns of the loop in which clients may bring news before a server is emptied all the same. */
 #define MST_EMPTY_TURNS_MAX 100
 
+/* What one connection may cost in one turn of the loop, in steps of the engine: some milliseconds.
+ * A single request may exceed it. */
+#define MST_TURN_STEPS 8192
+
+/* What else counts, in the same steps: a system call for somebody, a message to a job, closing a
+ * connection. */
+#define MST_STEPS_WRITE 16
+#define MST_STEPS_MESSAGE 16
+#define MST_STEPS_CLOSE 64
+
+/* Connections that a server accepts in one turn of the loop. */
+#define MST_ACCEPTS_MAX 256
+
 /* A STORE_REPLY. What a job tells a node waits behind one of them at most. */
 #define MST_PIECE_SIZE MST_KIB(64)
 

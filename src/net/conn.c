@@ -28,8 +28,8 @@
 /* Room that is offered to the kernel while a large request is arriving. */
 #define CONN_READ_AHEAD MST_MIB(1)
 
-/* Values that are worth a write of their own, from where the engine has them. */
-#define CONN_SHARED_SIZE_MIN MST_KIB(64)
+/* A reply that is worth a write of its own, from where the engine has it. */
+#define CONN_LARGE_SIZE MST_KIB(64)
 
 const char *mst__why_name(enum mst__why why)
 {
@@ -100,6 +100,7 @@ void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *forma
     conn->is_doomed = true;
     conn->doomed_next = conn->server->doomed;
     conn->server->doomed = conn;
+    mst__conn_update_reading(conn);
     char detail[sizeof((struct mst_err *)0)->msg];
     va_list args;
     va_start(args, format);
@@ -176,7 +177,9 @@ static void conn_close(struct mst__conn *conn)
     MST_ASSERT(!conn->is_served);
     conn->is_closing = true;
     server->counters.closed[conn->why]++;
+    server->kv.steps += MST_STEPS_CLOSE;
     conn_leave_overdue(conn);
+    mst__conn_leave_line(conn);
     conn_end_grace(conn);
     mst__kv_client_close(&server->kv, &conn->client);
     mst__job_leave_seat(conn, &conn->seat);
@@ -253,11 +256,11 @@ static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
     struct mst__buf *replies = &conn->server->replies;
     enum mst__sort sort = conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN;
-    bool is_shared = reply->shared != NULL && reply->bytes.size >= CONN_SHARED_SIZE_MIN;
+    bool is_large = reply->bytes.size >= CONN_LARGE_SIZE;
     mst__conn_gather(conn, sort);
-    int rv = is_shared ? mst__wire_write_reply_head(replies, reply)
-                       : mst__wire_write_reply(replies, reply);
-    if (rv == 0 && is_shared) {
+    int rv = is_large ? mst__wire_write_reply_head(replies, reply)
+                      : mst__wire_write_reply(replies, reply);
+    if (rv == 0 && is_large) {
         mst__conn_flush(conn);
         mst__conn_send(conn, sort, reply->bytes, reply->shared);
     } else if (rv == MST_ELIMIT) {
@@ -285,6 +288,7 @@ static void deliver_releases(struct mst_server *server)
     while ((client = mst__kv_next_released(&server->kv)) != NULL) {
         struct mst__conn *conn = conn_of(client);
         server->counters.released++;
+        server->kv.steps += MST_STEPS_WRITE;
         if (conn->is_served) {
             conn_reply(conn, &stop); /* behind what it is still to get */
         } else {
@@ -305,6 +309,7 @@ static void deliver_notices(struct mst_server *server)
         if (conn->is_doomed) {
             continue;
         }
+        server->kv.steps += MST_STEPS_WRITE;
         struct mst__buf bytes;
         mst__buf_init(&bytes, 64 + notice.key.size + notice.old_value.size + notice.new_value.size);
         enum mst__notice_kind kind = notice.change == MST_KV_CREATED   ? MST_NOTICE_CREATED
@@ -324,15 +329,21 @@ static void deliver_notices(struct mst_server *server)
     }
 }
 
-/* Close those that were doomed. Closing may release others, who are answered in turn. */
-static void close_doomed(struct mst_server *server)
+/* Close those that were doomed, until @steps are done. Closing may release others, who are answered
+ * in turn. */
+static void close_doomed(struct mst_server *server, uint64_t steps)
 {
+    uint64_t start = server->kv.steps;
     struct mst__conn **link = &server->doomed;
     while (*link != NULL) {
         struct mst__conn *conn = *link;
         if (conn->is_served) {
             link = &conn->doomed_next; /* still on the stack; closed when it is not */
             continue;
+        }
+        if (server->kv.steps - start >= steps) {
+            mst__turns_want(server); /* for the rest */
+            break;
         }
         *link = conn->doomed_next;
         conn_close(conn);
@@ -342,12 +353,17 @@ static void close_doomed(struct mst_server *server)
     }
 }
 
+void mst__conns_close_doomed(struct mst_server *server)
+{
+    close_doomed(server, MST_TURN_STEPS);
+}
+
 void mst__conns_deliver(struct mst_server *server)
 {
     deliver_releases(server);
     deliver_notices(server);
     if (MST_UNLIKELY(server->doomed != NULL)) {
-        close_doomed(server);
+        mst__conns_close_doomed(server);
     }
 }
 
@@ -425,9 +441,16 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
 {
     struct mst_server *server = conn->server;
     size_t used = 0;
+    uint64_t start = server->kv.steps;
+    server->turns.end = start + MST_TURN_STEPS;
     conn->is_served = true;
+    conn->is_input_waiting = false;
     conn_end_grace(conn);
     while (!conn->is_doomed && !mst__conn_has_output(conn) && !conn->is_framed) {
+        if (MST_UNLIKELY(server->kv.steps >= server->turns.end)) {
+            conn->is_input_waiting = used < input.size;
+            break;
+        }
         struct mst__command command;
         struct mst_err err;
         size_t size = 0;
@@ -461,6 +484,13 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     }
     mst__conn_flush(conn);
     conn->is_served = false;
+    if (MST_UNLIKELY(conn->is_input_waiting) && !conn->is_doomed) {
+        conn->input_wanted = 0;
+        mst__conn_want_turn(conn);
+    }
+    if (server->kv.steps - start > server->counters.turn_steps_max) {
+        server->counters.turn_steps_max = server->kv.steps - start;
+    }
     return used;
 }
 
@@ -517,12 +547,15 @@ static void conn_serve_own(struct mst__conn *conn)
 static void conn_settle(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
+    if (MST_UNLIKELY(conn->has_ended) && !mst__conn_store_waits(conn)) {
+        mst__conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
+    }
     if (!conn->is_doomed) {
         mst__conn_update_reading(conn);
         mst__conn_update_overdue(conn);
     }
     if (server->doomed != NULL) {
-        close_doomed(server);
+        mst__conns_close_doomed(server);
     }
 }
 
@@ -546,7 +579,9 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void conn_ended(struct mst__conn *conn, ssize_t status)
 {
-    if (status == UV_ENOBUFS) {
+    if (status == UV_EOF && conn->is_framed && mst__conn_store_waits(conn)) {
+        conn->has_ended = true; /* what it has asked for before is still done */
+    } else if (status == UV_ENOBUFS) {
         mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
     } else if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
         mst__conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
@@ -591,7 +626,8 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
 
 void mst__conn_update_reading(struct mst__conn *conn)
 {
-    bool is_wanted = !conn->is_doomed && !conn->is_closing &&
+    bool is_wanted = !conn->is_doomed && !conn->is_closing && !conn->is_input_waiting &&
+                     !conn->is_beginning && !conn->has_ended &&
                      (conn->is_framed ? !mst__conn_is_deaf(conn) : !mst__conn_has_output(conn));
     if (MST_LIKELY(is_wanted == conn->is_reading)) {
         return;
@@ -607,6 +643,17 @@ void mst__conn_update_reading(struct mst__conn *conn)
     }
 }
 
+void mst__conn_take_turn(struct mst__conn *conn)
+{
+    bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
+    if (!conn->is_doomed && conn->is_store_stuck) {
+        mst__conn_end_stuck_store(conn);
+    } else if (!conn->is_doomed && is_waited_for) {
+        conn_serve_own(conn);
+    }
+    conn_settle(conn);
+}
+
 void mst__conn_drained(struct mst__conn *conn, bool was_reply)
 {
     int64_t now_ms = mst__server_now_ms(conn->server);
@@ -617,11 +664,11 @@ void mst__conn_drained(struct mst__conn *conn, bool was_reply)
     if (was_reply && conn->replies.pending == 0) {
         conn->store_ms = now_ms; /* the same */
     }
-    bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
-    if (!conn->is_doomed && is_waited_for) {
-        conn_serve_own(conn); /* as far as that is possible now */
+    if (!conn->is_in_line) {
+        mst__conn_take_turn(conn);
+    } else {
+        conn_settle(conn);
     }
-    conn_settle(conn);
 }
 
 /* --- the start of a connection --- */
@@ -722,9 +769,22 @@ bool mst__conn_is_late(const struct mst_server *server,
     return now_ms - since_ms - bytes_ms >= server->options.request_timeout_ms;
 }
 
+/* The same for the stream of a node; its other messages go on meanwhile. */
+static void sweep_store(struct mst__conn *conn, int64_t now_ms)
+{
+    size_t have = mst__buf_size(&conn->store);
+    size_t size = have > conn->store_wanted ? have : conn->store_wanted;
+    if (have > 0 && !mst__conn_store_waits(conn) &&
+        mst__conn_is_late(conn->server, now_ms, conn->store_ms, size)) {
+        conn->is_store_stuck = true;
+        mst__conn_want_turn(conn);
+    }
+}
+
 static void sweep_overdue(struct mst_server *server, int64_t now_ms)
 {
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
+        sweep_store(conn, now_ms);
         size_t have = mst__buf_size(&conn->input);
         size_t size = have > conn->input_wanted ? have : conn->input_wanted;
         if (mst__conn_has_output(conn) && mst__conn_output_is_late(conn, now_ms)) {
@@ -741,7 +801,6 @@ static void sweep_overdue(struct mst_server *server, int64_t now_ms)
 
 bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
 {
-    mst__conns_sweep_stores(server, now_ms);
     sweep_overdue(server, now_ms);
     int64_t idle_ms = server->options.idle_timeout_ms;
     for (struct mst__conn *conn = server->conns; idle_ms > 0 && conn != NULL; conn = conn->next) {
@@ -752,7 +811,7 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
             mst__conn_doom(conn, MST_WHY_IDLE, "silent for %lld ms", (long long)idle_ms);
         }
     }
-    close_doomed(server);
+    mst__conns_close_doomed(server);
     return server->overdue != NULL || (idle_ms > 0 && server->conns != NULL);
 }
 
@@ -766,11 +825,12 @@ void mst__conns_settle(struct mst_server *server, int64_t now_ms)
             mst__wire_settle_a(&conn->reader);
             conn_serve_own(conn);
             if (!conn->is_doomed) {
+                mst__conn_update_reading(conn);
                 mst__conn_update_overdue(conn);
             }
         }
     }
-    close_doomed(server);
+    mst__conns_close_doomed(server);
 }
 
 void mst__conns_shut_down(struct mst_server *server, bool force)
@@ -780,7 +840,7 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
             mst__conn_doom(conn, MST_WHY_SHUTDOWN, "the server stops");
         }
     }
-    close_doomed(server);
+    close_doomed(server, force ? UINT64_MAX : MST_TURN_STEPS);
 }
 
 /* --- for the jobs --- */
@@ -800,9 +860,4 @@ void mst__conn_unseat(struct mst__conn *conn)
 {
     conn->seat.job = NULL;
     conn->seat.id = MST_AUTHORITY_NOBODY;
-}
-
-void mst__conns_close_doomed(struct mst_server *server)
-{
-    close_doomed(server);
 }

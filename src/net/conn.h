@@ -27,6 +27,7 @@ struct mst__conn {
     struct mst__conn *prev, *next;                 /* of all connections */
     struct mst__conn *overdue_prev, *overdue_next; /* of those with something under way */
     struct mst__conn *doomed_next;
+    struct mst__conn *line_prev, *line_next; /* of those who stand in line, see conn_turn.c */
     struct mst__kv_client client;
     struct mst__job_seat seat;
     struct mst__wire_reader reader;
@@ -53,7 +54,12 @@ struct mst__conn {
     } peer;
     enum mst__why why;
     bool is_reading;
-    bool is_overdue; /* in the list of those with something under way */
+    bool is_in_line;
+    bool is_input_waiting; /* for the next turn: it is not read meanwhile */
+    bool is_store_stuck;   /* framed: half a request has been there for too long */
+    bool is_beginning;     /* framed: the stream begins anew when its requests are done */
+    bool has_ended;        /* framed: the peer has closed, and its last requests wait */
+    bool is_overdue;       /* in the list of those with something under way */
     bool is_doomed;
     bool is_closing;
     bool is_served;     /* on the stack: its requests are being applied */
@@ -109,6 +115,15 @@ bool mst__conn_charge(struct mst_server *server, const struct mst__buf *buf, siz
 /* Answer those whose waiting is over, tell those who watch, and close who was doomed. */
 void mst__conns_deliver(struct mst_server *server);
 
+/* Serve what waits, as far as that is possible now. */
+void mst__conn_take_turn(struct mst__conn *conn);
+
+/* --- conn_turn.c --- */
+
+/* There is more to do for @conn, in the next turn of the loop. */
+void mst__conn_want_turn(struct mst__conn *conn);
+void mst__conn_leave_line(struct mst__conn *conn);
+
 /* --- conn_output.c --- */
 
 static inline bool mst__conn_has_output(const struct mst__conn *conn)
@@ -151,7 +166,15 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input);
 
 void mst__conn_free_store(struct mst__conn *conn);
 
-/* End the streams in which half a request has been left for too long at @now_ms. */
-void mst__conns_sweep_stores(struct mst_server *server, int64_t now_ms);
+/* Half a request has been in the stream for too long: end it. */
+void mst__conn_end_stuck_store(struct mst__conn *conn);
+
+/* Whether the stream has requests that wait for output to leave, or for a turn, and not for the
+ * rest of one. */
+static inline bool mst__conn_store_waits(const struct mst__conn *conn)
+{
+    size_t size = mst__buf_size(&conn->store);
+    return size > 0 && (conn->replies.pending > 0 || size >= conn->store_wanted);
+}
 
 #endif /* MST_NET_CONN_H */

@@ -34,6 +34,12 @@ static size_t store_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     conn->store_wanted = 0;
     while (!conn->is_doomed && !conn->is_store_over && conn->replies.pending == 0) {
+        if (server->kv.steps >= server->turns.end) {
+            if (used < input.size) {
+                mst__conn_want_turn(conn);
+            }
+            break;
+        }
         struct mst__command command;
         struct mst_err err;
         size_t size = 0;
@@ -131,7 +137,9 @@ static void conn_serve_store(struct mst__conn *conn, struct mst_bytes input)
     if (input.size > 0 && !conn->is_store_over && !conn->is_doomed) {
         store_keep(conn, input);
     }
-    store_serve_own(conn);
+    if (conn->is_store_over) {
+        store_forget(conn);
+    }
 }
 
 /* --- frames --- */
@@ -149,25 +157,35 @@ static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size
         return MST_ECONN;
     }
     if (rv == 1 && message.type == MST_JOB_STORE) {
+        if (message.u.text.size == 0 && mst__conn_store_waits(conn)) {
+            conn->is_beginning = true; /* what was asked before is done before */
+            return 0;
+        }
         conn_serve_store(conn, message.u.text);
         return rv;
     }
     mst__conn_gather(conn, MST_SORT_TOLD);
+    size_t before = mst__buf_size(&server->replies);
     if (rv == 1 && !mst__job_take(server, conn, &conn->seat, &message, &err)) {
         mst__conn_flush(conn);
         mst__conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
                        err.msg);
     }
+    size_t after = mst__buf_size(&server->replies);
+    server->kv.steps += MST_STEPS_MESSAGE + (after > before ? (after - before) / 64 : 0);
     return rv;
 }
 
-size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
+/* Read and apply the frames at the front of @input: how many bytes were used. */
+static size_t serve_frames(struct mst__conn *conn, struct mst_bytes input)
 {
+    struct mst_server *server = conn->server;
     size_t used = 0;
-    if (mst__buf_size(&conn->store) > 0) {
-        store_serve_own(conn); /* it may be that only output was waited for */
-    }
     while (!conn->is_doomed && !mst__conn_is_deaf(conn)) {
+        if (server->kv.steps >= server->turns.end) {
+            conn->is_input_waiting = used < input.size;
+            break;
+        }
         size_t size = 0;
         int rv = conn_serve_frame(conn, mst__bytes_skip(input, used), &size);
         if (rv != 1) {
@@ -175,39 +193,39 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
             break;
         }
         used += size;
-        if (mst__buf_size(&conn->server->replies) >= MST_FLUSH_SIZE) {
+        if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
             mst__conn_flush(conn);
         }
     }
     return used;
 }
 
-/* --- what is left half done --- */
-
-/* A node with half a request for the store, for too long; NULL if there is none. Its other messages
- * go on meanwhile. */
-static struct mst__conn *find_stuck_store(const struct mst_server *server, int64_t now_ms)
+size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
 {
-    for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
-        size_t have = mst__buf_size(&conn->store);
-        size_t size = have > conn->store_wanted ? have : conn->store_wanted;
-        if (have > 0 && conn->replies.pending == 0 && !conn->is_doomed &&
-            mst__conn_is_late(server, now_ms, conn->store_ms, size)) {
-            return conn;
+    struct mst_server *server = conn->server;
+    size_t used = 0;
+    do {
+        conn->is_beginning = false;
+        used += serve_frames(conn, mst__bytes_skip(input, used));
+        if (mst__buf_size(&conn->store) > 0 && !conn->is_doomed) {
+            /* Behind the messages, and with a share of its own: they do not wait for each other. */
+            server->turns.end = server->kv.steps + MST_TURN_STEPS;
+            store_serve_own(conn);
         }
-    }
-    return NULL;
+    } while (conn->is_beginning && !mst__conn_store_waits(conn) && !conn->is_doomed);
+    return used;
 }
 
-void mst__conns_sweep_stores(struct mst_server *server, int64_t now_ms)
+/* --- what is left half done --- */
+
+void mst__conn_end_stuck_store(struct mst__conn *conn)
 {
-    struct mst__conn *conn;
-    while ((conn = find_stuck_store(server, now_ms)) != NULL) {
-        mst__conn_reject(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
-                         mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
-        mst__conn_flush(conn);
-        mst__conn_free_store(conn); /* also if it is doomed now, so that it is not found again */
-        mst__conn_update_overdue(conn);
-        store_forget(conn); /* may close connections, this one too */
+    conn->is_store_stuck = false;
+    if (mst__buf_size(&conn->store) == 0 || conn->is_store_over) {
+        return; /* it has been begun anew meanwhile */
     }
+    int64_t now_ms = mst__server_now_ms(conn->server);
+    mst__conn_reject(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
+                     mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
+    store_forget(conn);
 }

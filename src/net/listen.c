@@ -21,12 +21,42 @@
 /* With several addresses and port 0 the first one chooses; if that is taken elsewhere, again. */
 #define LISTEN_PORT_TRIES 16
 
+/* Accept, unless there were enough in this turn of the loop: libuv does not go on before the last
+ * one was accepted. */
+static void listener_accept(struct mst__listener *listener)
+{
+    struct mst_server *server = listener->server;
+    struct mst__turns *turns = &server->turns;
+    int64_t now_ms = (int64_t)uv_now(&server->loop); /* the same during a turn */
+    turns->accepts = now_ms == turns->accepts_ms ? turns->accepts + 1 : 1;
+    turns->accepts_ms = now_ms;
+    listener->is_waiting = turns->accepts > MST_ACCEPTS_MAX;
+    if (listener->is_waiting) {
+        mst__turns_want(server);
+    } else {
+        mst__conn_accept(listener);
+    }
+}
+
+bool mst__listen_go_on(struct mst_server *server)
+{
+    bool is_done = true;
+    for (size_t i = 0; i < server->listeners_count; i++) {
+        struct mst__listener *listener = &server->listeners[i];
+        if (listener->is_waiting && listener->is_open) {
+            listener_accept(listener);
+            is_done = is_done && !listener->is_waiting;
+        }
+    }
+    return is_done;
+}
+
 static void on_connection(uv_stream_t *stream, int status)
 {
     struct mst__listener *listener = stream->data;
     struct mst_server *server = listener->server;
     if (status == 0) {
-        mst__conn_accept(listener);
+        listener_accept(listener);
         return;
     }
     /* Out of descriptors: libuv has turned the connection away. One line a second is enough. */

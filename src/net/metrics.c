@@ -65,6 +65,8 @@ static int append_plain(const struct mst__metrics *metrics, struct mst__buf *pag
          counters->bytes_in},
         {"muster_rendezvous", "gauge", "Rendezvous that this server decides.", metrics->runs},
         {"muster_sent_bytes_total", "counter", "Bytes sent to store clients.", counters->bytes_out},
+        {"muster_turn_steps_max", "gauge", "Most work for one connection in a turn of the loop.",
+         counters->turn_steps_max},
         {"muster_waits_released_total", "counter", "Waits that ended because their keys came.",
          counters->released},
     };

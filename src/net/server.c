@@ -102,6 +102,7 @@ static void server_close_handles(struct mst_server *server)
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
         uv_close((uv_handle_t *)&server->grace, NULL);
+        mst__turns_stop(server);
         mst__empty_stop(server);
         mst__jobs_stop(server);
     }
@@ -249,6 +250,7 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     rv = uv_timer_init(&server->loop, &server->grace);
     MST_ASSERT(rv == 0);
     server->grace.data = server;
+    mst__turns_open(server);
     mst__jobs_open(server);
     return 0;
 }

@@ -40,6 +40,7 @@ const char *mst__why_name(enum mst__why why);
 
 struct mst__counters {
     uint64_t accepted;
+    uint64_t turn_steps_max; /* the most that one connection has cost in one turn of the loop */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t released; /* waits that ended with their keys */
@@ -62,6 +63,7 @@ struct mst__listener {
     bool is_open;
     bool is_turning_away;    /* `spare` is being closed, with a connection in it */
     bool is_starving;        /* another one waits for `spare` */
+    bool is_waiting;         /* more have called than one turn of the loop takes */
     union mst__stream spare; /* for a connection that there is no memory for */
     char address[MST_ADDRESS_SIZE];
 };
@@ -77,6 +79,16 @@ struct mst__empty {
 
 struct mst__conn;
 struct mst__http;
+
+/* Who stands in line, see conn_turn.c. */
+struct mst__turns {
+    struct mst__conn *first, *last;
+    size_t count;
+    uv_idle_t idle;     /* active while somebody does */
+    uint64_t end;       /* of the turn that is being taken, in steps of the engine */
+    int64_t accepts_ms; /* the turn of the loop in which `accepts` were accepted */
+    unsigned accepts;
+};
 
 struct mst_server {
     struct mst_server_options options; /* hosts, listen_fds, http_address are not kept */
@@ -104,8 +116,9 @@ struct mst_server {
     size_t conns_count;
     struct mst__conn *overdue; /* those with half a request or unsent output */
     struct mst__conn *doomed;  /* to be closed when the command under way is done with */
-    struct mst__buf replies;   /* of the connection being served */
-    int replies_sort;          /* enum mst__sort: how they are sent */
+    struct mst__turns turns;
+    struct mst__buf replies; /* of the connection being served */
+    int replies_sort;        /* enum mst__sort: how they are sent */
     struct mst__counters counters;
     struct mst__empty empty;
     uint8_t read_memory[MST_READ_SIZE];
@@ -154,7 +167,7 @@ void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *de
 /* @conn's session is over. */
 void mst__conn_unseat(struct mst__conn *conn);
 
-/* Close the connections that were given up. */
+/* Close the connections that were given up; when there are many, some of them now. */
 void mst__conns_close_doomed(struct mst_server *server);
 
 /* Close the connections that are overdue at @now_ms; whether any may become so. */
@@ -166,7 +179,18 @@ void mst__conns_settle(struct mst_server *server, int64_t now_ms);
 /* The server stops: close the connections with nothing under way, or with @force all of them. */
 void mst__conns_shut_down(struct mst_server *server, bool force);
 
+/* --- conn_turn.c --- */
+
+void mst__turns_open(struct mst_server *server);
+/* The loop is about to end. */
+void mst__turns_stop(struct mst_server *server);
+/* Somebody stands in line. */
+void mst__turns_want(struct mst_server *server);
+
 /* --- listen.c --- */
+
+/* Take in those who have called and wait; whether that is all of them. */
+bool mst__listen_go_on(struct mst_server *server);
 
 /* Open all listeners that @options ask for. On error what was opened is left to
  * mst__listen_close. */

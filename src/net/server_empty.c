@@ -20,7 +20,8 @@ static void on_turn(uv_idle_t *idle)
     struct mst_server *server = idle->data;
     struct mst__empty *empty = &server->empty;
     const struct mst__counters *counters = &server->counters;
-    bool is_quiet = empty->bytes_in == counters->bytes_in && empty->accepted == counters->accepted;
+    bool is_quiet = empty->bytes_in == counters->bytes_in &&
+                    empty->accepted == counters->accepted && server->turns.first == NULL;
     empty->bytes_in = counters->bytes_in;
     empty->accepted = counters->accepted;
     if (empty->turns++ == 0 || (!is_quiet && empty->turns < MST_EMPTY_TURNS_MAX)) {

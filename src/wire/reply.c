@@ -79,14 +79,12 @@ int mst__wire_write_reply(struct mst__buf *output, const struct mst__reply *repl
 
 int mst__wire_write_reply_head(struct mst__buf *output, const struct mst__reply *reply)
 {
-    MST_ASSERT(reply->kind == MST_REPLY_BYTES || reply->kind == MST_REPLY_POP);
-    if (reply->kind == MST_REPLY_BYTES) {
-        return mst__buf_append_u64(output, reply->bytes.size);
-    }
-    MST_ASSERT(reply->number > 0);
     size_t size_before = mst__buf_size(output);
-    int rv = mst__buf_append_u64(output, (uint64_t)reply->number);
-    if (rv == 0) {
+    int rv = 0;
+    if (reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_LIST) {
+        rv = mst__buf_append_u64(output, (uint64_t)reply->number);
+    }
+    if (rv == 0 && (reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_BYTES)) {
         rv = mst__buf_append_u64(output, reply->bytes.size);
     }
     if (rv != 0) {

@@ -89,7 +89,7 @@ void mst__wire_settle_a(struct mst__wire_reader *reader);
 /* Append @reply to @output: 0, MST_ELIMIT or MST_ENOMEM, @output is then unchanged. */
 int mst__wire_write_reply(struct mst__buf *output, const struct mst__reply *reply);
 
-/* The same for a reply that ends with its bytes, one value: what comes before them. */
+/* The same for a reply that has bytes at its end: what comes before them. */
 int mst__wire_write_reply_head(struct mst__buf *output, const struct mst__reply *reply);
 
 enum mst__notice_kind { MST_NOTICE_UPDATED, MST_NOTICE_CREATED, MST_NOTICE_DELETED };

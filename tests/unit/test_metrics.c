@@ -24,7 +24,11 @@ static struct mst__metrics sample(void)
         .memory_max = 1073741824,
         .runs = 6,
         .members = 77,
-        .counters = {.accepted = 9, .bytes_in = UINT64_MAX, .bytes_out = 4294967296, .released = 5},
+        .counters = {.accepted = 9,
+                     .bytes_in = UINT64_MAX,
+                     .bytes_out = 4294967296,
+                     .released = 5,
+                     .turn_steps_max = 8},
     };
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {
         metrics.counters.ops[op] = 100 + op;
@@ -63,6 +67,9 @@ static const char sample_page[] =
     "# HELP muster_sent_bytes_total Bytes sent to store clients.\n"
     "# TYPE muster_sent_bytes_total counter\n"
     "muster_sent_bytes_total 4294967296\n"
+    "# HELP muster_turn_steps_max Most work for one connection in a turn of the loop.\n"
+    "# TYPE muster_turn_steps_max gauge\n"
+    "muster_turn_steps_max 8\n"
     "# HELP muster_waits_released_total Waits that ended because their keys came.\n"
     "# TYPE muster_waits_released_total counter\n"
     "muster_waits_released_total 5\n"

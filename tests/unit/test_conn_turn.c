@@ -1,0 +1,404 @@
+/* unit/test_conn_turn.c - nobody keeps the others waiting: what one connection may cost in a turn of
+ * the loop, counted in steps. */
+#include "unit/conn_unit.h"
+
+#define FLOOD_SIZE MST_KIB(64)
+
+struct fixture {
+    struct mst_server *server;
+    struct mst__buf bytes; /* to be sent */
+};
+
+static int fixture_open(void **state)
+{
+    static struct fixture f;
+    struct mst_server_options options;
+    mst_server_options_init(&options);
+    f.server = unit_server_new(&options);
+    mst__buf_init(&f.bytes, MST_MIB(80));
+    *state = &f;
+    return 0;
+}
+
+static int fixture_close(void **state)
+{
+    struct fixture *f = *state;
+    mst_server_free(f->server);
+    mst__buf_close(&f->bytes);
+    return 0;
+}
+
+static void send_all(struct fixture *f, int fd)
+{
+    peer_send(f->server, fd, mst__buf_bytes(&f->bytes));
+    mst__buf_clear(&f->bytes);
+    settle(f->server);
+}
+
+static int client_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    send_all(f, fd);
+    return fd;
+}
+
+static int node_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 0);
+    put_greeting(&f->bytes);
+    send_all(f, fd);
+    return fd;
+}
+
+/* A client of dialect A that has @count watches, of /key or of as many keys. */
+static int watcher_new(struct fixture *f, size_t count, bool of_one_key)
+{
+    int fd = peer_new(f->server, 0);
+    for (size_t i = 0; i < count; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/key%zu", i);
+        assert_int_equal(mst__buf_append_u8(&f->bytes, 7), 0); /* WATCH */
+        assert_int_equal(mst__buf_append_str(&f->bytes, mst_bytes_str(of_one_key ? "/key" : key)),
+                         0);
+    }
+    send_all(f, fd);
+    uint8_t answers[MST_WATCHES_MAX];
+    peer_receive(f->server, fd, answers, count);
+    return fd;
+}
+
+static void set_keys(struct fixture *f, size_t count)
+{
+    int fd = client_new(f);
+    for (size_t i = 0; i < count; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/%zu", i);
+        put_set(&f->bytes, key, mst_bytes_str("v"));
+    }
+    send_all(f, fd);
+    assert_int_equal(f->server->kv.keys_count, count);
+    (void)close(fd);
+}
+
+/* As many of @command as fit into a flood. */
+static size_t put_flood(struct fixture *f, const struct mst__command *command)
+{
+    size_t count = 0;
+    while (mst__buf_size(&f->bytes) < FLOOD_SIZE) {
+        put_command(&f->bytes, command);
+        count++;
+    }
+    return count;
+}
+
+/* Send what is in f->bytes through @fd, and throw the replies away until all of it is done. No turn
+ * may have cost more than its share and one request, which costs @request_max. */
+static void flood(struct fixture *f, int fd, uint64_t request_max)
+{
+    struct mst_server *server = f->server;
+    server->counters.turn_steps_max = 0;
+    uint64_t start = server->kv.steps;
+    peer_send(server, fd, mst__buf_bytes(&f->bytes));
+    mst__buf_clear(&f->bytes);
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    do {
+        settle(server);
+        assert_true(mst__clock_ms() < end_ms);
+    } while (peer_drain(fd, SIZE_MAX) > 0 || server->turns.first != NULL);
+    assert_true(server->kv.steps - start > 2 * MST_TURN_STEPS); /* so that it says something */
+    assert_in_range(server->counters.turn_steps_max, 1, MST_TURN_STEPS + request_max);
+}
+
+/* --- floods --- */
+
+/* Keys that exist only because somebody waits for them do not count, and neither does the number of
+ * requests in one read. */
+static void list_keys(void **state)
+{
+    struct fixture *f = *state;
+    int waiting = client_new(f);
+    struct mst__buf items;
+    mst__buf_init(&items, MST_MIB(4));
+    for (size_t i = 0; i < MST_ITEMS_MAX; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/waited/%zu", i);
+        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(key)), 0);
+    }
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT, .count = MST_ITEMS_MAX, .items = mst__buf_bytes(&items)};
+    put_command(&f->bytes, &wait);
+    send_all(f, waiting);
+    mst__buf_close(&items);
+    int fd = client_new(f);
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    (void)put_flood(f, &list);
+    flood(f, fd, 16);
+    set_keys(f, 1000);
+    for (size_t i = 0; i < 100; i++) {
+        put_command(&f->bytes, &list);
+    }
+    flood(f, fd, 1100);
+    (void)close(waiting);
+    (void)close(fd);
+}
+
+/* A few bytes change a large value, whose fingerprint is then taken anew. */
+static void wait_change(void **state)
+{
+    struct fixture *f = *state;
+    int fd = client_new(f);
+    static uint8_t value[1 << 22];
+    put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+    send_all(f, fd);
+    const struct mst__command append = {
+        .op = MST_OP_APPEND, .key = mst_bytes_str("/key"), .value = mst_bytes_str("x")};
+    const struct mst__command change = {
+        .op = MST_OP_WAIT_CHANGE, .key = mst_bytes_str("/key"), .number = 1};
+    for (size_t i = 0; i < 100; i++) {
+        put_command(&f->bytes, &append);
+        put_command(&f->bytes, &change);
+    }
+    flood(f, fd, 3 * sizeof value / 1024);
+    /* The same value again and again costs nothing. */
+    uint64_t before = f->server->kv.steps;
+    size_t count = put_flood(f, &change);
+    send_all(f, fd);
+    assert_true(f->server->kv.steps - before < 8 * count + sizeof value / 1024);
+    (void)close(fd);
+}
+
+/* A change is told to many, each with a system call. */
+static void watched_key(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 100 };
+    int watchers[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        watchers[i] = watcher_new(f, i < 4 ? MST_WATCHES_MAX : 1, true);
+    }
+    int fd = client_new(f);
+    size_t sets = 0;
+    for (; mst__buf_size(&f->bytes) < 19000; sets++) {
+        put_set(&f->bytes, "/key", mst_bytes_str("v"));
+    }
+    uint64_t before = f->server->kv.steps;
+    flood(f, fd, COUNT * (MST_STEPS_WRITE + 4)); /* nobody reads the notices */
+    assert_true(f->server->kv.steps - before > sets * COUNT * MST_STEPS_WRITE);
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)close(watchers[i]);
+    }
+    (void)close(fd);
+}
+
+/* Messages are counted by what they cost. */
+static void messages(void **state)
+{
+    struct fixture *f = *state;
+    int node = node_new(f);
+    const struct mst__job_message close_run = {.type = MST_JOB_CLOSE,
+                                               .u.close = {.run_id = mst_bytes_str("run")}};
+    while (mst__buf_size(&f->bytes) < FLOOD_SIZE) {
+        put_message(&f->bytes, &close_run);
+    }
+    flood(f, node, 64);
+    (void)close(node);
+}
+
+/* Many connections that end at once are taken apart over several turns. */
+static void many_ends(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 200 };
+    int fds[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = watcher_new(f, MST_WATCHES_MAX, false);
+    }
+    uint64_t start = f->server->kv.steps;
+    f->server->options.idle_timeout_ms = 1000;
+    f->server->ahead_ms += 2000;
+    (void)mst__conns_sweep(f->server, mst__server_now_ms(f->server));
+    const uint64_t one = MST_WATCHES_MAX + MST_STEPS_CLOSE + 64;
+    uint64_t steps_max = f->server->kv.steps - start;
+    while (f->server->conns_count > 0) {
+        uint64_t before = f->server->kv.steps;
+        turn(f->server);
+        uint64_t steps = f->server->kv.steps - before;
+        steps_max = steps > steps_max ? steps : steps_max;
+    }
+    assert_true(f->server->kv.steps - start > (uint64_t)COUNT * MST_WATCHES_MAX);
+    assert_in_range(steps_max, one, MST_TURN_STEPS + one);
+    assert_int_equal(f->server->kv.memory_used, 0);
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* --- the others --- */
+
+/* While one connection has much to do, another is served in every turn, and the first is not read. */
+static void others_have_their_turn(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, 4 * MST_TURN_STEPS);
+    int busy = client_new(f);
+    const struct mst__conn *conn = f->server->conns;
+    int other = client_new(f);
+    /* Requests without a reply, so that nothing but the work holds it up. */
+    const struct mst__command list = {.op = MST_OP_QUEUE_LEN, .key = mst_bytes_str("/q")};
+    const struct mst__command ping = {.op = MST_OP_PING, .number = 7};
+    for (size_t i = 0; i < 20; i++) {
+        struct mst__buf items;
+        mst__buf_init(&items, MST_MIB(1));
+        for (size_t key = 0; key < MST_TURN_STEPS; key++) {
+            assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/1")), 0);
+        }
+        const struct mst__command check = {
+            .op = MST_OP_CHECK, .count = MST_TURN_STEPS, .items = mst__buf_bytes(&items)};
+        put_command(&f->bytes, &check);
+        mst__buf_close(&items);
+    }
+    put_command(&f->bytes, &list);
+    peer_send(f->server, busy, mst__buf_bytes(&f->bytes));
+    mst__buf_clear(&f->bytes);
+    size_t rounds = 0;
+    for (int64_t end_ms = mst__clock_ms() + PATIENCE_MS; conn->input.end > conn->input.start;) {
+        assert_true(mst__clock_ms() < end_ms);
+        put_command(&f->bytes, &ping);
+        struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
+        assert_int_equal(send(other, bytes.data, bytes.size, MSG_NOSIGNAL), bytes.size);
+        mst__buf_clear(&f->bytes);
+        turn(f->server);
+        turn(f->server);
+        uint8_t answer[4];
+        assert_int_equal(recv(other, answer, sizeof answer, 0), 4);
+        rounds += conn->is_in_line && !conn->is_reading ? 1 : 0;
+    }
+    assert_true(rounds > 0);
+    uint8_t answers[20 + 8];
+    peer_receive(f->server, busy, answers, sizeof answers);
+    assert_int_equal(f->server->conns_count, 3 - 1);
+    (void)close(busy);
+    (void)close(other);
+}
+
+/* A node's messages do not wait for its requests, however much those have to do. */
+static void messages_do_not_wait_for_the_store(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, 2 * MST_TURN_STEPS);
+    int node = node_new(f);
+    const struct mst__conn *conn = f->server->conns;
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_MIB(1));
+    /* A reply of no size, for a list of keys would be held up by its reader. */
+    struct mst__buf items;
+    mst__buf_init(&items, MST_MIB(1));
+    for (size_t key = 0; key < MST_TURN_STEPS; key++) {
+        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/1")), 0);
+    }
+    const struct mst__command check = {
+        .op = MST_OP_CHECK, .count = MST_TURN_STEPS, .items = mst__buf_bytes(&items)};
+    for (size_t i = 0; i < 10; i++) {
+        put_command(&requests, &check);
+    }
+    put_store(&f->bytes, mst__buf_bytes(&requests));
+    const struct mst__job_message status = {.type = MST_JOB_STATUS,
+                                            .u.close = {.run_id = mst_bytes_str("none")}};
+    put_message(&f->bytes, &status);
+    put_store(&f->bytes, mst_bytes("", 0)); /* is confirmed when all of it is done */
+    peer_send(f->server, node, mst__buf_bytes(&f->bytes));
+    mst__buf_clear(&f->bytes);
+    bool has_waited = false;
+    size_t replies = 0;
+    size_t refusals = 0;
+    size_t begun = 0;
+    while (begun == 0) {
+        turn(f->server);
+        has_waited = has_waited || (conn->is_in_line && conn->is_beginning);
+        uint8_t head[MST_JOB_HEAD_SIZE];
+        while (recv(node, head, sizeof head, MSG_PEEK) == (ssize_t)sizeof head) {
+            size_t size = mst__load_u32(head) - 1;
+            refusals += head[4] == MST_JOB_REFUSED ? 1 : 0;
+            /* The message has been answered before most of the requests. */
+            assert_true(head[4] != MST_JOB_REFUSED || replies <= 3);
+            replies += head[4] == MST_JOB_STORE_REPLY ? size : 0;
+            begun += head[4] == MST_JOB_STORE_REPLY && size == 0 ? 1 : 0;
+            assert_int_equal(peer_drain(node, sizeof head + size), sizeof head + size);
+        }
+    }
+    assert_true(has_waited);
+    assert_int_equal(refusals, 1);
+    assert_int_equal(replies, 10);
+    mst__buf_close(&items);
+    mst__buf_close(&requests);
+    (void)close(node);
+}
+
+/* The last requests of a node that has closed are served, all of them. */
+static void last_requests_of_a_node(void **state)
+{
+    struct fixture *f = *state;
+    int node = node_new(f);
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_MIB(8));
+    const size_t count = 3 * MST_TURN_STEPS;
+    for (size_t i = 0; i < count; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/%zu", i);
+        put_set(&requests, key, mst_bytes_str("v"));
+    }
+    put_store(&f->bytes, mst__buf_bytes(&requests));
+    peer_send(f->server, node, mst__buf_bytes(&f->bytes));
+    (void)close(node);
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, count);
+    assert_int_equal(f->server->conns_count, 0);
+    mst__buf_close(&requests);
+}
+
+/* Callers beyond what a turn takes are taken in the next ones. */
+static void storm(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 2 * MST_ACCEPTS_MAX + 100 };
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)mst_server_port(f->server)),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    static int fds[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (const struct sockaddr *)&to, sizeof to), 0);
+    }
+    size_t most = 0;
+    for (size_t before = 0; f->server->conns_count < COUNT; before = f->server->conns_count) {
+        turn(f->server);
+        size_t came = f->server->conns_count - before;
+        most = came > most ? came : most;
+    }
+    /* What is taken in while others wait, and the last one of those. */
+    assert_in_range(most, 1, 2 * MST_ACCEPTS_MAX);
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)close(fds[i]);
+    }
+    settle(f->server);
+    assert_int_equal(f->server->conns_count, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(list_keys),
+        CASE(wait_change),
+        CASE(watched_key),
+        CASE(messages),
+        CASE(many_ends),
+        CASE(others_have_their_turn),
+        CASE(messages_do_not_wait_for_the_store),
+        CASE(last_requests_of_a_node),
+        CASE(storm),
+    };
+    return MST_RUN_TESTS(tests);
+}
