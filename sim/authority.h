@@ -61,6 +61,7 @@ struct mst__sim_auth_plan {
     uint32_t twice_ppm; /* messages that come a second time; of a v3 store: lost answers */
     int64_t skew_us_max;
     bool steps_back; /* the server's clock, and so its epoch, at a restart */
+    bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
     /* Behaviour. */
     int64_t start_us_max;
     int64_t reaction_us_max;
@@ -135,7 +136,8 @@ struct mst__sim_auth_lead; /* an authority on a node, in authority_lead.c */
 
 struct mst__sim_auth_node {
     uint32_t index;
-    uint32_t life; /* the incarnation */
+    uint32_t life;
+    uint64_t incarnation; /* what its clock says */
     enum mst__sim_auth_app app;
     bool is_coming; /* it will start, or enter */
     bool is_odd;
@@ -534,11 +536,11 @@ void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *te
 /* The engine muster: what the authority has decided and accepted. */
 void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
                               const struct mst__authority_effect *effect);
-/* @life: the process of the node that was there before; 0 = none. */
+/* @contact: the connection of the process of the node that was there before; 0 = none. */
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,
-                                   uint64_t life);
+                                   uint64_t contact);
 void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,

@@ -74,6 +74,12 @@ static void seal_check(struct mst__sim_auth *sim, const struct mst__sim_auth_sea
                       seal->round, seal->world);
 }
 
+/* Which process of its node has this session. */
+static uint32_t session_life(uint64_t session)
+{
+    return (uint32_t)session;
+}
+
 /* Which node a member is; nodes_count for none. */
 static uint32_t member_node(const struct mst__sim_auth *sim,
                             const struct mst__authority_member *member)
@@ -94,7 +100,7 @@ static const struct mst__authority_member *member_of(const struct mst__sim_auth 
     (void)snprintf(name, sizeof name, "node%" PRIu32, node->index); /* fits */
     mst__authority_id id = mst__authority_find(authority, mst_bytes_str(name));
     const struct mst__authority_member *member = mst__authority_get(authority, id);
-    return member != NULL && member->incarnation == node->life ? member : NULL;
+    return member != NULL && member->session == node->session ? member : NULL;
 }
 
 /* How long somebody can be taken for dead, or for a member of what is over, after something has
@@ -146,7 +152,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
         const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
         struct mst__sim_auth_seat *seat = &seal->seats[rank];
         seat->node = member == NULL ? sim->plan.nodes : member_node(sim, member);
-        seat->life = member == NULL ? 0 : (uint32_t)member->incarnation;
+        seat->life = member == NULL ? 0 : session_life(member->session);
     }
     seal_check(sim, seal);
     if (effect->epoch != authority->options.epoch || effect->round <= server->sealed_max ||
@@ -168,7 +174,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,
-                                   uint64_t life)
+                                   uint64_t contact)
 {
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
@@ -180,11 +186,11 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
         mst__sim_auth_break(sim, "closed", "node %" PRIu32 " is accepted although all is closed",
                             link->node);
     }
-    if (announcement->incarnation < life) {
+    if (link->id < contact) {
         mst__sim_auth_break(sim, "stale",
-                            "process %" PRIu64 " of node %" PRIu32
-                            " takes the place of process %" PRIu64,
-                            announcement->incarnation, link->node, life);
+                            "process %" PRIu32 " of node %" PRIu32
+                            " takes the place of one with a newer connection",
+                            session_life(announcement->session), link->node);
     }
     if (!claim->holds) {
         return;
@@ -241,7 +247,7 @@ void mst__sim_auth_check_lost(struct mst__sim_auth *sim, const struct mst__autho
         bool is_lost = member != NULL && member->place == MST_PLACE_GONE && member->is_lost;
         uint32_t index = is_lost ? member_node(sim, member) : sim->plan.nodes;
         if (index < sim->plan.nodes) {
-            check_alive(sim, index, member->incarnation);
+            check_alive(sim, index, session_life(member->session));
         }
     }
 }

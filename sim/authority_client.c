@@ -41,7 +41,7 @@ static void client_announce(struct mst__sim_auth *sim, struct mst__sim_auth_node
                        .heartbeat_us = plan->beat_us,
                        .expiry_us = plan->expiry_us,
                        .announcement = {.name = mst_bytes_str(name),
-                                        .incarnation = node->life,
+                                        .incarnation = node->incarnation,
                                         .session = node->session,
                                         .address = mst_bytes_str(name),
                                         .labels = &label,

@@ -51,12 +51,14 @@ void mst__sim_auth_node_come(struct mst__sim_auth *sim,
 void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     uint32_t index = node->index;
+    uint32_t life = node->life + 1;
     mst__free(node->round);
     *node = (struct mst__sim_auth_node){
         .index = index,
-        .life = node->life + 1,
+        .life = life,
+        .incarnation = sim->plan.has_jumps ? 1 + (uint64_t)mst__sim_auth_below(sim, 100) : life,
         .is_odd = node->is_odd,
-        .session = ++sim->serials,
+        .session = ++sim->serials << 32 | life,
         .skew_us = node->skew_us,
         .cut_us = node->cut_us,
         .accepted = node->accepted,

@@ -82,6 +82,7 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
     draw_nodes(sim);
     draw_engine(sim);
     draw_faults(sim);
+    plan->has_jumps = plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 30);
     /* The dead are found out, or places are given up; then there may be a last call; a round that
      * was sealed meanwhile gives way once more. */
     int64_t wave_us = 3 * plan->reaction_us_max + 20 * plan->latency_us;

@@ -447,10 +447,11 @@ static void take_announce(struct mst__sim_auth *sim,
     announcement.labels = announce->labels;
     announcement.wall_here_us = sim->now_us;
     announcement.driver = link;
+    announcement.contact = link->id;
     mst__authority_id known = mst__authority_find(authority, announcement.name);
     const struct mst__authority_member *before = mst__authority_get(authority, known);
     struct mst__sim_auth_link *other = before == NULL ? NULL : before->driver;
-    uint64_t life = before == NULL ? 0 : before->incarnation;
+    uint64_t contact = before == NULL ? 0 : before->contact;
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id = MST_AUTHORITY_NOBODY;
     struct mst_err err = {0};
@@ -468,7 +469,7 @@ static void take_announce(struct mst__sim_auth *sim,
         reply(sim, link, &message);
         return;
     }
-    mst__sim_auth_check_announced(sim, link, &announcement, life);
+    mst__sim_auth_check_announced(sim, link, &announcement, contact);
     if (link->is_seated && link->seat != id) {
         bool was_over = mst__authority_left(authority, link->seat, sim->now_us) != 0;
         seat_leave(sim, link);

@@ -135,6 +135,9 @@
 #define MST_AUTHORITY_RANK_BY_SIZE_MAX 255
 #define MST_AUTHORITY_REASON_SIZE_MAX 255
 #define MST_AUTHORITY_NAMES_TOLD 5
+/* Processes that had the name of a node before the present one and may not come back: those of the
+ * last restarts, which may still live beyond a network that was cut. */
+#define MST_AUTHORITY_REPLACED_MAX 4
 
 /* Numbers of rounds that an authority takes from others: from a node, when it knows of no round
  * itself, and above the last one when it does; and from a store. Each leaves room for more rounds

@@ -760,7 +760,7 @@ static const char *expelled_text(enum mst__expelled why)
         case MST_EXPELLED_SILENT:
             return "nothing was heard of this node for too long; it has to announce itself again";
         case MST_EXPELLED_REPLACED:
-            return "a newer process of this node has announced itself and takes its place";
+            return "replaced by a newer process of this node, which has announced itself";
         case MST_EXPELLED_OVER:
             return "the round of this node is over, others claim a later one; it has to announce "
                    "itself for the next";

@@ -7,9 +7,11 @@
  * fails nothing has changed. An announcement, a heartbeat and a loss cost O(1), a seal
  * O(n log n).
  *
- * Nodes are known by name. A process of a node has an incarnation that grows with each start and a
- * session, a number of its own. A round is known by its number together with the epoch of the
- * authority that sealed it; the number alone is the fencing number, it only grows.
+ * Nodes are known by name. A process of a node has a session, a number of its own, and an
+ * incarnation, which is told and, where contacts say so, not trusted. Of two processes with one
+ * name the one with the newer contact counts: the other is over, and does not come back. A round
+ * is known by its number together with the epoch of the authority that sealed it; the number alone
+ * is the fencing number, it only grows.
  *
  * A node announces itself to get into the next round, says from which round it comes (what it
  * knows), and keeps its session alive. A message that comes twice or late changes nothing: who
@@ -111,8 +113,11 @@ struct mst__label {
  * control characters. */
 struct mst__announcement {
     struct mst_bytes name; /* of the node, the same after a restart; not empty */
-    uint64_t incarnation;  /* of the process: grows with each start of the node */
-    uint64_t session; /* chosen by the process; tells it from another one of equal incarnation */
+    uint64_t incarnation;  /* of the process: larger for each start of the node, says its clock */
+    uint64_t session;      /* of the process, which has drawn it */
+    /* How new the way is by which this has come, for the driver knows which of two connections is
+     * the newer one; 0 = the incarnation says it. */
+    uint64_t contact;
     struct mst_bytes address; /* where others reach it; of rank 0: the bootstrap address */
     const struct mst__label *labels;
     size_t labels_count;
@@ -130,11 +135,11 @@ struct mst__announcement {
 /* Why an announcement was refused. */
 enum mst__refusal {
     MST_REFUSAL_NONE,
-    MST_REFUSAL_CLOSED,   /* MST_ECLOSED: who closed the run and why */
-    MST_REFUSAL_SETTINGS, /* MST_EINVAL: min, max, last call or order of ranks conflict */
-    MST_REFUSAL_STALE,    /* MST_ESTATE: a newer incarnation of the node is known */
-    MST_REFUSAL_TWIN,     /* MST_ESTATE: another process with the same name and incarnation lives */
-    MST_REFUSAL_CLAIM,    /* MST_ESTATE: the round that it claims to hold is over, or not its own:
+    MST_REFUSAL_CLOSED,    /* MST_ECLOSED: who closed the run and why */
+    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call or order of ranks conflict */
+    MST_REFUSAL_STALE,     /* MST_ESTATE: a newer process of the node is known */
+    MST_REFUSAL_TWIN,      /* MST_ESTATE: another process with the same name and contact lives */
+    MST_REFUSAL_CLAIM,     /* MST_ESTATE: the round that it claims to hold is over, or not its own:
                               it has to announce itself for the next one */
     MST_REFUSAL_MALFORMED, /* MST_EINVAL, MST_ELIMIT: a field is out of its limits */
     MST_REFUSAL_FULL,      /* MST_ELIMIT: too many nodes */
@@ -183,6 +188,8 @@ struct mst__authority_member {
     char *text;   /* name, address, labels as key and value; each with a NUL behind it */
     uint64_t incarnation;
     uint64_t session;
+    uint64_t contact; /* or the incarnation, if the driver does not say */
+    uint64_t replaced[MST_AUTHORITY_REPLACED_MAX]; /* sessions with this name before it; 0 = none */
     uint64_t order;     /* of the announcement of the session: the smaller, the earlier */
     int64_t heard_us;   /* last heartbeat or announcement; of the absent and gone: since when */
     int64_t waiting_us; /* since when it waits */
@@ -345,8 +352,8 @@ int mst__authority_restore(struct mst__authority *authority,
 
 /**
  * A node announces itself: for the next round, coming back from its round, or, with claim.holds, as
- * one who is in a round already. Of the same name, a newer incarnation replaces an older one at
- * once. The session is present afterwards.
+ * one who is in a round already. Of the same name, a process with a newer contact replaces another
+ * one at once. The session is present afterwards.
  *
  * Returns 0 and the session's id, which is the one that it had if it is known; or the code beside
  * @ret_refusal, with a sentence, and nothing has changed.

@@ -149,6 +149,41 @@ static int announce_check_numbers(struct announce *announce)
 
 /* --- who it is --- */
 
+static uint64_t announce_contact(const struct mst__announcement *said)
+{
+    return said->contact != 0 ? said->contact : said->incarnation;
+}
+
+static bool member_is_process(const struct mst__authority_member *member,
+                              const struct mst__announcement *said)
+{
+    return said->incarnation == member->incarnation && said->session == member->session;
+}
+
+static bool member_has_replaced(const struct mst__authority_member *member, uint64_t session)
+{
+    for (size_t i = 0; i < MST_AUTHORITY_REPLACED_MAX; i++) {
+        if (member->replaced[i] == session && session != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* @member has the name that @old had; the process of @old does not come back, nor those before. */
+static void member_succeed(struct mst__authority_member *member,
+                           const struct mst__authority_member *old)
+{
+    size_t count = 0;
+    bool is_same = member->incarnation == old->incarnation && member->session == old->session;
+    if (!is_same) {
+        member->replaced[count++] = old->session;
+    }
+    for (size_t i = 0; count < MST_AUTHORITY_REPLACED_MAX; i++) {
+        member->replaced[count++] = old->replaced[i];
+    }
+}
+
 static int announce_check_process(struct announce *announce)
 {
     const struct mst__announcement *said = announce->said;
@@ -156,21 +191,21 @@ static int announce_check_process(struct announce *announce)
     if (old == NULL) {
         return 0;
     }
-    if (said->incarnation < old->incarnation) {
+    uint64_t contact = announce_contact(said);
+    struct mst_bytes address = mst__authority_address(old);
+    if (contact < old->contact || member_has_replaced(old, said->session)) {
         return announce_refuse(announce, MST_REFUSAL_STALE, MST_ESTATE,
-                               "a newer process of node '%.*s' is known: incarnation %llu, this "
-                               "one has %llu",
-                               TOLD(said->name), (unsigned long long)old->incarnation,
-                               (unsigned long long)said->incarnation);
+                               "replaced by a newer process of node '%.*s', at '%.*s'; nodes need "
+                               "different names",
+                               TOLD(said->name), TOLD(address));
     }
     bool is_living = mst__members_is_living(old);
-    bool is_process = said->incarnation == old->incarnation && said->session == old->session;
+    bool is_process = member_is_process(old, said);
     announce->is_same = is_living && is_process;
-    if (is_living && !is_process && said->incarnation == old->incarnation) {
-        struct mst_bytes address = mst__authority_address(old);
+    if (is_living && !is_process && contact == old->contact) {
         return announce_refuse(announce, MST_REFUSAL_TWIN, MST_ESTATE,
-                               "another process at '%.*s' is node '%.*s' with the same "
-                               "incarnation; give the nodes different names",
+                               "another process at '%.*s' is node '%.*s', and neither is newer; "
+                               "nodes need different names",
                                TOLD(address), TOLD(said->name));
     }
     return 0;
@@ -316,6 +351,7 @@ static void member_say(struct mst__authority *authority,
     member->pinned_rank = said->pinned_rank;
     member->incarnation = said->incarnation;
     member->session = said->session;
+    member->contact = announce_contact(said);
     member->has_skew = said->has_wall;
     member->skew_us =
         said->has_wall ? mst__saturate_subtract(said->wall_us, said->wall_here_us) : 0;
@@ -356,6 +392,7 @@ static void announce_replace(struct mst__authority *authority,
                              struct mst__authority_member *old,
                              struct mst__authority_member *member)
 {
+    member_succeed(member, old);
     if (mst__members_is_ranked(authority, old)) {
         member->rank = old->rank;
         mst__places_set(authority, old->rank, mst__members_index(authority, member));

@@ -744,7 +744,7 @@ void mst__conn_accept(struct mst__listener *listener)
         conn_settle(conn);
         return;
     }
-    server->counters.accepted++;
+    conn->seat.contact = ++server->counters.accepted;
     if (!listener->is_unix) {
         conn_remember_peer(conn);
     }

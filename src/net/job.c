@@ -509,6 +509,7 @@ static bool take_announce(struct mst_server *server,
     announcement.labels = announce->labels;
     announcement.wall_here_us = mst__clock_wall_us();
     announcement.driver = conn;
+    announcement.contact = seat->contact;
     mst__authority_id known = mst__authority_find(&job->authority, announcement.name);
     const struct mst__authority_member *member = mst__authority_get(&job->authority, known);
     struct mst__conn *other = member == NULL ? NULL : member->driver;

@@ -45,6 +45,7 @@ struct mst__job_idle {
 struct mst__job_seat {
     struct mst__job *job;
     mst__authority_id id;
+    uint64_t contact; /* how many connections were accepted with this one */
     uint32_t founded; /* run ids that nobody knew before this connection named them */
 };
 

@@ -5,12 +5,12 @@ import time
 import unittest
 
 import harness
-from test_job_frames import (HEARTBEAT, LEAVE, PONG, STORE, STORE_REPLY, WELCOME, Node, receive,
-                             receive_sealed, request, send, text)
+from test_job_frames import (EXPELLED, HEARTBEAT, LEAVE, PONG, STORE, STORE_REPLY, WELCOME, Node,
+                             receive, receive_sealed, request, send, text)
 
 CLOSE, STATUS = 4, 5
 REFUSED, CLOSED, STATUS_TOLD = 33, 40, 42
-ELIMIT, ENOTFOUND = -3, -2
+ELIMIT, ESTATE = -3, -15
 FOUNDED_MAX, IDLE_MAX = 16, 4096
 
 
@@ -30,6 +30,30 @@ class Life(unittest.TestCase):
             send(wire, HEARTBEAT, b"\x01")
             receive(wire, PONG)
 
+
+    def test_newer_connection_wins(self):
+        """A restarted node whose clock is behind takes the place of what was there before."""
+        with harness.Server() as server:
+            first = Node(server, incarnation=9000)
+            waiting = first.connect()  # before the others, and says nothing yet
+            old = first.connect()
+            first.announce(old, nodes=(2, 2))
+            receive(old, WELCOME)
+            second = Node(server, incarnation=50)
+            new = second.connect()
+            second.announce(new, nodes=(2, 2))
+            receive(new, WELCOME)
+            self.assertIn(b"replaced by a newer process", receive(old, EXPELLED))
+            # Late words of another process over an older connection, and of the one that was
+            # replaced over a newer one: neither is the node.
+            for node, wire in ((Node(server, incarnation=9999), waiting), (first, old),
+                               (first, first.connect())):
+                node.announce(wire, nodes=(2, 2))
+                code, why = receive_refused(wire)
+                self.assertEqual(code, ESTATE)
+                self.assertIn("replaced by a newer process of node 'a'", why)
+            send(new, HEARTBEAT, b"\x01")
+            receive(new, PONG)
 
     def test_the_most_patient_counts(self):
         """Of all nodes of a run the longest expiry counts, whoever comes first."""

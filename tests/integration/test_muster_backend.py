@@ -16,7 +16,7 @@ from test_http import Page, needs_http
 from test_join import (ABSENT, CHANGED, CLOSED, CONNECT, OK, SPARE, TIMEOUT, USAGE, Node,
                        is_running)
 
-FAILED, EXPELLED = 1, 12
+FAILED, REPLACED, EXPELLED = 1, 10, 12
 
 # Heartbeats so seldom that what is noticed soon is not noticed by silence.
 SELDOM = "keep_alive_interval=60,last_call_timeout=100ms,join_timeout=30"
@@ -299,6 +299,26 @@ class Changes(Case):
         nodes[1].until("expelled")
         both = [node.until("joined") for node in nodes]
         self.assertGreater(both[0]["round"], alone["round"])
+
+    def test_twins(self):
+        # Two processes with one name: the later one is the node. The other one tries again, once.
+        first = self.named("1", "twin", "--hold", "0", "--rejoin")
+        self.assertEqual(first.next("joined")["round"], 1)
+        second = self.named("1", "twin", "--hold", "0", "--rejoin")
+        self.assertEqual(second.next("joined")["round"], 2)
+        first.next("expelled")
+        self.assertEqual(first.wait(), REPLACED)
+        self.assertIn("replaced by a newer process of node 'twin'", first.stderr)
+        self.silent(second, 0.5)
+
+    def test_twins_that_wait(self):
+        first = self.named("2", "twin", "--hold", "0")
+        self.await_standing(1, "gathered")
+        second = self.named("2", "twin", "--hold", "0")
+        self.assertEqual(first.wait(), REPLACED)
+        self.assertIn("replaced by a newer process of node 'twin'", first.stderr)
+        other = self.named("2", "other", "--hold", "0")
+        self.check_joined([second.next("joined"), other.next("joined")], 1, 2)
 
     def test_ghost(self):
         # A node that starts again with its name takes the place of what is left of it.

@@ -313,6 +313,7 @@ static void newer_replaces_ghost(void **state)
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     struct mst__announcement again = run_announcement(&run, "a");
     again.incarnation = 2;
+    again.session = 2;
     char second[] = "a, again";
     again.driver = second;
     assert_int_equal(run_say(&run, &again), 0);
@@ -322,8 +323,8 @@ static void newer_replaces_ghost(void **state)
     again.incarnation = 1;
     assert_int_equal(run_say(&run, &again), MST_ESTATE);
     assert_int_equal(run.refusal, MST_REFUSAL_STALE);
-    assert_string_equal(run.err.msg, "a newer process of node 'a' is known: incarnation 2, this "
-                                     "one has 1");
+    assert_string_equal(run.err.msg, "replaced by a newer process of node 'a', at 'a'; nodes need "
+                                     "different names");
     again.incarnation = 2;
     again.session = 9;
     assert_int_equal(run_say(&run, &again), MST_ESTATE);
@@ -342,7 +343,8 @@ static void replaced_twice(void **state)
     char drivers[][3] = {"a1", "a2", "a3"};
     for (size_t i = 0; i < COUNT(drivers); i++) {
         mst__authority_id id;
-        said.incarnation = i;
+        said.incarnation = i + 1;
+        said.session = i + 1;
         said.driver = drivers[i];
         assert_int_equal(
             mst__authority_announce(&run.authority, &said, run.now_us, &id, &run.refusal, &run.err),

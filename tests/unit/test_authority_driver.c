@@ -106,6 +106,71 @@ static void stopped_while_reclaiming(void **state)
     run_close(&run);
 }
 
+/* --- which process a node is --- */
+
+static int say_as(struct unit_run *run,
+                  const char *name,
+                  uint64_t incarnation,
+                  uint64_t session,
+                  uint64_t contact)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.incarnation = incarnation;
+    said.session = session;
+    said.contact = contact;
+    int rv = run_say(run, &said);
+    assert_true(rv == 0 || run->refusal == MST_REFUSAL_STALE);
+    return rv;
+}
+
+/* Of two processes the one with the newer connection is the node, whatever their clocks say. */
+static void newer_contact_wins(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    assert_int_equal(say_as(&run, "a", 1000, 11, 5), 0);
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), 0);
+    assert_told(&run, "expelled a; lost a=0; reopened 2 lost a; ");
+    run_back(&run, "b");
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    /* What comes late over an older connection replaces nobody. */
+    assert_int_equal(say_as(&run, "a", 1000, 11, 5), MST_ESTATE);
+    assert_int_equal(say_as(&run, "a", 2000, 10, 4), MST_ESTATE);
+    /* The present process may have another connection, then the last one is the older one. */
+    assert_int_equal(say_as(&run, "a", 3, 12, 8), 0);
+    assert_told(&run, "sealed 7/2 of 2 at a a=0; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_ESTATE);
+    /* One that was lost comes back itself. */
+    run_lose(&run, "a");
+    assert_told(&run, "lost a=0; reopened 3 lost a; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_ESTATE);
+    assert_int_equal(say_as(&run, "a", 3, 12, 9), 0);
+    run_back(&run, "b");
+    assert_told(&run, "sealed 7/3 of 2 at a a=0 b=1; ");
+    run_close(&run);
+}
+
+/* Two that live do not fight for a name: who was replaced does not come back. */
+static void replaced_is_over(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    for (uint64_t i = 1; i <= MST_AUTHORITY_REPLACED_MAX + 1; i++) {
+        assert_int_equal(say_as(&run, "a", 100 - i, 10 + i, i), 0);
+        for (uint64_t before = 1; before < i; before++) {
+            assert_int_equal(say_as(&run, "a", 100 - before, 10 + before, 50 + i), MST_ESTATE);
+            assert_string_equal(run.err.msg, "replaced by a newer process of node 'a', at 'a'; "
+                                             "nodes need different names");
+        }
+    }
+    assert_int_equal(run.authority.living_count, 1);
+    run_close(&run);
+}
+
 /* --- what a claim costs --- */
 
 /* A round of which one member has come costs as much as one member, whatever its size. */
@@ -240,11 +305,17 @@ static void memory_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_decides_nothing),       cmocka_unit_test(long_poll),
-        cmocka_unit_test(judged_as_of_what_was_read),  cmocka_unit_test(stopped_driver),
-        cmocka_unit_test(stopped_while_reclaiming),    cmocka_unit_test(claim_reserves_nothing),
-        cmocka_unit_test(memory_is_bounded),           cmocka_unit_test(claimed_rounds_are_bounded),
+        cmocka_unit_test(timer_decides_nothing),
+        cmocka_unit_test(long_poll),
+        cmocka_unit_test(judged_as_of_what_was_read),
+        cmocka_unit_test(stopped_driver),
+        cmocka_unit_test(stopped_while_reclaiming),
+        cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(claimed_rounds_are_bounded),
         cmocka_unit_test(restored_rounds_are_bounded),
+        cmocka_unit_test(newer_contact_wins),
+        cmocka_unit_test(replaced_is_over),
     };
     return MST_RUN_TESTS(tests);
 }
