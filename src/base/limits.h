@@ -53,8 +53,10 @@
 #define MST_STEPS_MESSAGE 16
 #define MST_STEPS_CLOSE 64
 
-/* Connections that a server accepts in one turn of the loop. */
+/* Connections that a server accepts in one turn of the loop, and others than the one being served
+ * that it writes to: a system call each, of up to 20 us. */
 #define MST_ACCEPTS_MAX 256
+#define MST_PUSHES_MAX 256
 
 /* A STORE_REPLY. What a job tells a node waits behind one of them at most. */
 #define MST_PIECE_SIZE MST_KIB(64)

@@ -128,7 +128,7 @@ static void conn_leave_overdue(struct mst__conn *conn)
 void mst__conn_update_overdue(struct mst__conn *conn)
 {
     bool under_way = mst__buf_size(&conn->input) > 0 || mst__conn_has_output(conn) ||
-                     mst__buf_size(&conn->store) > 0;
+                     mst__buf_size(&conn->store) > 0 || conn->is_released;
     if (under_way == conn->is_overdue) {
         return;
     }
@@ -278,12 +278,20 @@ static struct mst__conn *conn_of(struct mst__kv_client *client)
     return (struct mst__conn *)((uintptr_t)client - offsetof(struct mst__conn, client));
 }
 
+/* Tell @conn, which is not being served, that its wait is over. */
+static void conn_release(struct mst__conn *conn)
+{
+    static const uint8_t stop_byte = 0;
+    conn->is_released = false;
+    mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN,
+                   mst_bytes(&stop_byte, 1), NULL);
+}
+
 /* Answer those whose waiting is over. */
 static void deliver_releases(struct mst_server *server)
 {
     static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
                                            .status = MST_STATUS_STOP_WAITING};
-    static const uint8_t stop_byte = 0;
     struct mst__kv_client *client;
     while ((client = mst__kv_next_released(&server->kv)) != NULL) {
         struct mst__conn *conn = conn_of(client);
@@ -291,9 +299,12 @@ static void deliver_releases(struct mst_server *server)
         server->kv.steps += MST_STEPS_WRITE;
         if (conn->is_served) {
             conn_reply(conn, &stop); /* behind what it is still to get */
+        } else if (MST_UNLIKELY(mst__turns_is_full(server))) {
+            conn->is_released = true;
+            mst__conn_want_turn(conn);
+            mst__conn_update_overdue(conn);
         } else {
-            mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN,
-                           mst_bytes(&stop_byte, 1), NULL);
+            conn_release(conn);
         }
     }
 }
@@ -387,6 +398,28 @@ static void conn_refuse(struct mst__conn *conn, const struct mst__command *comma
     }
 }
 
+/* MULTI_GET is answered as so many GETs are, and large values are sent from where they are. */
+static int conn_multi_get(struct mst__conn *conn, const struct mst__command *command)
+{
+    struct mst_server *server = conn->server;
+    struct mst__command get = {.op = MST_OP_GET};
+    struct mst_bytes items = command->items;
+    size_t room = server->wire_limits.message_size_max;
+    for (uint64_t i = 0; i < command->count && mst__items_next(&items, &get.key); i++) {
+        struct mst__reply reply;
+        int rv = mst__kv_apply(&server->kv, &conn->client, &get, &reply);
+        if (rv == 0 && (room < 8 || reply.bytes.size > room - 8)) {
+            rv = MST_ELIMIT;
+        }
+        if (rv != 0) {
+            return rv;
+        }
+        room -= 8 + reply.bytes.size;
+        conn_reply(conn, &reply);
+    }
+    return 0;
+}
+
 static void conn_apply(struct mst__conn *conn, const struct mst__command *command)
 {
     struct mst_server *server = conn->server;
@@ -397,10 +430,16 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
         mst__kv_cancel_wait(&server->kv, &conn->client);
     }
     struct mst__reply reply;
-    int rv = mst__kv_apply(&server->kv, &conn->client, command, &reply);
-    if (MST_LIKELY(rv == 0)) {
-        conn_reply(conn, &reply);
+    int rv = 0;
+    if (MST_UNLIKELY(command->op == MST_OP_MULTI_GET)) {
+        rv = conn_multi_get(conn, command);
     } else {
+        rv = mst__kv_apply(&server->kv, &conn->client, command, &reply);
+        if (MST_LIKELY(rv == 0)) {
+            conn_reply(conn, &reply);
+        }
+    }
+    if (MST_UNLIKELY(rv != 0)) {
         conn_refuse(conn, command, rv);
     }
     mst__conns_deliver(server);
@@ -443,6 +482,9 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     uint64_t start = server->kv.steps;
     server->turns.end = start + MST_TURN_STEPS;
+    if (MST_UNLIKELY(conn->is_released)) {
+        conn_release(conn); /* before the reply to whatever it asks now */
+    }
     conn->is_served = true;
     conn->is_input_waiting = false;
     conn_end_grace(conn);
@@ -646,6 +688,11 @@ void mst__conn_update_reading(struct mst__conn *conn)
 void mst__conn_take_turn(struct mst__conn *conn)
 {
     bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
+    if (!conn->is_doomed && conn->is_released) {
+        conn->server->kv.steps += MST_STEPS_WRITE;
+        conn_release(conn);
+    }
+    mst__conn_write(conn);
     if (!conn->is_doomed && conn->is_store_stuck) {
         mst__conn_end_stuck_store(conn);
     } else if (!conn->is_doomed && is_waited_for) {

@@ -58,6 +58,7 @@ struct mst__conn {
     bool is_input_waiting; /* for the next turn: it is not read meanwhile */
     bool is_store_stuck;   /* framed: half a request has been there for too long */
     bool is_beginning;     /* framed: the stream begins anew when its requests are done */
+    bool is_released;      /* its wait is over, and it is told so in its turn */
     bool has_ended;        /* framed: the peer has closed, and its last requests wait */
     bool is_overdue;       /* in the list of those with something under way */
     bool is_doomed;
@@ -141,6 +142,9 @@ void mst__conn_send(struct mst__conn *conn,
 /* The same for what @conn has not asked for, of which there may be any amount: a peer that is too
  * far behind with reading it is doomed. */
 void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_bytes bytes);
+
+/* Begin to write what is queued. */
+void mst__conn_write(struct mst__conn *conn);
 
 /* @conn closes. */
 void mst__conn_free_output(struct mst__conn *conn);

@@ -68,6 +68,7 @@ static void store_forget(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
     mst__conn_free_store(conn);
+    conn->is_released = false; /* what it waited for was of the old stream */
     mst__wire_reader_restart(&conn->reader);
     mst__kv_client_close(&server->kv, &conn->client);
     mst__kv_client_init(&conn->client);

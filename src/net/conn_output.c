@@ -167,7 +167,9 @@ static bool output_put(struct mst__conn *conn,
     struct mst__chunk *chunk = output->last;
     if (chunk == NULL || shared != NULL || chunk->is_full || chunk->sort != sort ||
         bytes.size > chunk->capacity - chunk->size) {
-        size_t capacity = bytes.size < CHUNK_SIZE_MIN ? CHUNK_SIZE_MIN : bytes.size;
+        /* The first one is as large as it must be: most often there is no second. */
+        bool is_first = chunk == NULL || bytes.size >= CHUNK_SIZE_MIN;
+        size_t capacity = is_first ? bytes.size : CHUNK_SIZE_MIN;
         chunk = chunk_new(conn, sort, shared == NULL ? capacity : 0);
         if (chunk == NULL) {
             return false;
@@ -195,11 +197,12 @@ static bool output_put(struct mst__conn *conn,
 
 static int64_t conn_taken(const struct mst__conn *conn);
 
-/* Queue what the kernel did not take. */
+/* Queue what the kernel did not take, or, with @is_late, is to get in another turn. */
 static void conn_queue(struct mst__conn *conn,
                        enum mst__sort sort,
                        struct mst_bytes bytes,
-                       void *shared)
+                       void *shared,
+                       bool is_late)
 {
     struct mst_server *server = conn->server;
     bool was_idle = !mst__conn_has_output(conn);
@@ -217,7 +220,11 @@ static void conn_queue(struct mst__conn *conn,
         conn->output_ms = mst__server_now_ms(server);
         conn->output_late_ms = 0;
     }
-    conn_write_next(conn);
+    if (is_late) {
+        mst__conn_want_turn(conn);
+    } else {
+        conn_write_next(conn);
+    }
     mst__conn_update_reading(conn);
     mst__conn_update_overdue(conn);
 }
@@ -253,15 +260,15 @@ static void conn_send_piece(struct mst__conn *conn, struct mst_bytes piece)
         return;
     }
     if (sent == 0) {
-        conn_queue(conn, MST_SORT_STREAM, piece, NULL);
+        conn_queue(conn, MST_SORT_STREAM, piece, NULL, false);
         return;
     }
     if (sent < sizeof head) {
-        conn_queue(conn, MST_SORT_PLAIN, mst_bytes(head + sent, sizeof head - sent), NULL);
+        conn_queue(conn, MST_SORT_PLAIN, mst_bytes(head + sent, sizeof head - sent), NULL, false);
         sent = sizeof head;
     }
     if (!conn->is_doomed) {
-        conn_queue(conn, MST_SORT_PLAIN, mst__bytes_skip(piece, sent - sizeof head), NULL);
+        conn_queue(conn, MST_SORT_PLAIN, mst__bytes_skip(piece, sent - sizeof head), NULL, false);
     }
 }
 
@@ -296,7 +303,7 @@ static void conn_send_stream(struct mst__conn *conn, struct mst_bytes bytes, voi
         bytes = mst__bytes_skip(bytes, size);
     }
     if (bytes.size > 0 && !conn->is_doomed && !conn->is_store_over) {
-        conn_queue(conn, MST_SORT_STREAM, bytes, shared);
+        conn_queue(conn, MST_SORT_STREAM, bytes, shared, false);
     }
 }
 
@@ -318,7 +325,7 @@ void mst__conn_send(struct mst__conn *conn,
         sent = conn_try(conn, &buf, 1);
     }
     if (MST_UNLIKELY(sent < bytes.size) && !conn->is_doomed) {
-        conn_queue(conn, sort, mst__bytes_skip(bytes, sent), shared);
+        conn_queue(conn, sort, mst__bytes_skip(bytes, sent), shared, false);
     }
 }
 
@@ -329,7 +336,20 @@ void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_byte
         mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent", pending);
         return;
     }
-    mst__conn_send(conn, sort, bytes, NULL);
+    if (!mst__conn_has_output(conn) && !conn->is_doomed && !conn->is_closing &&
+        mst__turns_is_full(conn->server)) {
+        conn_queue(conn, sort, bytes, NULL, true);
+    } else {
+        mst__conn_send(conn, sort, bytes, NULL);
+    }
+}
+
+void mst__conn_write(struct mst__conn *conn)
+{
+    if (conn->writing == NULL && mst__conn_has_output(conn)) {
+        conn->server->kv.steps += MST_STEPS_WRITE;
+        conn_write_next(conn);
+    }
 }
 
 /* --- the end of it --- */

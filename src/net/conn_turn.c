@@ -70,12 +70,23 @@ void mst__conn_leave_line(struct mst__conn *conn)
     turns->count--;
 }
 
-/* Everybody who stands in line now has one turn. */
+bool mst__turns_is_full(struct mst_server *server)
+{
+    struct mst__turns *turns = &server->turns;
+    int64_t now_ms = (int64_t)uv_now(&server->loop); /* the same during a turn */
+    turns->pushes = now_ms == turns->pushes_ms ? turns->pushes + 1 : 1;
+    turns->pushes_ms = now_ms;
+    return turns->pushes > MST_PUSHES_MAX;
+}
+
+/* Everybody who stands in line now has one turn, as long as all of them do not take too long. */
 static void on_turn(uv_idle_t *idle)
 {
     struct mst_server *server = idle->data;
     struct mst__turns *turns = &server->turns;
-    for (size_t left = turns->count; left > 0 && turns->first != NULL; left--) {
+    uint64_t end = server->kv.steps + 2 * MST_TURN_STEPS;
+    for (size_t left = turns->count; left > 0 && turns->first != NULL && server->kv.steps < end;
+         left--) {
         struct mst__conn *conn = turns->first;
         mst__conn_leave_line(conn);
         mst__conn_take_turn(conn);

@@ -88,6 +88,8 @@ struct mst__turns {
     uint64_t end;       /* of the turn that is being taken, in steps of the engine */
     int64_t accepts_ms; /* the turn of the loop in which `accepts` were accepted */
     unsigned accepts;
+    int64_t pushes_ms; /* the same for `pushes` to others than the one being served */
+    unsigned pushes;
 };
 
 struct mst_server {
@@ -186,6 +188,8 @@ void mst__turns_open(struct mst_server *server);
 void mst__turns_stop(struct mst_server *server);
 /* Somebody stands in line. */
 void mst__turns_want(struct mst_server *server);
+/* Somebody is to be written to: whether that must wait for another turn. */
+bool mst__turns_is_full(struct mst_server *server);
 
 /* --- listen.c --- */
 

@@ -160,7 +160,8 @@ class Pages(unittest.TestCase):
                     described[current] += 1
             for name in ("connections", "connections_accepted_total", "keys", "memory_bytes",
                          "memory_limit_bytes", "nodes", "received_bytes_total", "rendezvous",
-                         "sent_bytes_total", "turn_steps_max", "waits_released_total", "build_info"):
+                         "sent_bytes_total", "turn_steps_max", "waits_released_total",
+                         "build_info"):
                 self.assertEqual(described.pop(f"muster_{name}"), 1, name)
             self.assertGreaterEqual(described.pop("muster_connections_closed_total"), 10)
             self.assertGreaterEqual(described.pop("muster_ops_total"), 18)

@@ -437,17 +437,18 @@ static void values_are_shared(void **state)
 static void reply_without_memory_ends_the_stream(void **state)
 {
     struct fixture *f = *state;
-    set_value(f, MST_MIB(5));
+    const size_t size = MST_KIB(48); /* is copied */
+    set_value(f, size);
     int fd = node_new(f);
     struct mst__buf items;
-    mst__buf_init(&items, 1024);
-    for (size_t i = 0; i < 4; i++) {
+    mst__buf_init(&items, MST_KIB(16));
+    for (size_t i = 0; i < 500; i++) {
         assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/value")), 0);
     }
     const struct mst__command command = {
-        .op = MST_OP_MULTI_GET, .count = 4, .items = mst__buf_bytes(&items)};
+        .op = MST_OP_MULTI_GET, .count = 500, .items = mst__buf_bytes(&items)};
     struct mst__buf requests;
-    mst__buf_init(&requests, 1024);
+    mst__buf_init(&requests, MST_KIB(16));
     put_command(&requests, &command);
     node_ask(f, fd, &requests);
     struct frames frames = {0};
@@ -460,7 +461,7 @@ static void reply_without_memory_ends_the_stream(void **state)
     mst__buf_clear(&requests);
     put_get(&requests, "/value");
     node_ask(f, fd, &requests);
-    frames_await_stream(f, &frames, fd, before + MST_MIB(5) + 8);
+    frames_await_stream(f, &frames, fd, before + size + 8);
     assert_int_equal(f->server->conns_count, 1);
     mst__buf_close(&items);
     mst__buf_close(&requests);
@@ -473,13 +474,17 @@ static void full_memory_ends_the_stream(void **state)
     struct fixture *f = *state;
     struct mst__kv *kv = &f->server->kv;
     set_value(f, MST_MIB(5));
-    struct mst__buf items;
-    mst__buf_init(&items, 64);
-    assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/value")), 0);
+    const struct mst__command set = {.op = MST_OP_SET, .key = filler(8000)};
     const struct mst__command commands[] = {
         {.op = MST_OP_GET, .key = mst_bytes_str("/value")},
-        {.op = MST_OP_MULTI_GET, .count = 1, .items = mst__buf_bytes(&items)},
+        {.op = MST_OP_LIST_KEYS},
     };
+    int setter = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_command(&f->bytes, &set);
+    send_all(f, setter);
+    (void)close(setter);
+    settle(f->server);
     for (size_t i = 0; i < 2; i++) {
         int fd = node_new(f);
         struct mst__buf requests;
@@ -499,7 +504,6 @@ static void full_memory_ends_the_stream(void **state)
         settle(f->server);
         mst__buf_close(&requests);
     }
-    mst__buf_close(&items);
 }
 
 /* Replies that nobody wants any more are not sent. */

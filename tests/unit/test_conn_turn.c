@@ -1,5 +1,5 @@
-/* unit/test_conn_turn.c - nobody keeps the others waiting: what one connection may cost in a turn of
- * the loop, counted in steps. */
+/* unit/test_conn_turn.c - nobody keeps the others waiting: what one connection may cost in a turn
+ * of the loop, counted in steps. */
 #include "unit/conn_unit.h"
 
 #define FLOOD_SIZE MST_KIB(64)
@@ -236,7 +236,7 @@ static void many_ends(void **state)
 
 /* --- the others --- */
 
-/* While one connection has much to do, another is served in every turn, and the first is not read. */
+/* While one connection has much to do, another is served in every turn; the first is not read. */
 static void others_have_their_turn(void **state)
 {
     struct fixture *f = *state;
@@ -357,6 +357,59 @@ static void last_requests_of_a_node(void **state)
     mst__buf_close(&requests);
 }
 
+/* Whom one request releases, or tells something, is written to over several turns. */
+static void one_for_many(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 6 * MST_PUSHES_MAX };
+    static int fds[COUNT];
+    struct mst__buf items;
+    mst__buf_init(&items, 64);
+    assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/key")), 0);
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT, .count = 1, .items = mst__buf_bytes(&items)};
+    const struct mst__command cancel = {.op = MST_OP_CANCEL_WAIT};
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = client_new(f);
+        put_command(&f->bytes, &wait);
+        send_all(f, fds[i]);
+    }
+    int fd = client_new(f);
+    put_set(&f->bytes, "/key", mst_bytes_str("v"));
+    /* The last one gives up in the same turn: its answers are in order all the same. */
+    struct mst_bytes set = mst__buf_bytes(&f->bytes);
+    assert_int_equal(send(fd, set.data, set.size, MSG_NOSIGNAL), set.size);
+    size_t most = 0;
+    uint64_t before = f->server->counters.bytes_out;
+    for (uint64_t all = before + COUNT, now = before; now < all;) {
+        turn(f->server);
+        uint64_t out = f->server->counters.bytes_out;
+        most = out - now > most ? (size_t)(out - now) : most;
+        if (now == before && out > before) {
+            mst__buf_clear(&f->bytes);
+            put_command(&f->bytes, &cancel);
+            struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
+            assert_int_equal(send(fds[COUNT - 1], bytes.data, bytes.size, MSG_NOSIGNAL),
+                             bytes.size);
+        }
+        now = out;
+    }
+    assert_in_range(most, 1, 2 * MST_TURN_STEPS / MST_STEPS_WRITE + MST_PUSHES_MAX + 8);
+    assert_true(most < COUNT);
+    uint8_t answer[2];
+    peer_receive(f->server, fds[COUNT - 1], answer, 2);
+    assert_memory_equal(answer, ((uint8_t[]){0, 1}), 2);
+    for (size_t i = 0; i < COUNT - 1; i++) {
+        peer_receive(f->server, fds[i], answer, 1);
+        assert_int_equal(answer[0], 0);
+        (void)close(fds[i]);
+    }
+    mst__buf_clear(&f->bytes);
+    mst__buf_close(&items);
+    (void)close(fds[COUNT - 1]);
+    (void)close(fd);
+}
+
 /* Callers beyond what a turn takes are taken in the next ones. */
 static void storm(void **state)
 {
@@ -398,6 +451,7 @@ int main(void)
         CASE(others_have_their_turn),
         CASE(messages_do_not_wait_for_the_store),
         CASE(last_requests_of_a_node),
+        CASE(one_for_many),
         CASE(storm),
     };
     return MST_RUN_TESTS(tests);
