@@ -47,6 +47,7 @@ struct etcd_v2 {
     pthread_mutex_t mutex;   /* everything below */
     uint64_t seen_modified;  /* the record as last read; 0 = there was none */
     uint64_t seen_index;     /* when, by the count of the etcd */
+    uint64_t swept_index;    /* keys of an earlier run are gone up to here */
     struct mst_store *store; /* NULL = not opened yet */
     /* An answer that nobody has used yet, and when it came: what is asked next is this. */
     bool has_fresh;
@@ -291,6 +292,24 @@ static int write_key(struct etcd_v2 *etcd,
     return rv;
 }
 
+/* Before the first write of a record: what a run of this name has left behind goes. If that fails
+ * it is said and no more: an etcd that cannot be reached fails the write as well. */
+static void sweep_old_run(struct etcd_v2 *etcd, int64_t deadline_ms)
+{
+    (void)pthread_mutex_lock(&etcd->mutex);
+    bool is_due = etcd->seen_modified == 0 && etcd->seen_index > etcd->swept_index;
+    uint64_t index = etcd->seen_index;
+    etcd->swept_index = is_due ? index : etcd->swept_index;
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    struct mst_err err = {0};
+    if (is_due && mst__etcd_v2_sweep(etcd->v2, etcd->params->run_id, index, deadline_ms,
+                                     &etcd->params->log, &err) != 0) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&etcd->params->log, MST_LOG_WARN, "rendezvous.not_swept", "detail=%s",
+                 mst__log_quote(mst_bytes_str(err.msg), detail));
+    }
+}
+
 static int etcd_v2_set_state(void *self,
                              struct mst_bytes record,
                              const struct mst_bytes *token,
@@ -305,6 +324,9 @@ static int etcd_v2_set_state(void *self,
     mst__v2_answer_init(&answer);
     struct mst__buf text;
     mst__buf_init(&text, MST_VALUE_SIZE_MAX);
+    if (token == NULL) {
+        sweep_old_run(etcd, deadline_ms);
+    }
     int rv = mst__base64_write(&text, record);
     rv = rv == 0 ? write_key(etcd, mst__buf_bytes(&text), token, deadline_ms, &answer, reterr)
                  : mst__fail(reterr, rv, 0, "record of %zu bytes", record.size);

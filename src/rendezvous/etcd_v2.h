@@ -3,6 +3,7 @@
 #ifndef MST_RENDEZVOUS_ETCD_V2_H
 #define MST_RENDEZVOUS_ETCD_V2_H
 
+#include "etcd/v2.h"
 #include "rendezvous/backend.h"
 #include "rendezvous/etcd_settings.h"
 
@@ -20,5 +21,18 @@ int mst__etcd_v2_backend_new(const struct mst_params *params,
                              struct mst__record_backend *ret_backend,
                              struct mst__dynamic *ret_dynamic,
                              struct mst_err *reterr);
+
+/**
+ * Remove the keys of all rounds of @run_id from the store, as far as they were last written up to
+ * @index_max, by the count of the etcd: nobody had a record then.
+ *
+ * Returns 0 or an error of mst__v2_get and mst__v2_delete.
+ */
+int mst__etcd_v2_sweep(struct mst__v2 *v2,
+                       const char *run_id,
+                       uint64_t index_max,
+                       int64_t deadline_ms,
+                       const struct mst_log *log,
+                       struct mst_err *reterr);
 
 #endif /* MST_RENDEZVOUS_ETCD_V2_H */

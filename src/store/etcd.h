@@ -111,4 +111,8 @@ static inline int mst__etcd_fail(int rv, struct mst_err *reterr)
     return mst__fail(reterr, rv, 0, "%s", mst_strerror(rv));
 }
 
+/* Append the key of an etcd2 store that @name, of an entry of its directory, stands for to @key.
+ * False when it stands for none; @ret_code is then 0 or MST_ENOMEM. */
+bool mst__etcd2_name_read(struct mst_bytes name, struct mst__buf *key, int *ret_code);
+
 #endif /* MST_STORE_ETCD_H */

@@ -76,8 +76,7 @@ static int name_append(struct mst__buf *name, struct mst_bytes key)
     return rv;
 }
 
-/* Append the key that @name stands for to @key. False when it stands for none. */
-static bool name_decode(struct mst_bytes name, struct mst__buf *key, int *ret_code)
+bool mst__etcd2_name_read(struct mst_bytes name, struct mst__buf *key, int *ret_code)
 {
     *ret_code = 0;
     if (mst__bytes_equal(name, mst_bytes_str("="))) {
@@ -512,7 +511,7 @@ static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
     for (size_t i = 0; i < call->answer.node.node_count && rv == 0; i++) {
         const struct mst__v2_node *node = &call->answer.node.nodes[i];
         mst__buf_clear(&key);
-        if (node->is_dir || !name_decode(entry_name(call, node), &key, &rv)) {
+        if (node->is_dir || !mst__etcd2_name_read(entry_name(call, node), &key, &rv)) {
             continue;
         }
         count++;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "rendezvous/etcd_v2.h"
 
 static struct etcd_unit etcd;
 static char endpoint[32];
@@ -293,12 +294,103 @@ static void etcd_restarts(void **state)
     part(nodes, 4);
 }
 
+/* Put a key, as it is, of the store that the jobs of etcd-v2 share. */
+static void put_key(struct mst_store *all, const char *key)
+{
+    assert_ok(mst_store_set(all, mst_bytes_str(key), STR("old"), PLENTY_MS, &err));
+}
+
+static uint64_t index_now(struct mst__v2 *v2)
+{
+    struct mst__v2_answer answer;
+    mst__v2_answer_init(&answer);
+    assert_ok(mst__v2_get(v2, "/", false, true, mst__clock_deadline_ms(PLENTY_MS), &answer, &err));
+    uint64_t index = answer.index;
+    mst__v2_answer_close(&answer);
+    return index;
+}
+
+/* The record of a run has expired, the keys of its rounds have not; the next run of the same id
+ * counts its rounds anew and does not see them. */
+static void run_id_used_again(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct mst__endpoint at = {.host = "127.0.0.1", .port = (uint16_t)etcd.port};
+    const struct mst__http_options options = {.endpoints = &at, .endpoint_count = 1};
+    struct mst__v2 *v2 = NULL;
+    assert_ok(mst__v2_new(&options, &v2, &err));
+    char url[80];
+    (void)snprintf(url, sizeof url, "etcd2://127.0.0.1:%d" MST_ETCD_V2_STORE, etcd.port);
+    struct mst_store *all = open_store(url);
+    static const char *const others[] = {
+        "torch.rendezvous.again-etcd-v2",      "torch.rendezvous.again-etcd-v2.0",
+        "torch.rendezvous.again-etcd-v2.x/k",  "torch.rendezvous.again-etcd-v2.1.0/k",
+        "torch.rendezvous.again-etcd-v20.0/k", "torch.rendezvous.other.0/k"};
+    for (size_t i = 0; i < 6; i++) {
+        put_key(all, others[i]);
+    }
+    for (int run = 0; run < 2; run++) {
+        struct node node = {.handler = new_handler("etcd-v2", "again", 1, 1, "")};
+        for (int round = 0; round < 3; round++) {
+            meet(&node, 1);
+            assert_int_equal(node.got.round, round);
+            assert_absent(node.got.store, "k");
+            assert_ok(mst_store_set(node.got.store, STR("k"), STR("v"), PLENTY_MS, &err));
+            mst_store_close(node.got.store);
+            node.got.store = NULL;
+        }
+        part(&node, 1);
+        const struct mst__v2_write record = {.key = MST_ETCD_V2_RECORD "again-etcd-v2",
+                                             .ttl_s = MST_V2_NO_TTL};
+        struct mst__v2_answer answer;
+        mst__v2_answer_init(&answer);
+        assert_ok(
+            mst__v2_delete(v2, &record, false, mst__clock_deadline_ms(PLENTY_MS), &answer, &err));
+        assert_int_equal(answer.code, MST_V2_OK);
+        mst__v2_answer_close(&answer);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        assert_value(all, others[i], STR("old"));
+    }
+    mst_store_close(all);
+    mst__v2_free(v2);
+}
+
+/* What was written after it was seen that there is no record is another one's, who was quicker. */
+static void quicker_ones_keep_their_keys(void **state)
+{
+    (void)state;
+    need_etcd();
+    struct mst__endpoint at = {.host = "127.0.0.1", .port = (uint16_t)etcd.port};
+    const struct mst__http_options options = {.endpoints = &at, .endpoint_count = 1};
+    const struct mst_log log = {0};
+    struct mst__v2 *v2 = NULL;
+    assert_ok(mst__v2_new(&options, &v2, &err));
+    char url[80];
+    (void)snprintf(url, sizeof url, "etcd2://127.0.0.1:%d" MST_ETCD_V2_STORE, etcd.port);
+    struct mst_store *all = open_store(url);
+    put_key(all, "torch.rendezvous.quick.0/a");
+    put_key(all, "torch.rendezvous.quick.0/b");
+    uint64_t index = index_now(v2);
+    put_key(all, "torch.rendezvous.quick.0/b");
+    put_key(all, "torch.rendezvous.quick.0/c");
+    assert_ok(
+        mst__etcd_v2_sweep(v2, "quick", index, mst__clock_deadline_ms(PLENTY_MS), &log, &err));
+    assert_absent(all, "torch.rendezvous.quick.0/a");
+    assert_value(all, "torch.rendezvous.quick.0/b", STR("old"));
+    assert_value(all, "torch.rendezvous.quick.0/c", STR("old"));
+    mst_store_close(all);
+    mst__v2_free(v2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_meet),      cmocka_unit_test(again_with_one_more),
-        cmocka_unit_test(leaving),       cmocka_unit_test(cancelling),
-        cmocka_unit_test(timing_out),    cmocka_unit_test(extra_data),
+        cmocka_unit_test(run_id_used_again), cmocka_unit_test(quicker_ones_keep_their_keys),
+        cmocka_unit_test(two_meet),          cmocka_unit_test(again_with_one_more),
+        cmocka_unit_test(leaving),           cmocka_unit_test(cancelling),
+        cmocka_unit_test(timing_out),        cmocka_unit_test(extra_data),
         cmocka_unit_test(etcd_restarts),
     };
     start_etcd();
