@@ -107,7 +107,7 @@ mutants: ## break the product on purpose, and see that the tests notice
 	@tools/deps test
 	@tools/mutants --jobs $(JOBS) $(foreach room,$(ROOMS),--room $(room))
 
-# At -O1, which halves the compilation. Some warnings are right only at -O2; other builds heed them.
+# At -O1, which halves the compilation. Some warnings are right at -O2 only: other builds heed them.
 sanitize: ## the tests with address and undefined-behaviour sanitizers
 	@tools/deps test
 	@$(call setup,build-asan,-Dtests=true -Ddocs=disabled -Dmutants=false -Dwerror=false \
