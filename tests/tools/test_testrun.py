@@ -128,6 +128,20 @@ class Retry(unittest.TestCase):
                 self.assertEqual(len(project.runs(name)), 1, name)
                 self.assertIsNotNone(project.block("FAILED", name), name)
 
+    def test_leaks(self):
+        """Those of a unit test that has failed are no more than that; those of others are."""
+        leak = ("echo '==7==ERROR: LeakSanitizer: detected memory leaks' >$TMPDIR/sanitizer.7;"
+                " kill -ABRT $$")
+        worse = leak.replace("LeakSanitizer: detected", "AddressSanitizer: heap-use-after-free")
+        fails = "echo '[  FAILED  ] test_x'; "
+        with Project(moody=first(fails + leak), leaks=first(leak),
+                     worse=first(fails + worse)) as project:
+            project.run("--retry")
+            self.expect(project, 1, "2 passed, 2 failed, 0 skipped")
+            self.assertIsNotNone(project.block("FLAKY", "moody"))
+            self.assertIsNotNone(project.block("FAILED", "leaks"))
+            self.assertIsNotNone(project.block("FAILED", "worse"))
+
     def test_too_many(self):
         scripts = {f"t{number}": first(FAIL) for number in range(6)}
         with Project(**scripts) as project:
