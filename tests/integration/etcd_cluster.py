@@ -381,7 +381,10 @@ class Etcd(_Callable):
         wait_until(self._is_ready, "the port file of muster etcd", START_S)
         with open(self.port_file, encoding="ascii") as file:
             self.address = (self.host, int(file.read()))
-        started = re.findall(r"ev=etcd\.started .*\bpid=(\d+)", self.log()[log_from:])
+        # The log may be behind the port file: nobody waits for it.
+        started = wait_until(
+            lambda: re.findall(r"ev=etcd\.started .*\bpid=(\d+)\b.*\n", self.log()[log_from:]),
+            "the log of muster etcd", START_S)
         self.etcd_pid = int(started[-1])
 
     def _is_ready(self):
