@@ -69,6 +69,10 @@
  * own side, because messages wait behind it. */
 #define MST_UNSENT_SIZE_MAX MST_KIB(128)
 
+/* What the engine keeps of each of its two buffers (long replies, notices) for the next time: so
+ * little that it need not be counted. */
+#define MST_KEPT_SIZE_MAX MST_KIB(256)
+
 /* Unsent notices that a watcher, and messages that a node, may leave behind before it is cut
  * off. */
 #define MST_BACKLOG_SIZE_MAX MST_MIB(16)

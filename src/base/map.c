@@ -62,7 +62,22 @@ void *mst__map_get(const struct mst__map *map, struct mst_bytes key)
     return entry == NULL ? NULL : entry->value;
 }
 
+void *mst__map_find(const struct mst__map *map, struct mst_bytes key, unsigned *ret_hash)
+{
+    struct mst__map_entry *entry = NULL;
+    HASH_VALUE(key.data, key.size, *ret_hash);
+    HASH_FIND_BYHASHVALUE(hh, map->entries, key.data, key.size, *ret_hash, entry);
+    return entry == NULL ? NULL : entry->value;
+}
+
 void *mst__map_add(struct mst__map *map, struct mst_bytes key)
+{
+    unsigned hash;
+    HASH_VALUE(key.data, key.size, hash);
+    return mst__map_add_found(map, key, hash);
+}
+
+void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned hash)
 {
     MST_ASSERT(key.size <= UINT32_MAX);
     struct mst__map_entry *entry = mst__malloc(sizeof *entry + map->value_size + key.size);
@@ -75,7 +90,7 @@ void *mst__map_add(struct mst__map *map, struct mst_bytes key)
         memcpy(key_copy, key.data, key.size);
     }
     bool out_of_memory = false;
-    HASH_ADD_KEYPTR(hh, map->entries, key_copy, (unsigned)key.size, entry);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, map->entries, key_copy, (unsigned)key.size, hash, entry);
     if (out_of_memory) {
         mst__free(entry);
         return NULL;
@@ -108,7 +123,8 @@ void *mst__map_next(const void *value)
     return next == NULL ? NULL : next->value;
 }
 
-size_t mst__map_overhead(const struct mst__map *map)
+size_t mst__map_cost(const struct mst__map *map, size_t key_size)
 {
-    return sizeof(struct mst__map_entry) + map->value_size;
+    return mst__mem_cost(sizeof(struct mst__map_entry) + map->value_size + key_size) +
+           sizeof(UT_hash_bucket); /* there are never more buckets than there were entries */
 }

@@ -35,6 +35,10 @@ void *mst__map_get(const struct mst__map *map, struct mst_bytes key);
  * map is then unchanged. */
 void *mst__map_add(struct mst__map *map, struct mst_bytes key);
 
+/* The same in two halves, for who adds what was not found: the hash of @key is computed once. */
+void *mst__map_find(const struct mst__map *map, struct mst_bytes key, unsigned *ret_hash);
+void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned hash);
+
 /* Remove the entry whose value is @value. */
 void mst__map_remove(struct mst__map *map, void *value);
 
@@ -45,7 +49,8 @@ struct mst_bytes mst__map_key(const void *value);
 void *mst__map_first(const struct mst__map *map);
 void *mst__map_next(const void *value);
 
-/* Bytes that an entry costs apart from its key: for memory accounting. */
-size_t mst__map_overhead(const struct mst__map *map);
+/* Bytes that an entry with a key of @key_size costs, its share of the table included: for memory
+ * accounting. */
+size_t mst__map_cost(const struct mst__map *map, size_t key_size);
 
 #endif /* MST_BASE_MAP_H */

@@ -2,10 +2,15 @@
  * The countdown belongs to a thread, so that a test can fail one side of a conversation only. */
 #include "base/mem.h"
 
+#include <fcntl.h>
 #include <muster/types.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/assert.h"
 
@@ -65,6 +70,50 @@ char *mst__memdup(const void *data, size_t size)
 char *mst__strdup(const char *text)
 {
     return mst__memdup(text, strlen(text));
+}
+
+void mst__mem_tune(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, (int)MST_MEM_MAPPED_MIN); /* as it is, if it cannot be */
+#endif
+}
+
+void mst__mem_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0); /* whether there was anything */
+#endif
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MEM_IS_SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MEM_IS_SANITIZED 1
+#endif
+
+size_t mst__mem_resident(void)
+{
+    char text[128];
+    ssize_t size = -1;
+#ifndef MEM_IS_SANITIZED
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        size = read(fd, text, sizeof text - 1);
+        (void)close(fd); /* it was only read from */
+    }
+#endif
+    if (size <= 0) {
+        return 0;
+    }
+    text[size] = '\0';
+    /* Pages: all, resident, … */
+    const char *second = strchr(text, ' ');
+    long page_size = sysconf(_SC_PAGESIZE);
+    return second == NULL || page_size < 0 ? 0
+                                           : (size_t)strtoull(second, NULL, 10) * (size_t)page_size;
 }
 
 void mst__mem_fail_nth(unsigned long nth)

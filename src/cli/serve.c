@@ -8,12 +8,14 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/number.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/port_file.h"
 #include "cli/rdzv.h"
 #include "cli/systemd.h"
+#include "net/server.h"
 
 /* Descriptors that are not connections: listeners, the loop's own, logs. */
 #define SERVE_OTHER_FDS 64
@@ -228,6 +230,7 @@ static int serve_with(const struct serve *serve)
     check_descriptors(&options.log, options.connections_max, http_connections);
     check_backlog(&options.log, options.connections_max, explicit_wish);
     struct mst_server *server = NULL;
+    mst__mem_tune();
     int rv = mst_server_new(&options, &server, &err);
     if (rv != 0) {
         exit_code = fail(serve, &options.log, &err);
@@ -235,6 +238,7 @@ static int serve_with(const struct serve *serve)
                                serve->port);
         return exit_code;
     }
+    mst__heap_watch(server);
     rv = run_server(server, &port_file, &options.log, &err);
     mst_server_free(server);
     return rv == 0 ? MST_EXIT_OK : fail(serve, &options.log, &err);

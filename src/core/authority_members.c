@@ -272,7 +272,7 @@ int mst__members_reserve_name(struct mst__authority *authority, struct mst_bytes
     if (mst__map_get(&authority->names, name) != NULL) {
         return 0;
     }
-    size_t size = mst__map_overhead(&authority->names) + name.size;
+    size_t size = mst__map_cost(&authority->names, name.size);
     if (!members_has_room(authority, size)) {
         return MST_ELIMIT;
     }
@@ -306,7 +306,7 @@ void mst__members_unname(struct mst__authority *authority, struct mst__authority
     MST_ASSERT(index != NULL);
     MST_ASSERT(*index == mst__members_index(authority, member));
     mst__map_remove(&authority->names, index);
-    authority->memory_used -= mst__map_overhead(&authority->names) + name.size;
+    authority->memory_used -= mst__map_cost(&authority->names, name.size);
     member->is_named = false;
 }
 

@@ -5,6 +5,7 @@
 #ifndef MST_KV_ENTRY_H
 #define MST_KV_ENTRY_H
 
+#include "base/assert.h"
 #include "kv/kv.h"
 
 /* A value, or an item of a queue. Who wants to send the bytes later holds the block; as long as
@@ -55,6 +56,21 @@ static inline uint64_t mst__kv_steps_of(size_t size)
 
 /* Whether @size more bytes fit under the memory limit. */
 bool mst__kv_has_room(const struct mst__kv *kv, size_t size);
+
+/* Charge what @buf takes by now: 0, or MST_ELIMIT. */
+int mst__kv_buf_charge(struct mst__kv *kv, struct mst__kv_buf *buf);
+
+/* Append to a buffer of the engine's own: 0, MST_ELIMIT, MST_ENOMEM. On error the bytes may be in
+ * it or not: it is to be truncated or closed. */
+static inline int mst__kv_buf_append_str(struct mst__kv *kv,
+                                         struct mst__kv_buf *buf,
+                                         struct mst_bytes bytes)
+{
+    int rv = mst__buf_append_str(&buf->buf, bytes);
+    return MST_LIKELY(buf->buf.capacity <= buf->charged) || rv != 0 ? rv
+                                                                    : mst__kv_buf_charge(kv, buf);
+}
+void mst__kv_buf_close(struct mst__kv *kv, struct mst__kv_buf *buf);
 
 /* Find the entry under @key, or make an empty one: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__kv_entry_obtain(struct mst__kv *kv,

@@ -13,9 +13,6 @@
 #include "base/number.h"
 #include "kv/entry.h"
 
-/* Memory of finished replies and notices that is kept for the next ones. */
-#define KV_KEPT_MAX MST_MIB(1)
-
 /* The least room for a value: a counter grows its digits, and a barrier takes one back, without a
  * new block. */
 #define VALUE_CAPACITY_MIN ((size_t)24)
@@ -32,8 +29,10 @@ void mst__kv_init(struct mst__kv *kv,
 {
     *kv = (struct mst__kv){.limits = *limits};
     mst__map_init(&kv->map, sizeof(struct mst__kv_entry), hash_key);
-    mst__buf_init(&kv->items, limits->reply_max);
-    mst__buf_init(&kv->notices, MST_BACKLOG_SIZE_MAX + 4 * limits->value_max);
+    kv->items.charged = MST_KEPT_SIZE_MAX;
+    kv->notices.charged = MST_KEPT_SIZE_MAX;
+    mst__buf_init(&kv->items.buf, limits->reply_max);
+    mst__buf_init(&kv->notices.buf, MST_BACKLOG_SIZE_MAX + 4 * limits->value_max);
 }
 
 /* --- entries --- */
@@ -41,7 +40,8 @@ void mst__kv_init(struct mst__kv *kv,
 bool mst__kv_has_room(const struct mst__kv *kv, size_t size)
 {
     MST_ASSERT(kv->memory_used <= kv->limits.memory_max);
-    return size <= kv->limits.memory_max - kv->memory_used;
+    size_t left = kv->limits.memory_max - kv->memory_used;
+    return size <= left && kv->memory_withheld <= left - size;
 }
 
 bool mst__kv_charge(struct mst__kv *kv, size_t size)
@@ -57,24 +57,48 @@ void mst__kv_discharge(struct mst__kv *kv, size_t size)
 {
     MST_ASSERT(kv->memory_used >= size);
     kv->memory_used -= size;
+    kv->memory_freed += size;
+}
+
+int mst__kv_buf_charge(struct mst__kv *kv, struct mst__kv_buf *buf)
+{
+    size_t growth = buf->buf.capacity - buf->charged;
+    if (!mst__kv_charge(kv, growth)) {
+        return MST_ELIMIT;
+    }
+    buf->charged += growth;
+    return 0;
+}
+
+void mst__kv_buf_close(struct mst__kv *kv, struct mst__kv_buf *buf)
+{
+    mst__buf_close(&buf->buf);
+    mst__kv_discharge(kv, buf->charged - MST_KEPT_SIZE_MAX);
+    buf->charged = MST_KEPT_SIZE_MAX;
+}
+
+static int entry_make(struct mst__kv *kv,
+                      struct mst_bytes key,
+                      unsigned hash,
+                      struct mst__kv_entry **ret_entry)
+{
+    size_t cost = mst__map_cost(&kv->map, key.size);
+    if (!mst__kv_has_room(kv, cost)) {
+        return MST_ELIMIT;
+    }
+    *ret_entry = mst__map_add_found(&kv->map, key, hash);
+    if (*ret_entry == NULL) {
+        return MST_ENOMEM;
+    }
+    kv->memory_used += cost;
+    return 0;
 }
 
 int mst__kv_entry_obtain(struct mst__kv *kv, struct mst_bytes key, struct mst__kv_entry **ret_entry)
 {
-    struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-    if (entry == NULL) {
-        size_t cost = mst__map_overhead(&kv->map) + key.size;
-        if (!mst__kv_has_room(kv, cost)) {
-            return MST_ELIMIT;
-        }
-        entry = mst__map_add(&kv->map, key);
-        if (entry == NULL) {
-            return MST_ENOMEM;
-        }
-        kv->memory_used += cost;
-    }
-    *ret_entry = entry;
-    return 0;
+    unsigned hash;
+    *ret_entry = mst__map_find(&kv->map, key, &hash);
+    return MST_LIKELY(*ret_entry != NULL) ? 0 : entry_make(kv, key, hash, ret_entry);
 }
 
 void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
@@ -83,7 +107,7 @@ void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
         entry->queue.promised_count > 0 || entry->watches != NULL || entry->pins > 0) {
         return;
     }
-    mst__kv_discharge(kv, mst__map_overhead(&kv->map) + mst__map_key(entry).size);
+    mst__kv_discharge(kv, mst__map_cost(&kv->map, mst__map_key(entry).size));
     if (kv->sweep_next == entry) {
         kv->sweep_next = mst__map_next(entry);
     }
@@ -92,7 +116,7 @@ void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
 
 static size_t block_cost(size_t capacity)
 {
-    return sizeof(struct mst__kv_block) + capacity;
+    return mst__mem_cost(sizeof(struct mst__kv_block) + capacity);
 }
 
 static size_t value_capacity(size_t size)
@@ -117,13 +141,18 @@ int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block 
     return 0;
 }
 
+static void block_free(struct mst__kv *kv, struct mst__kv_block *block)
+{
+    mst__kv_discharge(kv, block_cost(block->u.capacity));
+    mst__free(block);
+}
+
 static void block_release(struct mst__kv *kv, struct mst__kv_block *block)
 {
     MST_ASSERT(block->holders > 0);
     block->holders--;
     if (block->holders == 0) {
-        mst__kv_discharge(kv, block_cost(block->u.capacity));
-        mst__free(block);
+        block_free(kv, block);
     }
 }
 
@@ -238,8 +267,8 @@ void mst__kv_close(struct mst__kv *kv)
         }
     }
     mst__map_close(&kv->map);
-    mst__buf_close(&kv->items);
-    mst__buf_close(&kv->notices);
+    mst__kv_buf_close(kv, &kv->items);
+    mst__kv_buf_close(kv, &kv->notices);
     forget_popped(kv);
 }
 
@@ -254,15 +283,12 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- operations --- */
 
-/* A small value in the place of a large one gives the memory back. Nobody else holds it: it has
- * just been written. */
-static void entry_shrink(struct mst__kv *kv, struct mst__kv_entry *entry)
+/* Give back the room that the value of @entry does not need. Nobody else holds it: it has just been
+ * written. */
+static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     struct mst__kv_block *block = entry->block;
     size_t before = block->u.capacity;
-    if (MST_LIKELY(before < 1024) || block->size > before / 4) {
-        return;
-    }
     size_t capacity = value_capacity(block->size);
     block = mst__realloc(block, sizeof *block + capacity);
     if (block == NULL) {
@@ -278,13 +304,19 @@ static void entry_written(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     entry->writes++;
     entry->made_by_barrier = false;
-    entry_shrink(kv, entry);
+    /* A small value in the place of a large one gives the memory back. */
+    if (MST_UNLIKELY(entry->block->u.capacity >= 1024 &&
+                     entry->block->size <= entry->block->u.capacity / 4)) {
+        entry_fit(kv, entry);
+    }
 }
 
 static void entry_written_wake(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     entry_written(kv, entry);
-    mst__kv_wake_all(kv, entry);
+    if (MST_UNLIKELY(mst__kv_entry_is_waited_for(entry))) {
+        mst__kv_wake_all(kv, entry);
+    }
 }
 
 /* Find or make the entry under @key and get room for @size bytes of value. */
@@ -294,19 +326,22 @@ static int entry_prepare(struct mst__kv *kv,
                          struct mst__kv_entry **ret_entry,
                          struct mst__kv_block **ret_room)
 {
-    struct mst__kv_entry *entry = NULL;
-    int rv = mst__kv_entry_obtain(kv, key, &entry);
-    if (rv != 0) {
-        return rv;
-    }
-    MST_ASSERT(entry != NULL);
-    rv = mst__kv_entry_room(kv, entry, size, ret_room);
-    if (rv != 0) {
-        mst__kv_entry_tidy(kv, entry);
-        return rv;
-    }
+    unsigned hash;
+    struct mst__kv_entry *entry = mst__map_find(&kv->map, key, &hash);
     *ret_entry = entry;
-    return 0;
+    if (MST_LIKELY(entry != NULL && block_will_do(entry->block, size))) {
+        *ret_room = entry->block;
+        return 0;
+    }
+    int rv = entry == NULL ? entry_make(kv, key, hash, ret_entry) : 0;
+    if (rv != 0) {
+        return rv;
+    }
+    rv = mst__kv_entry_room(kv, *ret_entry, size, ret_room);
+    if (rv != 0) {
+        mst__kv_entry_tidy(kv, *ret_entry);
+    }
+    return rv;
 }
 
 static int kv_set(struct mst__kv *kv, struct mst_bytes key, struct mst_bytes value)
@@ -483,36 +518,39 @@ static int kv_multi_get(struct mst__kv *kv,
                         const struct mst__command *command,
                         struct mst__reply *ret_reply)
 {
-    mst__buf_clear(&kv->items);
+    mst__buf_clear(&kv->items.buf);
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-        int rv = mst__buf_append_str(&kv->items, entry == NULL ? mst_bytes(NULL, 0)
-                                                               : mst__kv_entry_value(entry));
+        struct mst_bytes value = entry == NULL ? mst_bytes(NULL, 0) : mst__kv_entry_value(entry);
+        int rv = mst__kv_buf_append_str(kv, &kv->items, value);
         if (rv != 0) {
+            mst__kv_buf_close(kv, &kv->items);
             return rv;
         }
     }
-    kv->steps += mst__kv_steps_of(mst__buf_size(&kv->items));
-    *ret_reply = (struct mst__reply){.kind = MST_REPLY_ITEMS, .bytes = mst__buf_bytes(&kv->items)};
+    kv->steps += mst__kv_steps_of(mst__buf_size(&kv->items.buf));
+    *ret_reply =
+        (struct mst__reply){.kind = MST_REPLY_ITEMS, .bytes = mst__buf_bytes(&kv->items.buf)};
     return 0;
 }
 
 static int kv_list_keys(struct mst__kv *kv, struct mst__reply *ret_reply)
 {
-    mst__buf_clear(&kv->items);
+    mst__buf_clear(&kv->items.buf);
     const struct mst__kv_entry *entry = kv->keys;
     for (size_t i = 0; i < kv->keys_count; i++, entry = entry->key_next) {
-        int rv = mst__buf_append_str(&kv->items, mst__map_key(entry));
+        int rv = mst__kv_buf_append_str(kv, &kv->items, mst__map_key(entry));
         if (rv != 0) {
+            mst__kv_buf_close(kv, &kv->items);
             return rv;
         }
     }
-    kv->steps += kv->keys_count + mst__kv_steps_of(mst__buf_size(&kv->items));
+    kv->steps += kv->keys_count + mst__kv_steps_of(mst__buf_size(&kv->items.buf));
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LIST,
                                      .number = (int64_t)kv->keys_count,
-                                     .bytes = mst__buf_bytes(&kv->items)};
+                                     .bytes = mst__buf_bytes(&kv->items.buf)};
     return 0;
 }
 
@@ -563,7 +601,7 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
     if (size == 0) {
         return 0;
     }
-    if (!mst__kv_charge(kv, size)) {
+    if (!mst__kv_charge(kv, mst__mem_cost(size))) {
         return MST_ELIMIT;
     }
     pairs = mst__malloc(size);
@@ -579,7 +617,7 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
         entry_written_wake(kv, pairs[i].entry);
     }
     mst__free(pairs);
-    mst__kv_discharge(kv, size);
+    mst__kv_discharge(kv, mst__mem_cost(size));
     return rv;
 }
 
@@ -651,10 +689,10 @@ static int kv_dispatch(struct mst__kv *kv,
 }
 
 /* One large reply shall not cost memory for ever; nobody borrows from it any more. */
-static void buf_trim(struct mst__buf *buf)
+static void buf_trim(struct mst__kv *kv, struct mst__kv_buf *buf)
 {
-    if (MST_UNLIKELY(buf->capacity > KV_KEPT_MAX)) {
-        mst__buf_close(buf);
+    if (MST_UNLIKELY(buf->buf.capacity > MST_KEPT_SIZE_MAX)) {
+        mst__kv_buf_close(kv, buf);
     }
 }
 
@@ -663,9 +701,9 @@ int mst__kv_apply(struct mst__kv *kv,
                   const struct mst__command *command,
                   struct mst__reply *ret_reply)
 {
-    buf_trim(&kv->items);
-    MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
-    buf_trim(&kv->notices);
+    buf_trim(kv, &kv->items);
+    MST_ASSERT(mst__buf_size(&kv->notices.buf) == 0); /* all were taken */
+    buf_trim(kv, &kv->notices);
     forget_popped(kv);
     kv->steps += 1 + command->count +
                  mst__kv_steps_of(command->key.size + command->value.size + command->expected.size +

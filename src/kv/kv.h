@@ -68,10 +68,19 @@ struct mst__kv_limits {
 /* The same for a server that is the authority of jobs. */
 #define MST_KV_ANNOUNCEMENT_JOB "muster.job"
 
+/* A buffer of the engine's own. What it has beyond MST_KEPT_SIZE_MAX is counted, and freed as soon
+ * as it can be. */
+struct mst__kv_buf {
+    struct mst__buf buf;
+    size_t charged; /* bytes that are counted, or need not be */
+};
+
 struct mst__kv {
     struct mst__map map; /* of struct mst__kv_entry */
     struct mst__kv_limits limits;
     size_t memory_used;
+    size_t memory_withheld; /* lost to holes between allocations, as far as somebody knows */
+    uint64_t memory_freed;  /* ever */
     size_t keys_count;
     /* What has been done, ever: one step per object looked at (entry, place, watcher, notice, item)
      * and one per KiB copied, compared or hashed. Who shares the engine among clients sees from it
@@ -79,8 +88,8 @@ struct mst__kv {
     uint64_t steps;
     struct mst__kv_entry *keys; /* the entries with a value, a ring */
     struct mst__kv_client *released_first, *released_last;
-    struct mst__buf items;              /* the reply of MULTI_GET and LIST_KEYS */
-    struct mst__buf notices;            /* for watchers, see watch.c */
+    struct mst__kv_buf items;           /* the reply of MULTI_GET and LIST_KEYS */
+    struct mst__kv_buf notices;         /* for watchers, see watch.c */
     struct mst__kv_watch *notice_watch; /* whom the front notice goes to next */
     struct mst__kv_client *lost_first;  /* clients that lost a notice */
     struct mst__kv_block *popped;       /* the last QUEUE_POP: its reply borrows the bytes */

@@ -28,7 +28,7 @@ bool mst__kv_sweep(struct mst__kv *kv, uint64_t steps, mst__kv_is_dead_fn *is_de
 {
     uint64_t end = kv->steps + steps;
     struct mst__kv_entry *entry;
-    MST_ASSERT(mst__buf_size(&kv->notices) == 0); /* all were taken */
+    MST_ASSERT(mst__buf_size(&kv->notices.buf) == 0); /* all were taken */
     while (kv->steps < end && (entry = kv->sweep_next) != NULL) {
         kv->steps++;
         if ((entry->block != NULL || entry->queue.count > 0) && is_dead(arg, mst__map_key(entry))) {

@@ -43,7 +43,7 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
         return rv;
     }
     struct mst__kv_watch *watch = NULL;
-    if (!mst__kv_has_room(kv, sizeof *watch)) {
+    if (!mst__kv_has_room(kv, mst__mem_cost(sizeof *watch))) {
         rv = MST_ELIMIT;
     } else {
         watch = mst__malloc(sizeof *watch);
@@ -63,7 +63,7 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
     entry->watches = watch;
     client->watches = watch;
     client->watches_count++;
-    kv->memory_used += sizeof *watch;
+    kv->memory_used += mst__mem_cost(sizeof *watch);
     return 0;
 }
 
@@ -107,14 +107,14 @@ static void unwatch(struct mst__kv *kv, struct mst__kv_watch *watch)
         watch->next_of_entry->prev_of_entry = watch->prev_of_entry;
     }
     mst__free(watch);
-    mst__kv_discharge(kv, sizeof *watch);
+    mst__kv_discharge(kv, mst__mem_cost(sizeof *watch));
     mst__kv_entry_tidy(kv, entry);
 }
 
 void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client)
 {
     /* Notices are handed out right after each command, so none can be under way here. */
-    MST_ASSERT(client->watches == NULL || mst__buf_size(&kv->notices) == 0);
+    MST_ASSERT(client->watches == NULL || mst__buf_size(&kv->notices.buf) == 0);
     if (client->lost != NULL) {
         lost_leave(kv, client);
     }
@@ -135,19 +135,19 @@ void mst__kv_notify(struct mst__kv *kv,
     memset(&head, 0, sizeof head);
     head.entry = entry;
     head.change = change;
-    size_t size_before = mst__buf_size(&kv->notices);
-    int rv = mst__buf_append(&kv->notices, mst_bytes(&head, sizeof head));
+    size_t size_before = mst__buf_size(&kv->notices.buf);
+    int rv = mst__buf_append(&kv->notices.buf, mst_bytes(&head, sizeof head));
     if (rv == 0) {
-        rv = mst__buf_append_str(&kv->notices, mst__kv_entry_value(entry));
+        rv = mst__kv_buf_append_str(kv, &kv->notices, mst__kv_entry_value(entry));
     }
     if (rv == 0) {
-        rv = mst__buf_append_str(&kv->notices, new_value);
+        rv = mst__kv_buf_append_str(kv, &kv->notices, new_value);
     }
-    kv->steps += 1 + mst__kv_steps_of(mst__buf_size(&kv->notices) - size_before);
+    kv->steps += 1 + mst__kv_steps_of(mst__buf_size(&kv->notices.buf) - size_before);
     if (rv == 0) {
         return;
     }
-    mst__buf_truncate(&kv->notices, size_before);
+    mst__buf_truncate(&kv->notices.buf, size_before);
     for (struct mst__kv_watch *watch = entry->watches; watch != NULL;
          watch = watch->next_of_entry) {
         kv->steps++;
@@ -171,10 +171,10 @@ static bool next_lost(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
 
 bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
 {
-    if (MST_LIKELY(mst__buf_size(&kv->notices) == 0)) {
+    if (MST_LIKELY(mst__buf_size(&kv->notices.buf) == 0)) {
         return next_lost(kv, ret_notice);
     }
-    struct mst_bytes record = mst__buf_bytes(&kv->notices);
+    struct mst_bytes record = mst__buf_bytes(&kv->notices.buf);
     struct notice_head head;
     memcpy(&head, record.data, sizeof head);
     record = mst__bytes_skip(record, sizeof head);
@@ -195,7 +195,7 @@ bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
     kv->notice_watch = kv->notice_watch->next_of_entry;
     if (kv->notice_watch == NULL) {
         /* The bytes stay where they are until the next command appends. */
-        mst__buf_consume(&kv->notices, sizeof head + 16 + old_value.size + new_value.size);
+        mst__buf_consume(&kv->notices.buf, sizeof head + 16 + old_value.size + new_value.size);
     }
     return true;
 }

@@ -73,7 +73,7 @@ static void jobs_rest(struct mst__jobs *jobs)
 /* What it costs, but for its members. */
 static size_t job_base_size(const struct mst__jobs *jobs, size_t run_id_size)
 {
-    return sizeof(struct mst__job) + mst__map_overhead(&jobs->map) + 2 * run_id_size +
+    return sizeof(struct mst__job) + mst__map_cost(&jobs->map, run_id_size) + run_id_size +
            JOB_TABLES_SIZE;
 }
 

@@ -102,9 +102,14 @@ struct mst_server {
     atomic_bool dump_wanted;
     bool stopping;
     int64_t stop_began_ms;
-    int64_t ahead_ms; /* tests turn the clock forward with it */
-    uv_timer_t sweep; /* runs while something may become overdue */
-    uv_timer_t grace; /* runs while a connection may be of dialect A or B */
+    int64_t ahead_ms;  /* tests turn the clock forward with it */
+    uv_timer_t sweep;  /* runs while something may become overdue */
+    uv_timer_t grace;  /* runs while a connection may be of dialect A or B */
+    uv_prepare_t heap; /* see heap.c */
+    size_t heap_base;
+    size_t heap_seen_used;
+    uint64_t heap_seen_freed;
+    uint64_t heap_trimmed_freed;
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
@@ -154,6 +159,15 @@ void mst__empty_stop(struct mst_server *server);
 void mst__empty_close(struct mst_server *server);
 /* The loop was woken: see whether it was for this. */
 void mst__empty_look(struct mst_server *server);
+
+/* --- heap.c --- */
+
+/* The process belongs to the server: from now on its resident memory is held near the limit. */
+void mst__heap_watch(struct mst_server *server);
+
+/* Of a limit of @memory_max, how much must not be used, when the process has @resident bytes, and
+ * had @base before it stored anything. */
+size_t mst__heap_withheld(size_t resident, size_t base, size_t memory_max);
 
 /* --- conn.c --- */
 

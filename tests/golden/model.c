@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "kv/entry.h"
 
 void mst__model_init(struct mst__model *model,
@@ -233,8 +234,10 @@ void mst__model_check(const struct mst__model *model)
         bool asleep = entry->lines[MST_KV_LINE_KEY] != NULL;
         MST_ASSERT(!asleep || entry->queue.count <= entry->queue.promised_count);
         keys += mst__kv_entry_exists(entry) ? 1 : 0;
-        bytes += mst__map_overhead(&kv->map) + mst__map_key(entry).size +
-                 (entry->block == NULL ? 0 : sizeof *entry->block + entry->block->u.capacity);
+        bytes += mst__map_cost(&kv->map, mst__map_key(entry).size);
+        bytes += entry->block == NULL
+                     ? 0
+                     : mst__mem_cost(sizeof *entry->block + entry->block->u.capacity);
     }
     MST_ASSERT(keys == kv->keys_count);
     MST_ASSERT(bytes <= kv->memory_used);

@@ -110,5 +110,5 @@ void mst__kv_snapshot(const struct mst__kv *kv,
     }
     put_number(&s, kv->keys_count);
     put_number(&s, kv->memory_used);
-    put_number(&s, mst__buf_size(&kv->notices));
+    put_number(&s, mst__buf_size(&kv->notices.buf));
 }

@@ -812,7 +812,7 @@ static int apply(struct both *both,
     mst__kv_snapshot(&both->kv, both->clients, CLIENTS, &before);
     unsigned long failure = random_failure(both);
     if (failure > 0) {
-        mst__buf_close(&both->kv.notices); /* a notice needs memory again */
+        mst__kv_buf_close(&both->kv, &both->kv.notices); /* a notice needs memory again */
     }
     mst__mem_fail_nth(failure);
     int rv = mst__kv_apply(&both->kv, &both->clients[client], command, ret_reply);
