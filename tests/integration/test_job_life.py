@@ -166,7 +166,8 @@ class Strangers(unittest.TestCase):
             wire = self.node(server, run_id="new")
             self.assertTrue(self.known(wire, "worked"))
             self.assertTrue(self.known(wire, f"{name}.15"))
-            self.assertEqual(len(server.log_lines("job.forgotten")), FOUNDED_MAX + 1)
+            forgotten = server.wait_log("job.forgotten", count=FOUNDED_MAX + 1)
+            self.assertEqual(len(forgotten), FOUNDED_MAX + 1)
 
     def test_memory(self):
         """Jobs count under the limit for memory, and a round that is claimed costs nothing yet."""
