@@ -329,6 +329,9 @@ void mst__sim_auth_close(struct mst__sim_auth *sim);
 /* When to look again for what is not in order yet. */
 #define MST_SIM_AUTH_ORDER_US 20000
 
+/* How late the second copy of a message comes at most. */
+#define MST_SIM_AUTH_COPY_US (3 * MST_SIM_SECOND_US)
+
 void mst__sim_auth_break(struct mst__sim_auth *sim, const char *rule, const char *format, ...)
     MST_PRINTF(3, 4);
 /* @node may be MST_SIM_AUTH_NOBODY: the server, or the store. */

@@ -477,7 +477,9 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
     bool is_muster = plan->engine == MST_SIM_AUTH_MUSTER;
     int64_t passed_us = sim->now_us - sim->calm_us;
     /* A node that is dead may have said something just before it died. */
-    bool is_early = passed_us <= plan->slow_us + 2 * plan->latency_us + MST_SIM_AUTH_ORDER_US;
+    int64_t copy_us = is_muster && plan->twice_ppm > 0 ? MST_SIM_AUTH_COPY_US : 0;
+    bool is_early =
+        passed_us <= copy_us + plan->slow_us + 2 * plan->latency_us + MST_SIM_AUTH_ORDER_US;
     const char *missing = is_early    ? "something that was said before is under way"
                           : is_muster ? rest_of_server(sim)
                                       : rest_of_store(sim);

@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "sim/authority.h"
 
-#define SECOND_US MST_SIM_SECOND_US
-
 /* The second copy of a message is not in order with the rest. */
 #define COPY 1
 
@@ -66,7 +64,7 @@ void mst__sim_auth_link_send(struct mst__sim_auth *sim,
         event.bytes = mst__sim_auth_copy(bytes.data, bytes.size);
         event.request = COPY;
         event.epoch = 0;
-        mst__sim_auth_at(sim, time_us + mst__sim_auth_below(sim, 3 * SECOND_US),
+        mst__sim_auth_at(sim, time_us + mst__sim_auth_below(sim, MST_SIM_AUTH_COPY_US),
                          MST_SIM_AUTH_TO_SERVER, event);
     }
 }
