@@ -163,8 +163,9 @@ struct mst_changes {
     int64_t participants_lost; /* how many members of our round are gone */
     char lost[512]; /* which, as mst_handler_node calls them; blanks between, cut off when long */
     bool closed;
-    bool expelled; /* the others count us as dead */
-    bool reopened; /* our round is over, the next one gathers; what backend `muster` tells */
+    bool expelled;    /* the others count us as dead */
+    bool reopened;    /* our round is over, the next one gathers; what backend `muster` tells */
+    char reason[256]; /* closed: why, cut off when long; "" where the backend does not know */
 };
 
 /**

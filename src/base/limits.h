@@ -86,7 +86,12 @@
 /* The metrics page: connections, memory for the request of each, the page itself. */
 #define MST_HTTP_CONNECTIONS_MAX 64
 #define MST_HTTP_REQUEST_SIZE_MAX MST_KIB(8)
-#define MST_HTTP_PAGE_SIZE_MAX MST_KIB(16)
+#define MST_HTTP_PAGE_SIZE_MAX MST_KIB(128)
+
+/* Jobs with series of their own on that page, and the longest run id of one: they take most of the
+ * page, and a collector keeps every run id that it has ever seen. */
+#define MST_METRICS_JOBS_MAX 64
+#define MST_METRICS_RUN_ID_SIZE_MAX 128
 
 /* The log of a command. Lines that wait to be written: some 2,000, as many as all events at their
  * limit make in a second. Lines of one event in any second: enough to see what happens, few enough

@@ -171,6 +171,18 @@ static int tell(struct join *join, const char *event)
     return mst__cli_json_print(&join->line, &join->err);
 }
 
+/* @name: what is told of it, if anything is known. */
+static int tell_closed(struct join *join, const char *name, const char *text)
+{
+    mst__cli_json_begin(&join->line, NULL, '{');
+    mst__cli_json_text(&join->line, "event", mst_bytes_str("closed"));
+    if (*text != '\0') {
+        mst__cli_json_text(&join->line, name, mst_bytes_str(text));
+    }
+    mst__cli_json_end(&join->line, '}');
+    return mst__cli_json_print(&join->line, &join->err);
+}
+
 static int tell_round(struct join *join, const char *event, int64_t round)
 {
     mst__cli_json_begin(&join->line, NULL, '{');
@@ -358,7 +370,7 @@ static int tell_changes(struct join *join, const struct mst_changes *changes)
     const struct mst_changes *seen = &join->seen;
     int rv = 0;
     if (changes->closed && !seen->closed) {
-        rv = tell(join, "closed");
+        rv = tell_closed(join, "reason", changes->reason);
         if (join->command == NULL) {
             return rv; /* everybody goes, and we do */
         }
@@ -571,7 +583,10 @@ static int fail(struct join *join)
         return join->err.sys == ENOENT ? MST_EXIT_NO_COMMAND : MST_EXIT_NOT_RUNNABLE;
     }
     if (exit_code == MST_EXIT_CLOSED || exit_code == MST_EXIT_SPARE) {
-        (void)tell(join, "closed"); /* the exit status says it, too */
+        char text[sizeof join->err.msg];
+        (void)snprintf(text, sizeof text, "%s",
+                       join->err.msg);          /* the line may have an error of its own */
+        (void)tell_closed(join, "error", text); /* the exit status says it, too */
     }
     return exit_code;
 }

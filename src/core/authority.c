@@ -14,6 +14,16 @@
 
 /* --- names --- */
 
+const char *mst__authority_ended_name(enum mst__authority_ended how)
+{
+    static const char *const names[MST_AUTHORITY_ENDED_COUNT] = {
+#define ENDED_NAME(name, text) [MST_AUTHORITY_ENDED_##name] = (text),
+        MST_AUTHORITY_ENDED_MAP(ENDED_NAME)
+#undef ENDED_NAME
+    };
+    return names[how];
+}
+
 const char *mst__authority_why_name(enum mst__authority_why why)
 {
     switch (why) {
@@ -275,8 +285,12 @@ void mst__authority_come_back(struct mst__authority *authority,
 /* A member's session ends. What is left of it is dropped by the caller. */
 static void member_end(struct mst__authority *authority,
                        struct mst__authority_member *member,
-                       bool is_lost)
+                       enum mst__authority_ended how)
 {
+    bool is_lost = how != MST_AUTHORITY_ENDED_LEFT;
+    if (authority->options.ended != NULL) {
+        authority->options.ended(authority->options.trace_arg, member, how, 1);
+    }
     bool was_holding = member->place == MST_PLACE_HOLDING;
     if (was_holding) {
         authority->held_count--;
@@ -313,7 +327,14 @@ void mst__authority_expel(struct mst__authority *authority,
                           struct mst__authority_member *member,
                           enum mst__expelled why)
 {
-    member_end(authority, member, true);
+    static const enum mst__authority_ended hows[] = {
+        [MST_EXPELLED_SILENT] = MST_AUTHORITY_ENDED_SILENT,
+        [MST_EXPELLED_REPLACED] = MST_AUTHORITY_ENDED_REPLACED,
+        [MST_EXPELLED_OVER] = MST_AUTHORITY_ENDED_OVER,
+        [MST_EXPELLED_LATE] = MST_AUTHORITY_ENDED_LATE,
+    };
+    bool is_cut = why == MST_EXPELLED_SILENT && member->is_absent;
+    member_end(authority, member, is_cut ? MST_AUTHORITY_ENDED_DISCONNECTED : hows[why]);
     member->expelled = (uint8_t)why;
     if (member->driver != NULL) {
         mst__members_notify(authority, member, MST_TOLD_EXPELLED);
@@ -323,9 +344,9 @@ void mst__authority_expel(struct mst__authority *authority,
 
 static void member_part(struct mst__authority *authority,
                         struct mst__authority_member *member,
-                        bool is_lost)
+                        enum mst__authority_ended how)
 {
-    member_end(authority, member, is_lost);
+    member_end(authority, member, how);
     member->driver = NULL;
     mst__members_drop(authority, member);
 }
@@ -348,6 +369,16 @@ enum mst__authority_standing mst__authority_standing(const struct mst__authority
             break;
     }
     return MST_STANDING_GONE;
+}
+
+void mst__authority_count_standings(const struct mst__authority *authority,
+                                    uint32_t ret_counts[MST_STANDING_COUNT])
+{
+    const struct mst__authority_member holding = {.place = MST_PLACE_HOLDING};
+    const struct mst__authority_member waiting = {.place = MST_PLACE_WAITING};
+    memset(ret_counts, 0, MST_STANDING_COUNT * sizeof *ret_counts);
+    ret_counts[mst__authority_standing(authority, &holding)] += authority->held_count;
+    ret_counts[mst__authority_standing(authority, &waiting)] += authority->waiting_count;
 }
 
 void mst__authority_tell_standing(struct mst__authority *authority,
@@ -550,6 +581,10 @@ static void authority_give_up(struct mst__authority *authority)
 {
     uint32_t first = MST_AUTHORITY_RANK_NONE;
     uint32_t listed = 0;
+    if (authority->options.ended != NULL) {
+        authority->options.ended(authority->options.trace_arg, NULL, MST_AUTHORITY_ENDED_UNCLAIMED,
+                                 authority->unknown_count);
+    }
     MST_ASSERT(authority->lost_count + authority->held_count <= authority->arrays_capacity);
     uint32_t room = authority->arrays_capacity - authority->lost_count - authority->held_count;
     for (uint32_t rank = 0; listed < authority->unknown_count && rank < authority->world; rank++) {
@@ -659,7 +694,7 @@ int mst__authority_resumed(struct mst__authority *authority,
 
 static int authority_part(struct mst__authority *authority,
                           mst__authority_id id,
-                          bool is_lost,
+                          enum mst__authority_ended how,
                           int64_t now_us)
 {
     mst__authority_enter(authority, now_us);
@@ -667,19 +702,19 @@ static int authority_part(struct mst__authority *authority,
     if (member == NULL || !mst__members_is_living(member)) {
         return MST_ENOTFOUND;
     }
-    member_part(authority, member, is_lost);
+    member_part(authority, member, how);
     mst__authority_advance(authority);
     return 0;
 }
 
 int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
 {
-    return authority_part(authority, id, false, now_us);
+    return authority_part(authority, id, MST_AUTHORITY_ENDED_LEFT, now_us);
 }
 
 int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
 {
-    return authority_part(authority, id, true, now_us);
+    return authority_part(authority, id, MST_AUTHORITY_ENDED_DEAD, now_us);
 }
 
 /* --- the end, and time --- */

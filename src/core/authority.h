@@ -80,6 +80,36 @@ typedef void (*mst__authority_trace_fn)(void *arg,
                                         enum mst__authority_why why,
                                         int64_t round);
 
+/* How a session ended. */
+#define MST_AUTHORITY_ENDED_MAP(X)                                                           \
+    X(LEFT, "left")                                                                          \
+    X(DISCONNECTED, "disconnected") /* its connection was closed, and the grace is over */   \
+    X(SILENT, "silent")             /* connected, and not heard of */                        \
+    X(DEAD, "dead")                 /* as the driver knows */                                \
+    X(UNCLAIMED, "unclaimed")       /* did not come back after a restart of the authority */ \
+    X(REPLACED, "replaced")         /* by a newer process of the node */                     \
+    X(OVER, "over")                 /* held a round, and others claim a later one */         \
+    X(LATE, "late")                 /* did not come back in time from a round that is over */
+
+enum mst__authority_ended {
+#define MST_AUTHORITY_ENDED_ENUM(name, text) MST_AUTHORITY_ENDED_##name,
+    MST_AUTHORITY_ENDED_MAP(MST_AUTHORITY_ENDED_ENUM)
+#undef MST_AUTHORITY_ENDED_ENUM
+};
+#define MST_AUTHORITY_ENDED_COUNT (MST_AUTHORITY_ENDED_LATE + 1)
+
+/* "silent" for MST_AUTHORITY_ENDED_SILENT. Static memory. */
+const char *mst__authority_ended_name(enum mst__authority_ended how);
+
+struct mst__authority_member;
+
+/* The session of @member has ended; NULL: those of @count members of the round that were never
+ * announced here. The run is as it was before. */
+typedef void (*mst__authority_ended_fn)(void *arg,
+                                        const struct mst__authority_member *member,
+                                        enum mst__authority_ended how,
+                                        uint32_t count);
+
 /* A node's session with the authority: index and generation of a member. A session that has ended
  * is never mistaken for another one. */
 typedef uint64_t mst__authority_id;
@@ -163,6 +193,7 @@ enum mst__authority_standing {
     MST_STANDING_CALLED,   /* in the last round, which is over: has to come back */
     MST_STANDING_GONE,
 };
+#define MST_STANDING_COUNT (MST_STANDING_GONE + 1)
 
 const char *mst__authority_standing_name(enum mst__authority_standing standing);
 
@@ -248,7 +279,8 @@ struct mst__authority_options {
     size_t memory_max;    /* what memory_used may come to; 0 = any. The driver may change it */
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE]; /* random: nodes choose their names */
     mst__authority_trace_fn trace;          /* may be NULL */
-    void *trace_arg;
+    mst__authority_ended_fn ended;          /* may be NULL */
+    void *trace_arg;                        /* of both */
 };
 
 /* What all nodes agree on; valid while there are living members. */
@@ -455,6 +487,10 @@ struct mst_bytes mst__authority_label_value(const struct mst__authority_member *
  * what SEALED said; of CALLED also authority->lost and reopened_why. */
 enum mst__authority_standing mst__authority_standing(const struct mst__authority *authority,
                                                      const struct mst__authority_member *member);
+
+/* How many living members stand how. O(1). */
+void mst__authority_count_standings(const struct mst__authority *authority,
+                                    uint32_t ret_counts[MST_STANDING_COUNT]);
 
 /* The round that gathers or comes next. */
 int64_t mst__authority_round_next(const struct mst__authority *authority);

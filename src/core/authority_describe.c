@@ -244,6 +244,8 @@ static void check_member(const struct mst__authority *authority,
 
 static void check_members(const struct mst__authority *authority)
 {
+    uint32_t counted[MST_STANDING_COUNT];
+    mst__authority_count_standings(authority, counted);
     uint32_t used = 0;
     uint32_t held = 0;
     uint32_t waiting = 0;
@@ -254,6 +256,9 @@ static void check_members(const struct mst__authority *authority)
     const struct mst__authority_member *member;
     while ((member = mst__authority_next_member(authority, &cursor)) != NULL) {
         check_member(authority, member);
+        if (mst__members_is_living(member)) {
+            counted[mst__authority_standing(authority, member)]--;
+        }
         used++;
         held += member->place == MST_PLACE_HOLDING;
         if (member->place == MST_PLACE_WAITING) {
@@ -262,6 +267,9 @@ static void check_members(const struct mst__authority *authority)
             back += member->rank != MST_AUTHORITY_RANK_NONE;
             survivors += member->is_returned || member->order < authority->reopened_order;
         }
+    }
+    for (unsigned i = 0; i < MST_STANDING_COUNT; i++) {
+        MST_ASSERT(counted[i] == 0);
     }
     MST_ASSERT(used == authority->used_count);
     MST_ASSERT(held == authority->held_count);

@@ -129,18 +129,15 @@ static enum MHD_Result answer_wrong_method(struct MHD_Connection *connection)
 static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connection *connection)
 {
     const struct mst_server *server = http->server;
-    size_t members = 0;
-    size_t runs = mst__jobs_count(server, &members);
-    const struct mst__metrics metrics = {
+    struct mst__metrics metrics = {
         .version = mst_version(),
         .connections = server->conns_count,
         .keys = server->kv.keys_count,
         .memory = server->kv.memory_used,
         .memory_max = server->kv.limits.memory_max,
-        .runs = runs,
-        .members = members,
         .counters = server->counters,
     };
+    mst__jobs_measure(server, &metrics.jobs);
     mst__buf_clear(&http->page);
     int rv = mst__metrics_render(&metrics, &http->page);
     if (rv != 0) {

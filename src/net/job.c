@@ -182,8 +182,7 @@ static void job_remove(struct mst__job *job)
     mst__map_remove(&jobs->map, value);
     idle_remove(job);
     if (!job_is_blank(job)) {
-        mst__log(&job->server->options.log, MST_LOG_INFO, "job.forgotten", "run=%s round=%lld",
-                 MST_LOG_TEXT(job->run_id), (long long)job->authority.round);
+        mst__job_log_forgotten(job);
     }
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
     mst__job_keys_want(job->server);
@@ -306,16 +305,6 @@ void mst__jobs_close(struct mst_server *server)
     mst__buf_close(&server->jobs.shared);
 }
 
-size_t mst__jobs_count(const struct mst_server *server, size_t *ret_members)
-{
-    const struct mst__map *map = &server->jobs.map;
-    *ret_members = 0;
-    for (void *value = mst__map_first(map); value != NULL; value = mst__map_next(value)) {
-        *ret_members += job_of(value)->authority.living_count;
-    }
-    return mst__map_count(map);
-}
-
 static struct mst__job *job_find(struct mst_server *server, struct mst_bytes run_id)
 {
     void *value = mst__map_get(&server->jobs.map, run_id);
@@ -361,6 +350,7 @@ static int job_add(struct mst_server *server,
             conns_max < MST_AUTHORITY_MEMBERS_MAX ? (uint32_t)conns_max : MST_AUTHORITY_MEMBERS_MAX,
     };
     mst__clock_random(options.hash_key, sizeof options.hash_key);
+    mst__job_log_init(job, &options);
     mst__authority_init(&job->authority, &options);
     int rv = uv_timer_init(&server->loop, &job->timer);
     MST_ASSERT(rv == 0);
@@ -516,7 +506,9 @@ static bool take_announce(struct mst_server *server,
     job_allow(job);
     enum mst__refusal refusal = MST_REFUSAL_NONE;
     mst__authority_id id;
+    mst__job_log_announcing(job, &announcement);
     rv = mst__authority_announce(&job->authority, &announcement, job_now_us(), &id, &refusal, &err);
+    mst__job_log_announced(job, rv == 0);
     job_account(job);
     job_touch(job);
     if (rv != 0) {

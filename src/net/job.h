@@ -13,6 +13,7 @@
 #include "core/authority.h"
 #include "core/listening.h"
 #include "net/job_keys.h"
+#include "net/job_log.h"
 #include "wire/job.h"
 
 struct mst_server;
@@ -22,6 +23,7 @@ struct mst__conn;
 struct mst__job {
     struct mst_server *server;
     struct mst__authority authority;
+    struct mst__job_life life;
     uv_timer_t timer;
     struct mst__job *dirty_next;
     bool is_dirty;        /* has effects to be sent, something due, or another time to wake up at */
@@ -65,7 +67,9 @@ struct mst__jobs {
     struct mst__buf shared;  /* frames for many */
     struct mst__buf members; /* of a status */
     struct mst__job_keys keys;
-    uint64_t told; /* frames sent to nodes, but for replies */
+    uint64_t told;                           /* frames sent to nodes, but for replies */
+    struct mst__job_tally tally;             /* of all that were ever here */
+    uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by how long they took to be complete */
 };
 
 void mst__jobs_open(struct mst_server *server);
@@ -75,9 +79,6 @@ void mst__jobs_stop(struct mst_server *server);
 
 /* The loop has ended. */
 void mst__jobs_close(struct mst_server *server);
-
-/* How many run ids there are, and how many nodes in all of them. */
-size_t mst__jobs_count(const struct mst_server *server, size_t *ret_members);
 
 /* @message came from @conn, whose place is @seat. Answers are appended to server->replies. False,
  * with a sentence, when the message has no place here and the connection shall end. */

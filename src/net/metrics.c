@@ -6,11 +6,17 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/assert.h"
+#include "base/unicode.h"
 
-/* The longest line is a HELP line below. */
-#define LINE_SIZE 160
+/* A run id as the value of a label: each byte as four, one of which is a backslash that takes
+ * two, or three for one. */
+#define RUN_SIZE (5 * MST_METRICS_RUN_ID_SIZE_MAX + 1)
+
+/* The longest line has a run id in it. */
+#define LINE_SIZE (RUN_SIZE + 160)
 
 static int append_line(struct mst__buf *page, const char *format, ...) MST_PRINTF(2, 3);
 
@@ -60,10 +66,10 @@ static int append_plain(const struct mst__metrics *metrics, struct mst__buf *pag
         {"muster_memory_limit_bytes", "gauge", "What that memory may grow to.",
          metrics->memory_max},
         {"muster_nodes", "gauge", "Nodes of rendezvous that this server decides.",
-         metrics->members},
+         metrics->jobs.members},
         {"muster_received_bytes_total", "counter", "Bytes received from store clients.",
          counters->bytes_in},
-        {"muster_rendezvous", "gauge", "Rendezvous that this server decides.", metrics->runs},
+        {"muster_rendezvous", "gauge", "Rendezvous that this server decides.", metrics->jobs.runs},
         {"muster_sent_bytes_total", "counter", "Bytes sent to store clients.", counters->bytes_out},
         {"muster_turn_steps_max", "gauge", "Most work for one connection in a turn of the loop.",
          counters->turn_steps_max},
@@ -102,12 +108,172 @@ static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *
     return rv;
 }
 
+/* --- jobs --- */
+
+static const char *const seconds_texts[] = {
+#define SECONDS_TEXT(text, us) text,
+    MST_JOB_SECONDS_MAP(SECONDS_TEXT)
+#undef SECONDS_TEXT
+        "+Inf",
+};
+
+static double seconds(uint64_t us)
+{
+    return (double)us / 1e6;
+}
+
+/* @run_id as the value of a label. The format knows three escapes, and control characters and bytes
+ * that are not text have none. They are spelled as \xNN; a backslash is doubled before that, so
+ * that no two run ids look alike. */
+static void quote_run(struct mst_bytes run_id, char ret_quoted[RUN_SIZE])
+{
+    char shown[MST_UNICODE_SHOWN_SIZE];
+    size_t at = 0;
+    size_t size;
+    while ((size = mst__unicode_take_shown(&run_id, shown)) > 0) {
+        bool is_spelled = shown[0] == '\\' && size > 1;
+        for (size_t i = 0; i < size; i++) {
+            bool is_backslash = shown[i] == '\\';
+            unsigned backslashes = is_backslash ? (is_spelled ? 1 : 3) : shown[i] == '"' ? 1 : 0;
+            MST_ASSERT(at + backslashes + 1 < RUN_SIZE);
+            memset(ret_quoted + at, '\\', backslashes);
+            at += backslashes;
+            ret_quoted[at++] = shown[i];
+        }
+    }
+    ret_quoted[at] = '\0';
+}
+
+static int append_standings(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
+{
+    int rv = append_head(page, "muster_nodes_standing", "gauge", "Nodes of all jobs, by standing.");
+    for (unsigned i = 0; i < MST_STANDING_GONE && rv == 0; i++) {
+        rv = append_line(page, "muster_nodes_standing{standing=\"%s\"} %llu\n",
+                         mst__authority_standing_name((enum mst__authority_standing)i),
+                         (unsigned long long)jobs->standings[i]);
+    }
+    return rv;
+}
+
+static int append_seconds(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
+{
+    int rv = append_head(page, "muster_round_complete_seconds", "histogram",
+                         "From the first node that waits for a round until it is complete.");
+    unsigned long long count = 0;
+    for (unsigned i = 0; i < MST_JOB_SECONDS_COUNT && rv == 0; i++) {
+        count += jobs->seconds[i];
+        rv = append_line(page, "muster_round_complete_seconds_bucket{le=\"%s\"} %llu\n",
+                         seconds_texts[i], count);
+    }
+    if (rv == 0) {
+        rv = append_line(page, "muster_round_complete_seconds_sum %.6f\n",
+                         seconds(jobs->tally.gathering_us));
+    }
+    return rv != 0 ? rv : append_line(page, "muster_round_complete_seconds_count %llu\n", count);
+}
+
+/* Of all jobs that were ever here. */
+static int append_totals(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
+{
+    int rv = append_metric(page, "muster_rounds_total", "counter", "Rounds that were completed.",
+                           jobs->tally.rounds);
+    if (rv == 0) {
+        rv = append_seconds(jobs, page);
+    }
+    if (rv == 0) {
+        rv = append_standings(jobs, page);
+    }
+    if (rv == 0) {
+        rv = append_head(page, "muster_nodes_ended_total", "counter",
+                         "Nodes that left, were lost or expelled, by cause.");
+    }
+    for (unsigned i = 0; i < MST_AUTHORITY_ENDED_COUNT && rv == 0; i++) {
+        rv = append_line(page, "muster_nodes_ended_total{cause=\"%s\"} %llu\n",
+                         mst__authority_ended_name((enum mst__authority_ended)i),
+                         (unsigned long long)jobs->tally.ended[i]);
+    }
+    return rv;
+}
+
+/* One of the families of series that each job has. */
+enum job_family {
+    JOB_ROUNDS,
+    JOB_SECONDS,
+    JOB_STANDINGS,
+    JOB_ENDED,
+    JOB_FAMILIES_COUNT,
+};
+
+static int append_job(const struct mst__job_metrics *job,
+                      enum job_family family,
+                      struct mst__buf *page)
+{
+    char run[RUN_SIZE];
+    int rv = 0;
+    quote_run(job->run_id, run);
+    if (family == JOB_ROUNDS) {
+        return append_line(page, "muster_job_rounds_total{run=\"%s\"} %llu\n", run,
+                           (unsigned long long)job->tally.rounds);
+    }
+    if (family == JOB_SECONDS) {
+        return append_line(page, "muster_job_gathering_seconds_total{run=\"%s\"} %.6f\n", run,
+                           seconds(job->tally.gathering_us));
+    }
+    for (unsigned i = 0; family == JOB_STANDINGS && i < MST_STANDING_GONE && rv == 0; i++) {
+        rv = append_line(page, "muster_job_nodes{run=\"%s\",standing=\"%s\"} %u\n", run,
+                         mst__authority_standing_name((enum mst__authority_standing)i),
+                         job->standings[i]);
+    }
+    for (unsigned i = 0; family == JOB_ENDED && i < MST_AUTHORITY_ENDED_COUNT && rv == 0; i++) {
+        rv = append_line(page, "muster_job_nodes_ended_total{run=\"%s\",cause=\"%s\"} %llu\n", run,
+                         mst__authority_ended_name((enum mst__authority_ended)i),
+                         (unsigned long long)job->tally.ended[i]);
+    }
+    return rv;
+}
+
+/* The first @count jobs, one family behind the other as the format wants it. */
+static int append_jobs(const struct mst__jobs_metrics *jobs, size_t count, struct mst__buf *page)
+{
+    static const struct {
+        const char *name, *type, *help;
+    } heads[JOB_FAMILIES_COUNT] = {
+        [JOB_ROUNDS] = {"muster_job_rounds_total", "counter", "Rounds of a job with nodes."},
+        [JOB_SECONDS] = {"muster_job_gathering_seconds_total", "counter",
+                         "Time until its rounds were complete, all together."},
+        [JOB_STANDINGS] = {"muster_job_nodes", "gauge", "Its nodes, by standing."},
+        [JOB_ENDED] = {"muster_job_nodes_ended_total", "counter",
+                       "Its nodes that left, were lost or expelled, by cause."},
+    };
+    int rv = append_metric(page, "muster_jobs_unlisted", "gauge",
+                           "Jobs with nodes that have no series of their own.",
+                           jobs->jobs_unlisted + jobs->jobs_count - count);
+    for (unsigned family = 0; family < JOB_FAMILIES_COUNT && rv == 0 && count > 0; family++) {
+        rv = append_head(page, heads[family].name, heads[family].type, heads[family].help);
+        for (size_t i = 0; i < count && rv == 0; i++) {
+            rv = append_job(&jobs->jobs[i], (enum job_family)family, page);
+        }
+    }
+    return rv;
+}
+
 int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *page)
 {
     size_t size_before = mst__buf_size(page);
     int rv = append_plain(metrics, page);
     if (rv == 0) {
         rv = append_labelled(metrics, page);
+    }
+    if (rv == 0) {
+        rv = append_totals(&metrics->jobs, page);
+    }
+    size_t size_fixed = mst__buf_size(page);
+    size_t count = metrics->jobs.jobs_count;
+    rv = rv != 0 ? rv : append_jobs(&metrics->jobs, count, page);
+    while (rv == MST_ELIMIT && count > 0) {
+        mst__buf_truncate(page, size_fixed);
+        count /= 2;
+        rv = append_jobs(&metrics->jobs, count, page);
     }
     if (rv != 0) {
         mst__buf_truncate(page, size_before);

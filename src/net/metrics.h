@@ -12,13 +12,12 @@ struct mst__metrics {
     size_t keys;
     size_t memory;
     size_t memory_max;
-    size_t runs;    /* run ids that the server is the authority of */
-    size_t members; /* nodes in all of them */
     struct mst__counters counters;
+    struct mst__jobs_metrics jobs;
 };
 
 /* Append the page, text format 0.0.4, to @page: 0, MST_ELIMIT or MST_ENOMEM; on error @page is
- * unchanged. */
+ * unchanged. Where not all jobs fit there are fewer of them. */
 int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *page);
 
 #endif /* MST_NET_METRICS_H */

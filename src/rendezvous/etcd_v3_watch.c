@@ -89,6 +89,8 @@ static void take_closed(struct mst__etcd_v3 *self)
                    self->round.reason); /* fits */
     watch_event(self, "closed", sentence);
     self->changes.closed = true;
+    static_assert(sizeof self->changes.reason >= sizeof self->round.reason, "it is never cut off");
+    (void)snprintf(self->changes.reason, sizeof self->changes.reason, "%s", self->round.reason);
 }
 
 /* What `round` means for us, who are in one. */

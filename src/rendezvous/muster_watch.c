@@ -125,6 +125,10 @@ static void take_closed(struct mst__muster *muster, struct mst_bytes reason)
                    (int)(reason.size < 200 ? reason.size : 200), (const char *)reason.data);
     watch_event(muster, "closed", sentence);
     muster->changes.closed = true;
+    struct mst_changes *changes = &muster->changes;
+    (void)snprintf(changes->reason, sizeof changes->reason, "%.*s",
+                   (int)(reason.size < sizeof changes->reason ? reason.size : 255),
+                   (const char *)reason.data); /* cut off when long */
 }
 
 /* Our claim, on a new connection, was not accepted. False when another attempt may be. */

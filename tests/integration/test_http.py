@@ -52,7 +52,7 @@ class Page:
         """The page's samples by name and labels: {'muster_ops_total{op="get"}': 3}"""
         status, headers, text = self.open("/metrics")
         assert status == 200, (status, text)
-        return {name: int(value) for name, value in
+        return {name: float(value) if "." in value else int(value) for name, value in
                 (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))}
 
     def connect(self):
@@ -150,21 +150,25 @@ class Pages(unittest.TestCase):
                 elif line.startswith("# TYPE "):
                     _, _, name, kind = line.split(" ")
                     self.assertEqual(name, current)
-                    self.assertIn(kind, ("gauge", "counter"))
+                    self.assertIn(kind, ("gauge", "counter", "histogram"))
                     self.assertEqual(kind == "counter", name.endswith("_total"))
                     described[name] = 0
                 else:
-                    match = re.fullmatch(r'(\w+)(?:\{\w+="[^"\\]+"\})? (\d+)', line)
+                    match = re.fullmatch(r'(\w+)(?:\{\w+="[^"\\]+"\})? (\d+|\d+\.\d+)', line)
                     self.assertIsNotNone(match, line)
-                    self.assertEqual(match[1], current)
+                    self.assertIn(match[1], (current, f"{current}_bucket", f"{current}_sum",
+                                             f"{current}_count"))
                     described[current] += 1
             for name in ("connections", "connections_accepted_total", "keys", "memory_bytes",
                          "memory_limit_bytes", "nodes", "received_bytes_total", "rendezvous",
-                         "sent_bytes_total", "turn_steps_max", "waits_released_total",
-                         "build_info"):
+                         "sent_bytes_total", "turn_steps_max", "waits_released_total", "build_info",
+                         "rounds_total", "jobs_unlisted"):
                 self.assertEqual(described.pop(f"muster_{name}"), 1, name)
             self.assertGreaterEqual(described.pop("muster_connections_closed_total"), 10)
             self.assertGreaterEqual(described.pop("muster_ops_total"), 18)
+            self.assertEqual(described.pop("muster_round_complete_seconds"), 12)
+            self.assertEqual(described.pop("muster_nodes_standing"), 5)
+            self.assertEqual(described.pop("muster_nodes_ended_total"), 8)
             self.assertEqual(described, {})
 
     def test_metrics_count_what_happens(self):

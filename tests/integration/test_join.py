@@ -545,7 +545,8 @@ class Ends(Case):
         self.expect(self.close_rendezvous(), OK)  # again
         result = self.run_join("1")
         self.expect(result, CLOSED, "closed")
-        self.assertEqual(result.stdout, b'{"event":"closed"}\n')
+        self.assertEqual(json.loads(result.stdout),
+                         {"event": "closed", "error": "rendezvous 'job': it is closed"})
 
     def test_close_while_joining(self):
         node = self.start("2")

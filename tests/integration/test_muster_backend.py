@@ -178,7 +178,8 @@ class Meeting(Case):
         other = Node(*where, "--rdzv-conf", "is_host=false", "--hold", "0")
         self.addCleanup(other.close)
         self.check_joined([node.next("joined") for node in (host, other)], 1, 2)
-        self.assertEqual(other.until("closed"), {"event": "closed"})
+        self.assertEqual(other.until("closed"),
+                         {"event": "closed", "reason": "a node has closed it"})
         self.assertEqual((other.wait(), host.wait()), (CLOSED, OK))
 
     def test_ranks_by_label(self):
@@ -484,8 +485,9 @@ class Ends(Case):
         spare.next("spare")
         self.expect(self.close_rendezvous("--reason", "the budget is spent"), OK)
         for node in nodes:
-            node.next("closed")
+            self.assertEqual(node.next("closed")["reason"], "the budget is spent")
             self.assertEqual(node.wait(), CLOSED)
+        self.assertIn("the budget is spent", spare.next("closed")["error"])
         self.assertEqual(spare.wait(), SPARE)
         self.assertIn("the budget is spent", spare.stderr)
         # The first reason stays.

@@ -409,6 +409,7 @@ class Limits(unittest.TestCase):
             use(server.address)
         with Server("--max-connections", 20, preexec_fn=lower) as server:
             use(server.address)
+            server.wait_log("ev=server.listening")  # which comes later
             self.assertEqual(server.log_lines("serve.descriptors"), [])
 
     def test_soft_descriptor_limit_is_raised(self):
@@ -420,6 +421,7 @@ class Limits(unittest.TestCase):
             resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
 
         with Server("--max-connections", 300, preexec_fn=lower) as server:
+            server.wait_log("ev=server.listening")  # which comes later
             self.assertEqual(server.log_lines("serve.descriptors"), [])
             wires = [server.connect("C") for _ in range(250)]
             for wire in wires:
@@ -464,6 +466,7 @@ class Limits(unittest.TestCase):
             self.assertIn(f"somaxconn={somaxconn}", line)
         with Server("--max-connections", min(somaxconn, 1000)) as server:
             use(server.address)
+            server.wait_log("ev=server.listening")  # which comes later
             self.assertEqual(server.log_lines("serve.somaxconn"), [])
 
 
@@ -750,6 +753,7 @@ class Logging(unittest.TestCase):
 
     def test_quiet_about_good_clients(self):
         with Server() as server:
+            server.wait_log("ev=server.listening")
             before = len(server.log().splitlines())
             for dialect in "ABC":
                 with server.connect(dialect) as wire:

@@ -1,5 +1,5 @@
-/* unit/test_authority_driver.c - what an authority needs of its driver: silence counts when all
- * that had arrived was read, and claims and members cost memory. */
+/* unit/test_authority_driver.c - what an authority needs of its driver, and tells it: silence
+ * counts when all that had arrived was read, claims and members cost memory, ends have causes. */
 #include "core/listening.h"
 #include "unit/authority_unit.h"
 
@@ -302,6 +302,64 @@ static void memory_is_bounded(void **state)
     run_close(&run);
 }
 
+/* --- causes --- */
+
+static void print_ended(void *arg,
+                        const struct mst__authority_member *member,
+                        enum mst__authority_ended how,
+                        uint32_t count)
+{
+    run_print(arg, "%s %s %u", member_text(member), mst__authority_ended_name(how), count);
+    run_print(arg, "; ");
+}
+
+/* Every end of a session is told to the driver, with its cause. */
+static void ends_have_causes(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 3, 8);
+    run.authority.options.ended = print_ended;
+    run.authority.options.trace_arg = &run;
+    run.authority.options.return_us = 60 * SECOND_US;
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 3, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    run_pass(&run, 5 * SECOND_US, true);
+    assert_told(&run, "? unclaimed 2; lost ?=0 ?=2; reopened 5 lost ?; ");
+    said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 6, .world = 1, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "b over 1; expelled b; ");
+    struct mst__announcement again = run_announcement(&run, "a");
+    again.incarnation = 2;
+    char second[] = "a, again";
+    again.driver = second;
+    assert_int_equal(run_say(&run, &again), 0);
+    assert_told(&run, "a replaced 1; sealed 8/7 of 1 at a a=0; expelled a; ");
+    run_join(&run, "c");
+    run_cut(&run, "c");
+    run_pass(&run, SECOND_US, true);
+    run_join(&run, "d");
+    run_leave(&run, "d");
+    run_join(&run, "e");
+    run_lose(&run, "e");
+    assert_told(&run, "queued c; waiting 1; waiting 0; c disconnected 1; queued d; waiting 1; "
+                      "d left 1; waiting 0; queued e; waiting 1; e dead 1; waiting 0; ");
+    run_join(&run, "f");
+    run_pass(&run, 15 * SECOND_US, false);
+    assert_told(&run,
+                "queued f; waiting 1; a silent 1; f silent 1; expelled a, again; expelled f; ");
+    run_join(&run, "g");
+    run_join(&run, "h");
+    run_pass(&run, 30 * SECOND_US, true);
+    run_back(&run, "g");
+    run_pass(&run, 60 * SECOND_US, true);
+    assert_told(&run, "sealed 8/8 of 2 at g g=0 h=1; reopened 9 returned g; h late 1; "
+                      "sealed 8/9 of 1 at g g=0; expelled h; ");
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +374,7 @@ int main(void)
         cmocka_unit_test(restored_rounds_are_bounded),
         cmocka_unit_test(newer_contact_wins),
         cmocka_unit_test(replaced_is_over),
+        cmocka_unit_test(ends_have_causes),
     };
     return MST_RUN_TESTS(tests);
 }

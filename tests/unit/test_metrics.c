@@ -22,8 +22,10 @@ static struct mst__metrics sample(void)
         .keys = 17,
         .memory = 4096,
         .memory_max = 1073741824,
-        .runs = 6,
-        .members = 77,
+        .jobs = {.runs = 6,
+                 .members = 77,
+                 .jobs_unlisted = 8,
+                 .tally = {.rounds = 12, .gathering_us = 34500000}},
         .counters = {.accepted = 9,
                      .bytes_in = UINT64_MAX,
                      .bytes_out = 4294967296,
@@ -35,6 +37,15 @@ static struct mst__metrics sample(void)
     }
     for (unsigned why = 0; why < MST_WHY_COUNT; why++) {
         metrics.counters.closed[why] = 200 + why;
+    }
+    for (unsigned i = 0; i < MST_STANDING_COUNT; i++) {
+        metrics.jobs.standings[i] = 300 + i;
+    }
+    for (unsigned i = 0; i < MST_AUTHORITY_ENDED_COUNT; i++) {
+        metrics.jobs.tally.ended[i] = 400 + i;
+    }
+    for (unsigned i = 0; i < MST_JOB_SECONDS_COUNT; i++) {
+        metrics.jobs.seconds[i] = 1;
     }
     return metrics;
 }
@@ -112,7 +123,45 @@ static const char sample_page[] =
     "muster_ops_total{op=\"wait_change\"} 119\n"
     "# HELP muster_build_info The version that runs; always 1.\n"
     "# TYPE muster_build_info gauge\n"
-    "muster_build_info{version=\"1.2.3\"} 1\n";
+    "muster_build_info{version=\"1.2.3\"} 1\n"
+    "# HELP muster_rounds_total Rounds that were completed.\n"
+    "# TYPE muster_rounds_total counter\n"
+    "muster_rounds_total 12\n"
+    "# HELP muster_round_complete_seconds From the first node that waits for a round until it is "
+    "complete.\n"
+    "# TYPE muster_round_complete_seconds histogram\n"
+    "muster_round_complete_seconds_bucket{le=\"0.1\"} 1\n"
+    "muster_round_complete_seconds_bucket{le=\"0.3\"} 2\n"
+    "muster_round_complete_seconds_bucket{le=\"1\"} 3\n"
+    "muster_round_complete_seconds_bucket{le=\"3\"} 4\n"
+    "muster_round_complete_seconds_bucket{le=\"10\"} 5\n"
+    "muster_round_complete_seconds_bucket{le=\"30\"} 6\n"
+    "muster_round_complete_seconds_bucket{le=\"100\"} 7\n"
+    "muster_round_complete_seconds_bucket{le=\"300\"} 8\n"
+    "muster_round_complete_seconds_bucket{le=\"1000\"} 9\n"
+    "muster_round_complete_seconds_bucket{le=\"+Inf\"} 10\n"
+    "muster_round_complete_seconds_sum 34.500000\n"
+    "muster_round_complete_seconds_count 10\n"
+    "# HELP muster_nodes_standing Nodes of all jobs, by standing.\n"
+    "# TYPE muster_nodes_standing gauge\n"
+    "muster_nodes_standing{standing=\"gathered\"} 300\n"
+    "muster_nodes_standing{standing=\"queued\"} 301\n"
+    "muster_nodes_standing{standing=\"spare\"} 302\n"
+    "muster_nodes_standing{standing=\"member\"} 303\n"
+    "muster_nodes_standing{standing=\"called\"} 304\n"
+    "# HELP muster_nodes_ended_total Nodes that left, were lost or expelled, by cause.\n"
+    "# TYPE muster_nodes_ended_total counter\n"
+    "muster_nodes_ended_total{cause=\"left\"} 400\n"
+    "muster_nodes_ended_total{cause=\"disconnected\"} 401\n"
+    "muster_nodes_ended_total{cause=\"silent\"} 402\n"
+    "muster_nodes_ended_total{cause=\"dead\"} 403\n"
+    "muster_nodes_ended_total{cause=\"unclaimed\"} 404\n"
+    "muster_nodes_ended_total{cause=\"replaced\"} 405\n"
+    "muster_nodes_ended_total{cause=\"over\"} 406\n"
+    "muster_nodes_ended_total{cause=\"late\"} 407\n"
+    "# HELP muster_jobs_unlisted Jobs with nodes that have no series of their own.\n"
+    "# TYPE muster_jobs_unlisted gauge\n"
+    "muster_jobs_unlisted 8\n";
 
 static void page_is_exact(void **state)
 {
@@ -131,10 +180,77 @@ static void largest_page_fits(void **state)
     (void)state;
     struct mst__metrics metrics = {.version = "1000.1000.1000"};
     memset(&metrics.connections, 0xff, sizeof metrics - offsetof(struct mst__metrics, connections));
+    metrics.jobs.jobs_unlisted = 0;
+    metrics.jobs.jobs_count = MST_METRICS_JOBS_MAX;
+    static char evil[MST_METRICS_RUN_ID_SIZE_MAX];
+    memset(evil, 0x1b, sizeof evil);
+    for (size_t i = 0; i < MST_METRICS_JOBS_MAX; i++) {
+        metrics.jobs.jobs[i].run_id = mst_bytes(evil, sizeof evil);
+    }
     struct mst__buf page;
     mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
     assert_int_equal(mst__metrics_render(&metrics, &page), 0);
     assert_true(mst__buf_size(&page) > sizeof sample_page);
+    /* Not all of the jobs, and it says how many are left out. */
+    assert_int_equal(mst__buf_append(&page, mst_bytes("", 1)), 0);
+    const char *text = (const char *)mst__buf_bytes(&page).data;
+    assert_non_null(strstr(text, "\nmuster_jobs_unlisted 56\n"));
+    unsigned listed = 0;
+    for (const char *at = text; (at = strstr(at, "\nmuster_job_rounds_total{")) != NULL; at++) {
+        listed++;
+    }
+    assert_int_equal(listed, 8);
+    mst__buf_close(&page);
+}
+
+/* Jobs of ordinary names all fit, and their families are not mixed. */
+static void jobs_have_series(void **state)
+{
+    (void)state;
+    struct mst__metrics metrics = sample();
+    metrics.jobs.jobs_count = MST_METRICS_JOBS_MAX;
+    static char names[MST_METRICS_JOBS_MAX][40];
+    for (size_t i = 0; i < MST_METRICS_JOBS_MAX; i++) {
+        (void)snprintf(names[i], sizeof names[i], "training-of-somebody-%zu", i);
+        metrics.jobs.jobs[i].run_id = mst_bytes_str(names[i]);
+        metrics.jobs.jobs[i].tally.rounds = i;
+    }
+    metrics.jobs.jobs[1] = (struct mst__job_metrics){
+        .run_id = mst_bytes_str("a\\b\"c\nz\x1b\xff\\x1b"),
+        .standings = {[MST_STANDING_MEMBER] = 5},
+        .tally = {.rounds = 77,
+                  .gathering_us = 1250000,
+                  .ended = {[MST_AUTHORITY_ENDED_SILENT] = 3}},
+    };
+    struct mst__buf page;
+    mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
+    assert_int_equal(mst__metrics_render(&metrics, &page), 0);
+    assert_int_equal(mst__buf_append(&page, mst_bytes("", 1)), 0);
+    const char *text = (const char *)mst__buf_bytes(&page).data;
+#define EVIL "{run=\"a\\\\\\\\b\\\"c\\\\x0az\\\\x1b\\\\xff\\\\\\\\x1b\""
+    static const char *const lines[] = {
+        "\nmuster_jobs_unlisted 8\n",
+        "\nmuster_job_rounds_total{run=\"training-of-somebody-63\"} 63\n",
+        "\nmuster_job_rounds_total" EVIL "} 77\n",
+        "\nmuster_job_gathering_seconds_total" EVIL "} 1.250000\n",
+        "\nmuster_job_nodes" EVIL ",standing=\"member\"} 5\n",
+        "\nmuster_job_nodes" EVIL ",standing=\"called\"} 0\n",
+        "\nmuster_job_nodes_ended_total" EVIL ",cause=\"silent\"} 3\n",
+        "\nmuster_job_nodes_ended_total" EVIL ",cause=\"left\"} 0\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        if (strstr(text, lines[i]) == NULL) {
+            fail_msg("no line %s", lines[i]);
+        }
+    }
+    /* What is behind the heading of a family is of that family. */
+    const char *at = strstr(text, "# TYPE muster_job_nodes gauge\n");
+    assert_non_null(at);
+    const char *end = strstr(at, "# HELP muster_job_nodes_ended_total");
+    assert_non_null(end);
+    for (at = strchr(at, '\n') + 1; at < end; at = strchr(at, '\n') + 1) {
+        assert_memory_equal(at, "muster_job_nodes{", strlen("muster_job_nodes{"));
+    }
     mst__buf_close(&page);
 }
 
@@ -360,6 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_is_exact),
         cmocka_unit_test(largest_page_fits),
+        cmocka_unit_test(jobs_have_series),
         cmocka_unit_test(page_beyond_the_limit_leaves_nothing),
         cmocka_unit_test(render_meets_no_memory),
         cmocka_unit_test(no_address_no_page),
