@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -537,6 +538,8 @@ static int gone_fill(const struct mst__etcd_v3_authority *authority,
                      struct mst__etcd_v3_round *round)
 {
     const struct mst__authority *machine = &authority->machine;
+    /* Somebody holds it: it was stored with its seats, or sealed here. */
+    MST_ASSERT(authority->seats_count == machine->world);
     bool *is_gone = mst__calloc(machine->world + (size_t)1, sizeof *is_gone);
     bool *is_told = mst__calloc(machine->world + (size_t)1, sizeof *is_told);
     if (is_gone == NULL || is_told == NULL) {

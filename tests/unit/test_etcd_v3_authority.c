@@ -546,6 +546,38 @@ static void test_next_job(void **state)
     world_close(&world);
 }
 
+/* Somebody has put an older `round` back: one who knows a later one is right, those in the older
+ * one enter again, and the next one is above both. */
+static void test_claim_of_a_later_round(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 2, 3);
+    world_enter(&world, "a", 1);
+    world_enter(&world, "b", 2);
+    world_build(&world);
+    world.now_us += 1000000;
+    assert_int_equal(world_store(&world), 1);
+    mst__etcd_v3_authority_close(&world.authority);
+    const struct mst__claim claim = {.epoch = 1, .round = 7, .world = 5, .rank = 4};
+    world_put(&world, "c", 3, &claim, false);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    assert_int_equal(world.authority.letters_count, 2);
+    assert_int_equal(world.authority.letters[0].letter.kind, MST_ETCD_V3_LETTER_EXPELLED);
+    world_delete(&world, 1);
+    world_delete(&world, 2);
+    world_enter(&world, "a", 4);
+    world_enter(&world, "b", 5);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_true(world.round.round == 8 && world.round.world == 3);
+    world_delete(&world, 5);
+    assert_int_equal(world_store(&world), 1);
+    assert_string_equal(world.round.gone, "b");
+    world_close(&world);
+}
+
 static void test_letters(void **state)
 {
     (void)state;
@@ -800,6 +832,7 @@ int main(void)
         cmocka_unit_test(test_left_and_waiting),
         cmocka_unit_test(test_taken_over_at_every_step),
         cmocka_unit_test(test_next_job),
+        cmocka_unit_test(test_claim_of_a_later_round),
         cmocka_unit_test(test_letters),
         cmocka_unit_test(test_ghost),
         cmocka_unit_test(test_successor_of_a_member),
