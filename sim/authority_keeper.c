@@ -357,7 +357,11 @@ void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event
         keeper_answer(sim, node, (const struct mst__sim_auth_answer *)(void *)event->bytes);
     } else {
         const struct mst__sim_auth_news *news = (void *)event->bytes;
-        if (news->watch == node->watch && event->epoch > node->watch_heard + 1) {
+        /* Behind those before it, and behind the answer that began the watch: being stopped and
+         * being cut off hold things back in turn, and could change their order. */
+        bool is_early = news->watch == node->watch ? event->epoch > node->watch_heard + 1
+                                                   : news->watch > node->watch && node->asked != 0;
+        if (is_early) {
             mst__sim_auth_at(sim, sim->now_us + MST_SIM_AUTH_ORDER_US, kind, *event);
             event->bytes = NULL;
             return;
