@@ -1,0 +1,427 @@
+/* fuzz/fuzz_serve.c - a real server with several connections, whose limits are small.
+ *
+ * The input is a row of steps. A step is a byte that chooses a connection and an action, and a few
+ * bytes more: requests of any dialect, whole, in part or repeated, messages of jobs, raw bytes;
+ * reading a part of what has come, hanging up, coming again, time that passes. After each step the
+ * loop turns and what must always hold is checked; at the end everybody leaves, and nothing may be
+ * left of them. The server lives in the same thread, and its clock goes forward by the steps. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "net/conn.h"
+#include "wire/opcode.h"
+
+enum {
+    PEERS = 4,
+    KEY_SIZE_MAX = 64,
+    VALUE_SIZE_MAX = 1 << 15,
+    MEMORY_MAX = 1 << 19,
+    TIMEOUT_MS = 1000,
+    STEPS_MAX = 200,
+};
+
+enum kind { KIND_NONE, KIND_A, KIND_B, KIND_C, KIND_FRAMED };
+
+enum action {
+    ACTION_RAW,
+    ACTION_REQUEST,
+    ACTION_REQUESTS, /* many equal ones */
+    ACTION_HALF,     /* a request but for its last bytes */
+    ACTION_MESSAGE,
+    ACTION_READ,
+    ACTION_READ_ALL,
+    ACTION_HANG_UP,
+    ACTION_CONNECT,
+    ACTION_SHUT, /* for writing */
+    ACTION_TIME,
+    ACTION_TURNS,
+    ACTIONS,
+};
+
+struct peer {
+    int fd; /* -1 = not connected */
+    enum kind kind;
+};
+
+struct run {
+    struct mst_server *server;
+    struct peer peers[PEERS];
+    struct mst_bytes input;
+    struct mst__buf output;
+    char path[64];
+};
+
+static uint8_t take(struct run *run)
+{
+    if (run->input.size == 0) {
+        return 0;
+    }
+    uint8_t byte = run->input.data[0];
+    run->input = mst__bytes_skip(run->input, 1);
+    return byte;
+}
+
+/* --- peers --- */
+
+static void peer_hang_up(struct peer *peer)
+{
+    if (peer->fd >= 0) {
+        (void)close(peer->fd); /* whatever it says, it is gone */
+    }
+    *peer = (struct peer){.fd = -1};
+}
+
+static void peer_send(struct run *run, struct peer *peer)
+{
+    struct mst_bytes bytes = mst__buf_bytes(&run->output);
+    if (peer->fd >= 0 && bytes.size > 0) {
+        (void)send(peer->fd, bytes.data, bytes.size, MSG_NOSIGNAL); /* as much as there is room */
+    }
+    mst__buf_clear(&run->output);
+}
+
+static void peer_read(const struct peer *peer, size_t size)
+{
+    uint8_t memory[4096];
+    while (peer->fd >= 0 && size > 0) {
+        size_t room = size < sizeof memory ? size : sizeof memory;
+        ssize_t got = recv(peer->fd, memory, room, 0);
+        if (got <= 0) {
+            break;
+        }
+        size -= (size_t)got;
+    }
+}
+
+static void peer_connect(struct run *run, struct peer *peer, enum kind kind)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    peer_hang_up(peer);
+    memcpy(to.sun_path, run->path, strlen(run->path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    MST_ASSERT(fd >= 0);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
+        (void)close(fd); /* nothing was written */
+        return;
+    }
+    *peer = (struct peer){.fd = fd, .kind = kind};
+    if (kind == KIND_C || kind == KIND_FRAMED) {
+        int rv = mst__wire_write_validate(&run->output);
+        MST_ASSERT(rv == 0);
+    }
+    if (kind == KIND_FRAMED) {
+        int rv = mst__buf_append_u8(&run->output, MST_WIRE_OPCODE_JOB);
+        MST_ASSERT(rv == 0);
+    }
+    peer_send(run, peer);
+}
+
+/* --- requests --- */
+
+static struct mst_bytes take_key(struct run *run)
+{
+    static const char *const keys[] = {"/a", "/b",      "/c",         "/queue",
+                                       "",   "/number", "muster.job", "/x"};
+    return mst_bytes_str(keys[take(run) % 8]);
+}
+
+static struct mst_bytes take_value(struct run *run)
+{
+    static const uint8_t memory[VALUE_SIZE_MAX];
+    uint8_t size = take(run);
+    return size < 16   ? mst_bytes_str("12345")
+           : size < 64 ? mst_bytes(memory, size)
+                       : mst_bytes(memory, (size_t)size * 129 % VALUE_SIZE_MAX);
+}
+
+/* A request in the dialect of @peer, appended to @output; or none, if the dialect has it not. */
+static void put_request(struct run *run, const struct peer *peer, struct mst__buf *output)
+{
+    struct mst__buf items;
+    struct mst__command command = {.op = (enum mst__op)(take(run) % MST_OP_COUNT)};
+    mst__buf_init(&items, MST_MIB(1));
+    command.key = take_key(run);
+    command.value = take_value(run);
+    command.number = (int8_t)take(run);
+    switch (mst__opcode_of(command.op)->shape) {
+        case MST_SHAPE_KEYS:
+        case MST_SHAPE_PAIRS:
+            command.count = (uint64_t)(command.number & 7);
+            for (uint64_t i = 0; i < command.count; i++) {
+                int rv = mst__buf_append_str(&items, take_key(run));
+                if (rv == 0 && mst__opcode_of(command.op)->shape == MST_SHAPE_PAIRS) {
+                    rv = mst__buf_append_str(&items, take_value(run));
+                }
+                MST_ASSERT(rv == 0);
+            }
+            break;
+        case MST_SHAPE_KEY_VALUE_VALUE:
+            command.expected = take_value(run);
+            break;
+        default:
+            break;
+    }
+    command.items = mst__buf_bytes(&items);
+    enum mst__dialect dialect = peer->kind == KIND_A   ? MST_DIALECT_A
+                                : peer->kind == KIND_B ? MST_DIALECT_B
+                                                       : MST_DIALECT_C;
+    (void)mst__wire_write_request(output, dialect, &command); /* MST_ENOTSUP, MST_ELIMIT: none */
+    mst__buf_close(&items);
+}
+
+/* @count times the same request, but for its last @cut bytes, as @peer would send it. */
+static void send_requests(struct run *run, struct peer *peer, size_t count, size_t cut)
+{
+    struct mst__buf one;
+    struct mst__buf all;
+    mst__buf_init(&one, MST_MIB(1));
+    mst__buf_init(&all, MST_MIB(1));
+    put_request(run, peer, &one);
+    for (size_t i = 0; i < count; i++) {
+        (void)mst__buf_append(&all, mst__buf_bytes(&one)); /* as many as fit */
+    }
+    size_t size = mst__buf_size(&all);
+    mst__buf_truncate(&all, size > cut ? size - cut : 0);
+    if (peer->kind == KIND_FRAMED) {
+        const struct mst__job_message message = {.type = MST_JOB_STORE,
+                                                 .u.text = mst__buf_bytes(&all)};
+        (void)mst__job_write(&run->output, &message); /* MST_ELIMIT: none */
+    } else {
+        (void)mst__buf_append(&run->output, mst__buf_bytes(&all)); /* the same */
+    }
+    peer_send(run, peer);
+    mst__buf_close(&one);
+    mst__buf_close(&all);
+}
+
+static void send_message(struct run *run, struct peer *peer)
+{
+    static const char *const names[] = {"one", "two", "three", "four"};
+    uint8_t choice = take(run);
+    struct mst__job_message message = {.type = (enum mst__job_type)(1 + choice % 6)};
+    switch (message.type) {
+        case MST_JOB_ANNOUNCE:
+            message.u.announce = (struct mst__job_announce){
+                .version = 1,
+                .run_id = mst_bytes_str(names[choice / 6 % 2]),
+                .heartbeat_us = 1000000,
+                .expiry_us = 1000000,
+                .announcement = {.name = mst_bytes_str(names[take(run) % 4]),
+                                 .incarnation = take(run) % 4,
+                                 .session = take(run) % 4,
+                                 .nodes_min = 1 + choice / 12 % 2,
+                                 .nodes_max = 2 + choice / 24 % 2,
+                                 .pinned_rank = MST_AUTHORITY_RANK_NONE}};
+            break;
+        case MST_JOB_HEARTBEAT:
+            message.u.heartbeat.wants_pong = choice / 6 % 2 == 1;
+            break;
+        case MST_JOB_CLOSE:
+        case MST_JOB_STATUS:
+            message.u.close.run_id = mst_bytes_str(names[choice / 6 % 4]);
+            break;
+        default:
+            break; /* LEAVE, and a STORE that begins anew */
+    }
+    size_t count = choice >= 250 ? 500 : 1;
+    for (size_t i = 0; i < count; i++) {
+        (void)mst__job_write(&run->output, &message); /* as many as fit */
+    }
+    peer_send(run, peer);
+}
+
+/* --- what must always hold --- */
+
+static void check_conn(const struct mst__conn *conn)
+{
+    size_t message_max = conn->server->wire_limits.message_size_max;
+    bool is_waiting = conn->is_input_waiting || conn->is_beginning || conn->has_ended;
+    MST_ASSERT(!conn->is_served);
+    MST_ASSERT(!conn->is_closing);
+    MST_ASSERT(!conn->is_input_waiting || conn->is_in_line || conn->is_doomed);
+    MST_ASSERT(!conn->is_released || conn->is_in_line || conn->is_doomed);
+    MST_ASSERT(conn->is_framed || mst__buf_size(&conn->store) == 0);
+    MST_ASSERT(conn->is_framed || conn->told.pending == 0);
+    MST_ASSERT((conn->told.first == NULL) == (conn->told.pending == 0));
+    MST_ASSERT((conn->replies.first == NULL) == (conn->replies.pending == 0));
+    MST_ASSERT(mst__buf_size(&conn->store) <= message_max);
+    if (!conn->is_doomed) {
+        bool is_held = conn->is_framed ? mst__conn_is_deaf(conn) : mst__conn_has_output(conn);
+        MST_ASSERT(conn->is_reading == !(is_held || is_waiting));
+        bool has_something = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0 ||
+                             mst__conn_has_output(conn);
+        MST_ASSERT(!has_something || conn->is_overdue);
+    }
+    MST_ASSERT(!mst__conn_has_output(conn) || conn->writing != NULL || conn->is_in_line ||
+               conn->is_doomed);
+}
+
+static void check(const struct run *run)
+{
+    const struct mst_server *server = run->server;
+    size_t count = 0;
+    size_t doomed = 0;
+    MST_ASSERT(server->kv.memory_used <= MEMORY_MAX);
+    MST_ASSERT(mst__buf_size(&server->replies) == 0);
+    for (const struct mst__conn *conn = server->conns; conn != NULL; conn = conn->next) {
+        check_conn(conn);
+        count++;
+        doomed += conn->is_doomed ? 1 : 0;
+    }
+    MST_ASSERT(count <= server->conns_count);
+    MST_ASSERT(doomed == 0 || server->doomed != NULL);
+}
+
+static void turns(struct run *run, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)uv_run(&run->server->loop, UV_RUN_NOWAIT); /* says whether there is more */
+        check(run);
+    }
+}
+
+static void pass_time(struct run *run, int64_t ms)
+{
+    struct mst_server *server = run->server;
+    server->ahead_ms += ms;
+    (void)mst__conns_sweep(server, mst__server_now_ms(server)); /* it is called again */
+    mst__conns_settle(server, mst__server_now_ms(server));
+}
+
+/* --- steps --- */
+
+static void step(struct run *run)
+{
+    uint8_t choice = take(run);
+    struct peer *peer = &run->peers[choice % PEERS];
+    switch ((enum action)(choice / PEERS % ACTIONS)) {
+        case ACTION_RAW: {
+            size_t size = take(run);
+            size = size < run->input.size ? size : run->input.size;
+            (void)mst__buf_append(&run->output, mst_bytes(run->input.data, size)); /* fits */
+            run->input = mst__bytes_skip(run->input, size);
+            peer_send(run, peer);
+            break;
+        }
+        case ACTION_REQUEST:
+            send_requests(run, peer, 1, 0);
+            break;
+        case ACTION_REQUESTS:
+            send_requests(run, peer, (size_t)take(run) * 16, 0);
+            break;
+        case ACTION_HALF:
+            send_requests(run, peer, 1, 1 + take(run) % 16);
+            break;
+        case ACTION_MESSAGE:
+            send_message(run, peer);
+            break;
+        case ACTION_READ:
+            peer_read(peer, (size_t)take(run) * 32);
+            break;
+        case ACTION_READ_ALL:
+            peer_read(peer, SIZE_MAX);
+            break;
+        case ACTION_HANG_UP:
+            peer_hang_up(peer);
+            break;
+        case ACTION_CONNECT:
+            peer_connect(run, peer, (enum kind)(1 + take(run) % 4));
+            break;
+        case ACTION_SHUT:
+            if (peer->fd >= 0) {
+                (void)shutdown(peer->fd, SHUT_WR); /* fails when the server has closed */
+            }
+            break;
+        case ACTION_TIME:
+            pass_time(run, take(run) * (TIMEOUT_MS / 64));
+            break;
+        case ACTION_TURNS:
+        case ACTIONS:
+            turns(run, take(run) % 8);
+            break;
+    }
+    turns(run, 1);
+}
+
+static bool is_any(void *arg, struct mst_bytes key)
+{
+    (void)arg; /* whatever it is */
+    (void)key;
+    return true;
+}
+
+/* Everybody leaves, and all keys go: nothing but jobs may be left. */
+static void finish(struct run *run)
+{
+    struct mst_server *server = run->server;
+    for (size_t i = 0; i < PEERS; i++) {
+        peer_hang_up(&run->peers[i]);
+    }
+    for (size_t i = 0; server->conns_count > 0; i++) {
+        MST_ASSERT(i < 100000);
+        turns(run, 1);
+        if (i % 1000 == 999) {
+            pass_time(run, 10 * TIMEOUT_MS); /* half requests of those who have only shut */
+        }
+    }
+    MST_ASSERT(server->turns.first == NULL);
+    MST_ASSERT(server->overdue == NULL);
+    MST_ASSERT(server->grace_count == 0);
+    mst__kv_sweep_begin(&server->kv);
+    while (mst__kv_sweep(&server->kv, MST_SWEEP_STEPS, is_any, NULL)) {
+        mst__conns_deliver(server);
+    }
+    MST_ASSERT(server->kv.keys_count == 0);
+    size_t charged = 0; /* what is remembered of jobs */
+    const struct mst__map *jobs = &server->jobs.map;
+    for (void *value = mst__map_first(jobs); value != NULL; value = mst__map_next(value)) {
+        charged += (*(struct mst__job **)value)->charged;
+    }
+    MST_ASSERT(server->kv.memory_used == charged);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct run run = {.input = mst_bytes(data, size)};
+    char host[80];
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* as every program with a server does */
+    struct mst_server_options options;
+    (void)snprintf(run.path, sizeof run.path, "/tmp/muster-fuzz-%d.sock", (int)getpid()); /* fits */
+    (void)snprintf(host, sizeof host, "unix:%s", run.path);
+    const char *const hosts[] = {host};
+    mst_server_options_init(&options);
+    options.hosts = hosts;
+    options.hosts_count = 1;
+    options.connections_max = PEERS - 1;
+    options.memory_max = MEMORY_MAX;
+    options.key_size_max = KEY_SIZE_MAX;
+    options.value_size_max = VALUE_SIZE_MAX;
+    options.request_timeout_ms = TIMEOUT_MS;
+    options.idle_timeout_ms = size > 0 && data[0] % 2 == 0 ? 4 * TIMEOUT_MS : 0;
+    options.log = (struct mst_log){0};
+    int rv = mst_server_new(&options, &run.server, NULL);
+    MST_ASSERT(rv == 0);
+    mst__buf_init(&run.output, MST_MIB(2));
+    for (size_t i = 0; i < PEERS; i++) {
+        run.peers[i].fd = -1;
+    }
+    for (size_t i = 0; i < STEPS_MAX && run.input.size > 0; i++) {
+        step(&run);
+    }
+    finish(&run);
+    mst__buf_close(&run.output);
+    mst_server_free(run.server);
+    (void)unlink(run.path); /* libuv has done so, as a rule */
+    return 0;
+}
