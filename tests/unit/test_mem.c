@@ -28,8 +28,7 @@ static void cost_is_the_librarys(void **state)
 static void cost_is_the_librarys(void **state)
 {
     (void)state;
-    print_message("SKIP cost_is_the_librarys: another allocator\n");
-    skip();
+    MST_SKIP("another allocator");
 }
 #endif
 
@@ -40,8 +39,7 @@ static void resident_memory(void **state)
     mst__mem_tune();
     size_t before = mst__mem_resident();
     if (before == 0) {
-        print_message("SKIP resident_memory: a sanitizer keeps freed memory\n");
-        skip();
+        MST_SKIP("a sanitizer keeps freed memory");
     }
     size_t size = (size_t)64 << 20;
     uint8_t *memory = mst__malloc(size);

@@ -18,12 +18,12 @@
 
 static int mst__unit_skipped;
 
-/* Leave a test that cannot run here, and say why. */
-#define MST_SKIP(reason)                         \
-    do {                                         \
-        mst__unit_skipped++;                     \
-        (void)printf("skipped: %s\n", (reason)); \
-        skip();                                  \
+/* Leave the test that this is written in, which cannot run here, and say why. */
+#define MST_SKIP(reason)                                   \
+    do {                                                   \
+        mst__unit_skipped++;                               \
+        (void)printf("SKIP %s: %s\n", __func__, (reason)); \
+        skip();                                            \
     } while (0)
 
 /* Run the array @tests and print the count; the value is what main returns. */
