@@ -95,13 +95,13 @@
 
 /* The log of a command. Lines that wait to be written: some 2,000, as many as all events at their
  * limit make in a second. Lines of one event in any second: enough to see what happens, few enough
- * for a person to read. Events that are counted one by one: about twice
- * as many as there are. How long the end of the program waits for the last lines: a reader that is
- * alive takes them in microseconds. */
+ * for a person to read. Events that are counted one by one: about twice as many as there are. How
+ * long the end of the program waits for a stderr that takes nothing, and for one that is slow. */
 #define MST_LOG_BUFFER_SIZE MST_KIB(256)
 #define MST_LOG_LINES_PER_SECOND 20
 #define MST_LOG_EVENTS_MAX 96
 #define MST_LOG_FLUSH_MS 200
+#define MST_LOG_FLUSH_MAX_MS 2000
 
 /* Connections that one store handle opens, one per thread that is inside a call. */
 #define MST_POOL_MAX 64

@@ -29,6 +29,9 @@
 #include "base/unicode.h"
 #include "cli/cli.h"
 
+/* How often the end looks whether the last lines get on. */
+#define FLUSH_LOOK_MS 10
+
 #define STAMP_SIZE 40
 #define LINE_SIZE (2 * MST_LOG_LINE_SIZE + 100)
 
@@ -45,6 +48,7 @@ struct cli_log {
     struct mst__log_limit limit;
     struct mst__buf lines;
     uint64_t dropped_count; /* lines that found no room, or could not be written */
+    uint64_t pieces_count;  /* that were written */
     bool is_closing;
     bool is_done;      /* the thread is at its end, and whoever waits for that frees all this */
     bool is_abandoned; /* nobody waits, and the thread frees it */
@@ -317,6 +321,7 @@ static void *run(void *arg)
         bool is_written = write_piece(log->fd, mst_bytes(piece, size));
         (void)pthread_mutex_lock(&log->mutex);
         if (is_written) {
+            log->pieces_count++;
             put_dropped(log);
         } else {
             /* Told with the next line: telling now would fail like this one. */
@@ -391,6 +396,33 @@ void mst__cli_log_reopen(void)
     }
 }
 
+/* Whether whatever the log goes to would take more. A file always does. */
+static bool takes_more(const struct cli_log *log)
+{
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return log->options.path != NULL || poll(&out, 1, 0) > 0;
+}
+
+/* Wait until the thread has written the last lines. A busy machine may be slow to let it, and a
+ * reader slow to read; only a stderr that takes nothing for MST_LOG_FLUSH_MS is given up. */
+static void await_last_lines(struct cli_log *log)
+{
+    struct pollfd done = {.fd = log->done_fd, .events = POLLIN};
+    int64_t end_ms = mst__clock_deadline_ms(MST_LOG_FLUSH_MAX_MS);
+    int64_t stuck_ms = mst__clock_deadline_ms(MST_LOG_FLUSH_MS);
+    uint64_t pieces_seen = 0;
+    while (poll(&done, 1, FLUSH_LOOK_MS) <= 0 && mst__clock_ms() < end_ms &&
+           mst__clock_ms() < stuck_ms) {
+        (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
+        uint64_t pieces_count = log->pieces_count;
+        (void)pthread_mutex_unlock(&log->mutex);
+        if (pieces_count != pieces_seen || takes_more(log)) {
+            stuck_ms = mst__clock_deadline_ms(MST_LOG_FLUSH_MS);
+        }
+        pieces_seen = pieces_count;
+    }
+}
+
 void mst__cli_log_close(void)
 {
     struct cli_log *log = opened;
@@ -402,13 +434,7 @@ void mst__cli_log_close(void)
     (void)pthread_mutex_unlock(&log->mutex);
     wake(log->wake_fd);
     opened = NULL;
-    int64_t deadline_ms = mst__clock_deadline_ms(MST_LOG_FLUSH_MS);
-    struct pollfd done = {.fd = log->done_fd, .events = POLLIN};
-    int64_t left_ms = MST_LOG_FLUSH_MS;
-    while (poll(&done, 1, (int)left_ms) < 0 && errno == EINTR) {
-        left_ms = deadline_ms - mst__clock_ms();
-        left_ms = left_ms > 0 ? left_ms : 0;
-    }
+    await_last_lines(log);
     pthread_t thread = log->thread;
     (void)pthread_mutex_lock(&log->mutex);
     bool is_done = log->is_done;

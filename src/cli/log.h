@@ -38,8 +38,9 @@ void mst__cli_say(const char *format, ...) MST_PRINTF(1, 2);
  * with the one that is open. A log on stderr just says so. For signal handlers. */
 void mst__cli_log_reopen(void);
 
-/* End the log, if there is one. Waits at most MST_LOG_FLUSH_MS for the last lines to be written. No
- * other thread may log any more. */
+/* End the log, if there is one. Waits for the last lines to be written, at most
+ * MST_LOG_FLUSH_MS while stderr takes nothing and MST_LOG_FLUSH_MAX_MS in all. No other thread may
+ * log any more. */
 void mst__cli_log_close(void);
 
 #endif /* MST_CLI_LOG_H */

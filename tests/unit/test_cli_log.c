@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <muster/error.h>
+#include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -111,6 +113,45 @@ static void the_end_does_not_wait_for_a_reader(void **state)
     /* The two threads still wait for stderr. They end when the pipe is closed. */
 }
 
+/* A reader that is slow gets everything, although that takes longer than a stderr that is stuck is
+ * waited for. */
+static void *read_slowly(void *arg)
+{
+    const char *last = arg;
+    while (strstr(f.output, last) == NULL) {
+        (void)poll(NULL, 0, MST_LOG_FLUSH_MS / 4);
+        ssize_t size = read(f.reader, f.output + f.size, 4096);
+        f.size += size > 0 ? (size_t)size : 0;
+        f.output[f.size] = '\0';
+        if (size <= 0) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void a_slow_reader_gets_all(void **state)
+{
+    (void)state;
+    enum { LINES = 400 };
+    struct mst__cli_log_options options = {.is_unlimited = true};
+    struct mst_log log;
+    pthread_t reader;
+    char last[] = "ev=last number=1\n";
+    f.output[0] = '\0';
+    open_log(&options, &log);
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, last), 0);
+    for (int i = 0; i < LINES; i++) {
+        log.fn(log.arg, MST_LOG_INFO, "ev=slow number=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    }
+    log.fn(log.arg, MST_LOG_INFO, "ev=last number=1");
+    mst__cli_log_close();
+    (void)close(STDERR_FILENO); /* the reader does not wait for what was given up */
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    assert_int_equal(count_lines("ev=slow "), LINES);
+    assert_int_equal(count_lines("ev=last "), 1);
+}
+
 /* Log lines and others come in the order in which they were put, and all before the end. */
 static void the_last_lines_come_out(void **state)
 {
@@ -142,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_buffer_drops_and_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_lines_come_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_slow_reader_gets_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_does_not_wait_for_a_reader, set_up, tear_down),
     };
     return MST_RUN_TESTS(tests);
