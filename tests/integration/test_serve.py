@@ -54,8 +54,12 @@ def listening(pid):
 
 
 def read_port(path):
-    with open(path, encoding="ascii") as file:
-        return int(file.read())
+    """What is in a port file; None while there is none, as when another server begins."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return None
 
 
 def successor_port(server):
@@ -282,7 +286,8 @@ class Addresses(unittest.TestCase):
     def test_port_file_of_a_successor(self):
         with Server() as server:
             with Server("--port-file", server.port_file, wait=False) as successor:
-                harness.wait_until(lambda: read_port(server.port_file) == successor_port(successor),
+                harness.wait_until(lambda: successor_port(successor) is not None and
+                                   read_port(server.port_file) == successor_port(successor),
                                    "the successor's port")
                 server.terminate()
                 self.assertEqual(read_port(server.port_file), successor_port(successor))
