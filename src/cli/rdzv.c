@@ -84,16 +84,16 @@ void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t
 static void replace_words(struct mst_err *err, const char *from, const char *to)
 {
     size_t from_size = strlen(from);
-    size_t to_size = strlen(to);
+    struct mst_bytes with = mst_bytes_str(to);
     char *at = err->msg;
     while ((at = strstr(at, from)) != NULL) {
         size_t rest_size = strlen(at + from_size) + 1;
-        if (to_size + rest_size > sizeof err->msg - (size_t)(at - err->msg)) {
+        if (with.size + rest_size > sizeof err->msg - (size_t)(at - err->msg)) {
             return;
         }
-        memmove(at + to_size, at + from_size, rest_size);
-        memcpy(at, to, to_size);
-        at += to_size;
+        memmove(at + with.size, at + from_size, rest_size);
+        memcpy(at, with.data, with.size);
+        at += with.size;
     }
 }
 

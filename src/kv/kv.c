@@ -469,6 +469,7 @@ static int kv_append(struct mst__kv *kv, const struct mst__command *command)
             return rv;
         }
     }
+    MST_ASSERT(room != NULL);
     if (old_size > 0 && room != entry->block) {
         kv->steps += mst__kv_steps_of(old_size);
         memcpy(room->bytes, entry->block->bytes, old_size);

@@ -295,7 +295,7 @@ int mst__kv_wait(struct mst__kv *kv,
             (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
         return 0;
     }
-    struct mst__kv_place one;
+    struct mst__kv_place one = {0};
     struct mst__kv_place *places = &one;
     int rv = missing == 1 ? 0 : places_new(kv, missing, &places);
     if (rv != 0) {
@@ -313,6 +313,7 @@ int mst__kv_wait(struct mst__kv *kv,
     client->places_count = missing;
     for (size_t i = 0; i < missing; i++) {
         struct mst__kv_entry *entry = places[i].entry;
+        MST_ASSERT(entry != NULL); /* wait_pin_entries has found it */
         entry->pins--;
         place_enter(&client->places[i], client, entry, MST_KV_LINE_KEY);
     }

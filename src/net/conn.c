@@ -221,16 +221,16 @@ void mst__conn_flush(struct mst__conn *conn)
 void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
     uint8_t frame[MST_JOB_HEAD_SIZE + sizeof((struct mst_err *)0)->msg];
-    size_t size = strlen(detail);
-    MST_ASSERT(size <= sizeof frame - MST_JOB_HEAD_SIZE);
+    struct mst_bytes text = mst_bytes_str(detail);
+    MST_ASSERT(text.size <= sizeof frame - MST_JOB_HEAD_SIZE);
     if (conn->is_store_over || conn->is_doomed) {
         return; /* the first reason counts */
     }
     conn->is_store_over = true;
-    mst__store_u32(frame, (uint32_t)size + 1);
+    mst__store_u32(frame, (uint32_t)text.size + 1);
     frame[4] = MST_JOB_STORE_END;
-    memcpy(frame + MST_JOB_HEAD_SIZE, detail, size);
-    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(frame, MST_JOB_HEAD_SIZE + size), NULL);
+    memcpy(frame + MST_JOB_HEAD_SIZE, text.data, text.size);
+    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(frame, MST_JOB_HEAD_SIZE + text.size), NULL);
     if (!conn->is_doomed) {
         log_end(conn, "store.ended", why, detail);
     }

@@ -150,7 +150,7 @@ static void put_request(struct run *run, const struct peer *peer, struct mst__bu
     mst__buf_init(&items, MST_MIB(1));
     command.key = take_key(run);
     command.value = take_value(run);
-    command.number = (int8_t)take(run);
+    command.number = (int64_t)take(run) - 128;
     switch (mst__opcode_of(command.op)->shape) {
         case MST_SHAPE_KEYS:
         case MST_SHAPE_PAIRS:

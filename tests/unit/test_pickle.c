@@ -396,10 +396,10 @@ static void marks(void **state)
 {
     (void)state;
     struct mst__buf input;
+    static const char nodes[] = "8f 28 @a1 @b2 @node 7d 28 \"addr\" \"gone\" \"pid\" 4b 01 "
+                                "\"local_id\" 4b 00 75 62 90";
     RECORD(&input, "participants", "7d @b2 4b 00 73", "last_heartbeats", "7d @a1 @aware 73",
-           "muster_nodes",
-           "8f 28 @a1 @b2 @node 7d 28 \"addr\" \"gone\" \"pid\" 4b 01 "
-           "\"local_id\" 4b 00 75 62 90");
+           "muster_nodes", nodes);
     struct mst__state record;
     assert_reads(&input, &record);
     assert_true(record.members[member(&record, "a", 1)].is_ours);

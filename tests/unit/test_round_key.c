@@ -95,8 +95,10 @@ static void others(void **state)
     char longest[3 * MST_ROUND_PREFIX_SIZE];
     struct mst__round_key key;
     memset(longest, 'a', sizeof longest);
-    memcpy(longest, "/muster.", 8);
-    memcpy(longest + sizeof longest - 6, ".1.2/x", 6);
+    struct mst_bytes begin = mst_bytes_str("/muster.");
+    struct mst_bytes end = mst_bytes_str(".1.2/x");
+    memcpy(longest, begin.data, begin.size);
+    memcpy(longest + sizeof longest - end.size, end.data, end.size);
     assert_false(mst__round_key_read(mst_bytes(longest, sizeof longest), &key));
 }
 
