@@ -475,6 +475,11 @@ class Command(Case):
         nodes[0].next("lost")
         self.assertEqual(nodes[0].next_text(), "bye\n")
         self.assertEqual(nodes[0].next("joined")["world_size"], 1)
+        # Killed, it would leave the command's own child behind, and with it this pipe open.
+        self.assertEqual(nodes[0].next_text(), "up 0 1\n")
+        nodes[0].signal(signal.SIGTERM)
+        self.assertEqual(nodes[0].next_text(), "bye\n")
+        self.assertEqual(nodes[0].wait(), OK)
 
     def test_changed_without_rejoin(self):
         node = self.start("1:2", "--", "sh", "-c", "echo up; exec sleep 600")
