@@ -227,10 +227,13 @@ class Addresses(unittest.TestCase):
             self.assertNotIn(b"--serve", taken.stderr)
 
     def test_several_hosts_all_or_nothing(self):
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.2", 0))
+        with socket.socket() as free, socket.socket() as taken:
+            # One that nobody has at the first address; at the second we take it.
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            taken.bind(("127.0.0.2", port))
             taken.listen()
-            port = taken.getsockname()[1]
+            free.close()
             result = run("serve", "--host", "127.0.0.1", "--host", "127.0.0.2", "--port", port)
             self.assertEqual(result.returncode, 1)
             self.assertIn(f"127.0.0.2:{port}", result.stderr.decode())

@@ -167,4 +167,34 @@ static inline void put_greeting(struct mst__buf *output)
     assert_int_equal(mst__buf_append_u8(output, MST_WIRE_OPCODE_JOB), 0);
 }
 
+/* What most tests have: a server, and bytes that are gathered for it. */
+struct fixture {
+    struct mst_server *server;
+    struct mst__buf bytes; /* to be sent */
+};
+
+static inline int fixture_new(void **state, const struct mst_server_options *options)
+{
+    static struct fixture f;
+    f.server = unit_server_new(options);
+    mst__buf_init(&f.bytes, MST_MIB(80));
+    *state = &f;
+    return 0;
+}
+
+static inline int fixture_close(void **state)
+{
+    struct fixture *f = *state;
+    mst_server_free(f->server);
+    mst__buf_close(&f->bytes);
+    return 0;
+}
+
+static inline void send_all(struct fixture *f, int fd)
+{
+    peer_send(f->server, fd, mst__buf_bytes(&f->bytes));
+    mst__buf_clear(&f->bytes);
+    settle(f->server);
+}
+
 #endif /* MST_UNIT_CONN_UNIT_H */

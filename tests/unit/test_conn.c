@@ -5,22 +5,13 @@
 #define TIMEOUT_MS 100000
 #define MARGIN_MS 20000
 
-struct fixture {
-    struct mst_server *server;
-    struct mst__buf bytes; /* to be sent */
-};
-
 static int fixture_open_with(void **state, size_t memory_max)
 {
-    static struct fixture f;
     struct mst_server_options options;
     mst_server_options_init(&options);
     options.request_timeout_ms = TIMEOUT_MS;
     options.memory_max = memory_max;
-    f.server = unit_server_new(&options);
-    mst__buf_init(&f.bytes, MST_MIB(80));
-    *state = &f;
-    return 0;
+    return fixture_new(state, &options);
 }
 
 static int fixture_open(void **state)
@@ -31,21 +22,6 @@ static int fixture_open(void **state)
 static int fixture_open_small(void **state)
 {
     return fixture_open_with(state, MST_MIB(16));
-}
-
-static int fixture_close(void **state)
-{
-    struct fixture *f = *state;
-    mst_server_free(f->server);
-    mst__buf_close(&f->bytes);
-    return 0;
-}
-
-static void send_all(struct fixture *f, int fd)
-{
-    peer_send(f->server, fd, mst__buf_bytes(&f->bytes));
-    mst__buf_clear(&f->bytes);
-    settle(f->server);
 }
 
 /* Bytes of no interest. */

@@ -4,35 +4,11 @@
 
 #define FLOOD_SIZE MST_KIB(64)
 
-struct fixture {
-    struct mst_server *server;
-    struct mst__buf bytes; /* to be sent */
-};
-
 static int fixture_open(void **state)
 {
-    static struct fixture f;
     struct mst_server_options options;
     mst_server_options_init(&options);
-    f.server = unit_server_new(&options);
-    mst__buf_init(&f.bytes, MST_MIB(80));
-    *state = &f;
-    return 0;
-}
-
-static int fixture_close(void **state)
-{
-    struct fixture *f = *state;
-    mst_server_free(f->server);
-    mst__buf_close(&f->bytes);
-    return 0;
-}
-
-static void send_all(struct fixture *f, int fd)
-{
-    peer_send(f->server, fd, mst__buf_bytes(&f->bytes));
-    mst__buf_clear(&f->bytes);
-    settle(f->server);
+    return fixture_new(state, &options);
 }
 
 static int client_new(struct fixture *f)
