@@ -282,6 +282,7 @@ struct mst__sim_auth_store {
         keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
     size_t count;
     struct mst__sim_auth_round round;
+    int64_t round_us; /* when it was last written */
     uint64_t revision;
     struct mst__sim_auth_watch watches[MST_SIM_AUTH_V3_NODES_MAX]; /* by node */
     struct mst__sim_auth_owner *owners;

@@ -446,6 +446,12 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
     return up < sim->plan.nodes_min || runs ? NULL : "no round runs";
 }
 
+/* How long something that was sent may take. */
+static int64_t under_way_us(const struct mst__sim_auth *sim)
+{
+    return sim->plan.slow_us + 2 * sim->plan.latency_us + MST_SIM_AUTH_ORDER_US;
+}
+
 static const char *rest_of_store(const struct mst__sim_auth *sim)
 {
     const struct mst__sim_auth_round *round = &sim->store.round;
@@ -467,6 +473,11 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     if (count > 0 && mst__sim_auth_lead_count(&sim->nodes[sim->store.keys[0].node]) != count) {
         return "the authority knows of other nodes than there are";
     }
+    /* It may be sealed with a node that has just died, and then its members have yet to hear of it
+     * and to come back. */
+    if (sim->now_us - sim->store.round_us <= under_way_us(sim)) {
+        return "news of the round is under way";
+    }
     bool runs = round->state == MST_SIM_AUTH_SEALED;
     return count < sim->plan.nodes_min || runs ? NULL : "no round runs";
 }
@@ -478,8 +489,7 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
     int64_t passed_us = sim->now_us - sim->calm_us;
     /* A node that is dead may have said something just before it died. */
     int64_t copy_us = is_muster && plan->twice_ppm > 0 ? MST_SIM_AUTH_COPY_US : 0;
-    bool is_early =
-        passed_us <= copy_us + plan->slow_us + 2 * plan->latency_us + MST_SIM_AUTH_ORDER_US;
+    bool is_early = passed_us <= copy_us + under_way_us(sim);
     const char *missing = is_early    ? "something that was said before is under way"
                           : is_muster ? rest_of_server(sim)
                                       : rest_of_store(sim);

@@ -214,6 +214,7 @@ static void ask_write(struct mst__sim_auth *sim,
     } else {
         mst__sim_auth_check_written(sim, &before, &ask->round, ask->key);
         store->round = ask->round;
+        store->round_us = sim->now_us;
     }
     store->round.modified = ++store->revision;
     static const char *const names[] = {"none", "open", "sealed", "closed"};
