@@ -8,6 +8,7 @@
  * where nothing could have told them so, which is counted. With unequal settings nobody can promise
  * a group within one's limits. */
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/mem.h"

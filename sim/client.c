@@ -3,6 +3,7 @@
  * The same steps as the c10d backend's: one key, a sentinel that says "no record yet", base64 of a
  * pickle as value, and compare-and-set by value. */
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "codec/pickle.h"

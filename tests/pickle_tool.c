@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "base/mem.h"

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "rendezvous/etcd_v2.h"
-#include "rendezvous/legacy.h"
+#include "legacy/legacy.h"
+#include "record/etcd_v2.h"
 
 /* What is behind a look at an etcd. */
 struct mst__look_etcd {

@@ -15,8 +15,8 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/look_v3.h"
+#include "handler/muster_settings.h"
 #include "net/job_client.h"
-#include "rendezvous/muster_settings.h"
 
 /* Clocks that differ by less than this are as good as equal. */
 #define SKEW_US_SHOWN 1000000

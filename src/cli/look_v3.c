@@ -1,12 +1,12 @@
 /* cli/look_v3.c - what the commands see of a rendezvous of backend `etcd-v3`. */
 #include "cli/look_v3.h"
 
+#include "authority/etcd_v3.h"
+#include "authority/etcd_v3_self.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "rendezvous/etcd_v3.h"
-#include "rendezvous/etcd_v3_self.h"
 
 #define SENTENCE_SIZE 1000
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
@@ -17,9 +18,9 @@
 #include "cli/look_etcd.h"
 #include "cli/look_job.h"
 #include "codec/pickle.h"
+#include "handler/host.h"
+#include "handler/settings.h"
 #include "net/job_client.h"
-#include "rendezvous/host.h"
-#include "rendezvous/settings.h"
 
 /* Where the peers keep the record, and what stands there before anybody has joined. */
 #define RECORD_KEY "torch.rendezvous."

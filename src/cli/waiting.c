@@ -19,7 +19,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/log.h"
-#include "rendezvous/settings.h"
+#include "handler/settings.h"
 
 #define TELL_FIRST_MS 2000
 #define TELL_AGAIN_MS 10000

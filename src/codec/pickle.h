@@ -25,10 +25,4 @@ int mst__pickle_read(struct mst_bytes bytes, struct mst__state *ret_state, struc
  * @output is unchanged. */
 int mst__pickle_write(struct mst__buf *output, const struct mst__state *state);
 
-/* Base64 as the peers use it in the store, appended to @output. Reading drops characters outside
- * the alphabet and ends at the padding, as Python does; MST_EPROTO for a wrong length or padding.
- * Both: 0, MST_ELIMIT, MST_ENOMEM; on error @output is unchanged. */
-int mst__base64_write(struct mst__buf *output, struct mst_bytes bytes);
-int mst__base64_read(struct mst__buf *output, struct mst_bytes text);
-
 #endif /* MST_CODEC_PICKLE_H */

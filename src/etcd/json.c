@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/err.h"
 #include "base/unicode.h"
 #include "codec/pickle.h" /* base64 */

@@ -6,6 +6,7 @@
 #include "etcd/v3_message.h"
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -26,7 +27,6 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/siphash.h"
-#include "codec/pickle.h"
 #include "etcd/v2.h"
 #include "store/etcd.h"
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/assert.h"
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "codec/pickle.h"

@@ -4,7 +4,7 @@
 
 #include "unit/store_unit.h"
 
-#include "rendezvous/hosted.h"
+#include "handler/hosted.h"
 
 struct fixture {
     struct mst__hosted *hosted;

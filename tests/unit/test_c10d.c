@@ -12,9 +12,10 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/mem.h"
-#include "rendezvous/c10d.h"
-#include "rendezvous/host.h"
-#include "rendezvous/hosted.h"
+#include "handler/host.h"
+#include "handler/hosted.h"
+#include "handler/hosting.h"
+#include "record/c10d.h"
 #include "store/store.h"
 
 #define KEY "torch.rendezvous.job"
@@ -427,7 +428,8 @@ static void *decide_who_serves(void *arg)
 {
     struct guest *guest = arg;
     struct mst__endpoint endpoint;
-    guest->rv = mst__c10d_host(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
+    guest->rv =
+        mst__hosting_begin(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
     return NULL;
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rendezvous/etcd_v2.h"
+#include "record/etcd_v2.h"
 
 static struct etcd_unit etcd;
 static char endpoint[32];

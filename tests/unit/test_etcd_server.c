@@ -23,7 +23,7 @@
 #include "base/interrupt.h"
 #include "base/mem.h"
 #include "etcd/http.h"
-#include "etcd/process.h"
+#include "etcd_local/process.h"
 
 #define START_MS 60000
 

@@ -6,8 +6,8 @@
 
 #include "base/mem.h"
 #include "etcd/secret.h"
-#include "rendezvous/etcd_settings.h"
-#include "rendezvous/params.h"
+#include "handler/etcd_settings.h"
+#include "handler/params.h"
 
 static struct mst_params *new_params(const char *backend, const char *endpoint, const char *options)
 {

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "rendezvous/etcd_v3_authority.h"
+#include "authority/etcd_v3_authority.h"
 #include "unit/unit.h"
 
 /* --- names --- */

@@ -12,9 +12,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "handler/hosted.h"
 #include "net/job_client.h"
 #include "net/lane.h"
-#include "rendezvous/hosted.h"
 #include "unit/store_suite.h"
 #include "wire/wire.h"
 

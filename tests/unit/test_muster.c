@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "handler/muster_settings.h"
 #include "net/job_client.h"
-#include "rendezvous/muster_settings.h"
 #include "unit/node_unit.h"
 #include "unit/server_unit.h"
 

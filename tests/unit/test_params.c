@@ -6,9 +6,9 @@
 
 #include "base/limits.h"
 #include "base/mem.h"
-#include "rendezvous/events.h"
-#include "rendezvous/params.h"
-#include "rendezvous/settings.h"
+#include "handler/events.h"
+#include "handler/params.h"
+#include "handler/settings.h"
 
 static struct mst_params *new_params(const char *endpoint, const char *options)
 {

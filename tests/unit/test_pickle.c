@@ -1,5 +1,6 @@
 /* unit/test_pickle.c - records written and read: every dialect, random states, what is carried
  * along, cut and changed bytes, failing allocations; the packed datetime and base64. */
+#include "base/base64.h"
 #include "base/prng.h"
 #include "codec/datetime.h"
 #include "codec/utf8.h"

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/pickle.h"
-#include "rendezvous/c10d.h"
+#include "record/c10d.h"
 
 /* Nobody expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"

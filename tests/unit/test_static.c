@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "rendezvous/host.h"
-#include "rendezvous/hosted.h"
+#include "handler/host.h"
+#include "handler/hosted.h"
 #include "store/store.h"
 
 /* --- fixture: a port that nobody else gets --- */

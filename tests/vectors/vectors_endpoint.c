@@ -21,8 +21,8 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
-#include "rendezvous/params.h"
-#include "rendezvous/settings.h"
+#include "handler/params.h"
+#include "handler/settings.h"
 #include "vectors/vectors.h"
 
 struct reason {

@@ -1,0 +1,396 @@
+/* authority/etcd_v3.c - the handler `etcd-v3`: the calls of the application over a session.
+ *
+ * Who drives the session is said in turn.h. Asking whether it is closed, and closing it, needs no
+ * session. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "authority/etcd_v3.h"
+#include "authority/etcd_v3_self.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "handler/bootstrap.h"
+#include "handler/builtin.h"
+#include "handler/host.h"
+#include "store/store.h"
+
+/* Between attempts to enter, while the etcd cannot be reached. */
+#define AGAIN_US_FIRST 50000
+#define AGAIN_US_MAX 1000000
+
+/* How long leaving may take that nobody has asked for. */
+#define TIDY_MS 2000
+
+/* How long it may take to find out what a round waits for. */
+#define DESCRIBE_MS 2000
+
+/* --- next --- */
+
+/* Whether another attempt may succeed. */
+static bool is_passing(int rv)
+{
+    return rv == MST_ECONN || rv == MST_ETIMEOUT || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ||
+           rv == MST_ERESOLVE;
+}
+
+static int next_fail_closed(const struct mst__etcd_v3 *self, struct mst_err *reterr)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    return self->is_spare ? mst__fail(reterr, MST_ESPARE, 0,
+                                      "closed by '%.40s' while this node was a spare", round->owner)
+                          : mst__fail(reterr, MST_ECLOSED, 0, "closed by '%.40s': %.100s",
+                                      round->owner, round->reason);
+}
+
+/* How we stand: 0 with our rank, or none yet; or why we shall get none. */
+static int next_look(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_err *reterr)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    const struct mst__etcd_v3_letter *letter = &self->letter;
+    *ret_rank = MST_AUTHORITY_RANK_NONE;
+    if (letter->kind > MST_ETCD_V3_LETTER_RANK) {
+        return mst__fail(reterr, letter->code == 0 ? MST_ESTATE : letter->code, 0, "%s",
+                         letter->text);
+    }
+    if (round->state == MST_ETCD_V3_CLOSED) {
+        return next_fail_closed(self, reterr);
+    }
+    if (round->round > self->claim.round) {
+        *ret_rank = mst__etcd_v3_rank(self);
+    }
+    self->is_spare = *ret_rank == MST_AUTHORITY_RANK_NONE && round->state == MST_ETCD_V3_RUNNING &&
+                     (int64_t)round->world >= self->settings.job.job.nodes_max;
+    return 0;
+}
+
+/* The deadline has passed: what was missing. */
+static int next_fail_late(struct mst__etcd_v3 *self,
+                          const struct mst_err *err,
+                          struct mst_err *reterr)
+{
+    char sentence[sizeof err->msg];
+    struct mst_err ignored;
+    if (err->code != 0) {
+        return mst__err_pass(reterr, err->code == MST_ECONN ? MST_ECONN : MST_ETIMEOUT, err);
+    }
+    if (mst__etcd_v3_describe(self->v3, &self->keys, mst__clock_deadline_ms(DESCRIBE_MS), sentence,
+                              sizeof sentence, &ignored) != 0) {
+        (void)snprintf(sentence, sizeof sentence, "no round was sealed in time"); /* fits */
+    }
+    return mst__fail(reterr, MST_ETIMEOUT, 0, "%s", sentence);
+}
+
+/* Enter and wait until a round with us in it is sealed. The machine is ours. */
+static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_err *reterr)
+{
+    int64_t end_ms = mst__clock_deadline_ms(self->settings.job.job.join_us / 1000);
+    int64_t pause_us = AGAIN_US_FIRST;
+    bool is_in = false;
+    struct mst_err why = {0}; /* what is wrong since the last attempt that was not */
+    for (;;) {
+        struct mst_err err = {0};
+        int rv =
+            is_in ? mst__etcd_v3_step(self, end_ms, &err) : mst__etcd_v3_enter(self, end_ms, &err);
+        bool is_late = mst__clock_ms() >= end_ms;
+        if (rv != 0 && rv != MST_ETIMEOUT) {
+            why = err;
+        }
+        if (rv == 0) {
+            is_in = true;
+            pause_us = AGAIN_US_FIRST;
+            why = (struct mst_err){0};
+            rv = next_look(self, ret_rank, reterr);
+            if (rv != 0 || *ret_rank != MST_AUTHORITY_RANK_NONE) {
+                return rv;
+            }
+        } else if (!is_passing(rv)) {
+            return mst__err_pass(reterr, rv, &err);
+        } else if (rv == MST_ENOTFOUND) {
+            is_in = false; /* our lease has run out: enter anew */
+        }
+        if (is_late) {
+            return next_fail_late(self, &why, reterr);
+        }
+        if (rv != 0 && rv != MST_ETIMEOUT) {
+            int64_t until_us = mst__clock_ns() / 1000 + pause_us;
+            if (!mst__interrupt_pause(until_us < end_ms * 1000 ? until_us : end_ms * 1000)) {
+                return mst__turn_fail_cancelled(reterr);
+            }
+            pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
+        }
+    }
+}
+
+/* The store of the round; nothing is asked of the etcd before it is used. */
+static int next_store(struct mst__etcd_v3 *self,
+                      const struct mst__etcd_v3_round *round,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    const struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
+    struct mst_store_options options;
+    mst_store_options_init(&options);
+    options.log = self->params->log;
+    struct mst__backend *backend = NULL;
+    char *root = mst__etcd_v3_key_store(&self->keys, round->round, round->epoch);
+    int rv = root == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "store")
+                          : mst__etcd3_new(&http, root, &options, &backend, reterr);
+    mst__free(root);
+    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
+}
+
+/* What the round has to offer. The machine is ours. */
+static int next_outcome(struct mst__etcd_v3 *self,
+                        uint32_t rank,
+                        struct mst_rendezvous *ret,
+                        struct mst_err *reterr)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    struct mst__endpoint master = {.port = 0};
+    struct mst_err ignored; /* an address that is none is told as none */
+    struct mst_store *store = NULL;
+    int rv = next_store(self, round, &store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (mst__endpoint_parse(mst_bytes_str(round->address), &master, &ignored) != 0) {
+        master = (struct mst__endpoint){.port = 0};
+    }
+    size_t size = ret->size;
+    *ret = (struct mst_rendezvous){
+        .size = size,
+        .round = round->round,
+        .rank = (int64_t)rank,
+        .world_size = (int64_t)round->world,
+        .store = store,
+        .master_port = master.port,
+        .epoch = round->epoch,
+    };
+    memcpy(ret->master_addr, master.host, sizeof ret->master_addr);
+    static_assert(sizeof ret->master_addr == sizeof master.host, "the same size");
+    return 0;
+}
+
+/* With the machine, which stays ours. */
+static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    int fd = -1;
+    uint32_t rank = MST_AUTHORITY_RANK_NONE;
+    self->is_spare = false;
+    self->is_over = false;
+    (void)mst__interrupt_by(self->head.turn.cancel_fd);
+    int rv =
+        mst__turn_is_cancelled(&self->head.turn)
+            ? mst__turn_fail_cancelled(reterr)
+            : mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
+                                     self->addr, &fd, self->address, reterr);
+    if (rv == 0) {
+        rv = next_join(self, &rank, reterr);
+    }
+    if (rv == 0) {
+        rv = next_outcome(self, rank, ret, reterr);
+    }
+    if (rv == 0) {
+        mst__etcd_v3_begin_round(self, rank);
+        rv = mst__turn_start(&self->head.turn, reterr);
+        if (rv != 0) {
+            mst_store_close(ret->store);
+        }
+    }
+    (void)mst__interrupt_by(-1);
+    if (fd >= 0) {
+        (void)close(fd); /* for the workers: nothing was done with it */
+    }
+    if (rv != 0) {
+        struct mst_err ignored; /* what is left of us goes with the lease */
+        (void)mst__etcd_v3_part(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+        self->claim.holds = false;
+    }
+    return rv;
+}
+
+static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    int rv = mst__turn_begin(&self->head.turn, true, reterr);
+    if (rv == 0) {
+        mst__view_reset(&self->head.view);
+        rv = next_drive(self, ret, reterr);
+        mst__turn_release(&self->head.turn, rv == 0);
+        mst__turn_end(&self->head.turn);
+    }
+    return rv;
+}
+
+/* --- the other calls --- */
+
+static int64_t call_deadline_ms(const struct mst__etcd_v3 *self)
+{
+    return mst__clock_deadline_ms(self->settings.etcd.read_timeout_ms);
+}
+
+static int64_t close_deadline_ms(const struct mst__etcd_v3 *self)
+{
+    return mst__clock_deadline_ms(self->settings.job.job.close_us / 1000);
+}
+
+static int etcd_v3_look(void *arg, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    struct mst__etcd_v3_round round;
+    int64_t revision;
+    int rv = mst__etcd_v3_read_round(self->v3, &self->keys, call_deadline_ms(self), &round,
+                                     &revision, reterr);
+    if (rv == 0) {
+        *ret_closed = round.state == MST_ETCD_V3_CLOSED || mst__view_has_closed(&self->head.view);
+        *ret_waiting = (int64_t)round.waiting;
+        mst__etcd_v3_round_close(&round);
+    }
+    return rv;
+}
+
+static int close_for_good(struct mst__etcd_v3 *self, const char *name, struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    int rv = mst__etcd_v3_shut(self->v3, &self->keys, "asked to", self->node,
+                               close_deadline_ms(self), &err);
+    return mst__head_after_close(&self->head, name, rv, &err, reterr);
+}
+
+static int etcd_v3_set_closed(void *arg, struct mst_err *reterr)
+{
+    return close_for_good(arg, "set_closed", reterr);
+}
+
+static int etcd_v3_leave(void *arg, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    int rv = mst__turn_begin(&self->head.turn, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
+    self->claim.holds = false;
+    mst__turn_release(&self->head.turn, false);
+    mst__turn_end(&self->head.turn);
+    return rv;
+}
+
+static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    int rv = close_for_good(self, "shutdown", reterr);
+    /* Another thread's next leaves by itself when it sees that all is closed. */
+    if (!mst__turn_is_busy(&self->head.turn)) {
+        struct mst_err ignored; /* what is left of us goes with the lease */
+        (void)etcd_v3_leave(self, &ignored);
+    }
+    return rv;
+}
+
+/* --- making one --- */
+
+static void etcd_v3_free(void *arg)
+{
+    struct mst__etcd_v3 *self = arg;
+    if (self == NULL) {
+        return;
+    }
+    mst__turn_stop(&self->head.turn);
+    struct mst_err ignored; /* what is left of us goes with the lease */
+    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+    mst__etcd_v3_release(self);
+    mst__etcd_v3_round_close(&self->round);
+    if (self->v3 != NULL) {
+        mst__log(&self->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
+                 MST_LOG_TEXT(self->node), mst__v3_requests(self->v3));
+    }
+    mst__v3_free(self->v3);
+    mst__etcd_v3_keys_close(&self->keys);
+    mst__head_close(&self->head);
+    mst__etcd_v3_settings_close(&self->settings);
+    mst_params_free(self->params);
+    mst__free(self);
+}
+
+static const struct mst__head_ops etcd_v3_head_ops = {
+    .next = etcd_v3_next,
+    .look = etcd_v3_look,
+    .leave = etcd_v3_leave,
+};
+
+static const struct mst_handler_ops etcd_v3_ops = {
+    .size = sizeof etcd_v3_ops,
+    .next = mst__head_next,
+    .free = etcd_v3_free,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
+    .set_closed = etcd_v3_set_closed,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
+    .shutdown = etcd_v3_shutdown,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
+};
+
+static void name_node(struct mst__etcd_v3 *self)
+{
+    const char *given = self->settings.job.node_name;
+    if (given != NULL) {
+        (void)snprintf(self->node, sizeof self->node, "%s", given); /* was checked */
+    } else {
+        mst__host_node_name(self->params->local_addr, sizeof self->node, self->node);
+    }
+}
+
+static int prepare(struct mst__etcd_v3 *self,
+                   const struct mst_params *params,
+                   struct mst_err *reterr)
+{
+    self->claim.rank = MST_AUTHORITY_RANK_NONE;
+    int rv = mst__head_init(&self->head, &etcd_v3_head_ops, mst__etcd_v3_watch, self, reterr);
+    if (rv == 0) {
+        rv = mst__params_copy(params, &self->params, reterr);
+    }
+    if (rv == 0) {
+        rv = mst__etcd_v3_read(self->params, &self->settings, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    name_node(self);
+    mst__head_identify(&self->head, self->params, self->node, &self->events);
+    rv = mst__etcd_v3_keys_init(&self->keys, self->params->run_id);
+    if (rv != 0) {
+        return mst__fail(reterr, rv, 0, "keys");
+    }
+    const struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
+    return mst__v3_new(&http, &self->v3, reterr);
+}
+
+int mst__etcd_v3_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr)
+{
+    (void)arg; /* the same for all */
+    struct mst__etcd_v3 *self = mst__calloc(1, sizeof *self);
+    if (self == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    int rv = prepare(self, params, reterr);
+    if (rv == 0) {
+        rv = mst_handler_wrap(&etcd_v3_ops, self, ret_handler, reterr);
+    }
+    if (rv != 0) {
+        etcd_v3_free(self);
+    }
+    return rv;
+}

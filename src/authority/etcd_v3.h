@@ -1,0 +1,42 @@
+/* authority/etcd_v3.h - a look at a rendezvous of `etcd-v3` from outside: nothing is written. */
+#ifndef MST_AUTHORITY_ETCD_V3_H
+#define MST_AUTHORITY_ETCD_V3_H
+
+#include "authority/etcd_v3_authority.h"
+#include "etcd/v3.h"
+#include "handler/etcd_settings.h"
+
+/* How to reach it, and how it was when it was last read. */
+struct mst__etcd_v3_look {
+    struct mst__etcd_v3_settings settings;
+    struct mst__v3 *v3;
+    struct mst__etcd_v3_keys keys;
+    bool exists; /* somebody is there, or a round was sealed */
+    /* As the authority has it, but for the end of a last call, which only that one knows. */
+    struct mst__etcd_v3_authority authority;
+    int64_t modified; /* the revision of the last change */
+    size_t nodes;     /* keys of nodes */
+};
+
+/* 0, MST_ENOMEM, or as mst__etcd_v3_read does. @params outlives @look, which can be closed either
+ * way. */
+int mst__etcd_v3_look_open(struct mst__etcd_v3_look *look,
+                           const struct mst_params *params,
+                           struct mst_err *reterr);
+void mst__etcd_v3_look_close(struct mst__etcd_v3_look *look);
+
+/* Read it. 0, MST_ESTATE when what is there is no rendezvous, MST_ENOMEM, or an error of
+ * mst__v3_txn. */
+int mst__etcd_v3_look_read(struct mst__etcd_v3_look *look,
+                           int64_t deadline_ms,
+                           struct mst_err *reterr);
+
+/* One sentence: what the run of @keys does or waits for. The same. */
+int mst__etcd_v3_describe(struct mst__v3 *v3,
+                          const struct mst__etcd_v3_keys *keys,
+                          int64_t deadline_ms,
+                          char *ret_text,
+                          size_t ret_size,
+                          struct mst_err *reterr);
+
+#endif /* MST_AUTHORITY_ETCD_V3_H */

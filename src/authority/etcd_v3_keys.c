@@ -1,0 +1,656 @@
+/* authority/etcd_v3_keys.c - names and documents. What is read was written by another release, or
+ * by somebody's etcdctl: unknown members are passed over, and everything else must be as it has to
+ * be, or it is no document. */
+#include "authority/etcd_v3_keys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#define ROOT "/muster/"
+
+/* --- names --- */
+
+/* Append @text with everything but letters, digits, '.', '_' and '-' as %XX. */
+static int name_add(struct mst__buf *buf, const char *text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    int rv = 0;
+    for (const char *at = text; *at != '\0' && rv == 0; at++) {
+        uint8_t byte = (uint8_t)*at;
+        bool is_usual = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
+                        (byte >= 'A' && byte <= 'Z') || strchr("._-", byte) != NULL;
+        if (is_usual) {
+            rv = mst__buf_append_u8(buf, byte);
+        } else {
+            const char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
+            rv = mst__buf_append(buf, mst_bytes(escaped, sizeof escaped));
+        }
+    }
+    return rv;
+}
+
+/* @before, then @name escaped unless NULL, then @behind: heap, or NULL. */
+static char *name_make(const char *before, const char *name, const char *behind)
+{
+    struct mst__buf buf;
+    mst__buf_init(&buf, MST_ETCD_V3_TEXT_MAX);
+    int rv = mst__buf_append(&buf, mst_bytes_str(before));
+    if (rv == 0 && name != NULL) {
+        rv = name_add(&buf, name);
+    }
+    if (rv == 0) {
+        rv = mst__buf_append(&buf, mst_bytes_str(behind));
+    }
+    struct mst_bytes bytes = mst__buf_bytes(&buf);
+    char *text = rv == 0 ? mst__memdup((const char *)bytes.data, bytes.size) : NULL;
+    mst__buf_close(&buf);
+    return text;
+}
+
+int mst__etcd_v3_keys_init(struct mst__etcd_v3_keys *keys, const char *run_id)
+{
+    *keys = (struct mst__etcd_v3_keys){.root = name_make(ROOT, run_id, "/")};
+    if (keys->root == NULL) {
+        return MST_ENOMEM;
+    }
+    keys->nodes = name_make(keys->root, NULL, "n/");
+    keys->letters = name_make(keys->root, NULL, "a/");
+    keys->round = name_make(keys->root, NULL, "round");
+    keys->last = name_make(keys->root, NULL, "last");
+    bool is_made =
+        keys->nodes != NULL && keys->letters != NULL && keys->round != NULL && keys->last != NULL;
+    return is_made ? 0 : MST_ENOMEM;
+}
+
+void mst__etcd_v3_keys_close(struct mst__etcd_v3_keys *keys)
+{
+    mst__free(keys->root);
+    mst__free(keys->nodes);
+    mst__free(keys->letters);
+    mst__free(keys->round);
+    mst__free(keys->last);
+    *keys = (struct mst__etcd_v3_keys){0};
+}
+
+char *mst__etcd_v3_key_node(const struct mst__etcd_v3_keys *keys,
+                            const char *name,
+                            uint64_t session)
+{
+    char behind[MST_ETCD_V3_SESSION_SIZE + 2];
+    (void)snprintf(behind, sizeof behind, "/%016" PRIx64, session); /* fits */
+    return name_make(keys->nodes, name, behind);
+}
+
+char *mst__etcd_v3_key_letter(const struct mst__etcd_v3_keys *keys, uint64_t session)
+{
+    char behind[MST_ETCD_V3_SESSION_SIZE + 1];
+    (void)snprintf(behind, sizeof behind, "%016" PRIx64, session); /* fits */
+    return name_make(keys->letters, NULL, behind);
+}
+
+char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round, uint64_t epoch)
+{
+    char behind[64];
+    (void)snprintf(behind, sizeof behind, "kv/%" PRId64 ".%" PRIu64, round, epoch); /* fits */
+    return name_make(keys->root, NULL, behind);
+}
+
+char *mst__etcd_v3_key_stores(const struct mst__etcd_v3_keys *keys, int64_t round)
+{
+    char behind[32];
+    (void)snprintf(behind, sizeof behind, "kv/%" PRId64 ".", round); /* fits */
+    return name_make(keys->root, NULL, behind);
+}
+
+static bool hex_read(struct mst_bytes text, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    if (text.size != MST_ETCD_V3_SESSION_SIZE) {
+        return false;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t digit = text.data[i];
+        bool is_number = digit >= '0' && digit <= '9';
+        if (!is_number && (digit < 'a' || digit > 'f')) {
+            return false;
+        }
+        value = value << 4 | (uint64_t)(is_number ? digit - '0' : digit - 'a' + 10);
+    }
+    *ret_value = value;
+    return true;
+}
+
+bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session)
+{
+    if (key.size <= MST_ETCD_V3_SESSION_SIZE ||
+        key.data[key.size - MST_ETCD_V3_SESSION_SIZE - 1] != '/') {
+        return false;
+    }
+    return hex_read(
+        mst_bytes(key.data + key.size - MST_ETCD_V3_SESSION_SIZE, MST_ETCD_V3_SESSION_SIZE),
+        ret_session);
+}
+
+/* --- writing and reading --- */
+
+static int session_add(struct mst__json *json, const char *name, uint64_t session)
+{
+    char text[MST_ETCD_V3_SESSION_SIZE + 1];
+    (void)snprintf(text, sizeof text, "%016" PRIx64, session); /* fits */
+    return mst__json_add_text(json, name, mst_bytes_str(text));
+}
+
+/* Append @json, which is released, to @buf unless @rv says that it is not whole. */
+static int json_finish(struct mst__json *json, int rv, struct mst__buf *buf)
+{
+    rv = json == NULL ? MST_ENOMEM : rv;
+    if (rv == 0) {
+        rv = mst__json_write(json, false, buf);
+    }
+    mst__json_free(json);
+    return rv;
+}
+
+static int json_begin(struct mst_bytes text,
+                      const char *what,
+                      struct mst__json **ret_json,
+                      struct mst_err *reterr)
+{
+    int rv = mst__json_parse(text, ret_json, reterr);
+    if (rv != 0) {
+        return mst__err_wrap(reterr, rv, "%s", what);
+    }
+    if (!mst__json_is_object(*ret_json)) {
+        mst__json_free(*ret_json);
+        return mst__fail(reterr, MST_EPROTO, 0, "%s: no object", what);
+    }
+    return 0;
+}
+
+static bool json_u32(const struct mst__json *json, const char *name, uint32_t *ret)
+{
+    uint64_t value;
+    if (!mst__json_uint(mst__json_member(json, name), &value) || value > UINT32_MAX) {
+        return false;
+    }
+    *ret = (uint32_t)value;
+    return true;
+}
+
+static bool json_i64(const struct mst__json *json, const char *name, int64_t *ret)
+{
+    return mst__json_int(mst__json_member(json, name), ret);
+}
+
+/* Text that fits and has no control characters; absent text is empty. */
+static bool json_text(const struct mst__json *json, const char *name, char *ret, size_t size)
+{
+    struct mst_bytes text = mst_bytes_str("");
+    const struct mst__json *member = mst__json_member(json, name);
+    if (member != NULL && !mst__json_text(member, &text)) {
+        return false;
+    }
+    if (text.size >= size) {
+        return false;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] < 0x20) {
+            return false;
+        }
+    }
+    memcpy(ret, text.data, text.size);
+    ret[text.size] = '\0';
+    return true;
+}
+
+/* The texts of an enumeration; -1 when it is none of them. */
+static int word_find(struct mst_bytes text, const char *(*name_of)(int), int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *name = name_of(i);
+        if (strlen(name) == text.size && memcmp(name, text.data, text.size) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* --- a node --- */
+
+static int claim_add(struct mst__json *json, const struct mst__claim *claim)
+{
+    struct mst__json *child = mst__json_new_object();
+    int rv = mst__json_add_uint_text(child, "epoch", claim->epoch);
+    rv = rv == 0 ? mst__json_add_int(child, "round", claim->round) : rv;
+    rv = rv == 0 ? mst__json_add_int(child, "world", claim->world) : rv;
+    if (rv == 0 && claim->rank != MST_AUTHORITY_RANK_NONE) {
+        rv = mst__json_add_int(child, "rank", claim->rank);
+    }
+    int added = mst__json_add(json, "claim", child);
+    return rv == 0 ? added : rv;
+}
+
+static int labels_add(struct mst__json *json, const struct mst__announcement *said)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : 0;
+    for (size_t i = 0; i < said->labels_count && rv == 0; i++) {
+        struct mst__json *pair = mst__json_new_array();
+        rv = mst__json_add_text(pair, NULL, said->labels[i].key);
+        rv = rv == 0 ? mst__json_add_text(pair, NULL, said->labels[i].value) : rv;
+        int added = mst__json_add(list, NULL, pair);
+        rv = rv == 0 ? added : rv;
+    }
+    int added = mst__json_add(json, "labels", list);
+    return rv == 0 ? added : rv;
+}
+
+int mst__etcd_v3_node_write(const struct mst__announcement *said,
+                            bool has_left,
+                            struct mst__buf *buf)
+{
+    struct mst__json *json = mst__json_new_object();
+    int rv = mst__json_add_text(json, "name", said->name);
+    rv = rv == 0 ? mst__json_add_text(json, "address", said->address) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "min", said->nodes_min) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "max", said->nodes_max) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "last_call_us", said->last_call_us) : rv;
+    rv = rv == 0 ? mst__json_add_text(json, "rank_by", said->rank_by) : rv;
+    if (rv == 0 && said->pinned_rank != MST_AUTHORITY_RANK_NONE) {
+        rv = mst__json_add_int(json, "rank", said->pinned_rank);
+    }
+    rv = rv == 0 && said->labels_count > 0 ? labels_add(json, said) : rv;
+    rv = rv == 0 && said->claim.round > 0 ? claim_add(json, &said->claim) : rv;
+    if (rv == 0 && said->incarnation > 0) {
+        rv = mst__json_add_uint_text(json, "incarnation", said->incarnation);
+    }
+    rv = rv == 0 && said->has_wall ? mst__json_add_int(json, "wall_us", said->wall_us) : rv;
+    rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
+    return json_finish(json, rv, buf);
+}
+
+static bool claim_get(const struct mst__json *json, struct mst__claim *claim)
+{
+    *claim = (struct mst__claim){.rank = MST_AUTHORITY_RANK_NONE};
+    if (json == NULL) {
+        return true;
+    }
+    bool has_rank = mst__json_member(json, "rank") != NULL;
+    return mst__json_uint(mst__json_member(json, "epoch"), &claim->epoch) &&
+           json_i64(json, "round", &claim->round) && json_u32(json, "world", &claim->world) &&
+           (!has_rank || json_u32(json, "rank", &claim->rank));
+}
+
+static bool labels_get(struct mst__etcd_v3_node *node)
+{
+    const struct mst__json *list = mst__json_member(node->json, "labels");
+    size_t count = mst__json_count(list);
+    if (count > MST_AUTHORITY_LABELS_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct mst__json *pair = mst__json_at(list, i);
+        if (!mst__json_text(mst__json_at(pair, 0), &node->labels[i].key) ||
+            !mst__json_text(mst__json_at(pair, 1), &node->labels[i].value)) {
+            return false;
+        }
+    }
+    node->said.labels_count = count;
+    return true;
+}
+
+int mst__etcd_v3_node_read(struct mst_bytes text,
+                           struct mst__etcd_v3_node *ret_node,
+                           struct mst_err *reterr)
+{
+    struct mst__etcd_v3_node node = {.said.pinned_rank = MST_AUTHORITY_RANK_NONE};
+    int rv = json_begin(text, "what a node has said", &node.json, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst__announcement *said = &node.said;
+    const struct mst__json *json = node.json;
+    const struct mst__json *left = mst__json_member(json, "left");
+    const struct mst__json *incarnation = mst__json_member(json, "incarnation");
+    bool has_rank = mst__json_member(json, "rank") != NULL;
+    said->has_wall = json_i64(json, "wall_us", &said->wall_us);
+    bool is_right = mst__json_text(mst__json_member(json, "name"), &said->name) &&
+                    mst__json_text(mst__json_member(json, "address"), &said->address) &&
+                    mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
+                    json_u32(json, "min", &said->nodes_min) &&
+                    json_u32(json, "max", &said->nodes_max) &&
+                    json_i64(json, "last_call_us", &said->last_call_us) &&
+                    (!has_rank || json_u32(json, "rank", &said->pinned_rank)) &&
+                    labels_get(&node) && claim_get(mst__json_member(json, "claim"), &said->claim) &&
+                    (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
+                    (left == NULL || mst__json_bool(left, &node.has_left));
+    if (!is_right) {
+        mst__json_free(node.json);
+        return mst__fail(reterr, MST_EPROTO, 0,
+                         "what a node has said: a member is missing or wrong");
+    }
+    *ret_node = node;
+    ret_node->said.labels = ret_node->labels;
+    return 0;
+}
+
+void mst__etcd_v3_node_close(struct mst__etcd_v3_node *node)
+{
+    mst__json_free(node->json);
+    *node = (struct mst__etcd_v3_node){0};
+}
+
+/* --- the round --- */
+
+const char *mst__etcd_v3_state_name(enum mst__etcd_v3_state state)
+{
+    static const char *const names[] = {"none", "running", "open", "closed"};
+    return names[state];
+}
+
+static const char *state_name(int state)
+{
+    return mst__etcd_v3_state_name((enum mst__etcd_v3_state)state);
+}
+
+static const char *why_name(int why)
+{
+    return mst__authority_why_name((enum mst__authority_why)why);
+}
+
+void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round)
+{
+    for (uint32_t rank = 0; round->seats != NULL && rank < round->world; rank++) {
+        mst__free(round->seats[rank].name);
+    }
+    mst__free(round->seats);
+    mst__free(round->is_gone);
+    *round = (struct mst__etcd_v3_round){0};
+}
+
+int mst__etcd_v3_round_copy(const struct mst__etcd_v3_round *from,
+                            struct mst__etcd_v3_round *ret_to)
+{
+    struct mst__etcd_v3_round to = *from;
+    to.seats = NULL;
+    to.is_gone = NULL;
+    if (from->is_gone != NULL) {
+        to.is_gone = mst__calloc(from->world, sizeof *to.is_gone);
+        if (to.is_gone == NULL) {
+            return MST_ENOMEM;
+        }
+        memcpy(to.is_gone, from->is_gone, from->world * sizeof *to.is_gone);
+    }
+    if (from->seats != NULL) {
+        to.seats = mst__calloc(from->world, sizeof *to.seats);
+        if (to.seats == NULL) {
+            mst__free(to.is_gone);
+            return MST_ENOMEM;
+        }
+    }
+    for (uint32_t rank = 0; from->seats != NULL && rank < from->world; rank++) {
+        to.seats[rank].session = from->seats[rank].session;
+        to.seats[rank].name = mst__strdup(from->seats[rank].name);
+        if (to.seats[rank].name == NULL) {
+            mst__etcd_v3_round_close(&to);
+            return MST_ENOMEM;
+        }
+    }
+    *ret_to = to;
+    return 0;
+}
+
+uint32_t mst__etcd_v3_round_rank(const struct mst__etcd_v3_round *round, uint64_t session)
+{
+    for (uint32_t rank = 0; round->seats != NULL && rank < round->world; rank++) {
+        if (round->seats[rank].session == session) {
+            return rank;
+        }
+    }
+    return MST_AUTHORITY_RANK_NONE;
+}
+
+static int seats_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : 0;
+    for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
+        struct mst__json *pair = mst__json_new_array();
+        rv = mst__json_add_text(pair, NULL, mst_bytes_str(round->seats[rank].name));
+        rv = rv == 0 ? session_add(pair, NULL, round->seats[rank].session) : rv;
+        int added = mst__json_add(list, NULL, pair);
+        rv = rv == 0 ? added : rv;
+    }
+    int added = mst__json_add(json, "members", list);
+    return rv == 0 ? added : rv;
+}
+
+/* Who is gone, as spans of ranks: few or most of a large round are little to write. */
+static int gone_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    struct mst__json *list = mst__json_new_array();
+    int rv = list == NULL ? MST_ENOMEM : 0;
+    for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
+        if (!round->is_gone[rank]) {
+            continue;
+        }
+        struct mst__json *span = mst__json_new_array();
+        rv = mst__json_add_int(span, NULL, rank);
+        while (rank + 1 < round->world && round->is_gone[rank + 1]) {
+            rank++;
+        }
+        rv = rv == 0 ? mst__json_add_int(span, NULL, rank) : rv;
+        int added = mst__json_add(list, NULL, span);
+        rv = rv == 0 ? added : rv;
+    }
+    int added = mst__json_add(json, "gone_ranks", list);
+    return rv == 0 ? added : rv;
+}
+
+int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst__buf *buf)
+{
+    struct mst__json *json = mst__json_new_object();
+    int rv =
+        mst__json_add_text(json, "state", mst_bytes_str(mst__etcd_v3_state_name(round->state)));
+    rv = rv == 0 ? mst__json_add_uint_text(json, "epoch", round->epoch) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "round", round->round) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "before", round->before) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "world", round->world) : rv;
+    rv = rv == 0 ? mst__json_add_text(json, "address", mst_bytes_str(round->address)) : rv;
+    if (rv == 0 && round->state == MST_ETCD_V3_OPEN) {
+        rv = mst__json_add_text(json, "why", mst_bytes_str(why_name((int)round->why)));
+        rv = rv == 0 ? mst__json_add_int(json, "gone_count", round->gone_count) : rv;
+        rv = rv == 0 ? mst__json_add_text(json, "gone", mst_bytes_str(round->gone)) : rv;
+        rv = rv == 0 && round->is_gone != NULL ? gone_add(json, round) : rv;
+    }
+    if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
+        rv = mst__json_add_text(json, "reason", mst_bytes_str(round->reason));
+        rv = rv == 0 ? mst__json_add_text(json, "owner", mst_bytes_str(round->owner)) : rv;
+    }
+    rv = rv == 0 && round->waiting > 0 ? mst__json_add_int(json, "waiting", round->waiting) : rv;
+    rv = rv == 0 && round->seats != NULL ? seats_add(json, round) : rv;
+    return json_finish(json, rv, buf);
+}
+
+/* 0, MST_EPROTO, MST_ENOMEM; what was read of them is the round's. */
+static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
+{
+    if (list == NULL) {
+        round->is_sharded = round->world > 0;
+        return 0;
+    }
+    if (mst__json_count(list) != round->world) {
+        return MST_EPROTO;
+    }
+    round->seats = mst__calloc(round->world + (size_t)1, sizeof *round->seats);
+    if (round->seats == NULL) {
+        return MST_ENOMEM;
+    }
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        const struct mst__json *pair = mst__json_at(list, rank);
+        struct mst_bytes name;
+        struct mst_bytes session;
+        if (!mst__json_text(mst__json_at(pair, 0), &name) ||
+            !mst__json_text(mst__json_at(pair, 1), &session) ||
+            name.size > MST_AUTHORITY_NAME_SIZE_MAX || memchr(name.data, 0, name.size) != NULL ||
+            !hex_read(session, &round->seats[rank].session)) {
+            return MST_EPROTO;
+        }
+        round->seats[rank].name = mst__memdup((const char *)name.data, name.size);
+        if (round->seats[rank].name == NULL) {
+            return MST_ENOMEM;
+        }
+    }
+    return 0;
+}
+
+/* As seats_get. */
+static int gone_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
+{
+    size_t count = mst__json_count(list);
+    if (count == 0) {
+        return 0;
+    }
+    round->is_gone = mst__calloc(round->world + (size_t)1, sizeof *round->is_gone);
+    if (round->is_gone == NULL) {
+        return MST_ENOMEM;
+    }
+    int64_t rank = 0; /* they ascend, so that no list costs more than its ranks */
+    for (size_t i = 0; i < count; i++) {
+        const struct mst__json *span = mst__json_at(list, i);
+        int64_t first;
+        int64_t last;
+        if (!mst__json_int(mst__json_at(span, 0), &first) ||
+            !mst__json_int(mst__json_at(span, 1), &last) || first < rank || last < first ||
+            last >= (int64_t)round->world) {
+            return MST_EPROTO;
+        }
+        for (rank = first; rank <= last; rank++) {
+            round->is_gone[rank] = true;
+        }
+    }
+    return 0;
+}
+
+/* All but the seats and who is gone. */
+static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
+{
+    struct mst_bytes state;
+    struct mst_bytes why = mst_bytes_str("none");
+    if (!mst__json_text(mst__json_member(json, "state"), &state)) {
+        return false;
+    }
+    int found = word_find(state, state_name, MST_ETCD_V3_CLOSED + 1);
+    const struct mst__json *reason = mst__json_member(json, "why");
+    int cause = reason != NULL && !mst__json_text(reason, &why)
+                    ? -1
+                    : word_find(why, why_name, MST_AUTHORITY_WHY_ASKED + 1);
+    bool has_waiting = mst__json_member(json, "waiting") != NULL;
+    bool has_gone = mst__json_member(json, "gone_count") != NULL;
+    bool is_right = found >= 0 && cause >= 0 &&
+                    mst__json_uint(mst__json_member(json, "epoch"), &round->epoch) &&
+                    json_i64(json, "round", &round->round) &&
+                    json_i64(json, "before", &round->before) &&
+                    json_u32(json, "world", &round->world) &&
+                    json_text(json, "address", round->address, sizeof round->address) &&
+                    (!has_waiting || json_u32(json, "waiting", &round->waiting)) &&
+                    (!has_gone || json_u32(json, "gone_count", &round->gone_count)) &&
+                    json_text(json, "gone", round->gone, sizeof round->gone) &&
+                    json_text(json, "reason", round->reason, sizeof round->reason) &&
+                    json_text(json, "owner", round->owner, sizeof round->owner);
+    if (!is_right) {
+        return false;
+    }
+    round->state = (enum mst__etcd_v3_state)found;
+    round->why = (enum mst__authority_why)cause;
+    bool is_sealed = round->state == MST_ETCD_V3_RUNNING || round->state == MST_ETCD_V3_OPEN;
+    return round->round >= 0 && round->round <= MST_AUTHORITY_ROUND_MAX &&
+           round->world <= MST_AUTHORITY_MEMBERS_MAX && (round->world > 0) == (round->round > 0) &&
+           (round->epoch > 0) == (round->round > 0) && (!is_sealed || round->round > 0);
+}
+
+int mst__etcd_v3_round_read(struct mst_bytes text,
+                            struct mst__etcd_v3_round *ret_round,
+                            struct mst_err *reterr)
+{
+    struct mst__json *json = NULL;
+    struct mst__etcd_v3_round round = {0};
+    int rv = json_begin(text, "the round", &json, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    rv =
+        round_get(json, &round) ? seats_get(mst__json_member(json, "members"), &round) : MST_EPROTO;
+    rv = rv == 0 ? gone_get(mst__json_member(json, "gone_ranks"), &round) : rv;
+    mst__json_free(json);
+    if (rv != 0) {
+        mst__etcd_v3_round_close(&round);
+        return mst__fail(reterr, rv, 0,
+                         rv == MST_ENOMEM ? "the round"
+                                          : "the round: a member is missing or wrong");
+    }
+    *ret_round = round;
+    return 0;
+}
+
+/* --- letters --- */
+
+static const char *letter_name(int kind)
+{
+    static const char *const names[] = {"none", "rank", "refused", "expelled"};
+    return names[kind];
+}
+
+int mst__etcd_v3_letter_write(const struct mst__etcd_v3_letter *letter, struct mst__buf *buf)
+{
+    struct mst__json *json = mst__json_new_object();
+    int rv = mst__json_add_text(json, "kind", mst_bytes_str(letter_name((int)letter->kind)));
+    if (rv == 0 && letter->kind == MST_ETCD_V3_LETTER_RANK) {
+        rv = mst__json_add_uint_text(json, "epoch", letter->epoch);
+        rv = rv == 0 ? mst__json_add_int(json, "round", letter->round) : rv;
+        rv = rv == 0 ? mst__json_add_int(json, "rank", letter->rank) : rv;
+        rv = rv == 0 ? mst__json_add_text(json, "name", mst_bytes_str(letter->name)) : rv;
+    }
+    if (rv == 0 && letter->kind != MST_ETCD_V3_LETTER_RANK) {
+        rv = mst__json_add_int(json, "code", letter->code);
+        rv = rv == 0 ? mst__json_add_text(json, "text", mst_bytes_str(letter->text)) : rv;
+    }
+    return json_finish(json, rv, buf);
+}
+
+int mst__etcd_v3_letter_read(struct mst_bytes text,
+                             struct mst__etcd_v3_letter *ret_letter,
+                             struct mst_err *reterr)
+{
+    struct mst__json *json = NULL;
+    struct mst__etcd_v3_letter letter = {0};
+    int rv = json_begin(text, "a letter", &json, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst_bytes word = mst_bytes_str("");
+    bool has_word = mst__json_text(mst__json_member(json, "kind"), &word);
+    int kind = has_word ? word_find(word, letter_name, MST_ETCD_V3_LETTER_EXPELLED + 1) : -1;
+    letter.kind = kind < 0 ? MST_ETCD_V3_LETTER_NONE : (enum mst__etcd_v3_letter_kind)kind;
+    int64_t code = 0;
+    bool is_right = kind > 0;
+    if (kind == MST_ETCD_V3_LETTER_RANK) {
+        is_right = mst__json_uint(mst__json_member(json, "epoch"), &letter.epoch) &&
+                   json_i64(json, "round", &letter.round) && json_u32(json, "rank", &letter.rank) &&
+                   json_text(json, "name", letter.name, sizeof letter.name);
+    } else if (kind > 0) {
+        is_right = json_i64(json, "code", &code) && code <= 0 && code > -1000 &&
+                   json_text(json, "text", letter.text, sizeof letter.text);
+    }
+    letter.code = (int)code;
+    mst__json_free(json);
+    if (!is_right) {
+        return mst__fail(reterr, MST_EPROTO, 0, "a letter: a member is missing or wrong");
+    }
+    *ret_letter = letter;
+    return 0;
+}

@@ -1,0 +1,155 @@
+/* authority/etcd_v3_keys.h - what a rendezvous of `etcd-v3` keeps in its etcd: the names of its
+ * keys and what is in them. Nothing here talks to anybody.
+ *
+ * With R = /muster/<run id>/, everything unusual as %XX:
+ *
+ *   R n/<name>/<session>  one for each node, on the node's lease: its announcement
+ *   R last                the key of the node that came last, on the lease of that one, so that it
+ *                         goes with it: whom the next one watches
+ *   R round               the last round that was sealed, and how it stands; by the authority
+ *                         alone, but for closing
+ *   R a/<session>         a letter to one node: its rank in a large round, or why it is not wanted
+ *   R kv/<round>.<epoch>/…  the store of a round
+ */
+#ifndef MST_AUTHORITY_ETCD_V3_KEYS_H
+#define MST_AUTHORITY_ETCD_V3_KEYS_H
+
+#include <muster/rendezvous.h>
+
+#include "core/authority.h"
+#include "etcd/json.h"
+
+/* Rounds of more nodes than this have their ranks in letters. */
+#define MST_ETCD_V3_SEATS_MAX 256
+
+/* What a document may have at most; etcd's own limit is 1.5 MiB. */
+#define MST_ETCD_V3_TEXT_MAX MST_MIB(1)
+
+/* --- names --- */
+
+/* Digits of a session at the end of a key. */
+#define MST_ETCD_V3_SESSION_SIZE 16
+
+struct mst__etcd_v3_keys {
+    char *root;    /* "/muster/job/" */
+    char *nodes;   /* "/muster/job/n/" */
+    char *letters; /* "/muster/job/a/" */
+    char *round;
+    char *last;
+};
+
+/* 0 or MST_ENOMEM; can be closed either way. */
+int mst__etcd_v3_keys_init(struct mst__etcd_v3_keys *keys, const char *run_id);
+void mst__etcd_v3_keys_close(struct mst__etcd_v3_keys *keys);
+
+/* Heap, or NULL when out of memory. Of the store: without a slash at its end. */
+char *mst__etcd_v3_key_node(const struct mst__etcd_v3_keys *keys,
+                            const char *name,
+                            uint64_t session);
+char *mst__etcd_v3_key_letter(const struct mst__etcd_v3_keys *keys, uint64_t session);
+char *mst__etcd_v3_key_store(const struct mst__etcd_v3_keys *keys, int64_t round, uint64_t epoch);
+/* What the keys of all stores of a round begin with, whatever the epoch. */
+char *mst__etcd_v3_key_stores(const struct mst__etcd_v3_keys *keys, int64_t round);
+
+/* The session at the end of the key of a node or a letter; false when there is none. */
+bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session);
+
+/* --- a node --- */
+
+struct mst__etcd_v3_node {
+    /* The session is not in the document but in the key. The incarnation is the revision at which
+     * the first key of the process was created: 0 = this one. */
+    struct mst__announcement said;
+    bool has_left; /* it goes, and its key is about to */
+    /* What @said borrows from. */
+    struct mst__json *json;
+    struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
+};
+
+/* Append the document: 0, MST_EINVAL (a text that is not UTF-8), MST_ELIMIT, MST_ENOMEM. */
+int mst__etcd_v3_node_write(const struct mst__announcement *said,
+                            bool has_left,
+                            struct mst__buf *buf);
+
+/* Read it. 0, MST_EPROTO, MST_ENOMEM. Closed by the caller after success. */
+int mst__etcd_v3_node_read(struct mst_bytes text,
+                           struct mst__etcd_v3_node *ret_node,
+                           struct mst_err *reterr);
+void mst__etcd_v3_node_close(struct mst__etcd_v3_node *node);
+
+/* --- the round --- */
+
+enum mst__etcd_v3_state {
+    MST_ETCD_V3_NONE,    /* none was sealed yet */
+    MST_ETCD_V3_RUNNING, /* sealed and whole */
+    MST_ETCD_V3_OPEN,    /* it is over, the next one gathers */
+    MST_ETCD_V3_CLOSED,
+};
+
+const char *mst__etcd_v3_state_name(enum mst__etcd_v3_state state);
+
+struct mst__etcd_v3_seat {
+    uint64_t session;
+    char *name; /* heap */
+};
+
+/* The last round that was sealed. Plain data but for the seats and who is gone. */
+struct mst__etcd_v3_round {
+    enum mst__etcd_v3_state state;
+    uint64_t epoch;
+    int64_t round;  /* 0 = none */
+    int64_t before; /* the one before it; 0 = none */
+    uint32_t world;
+    bool is_sharded; /* ranks are in letters; else in the seats, by rank */
+    struct mst__etcd_v3_seat *seats;
+    char address[MST_AUTHORITY_ADDRESS_SIZE_MAX + 1]; /* rank 0's */
+    uint32_t waiting;            /* RUNNING: so many want in and there is room */
+    enum mst__authority_why why; /* OPEN */
+    uint32_t gone_count;         /* OPEN: of its members */
+    bool *is_gone; /* OPEN, heap, by rank: whose sessions have ended; NULL = nobody's */
+    char gone[sizeof((struct mst_changes *)0)->lost]; /* their names, cut off when long */
+    char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];   /* CLOSED */
+    char owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+};
+
+void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round);
+
+/* @ret_to is written on success: 0 or MST_ENOMEM. */
+int mst__etcd_v3_round_copy(const struct mst__etcd_v3_round *from,
+                            struct mst__etcd_v3_round *ret_to);
+
+/* The rank of @session among the seats, or MST_AUTHORITY_RANK_NONE. */
+uint32_t mst__etcd_v3_round_rank(const struct mst__etcd_v3_round *round, uint64_t session);
+
+/* As for a node. */
+int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst__buf *buf);
+int mst__etcd_v3_round_read(struct mst_bytes text,
+                            struct mst__etcd_v3_round *ret_round,
+                            struct mst_err *reterr);
+
+/* --- letters --- */
+
+enum mst__etcd_v3_letter_kind {
+    MST_ETCD_V3_LETTER_NONE,
+    MST_ETCD_V3_LETTER_RANK,
+    MST_ETCD_V3_LETTER_REFUSED,
+    MST_ETCD_V3_LETTER_EXPELLED,
+};
+
+/* Plain data. */
+struct mst__etcd_v3_letter {
+    enum mst__etcd_v3_letter_kind kind;
+    uint64_t epoch; /* RANK */
+    int64_t round;
+    uint32_t rank;
+    char name[MST_AUTHORITY_NAME_SIZE_MAX + 1];  /* RANK: whose it is */
+    int code;                                    /* REFUSED: MST_E… */
+    char text[sizeof((struct mst_err *)0)->msg]; /* REFUSED, EXPELLED */
+};
+
+int mst__etcd_v3_letter_write(const struct mst__etcd_v3_letter *letter, struct mst__buf *buf);
+int mst__etcd_v3_letter_read(struct mst_bytes text,
+                             struct mst__etcd_v3_letter *ret_letter,
+                             struct mst_err *reterr);
+
+#endif /* MST_AUTHORITY_ETCD_V3_KEYS_H */

@@ -1,0 +1,147 @@
+/* authority/etcd_v3_self.h - what the files of the handler `etcd-v3` share.
+ *
+ * The machine that goes from hand to hand (turn.h) is our session: a lease, a key on it, one watch,
+ * and, if ours is the oldest key, the authority. The caller of next has it until a round with us in
+ * it is sealed; then the watcher keeps it alive and tells what it sees.
+ *
+ * Everybody but the authority watches `round`, the letters to it, and the key of its predecessor,
+ * the node that came before it. When that goes, it looks for the one before; if there is none it is
+ * the authority, reads everything, and goes on where the last one has stopped. What an authority
+ * writes is bound to its own key still being there and to `round` being what it has read, so one
+ * that was stopped and has lost its lease writes nothing any more. */
+#ifndef MST_AUTHORITY_ETCD_V3_SELF_H
+#define MST_AUTHORITY_ETCD_V3_SELF_H
+
+#include "authority/etcd_v3_authority.h"
+#include "etcd/v3.h"
+#include "handler/etcd_settings.h"
+#include "handler/head.h"
+
+struct mst__etcd_v3 {
+    struct mst__head head;
+    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst__etcd_v3_settings settings;
+    struct mst__v3 *v3;
+    struct mst__etcd_v3_keys keys;
+    char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    struct mst__events events;
+
+    /* Whoever drives: our session. */
+    int64_t lease; /* 0 = none: nothing below up to the round counts */
+    int64_t ttl_ms;
+    int64_t alive_ms; /* it lives at least until then */
+    int64_t beat_ms;  /* when to keep it alive next */
+    uint64_t session;
+    char *key;
+    char *letter_key;
+    int64_t create_revision;     /* of our key */
+    int64_t incarnation;         /* that of our first key; 0 = there was none yet */
+    char *before;                /* the key of our predecessor; NULL = it is not known */
+    bool is_authority;           /* there is none */
+    struct mst__v3_watch *watch; /* NULL = everything has to be read again */
+
+    /* Whoever drives: what is stored. */
+    struct mst__etcd_v3_round round;
+    int64_t round_revision; /* at which it was put; 0 = there is none */
+    struct mst__etcd_v3_letter letter;
+    struct mst__etcd_v3_authority authority;
+
+    /* Whoever drives: our place. */
+    struct mst__claim claim;    /* the last round that we were told of; holds = we are in it */
+    bool is_spare;              /* it is full, and we are not in it */
+    bool is_over;               /* our session has ended, or the run: there is nothing to keep */
+    bool is_cut_told;           /* that the etcd cannot be reached was told */
+    bool is_unseen;             /* what `next` has read may tell that the round is over */
+    struct mst_changes changes; /* how the round has changed */
+
+    /* Whoever is busy. */
+    char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
+    char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
+};
+
+/* --- etcd_v3_session.c: whoever drives --- */
+
+/* Enter, or say that we want the next round, if we are in already. 0; MST_ENOTFOUND when our
+ * session has ended: then it can be tried again; other errors of etcd/v3.h. */
+int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+
+/**
+ * Keep the session alive, and do what there is to do, until something has been seen.
+ *
+ * Returns 0, also when nothing has changed for us; MST_ETIMEOUT, MST_ECANCELED; MST_ENOTFOUND when
+ * our session has ended; other errors of etcd/v3.h, after which it can be tried again.
+ */
+int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+
+/* Say that we go, and go: forget the session. */
+int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+
+/* Forget the session: its lease is revoked, and with it goes all that is on it. 0 or an error of
+ * etcd/v3.h; then that goes when the lease expires. If our key may still come then, the next one to
+ * enter goes on with this session; else there is none afterwards. */
+int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+
+/* Release what we have of the session: its lease is gone, or expires. */
+void mst__etcd_v3_release(struct mst__etcd_v3 *self);
+
+/* Our rank in `round`, if we are in it, or MST_AUTHORITY_RANK_NONE. */
+uint32_t mst__etcd_v3_rank(const struct mst__etcd_v3 *self);
+
+/* --- etcd_v3_look.c: reading and closing, by anybody --- */
+
+/* Read @kvs, of one key, as `round`; without a key there is none. 0, MST_ESTATE, MST_ENOMEM. */
+int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
+                          struct mst__etcd_v3_round *ret_round,
+                          int64_t *ret_revision,
+                          struct mst_err *reterr);
+
+/* Read `round`. 0, MST_ESTATE, or an error of mst__v3_range. The caller closes @ret_round. */
+int mst__etcd_v3_read_round(struct mst__v3 *v3,
+                            const struct mst__etcd_v3_keys *keys,
+                            int64_t deadline_ms,
+                            struct mst__etcd_v3_round *ret_round,
+                            int64_t *ret_revision,
+                            struct mst_err *reterr);
+
+/* Close the run for good. 0, also when it was closed; MST_ESTATE, MST_EUNKNOWN, MST_ETIMEOUT or
+ * another error of mst__v3_txn. */
+int mst__etcd_v3_shut(struct mst__v3 *v3,
+                      const struct mst__etcd_v3_keys *keys,
+                      const char *reason,
+                      const char *owner,
+                      int64_t deadline_ms,
+                      struct mst_err *reterr);
+
+/* Everything that is stored, for an authority. */
+struct mst__etcd_v3_survey {
+    struct mst__v3_result nodes;   /* the nodes, oldest first, and `round` */
+    struct mst__v3_result letters; /* of a sharded round */
+    struct mst__etcd_v3_round round;
+    int64_t round_revision;
+};
+
+void mst__etcd_v3_survey_init(struct mst__etcd_v3_survey *survey);
+void mst__etcd_v3_survey_close(struct mst__etcd_v3_survey *survey);
+
+/* 0, MST_ESTATE, or an error of mst__v3_txn. @survey is initialised. */
+int mst__etcd_v3_survey_read(struct mst__v3 *v3,
+                             const struct mst__etcd_v3_keys *keys,
+                             int64_t deadline_ms,
+                             struct mst__etcd_v3_survey *survey,
+                             struct mst_err *reterr);
+
+/* For mst__etcd_v3_authority_build; borrows from @survey. */
+struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_survey *survey);
+
+/* --- etcd_v3_watch.c: being in a round --- */
+
+/* An mst__turn_fn. */
+void mst__etcd_v3_watch(void *arg);
+
+/* The round in which we have @rank begins for us. */
+void mst__etcd_v3_begin_round(struct mst__etcd_v3 *self, uint32_t rank);
+
+/* Our session has ended, or the etcd says that we are not wanted. */
+void mst__etcd_v3_expelled(struct mst__etcd_v3 *self, const char *text);
+
+#endif /* MST_AUTHORITY_ETCD_V3_SELF_H */

@@ -1,0 +1,18 @@
+/* bench/bench_echo.h - the floor: so many connections, and one message each that comes back. */
+#ifndef MST_BENCH_BENCH_ECHO_H
+#define MST_BENCH_BENCH_ECHO_H
+
+#include "bench/bench.h"
+
+/* Listen on a free port of the loopback address, write it as an int to @port_fd, and send everybody
+ * back what they send. Never returns. */
+_Noreturn void mst__bench_echo_run(int port_fd);
+
+/* Open @count connections to such a server, send something of the size of an announcement on each,
+ * and wait until all have it back: how long that took. */
+int mst__bench_echo(const struct mst__bench_target *target,
+                    size_t count,
+                    double *ret_seconds,
+                    struct mst_err *reterr);
+
+#endif /* MST_BENCH_BENCH_ECHO_H */

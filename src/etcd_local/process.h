@@ -1,0 +1,67 @@
+/* etcd_local/process.h - a program that runs below us and does not outlive us; its last words are
+ * kept.
+ *
+ * The kernel kills a child when the thread that made it ends, and a caller's thread may well end
+ * before its etcd should. So each process has a thread of ours, which starts it, reads what it
+ * prints and collects its end. */
+#ifndef MST_ETCD_LOCAL_PROCESS_H
+#define MST_ETCD_LOCAL_PROCESS_H
+
+#include <muster/error.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct mst__process;
+
+/* How much of the output is kept. */
+#define MST_PROCESS_TAIL_SIZE 4096
+
+/* How a process ended. */
+struct mst__process_end {
+    bool is_known; /* false: somebody else in this program has collected it */
+    bool is_signal;
+    int number; /* exit status or signal */
+};
+
+/**
+ * Run @argv, whose first word is a path. Its output goes to @output_fd, or with -1 to us, who keep
+ * the end of it. @environment NULL = ours. All are borrowed for the call.
+ *
+ * Returns 0; MST_ESYS when it cannot be run, MST_ENOMEM. Freed with mst__process_free.
+ */
+int mst__process_start(char *const *argv,
+                       char *const *environment,
+                       int output_fd,
+                       struct mst__process **ret_process,
+                       struct mst_err *reterr);
+
+/* Stop it if it runs, at once and by force, and release it. NULL is fine. */
+void mst__process_free(struct mst__process *process);
+
+pid_t mst__process_pid(const struct mst__process *process);
+
+/* Whether it has ended, and how. Exact: a process that is a zombie has. */
+bool mst__process_has_ended(struct mst__process *process, struct mst__process_end *ret_end);
+
+/* Wait for its end: 0, MST_ETIMEOUT, MST_ECANCELED (this thread was interrupted). */
+int mst__process_wait(struct mst__process *process, int64_t deadline_ms);
+
+/* End it and everything in its process group: SIGTERM, and SIGKILL after @grace_ms. Returns once it
+ * has ended. */
+void mst__process_stop(struct mst__process *process, int64_t grace_ms);
+
+/* The end of what it printed so far, with a NUL behind it; returns its size. Nothing when the
+ * output goes elsewhere. */
+size_t mst__process_tail(struct mst__process *process, char ret_tail[MST_PROCESS_TAIL_SIZE + 1]);
+
+#define MST_PROCESS_END_SIZE 100
+
+/* "ended with exit status 1", "was killed by signal 9 (Killed)". Returns @ret_text. */
+const char *mst__process_describe(const struct mst__process_end *end,
+                                  char ret_text[MST_PROCESS_END_SIZE]);
+
+/* Squeeze the end of @tail into one line of at most @size - 1 characters: whole lines if they fit,
+ * joined by " | ", nothing unprintable. Returns @ret_words. */
+const char *mst__process_last_words(const char *tail, char *ret_words, size_t size);
+
+#endif /* MST_ETCD_LOCAL_PROCESS_H */

@@ -1,0 +1,59 @@
+/* etcd_local/server_absent.c - in the place of server.c in a muster that was built without etcd. */
+#include <muster/etcd.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+
+void mst_etcd_options_init(struct mst_etcd_options *options)
+{
+    *options = (struct mst_etcd_options){.size = sizeof *options, .host = "localhost"};
+}
+
+int mst_etcd_server_start(const struct mst_etcd_options *options,
+                          int64_t timeout_ms,
+                          struct mst_etcd_server **ret_server,
+                          struct mst_err *reterr)
+{
+    (void)options;
+    (void)timeout_ms;
+    (void)ret_server;
+    return mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
+}
+
+/* Nobody can have a server to ask for. */
+
+const char *mst_etcd_server_endpoint(const struct mst_etcd_server *server)
+{
+    MST_ASSERT(server == NULL);
+    return "";
+}
+
+uint16_t mst_etcd_server_port(const struct mst_etcd_server *server)
+{
+    MST_ASSERT(server == NULL);
+    return 0;
+}
+
+const char *mst_etcd_server_version(const struct mst_etcd_server *server)
+{
+    MST_ASSERT(server == NULL);
+    return "";
+}
+
+int mst_etcd_server_pid(const struct mst_etcd_server *server)
+{
+    MST_ASSERT(server == NULL);
+    return 0;
+}
+
+bool mst_etcd_server_is_running(struct mst_etcd_server *server, struct mst_err *reterr)
+{
+    MST_ASSERT(server == NULL);
+    (void)mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
+    return false;
+}
+
+void mst_etcd_server_stop(struct mst_etcd_server *server)
+{
+    MST_ASSERT(server == NULL);
+}

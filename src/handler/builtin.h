@@ -1,0 +1,33 @@
+/* handler/builtin.h - the creators of the built-in handlers, for the registry. */
+#ifndef MST_HANDLER_BUILTIN_H
+#define MST_HANDLER_BUILTIN_H
+
+#include <muster/rendezvous.h>
+
+/* Each is an mst_handler_creator; @arg is not used. */
+int mst__c10d_create(const struct mst_params *params,
+                     void *arg,
+                     struct mst_handler **ret_handler,
+                     struct mst_err *reterr);
+int mst__etcd_v2_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr);
+int mst__etcd_v3_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr);
+int mst__legacy_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr);
+int mst__muster_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr);
+int mst__static_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr);
+
+#endif /* MST_HANDLER_BUILTIN_H */

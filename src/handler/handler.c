@@ -1,0 +1,253 @@
+/* handler/handler.c - the public calls on a handler: arguments and sizes are checked here, the
+ * rest is the backend's. */
+#include "handler/handler.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+struct mst_handler {
+    struct mst_handler_ops ops; /* a copy: what an older caller's lacks is NULL */
+    void *self;
+    char *backend; /* for handlers that do not tell; NULL = nobody knows */
+    char *run_id;
+};
+
+static int no_handler(const char *call, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_EINVAL, 0, "%s without a handler", call);
+}
+
+int mst_handler_wrap(const struct mst_handler_ops *ops,
+                     void *self,
+                     struct mst_handler **ret_handler,
+                     struct mst_err *reterr)
+{
+    size_t size_min = offsetof(struct mst_handler_ops, backend); /* what follows next and free */
+    if (ops == NULL || ops->size < size_min || ops->size > sizeof *ops) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "handler operations of size %zu; it must be sizeof(struct "
+                         "mst_handler_ops), %zu here",
+                         ops == NULL ? 0 : ops->size, sizeof *ops);
+    }
+    if (ops->next == NULL || ops->free == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "a handler needs at least next and free");
+    }
+    struct mst_handler *handler = mst__calloc(1, sizeof *handler);
+    if (handler == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "handler");
+    }
+    memcpy(&handler->ops, ops, ops->size);
+    handler->self = self;
+    *ret_handler = handler;
+    return 0;
+}
+
+int mst__handler_name(struct mst_handler *handler, const struct mst_params *params)
+{
+    mst__free(handler->backend); /* a creator may itself have asked the registry */
+    mst__free(handler->run_id);
+    handler->backend = mst__strdup(mst_params_backend(params));
+    handler->run_id = mst__strdup(mst_params_run_id(params));
+    return handler->backend == NULL || handler->run_id == NULL ? MST_ENOMEM : 0;
+}
+
+void mst_handler_free(struct mst_handler *handler)
+{
+    if (handler == NULL) {
+        return;
+    }
+    handler->ops.free(handler->self);
+    mst__free(handler->backend);
+    mst__free(handler->run_id);
+    mst__free(handler);
+}
+
+int mst_handler_next(struct mst_handler *handler,
+                     struct mst_rendezvous *ret,
+                     struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_next", reterr);
+    }
+    if (ret == NULL || ret->size < sizeof ret->size || ret->size > sizeof *ret) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "mst_handler_next: set the size of struct mst_rendezvous to its sizeof");
+    }
+    struct mst_rendezvous outcome = {.size = sizeof outcome};
+    int rv = handler->ops.next(handler->self, &outcome, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (ret->size < offsetof(struct mst_rendezvous, master_addr)) {
+        mst_store_close(outcome.store); /* an older caller does not know that there is one */
+    }
+    outcome.size = ret->size;
+    memcpy(ret, &outcome, ret->size);
+    return 0;
+}
+
+int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr)
+{
+    if (handler == NULL || ret == NULL) {
+        return no_handler("mst_handler_is_closed", reterr);
+    }
+    if (handler->ops.is_closed == NULL) {
+        *ret = false;
+        return 0;
+    }
+    return handler->ops.is_closed(handler->self, ret, reterr);
+}
+
+int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_set_closed", reterr);
+    }
+    return handler->ops.set_closed == NULL ? 0 : handler->ops.set_closed(handler->self, reterr);
+}
+
+int mst_handler_nodes_waiting(struct mst_handler *handler, int64_t *ret, struct mst_err *reterr)
+{
+    if (handler == NULL || ret == NULL) {
+        return no_handler("mst_handler_nodes_waiting", reterr);
+    }
+    if (handler->ops.nodes_waiting == NULL) {
+        *ret = 0;
+        return 0;
+    }
+    return handler->ops.nodes_waiting(handler->self, ret, reterr);
+}
+
+/* The poll of a backend where nothing ever changes: as long as asked for, so that a loop around it
+ * does not spin. */
+static int poll_nothing(int64_t timeout_ms, struct mst_err *reterr)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    for (int64_t left_ms = timeout_ms; left_ms > 0; left_ms = deadline_ms - mst__clock_ms()) {
+        /* Interrupted or not: what is left is asked of the clock. */
+        (void)poll(NULL, 0, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+    }
+    return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
+}
+
+int mst_handler_poll(struct mst_handler *handler,
+                     int64_t timeout_ms,
+                     struct mst_changes *ret,
+                     struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_poll", reterr);
+    }
+    if (ret == NULL || ret->size < sizeof ret->size || ret->size > sizeof *ret) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "mst_handler_poll: set the size of struct mst_changes to its sizeof");
+    }
+    struct mst_changes changes = {.size = sizeof changes};
+    int rv = handler->ops.poll == NULL
+                 ? poll_nothing(timeout_ms, reterr)
+                 : handler->ops.poll(handler->self, timeout_ms, &changes, reterr);
+    if (rv == 0 || rv == MST_ETIMEOUT) {
+        changes.size = ret->size;
+        memcpy(ret, &changes, ret->size);
+    }
+    return rv;
+}
+
+int mst_handler_fd(struct mst_handler *handler)
+{
+    return handler == NULL || handler->ops.fd == NULL ? -1 : handler->ops.fd(handler->self);
+}
+
+void mst_handler_cancel(struct mst_handler *handler)
+{
+    if (handler != NULL && handler->ops.cancel != NULL) {
+        handler->ops.cancel(handler->self);
+    }
+}
+
+const char *mst_handler_run_id(struct mst_handler *handler)
+{
+    const char *run_id = handler == NULL ? NULL : handler->run_id;
+    if (handler != NULL && handler->ops.run_id != NULL) {
+        run_id = handler->ops.run_id(handler->self);
+    }
+    return run_id == NULL ? "" : run_id;
+}
+
+const char *mst_handler_backend(struct mst_handler *handler)
+{
+    const char *backend = handler == NULL ? NULL : handler->backend;
+    if (handler != NULL && handler->ops.backend != NULL) {
+        backend = handler->ops.backend(handler->self);
+    }
+    return backend == NULL ? "" : backend;
+}
+
+bool mst_handler_use_agent_store(struct mst_handler *handler)
+{
+    return handler != NULL && handler->ops.use_agent_store != NULL &&
+           handler->ops.use_agent_store(handler->self);
+}
+
+const char *mst_handler_node(struct mst_handler *handler)
+{
+    const char *node = NULL;
+    if (handler != NULL && handler->ops.node != NULL) {
+        node = handler->ops.node(handler->self);
+    }
+    return node == NULL ? "" : node;
+}
+
+static int no_extra(struct mst_handler *handler, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' has no extra data",
+                     mst_handler_backend(handler));
+}
+
+int mst_handler_set_extra(struct mst_handler *handler,
+                          const char *name,
+                          const char *json,
+                          int64_t timeout_ms,
+                          struct mst_err *reterr)
+{
+    if (handler == NULL || name == NULL || json == NULL) {
+        return no_handler("mst_handler_set_extra", reterr);
+    }
+    return handler->ops.set_extra == NULL
+               ? no_extra(handler, reterr)
+               : handler->ops.set_extra(handler->self, name, json, timeout_ms, reterr);
+}
+
+int mst_handler_get_extra(struct mst_handler *handler,
+                          const char *name,
+                          int64_t timeout_ms,
+                          struct mst_buffer *ret_json,
+                          struct mst_err *reterr)
+{
+    if (handler == NULL || name == NULL || ret_json == NULL) {
+        return no_handler("mst_handler_get_extra", reterr);
+    }
+    return handler->ops.get_extra == NULL
+               ? no_extra(handler, reterr)
+               : handler->ops.get_extra(handler->self, name, timeout_ms, ret_json, reterr);
+}
+
+int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_leave", reterr);
+    }
+    return handler->ops.leave == NULL ? 0 : handler->ops.leave(handler->self, reterr);
+}
+
+int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_shutdown", reterr);
+    }
+    return handler->ops.shutdown == NULL ? 0 : handler->ops.shutdown(handler->self, reterr);
+}

@@ -1,0 +1,75 @@
+/* handler/head.h - what the handlers have in common, as the first member of each: whose turn it
+ * is, what is told, who tells it; and the calls that are the same for all of them.
+ *
+ * The functions with a `void *self` are entries of struct mst_handler_ops. @self is the handler,
+ * and so its head. */
+#ifndef MST_HANDLER_HEAD_H
+#define MST_HANDLER_HEAD_H
+
+#include "handler/bootstrap.h"
+#include "handler/events.h"
+#include "handler/params.h"
+#include "handler/turn.h"
+#include "handler/view.h"
+
+/* What is a handler's own in the calls below. Errors are told as events by whoever calls these. */
+struct mst__head_ops {
+    /* Take part in the next round. */
+    int (*next)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+    /* The present state, by asking: no round is joined, so that nobody watches it. */
+    int (*look)(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr);
+    /* Leave the round, if there is one. */
+    int (*leave)(void *self, struct mst_err *reterr);
+};
+
+struct mst__head {
+    const struct mst__head_ops *ops; /* NULL = only what tells and cancels is used */
+    struct mst__turn turn;
+    struct mst__view view;
+
+    /* The handler's own, see mst__head_identify. */
+    const struct mst_params *params;
+    const struct mst__events *events;
+    const struct mst__bootstrap *bootstrap; /* NULL = agents share no store with their workers */
+};
+
+/* @watch and @self are those of mst__turn_init. 0 or MST_ESYS; @head can be closed either way. */
+int mst__head_init(struct mst__head *head,
+                   const struct mst__head_ops *ops,
+                   mst__turn_fn watch,
+                   void *self,
+                   struct mst_err *reterr);
+
+/* Say who we are: node @node of the rendezvous @params, and fill in @events, with which that is
+ * told. All three live as long as @head. */
+void mst__head_identify(struct mst__head *head,
+                        const struct mst_params *params,
+                        const char *node,
+                        struct mst__events *events);
+
+/* The watcher has been stopped. */
+void mst__head_close(struct mst__head *head);
+
+/* The call @name was to close the rendezvous and has ended with @rv and @err: remember and tell it.
+ * Returns @rv, with @err in @reterr. */
+int mst__head_after_close(struct mst__head *head,
+                          const char *name,
+                          int rv,
+                          struct mst_err *err,
+                          struct mst_err *reterr);
+
+/* --- entries --- */
+
+int mst__head_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+int mst__head_is_closed(void *self, bool *ret, struct mst_err *reterr);
+int mst__head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr);
+int mst__head_leave(void *self, struct mst_err *reterr);
+int mst__head_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr);
+int mst__head_fd(void *self);
+void mst__head_cancel(void *self);
+const char *mst__head_backend(void *self);
+const char *mst__head_run_id(void *self);
+const char *mst__head_node(void *self);
+bool mst__head_use_agent_store(void *self);
+
+#endif /* MST_HANDLER_HEAD_H */

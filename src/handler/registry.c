@@ -1,0 +1,178 @@
+/* handler/registry.c - backends by name, for the whole process. Entries are added and never
+ * removed, so a creator that was looked up may be called without the lock. */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/nearest.h"
+#include "handler/builtin.h"
+#include "handler/handler.h"
+
+struct entry {
+    const char *name;
+    mst_handler_creator creator;
+    void *arg;
+};
+
+#ifdef MST_WITH_ETCD
+#define ETCD_V2_CREATE mst__etcd_v2_create
+#define ETCD_V3_CREATE mst__etcd_v3_create
+#define LEGACY_CREATE mst__legacy_create
+#else
+/* The name is known, what is behind it is not there. */
+static int refuse(const struct mst_params *params,
+                  void *arg,
+                  struct mst_handler **ret_handler,
+                  struct mst_err *reterr)
+{
+    (void)arg; /* the reason is one for all */
+    (void)ret_handler;
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "backend '%.60s': this muster was built without etcd; build it with libcurl "
+                     "and jansson",
+                     mst_params_backend(params));
+}
+#define ETCD_V2_CREATE refuse
+#define ETCD_V3_CREATE refuse
+#define LEGACY_CREATE refuse
+#endif
+
+static const struct entry builtins[] = {
+    {"muster", mst__muster_create, NULL}, {"c10d", mst__c10d_create, NULL},
+    {"etcd-v2", ETCD_V2_CREATE, NULL},    {"etcd-v3", ETCD_V3_CREATE, NULL},
+    {"etcd", LEGACY_CREATE, NULL},        {"static", mst__static_create, NULL},
+};
+#define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* both below */
+static struct entry added[MST_REGISTRY_MAX];
+static size_t added_count;
+
+/* With the lock held. */
+static const struct entry *find(const char *name)
+{
+    for (size_t i = 0; i < BUILTINS_COUNT; i++) {
+        if (strcmp(builtins[i].name, name) == 0) {
+            return &builtins[i];
+        }
+    }
+    for (size_t i = 0; i < added_count; i++) {
+        if (strcmp(added[i].name, name) == 0) {
+            return &added[i];
+        }
+    }
+    return NULL;
+}
+
+/* With the lock held. */
+static int add(const char *name, mst_handler_creator creator, void *arg, struct mst_err *reterr)
+{
+    const struct entry *known = find(name);
+    if (known != NULL) {
+        if (known->creator == creator && known->arg == arg) {
+            return 0;
+        }
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "backend '%.60s' is there already, with another creator; choose another "
+                         "name",
+                         name);
+    }
+    if (added_count == MST_REGISTRY_MAX) {
+        return mst__fail(reterr, MST_ELIMIT, 0, "backend '%.60s' is one too many, the limit is %d",
+                         name, MST_REGISTRY_MAX);
+    }
+    char *copy = mst__strdup(name);
+    if (copy == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "backend '%.60s'", name);
+    }
+    added[added_count++] = (struct entry){.name = copy, .creator = creator, .arg = arg};
+    return 0;
+}
+
+int mst_registry_add(const char *name,
+                     mst_handler_creator creator,
+                     void *arg,
+                     struct mst_err *reterr)
+{
+    if (name == NULL || name[0] == '\0') {
+        return mst__fail(reterr, MST_EINVAL, 0, "a backend needs a name");
+    }
+    if (creator == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' without a creator", name);
+    }
+    (void)pthread_mutex_lock(&mutex); /* a default mutex: cannot fail */
+    int rv = add(name, creator, arg, reterr);
+    (void)pthread_mutex_unlock(&mutex);
+    return rv;
+}
+
+/* "unknown backend", with what there is. With the lock held. */
+static int unknown(const char *name, struct mst_err *reterr)
+{
+    const char *names[BUILTINS_COUNT + MST_REGISTRY_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < BUILTINS_COUNT; i++) {
+        names[count++] = builtins[i].name;
+    }
+    for (size_t i = 0; i < added_count; i++) {
+        names[count++] = added[i].name;
+    }
+    char list[110];
+    size_t at = 0;
+    list[0] = '\0';
+    for (size_t i = 0; i < count && at < sizeof list; i++) {
+        int written = snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ", names[i]);
+        at += written < 0 ? 0 : (size_t)written;
+    }
+    const char *nearest = mst__nearest(name, names, count);
+    if (nearest == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "unknown backend '%.30s'; known are: %s", name,
+                         list);
+    }
+    return mst__fail(reterr, MST_EINVAL, 0,
+                     "unknown backend '%.30s', did you mean '%.30s'? Known are: %s", name, nearest,
+                     list);
+}
+
+int mst_handler_new(const struct mst_params *params,
+                    struct mst_handler **ret_handler,
+                    struct mst_err *reterr)
+{
+    const char *name = mst_params_backend(params);
+    struct entry entry = {0};
+    int rv = 0;
+    (void)pthread_mutex_lock(&mutex);
+    const struct entry *found = find(name);
+    if (found == NULL) {
+        rv = unknown(name, reterr);
+    } else {
+        entry = *found;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    if (found == NULL) {
+        return rv;
+    }
+    struct mst_handler *handler = NULL;
+    rv = entry.creator(params, entry.arg, &handler, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (handler == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' has made no handler", name);
+    }
+    rv = mst__handler_name(handler, params);
+    if (rv != 0) {
+        rv = mst__fail(reterr, rv, 0, "handler of backend '%.60s'", name);
+    } else if (strcmp(mst_handler_backend(handler), name) != 0) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the handler of backend '%.60s' calls itself '%.60s'",
+                       name, mst_handler_backend(handler));
+    }
+    if (rv != 0) {
+        mst_handler_free(handler);
+        return rv;
+    }
+    *ret_handler = handler;
+    return 0;
+}

@@ -1,0 +1,615 @@
+/* legacy/legacy.c - the handler `etcd`: the calls of the application over
+ * the legacy machine.
+ *
+ * Who drives the one machine is said in turn.h; the watcher keeps our keys
+ * alive and tells of changes. Asking whether it is closed, and closing it, is
+ * done with a machine of their own. */
+#include "legacy/legacy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "handler/builtin.h"
+#include "handler/head.h"
+#include "legacy/legacy_drive.h"
+
+/* How long to wait for rank 0 to tell where the workers' store is: for ours, which does unless it
+ * dies now, and for a torch agent, which may be one that tells late, or none at all behind the
+ * handler. */
+#define BOOTSTRAP_MS 30000
+#define BOOTSTRAP_PEER_MS 2500
+
+/* Pauses while the etcd cannot be reached, and of a watcher that is refused. */
+#define AGAIN_US_FIRST 50000
+#define AGAIN_US_MAX 1000000
+
+struct handler {
+    struct mst__head head;
+    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst__legacy_settings settings;
+    struct mst__v2 *v2;
+    mst__legacy_nonce nonce;
+    char node[MST_LEGACY_NODE_SIZE];
+    struct mst__events events;
+
+    /* Whoever drives. */
+    struct mst__legacy machine;
+    bool is_set_up;
+    struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
+
+    /* Whoever is busy. */
+    struct mst__bootstrap bootstrap;
+
+    /* With the lock of the turn. */
+    int64_t version; /* of the round that we are in, for extra data; 0 = none */
+};
+
+void mst__legacy_node_name(mst__legacy_nonce nonce,
+                           int64_t rank,
+                           char ret_text[MST_LEGACY_NODE_SIZE])
+{
+    char hex[MST_LEGACY_NONCE_SIZE];
+    if (nonce == 0) {
+        (void)snprintf(ret_text, MST_LEGACY_NODE_SIZE, "rank_%d", (int)rank); /* both fit */
+        return;
+    }
+    mst__legacy_nonce_format(nonce, hex);
+    (void)snprintf(ret_text, MST_LEGACY_NODE_SIZE, "muster_%s", hex);
+}
+
+static int64_t now_us(void)
+{
+    return mst__clock_ns() / 1000;
+}
+
+/* The point in time after @timeout_ms. */
+static int64_t deadline_us(int64_t timeout_ms)
+{
+    int64_t us = 0;
+    if (__builtin_mul_overflow(timeout_ms, 1000, &us) ||
+        __builtin_add_overflow(us, now_us(), &us)) {
+        return INT64_MAX;
+    }
+    return us;
+}
+
+/* --- the view --- */
+
+/* Those who are lost, by name. Whoever drives. */
+static void view_name_lost(const struct handler *handler, struct mst_changes *view)
+{
+    const struct mst__legacy *machine = &handler->machine;
+    size_t at = 0;
+    for (int64_t rank = 0; view->participants_lost > 0 && rank < machine->world; rank++) {
+        if (machine->lost == NULL || machine->lost[rank] == 0) {
+            continue;
+        }
+        char name[MST_LEGACY_NODE_SIZE];
+        bool is_known = (size_t)rank < handler->members.count;
+        mst__legacy_node_name(is_known ? handler->members.items[rank] : 0, rank, name);
+        int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", at == 0 ? "" : " ",
+                            name); /* cut off when long */
+        at += size < 0 ? 0 : (size_t)size;
+        if (at >= sizeof view->lost) {
+            return;
+        }
+    }
+}
+
+/* Tell how the document differs from the round that was joined; @err says why
+ * it is not known. Whoever drives. */
+static void publish(struct handler *handler, const struct mst_err *err)
+{
+    struct mst__legacy_changes changes;
+    mst__legacy_changes(&handler->machine, &changes);
+    struct mst_changes view = {
+        .nodes_waiting = changes.waiting_count,
+        .participants_lost = (int64_t)changes.lost_count,
+        .closed = changes.closed,
+        .expelled = changes.expelled,
+    };
+    view_name_lost(handler, &view);
+    mst__view_publish(&handler->head.view, &view);
+    if (err != NULL) {
+        /* What was seen before that is news all the same. */
+        mst__view_unknown(&handler->head.view, err);
+    }
+}
+
+/* Nothing is joined, so there is nothing to tell. */
+static void reset(struct handler *handler)
+{
+    mst__view_reset(&handler->head.view);
+    mst__turn_lock(&handler->head.turn);
+    handler->version = 0;
+    mst__turn_unlock(&handler->head.turn);
+}
+
+/* --- the watcher --- */
+
+/* The etcd has not answered, or does again. */
+static void watch_reach(void *arg, const struct mst_err *err)
+{
+    struct handler *handler = arg;
+    if (err != NULL) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&handler->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
+                 "node=%s detail=%s", MST_LOG_TEXT(handler->node),
+                 mst__log_quote(mst_bytes_str(err->msg), detail));
+        mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
+                   "Node '%s' could not reach rendezvous '%s': %s", handler->node,
+                   handler->params->run_id, err->msg);
+    }
+    publish(handler, err);
+}
+
+/* Until there is news, or the machine is wanted. It is ours. */
+static void watch(void *arg)
+{
+    struct handler *handler = arg;
+    const struct mst__legacy_drive drive = {
+        .v2 = handler->v2,
+        .interrupt_fd = handler->head.turn.stop_fd,
+        .call_ms = handler->settings.etcd.read_timeout_ms,
+        .on_reach = watch_reach,
+        .arg = handler,
+    };
+    struct mst_err err = {0};
+    bool was_expelled = handler->machine.is_expelled;
+    int rv =
+        mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_WATCH, INT64_MAX, NULL, &err);
+    if (rv == MST_ECANCELED) {
+        return;
+    }
+    watch_reach(handler, rv == 0 ? NULL : &err);
+    if (rv != 0) {
+        (void)mst__interrupt_by(handler->head.turn.stop_fd);
+        (void)mst__interrupt_pause(now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
+        (void)mst__interrupt_by(-1);
+    } else if (handler->machine.is_expelled && !was_expelled) {
+        mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
+                   "Node '%s' has lost its membership in rendezvous '%s': its key "
+                   "has expired.",
+                   handler->node, handler->params->run_id);
+    }
+}
+
+/* --- next --- */
+
+static struct mst__legacy_drive drive_with(const struct handler *handler, int interrupt_fd)
+{
+    return (struct mst__legacy_drive){
+        .v2 = handler->v2,
+        .interrupt_fd = interrupt_fd,
+        .is_tidy = true,
+        .call_ms = handler->settings.etcd.read_timeout_ms,
+    };
+}
+
+/* Make the keys that every job has. Whoever starts the etcd may come last. */
+static int set_up(const struct mst__legacy_drive *drive,
+                  struct mst__legacy *machine,
+                  int64_t end_us,
+                  struct mst_err *reterr)
+{
+    int64_t pause_us = AGAIN_US_FIRST;
+    for (;;) {
+        int rv = mst__legacy_drive(drive, machine, MST_LEGACY_OP_SETUP, end_us, NULL, reterr);
+        if (rv != MST_ECONN || now_us() + pause_us >= end_us) {
+            return rv;
+        }
+        (void)mst__interrupt_by(drive->interrupt_fd);
+        bool is_over = mst__interrupt_pause(now_us() + pause_us);
+        (void)mst__interrupt_by(-1);
+        if (!is_over) {
+            return mst__turn_fail_cancelled(reterr);
+        }
+        pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
+    }
+}
+
+/* Who is in the round, for the names of those who get lost. The machine is ours. */
+static int remember_members(struct handler *handler,
+                            const struct mst__legacy_outcome *outcome,
+                            struct mst_err *reterr)
+{
+    const struct mst__legacy *machine = &handler->machine;
+    bool is_known =
+        machine->is_known && machine->exists && machine->doc.version == outcome->version;
+    handler->members.count = 0;
+    int rv = 0;
+    for (int64_t rank = 0; rank < outcome->world && rv == 0; rank++) {
+        rv = mst__legacy_nonces_add(
+            &handler->members, is_known ? mst__legacy_doc_node(&machine->doc, (size_t)rank) : 0);
+    }
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%" PRId64 " members", outcome->world);
+}
+
+/* Enter a round and wait until it is final. The machine is ours. */
+static int next_join(struct handler *handler,
+                     struct mst__legacy_outcome *ret_outcome,
+                     struct mst_err *reterr)
+{
+    const struct mst__legacy_drive drive = drive_with(handler, handler->head.turn.cancel_fd);
+    int64_t end_us = deadline_us(handler->settings.timeout_ms);
+    int rv = 0;
+    if (!handler->is_set_up) {
+        rv = set_up(&drive, &handler->machine, end_us, reterr);
+        handler->is_set_up = rv == 0;
+    }
+    if (rv == 0) {
+        rv = mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_NEXT, end_us, ret_outcome,
+                               reterr);
+    }
+    if (rv == 0) {
+        rv = remember_members(handler, ret_outcome, reterr);
+    }
+    if (rv == 0) {
+        publish(handler, NULL);
+        rv = mst__turn_start(&handler->head.turn, reterr);
+    }
+    return rv;
+}
+
+/* The store of round @version. */
+static int next_store(struct handler *handler,
+                      int64_t version,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    char path[MST_LEGACY_PATH_MAX];
+    if (!mst__legacy_path(&handler->machine, version, "kv", path, sizeof path)) {
+        return mst__fail(reterr, MST_ELIMIT, 0, "path of the store of round %" PRId64, version);
+    }
+    const struct mst__http_options http =
+        mst__etcd_http(&handler->settings.etcd, &handler->params->log);
+    return mst__etcd_store_new(&http, path, ret_store, reterr);
+}
+
+/* What the round has to offer. The watcher is at work already. */
+static int next_bootstrap(struct handler *handler,
+                          const struct mst__legacy_outcome *outcome,
+                          mst__legacy_nonce master,
+                          struct mst_rendezvous *ret,
+                          struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    struct mst__bootstrap_info info = {.port = 0};
+    char name[MST_LEGACY_NODE_SIZE];
+    mst__legacy_node_name(master, 0, name);
+    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
+    int rv = next_store(handler, outcome->version, &store, reterr);
+    if (rv == 0) {
+        const struct mst__bootstrap_round round = {
+            .store = store,
+            .rank = outcome->rank,
+            .master = name,
+            .call_ms = handler->settings.etcd.read_timeout_ms,
+            .wait_ms = master == 0 ? BOOTSTRAP_PEER_MS : BOOTSTRAP_MS,
+            .is_repeated = true, /* every round has a store of its own */
+            .is_by_key = true,
+        };
+        rv = mst__bootstrap_run(&handler->bootstrap, &round, &info, reterr);
+    }
+    (void)mst__interrupt_by(-1);
+    if (mst__turn_is_cancelled(&handler->head.turn)) {
+        rv = mst__turn_fail_cancelled(reterr);
+    }
+    if (rv != 0) {
+        mst_store_close(store);
+        return rv;
+    }
+    *ret = (struct mst_rendezvous){
+        .size = ret->size,
+        .round = outcome->version,
+        .rank = outcome->rank,
+        .world_size = outcome->world,
+        .store = store,
+        .master_port = info.port,
+    };
+    static_assert(sizeof ret->master_addr >= sizeof info.addr, "a host fits");
+    memcpy(ret->master_addr, info.addr, sizeof info.addr);
+    return 0;
+}
+
+/* Leave the round; what stays of us expires. The machine is ours. */
+static int leave_round(struct handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    const struct mst__legacy_drive drive = drive_with(handler, -1);
+    return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
+                             deadline_us(timeout_ms), NULL, reterr);
+}
+
+/* Leave a round that was entered in vain. The call is busy and has not the
+ * machine. */
+static void next_withdraw(struct handler *handler)
+{
+    mst__turn_take_back(&handler->head.turn);
+    struct mst_err ignored; /* what stays of us expires */
+    (void)leave_round(handler, MST_LEGACY_TIDY_US / 1000, &ignored);
+    mst__turn_release(&handler->head.turn, false);
+}
+
+static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    int rv = mst__turn_begin(&handler->head.turn, true, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    reset(handler);
+    struct mst__legacy_outcome outcome;
+    rv = mst__turn_is_cancelled(&handler->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                     : next_join(handler, &outcome, reterr);
+    mst__legacy_nonce master = 0;
+    if (rv == 0) {
+        master = handler->members.items[0];
+    }
+    mst__turn_release(&handler->head.turn, rv == 0);
+    if (rv == 0) {
+        rv = next_bootstrap(handler, &outcome, master, ret, reterr);
+        if (rv != 0) {
+            next_withdraw(handler);
+        }
+    }
+    if (rv == 0) {
+        mst__turn_lock(&handler->head.turn);
+        handler->version = outcome.version;
+        mst__turn_unlock(&handler->head.turn);
+    }
+    mst__turn_end(&handler->head.turn);
+    return rv;
+}
+
+/* --- the other calls --- */
+
+static int machine_new(const struct handler *handler,
+                       mst__legacy_nonce nonce,
+                       struct mst__legacy *machine,
+                       struct mst_err *reterr)
+{
+    const struct mst__legacy_options options = {
+        .prefix = handler->settings.prefix,
+        .run_id = handler->params->run_id,
+        .nonce = nonce,
+        .nodes_min = handler->settings.nodes_min,
+        .nodes_max = handler->settings.nodes_max,
+        .last_call_us = handler->settings.last_call_ms * 1000,
+    };
+    int rv = mst__legacy_init(machine, &options);
+    if (rv == MST_EINVAL) {
+        return mst__fail(reterr, rv, 0, "etcd_prefix and run id are longer than %d bytes",
+                         MST_LEGACY_PATH_MAX);
+    }
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "rendezvous '%.60s'", handler->params->run_id);
+}
+
+static mst__legacy_nonce make_nonce(void)
+{
+    mst__legacy_nonce nonce = mst__clock_random_u64();
+    return nonce == 0 ? 1 : nonce;
+}
+
+/* Run @operation with a machine of its own; how things stand afterwards. */
+static int ask(struct handler *handler,
+               enum mst__legacy_operation operation,
+               struct mst__legacy_changes *ret_changes,
+               struct mst_err *reterr)
+{
+    struct mst__legacy *machine = mst__calloc(1, sizeof *machine);
+    if (machine == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    const struct mst__legacy_drive drive = drive_with(handler, -1);
+    int64_t end_us = deadline_us(handler->settings.etcd.read_timeout_ms);
+    int rv = machine_new(handler, make_nonce(), machine, reterr);
+    if (rv == 0 && operation == MST_LEGACY_OP_CLOSE) {
+        rv = set_up(&drive, machine, end_us, reterr);
+    }
+    if (rv == 0) {
+        rv = mst__legacy_drive(&drive, machine, operation, end_us, NULL, reterr);
+    }
+    if (rv == 0) {
+        mst__legacy_changes(machine, ret_changes);
+    }
+    mst__legacy_close(machine);
+    mst__free(machine);
+    return rv;
+}
+
+static int legacy_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
+{
+    struct mst__legacy_changes changes;
+    int rv = ask(self, MST_LEGACY_OP_LOOK, &changes, reterr);
+    if (rv == 0) {
+        *ret_closed = changes.closed;
+        *ret_waiting = changes.waiting_count;
+    }
+    return rv;
+}
+
+static int close_for_good(struct handler *handler, const char *name, struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    struct mst__legacy_changes changes;
+    int rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, &err);
+    return mst__head_after_close(&handler->head, name, rv, &err, reterr);
+}
+
+static int legacy_set_closed(void *self, struct mst_err *reterr)
+{
+    return close_for_good(self, "set_closed", reterr);
+}
+
+static int legacy_shutdown(void *self, struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    /* Another thread's next keeps its keys alive while it waits, and ends when it sees that all is
+     * closed. */
+    mst__turn_retire(&handler->head.turn);
+    return close_for_good(handler, "shutdown", reterr);
+}
+
+static int legacy_leave(void *self, struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    int rv = mst__turn_begin(&handler->head.turn, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    rv = leave_round(handler, handler->settings.etcd.read_timeout_ms, reterr);
+    mst__turn_release(&handler->head.turn, false);
+    mst__turn_end(&handler->head.turn);
+    return rv;
+}
+
+/* --- extra data --- */
+
+/* Where the extra data of our round is. */
+static int extra_key(struct handler *handler,
+                     char ret_key[MST_LEGACY_PATH_MAX],
+                     struct mst_err *reterr)
+{
+    mst__turn_lock(&handler->head.turn);
+    int64_t version = handler->version;
+    mst__turn_unlock(&handler->head.turn);
+    if (version == 0) {
+        return mst__fail(reterr, MST_EINVAL, 0, "extra data is a round's, and none is joined");
+    }
+    if (!mst__legacy_path(&handler->machine, version, "extra_data", ret_key, MST_LEGACY_PATH_MAX)) {
+        return mst__fail(reterr, MST_ELIMIT, 0, "path of extra data");
+    }
+    return 0;
+}
+
+static int legacy_set_extra(void *self,
+                            const char *name,
+                            const char *json,
+                            int64_t timeout_ms,
+                            struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    char key[MST_LEGACY_PATH_MAX];
+    int rv = extra_key(handler, key, reterr);
+    return rv != 0 ? rv
+                   : mst__legacy_extra_set(handler->v2, key, name, mst_bytes_str(json),
+                                           mst__clock_deadline_ms(timeout_ms), reterr);
+}
+
+static int legacy_get_extra(void *self,
+                            const char *name,
+                            int64_t timeout_ms,
+                            struct mst_buffer *ret_json,
+                            struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    char key[MST_LEGACY_PATH_MAX];
+    int rv = extra_key(handler, key, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
+    rv = mst__legacy_extra_get(handler->v2, key, name, mst__clock_deadline_ms(timeout_ms), ret_json,
+                               reterr);
+    (void)mst__interrupt_by(-1);
+    return rv;
+}
+
+/* --- making one --- */
+
+static void legacy_free(void *self)
+{
+    struct handler *handler = self;
+    if (handler == NULL) {
+        return;
+    }
+    mst__turn_stop(&handler->head.turn);
+    if (handler->v2 != NULL) {
+        mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
+                 MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));
+    }
+    mst__legacy_close(&handler->machine);
+    mst__free(handler->members.items);
+    mst__v2_free(handler->v2);
+    mst__head_close(&handler->head);
+    mst__legacy_settings_close(&handler->settings);
+    mst_params_free(handler->params);
+    mst__free(handler);
+}
+
+static const struct mst__head_ops legacy_head_ops = {
+    .next = legacy_next,
+    .look = legacy_look,
+    .leave = legacy_leave,
+};
+
+static const struct mst_handler_ops legacy_ops = {
+    .size = sizeof legacy_ops,
+    .next = mst__head_next,
+    .free = legacy_free,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
+    .set_closed = legacy_set_closed,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
+    .shutdown = legacy_shutdown,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
+    .set_extra = legacy_set_extra,
+    .get_extra = legacy_get_extra,
+};
+
+static int prepare(struct handler *handler, const struct mst_params *params, struct mst_err *reterr)
+{
+    handler->nonce = make_nonce();
+    mst__legacy_node_name(handler->nonce, 0, handler->node);
+    int rv = mst__head_init(&handler->head, &legacy_head_ops, watch, handler, reterr);
+    if (rv == 0) {
+        rv = mst__params_copy(params, &handler->params, reterr);
+    }
+    if (rv == 0) {
+        rv = mst__legacy_read(handler->params, &handler->settings, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
+    mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
+                        &handler->settings.etcd.endpoints[0], &handler->params->log);
+    /* As torch's handler of this name: the workers' rank 0 serves their store, on a port that was
+     * free. */
+    handler->bootstrap.is_shared = false;
+    const struct mst__http_options http =
+        mst__etcd_http(&handler->settings.etcd, &handler->params->log);
+    rv = mst__v2_new(&http, &handler->v2, reterr);
+    return rv == 0 ? machine_new(handler, handler->nonce, &handler->machine, reterr) : rv;
+}
+
+int mst__legacy_create(const struct mst_params *params,
+                       void *arg,
+                       struct mst_handler **ret_handler,
+                       struct mst_err *reterr)
+{
+    (void)arg; /* the same for all */
+    struct handler *handler = mst__calloc(1, sizeof *handler);
+    if (handler == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    int rv = prepare(handler, params, reterr);
+    if (rv == 0) {
+        rv = mst_handler_wrap(&legacy_ops, handler, ret_handler, reterr);
+    }
+    if (rv != 0) {
+        legacy_free(handler);
+    }
+    return rv;
+}

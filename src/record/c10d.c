@@ -1,0 +1,416 @@
+/* record/c10d.c - the record in a c10d store.
+ *
+ * The key always exists: a sentinel stands where there is no record, so that a compare-and-set has
+ * something to compare with. A store that has lost everything gets it again from whoever notices
+ * first. The token of a record is the text that is stored. */
+#include "record/c10d.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base64.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "handler/builtin.h"
+#include "handler/hosted.h"
+#include "handler/hosting.h"
+#include "handler/params.h"
+#include "handler/settings.h"
+#include "record/record.h"
+#include "store/store.h"
+
+/* How often a thread that waits for another one to connect looks up. */
+#define SLICE_MS 20
+
+struct c10d {
+    struct mst__hosted *hosted; /* NULL = somebody else serves the store */
+    char *key;
+    char *where;
+    char *path;       /* of a file store */
+    bool is_path_own; /* a temporary file: nobody else knows it */
+    struct mst__url url;
+    struct mst_log log;
+    pthread_mutex_t mutex; /* everything below */
+    pthread_cond_t cond;
+    bool is_opening; /* somebody does, without the lock */
+    struct mst_store *store;
+};
+
+/* --- the store --- */
+
+static int open_backend(struct c10d *c10d,
+                        const struct mst_store_options *options,
+                        int64_t deadline_ms,
+                        struct mst__backend **ret_backend,
+                        struct mst_err *reterr)
+{
+    return c10d->url.scheme == MST_URL_FILE
+               ? mst__file_open(&c10d->url, options, ret_backend, reterr)
+               : mst__tcp_open(&c10d->url, options, deadline_ms, ret_backend, reterr);
+}
+
+static int open_store(struct c10d *c10d,
+                      int64_t deadline_ms,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    struct mst_store_options options;
+    mst_store_options_init(&options);
+    options.log = c10d->log;
+    struct mst__backend *backend = NULL;
+    int rv = open_backend(c10d, &options, deadline_ms, &backend, reterr);
+    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
+}
+
+/* Wait while another thread opens the store, each by its own deadline. With the mutex held. */
+static void await_opening(struct c10d *c10d, int64_t deadline_ms)
+{
+    int64_t now_ms = mst__clock_ms();
+    while (c10d->is_opening && now_ms < deadline_ms && !mst__interrupt_is_pending()) {
+        /* In slices: an interruption does not ring here. */
+        int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
+        struct timespec until = {
+            .tv_sec = (time_t)(until_ms / 1000),
+            .tv_nsec = (long)(until_ms % 1000) * 1000000,
+        };
+        (void)pthread_cond_timedwait(&c10d->cond, &c10d->mutex, &until); /* looked at above */
+        now_ms = mst__clock_ms();
+    }
+}
+
+/* Whoever serves the store may come last, so it is opened when it is needed. */
+static int c10d_store(void *self,
+                      int64_t deadline_ms,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    struct c10d *c10d = self;
+    int rv = 0;
+    (void)pthread_mutex_lock(&c10d->mutex); /* a default mutex: cannot fail */
+    await_opening(c10d, deadline_ms);
+    if (c10d->store == NULL && c10d->is_opening) {
+        rv = mst__fail(reterr, MST_ETIMEOUT, 0, "%s: not connected when the deadline passed",
+                       c10d->where);
+    } else if (c10d->store == NULL) {
+        struct mst_store *store = NULL;
+        c10d->is_opening = true;
+        (void)pthread_mutex_unlock(&c10d->mutex);
+        rv = open_store(c10d, deadline_ms, &store, reterr);
+        (void)pthread_mutex_lock(&c10d->mutex);
+        c10d->is_opening = false;
+        c10d->store = store;
+        (void)pthread_cond_broadcast(&c10d->cond); /* cannot fail */
+    }
+    *ret_store = c10d->store;
+    (void)pthread_mutex_unlock(&c10d->mutex);
+    return rv;
+}
+
+/* --- the record --- */
+
+static bool is_sentinel(struct mst_bytes value)
+{
+    return mst__bytes_equal(value, mst_bytes_str(MST_C10D_SENTINEL));
+}
+
+/* Make a record of the stored text @value, which is taken. */
+static int decode(const struct c10d *c10d,
+                  struct mst_buffer *value,
+                  struct mst__stored *ret_stored,
+                  struct mst_err *reterr)
+{
+    struct mst_bytes text = mst_bytes(value->data, value->size);
+    if (is_sentinel(text)) {
+        mst_buffer_free(value);
+        *ret_stored = (struct mst__stored){.exists = false};
+        return 0;
+    }
+    struct mst__buf record;
+    mst__buf_init(&record, MST_PICKLE_SIZE_MAX);
+    struct mst__stored stored = {.exists = true};
+    int rv = mst__base64_read(&record, text);
+    if (rv == 0) {
+        rv = mst__buf_release(&record, &stored.record);
+    }
+    mst__buf_close(&record);
+    if (rv != 0) {
+        mst_buffer_free(value);
+        return mst__fail(reterr, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
+                         "%s: what is stored under '%.60s' is no record of a rendezvous",
+                         c10d->where, c10d->key);
+    }
+    stored.token = *value;
+    *value = (struct mst_buffer){NULL, 0};
+    *ret_stored = stored;
+    return 0;
+}
+
+/* compare_set; @ret_value is what is there afterwards, the sentinel if there was nothing. */
+static int compare_set(struct c10d *c10d,
+                       struct mst_store *store,
+                       struct mst_bytes expected,
+                       struct mst_bytes desired,
+                       int64_t deadline_ms,
+                       struct mst_buffer *ret_value,
+                       struct mst_err *reterr)
+{
+    enum mst_compare_set outcome;
+    struct mst_bytes key = mst_bytes_str(c10d->key);
+    int rv = mst_store_compare_set(store, key, expected, desired, deadline_ms - mst__clock_ms(),
+                                   &outcome, ret_value, reterr);
+    if (rv != 0 || outcome != MST_COMPARE_SET_ABSENT) {
+        return rv;
+    }
+    mst_buffer_free(ret_value);
+    struct mst_bytes nothing = mst_bytes(NULL, 0);
+    return mst_store_compare_set(store, key, nothing, mst_bytes_str(MST_C10D_SENTINEL),
+                                 deadline_ms - mst__clock_ms(), &outcome, ret_value, reterr);
+}
+
+static int c10d_get_state(void *self,
+                          int64_t deadline_ms,
+                          struct mst__stored *ret_stored,
+                          struct mst_err *reterr)
+{
+    struct c10d *c10d = self;
+    struct mst_store *store = NULL;
+    struct mst_buffer value = {NULL, 0};
+    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    if (rv == 0) {
+        rv = mst_store_try_get(store, mst_bytes_str(c10d->key), deadline_ms - mst__clock_ms(),
+                               &value, reterr);
+    }
+    if (rv == MST_ENOTFOUND) {
+        rv = compare_set(c10d, store, mst_bytes(NULL, 0), mst_bytes_str(MST_C10D_SENTINEL),
+                         deadline_ms, &value, reterr);
+    }
+    return rv != 0 ? rv : decode(c10d, &value, ret_stored, reterr);
+}
+
+static int c10d_set_state(void *self,
+                          struct mst_bytes record,
+                          const struct mst_bytes *token,
+                          bool may_be_unread,
+                          int64_t deadline_ms,
+                          bool *ret_won,
+                          struct mst__stored *ret_stored,
+                          struct mst_err *reterr)
+{
+    (void)may_be_unread; /* the answer brings it */
+    struct c10d *c10d = self;
+    struct mst_store *store = NULL;
+    struct mst_buffer value = {NULL, 0};
+    struct mst__buf text;
+    mst__buf_init(&text, MST_VALUE_SIZE_MAX);
+    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    if (rv == 0) {
+        rv = mst__base64_write(&text, record);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "record of %zu bytes", record.size);
+    }
+    struct mst_bytes desired = mst__buf_bytes(&text);
+    struct mst_bytes expected = token == NULL ? mst_bytes_str(MST_C10D_SENTINEL) : *token;
+    if (rv == 0) {
+        rv = compare_set(c10d, store, expected, desired, deadline_ms, &value, reterr);
+    }
+    if (rv == 0) {
+        bool won = mst__bytes_equal(mst_bytes(value.data, value.size), desired);
+        if (won) {
+            *ret_stored = (struct mst__stored){.exists = true, .token = value};
+        } else {
+            rv = decode(c10d, &value, ret_stored, reterr);
+        }
+        *ret_won = won;
+    }
+    mst__buf_close(&text);
+    return rv;
+}
+
+static int c10d_wait_change(void *self,
+                            const struct mst_bytes *token,
+                            uint64_t skip,
+                            int64_t deadline_ms,
+                            struct mst_err *reterr)
+{
+    (void)skip; /* the store knows values and does not count them */
+    struct c10d *c10d = self;
+    struct mst_store *store = NULL;
+    struct mst_bytes sentinel = mst_bytes_str(MST_C10D_SENTINEL);
+    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    return rv != 0 ? rv
+                   : mst__store_wait_change(store, mst_bytes_str(c10d->key),
+                                            token == NULL ? &sentinel : token, deadline_ms, reterr);
+}
+
+static void c10d_close(void *self)
+{
+    struct c10d *c10d = self;
+    if (c10d == NULL) {
+        return;
+    }
+    mst_store_close(c10d->store);
+    mst__hosted_stop(c10d->hosted);
+    if (c10d->is_path_own) {
+        (void)unlink(c10d->path); /* ours alone; if it is gone already, all the better */
+    }
+    (void)pthread_cond_destroy(&c10d->cond); /* nobody waits any more */
+    (void)pthread_mutex_destroy(&c10d->mutex);
+    mst__free(c10d->key);
+    mst__free(c10d->where);
+    mst__free(c10d->path);
+    mst__free(c10d);
+}
+
+static const struct mst__record_backend_ops c10d_ops = {
+    .get_state = c10d_get_state,
+    .set_state = c10d_set_state,
+    .wait_change = c10d_wait_change,
+    .store = c10d_store,
+    .close = c10d_close,
+};
+
+/* --- making one --- */
+
+static struct c10d *c10d_new(const char *run_id, const char *where)
+{
+    struct c10d *c10d = mst__calloc(1, sizeof *c10d);
+    if (c10d == NULL) {
+        return NULL;
+    }
+    (void)pthread_mutex_init(&c10d->mutex, NULL); /* none of these fails on Linux */
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&c10d->cond, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    size_t key_size = sizeof MST_RECORD_PREFIX + strlen(run_id);
+    c10d->key = mst__malloc(key_size);
+    c10d->where = mst__strdup(where);
+    if (c10d->key == NULL || c10d->where == NULL) {
+        c10d_close(c10d);
+        return NULL;
+    }
+    (void)snprintf(c10d->key, key_size, MST_RECORD_PREFIX "%s", run_id); /* sized to fit */
+    return c10d;
+}
+
+int mst__c10d_backend_new(struct mst_store *store,
+                          const char *run_id,
+                          const char *where,
+                          int64_t call_ms,
+                          struct mst__record_backend *ret_backend,
+                          struct mst_err *reterr)
+{
+    struct c10d *c10d = c10d_new(run_id, where);
+    if (c10d == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous '%.60s'", run_id);
+    }
+    c10d->store = store;
+    *ret_backend = (struct mst__record_backend){
+        .ops = &c10d_ops, .self = c10d, .where = c10d->where, .call_ms = call_ms};
+    return 0;
+}
+
+static int use_tcp(struct c10d *c10d,
+                   const struct mst__c10d *settings,
+                   const struct mst_params *params,
+                   struct mst_err *reterr)
+{
+    c10d->url = (struct mst__url){.scheme = MST_URL_TCP};
+    return mst__hosting_begin(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
+}
+
+/* The file of a rendezvous that was given none: good for one node. */
+static int make_file(struct c10d *c10d, struct mst_err *reterr)
+{
+    const char *directory = getenv("TMPDIR");
+    if (directory == NULL || directory[0] == '\0') {
+        directory = "/tmp";
+    }
+    size_t size = strlen(directory) + sizeof "/muster-rendezvous-XXXXXX";
+    c10d->path = mst__malloc(size);
+    if (c10d->path == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "temporary file");
+    }
+    (void)snprintf(c10d->path, size, "%s/muster-rendezvous-XXXXXX", directory); /* sized to fit */
+    int fd = mkostemp(c10d->path, O_CLOEXEC);
+    if (fd < 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "make a temporary file '%s'", c10d->path);
+    }
+    (void)close(fd); /* nothing was written */
+    c10d->is_path_own = true;
+    return 0;
+}
+
+static int use_file(struct c10d *c10d, const struct mst__c10d *settings, struct mst_err *reterr)
+{
+    int rv = 0;
+    if (settings->path[0] == '\0') {
+        rv = make_file(c10d, reterr);
+    } else {
+        c10d->path = mst__strdup(settings->path);
+        rv = c10d->path != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "path");
+    }
+    c10d->url = (struct mst__url){.scheme = MST_URL_FILE, .path = c10d->path};
+    return rv;
+}
+
+int mst__c10d_create(const struct mst_params *params,
+                     void *arg,
+                     struct mst_handler **ret_handler,
+                     struct mst_err *reterr)
+{
+    (void)arg; /* the same for all */
+    struct mst__dynamic dynamic;
+    struct mst__c10d settings;
+    int rv = mst__dynamic_read(params, &dynamic, reterr);
+    if (rv == 0) {
+        rv = mst__c10d_read(params, &settings, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    char where[MST_ENDPOINT_TEXT_SIZE + 8];
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    (void)snprintf(where, sizeof where, "%s%.*s", settings.is_file ? "file://" : "tcp://",
+                   MST_ENDPOINT_TEXT_SIZE - 1,
+                   settings.is_file ? settings.path
+                                    : mst__endpoint_format(&settings.endpoint, text));
+    struct mst__record_backend backend;
+    rv = mst__c10d_backend_new(NULL, params->run_id, where, settings.read_timeout_ms, &backend,
+                               reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    struct c10d *c10d = backend.self;
+    c10d->log = params->log;
+    rv = settings.is_file ? use_file(c10d, &settings, reterr)
+                          : use_tcp(c10d, &settings, params, reterr);
+    if (rv != 0) {
+        c10d_close(c10d);
+        return rv;
+    }
+    if (c10d->hosted != NULL) {
+        /* Which may have been any. */
+        settings.endpoint.port = (uint16_t)mst__hosted_port(c10d->hosted);
+    }
+    const struct mst__record_options options = {
+        .backend = backend,
+        .dynamic = dynamic,
+        .endpoint = settings.is_file ? NULL : &settings.endpoint,
+        .is_host = c10d->hosted != NULL,
+    };
+    rv = mst__record_handler(params, &options, ret_handler, reterr);
+    if (rv != 0) {
+        c10d_close(c10d);
+    }
+    return rv;
+}

@@ -1,0 +1,534 @@
+/* record/etcd_v2.c - the record in an etcd v2 key.
+ *
+ * The token is the key's modifiedIndex. A key that has expired or was deleted is no record, so that
+ * a write bound to it has lost, as any other that came too late.
+ *
+ * Waiting is a long poll from the index at which the record was last seen to be as the token says.
+ * An etcd that cannot be reached is asked again until the call's deadline, as long as nobody can
+ * have executed the request. */
+#include "record/etcd_v2.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "etcd/v2.h"
+#include "handler/builtin.h"
+#include "handler/params.h"
+#include "record/record.h"
+
+/* Every write renews it, reading does not. */
+#define TTL_S 7200
+
+/* Pauses between attempts to reach an etcd. */
+#define AGAIN_MS_FIRST 50
+#define AGAIN_MS_MAX 500
+
+/* Every write is on a disk before it is answered. */
+#define WRITE_US 3000
+
+struct etcd_v2 {
+    struct mst__v2 *v2;
+    char *key;
+    char *where;
+    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst__etcd_v2_settings settings;
+    atomic_bool is_in_doubt; /* the outcome of a write is: the next read asks the whole cluster */
+    pthread_mutex_t mutex;   /* everything below */
+    uint64_t seen_modified;  /* the record as last read; 0 = there was none */
+    uint64_t seen_index;     /* when, by the count of the etcd */
+    uint64_t swept_index;    /* keys of an earlier run are gone up to here */
+    struct mst_store *store; /* NULL = not opened yet */
+    /* An answer that nobody has used yet, and when it came: what is asked next is this. */
+    bool has_fresh;
+    int64_t fresh_ms;
+    struct mst__v2_answer fresh;
+};
+
+/* --- reaching it --- */
+
+/* Whether to try again after @rv, when a pause is over. It is not when interrupted. */
+static bool try_again(int rv, int64_t deadline_ms, int64_t *pause_ms)
+{
+    if (rv != MST_ECONN) {
+        return false;
+    }
+    int64_t until_ms = mst__clock_ms() + *pause_ms;
+    *pause_ms = *pause_ms * 2 > AGAIN_MS_MAX ? AGAIN_MS_MAX : *pause_ms * 2;
+    return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
+}
+
+/* An answer about the record is good for whoever asks within this time. */
+#define FRESH_MS 20
+
+/* Keep @answer, which is emptied, for the next one who reads. */
+static void keep_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
+{
+    (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
+    struct mst__v2_answer before = etcd->fresh;
+    etcd->fresh = *answer;
+    etcd->has_fresh = true;
+    etcd->fresh_ms = mst__clock_ms();
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    *answer = before;
+    mst__v2_answer_close(answer);
+}
+
+/* Take what was kept, if it is young enough. */
+static bool take_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
+{
+    (void)pthread_mutex_lock(&etcd->mutex);
+    bool is_good = etcd->has_fresh && mst__clock_ms() - etcd->fresh_ms <= FRESH_MS;
+    etcd->has_fresh = false;
+    if (is_good) {
+        struct mst__v2_answer empty = *answer;
+        *answer = etcd->fresh;
+        etcd->fresh = empty;
+    }
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    return is_good;
+}
+
+/* Read the key. */
+static int read_key(struct etcd_v2 *etcd,
+                    int64_t deadline_ms,
+                    struct mst__v2_answer *answer,
+                    struct mst_err *reterr)
+{
+    int64_t pause_ms = AGAIN_MS_FIRST;
+    bool is_in_doubt = atomic_load(&etcd->is_in_doubt);
+    int rv;
+    do {
+        rv = mst__v2_get(etcd->v2, etcd->key, false, is_in_doubt, deadline_ms, answer, reterr);
+    } while (try_again(rv, deadline_ms, &pause_ms));
+    if (rv == MST_EUNKNOWN) {
+        rv = MST_ECONN; /* a read has no outcome that could matter */
+        if (reterr != NULL) {
+            reterr->code = rv;
+        }
+    }
+    if (rv == 0 && is_in_doubt) {
+        atomic_store(&etcd->is_in_doubt, false);
+    }
+    return rv;
+}
+
+/* The store, once it is open. */
+static struct mst_store *store_of(struct etcd_v2 *etcd)
+{
+    (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
+    struct mst_store *store = etcd->store;
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    return store;
+}
+
+/* Opened when it is needed, and without a lock: of two threads that do so at a time one has done it
+ * in vain. */
+static int etcd_v2_store(void *self,
+                         int64_t deadline_ms,
+                         struct mst_store **ret_store,
+                         struct mst_err *reterr)
+{
+    (void)deadline_ms; /* nobody is asked */
+    struct etcd_v2 *etcd = self;
+    struct mst_store *store = NULL;
+    if (store_of(etcd) == NULL) {
+        const struct mst__http_options http =
+            mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
+        int rv = mst__etcd_store_new(&http, MST_ETCD_V2_STORE, &store, reterr);
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    (void)pthread_mutex_lock(&etcd->mutex);
+    if (etcd->store == NULL) {
+        etcd->store = store;
+        store = NULL;
+    }
+    *ret_store = etcd->store;
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    mst_store_close(store);
+    return 0;
+}
+
+/* --- the record --- */
+
+/* Remember that the record was as @modified says when the etcd had counted up to @index. */
+static void see(struct etcd_v2 *etcd, uint64_t modified, uint64_t index)
+{
+    (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
+    if (index >= etcd->seen_index) {
+        etcd->seen_modified = modified;
+        etcd->seen_index = index;
+    }
+    (void)pthread_mutex_unlock(&etcd->mutex);
+}
+
+static int make_token(uint64_t modified, struct mst_buffer *ret_token, struct mst_err *reterr)
+{
+    char text[24];
+    int size = snprintf(text, sizeof text, "%" PRIu64, modified); /* fits */
+    ret_token->data = (uint8_t *)mst__memdup(text, (size_t)size);
+    ret_token->size = (size_t)size;
+    return ret_token->data != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "token");
+}
+
+/* Tokens are ours, so this is what make_token wrote. */
+static uint64_t read_token(const struct mst_bytes *token)
+{
+    uint64_t modified = 0;
+    for (size_t i = 0; token != NULL && i < token->size; i++) {
+        modified = modified * 10 + (uint64_t)(token->data[i] - '0');
+    }
+    return modified;
+}
+
+static int fail_directory(const struct etcd_v2 *etcd, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ESTATE, 0,
+                     "%s: '%.80s' is a directory: there is a job whose run id is this one, a slash "
+                     "and more; choose another run id",
+                     etcd->where, etcd->key);
+}
+
+/* An answer of the etcd that nothing here can cause. */
+static int fail_answer(const struct etcd_v2 *etcd,
+                       const struct mst__v2_answer *answer,
+                       struct mst_err *reterr)
+{
+    if (answer->code == MST_V2_NOT_FILE) {
+        return fail_directory(etcd, reterr);
+    }
+    return mst__fail(reterr, MST_ESTATE, 0, "%s: '%.60s' cannot hold a record: %s (%s)",
+                     etcd->where, etcd->key, answer->message, answer->cause);
+}
+
+static int decode(const struct etcd_v2 *etcd,
+                  const struct mst__v2_node *node,
+                  struct mst__stored *ret_stored,
+                  struct mst_err *reterr)
+{
+    if (node->is_dir) {
+        return fail_directory(etcd, reterr);
+    }
+    struct mst__buf record;
+    mst__buf_init(&record, MST_PICKLE_SIZE_MAX);
+    struct mst__stored stored = {.exists = true};
+    int rv = mst__base64_read(&record, mst_bytes(node->value.data, node->value.size));
+    if (rv == 0) {
+        rv = mst__buf_release(&record, &stored.record);
+    }
+    mst__buf_close(&record);
+    if (rv != 0) {
+        return mst__fail(reterr, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
+                         "%s: what is stored under '%.80s' is no record of a rendezvous",
+                         etcd->where, etcd->key);
+    }
+    rv = make_token(node->modified, &stored.token, reterr);
+    if (rv != 0) {
+        mst_buffer_free(&stored.record);
+        return rv;
+    }
+    *ret_stored = stored;
+    return 0;
+}
+
+static int etcd_v2_get_state(void *self,
+                             int64_t deadline_ms,
+                             struct mst__stored *ret_stored,
+                             struct mst_err *reterr)
+{
+    struct etcd_v2 *etcd = self;
+    struct mst__v2_answer answer;
+    mst__v2_answer_init(&answer);
+    bool is_fresh = !atomic_load(&etcd->is_in_doubt) && take_fresh(etcd, &answer);
+    int rv = is_fresh ? 0 : read_key(etcd, deadline_ms, &answer, reterr);
+    if (rv == 0 && answer.code == MST_V2_NOT_FOUND) {
+        see(etcd, 0, answer.index);
+        *ret_stored = (struct mst__stored){.exists = false};
+    } else if (rv == 0 && answer.code != MST_V2_OK) {
+        rv = fail_answer(etcd, &answer, reterr);
+    } else if (rv == 0) {
+        see(etcd, answer.node.modified, answer.index);
+        rv = decode(etcd, &answer.node, ret_stored, reterr);
+    }
+    mst__v2_answer_close(&answer);
+    return rv;
+}
+
+/* Send the conditional write. When nobody can have executed it, it is sent again. */
+static int write_key(struct etcd_v2 *etcd,
+                     struct mst_bytes text,
+                     const struct mst_bytes *token,
+                     int64_t deadline_ms,
+                     struct mst__v2_answer *answer,
+                     struct mst_err *reterr)
+{
+    const struct mst__v2_write write = {
+        .key = etcd->key,
+        .condition = token == NULL ? MST_V2_IF_ABSENT : MST_V2_IF_INDEX,
+        .previous_index = read_token(token),
+        .value = text,
+        .ttl_s = TTL_S,
+    };
+    int64_t pause_ms = AGAIN_MS_FIRST;
+    int rv;
+    do {
+        rv = mst__v2_put(etcd->v2, &write, deadline_ms, answer, reterr);
+    } while (try_again(rv, deadline_ms, &pause_ms));
+    if (rv == MST_EUNKNOWN || rv == MST_ECANCELED) {
+        atomic_store(&etcd->is_in_doubt, true);
+    }
+    return rv;
+}
+
+/* Before the first write of a record: what a run of this name has left behind goes. If that fails
+ * it is said and no more: an etcd that cannot be reached fails the write as well. */
+static void sweep_old_run(struct etcd_v2 *etcd, int64_t deadline_ms)
+{
+    (void)pthread_mutex_lock(&etcd->mutex);
+    bool is_due = etcd->seen_modified == 0 && etcd->seen_index > etcd->swept_index;
+    uint64_t index = etcd->seen_index;
+    etcd->swept_index = is_due ? index : etcd->swept_index;
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    struct mst_err err = {0};
+    if (is_due && mst__etcd_v2_sweep(etcd->v2, etcd->params->run_id, index, deadline_ms,
+                                     &etcd->params->log, &err) != 0) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&etcd->params->log, MST_LOG_WARN, "rendezvous.not_swept", "detail=%s",
+                 mst__log_quote(mst_bytes_str(err.msg), detail));
+    }
+}
+
+static int etcd_v2_set_state(void *self,
+                             struct mst_bytes record,
+                             const struct mst_bytes *token,
+                             bool may_be_unread,
+                             int64_t deadline_ms,
+                             bool *ret_won,
+                             struct mst__stored *ret_stored,
+                             struct mst_err *reterr)
+{
+    struct etcd_v2 *etcd = self;
+    struct mst__v2_answer answer;
+    mst__v2_answer_init(&answer);
+    struct mst__buf text;
+    mst__buf_init(&text, MST_VALUE_SIZE_MAX);
+    if (token == NULL) {
+        sweep_old_run(etcd, deadline_ms);
+    }
+    int rv = mst__base64_write(&text, record);
+    rv = rv == 0 ? write_key(etcd, mst__buf_bytes(&text), token, deadline_ms, &answer, reterr)
+                 : mst__fail(reterr, rv, 0, "record of %zu bytes", record.size);
+    bool is_lost = false;
+    if (rv == 0) {
+        switch (answer.code) {
+            case MST_V2_OK:
+                see(etcd, answer.node.modified, answer.node.modified);
+                *ret_stored = (struct mst__stored){.exists = true};
+                *ret_won = true;
+                rv = make_token(answer.node.modified, &ret_stored->token, reterr);
+                break;
+            case MST_V2_EXISTS:
+            case MST_V2_COMPARE_FAILED:
+            case MST_V2_NOT_FOUND: /* it has expired, or somebody has deleted it */
+                is_lost = true;
+                break;
+            default:
+                rv = fail_answer(etcd, &answer, reterr);
+                break;
+        }
+    }
+    mst__buf_close(&text);
+    mst__v2_answer_close(&answer);
+    if (is_lost) {
+        *ret_won = false;
+        *ret_stored = (struct mst__stored){.is_unread = may_be_unread};
+    }
+    if (is_lost && !may_be_unread) {
+        rv = etcd_v2_get_state(etcd, deadline_ms, ret_stored, reterr);
+    }
+    return rv;
+}
+
+/* --- waiting --- */
+
+/* From where on an event says that the record is no longer what @modified stands for; 0 = somebody
+ * has seen already that it is not. */
+static uint64_t wait_from(struct etcd_v2 *etcd, uint64_t modified)
+{
+    (void)pthread_mutex_lock(&etcd->mutex);
+    bool is_seen = etcd->seen_modified == modified;
+    bool is_past = !is_seen && etcd->seen_index > modified && modified != 0;
+    uint64_t index = is_seen ? etcd->seen_index : modified;
+    (void)pthread_mutex_unlock(&etcd->mutex);
+    return is_past ? 0 : index + 1;
+}
+
+static int etcd_v2_wait_change(void *self,
+                               const struct mst_bytes *token,
+                               uint64_t skip,
+                               int64_t deadline_ms,
+                               struct mst_err *reterr)
+{
+    struct etcd_v2 *etcd = self;
+    uint64_t modified = read_token(token);
+    uint64_t from = wait_from(etcd, modified);
+    from += from == 0 ? 0 : skip; /* every change moves the index of the whole etcd */
+    struct mst__v2_answer answer;
+    mst__v2_answer_init(&answer);
+    int rv = 0;
+    while (rv == 0 && from != 0) {
+        rv = mst__v2_wait(etcd->v2, etcd->key, false, from, deadline_ms, &answer, reterr);
+        if (rv != 0 || answer.code != MST_V2_INDEX_CLEARED) {
+            break;
+        }
+        /* The etcd has forgotten what happened since. What there is now tells as well, and from
+         * there on it remembers again. */
+        rv = read_key(etcd, deadline_ms, &answer, reterr);
+        if (rv == 0) {
+            uint64_t now = answer.code == MST_V2_OK ? answer.node.modified : 0;
+            see(etcd, now, answer.index);
+            from = now == modified ? answer.index + 1 : 0;
+        }
+    }
+    bool is_value = rv == 0 && from != 0 && answer.code == MST_V2_OK && !answer.node.is_dir &&
+                    answer.action != MST_V2_DELETE && answer.action != MST_V2_EXPIRE &&
+                    answer.action != MST_V2_COMPARE_AND_DELETE;
+    if (is_value) {
+        keep_fresh(etcd, &answer); /* the event tells what the record is now */
+    }
+    mst__v2_answer_close(&answer);
+    if (rv == MST_ECONN || rv == MST_EUNKNOWN) {
+        /* The caller reads, which tells more. Not at once, lest an etcd that takes requests and
+         * drops polls be asked without end. */
+        int64_t until_ms = mst__clock_deadline_ms(AGAIN_MS_FIRST);
+        (void)mst__interrupt_pause((until_ms < deadline_ms ? until_ms : deadline_ms) * 1000);
+    }
+    return rv;
+}
+
+/* --- making one --- */
+
+static void etcd_v2_close(void *self)
+{
+    struct etcd_v2 *etcd = self;
+    if (etcd == NULL) {
+        return;
+    }
+    if (etcd->v2 != NULL) {
+        char key[MST_LOG_QUOTE_SIZE];
+        mst__log(&etcd->params->log, MST_LOG_DEBUG, "etcd.requests", "key=%s count=%" PRIu64,
+                 mst__log_quote(mst_bytes_str(etcd->key), key), mst__v2_requests(etcd->v2));
+    }
+    mst_store_close(etcd->store);
+    mst__v2_answer_close(&etcd->fresh);
+    mst__v2_free(etcd->v2);
+    (void)pthread_mutex_destroy(&etcd->mutex); /* nobody holds it any more */
+    mst__etcd_v2_settings_close(&etcd->settings);
+    mst_params_free(etcd->params);
+    mst__free(etcd->key);
+    mst__free(etcd->where);
+    mst__free(etcd);
+}
+
+static const struct mst__record_backend_ops etcd_v2_ops = {
+    .get_state = etcd_v2_get_state,
+    .set_state = etcd_v2_set_state,
+    .wait_change = etcd_v2_wait_change,
+    .store = etcd_v2_store,
+    .close = etcd_v2_close,
+};
+
+static int name(struct etcd_v2 *etcd, struct mst_err *reterr)
+{
+    const struct mst__etcd_settings *settings = &etcd->settings.etcd;
+    const char *run_id = etcd->params->run_id;
+    size_t key_size = sizeof MST_ETCD_V2_RECORD + strlen(run_id);
+    size_t where_size = MST_ENDPOINT_TEXT_SIZE + 16;
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    etcd->key = mst__malloc(key_size);
+    etcd->where = mst__malloc(where_size);
+    if (etcd->key == NULL || etcd->where == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous '%.60s'", run_id);
+    }
+    (void)snprintf(etcd->key, key_size, MST_ETCD_V2_RECORD "%s", run_id); /* both fit */
+    (void)snprintf(etcd->where, where_size, "%s://%s", settings->is_tls ? "https" : "http",
+                   mst__endpoint_format(&settings->endpoints[0], text));
+    return 0;
+}
+
+static int prepare(struct etcd_v2 *etcd, const struct mst_params *params, struct mst_err *reterr)
+{
+    int rv = mst__params_copy(params, &etcd->params, reterr);
+    if (rv == 0) {
+        rv = mst__etcd_v2_read(etcd->params, &etcd->settings, reterr);
+    }
+    if (rv == 0) {
+        rv = name(etcd, reterr);
+    }
+    if (rv == 0) {
+        const struct mst__http_options http =
+            mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
+        rv = mst__v2_new(&http, &etcd->v2, reterr);
+    }
+    return rv;
+}
+
+int mst__etcd_v2_backend_new(const struct mst_params *params,
+                             struct mst__record_backend *ret_backend,
+                             struct mst__dynamic *ret_dynamic,
+                             struct mst_err *reterr)
+{
+    struct etcd_v2 *etcd = mst__calloc(1, sizeof *etcd);
+    if (etcd == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    (void)pthread_mutex_init(&etcd->mutex, NULL); /* never fails on Linux */
+    int rv = prepare(etcd, params, reterr);
+    if (rv != 0) {
+        etcd_v2_close(etcd);
+        return rv;
+    }
+    *ret_dynamic = etcd->settings.dynamic;
+    *ret_backend = (struct mst__record_backend){
+        .ops = &etcd_v2_ops,
+        .self = etcd,
+        .where = etcd->where,
+        .call_ms = etcd->settings.etcd.read_timeout_ms,
+        .write_us = WRITE_US,
+        .is_lazy = true,
+        .is_by_key = true, /* several are found by listing the store of all jobs */
+    };
+    return 0;
+}
+
+int mst__etcd_v2_create(const struct mst_params *params,
+                        void *arg,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr)
+{
+    (void)arg; /* the same for all */
+    struct mst__record_options options = {0};
+    int rv = mst__etcd_v2_backend_new(params, &options.backend, &options.dynamic, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    const struct etcd_v2 *etcd = options.backend.self;
+    options.endpoint = &etcd->settings.etcd.endpoints[0];
+    rv = mst__record_handler(params, &options, ret_handler, reterr);
+    if (rv != 0) {
+        etcd_v2_close(options.backend.self);
+    }
+    return rv;
+}

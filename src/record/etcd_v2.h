@@ -1,0 +1,38 @@
+/* record/etcd_v2.h - the record of a rendezvous in one key of an etcd, through its v2 API, as
+ * torch's `etcd-v2` keeps it: base64 of the same pickle that c10d has, with a TTL of two hours. */
+#ifndef MST_RECORD_ETCD_V2_H
+#define MST_RECORD_ETCD_V2_H
+
+#include "etcd/v2.h"
+#include "handler/etcd_settings.h"
+#include "record/backend.h"
+
+/* Before the run id in the key; and where the nodes' store is, which all jobs share. */
+#define MST_ETCD_V2_RECORD "/torch/elastic/rendezvous/"
+#define MST_ETCD_V2_STORE "/torch/elastic/store"
+
+/**
+ * Keep the record of the rendezvous @params, which are copied, in the etcd that they name. Nothing
+ * is sent yet. @ret_dynamic is what else they say.
+ *
+ * Returns 0, MST_ENOMEM, or as mst__etcd_v2_read does. The backend is released by its close.
+ */
+int mst__etcd_v2_backend_new(const struct mst_params *params,
+                             struct mst__record_backend *ret_backend,
+                             struct mst__dynamic *ret_dynamic,
+                             struct mst_err *reterr);
+
+/**
+ * Remove the keys of all rounds of @run_id from the store, as far as they were last written up to
+ * @index_max, by the count of the etcd: nobody had a record then.
+ *
+ * Returns 0 or an error of mst__v2_get and mst__v2_delete.
+ */
+int mst__etcd_v2_sweep(struct mst__v2 *v2,
+                       const char *run_id,
+                       uint64_t index_max,
+                       int64_t deadline_ms,
+                       const struct mst_log *log,
+                       struct mst_err *reterr);
+
+#endif /* MST_RECORD_ETCD_V2_H */

@@ -1,0 +1,431 @@
+/* record/record.c - the dynamic handler: the calls of the application. record_self.h says who
+ * may do what. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/mem.h"
+#include "handler/host.h"
+#include "record/record_self.h"
+
+/* How long to wait for rank 0 to tell where the workers' store is. It does, unless it dies now, but
+ * an overloaded machine or store may need its time. Agents of torch before 2.4 tell late, and only
+ * if there is an agent. */
+#define BOOTSTRAP_MS 30000
+#define BOOTSTRAP_OLD_MS 2500
+
+/* Leaving a round again that was entered in vain. */
+#define WITHDRAW_US 2000000
+
+/* How long the store of a closed rendezvous outlives its end: torch's nodes look once a second at a
+ * copy that may be a second old. */
+#define LINGER_US 2500000
+
+/* --- next --- */
+
+static struct mst__session_options session_options(const struct mst__record *record)
+{
+    return (struct mst__session_options){
+        .node = record->node,
+        .settings = record->dynamic.settings,
+        .mode = MST_SESSION_DEFAULT,
+        .dialect = record->dynamic.dialect,
+        .can_watch = record->backend.ops->wait_change != NULL,
+        .write_us = record->backend.write_us,
+    };
+}
+
+/* Whoever serves the store may come last: wait for it as long as for everybody else. */
+static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    (void)mst__interrupt_by(record->head.turn.cancel_fd);
+    int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
+    (void)mst__interrupt_by(-1);
+    if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
+        return rv;
+    }
+    if (mst__turn_is_cancelled(&record->head.turn)) {
+        return mst__turn_fail_cancelled(reterr);
+    }
+    /* With another user or another etcd it might work; later it will not. */
+    bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
+    return mst__err_wrap(reterr, is_final ? rv : MST_ECONN, "%.80s, where the record is kept",
+                         record->backend.where);
+}
+
+/* Enter the record and wait for the round. The session is ours. */
+static int next_join(struct mst__record *record,
+                     struct mst__outcome *ret_outcome,
+                     struct mst_err *reterr)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend,
+        .events = &record->events,
+        .interrupt_fd = record->head.turn.cancel_fd,
+        .is_tidy = true,
+    };
+    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
+    record->session.options.can_watch = record->backend.ops->wait_change != NULL;
+    int rv = next_connect(record, deadline_us, reterr);
+    if (rv == 0) {
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_NEXT, deadline_us, ret_outcome,
+                        reterr);
+    }
+    struct mst__changes changes;
+    if (rv == 0) {
+        rv = mst__record_publish(record, NULL, &changes);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+    }
+    if (rv == 0) {
+        rv = mst__turn_start(&record->head.turn, reterr);
+    }
+    mst__record_spread(record);
+    return rv;
+}
+
+/* The prefix of the round, for whoever joined it. */
+static int next_store(struct mst__record *record,
+                      int64_t round,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    int rv = record->backend.ops->store(
+        record->backend.self, mst__clock_deadline_ms(record->backend.call_ms), &store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    const char *run_id = record->params->run_id;
+    size_t size = sizeof MST_RECORD_PREFIX + strlen(run_id) + 32;
+    char *prefix = mst__malloc(size);
+    if (prefix == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "prefix of the round");
+    }
+    (void)snprintf(prefix, size, MST_RECORD_PREFIX "%s.%" PRId64, run_id, round); /* fits */
+    rv = mst_store_prefix(store, mst_bytes_str(prefix), ret_store, reterr);
+    mst__free(prefix);
+    return rv;
+}
+
+/* Who rank 0 of the joined round is, and how long to wait for it. The session is ours. */
+static void next_master(const struct mst__record *record, char *ret_text, size_t ret_size)
+{
+    const struct mst__state *joined = &record->session.joined;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < joined->participants.count; i++) {
+        const struct mst__member *member = &joined->members[joined->participants.ids[i]];
+        if (member->rank == 0) {
+            mst__node_format(&member->node, ret_text, ret_size);
+        }
+    }
+}
+
+/* What the round has to offer. The watcher is at work already. */
+static int next_bootstrap(struct mst__record *record,
+                          const struct mst__outcome *outcome,
+                          const char *master,
+                          bool is_old,
+                          struct mst_rendezvous *ret,
+                          struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    int rv = next_store(record, outcome->round, &store, reterr);
+    struct mst__bootstrap_info info = {.port = 0};
+    if (rv == 0) {
+        const struct mst__bootstrap_round round = {
+            .store = store,
+            .rank = outcome->rank,
+            .master = master,
+            .call_ms = record->backend.call_ms,
+            .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
+            .is_repeated = is_old,
+            .is_by_key = record->backend.is_by_key,
+        };
+        (void)mst__interrupt_by(record->head.turn.cancel_fd);
+        rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
+        (void)mst__interrupt_by(-1);
+        if (mst__turn_is_cancelled(&record->head.turn)) {
+            rv = mst__turn_fail_cancelled(reterr);
+        }
+    }
+    if (rv != 0) {
+        mst_store_close(store);
+        return rv;
+    }
+    *ret = (struct mst_rendezvous){
+        .size = ret->size,
+        .round = outcome->round,
+        .rank = outcome->rank,
+        .world_size = outcome->world,
+        .store = store,
+        .master_port = info.port,
+    };
+    static_assert(sizeof ret->master_addr >= sizeof info.addr, "a host fits");
+    memcpy(ret->master_addr, info.addr, sizeof info.addr);
+    return 0;
+}
+
+/* Leave a round that was entered in vain. The call is busy and has not the session. */
+static void next_withdraw(struct mst__record *record)
+{
+    mst__turn_take_back(&record->head.turn);
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    struct mst_err ignored; /* an entry that stays expires */
+    (void)mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                     mst__drive_now_us() + WITHDRAW_US, NULL, &ignored);
+    mst__turn_release(&record->head.turn, false);
+}
+
+static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    int rv = mst__turn_begin(&record->head.turn, true, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    mst__view_reset(&record->head.view);
+    mst__bootstrap_leave(&record->bootstrap);
+    struct mst__outcome outcome;
+    rv = mst__turn_is_cancelled(&record->head.turn) ? mst__turn_fail_cancelled(reterr)
+                                                    : next_join(record, &outcome, reterr);
+    char master[MST_BOOTSTRAP_NODE_SIZE] = "";
+    bool is_old = false;
+    if (rv == 0) {
+        next_master(record, master, sizeof master);
+        is_old = record->session.joined.dialect <= MST_RECORD_D2;
+    }
+    mst__turn_release(&record->head.turn, rv == 0);
+    if (rv == 0) {
+        rv = next_bootstrap(record, &outcome, master, is_old, ret, reterr);
+        if (rv != 0) {
+            next_withdraw(record);
+        }
+    }
+    mst__turn_end(&record->head.turn);
+    return rv;
+}
+
+/* --- the other calls --- */
+
+/* Run @operation with a session of its own; its state afterwards tells the rest. */
+static int ask(struct mst__record *record,
+               enum mst__operation operation,
+               int64_t timeout_us,
+               bool *ret_closed,
+               int64_t *ret_waiting,
+               struct mst_err *reterr)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    const struct mst__session_options options = session_options(record);
+    struct mst__session session;
+    int rv = mst__session_init(&session, &options);
+    if (rv != 0) {
+        rv = mst__fail(reterr, rv, 0, "session");
+    } else {
+        rv =
+            mst__drive(&drive, &session, operation, mst__drive_now_us() + timeout_us, NULL, reterr);
+    }
+    if (rv == 0) {
+        *ret_closed = session.state.closed;
+        *ret_waiting = (int64_t)session.state.waiting.count;
+    }
+    mst__session_close(&session);
+    return rv;
+}
+
+static int record_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    return ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed, ret_waiting,
+               reterr);
+}
+
+static int close_for_good(struct mst__record *record, const char *name, struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    bool is_closed;
+    int64_t waiting;
+    int rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
+                 &waiting, &err);
+    return mst__head_after_close(&record->head, name, rv, &err, reterr);
+}
+
+static int record_set_closed(void *self, struct mst_err *reterr)
+{
+    return close_for_good(self, "set_closed", reterr);
+}
+
+static int record_shutdown(void *self, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
+    mst__turn_retire(&record->head.turn);
+    return close_for_good(record, "shutdown", reterr);
+}
+
+static int record_leave(void *self, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    int rv = mst__turn_begin(&record->head.turn, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                        mst__drive_now_us() + record->dynamic.settings.close_us, NULL, reterr);
+    }
+    mst__turn_release(&record->head.turn, false);
+    mst__bootstrap_close(&record->bootstrap);
+    mst__turn_end(&record->head.turn);
+    return rv;
+}
+
+/* All but the backend, which is the creator's until there is a handler. */
+static void record_dispose(struct mst__record *record)
+{
+    mst__turn_stop(&record->head.turn);
+    mst__bootstrap_close(&record->bootstrap);
+    mst__session_close(&record->session);
+    mst__free(record->lost.ids);
+    mst__head_close(&record->head);
+    mst_params_free(record->params);
+    mst__free(record);
+}
+
+/* With us goes the store. Those who have not read yet that the rendezvous is closed would take that
+ * for a failure, so we stay until all have left, or had the time to look. */
+static void linger(struct mst__record *record)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+    const struct mst__state *state = &record->session.state;
+    int64_t until_us = mst__drive_now_us() + LINGER_US;
+    struct mst_err ignored; /* what cannot be read is not worth staying for */
+    int rv = 0;
+    if (mst__view_has_closed(&record->head.view)) {
+        /* With a session of its own, so that this one may not know it yet. */
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
+    }
+    while (rv == 0 && state->closed) {
+        bool is_in = mst__state_find(state, &record->node) != MST_MEMBER_NONE;
+        if (state->heartbeats.count <= (is_in ? 1 : 0)) {
+            return;
+        }
+        rv = mst__drive_wait(&drive, &record->session, until_us);
+        if (rv == 0) {
+            rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
+        }
+    }
+}
+
+static void record_free(void *self)
+{
+    struct mst__record *record = self;
+    if (record == NULL) {
+        return;
+    }
+    mst__turn_stop(&record->head.turn);
+    if (record->is_host) {
+        linger(record);
+    }
+    struct mst__record_backend backend = record->backend;
+    record_dispose(record);
+    backend.ops->close(backend.self);
+}
+
+static const struct mst__head_ops record_head_ops = {
+    .next = record_next,
+    .look = record_look,
+    .leave = record_leave,
+};
+
+static const struct mst_handler_ops record_ops = {
+    .size = sizeof record_ops,
+    .next = mst__head_next,
+    .free = record_free,
+    .backend = mst__head_backend,
+    .run_id = mst__head_run_id,
+    .is_closed = mst__head_is_closed,
+    .set_closed = record_set_closed,
+    .nodes_waiting = mst__head_nodes_waiting,
+    .poll = mst__head_poll,
+    .fd = mst__head_fd,
+    .cancel = mst__head_cancel,
+    .use_agent_store = mst__head_use_agent_store,
+    .shutdown = record_shutdown,
+    .leave = mst__head_leave,
+    .node = mst__head_node,
+};
+
+/* --- making one --- */
+
+/* Who we are: the address, the process, and which handler of the process. */
+static void name_node(struct mst__record *record)
+{
+    mst__host_name(record->params->local_addr, sizeof record->addr, record->addr);
+    record->node = (struct mst__node){
+        .addr = mst_bytes_str(record->addr),
+        .pid = getpid(),
+        .local_id = mst__host_local_id(),
+    };
+    mst__node_format(&record->node, record->node_text, sizeof record->node_text);
+    mst__head_identify(&record->head, record->params, record->node_text, &record->events);
+}
+
+static int record_init(struct mst__record *record,
+                       const struct mst__record_options *options,
+                       struct mst_err *reterr)
+{
+    record->backend = options->backend;
+    record->dynamic = options->dynamic;
+    record->again_us = MST_RECORD_AGAIN_US;
+    mst__prng_init(&record->prng, mst__clock_random_u64());
+    return mst__head_init(&record->head, &record_head_ops, mst__record_watch, record, reterr);
+}
+
+int mst__record_handler(const struct mst_params *params,
+                        const struct mst__record_options *options,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr)
+{
+    struct mst__record *record = mst__calloc(1, sizeof *record);
+    if (record == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
+    }
+    int rv = record_init(record, options, reterr);
+    if (rv == 0) {
+        rv = mst__params_copy(params, &record->params, reterr);
+    }
+    if (rv == 0) {
+        name_node(record);
+        mst__bootstrap_init(&record->bootstrap, record->params->local_addr, options->endpoint,
+                            &record->params->log);
+        record->head.bootstrap = &record->bootstrap;
+        struct mst__session_options session = session_options(record);
+        rv = mst__session_init(&record->session, &session);
+        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "session");
+    }
+    if (rv == 0) {
+        rv = mst_handler_wrap(&record_ops, record, ret_handler, reterr);
+    }
+    if (rv != 0) {
+        record_dispose(record);
+        return rv;
+    }
+    record->is_host = options->is_host;
+    if (record->is_host) {
+        char text[MST_ENDPOINT_TEXT_SIZE];
+        mst__event(&record->events, "host", MST_NODE_INIT, -1, -1,
+                   "Node '%s' is serving on %s: the store of rendezvous '%s'.", record->node_text,
+                   mst__endpoint_format(options->endpoint, text), params->run_id);
+    }
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* record/record.h - the handler of the dynamic rendezvous: nodes edit one shared record. */
+#ifndef MST_RECORD_RECORD_H
+#define MST_RECORD_RECORD_H
+
+#include <muster/rendezvous.h>
+
+#include "handler/settings.h"
+#include "record/backend.h"
+
+struct mst__record_options {
+    struct mst__record_backend backend;
+    struct mst__dynamic dynamic;
+    const struct mst__endpoint *endpoint; /* whom the nodes reach each other by; NULL = a file */
+    bool is_host;                         /* this process serves the store */
+};
+
+/**
+ * Make a handler. The backend is taken on success; the rest of @options and @params is copied.
+ *
+ * Returns 0, MST_ENOMEM, MST_ESYS.
+ */
+int mst__record_handler(const struct mst_params *params,
+                        const struct mst__record_options *options,
+                        struct mst_handler **ret_handler,
+                        struct mst_err *reterr);
+
+#endif /* MST_RECORD_RECORD_H */

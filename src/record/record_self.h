@@ -1,0 +1,54 @@
+/* record/record_self.h - what the files of the dynamic handler share.
+ *
+ * Who drives the one session is said in turn.h. What the application may call apart from next and
+ * leave works on what the watcher has published, or with a session of its own. */
+#ifndef MST_RECORD_RECORD_SELF_H
+#define MST_RECORD_RECORD_SELF_H
+
+#include "base/prng.h"
+#include "handler/head.h"
+#include "record/drive.h"
+#include "record/record.h"
+
+/* The first pause of the watcher after a failure. */
+#define MST_RECORD_AGAIN_US 100000
+
+struct mst__record {
+    struct mst__head head;
+    struct mst_params *params;
+    struct mst__record_backend backend;
+    struct mst__dynamic dynamic;
+    char addr[MST_HOST_SIZE];
+    char node_text[MST_BOOTSTRAP_NODE_SIZE];
+    struct mst__node node;
+    struct mst__events events;
+    bool is_host; /* the store goes when we go */
+
+    /* Whoever drives. */
+    struct mst__session session;
+    struct mst__members lost;
+    struct mst__prng prng;
+    int64_t again_us;  /* the next pause after a failure */
+    int64_t spread_us; /* by how much the next beat is put off */
+
+    /* Whoever is busy. */
+    struct mst__bootstrap bootstrap;
+};
+
+/* --- record_watch.c: what the view tells --- */
+
+/* Tell how the record as last read differs from the round that was joined; @err (may be NULL) says
+ * why it could not be read. 0 or MST_ENOMEM. Whoever drives. */
+int mst__record_publish(struct mst__record *record,
+                        const struct mst_err *err,
+                        struct mst__changes *ret_changes);
+
+/* --- record_watch.c: the watcher --- */
+
+/* One look or one beat, when it is time for it: an mst__turn_fn. */
+void mst__record_watch(void *arg);
+
+/* Choose by how much the next beat is put off. Whoever drives. */
+void mst__record_spread(struct mst__record *record);
+
+#endif /* MST_RECORD_RECORD_SELF_H */

@@ -1,0 +1,152 @@
+/* record/record_watch.c - what the thread does that keeps a node alive and tells of changes. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "record/record_self.h"
+
+/* Pauses of the watcher after failures. */
+#define AGAIN_US_MAX 1000000
+
+/* Where more nodes than these beat they do it at random moments, spread over this much for each. */
+#define SPREAD_NODES_FEW 4
+#define SPREAD_US_PER_NODE 4000
+
+/* --- the view --- */
+
+/* The nodes in record->lost, as text. */
+static void view_name_lost(const struct mst__record *record, struct mst_changes *view)
+{
+    const struct mst__state *joined = &record->session.joined;
+    size_t at = 0;
+    for (size_t i = 0; i < record->lost.count && at < sizeof view->lost; i++) {
+        char text[MST_BOOTSTRAP_NODE_SIZE];
+        mst__node_format(&joined->members[record->lost.ids[i]].node, text, sizeof text);
+        int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", i == 0 ? "" : " ",
+                            text); /* cut off when long */
+        at += size < 0 ? 0 : (size_t)size;
+    }
+}
+
+/* Tell how the record as last read differs from the round that was joined. @err says why it could
+ * not be read. Whoever drives. */
+int mst__record_publish(struct mst__record *record,
+                        const struct mst_err *err,
+                        struct mst__changes *ret_changes)
+{
+    struct mst__changes changes;
+    int rv = mst__session_changes(&record->session, &record->lost, &changes);
+    if (rv != 0) {
+        return rv;
+    }
+    if (changes.is_known) {
+        struct mst_changes view = {
+            .nodes_waiting = (int64_t)changes.waiting_count,
+            .participants_lost = (int64_t)changes.lost_count,
+            .closed = changes.closed,
+            .expelled = changes.expelled,
+        };
+        view_name_lost(record, &view);
+        mst__view_publish(&record->head.view, &view);
+    } else {
+        mst__view_unknown(&record->head.view, err);
+    }
+    *ret_changes = changes;
+    return 0;
+}
+
+/* --- the watcher --- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When everybody has joined at the same moment, nobody should beat at the same one. */
+void mst__record_spread(struct mst__record *record)
+{
+    int64_t nodes = (int64_t)record->session.state.heartbeats.count;
+    int64_t most_us =
+        least(nodes * SPREAD_US_PER_NODE, record->dynamic.settings.keep_alive_interval_us / 4);
+    record->spread_us = 0;
+    if (nodes > SPREAD_NODES_FEW && most_us > 0) {
+        record->spread_us = (int64_t)mst__prng_below(&record->prng, (uint64_t)most_us);
+    }
+}
+
+static void watch_failed(struct mst__record *record,
+                         enum mst__operation operation,
+                         struct mst_err *err)
+{
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&record->params->log, MST_LOG_WARN, "rendezvous.watch_failed",
+             "node=%s op=%s detail=%s", MST_LOG_TEXT(record->node_text),
+             operation == MST_OPERATION_POLL ? "poll" : "keep_alive",
+             mst__log_quote(mst_bytes_str(err->msg), detail));
+    mst__event(&record->events, "keep_alive", MST_NODE_FAILED, record->session.joined.round, -1,
+               "Node '%s' could not reach the record of rendezvous '%s': %s", record->node_text,
+               record->params->run_id, err->msg);
+    struct mst__changes changes;
+    if (mst__record_publish(record, err, &changes) != 0) {
+        return; /* no memory: told the next time */
+    }
+}
+
+/* What to do next, and wait until it is time: false when there is no session to go on with. */
+static bool watch_wait(struct mst__record *record,
+                       const struct mst__drive *drive,
+                       enum mst__operation *ret_operation)
+{
+    struct mst__changes changes;
+    *ret_operation = MST_OPERATION_KEEP_ALIVE;
+    bool is_known = mst__record_publish(record, NULL, &changes) == 0 && changes.is_known;
+    if (!is_known) {
+        (void)mst__interrupt_by(drive->interrupt_fd);
+        bool is_over = mst__interrupt_pause(mst__drive_now_us() + record->again_us);
+        (void)mst__interrupt_by(-1);
+        record->again_us = least(record->again_us * 2, AGAIN_US_MAX);
+        return is_over;
+    }
+    record->again_us = MST_RECORD_AGAIN_US;
+    int64_t beat_us = changes.beat_us;
+    if (beat_us < INT64_MAX - record->spread_us) {
+        beat_us += record->spread_us;
+    }
+    int64_t until_us = least(beat_us, changes.poll_us);
+    int rv = mst__drive_wait(drive, &record->session, until_us);
+    if (rv == 0 && mst__drive_now_us() < changes.poll_us_min) {
+        (void)mst__interrupt_by(drive->interrupt_fd);
+        rv = mst__interrupt_pause(least(changes.poll_us_min, until_us)) ? 0 : MST_ECANCELED;
+        (void)mst__interrupt_by(-1);
+    }
+    if (mst__drive_now_us() < beat_us) {
+        *ret_operation = MST_OPERATION_POLL;
+    }
+    return rv != MST_ECANCELED;
+}
+
+/* The session is ours. */
+void mst__record_watch(void *arg)
+{
+    struct mst__record *record = arg;
+    const struct mst__drive drive = {
+        .backend = &record->backend,
+        .events = &record->events,
+        .interrupt_fd = record->head.turn.stop_fd,
+    };
+    enum mst__operation operation;
+    if (!watch_wait(record, &drive, &operation)) {
+        return;
+    }
+    struct mst_err err = {0};
+    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
+    int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
+    if (rv != 0 && rv != MST_ECANCELED) {
+        watch_failed(record, operation, &err);
+    }
+    if (rv == 0 && operation == MST_OPERATION_KEEP_ALIVE) {
+        mst__record_spread(record);
+    }
+}
