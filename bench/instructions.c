@@ -165,7 +165,7 @@ static void build_record(struct session *session)
         char text[40];
         int size = snprintf(text, sizeof text, "n%04d.rack-a.example.org", (int)i);
         struct mst__node node = {.addr = mst_bytes(text, (size_t)size), .pid = 4000 + i};
-        mst__member_id id;
+        mst__peer_id id;
         rv = mst__state_obtain(&session->record, &node, &id);
         if (rv == 0) {
             rv = mst__state_put_participant(&session->record, id, i);

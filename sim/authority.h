@@ -10,6 +10,7 @@
 
 #include "core/authority_keep.h"
 #include "core/listening.h"
+#include "core/member.h"
 #include "sim/sim.h"
 #include "wire/job.h"
 
@@ -36,6 +37,7 @@ enum mst__sim_auth_fault {
     MST_SIM_AUTH_FAULT_SHUT,
     MST_SIM_AUTH_FAULT_TEAR,  /* of a connection */
     MST_SIM_AUTH_FAULT_STALL, /* and its last messages come late */
+    MST_SIM_AUTH_FAULT_HOLE,  /* a connection swallows everything; no end hears of it */
     MST_SIM_AUTH_FAULT_EXODUS,
 };
 #define MST_SIM_AUTH_FAULTS (MST_SIM_AUTH_FAULT_EXODUS + 1)
@@ -112,6 +114,7 @@ struct mst__sim_auth_link {
     bool is_accepted;
     bool is_open_server;
     bool is_torn;    /* what is under way is lost */
+    bool is_hole;    /* so is the news that an end has closed it */
     bool is_seated;  /* has announced itself */
     bool has_parted; /* has said LEAVE */
     uint32_t server; /* which start of the server has accepted it */
@@ -143,13 +146,12 @@ struct mst__sim_auth_node {
     bool is_odd;
     uint64_t session;
     int64_t skew_us;
-    struct mst__claim claim;
-    bool is_over;  /* its place is gone */
-    bool is_spare; /* was told so */
+    struct mst__member member; /* the product's */
+    char name[24], rack[24];   /* which it borrows */
+    struct mst__label label;
     uint64_t timer;
     int64_t react_us;       /* when the application enters again; INT64_MAX = it does not want to */
     bool reacts_to_waiting; /* and for that alone */
-    int64_t join_us;        /* when it gives up */
     int64_t cut_us;         /* off the network until then */
     int64_t frozen_us;
     int64_t bad_us;    /* when something last disturbed it */
@@ -157,14 +159,9 @@ struct mst__sim_auth_node {
     uint64_t accepted; /* the newest of its connections that the server has seen */
     /* muster */
     struct mst__sim_auth_link *link;
-    bool is_welcome;
-    bool is_hurried;
-    uint32_t failures;
-    int64_t connect_us;
+    /* etcd-v3 */
     int64_t beat_us;
     int64_t answer_us;
-    uint32_t beats;
-    /* etcd-v3 */
     uint64_t key;                 /* create revision; 0 = has none */
     uint64_t key_rev;             /* its modification, as far as is known */
     uint64_t asked;               /* the serial of the request that is waited for; 0 = none */
@@ -409,18 +406,31 @@ void mst__sim_auth_node_react(struct mst__sim_auth *sim,
 void mst__sim_auth_node_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_node_ended(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_client.c: the node's side of a connection --- */
+/* --- authority_member.c: the member machine of a node --- */
 
-void mst__sim_auth_client_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-void mst__sim_auth_client_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-int64_t mst__sim_auth_client_due_us(const struct mst__sim_auth_node *node);
+/* A process of @node has started. */
+void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_step(struct mst__sim_auth *sim,
+                               struct mst__sim_auth_node *node,
+                               struct mst__member_event event);
+void mst__sim_auth_member_heard(struct mst__sim_auth *sim,
+                                struct mst__sim_auth_node *node,
+                                const struct mst__job_message *message);
+/* Let it do what is due. */
+void mst__sim_auth_member_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_want(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_leave(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_client.c: a node's connection to the server --- */
+
+void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
 void mst__sim_auth_client_receive(struct mst__sim_auth *sim,
                                   struct mst__sim_auth_node *node,
                                   struct mst_bytes bytes);
 /* The connection is of no use any more. */
 void mst__sim_auth_client_drop(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* Take leave and close it. */
-void mst__sim_auth_client_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_client_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
 /* --- authority_server.c --- */
@@ -502,8 +512,9 @@ const struct mst__sim_auth_owner *mst__sim_auth_owner(const struct mst__sim_auth
 
 /* --- authority_keeper.c: a node's key in the v3 store --- */
 
-void mst__sim_auth_keeper_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-void mst__sim_auth_keeper_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
 void mst__sim_auth_keeper_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 int64_t mst__sim_auth_keeper_due_us(const struct mst__sim_auth_node *node);

@@ -127,17 +127,18 @@ static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_a
 {
     for (uint32_t i = 0; i < sim->plan.nodes && !sim->is_over; i++) {
         const struct mst__sim_auth_node *node = &sim->nodes[i];
-        if (node->app != MST_SIM_AUTH_HOLDING || node->is_over) {
+        if (!mst__sim_auth_is_up(node) || node->member.phase != MST_MEMBER_HOLDING) {
             continue;
         }
         /* Who was taken for lost is not in anybody's way, whatever it has said meanwhile. */
-        const struct mst__sim_auth_seal *own = seal_find(sim, node->claim.epoch, node->claim.round);
+        const struct mst__sim_auth_seal *own =
+            seal_find(sim, node->member.claim.epoch, node->member.claim.round);
         bool is_here = member_of(sim, node) != NULL && own != NULL && node->lost_us < own->time_us;
         if (is_here || is_well(sim, node)) {
             mst__sim_auth_break(sim, "beside",
                                 "round %" PRId64 " is sealed while node %" PRIu32
                                 " is in round %" PRId64 "%s",
-                                seal->round, i, node->claim.round,
+                                seal->round, i, node->member.claim.round,
                                 is_here ? " and has not come back" : " and can be reached");
         }
     }
@@ -280,11 +281,12 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                             " in round %" PRId64 ", which is not so",
                             node->index, round->rank, round->world, round->round);
     }
-    bool is_same = round->round == node->claim.round && round->epoch == node->claim.epoch;
-    if (node->app == MST_SIM_AUTH_JOINING && round->round <= node->claim.round && !is_same) {
+    bool is_same =
+        round->round == node->member.claim.round && round->epoch == node->member.claim.epoch;
+    if (node->app == MST_SIM_AUTH_JOINING && round->round <= node->member.claim.round && !is_same) {
         mst__sim_auth_break(sim, "grow",
                             "node %" PRIu32 " knows round %" PRId64 " and is told round %" PRId64,
-                            node->index, node->claim.round, round->round);
+                            node->index, node->member.claim.round, round->round);
     }
 }
 
@@ -396,10 +398,10 @@ static const char *rest_of_nodes(const struct mst__sim_auth *sim,
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         const struct mst__sim_auth_node *node = &sim->nodes[i];
         bool is_in = node->app == MST_SIM_AUTH_HOLDING;
-        bool is_current = node->claim.round == round && node->claim.epoch == epoch;
+        bool is_current = node->member.claim.round == round && node->member.claim.epoch == epoch;
         up += mst__sim_auth_is_up(node);
         in += is_in;
-        spare += node->app == MST_SIM_AUTH_JOINING && node->is_spare;
+        spare += node->app == MST_SIM_AUTH_JOINING && node->member.is_spare;
         is_behind = is_behind || (is_in && (!is_current || node->react_us != INT64_MAX));
         is_coming = is_coming || (node->is_coming && !node->is_odd);
     }
@@ -436,7 +438,8 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
         const struct mst__sim_auth_node *node = &sim->nodes[i];
         const struct mst__authority_member *member = member_of(sim, node);
         /* By the connection that it has: the end of another one is under way. */
-        bool is_known = member != NULL && member->driver == node->link && node->is_welcome;
+        bool is_known = member != NULL && node->link != NULL && member->driver == node->link &&
+                        !node->link->is_hole && node->member.link == MST_MEMBER_WELCOME;
         living += mst__sim_auth_is_up(node) && !is_known;
     }
     if (living != up) {

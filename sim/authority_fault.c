@@ -203,6 +203,17 @@ static void fault_stall(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
     mst__sim_auth_client_drop(sim, node);
 }
 
+/* A firewall has forgotten the connection, say. */
+static void fault_hole(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    if (node->link != NULL) {
+        mst__sim_auth_say(sim, node->index, "nothing passes its connection any more");
+        disturbed(node, sim->now_us);
+        node->link->is_torn = true;
+        node->link->is_hole = true;
+    }
+}
+
 static void fault_freeze(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     node->frozen_us = fault_outage_us(sim);
@@ -248,6 +259,9 @@ static void fault_on(struct mst__sim_auth *sim,
             return;
         case MST_SIM_AUTH_FAULT_STALL:
             fault_stall(sim, node);
+            return;
+        case MST_SIM_AUTH_FAULT_HOLE:
+            fault_hole(sim, node);
             return;
         default:
             return;
@@ -315,7 +329,7 @@ void mst__sim_auth_calm(struct mst__sim_auth *sim)
     sim->plan.join_us = INT64_MAX / 4;
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
-        node->join_us = INT64_MAX;
+        node->member.join_us = INT64_MAX;
         if (mst__sim_auth_is_up(node) && node->is_odd) {
             mst__sim_auth_node_crash(sim, node, false);
         } else if (node->app == MST_SIM_AUTH_DOWN && mst__sim_auth_chance(sim, 500000)) {

@@ -14,10 +14,10 @@
 static void keeper_say(struct mst__sim_auth_node *node)
 {
     node->doc = (struct mst__sim_auth_doc){
-        .epoch = node->claim.epoch,
-        .round = node->claim.round,
-        .world = node->claim.world,
-        .rank = node->claim.rank,
+        .epoch = node->member.claim.epoch,
+        .round = node->member.claim.round,
+        .world = node->member.claim.world,
+        .rank = node->member.claim.rank,
     };
     node->has_to_put = node->key != 0;
 }
@@ -93,7 +93,7 @@ static void keeper_let_go(struct mst__sim_auth *sim, struct mst__sim_auth_node *
     node->beat_us = INT64_MAX;
 }
 
-void mst__sim_auth_keeper_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+static void keeper_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     keeper_let_go(sim, node);
     node->asked = 0;
@@ -141,6 +141,8 @@ void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 
 /* --- what it learns --- */
 
+static void keeper_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
 static void keeper_lost_key(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     mst__sim_auth_say(sim, node->index, "its key is gone");
@@ -148,8 +150,8 @@ static void keeper_lost_key(struct mst__sim_auth *sim, struct mst__sim_auth_node
     node->key = 0;
     node->asked = 0;
     node->bad_us = node->bad_us < sim->now_us ? sim->now_us : node->bad_us;
-    if (node->app == MST_SIM_AUTH_HOLDING) {
-        mst__sim_auth_node_expelled(sim, node);
+    if (node->member.phase == MST_MEMBER_HOLDING) {
+        keeper_expelled(sim, node);
     }
 }
 
@@ -163,55 +165,57 @@ static uint32_t round_rank(const struct mst__sim_auth_round *round, uint64_t key
     return MST_AUTHORITY_RANK_NONE;
 }
 
+static bool round_is_full(const struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
+{
+    return round->state == MST_SIM_AUTH_SEALED && round->world >= sim->plan.nodes_max;
+}
+
 static void keeper_joining(struct mst__sim_auth *sim,
                            struct mst__sim_auth_node *node,
                            const struct mst__sim_auth_round *round)
 {
     uint32_t rank = round_rank(round, node->key);
-    bool is_news = round->round > node->claim.round;
+    bool is_in = rank != MST_AUTHORITY_RANK_NONE && round->round > node->member.claim.round;
     bool runs = round->state == MST_SIM_AUTH_SEALED;
-    node->is_spare = runs && rank == MST_AUTHORITY_RANK_NONE && round->world >= sim->plan.nodes_max;
-    if (runs && rank != MST_AUTHORITY_RANK_NONE) {
-        const struct mst__job_round told = {
-            .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank};
-        mst__sim_auth_node_sealed(sim, node, &told);
-        node->has_to_put = node->has_to_put && node->app == MST_SIM_AUTH_JOINING;
-    } else if (is_news && round->round > 0) {
-        node->claim = (struct mst__claim){
-            .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank};
-        /* In it without having heard of it: come back from it. */
-        if (rank != MST_AUTHORITY_RANK_NONE) {
-            keeper_say(node);
-        }
+    const struct mst__job_message message = {
+        .type = is_in                       ? MST_JOB_SEALED
+                : round_is_full(sim, round) ? MST_JOB_SPARE
+                                            : MST_JOB_QUEUED,
+        .u.round = {
+            .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank}};
+    if (is_in) {
+        mst__sim_auth_check_told(sim, node, &message.u.round);
+        node->has_to_put = false;
+    }
+    if (is_in || (runs && rank == MST_AUTHORITY_RANK_NONE)) {
+        mst__sim_auth_member_heard(sim, node, &message);
     }
 }
 
-void mst__sim_auth_keeper_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+static void keeper_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    node->has_to_leave = false;
-    keeper_say(node);
-    if (node->round != NULL && node->key != 0) {
-        keeper_joining(sim, node, node->round);
-    }
-    mst__sim_auth_keeper_step(sim, node);
+    const struct mst__job_message message = {.type = MST_JOB_EXPELLED,
+                                             .u.text = mst_bytes_str("its session has ended")};
+    mst__sim_auth_member_heard(sim, node, &message);
 }
 
 static void keeper_holding(struct mst__sim_auth *sim,
                            struct mst__sim_auth_node *node,
                            const struct mst__sim_auth_round *round)
 {
-    bool is_current = round->round == node->claim.round && round->epoch == node->claim.epoch;
-    bool is_gone =
-        is_current && round->state == MST_SIM_AUTH_OPEN && round->is_gone[node->claim.rank];
-    if (is_gone || (!is_current && round->round > node->claim.round)) {
-        mst__sim_auth_node_expelled(sim, node);
-        mst__sim_auth_keeper_part(sim, node); /* it enters with another session */
+    const struct mst__claim *claim = &node->member.claim;
+    bool is_current = round->round == claim->round && round->epoch == claim->epoch;
+    bool is_gone = is_current && round->state == MST_SIM_AUTH_OPEN && round->is_gone[claim->rank];
+    if (is_gone || (!is_current && round->round > claim->round)) {
+        keeper_expelled(sim, node);
+        keeper_part(sim, node); /* it enters with another session */
     } else if (is_current && round->state == MST_SIM_AUTH_OPEN) {
-        mst__sim_auth_node_react(sim, node, false);
-    } else if (is_current && round->waiting > 0) {
-        mst__sim_auth_node_react(sim, node, true);
-    } else if (is_current && node->reacts_to_waiting) {
-        node->react_us = INT64_MAX;
+        const struct mst__job_message message = {.type = MST_JOB_REOPENED};
+        mst__sim_auth_member_heard(sim, node, &message);
+    } else if (is_current) {
+        const struct mst__job_message message = {.type = MST_JOB_WAITING,
+                                                 .u.waiting.count = round->waiting};
+        mst__sim_auth_member_heard(sim, node, &message);
     }
 }
 
@@ -228,11 +232,13 @@ static void keeper_round(struct mst__sim_auth *sim,
     }
     *node->round = *round;
     if (round->state == MST_SIM_AUTH_CLOSED && mst__sim_auth_is_up(node)) {
-        mst__sim_auth_node_ended(sim, node);
-    } else if (node->app == MST_SIM_AUTH_JOINING) {
+        const struct mst__job_message message = {.type = MST_JOB_CLOSED,
+                                                 .u.close.reason = mst_bytes_str("done")};
+        mst__sim_auth_member_heard(sim, node, &message);
+    } else if (node->member.phase == MST_MEMBER_JOINING) {
         keeper_joining(sim, node, round);
     }
-    if (node->app == MST_SIM_AUTH_HOLDING && !node->is_over) {
+    if (node->member.phase == MST_MEMBER_HOLDING) {
         keeper_holding(sim, node, round);
     }
 }
@@ -371,4 +377,25 @@ void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event
     }
     mst__sim_auth_keeper_step(sim, node);
     mst__sim_auth_node_arm(sim, node);
+}
+
+/* --- effects --- */
+
+void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect)
+{
+    if (effect->kind == MST_MEMBER_SEND && effect->type == MST_JOB_ANNOUNCE) {
+        node->has_to_leave = false;
+        keeper_say(node);
+        mst__sim_auth_keeper_step(sim, node);
+    } else if (effect->kind == MST_MEMBER_DISCONNECT) {
+        keeper_part(sim, node);
+    } else if (effect->kind == MST_MEMBER_EXPLAIN) {
+        bool is_spare = node->round != NULL && round_is_full(sim, node->round);
+        mst__sim_auth_member_step(sim, node,
+                                  (struct mst__member_event){.kind = MST_MEMBER_EVENT_EXPLAINED,
+                                                             .is_spare = is_spare,
+                                                             .text = mst_bytes_str("few")});
+    }
 }

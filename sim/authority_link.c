@@ -179,6 +179,9 @@ void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event 
     bool is_early = event->epoch > link->heard[to_server] + 1;
     int64_t held_us =
         is_early ? sim->now_us + MST_SIM_AUTH_ORDER_US : link_held_us(sim, link, to_server);
+    if (link->is_hole) {
+        return;
+    }
     if (link->is_torn && !is_end) {
         held_us = 0;
     }

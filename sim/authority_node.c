@@ -19,12 +19,10 @@ static bool is_muster(const struct mst__sim_auth *sim)
 
 void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    int64_t due_us =
-        is_muster(sim) ? mst__sim_auth_client_due_us(node) : mst__sim_auth_keeper_due_us(node);
+    int64_t due_us = mst__member_due_us(&node->member);
+    int64_t keeper_us = is_muster(sim) ? INT64_MAX : mst__sim_auth_keeper_due_us(node);
+    due_us = keeper_us < due_us ? keeper_us : due_us;
     due_us = node->react_us < due_us ? node->react_us : due_us;
-    if (node->app == MST_SIM_AUTH_JOINING && node->join_us < due_us) {
-        due_us = node->join_us;
-    }
     node->timer = ++sim->serials;
     if (due_us != INT64_MAX) {
         mst__sim_auth_at(sim, due_us, MST_SIM_AUTH_TIMER,
@@ -65,13 +63,12 @@ void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_no
         .frozen_us = 0,
         .bad_us = sim->now_us,
         .react_us = INT64_MAX,
-        .join_us = INT64_MAX,
-        .connect_us = INT64_MAX,
         .beat_us = INT64_MAX,
         .answer_us = INT64_MAX,
         .retry_us = INT64_MAX,
         .app = MST_SIM_AUTH_AWAY,
     };
+    mst__sim_auth_member_begin(sim, node);
     mst__sim_auth_say(sim, index, "starts");
     mst__sim_auth_node_next(sim, node);
 }
@@ -94,18 +91,10 @@ void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
 
 void mst__sim_auth_node_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    mst__sim_auth_say(sim, node->index, "enters, knows round %" PRId64, node->claim.round);
+    mst__sim_auth_say(sim, node->index, "enters, knows round %" PRId64, node->member.claim.round);
     node->app = MST_SIM_AUTH_JOINING;
-    node->claim.holds = false;
-    node->is_over = false;
-    node->is_spare = false;
     node->react_us = INT64_MAX;
-    node->join_us = sim->now_us + sim->plan.join_us;
-    if (is_muster(sim)) {
-        mst__sim_auth_client_next(sim, node);
-    } else {
-        mst__sim_auth_keeper_next(sim, node);
-    }
+    mst__sim_auth_member_want(sim, node);
     mst__sim_auth_node_arm(sim, node);
 }
 
@@ -115,13 +104,8 @@ void mst__sim_auth_node_part(struct mst__sim_auth *sim,
 {
     mst__sim_auth_say(sim, node->index, "leaves");
     node->app = MST_SIM_AUTH_AWAY;
-    node->claim.holds = false;
     node->react_us = INT64_MAX;
-    if (is_muster(sim)) {
-        mst__sim_auth_client_part(sim, node);
-    } else {
-        mst__sim_auth_keeper_part(sim, node);
-    }
+    mst__sim_auth_member_leave(sim, node);
     mst__sim_auth_node_arm(sim, node);
     mst__sim_auth_node_come(sim, node, away_us);
 }
@@ -140,18 +124,9 @@ void mst__sim_auth_node_timer(struct mst__sim_auth *sim, struct mst__sim_auth_no
 {
     if (node->react_us <= sim->now_us && mst__sim_auth_is_up(node)) {
         mst__sim_auth_node_next(sim, node);
-    } else if (node->app == MST_SIM_AUTH_JOINING && node->join_us <= sim->now_us) {
-        if (node->is_spare) {
-            node->join_us = sim->now_us + sim->plan.join_us; /* a spare is not late */
-        } else {
-            mst__sim_auth_say(sim, node->index, "has waited for too long");
-            mst__sim_auth_node_part(sim, node, mst__sim_auth_below(sim, SECOND_US));
-            return;
-        }
     }
-    if (is_muster(sim)) {
-        mst__sim_auth_client_wake(sim, node);
-    } else {
+    mst__sim_auth_member_wake(sim, node);
+    if (!is_muster(sim)) {
         mst__sim_auth_keeper_wake(sim, node);
     }
     mst__sim_auth_node_arm(sim, node);
@@ -163,22 +138,9 @@ void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
                                struct mst__sim_auth_node *node,
                                const struct mst__job_round *round)
 {
-    mst__sim_auth_check_told(sim, node, round);
-    if (node->app != MST_SIM_AUTH_JOINING || round->round <= node->claim.round) {
-        return; /* told again */
-    }
     mst__sim_auth_say(sim, node->index, "is rank %" PRIu32 " of %" PRIu32 " in round %" PRId64,
                       round->rank, round->world, round->round);
     node->app = MST_SIM_AUTH_HOLDING;
-    node->claim = (struct mst__claim){
-        .epoch = round->epoch,
-        .round = round->round,
-        .world = round->world,
-        .rank = round->rank,
-        .holds = true,
-    };
-    node->is_spare = false;
-    node->join_us = INT64_MAX;
     node->react_us = INT64_MAX;
     sim->stats.returns++;
 }
@@ -198,8 +160,6 @@ void mst__sim_auth_node_react(struct mst__sim_auth *sim,
 void mst__sim_auth_node_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     mst__sim_auth_say(sim, node->index, "has lost its place");
-    node->claim.holds = false;
-    node->is_over = true;
     node->bad_us = node->bad_us < sim->now_us ? sim->now_us : node->bad_us;
     mst__sim_auth_node_react(sim, node, false);
 }
@@ -212,12 +172,7 @@ void mst__sim_auth_node_ended(struct mst__sim_auth *sim, struct mst__sim_auth_no
                             node->index);
     }
     node->app = MST_SIM_AUTH_ENDED;
-    node->claim.holds = false;
     node->react_us = INT64_MAX;
-    if (is_muster(sim)) {
-        mst__sim_auth_client_part(sim, node);
-    } else {
-        mst__sim_auth_keeper_part(sim, node);
-    }
+    mst__sim_auth_member_leave(sim, node);
     mst__sim_auth_node_arm(sim, node);
 }

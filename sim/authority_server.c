@@ -513,6 +513,30 @@ static void take_heartbeat(struct mst__sim_auth *sim,
     }
 }
 
+/* How the one that asks stands. */
+static void take_status(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
+{
+    const struct mst__authority *authority = &sim->server.authority;
+    const struct mst__authority_member *member =
+        link->is_seated ? mst__authority_get(authority, link->seat) : NULL;
+    struct mst__buf members;
+    mst__buf_init(&members, MST_KIB(1));
+    struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD,
+                                       .u.status = {.sentence = mst_bytes_str("few are here")}};
+    if (member != NULL) {
+        const struct mst__job_member told = {
+            .name = mst__authority_name(member),
+            .standing = (uint32_t)mst__authority_standing(authority, member),
+            .rank = member->rank};
+        int rv = mst__job_member_write(&members, &told);
+        MST_ASSERT(rv == 0);
+        message.u.status.member_count = 1;
+        message.u.status.members = mst__buf_bytes(&members);
+    }
+    reply(sim, link, &message);
+    mst__buf_close(&members);
+}
+
 static void take_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     struct mst__authority *authority = &sim->server.authority;
@@ -555,6 +579,9 @@ static void take(struct mst__sim_auth *sim,
             return;
         case MST_JOB_LEAVE:
             take_leave(sim, link);
+            return;
+        case MST_JOB_STATUS:
+            take_status(sim, link);
             return;
         case MST_JOB_CLOSE:
             take_close(sim, link);

@@ -148,7 +148,7 @@ static void check_completed(struct mst__sim_world *world, const struct mst__sim_
     };
     MST_ASSERT(completion->seats != NULL);
     for (size_t i = 0; i < count; i++) {
-        const struct mst__member *member = &state->members[state->participants.ids[i]];
+        const struct mst__peer *member = &state->members[state->participants.ids[i]];
         completion->seats[i] = (struct mst__sim_seat){member->node.pid, member->rank};
     }
     world->stats.rounds++;
@@ -163,7 +163,7 @@ static void check_still_complete(struct mst__sim_world *world)
     const struct mst__sim_completion *completion =
         mst__sim_check_find(world, world->store.epoch, state->round);
     for (size_t i = 0; completion != NULL && i < state->participants.count; i++) {
-        const struct mst__member *member = &state->members[state->participants.ids[i]];
+        const struct mst__peer *member = &state->members[state->participants.ids[i]];
         bool is_found = false;
         for (size_t k = 0; k < completion->count; k++) {
             is_found = is_found || (completion->seats[k].pid == member->node.pid &&
@@ -178,7 +178,7 @@ static void check_still_complete(struct mst__sim_world *world)
 
 /* --- members --- */
 
-static int member_places(const struct mst__member *member)
+static int member_places(const struct mst__peer *member)
 {
     return (member->is_participant ? 1 : 0) + (member->is_waiting ? 1 : 0) +
            (member->is_spare ? 1 : 0);
@@ -188,7 +188,7 @@ static void check_members(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
     for (size_t i = 0; i < state->members_count; i++) {
-        const struct mst__member *member = &state->members[i];
+        const struct mst__peer *member = &state->members[i];
         char name[24];
         mst__sim_name(world, member->node.pid, name);
         if (member_places(member) > 1) {
@@ -204,7 +204,7 @@ static void check_stamps(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
     for (size_t i = 0; i < state->heartbeats.count; i++) {
-        const struct mst__member *member = &state->members[state->heartbeats.ids[i]];
+        const struct mst__peer *member = &state->members[state->heartbeats.ids[i]];
         struct mst__sim_life *life = mst__sim_check_life(world, member->node.pid);
         if (!life->has_stamp || life->stamp_us != member->heartbeat_us) {
             life->has_stamp = true;
@@ -265,16 +265,16 @@ static void check_others(struct mst__sim_world *world,
     char by[24];
     mst__sim_name(world, conn->pid, by);
     for (size_t i = 0; i < before->heartbeats.count; i++) {
-        const struct mst__member *member = &before->members[before->heartbeats.ids[i]];
+        const struct mst__peer *member = &before->members[before->heartbeats.ids[i]];
         if (member->node.pid == conn->pid) {
             continue;
         }
-        mst__member_id id = mst__state_find(state, &member->node);
-        if (id == MST_MEMBER_NONE || !state->members[id].has_heartbeat) {
+        mst__peer_id id = mst__state_find(state, &member->node);
+        if (id == MST_PEER_NONE || !state->members[id].has_heartbeat) {
             check_expelled(world, member->node.pid, by);
             continue;
         }
-        const struct mst__member *now = &state->members[id];
+        const struct mst__peer *now = &state->members[id];
         if (now->is_participant != member->is_participant ||
             now->is_waiting != member->is_waiting || now->is_spare != member->is_spare ||
             now->heartbeat_us != member->heartbeat_us) {

@@ -63,7 +63,7 @@ void mst__sim_say_node(struct mst__sim_world *world,
 
 static void say_list(struct mst__sim_world *world,
                      const char *title,
-                     const struct mst__members *members,
+                     const struct mst__peers *members,
                      bool has_ranks)
 {
     const struct mst__state *state = &world->check.state;
@@ -72,7 +72,7 @@ static void say_list(struct mst__sim_world *world,
     }
     (void)fputs(title, world->history);
     for (size_t i = 0; i < members->count; i++) {
-        const struct mst__member *member = &state->members[members->ids[i]];
+        const struct mst__peer *member = &state->members[members->ids[i]];
         char name[24];
         mst__sim_name(world, member->node.pid, name);
         (void)fprintf(world->history, " %s", name);

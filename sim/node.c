@@ -187,7 +187,7 @@ static int64_t node_earlier(int64_t a, int64_t b)
 
 static void node_hold(struct mst__sim_world *world, struct mst__sim_node *node)
 {
-    struct mst__members lost = {NULL, 0, 0};
+    struct mst__peers lost = {NULL, 0, 0};
     struct mst__changes changes;
     int rv = mst__session_changes(&node->session, &lost, &changes);
     mst__free(lost.ids);

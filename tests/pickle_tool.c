@@ -57,12 +57,12 @@ enum list_kind { LIST_RANKS, LIST_NODES, LIST_TIMES };
 
 static void print_members(const struct mst__state *state,
                           const char *name,
-                          const struct mst__members *members,
+                          const struct mst__peers *members,
                           enum list_kind kind)
 {
     (void)printf("\"%s\":[", name);
     for (size_t i = 0; i < members->count; i++) {
-        const struct mst__member *member = &state->members[members->ids[i]];
+        const struct mst__peer *member = &state->members[members->ids[i]];
         (void)printf("%s[[", i == 0 ? "" : ",");
         print_text(member->node.addr);
         (void)printf(",%lld,%lld]", (long long)member->node.pid, (long long)member->node.local_id);

@@ -91,7 +91,7 @@ static size_t count_silent(const struct status *status)
     int64_t expiry_us = mst__expire_after_us(&status->look.settings);
     size_t count = 0;
     for (size_t i = 0; i < state->participants.count; i++) {
-        const struct mst__member *member = &state->members[state->participants.ids[i]];
+        const struct mst__peer *member = &state->members[state->participants.ids[i]];
         if (!member->has_heartbeat || status->now_us - member->heartbeat_us > expiry_us) {
             count++;
         }
@@ -241,15 +241,15 @@ static void put_summary(struct status *status)
 
 /* --- a table for people --- */
 
-static bool is_late(const struct status *status, const struct mst__member *member)
+static bool is_late(const struct status *status, const struct mst__peer *member)
 {
     return member->has_heartbeat && mst__look_is_late(status->now_us - member->heartbeat_us,
                                                       status->look.settings.keep_alive_interval_us);
 }
 
-static void put_member(struct status *status, mst__member_id id, size_t width)
+static void put_member(struct status *status, mst__peer_id id, size_t width)
 {
-    const struct mst__member *member = &status->look.state.members[id];
+    const struct mst__peer *member = &status->look.state.members[id];
     char rank[24] = "-";
     if (member->is_participant && status->look.state.complete) {
         (void)snprintf(rank, sizeof rank, "%" PRId64, member->rank); /* fits */
@@ -290,12 +290,12 @@ static size_t names_width(const struct mst__state *state)
 }
 
 /* The participants by rank: heap, or NULL. */
-static mst__member_id *by_rank(const struct mst__state *state)
+static mst__peer_id *by_rank(const struct mst__state *state)
 {
     size_t count = state->participants.count;
-    mst__member_id *ids = mst__calloc(count + 1, sizeof *ids);
+    mst__peer_id *ids = mst__calloc(count + 1, sizeof *ids);
     for (size_t i = 0; i < count && ids != NULL; i++) {
-        mst__member_id id = state->participants.ids[i];
+        mst__peer_id id = state->participants.ids[i];
         size_t at = i;
         for (; at > 0 && state->members[ids[at - 1]].rank > state->members[id].rank; at--) {
             ids[at] = ids[at - 1];
@@ -305,17 +305,14 @@ static mst__member_id *by_rank(const struct mst__state *state)
     return ids;
 }
 
-static void put_members(struct status *status,
-                        const mst__member_id *ids,
-                        size_t count,
-                        size_t width)
+static void put_members(struct status *status, const mst__peer_id *ids, size_t count, size_t width)
 {
     for (size_t i = 0; i < count; i++) {
         put_member(status, ids[i], width);
     }
 }
 
-static void put_table(struct status *status, const mst__member_id *ranked)
+static void put_table(struct status *status, const mst__peer_id *ranked)
 {
     const struct mst__state *state = &status->look.state;
     put(status, "rendezvous ");
@@ -347,13 +344,13 @@ static void put_table(struct status *status, const mst__member_id *ranked)
 static void json_members(const struct status *status,
                          struct mst__cli_json *json,
                          const char *name,
-                         const mst__member_id *ids,
+                         const mst__peer_id *ids,
                          size_t count)
 {
     const struct mst__state *state = &status->look.state;
     mst__cli_json_begin(json, name, '[');
     for (size_t i = 0; i < count; i++) {
-        const struct mst__member *member = &state->members[ids[i]];
+        const struct mst__peer *member = &state->members[ids[i]];
         char text[NAME_SIZE];
         mst__node_format(&member->node, text, sizeof text);
         mst__cli_json_begin(json, NULL, '{');
@@ -381,7 +378,7 @@ static void json_members(const struct status *status,
 /* What a record says. */
 static void json_record(const struct status *status,
                         struct mst__cli_json *json,
-                        const mst__member_id *ranked)
+                        const mst__peer_id *ranked)
 {
     const struct mst__state *state = &status->look.state;
     mst__cli_json_number(json, "round", state->round);
@@ -403,7 +400,7 @@ static void json_record(const struct status *status,
     json_members(status, json, "spares", state->spares.ids, state->spares.count);
 }
 
-static int print_json(struct status *status, const mst__member_id *ranked, struct mst_err *reterr)
+static int print_json(struct status *status, const mst__peer_id *ranked, struct mst_err *reterr)
 {
     struct mst__cli_json json;
     mst__cli_json_init(&json);
@@ -437,7 +434,7 @@ static void see(void *arg, struct mst_bytes name)
 
 static int print_status(struct status *status, bool is_terminal, struct mst_err *reterr)
 {
-    mst__member_id *ranked = by_rank(&status->look.state);
+    mst__peer_id *ranked = by_rank(&status->look.state);
     if (ranked == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "participants");
     }

@@ -124,7 +124,7 @@ static int read_node(struct reader *reader,
 static int read_member(struct reader *reader,
                        enum read_attribute attribute,
                        const struct mst__value *value,
-                       mst__member_id *ret_id)
+                       mst__peer_id *ret_id)
 {
     if (value->kind != MST_VALUE_INSTANCE ||
         reader->machine.objects[value->at].type != MST_CLASS_NODE) {
@@ -169,7 +169,7 @@ static int read_time(struct reader *reader,
 /* One key and value of a map, one member of a set. */
 static int read_item(struct reader *reader,
                      enum read_attribute attribute,
-                     mst__member_id id,
+                     mst__peer_id id,
                      const struct mst__value *value)
 {
     int rv;
@@ -210,7 +210,7 @@ static int read_collection(struct reader *reader, enum read_attribute attribute)
         }
         const struct mst__value *value =
             is_map ? mst__machine_next(&reader->machine, &cursor) : NULL;
-        mst__member_id id;
+        mst__peer_id id;
         int rv = read_member(reader, attribute, key, &id);
         if (rv == 0) {
             rv = read_item(reader, attribute, id, value);
@@ -291,8 +291,8 @@ static int read_marks(struct reader *reader)
         if (rv != 0) {
             return rv;
         }
-        mst__member_id id = mst__state_find(reader->state, &node);
-        if (id != MST_MEMBER_NONE && reader->state->members[id].has_heartbeat) {
+        mst__peer_id id = mst__state_find(reader->state, &node);
+        if (id != MST_PEER_NONE && reader->state->members[id].has_heartbeat) {
             mst__state_mark(reader->state, id);
         }
     }

@@ -88,13 +88,13 @@ static inline uint32_t write_memoize(struct writer *writer, bool is_reused)
 
 /* --- nodes and times --- */
 
-static bool write_is_member(const struct mst__member *member)
+static bool write_is_member(const struct mst__peer *member)
 {
     return member->is_participant || member->is_waiting || member->is_spare ||
            member->has_heartbeat;
 }
 
-static bool write_is_reused(const struct mst__member *member)
+static bool write_is_reused(const struct mst__peer *member)
 {
     return member->is_participant + member->is_waiting + member->is_spare + member->has_heartbeat >
            1;
@@ -122,9 +122,9 @@ static void write_first_node(struct writer *writer, const struct mst__node *node
 }
 
 /* There is room for WRITE_PIECE_SIZE and the address. */
-static void write_node(struct writer *writer, mst__member_id id)
+static void write_node(struct writer *writer, mst__peer_id id)
 {
-    const struct mst__member *member = &writer->state->members[id];
+    const struct mst__peer *member = &writer->state->members[id];
     if (writer->nodes[id] != MEMO_NONE) {
         write_get(writer, writer->nodes[id]);
         return;
@@ -195,9 +195,9 @@ static bool write_time(struct writer *writer, int64_t us)
 
 enum write_list { WRITE_PARTICIPANTS, WRITE_SET, WRITE_HEARTBEATS };
 
-static int write_item(struct writer *writer, enum write_list list, mst__member_id id)
+static int write_item(struct writer *writer, enum write_list list, mst__peer_id id)
 {
-    const struct mst__member *member = &writer->state->members[id];
+    const struct mst__peer *member = &writer->state->members[id];
     int rv = write_reserve(writer, 2 * WRITE_PIECE_SIZE + member->node.addr.size);
     if (rv != 0) {
         return rv;
@@ -215,7 +215,7 @@ static int write_item(struct writer *writer, enum write_list list, mst__member_i
 static int write_members(struct writer *writer,
                          struct mst_bytes name,
                          enum write_list list,
-                         const struct mst__members *members)
+                         const struct mst__peers *members)
 {
     int rv = write_reserve(writer, WRITE_PIECE_SIZE);
     if (rv != 0) {
@@ -243,7 +243,7 @@ static int write_members(struct writer *writer,
 static int write_marks(struct writer *writer)
 {
     const struct mst__state *state = writer->state;
-    struct mst__members ours = {NULL, 0, 0};
+    struct mst__peers ours = {NULL, 0, 0};
     if (state->heartbeats.count == 0) {
         return 0;
     }
@@ -343,7 +343,7 @@ static int write_prepare(struct writer *writer)
 {
     const struct mst__state *state = writer->state;
     for (size_t i = 0; i < state->members_count; i++) {
-        const struct mst__member *member = &state->members[i];
+        const struct mst__peer *member = &state->members[i];
         writer->nodes[i] = MEMO_NONE;
         if (!write_is_member(member)) {
             continue;

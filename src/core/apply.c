@@ -43,7 +43,7 @@ static void apply_start_last_call(struct mst__state *state,
 static int apply_enter(struct mst__state *state,
                        const struct mst__node *node,
                        int64_t now_us,
-                       mst__member_id *ret_id)
+                       mst__peer_id *ret_id)
 {
     int rv = mst__state_obtain(state, node, ret_id);
     return rv != 0 ? rv : mst__state_put_heartbeat(state, *ret_id, now_us);
@@ -54,12 +54,12 @@ static int apply_add_participant(struct mst__state *state,
                                  const struct mst__settings *settings,
                                  int64_t now_us)
 {
-    mst__member_id id;
+    mst__peer_id id;
     int rv = mst__state_obtain(state, node, &id);
     if (rv != 0) {
         return rv;
     }
-    struct mst__member before = state->members[id];
+    struct mst__peer before = state->members[id];
     rv = mst__state_put_participant(state, id, 0);
     if (rv == 0) {
         rv = mst__state_put_heartbeat(state, id, now_us);
@@ -92,12 +92,12 @@ static int apply_add_waiting(struct mst__state *state,
                              int64_t now_us,
                              bool is_spare)
 {
-    mst__member_id id;
+    mst__peer_id id;
     int rv = mst__state_obtain(state, node, &id);
     if (rv != 0) {
         return rv;
     }
-    const struct mst__member before = state->members[id];
+    const struct mst__peer before = state->members[id];
     rv = is_spare ? mst__state_put_spare(state, id) : mst__state_put_waiting(state, id);
     if (rv != 0) {
         return rv;
@@ -124,8 +124,8 @@ static int apply_remove(struct mst__state *state,
                         const struct mst__settings *settings,
                         enum mst__action action)
 {
-    mst__member_id id = mst__state_find(state, node);
-    if (id == MST_MEMBER_NONE || !state->members[id].has_heartbeat) {
+    mst__peer_id id = mst__state_find(state, node);
+    if (id == MST_PEER_NONE || !state->members[id].has_heartbeat) {
         return MST_EINVAL;
     }
     bool was_there = false;
@@ -155,7 +155,7 @@ int mst__apply(struct mst__state *state,
                struct mst__applied *ret_applied)
 {
     struct mst__applied applied = {.dirty = mst__action_writes(action)};
-    mst__member_id id;
+    mst__peer_id id;
     int rv = 0;
     switch (action) {
         case MST_ACTION_KEEP_ALIVE:

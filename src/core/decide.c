@@ -28,11 +28,11 @@ enum mst__semantics mst__semantics_of(enum mst__record_dialect dialect)
 }
 
 /* What the record says of the node that asks. */
-static const struct mst__member *decide_self(const struct mst__question *question)
+static const struct mst__peer *decide_self(const struct mst__question *question)
 {
-    static const struct mst__member nowhere = {.rank = 0};
-    mst__member_id id = mst__state_find(question->state, question->node);
-    return id == MST_MEMBER_NONE ? &nowhere : &question->state->members[id];
+    static const struct mst__peer nowhere = {.rank = 0};
+    mst__peer_id id = mst__state_find(question->state, question->node);
+    return id == MST_PEER_NONE ? &nowhere : &question->state->members[id];
 }
 
 static bool decide_is_overdue(const struct mst__question *question)
@@ -42,7 +42,7 @@ static bool decide_is_overdue(const struct mst__question *question)
 
 /* Without an entry nothing is due: a node that was removed does not enter itself again. */
 static bool decide_is_heartbeat_due(const struct mst__question *question,
-                                    const struct mst__member *self)
+                                    const struct mst__peer *self)
 {
     if (!self->has_heartbeat) {
         return false;
@@ -55,7 +55,7 @@ static bool decide_is_heartbeat_due(const struct mst__question *question,
 }
 
 static enum mst__action decide_poll(const struct mst__question *question,
-                                    const struct mst__member *self)
+                                    const struct mst__peer *self)
 {
     return decide_is_heartbeat_due(question, self) ? MST_ACTION_KEEP_ALIVE : MST_ACTION_SYNC;
 }
@@ -96,7 +96,7 @@ static enum mst__action decide_keep_alive(const struct mst__question *question)
 
 /* J3 to J5: a spare waits while the group is full, without any timeout. */
 static enum mst__action decide_join_spare(const struct mst__question *question,
-                                          const struct mst__member *self)
+                                          const struct mst__peer *self)
 {
     int64_t count = (int64_t)question->state->participants.count;
     bool is_full = count == question->settings->nodes_max;
@@ -109,7 +109,7 @@ static enum mst__action decide_join_spare(const struct mst__question *question,
 
 /* J10 to J13: the round has its participants, and this node is none of them. */
 static enum mst__action decide_join_complete(const struct mst__question *question,
-                                             const struct mst__member *self)
+                                             const struct mst__peer *self)
 {
     bool has_spares = question->semantics == MST_SEMANTICS_NEWEST;
     bool is_full = (int64_t)question->state->participants.count >= question->settings->nodes_max;
@@ -128,7 +128,7 @@ static enum mst__action decide_join_complete(const struct mst__question *questio
 
 /* J14 and J15: a participant waits for the others, or ends the last call. */
 static enum mst__action decide_join_participant(const struct mst__question *question,
-                                                const struct mst__member *self)
+                                                const struct mst__peer *self)
 {
     const struct mst__state *state = question->state;
     const struct mst__settings *settings = question->settings;
@@ -154,7 +154,7 @@ static enum mst__action decide_join_participant(const struct mst__question *ques
 
 /* J16: enter the round that is open. */
 static enum mst__action decide_join_enter(const struct mst__question *question,
-                                          const struct mst__member *self)
+                                          const struct mst__peer *self)
 {
     bool is_full = (int64_t)question->state->participants.count >= question->settings->nodes_max;
     if (!question->is_corrected || !is_full) {
@@ -171,7 +171,7 @@ static enum mst__action decide_join_enter(const struct mst__question *question,
 static enum mst__action decide_join(const struct mst__question *question)
 {
     const struct mst__state *state = question->state;
-    const struct mst__member *self = decide_self(question);
+    const struct mst__peer *self = decide_self(question);
     bool is_spare = self->is_spare && question->semantics == MST_SEMANTICS_NEWEST;
     if (state->closed) {
         return is_spare ? MST_ACTION_ERROR_GRACEFUL_EXIT : MST_ACTION_ERROR_CLOSED;

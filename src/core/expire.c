@@ -50,13 +50,13 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
 }
 
 /* Room for all heartbeats in @dead, which is emptied. */
-static int expire_reserve(const struct mst__state *state, struct mst__members *dead)
+static int expire_reserve(const struct mst__state *state, struct mst__peers *dead)
 {
     dead->count = 0;
     if (dead->capacity >= state->heartbeats.count) {
         return 0;
     }
-    mst__member_id *ids = mst__realloc(dead->ids, state->heartbeats.count * sizeof *ids);
+    mst__peer_id *ids = mst__realloc(dead->ids, state->heartbeats.count * sizeof *ids);
     if (ids == NULL) {
         return MST_ENOMEM;
     }
@@ -67,11 +67,11 @@ static int expire_reserve(const struct mst__state *state, struct mst__members *d
 
 static void expire_remove(struct mst__state *state,
                           const struct mst__settings *settings,
-                          const struct mst__members *dead)
+                          const struct mst__peers *dead)
 {
     bool had_participant = false;
     for (size_t i = 0; i < dead->count; i++) {
-        mst__member_id id = dead->ids[i];
+        mst__peer_id id = dead->ids[i];
         bool had_heartbeat = mst__state_drop_heartbeat(state, id);
         MST_ASSERT(had_heartbeat);
         if (mst__state_drop_participant(state, id)) {
@@ -88,7 +88,7 @@ static void expire_remove(struct mst__state *state,
 int mst__expire_by_stamp(struct mst__state *state,
                          const struct mst__settings *settings,
                          int64_t now_us,
-                         struct mst__members *dead)
+                         struct mst__peers *dead)
 {
     int rv = expire_reserve(state, dead);
     if (rv != 0) {
@@ -96,7 +96,7 @@ int mst__expire_by_stamp(struct mst__state *state,
     }
     int64_t oldest_us = mst__saturate_subtract(now_us, mst__expire_after_us(settings));
     for (size_t i = 0; i < state->heartbeats.count; i++) {
-        mst__member_id id = state->heartbeats.ids[i];
+        mst__peer_id id = state->heartbeats.ids[i];
         if (state->members[id].heartbeat_us < oldest_us) {
             dead->ids[dead->count++] = id;
         }
@@ -275,7 +275,7 @@ int mst__observer_read(struct mst__observer *observer,
                        const struct mst__settings *settings,
                        int64_t now_us,
                        int64_t now_mono_us,
-                       struct mst__members *dead)
+                       struct mst__peers *dead)
 {
     int rv = expire_reserve(state, dead);
     if (rv != 0) {
@@ -284,8 +284,8 @@ int mst__observer_read(struct mst__observer *observer,
     int64_t gap_us = observer_advance(observer, settings, now_mono_us);
     observer->next_us = INT64_MAX;
     for (size_t i = 0; i < state->heartbeats.count; i++) {
-        mst__member_id id = state->heartbeats.ids[i];
-        const struct mst__member *member = &state->members[id];
+        mst__peer_id id = state->heartbeats.ids[i];
+        const struct mst__peer *member = &state->members[id];
         if (mst__node_compare(&member->node, self) == 0) {
             continue;
         }

@@ -45,7 +45,7 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
 int mst__expire_by_stamp(struct mst__state *state,
                          const struct mst__settings *settings,
                          int64_t now_us,
-                         struct mst__members *dead);
+                         struct mst__peers *dead);
 
 /* What an observer knows of one node. */
 struct mst__observed {
@@ -85,7 +85,7 @@ int mst__observer_read(struct mst__observer *observer,
                        const struct mst__settings *settings,
                        int64_t now_us,
                        int64_t now_mono_us,
-                       struct mst__members *dead);
+                       struct mst__peers *dead);
 
 /* Take note of the last call in @state, also of one that we are about to set. */
 void mst__observer_last_call(struct mst__observer *observer,

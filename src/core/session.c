@@ -125,7 +125,7 @@ void mst__session_close(struct mst__session *session)
     mst__state_close(&session->joined);
     mst__observer_close(&session->observer);
     mst__free(session->dead.ids);
-    session->dead = (struct mst__members){NULL, 0, 0};
+    session->dead = (struct mst__peers){NULL, 0, 0};
     session_drop_token(session);
 }
 
@@ -236,10 +236,10 @@ static int step_wait(struct session_step *step,
 
 /* --- deciding --- */
 
-static const struct mst__member *session_self(const struct mst__session *session)
+static const struct mst__peer *session_self(const struct mst__session *session)
 {
-    mst__member_id id = mst__state_find(&session->state, &session->options.node);
-    return id == MST_MEMBER_NONE ? NULL : &session->state.members[id];
+    mst__peer_id id = mst__state_find(&session->state, &session->options.node);
+    return id == MST_PEER_NONE ? NULL : &session->state.members[id];
 }
 
 /* By our own clock: a stepped wall clock must neither silence us nor make us hasty. */
@@ -281,7 +281,7 @@ static enum mst__action step_decide(struct session_step *step)
     question.is_corrected = true;
     question.heartbeat_due = session_is_beat_due(step) ? MST_JUDGE_YES : MST_JUDGE_NO;
     question.last_call_over = session_is_last_call_over(step) ? MST_JUDGE_YES : MST_JUDGE_NO;
-    const struct mst__member *self = session_self(session);
+    const struct mst__peer *self = session_self(session);
     if (session->is_cancelled && self != NULL && self->is_spare && !session->state.closed) {
         return MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST;
     }
@@ -303,7 +303,7 @@ static int step_prepare(struct session_step *step, enum mst__action action)
         session->before_left_us = 0;
         return rv;
     }
-    const struct mst__member *self = session_self(session);
+    const struct mst__peer *self = session_self(session);
     if (action >= MST_ACTION_REMOVE_FROM_PARTICIPANTS &&
         action <= MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST && self != NULL && !self->has_heartbeat) {
         /* The peers fail over an entry without a heartbeat and leave it there for good. */
@@ -317,7 +317,7 @@ static int step_prepare(struct session_step *step, enum mst__action action)
 /* A stamp that differs from the one before, for others go by its changing. */
 static int64_t step_stamp_us(const struct session_step *step)
 {
-    const struct mst__member *self = session_self(step->session);
+    const struct mst__peer *self = session_self(step->session);
     bool is_same = self != NULL && self->has_heartbeat && self->heartbeat_us == step->now_us;
     return is_same ? mst__saturate_add(step->now_us, 1) : step->now_us;
 }
@@ -340,15 +340,15 @@ static int step_act(struct session_step *step, enum mst__action action)
         return rv;
     }
     session->is_dirty = applied.dirty;
-    mst__member_id id = mst__state_find(state, &session->options.node);
-    if (!is_exact && id != MST_MEMBER_NONE && state->members[id].has_heartbeat) {
+    mst__peer_id id = mst__state_find(state, &session->options.node);
+    if (!is_exact && id != MST_PEER_NONE && state->members[id].has_heartbeat) {
         mst__state_mark(state, id);
     }
     if (applied.restarts_deadline && !session->is_cancelled) {
         session->deadline_us =
             mst__saturate_add(step->now_mono_us, session->options.settings.join_us);
     }
-    const struct mst__member *self = session_self(session);
+    const struct mst__peer *self = session_self(session);
     session->pending_beat = self != NULL && self->has_heartbeat &&
                             (session->pending_beat || action <= MST_ACTION_ADD_TO_REDUNDANCY_LIST);
     session->pending_beat_us = step->now_mono_us;
@@ -438,7 +438,7 @@ static int step_joined(struct session_step *step)
     if (rv != 0) {
         return step_abandon(step, rv);
     }
-    const struct mst__member *self = session_self(session);
+    const struct mst__peer *self = session_self(session);
     MST_ASSERT(self != NULL);
     struct mst__outcome outcome = {
         .result = MST_RESULT_OK,

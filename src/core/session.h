@@ -188,7 +188,7 @@ struct mst__session {
     struct mst__state state;
     struct mst_buffer token;
     int64_t synced_us;
-    struct mst__members dead; /* found in the last reading; ids of state */
+    struct mst__peers dead; /* found in the last reading; ids of state */
 
     /* Judging. */
     struct mst__observer observer;
@@ -264,7 +264,7 @@ struct mst__changes {
  * gone; its memory is the caller's, to be released with mst__free. 0, or MST_ENOMEM.
  */
 int mst__session_changes(const struct mst__session *session,
-                         struct mst__members *lost,
+                         struct mst__peers *lost,
                          struct mst__changes *ret_changes);
 
 #endif /* MST_CORE_SESSION_H */

@@ -50,8 +50,8 @@ static bool result_has_everybody_seen(const struct mst__session *session)
     }
     for (size_t i = 0; i < before->participants.count; i++) {
         const struct mst__node *node = &before->members[before->participants.ids[i]].node;
-        mst__member_id id = mst__state_find(state, node);
-        if (id == MST_MEMBER_NONE || !state->members[id].is_participant) {
+        mst__peer_id id = mst__state_find(state, node);
+        if (id == MST_PEER_NONE || !state->members[id].is_participant) {
             return false;
         }
     }
@@ -96,12 +96,12 @@ int mst__session_is_certain(struct mst__session *session, bool *ret_is_certain)
     return 0;
 }
 
-static int changes_lost(const struct mst__session *session, struct mst__members *lost)
+static int changes_lost(const struct mst__session *session, struct mst__peers *lost)
 {
     const struct mst__state *state = &session->state;
     const struct mst__state *joined = &session->joined;
     if (lost->capacity < joined->participants.count) {
-        mst__member_id *ids = mst__realloc(lost->ids, joined->participants.count * sizeof *ids);
+        mst__peer_id *ids = mst__realloc(lost->ids, joined->participants.count * sizeof *ids);
         if (ids == NULL) {
             return MST_ENOMEM;
         }
@@ -109,14 +109,14 @@ static int changes_lost(const struct mst__session *session, struct mst__members 
         lost->capacity = joined->participants.count;
     }
     for (size_t i = 0; i < joined->participants.count; i++) {
-        mst__member_id id = joined->participants.ids[i];
+        mst__peer_id id = joined->participants.ids[i];
         const struct mst__node *node = &joined->members[id].node;
         if (mst__node_compare(node, &session->options.node) == 0) {
             continue;
         }
         /* Who has left to wait for the next round is not lost but counted among the waiting. */
-        mst__member_id now = mst__state_find(state, node);
-        if (now == MST_MEMBER_NONE ||
+        mst__peer_id now = mst__state_find(state, node);
+        if (now == MST_PEER_NONE ||
             !(state->members[now].is_participant || state->members[now].is_waiting ||
               state->members[now].is_spare)) {
             lost->ids[lost->count++] = id;
@@ -126,7 +126,7 @@ static int changes_lost(const struct mst__session *session, struct mst__members 
 }
 
 int mst__session_changes(const struct mst__session *session,
-                         struct mst__members *lost,
+                         struct mst__peers *lost,
                          struct mst__changes *ret_changes)
 {
     const struct mst__state *state = &session->state;
@@ -146,8 +146,8 @@ int mst__session_changes(const struct mst__session *session,
     int64_t nodes = (int64_t)state->heartbeats.count;
     int64_t gather_us = nodes > CHANGES_NODES_FEW ? nodes * CHANGES_US_PER_NODE : CHANGES_US_MIN;
     changes.poll_us_min += gather_us < CHANGES_US_MAX ? gather_us : CHANGES_US_MAX;
-    mst__member_id self = mst__state_find(state, &session->options.node);
-    if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
+    mst__peer_id self = mst__state_find(state, &session->options.node);
+    if (self != MST_PEER_NONE && state->members[self].has_heartbeat && session->has_beat) {
         changes.beat_us =
             mst__saturate_add(session->beat_us, session->options.settings.keep_alive_interval_us);
     }
@@ -158,7 +158,7 @@ int mst__session_changes(const struct mst__session *session,
     if (session->has_joined) {
         bool is_same = state->round == session->joined.round && state->complete;
         changes.expelled =
-            !is_same || self == MST_MEMBER_NONE || !state->members[self].is_participant;
+            !is_same || self == MST_PEER_NONE || !state->members[self].is_participant;
         int rv = is_same ? changes_lost(session, lost) : 0;
         if (rv != 0) {
             return rv;

@@ -172,8 +172,8 @@ int64_t mst__session_deadline_us(const struct mst__session *session)
     if (session->options.mode == MST_SESSION_EXACT || !is_joining || !has_last_call) {
         return session->deadline_us;
     }
-    mst__member_id self = mst__state_find(state, &session->options.node);
-    if (self == MST_MEMBER_NONE || !state->members[self].is_participant) {
+    mst__peer_id self = mst__state_find(state, &session->options.node);
+    if (self == MST_PEER_NONE || !state->members[self].is_participant) {
         return session->deadline_us;
     }
     int64_t end_us = mst__observer_last_call_end_us(&session->observer, settings);
@@ -207,12 +207,12 @@ int64_t mst__session_poll_us(const struct mst__session *session,
     const struct mst__state *state = &session->state;
     int64_t until_us = mst__saturate_add(now_us, poll_delay_us(session, now_us, prng));
     until_us = wait_min(until_us, observer->next_us);
-    mst__member_id self = mst__state_find(state, &session->options.node);
-    bool is_spare = self != MST_MEMBER_NONE && state->members[self].is_spare;
+    mst__peer_id self = mst__state_find(state, &session->options.node);
+    bool is_spare = self != MST_PEER_NONE && state->members[self].is_spare;
     if (!is_spare) {
         until_us = wait_min(until_us, mst__saturate_add(mst__session_deadline_us(session), 1));
     }
-    if (self != MST_MEMBER_NONE && state->members[self].has_heartbeat && session->has_beat) {
+    if (self != MST_PEER_NONE && state->members[self].has_heartbeat && session->has_beat) {
         until_us = wait_min(until_us,
                             mst__saturate_add(session->beat_us, settings->keep_alive_interval_us));
     }

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/siphash.h"
 
-static_assert(MST_MEMBERS_MAX < MST_MEMBER_NONE, "every id must differ from none");
+static_assert(MST_MEMBERS_MAX < MST_PEER_NONE, "every id must differ from none");
 
 /* Addresses, several to an allocation. They do not move. */
 struct mst__text {
@@ -132,7 +132,7 @@ static struct mst_bytes text_add(struct mst__text *text, struct mst_bytes bytes)
     return mst_bytes(place, bytes.size);
 }
 
-static bool members_copy(struct mst__members *to, const struct mst__members *from)
+static bool members_copy(struct mst__peers *to, const struct mst__peers *from)
 {
     if (from->count == 0) {
         return true;
@@ -206,17 +206,17 @@ fail:
 /* --- comparing --- */
 
 static bool maps_equal(const struct mst__state *a,
-                       const struct mst__members *a_map,
+                       const struct mst__peers *a_map,
                        const struct mst__state *b,
-                       const struct mst__members *b_map,
+                       const struct mst__peers *b_map,
                        bool are_heartbeats)
 {
     if (a_map->count != b_map->count) {
         return false;
     }
     for (size_t i = 0; i < a_map->count; i++) {
-        const struct mst__member *in_a = &a->members[a_map->ids[i]];
-        const struct mst__member *in_b = &b->members[b_map->ids[i]];
+        const struct mst__peer *in_a = &a->members[a_map->ids[i]];
+        const struct mst__peer *in_b = &b->members[b_map->ids[i]];
         bool values_equal = are_heartbeats ? in_a->heartbeat_us == in_b->heartbeat_us &&
                                                  in_a->is_ours == in_b->is_ours
                                            : in_a->rank == in_b->rank;
@@ -229,14 +229,14 @@ static bool maps_equal(const struct mst__state *a,
 
 static bool sets_equal(const struct mst__state *a, const struct mst__state *b, bool are_spares)
 {
-    const struct mst__members *a_set = are_spares ? &a->spares : &a->waiting;
-    const struct mst__members *b_set = are_spares ? &b->spares : &b->waiting;
+    const struct mst__peers *a_set = are_spares ? &a->spares : &a->waiting;
+    const struct mst__peers *b_set = are_spares ? &b->spares : &b->waiting;
     if (a_set->count != b_set->count) {
         return false;
     }
     for (size_t i = 0; i < a_set->count; i++) {
-        mst__member_id id = mst__state_find(b, &a->members[a_set->ids[i]].node);
-        if (id == MST_MEMBER_NONE ||
+        mst__peer_id id = mst__state_find(b, &a->members[a_set->ids[i]].node);
+        if (id == MST_PEER_NONE ||
             !(are_spares ? b->members[id].is_spare : b->members[id].is_waiting)) {
             return false;
         }
@@ -268,7 +268,7 @@ static size_t state_slot(const struct mst__state *state,
     size_t mask = state->slots_count - 1;
     size_t slot = hash & mask;
     while (state->slots[slot] != 0) {
-        const struct mst__member *member = &state->members[state->slots[slot] - 1];
+        const struct mst__peer *member = &state->members[state->slots[slot] - 1];
         if (member->hash == hash && mst__node_compare(&member->node, node) == 0) {
             break;
         }
@@ -277,13 +277,13 @@ static size_t state_slot(const struct mst__state *state,
     return slot;
 }
 
-mst__member_id mst__state_find(const struct mst__state *state, const struct mst__node *node)
+mst__peer_id mst__state_find(const struct mst__state *state, const struct mst__node *node)
 {
     if (state->slots_count == 0) {
-        return MST_MEMBER_NONE;
+        return MST_PEER_NONE;
     }
     uint32_t found = state->slots[state_slot(state, node, node_hash(node))];
-    return found == 0 ? MST_MEMBER_NONE : found - 1;
+    return found == 0 ? MST_PEER_NONE : found - 1;
 }
 
 /* Room for one member more in the index, which is at most half full. */
@@ -317,7 +317,7 @@ static bool state_grow_members(struct mst__state *state)
     }
     size_t capacity =
         state->members_capacity == 0 ? STATE_MEMBERS_MIN : 2 * state->members_capacity;
-    struct mst__member *members = mst__realloc(state->members, capacity * sizeof *members);
+    struct mst__peer *members = mst__realloc(state->members, capacity * sizeof *members);
     if (members == NULL) {
         return false;
     }
@@ -342,9 +342,7 @@ static bool state_grow_texts(struct mst__state *state, size_t size)
     return true;
 }
 
-int mst__state_obtain(struct mst__state *state,
-                      const struct mst__node *node,
-                      mst__member_id *ret_id)
+int mst__state_obtain(struct mst__state *state, const struct mst__node *node, mst__peer_id *ret_id)
 {
     uint32_t hash = node_hash(node);
     if (state->slots_count > 0) {
@@ -361,30 +359,30 @@ int mst__state_obtain(struct mst__state *state,
         !state_grow_texts(state, node->addr.size)) {
         return MST_ENOMEM;
     }
-    struct mst__member *member = &state->members[state->members_count];
-    *member = (struct mst__member){.node = *node, .hash = hash};
+    struct mst__peer *member = &state->members[state->members_count];
+    *member = (struct mst__peer){.node = *node, .hash = hash};
     member->node.addr = text_add(state->texts, node->addr);
     size_t slot = state_slot(state, node, hash);
     MST_ASSERT(state->slots[slot] == 0);
     state->slots[slot] = (uint32_t)state->members_count + 1;
-    *ret_id = (mst__member_id)state->members_count;
+    *ret_id = (mst__peer_id)state->members_count;
     state->members_count++;
     return 0;
 }
 
 /* --- lists --- */
 
-static struct mst__member *state_member(struct mst__state *state, mst__member_id id)
+static struct mst__peer *state_member(struct mst__state *state, mst__peer_id id)
 {
     MST_ASSERT(id < state->members_count);
     return &state->members[id];
 }
 
-static int members_add(struct mst__members *members, mst__member_id id)
+static int members_add(struct mst__peers *members, mst__peer_id id)
 {
     if (members->count == members->capacity) {
         size_t capacity = members->capacity == 0 ? STATE_MEMBERS_MIN : 2 * members->capacity;
-        mst__member_id *ids = mst__realloc(members->ids, capacity * sizeof *ids);
+        mst__peer_id *ids = mst__realloc(members->ids, capacity * sizeof *ids);
         if (ids == NULL) {
             return MST_ENOMEM;
         }
@@ -396,7 +394,7 @@ static int members_add(struct mst__members *members, mst__member_id id)
     return 0;
 }
 
-static void members_drop(struct mst__members *members, mst__member_id id)
+static void members_drop(struct mst__peers *members, mst__peer_id id)
 {
     size_t index = 0;
     while (members->ids[index] != id) {
@@ -409,7 +407,7 @@ static void members_drop(struct mst__members *members, mst__member_id id)
 }
 
 /* The member is in @members if @flag, a piece of it, says so. */
-static int flag_put(struct mst__members *members, mst__member_id id, bool *flag)
+static int flag_put(struct mst__peers *members, mst__peer_id id, bool *flag)
 {
     if (*flag) {
         return 0;
@@ -421,7 +419,7 @@ static int flag_put(struct mst__members *members, mst__member_id id, bool *flag)
     return rv;
 }
 
-static bool flag_drop(struct mst__members *members, mst__member_id id, bool *flag)
+static bool flag_drop(struct mst__peers *members, mst__peer_id id, bool *flag)
 {
     if (!*flag) {
         return false;
@@ -431,9 +429,9 @@ static bool flag_drop(struct mst__members *members, mst__member_id id, bool *fla
     return true;
 }
 
-int mst__state_put_participant(struct mst__state *state, mst__member_id id, int64_t rank)
+int mst__state_put_participant(struct mst__state *state, mst__peer_id id, int64_t rank)
 {
-    struct mst__member *member = state_member(state, id);
+    struct mst__peer *member = state_member(state, id);
     int rv = flag_put(&state->participants, id, &member->is_participant);
     if (rv == 0) {
         member->rank = rank;
@@ -441,19 +439,19 @@ int mst__state_put_participant(struct mst__state *state, mst__member_id id, int6
     return rv;
 }
 
-int mst__state_put_waiting(struct mst__state *state, mst__member_id id)
+int mst__state_put_waiting(struct mst__state *state, mst__peer_id id)
 {
     return flag_put(&state->waiting, id, &state_member(state, id)->is_waiting);
 }
 
-int mst__state_put_spare(struct mst__state *state, mst__member_id id)
+int mst__state_put_spare(struct mst__state *state, mst__peer_id id)
 {
     return flag_put(&state->spares, id, &state_member(state, id)->is_spare);
 }
 
-int mst__state_put_heartbeat(struct mst__state *state, mst__member_id id, int64_t time_us)
+int mst__state_put_heartbeat(struct mst__state *state, mst__peer_id id, int64_t time_us)
 {
-    struct mst__member *member = state_member(state, id);
+    struct mst__peer *member = state_member(state, id);
     int rv = flag_put(&state->heartbeats, id, &member->has_heartbeat);
     if (rv == 0) {
         member->heartbeat_us = time_us;
@@ -461,29 +459,29 @@ int mst__state_put_heartbeat(struct mst__state *state, mst__member_id id, int64_
     return rv;
 }
 
-bool mst__state_drop_participant(struct mst__state *state, mst__member_id id)
+bool mst__state_drop_participant(struct mst__state *state, mst__peer_id id)
 {
     return flag_drop(&state->participants, id, &state_member(state, id)->is_participant);
 }
 
-bool mst__state_drop_waiting(struct mst__state *state, mst__member_id id)
+bool mst__state_drop_waiting(struct mst__state *state, mst__peer_id id)
 {
     return flag_drop(&state->waiting, id, &state_member(state, id)->is_waiting);
 }
 
-bool mst__state_drop_spare(struct mst__state *state, mst__member_id id)
+bool mst__state_drop_spare(struct mst__state *state, mst__peer_id id)
 {
     return flag_drop(&state->spares, id, &state_member(state, id)->is_spare);
 }
 
-void mst__state_mark(struct mst__state *state, mst__member_id id)
+void mst__state_mark(struct mst__state *state, mst__peer_id id)
 {
-    struct mst__member *member = state_member(state, id);
+    struct mst__peer *member = state_member(state, id);
     MST_ASSERT(member->has_heartbeat);
     member->is_ours = true;
 }
 
-bool mst__state_drop_heartbeat(struct mst__state *state, mst__member_id id)
+bool mst__state_drop_heartbeat(struct mst__state *state, mst__peer_id id)
 {
     state_member(state, id)->is_ours = false;
     return flag_drop(&state->heartbeats, id, &state_member(state, id)->has_heartbeat);
@@ -493,10 +491,10 @@ bool mst__state_drop_heartbeat(struct mst__state *state, mst__member_id id)
 
 /* Sort the ids in @from by their nodes; @to is as long. The value is the one that has the result.
  * Merging runs of 1, 2, 4 ... */
-static mst__member_id *ranks_sort(const struct mst__state *state,
-                                  mst__member_id *from,
-                                  mst__member_id *to,
-                                  size_t count)
+static mst__peer_id *ranks_sort(const struct mst__state *state,
+                                mst__peer_id *from,
+                                mst__peer_id *to,
+                                size_t count)
 {
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t start = 0; start < count; start += 2 * width) {
@@ -512,7 +510,7 @@ static mst__member_id *ranks_sort(const struct mst__state *state,
                 to[place] = takes_left ? from[left++] : from[right++];
             }
         }
-        mst__member_id *swap = from;
+        mst__peer_id *swap = from;
         from = to;
         to = swap;
     }
@@ -525,12 +523,12 @@ int mst__state_assign_ranks(struct mst__state *state)
     if (count == 0) {
         return 0;
     }
-    mst__member_id *ids = mst__malloc(2 * count * sizeof *ids);
+    mst__peer_id *ids = mst__malloc(2 * count * sizeof *ids);
     if (ids == NULL) {
         return MST_ENOMEM;
     }
     memcpy(ids, state->participants.ids, count * sizeof *ids);
-    const mst__member_id *sorted = ranks_sort(state, ids, ids + count, count);
+    const mst__peer_id *sorted = ranks_sort(state, ids, ids + count, count);
     for (size_t i = 0; i < count; i++) {
         state->members[sorted[i]].rank = (int64_t)i;
     }

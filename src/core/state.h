@@ -22,11 +22,11 @@ int mst__node_compare(const struct mst__node *a, const struct mst__node *b);
 void mst__node_format(const struct mst__node *node, char *ret_text, size_t ret_size);
 
 /* An index into state->members; valid as long as the state. */
-typedef uint32_t mst__member_id;
-#define MST_MEMBER_NONE UINT32_MAX
+typedef uint32_t mst__peer_id;
+#define MST_PEER_NONE UINT32_MAX
 
 /* What a record says of one node. */
-struct mst__member {
+struct mst__peer {
     struct mst__node node; /* its address is the state's own */
     uint32_t hash;         /* of the node, for the index */
     bool is_participant;
@@ -39,8 +39,8 @@ struct mst__member {
 };
 
 /* Members of a map or set, oldest first. */
-struct mst__members {
-    mst__member_id *ids;
+struct mst__peers {
+    mst__peer_id *ids;
     size_t count;
     size_t capacity;
 };
@@ -61,16 +61,16 @@ struct mst__state {
     bool closed;
     bool has_deadline;
     int64_t deadline_us; /* end of the last call */
-    struct mst__member *members;
+    struct mst__peer *members;
     size_t members_count;
     size_t members_capacity;
-    uint32_t *slots;                  /* index of the members by hash: id + 1, 0 = free */
-    size_t slots_count;               /* a power of two, or 0 */
-    struct mst__text *texts;          /* where the addresses are; opaque */
-    struct mst__members participants; /* a map to ranks */
-    struct mst__members waiting;      /* a set */
-    struct mst__members spares;       /* a set: the redundancy list */
-    struct mst__members heartbeats;   /* a map to times */
+    uint32_t *slots;                /* index of the members by hash: id + 1, 0 = free */
+    size_t slots_count;             /* a power of two, or 0 */
+    struct mst__text *texts;        /* where the addresses are; opaque */
+    struct mst__peers participants; /* a map to ranks */
+    struct mst__peers waiting;      /* a set */
+    struct mst__peers spares;       /* a set: the redundancy list */
+    struct mst__peers heartbeats;   /* a map to times */
     /* What the seal says, if a muster node completed the round: how many took part. 0 = no seal. */
     int64_t sealed_round;
     int64_t sealed_count;
@@ -91,29 +91,27 @@ void mst__state_move(struct mst__state *to, struct mst__state *from);
 /* Equal in content: maps with their order, sets without. Dialect, seal and extra count too. */
 bool mst__state_equal(const struct mst__state *a, const struct mst__state *b);
 
-/* The member for @node, MST_MEMBER_NONE if the record does not know it. */
-mst__member_id mst__state_find(const struct mst__state *state, const struct mst__node *node);
+/* The member for @node, MST_PEER_NONE if the record does not know it. */
+mst__peer_id mst__state_find(const struct mst__state *state, const struct mst__node *node);
 /* The same, entered if need be (@node is copied): 0, MST_ENOMEM, or MST_ELIMIT beyond
  * MST_MEMBERS_MAX. An entered member is nothing yet. */
-int mst__state_obtain(struct mst__state *state,
-                      const struct mst__node *node,
-                      mst__member_id *ret_id);
+int mst__state_obtain(struct mst__state *state, const struct mst__node *node, mst__peer_id *ret_id);
 
 /* Put a member into a map or set; one that is there keeps its place and gets the new value. 0 or
  * MST_ENOMEM, then nothing has changed. */
-int mst__state_put_participant(struct mst__state *state, mst__member_id id, int64_t rank);
-int mst__state_put_waiting(struct mst__state *state, mst__member_id id);
-int mst__state_put_spare(struct mst__state *state, mst__member_id id);
-int mst__state_put_heartbeat(struct mst__state *state, mst__member_id id, int64_t time_us);
+int mst__state_put_participant(struct mst__state *state, mst__peer_id id, int64_t rank);
+int mst__state_put_waiting(struct mst__state *state, mst__peer_id id);
+int mst__state_put_spare(struct mst__state *state, mst__peer_id id);
+int mst__state_put_heartbeat(struct mst__state *state, mst__peer_id id, int64_t time_us);
 
 /* Say that a member, which has a heartbeat, is a muster node. */
-void mst__state_mark(struct mst__state *state, mst__member_id id);
+void mst__state_mark(struct mst__state *state, mst__peer_id id);
 
 /* Take a member out again; whether it was there. The mark goes with the heartbeat. */
-bool mst__state_drop_participant(struct mst__state *state, mst__member_id id);
-bool mst__state_drop_waiting(struct mst__state *state, mst__member_id id);
-bool mst__state_drop_spare(struct mst__state *state, mst__member_id id);
-bool mst__state_drop_heartbeat(struct mst__state *state, mst__member_id id);
+bool mst__state_drop_participant(struct mst__state *state, mst__peer_id id);
+bool mst__state_drop_waiting(struct mst__state *state, mst__peer_id id);
+bool mst__state_drop_spare(struct mst__state *state, mst__peer_id id);
+bool mst__state_drop_heartbeat(struct mst__state *state, mst__peer_id id);
 
 /* Number the participants by mst__node_compare, from 0. 0 or MST_ENOMEM, then unchanged. */
 int mst__state_assign_ranks(struct mst__state *state);

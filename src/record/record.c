@@ -119,7 +119,7 @@ static void next_master(const struct mst__record *record, char *ret_text, size_t
     const struct mst__state *joined = &record->session.joined;
     ret_text[0] = '\0';
     for (size_t i = 0; i < joined->participants.count; i++) {
-        const struct mst__member *member = &joined->members[joined->participants.ids[i]];
+        const struct mst__peer *member = &joined->members[joined->participants.ids[i]];
         if (member->rank == 0) {
             mst__node_format(&member->node, ret_text, ret_size);
         }
@@ -315,7 +315,7 @@ static void linger(struct mst__record *record)
         rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
     }
     while (rv == 0 && state->closed) {
-        bool is_in = mst__state_find(state, &record->node) != MST_MEMBER_NONE;
+        bool is_in = mst__state_find(state, &record->node) != MST_PEER_NONE;
         if (state->heartbeats.count <= (is_in ? 1 : 0)) {
             return;
         }

@@ -26,7 +26,7 @@ struct mst__record {
 
     /* Whoever drives. */
     struct mst__session session;
-    struct mst__members lost;
+    struct mst__peers lost;
     struct mst__prng prng;
     int64_t again_us;  /* the next pause after a failure */
     int64_t spread_us; /* by how much the next beat is put off */

@@ -8,18 +8,6 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
-const char *mst__job_type_name(enum mst__job_type type)
-{
-    switch (type) {
-#define JOB_TYPE_NAME(name, number, text) \
-    case MST_JOB_##name:                  \
-        return text;
-        MST_JOB_TYPE_MAP(JOB_TYPE_NAME)
-#undef JOB_TYPE_NAME
-    }
-    return NULL;
-}
-
 /* Goes over the fields of a message. One of the two is set: output to write, input to read. */
 struct visitor {
     struct mst__buf *output;

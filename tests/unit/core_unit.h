@@ -36,9 +36,9 @@ static inline struct mst__settings settings_of(int64_t nodes_min, int64_t nodes_
 }
 
 /* Enter @node in @state; asserts that there is memory. */
-static inline mst__member_id state_enter(struct mst__state *state, struct mst__node node)
+static inline mst__peer_id state_enter(struct mst__state *state, struct mst__node node)
 {
-    mst__member_id id;
+    mst__peer_id id;
     assert_int_equal(mst__state_obtain(state, &node, &id), 0);
     return id;
 }
@@ -48,7 +48,7 @@ static inline void state_add_participant(struct mst__state *state,
                                          int64_t rank,
                                          int64_t stamp_us)
 {
-    mst__member_id id = state_enter(state, node);
+    mst__peer_id id = state_enter(state, node);
     assert_int_equal(mst__state_put_participant(state, id, rank), 0);
     assert_int_equal(mst__state_put_heartbeat(state, id, stamp_us), 0);
 }

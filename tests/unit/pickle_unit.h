@@ -173,7 +173,7 @@ static inline void assert_refuses(const char *words, int code, const char *part)
     assert_refused(&input, code, part);
 }
 
-static inline mst__member_id member(const struct mst__state *state, const char *addr, int64_t pid)
+static inline mst__peer_id member(const struct mst__state *state, const char *addr, int64_t pid)
 {
     struct mst__node node = {.addr = mst_bytes_str(addr), .pid = pid};
     return mst__state_find(state, &node);

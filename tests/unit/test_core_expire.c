@@ -30,7 +30,7 @@ static void boundary_values(void **unused)
 {
     (void)unused;
     struct mst__settings settings = settings_of(1, 3);
-    struct mst__members dead = {NULL, 0, 0};
+    struct mst__peers dead = {NULL, 0, 0};
     struct mst__state state;
     mst__state_init(&state);
     int64_t now_us = WORLD_WALL_US;
@@ -73,7 +73,7 @@ static void extreme_times(void **unused)
     settings.keep_alive_interval_us = INT64_MAX;
     settings.last_call_us = INT64_MAX;
     settings.clock_skew_us = INT64_MAX;
-    struct mst__members dead = {NULL, 0, 0};
+    struct mst__peers dead = {NULL, 0, 0};
     struct mst__observer observer;
     struct mst__state state;
     mst__observer_init(&observer);
@@ -108,7 +108,7 @@ struct watch {
     int64_t now_us; /* monotonic; our wall clock is WORLD_WALL_US ahead */
     int64_t wall_us;
     bool is_peer; /* the other one does not say that it is ours */
-    struct mst__members dead;
+    struct mst__peers dead;
 };
 
 static void watch_open(struct watch *watch)

@@ -94,17 +94,17 @@ static void make_round(struct mst__state *state, int count, bool complete, int64
 
 static void make_waiting(struct mst__state *state, const char *name, bool is_spare)
 {
-    mst__member_id id = state_enter(state, node_named(name, 1));
+    mst__peer_id id = state_enter(state, node_named(name, 1));
     assert_int_equal(mst__state_put_heartbeat(state, id, WORLD_WALL_US), 0);
     assert_int_equal(is_spare ? mst__state_put_spare(state, id) : mst__state_put_waiting(state, id),
                      0);
 }
 
-static const struct mst__member *written_self(const struct bench *bench)
+static const struct mst__peer *written_self(const struct bench *bench)
 {
     struct mst__node node = node_named("b", 1);
-    mst__member_id id = mst__state_find(bench->effect.state, &node);
-    assert_true(id != MST_MEMBER_NONE);
+    mst__peer_id id = mst__state_find(bench->effect.state, &node);
+    assert_true(id != MST_PEER_NONE);
     return &bench->effect.state->members[id];
 }
 
@@ -304,7 +304,7 @@ static void who_waits_in_vain_stops_waiting(void **unused)
         bench_close(&bench);
         /* a, with room for one and for two. */
         for (int64_t nodes_max = 1; nodes_max <= 2; nodes_max++) {
-            struct mst__members lost = {NULL, 0, 0};
+            struct mst__peers lost = {NULL, 0, 0};
             struct mst__changes changes;
             bench_open(&bench, MST_SESSION_DEFAULT, settings_of(1, nodes_max));
             poll_record(&bench, &record);
@@ -407,7 +407,7 @@ static void a_larger_group_than_ours(void **unused)
         /* Two go, there is room, and the time for joining starts again. */
         for (int i = 0; i < 2; i++) {
             struct mst__node node = node_named(names[i], 1);
-            mst__member_id id = mst__state_find(&record, &node);
+            mst__peer_id id = mst__state_find(&record, &node);
             assert_true(mst__state_drop_participant(&record, id));
             assert_true(mst__state_drop_heartbeat(&record, id));
         }
@@ -642,7 +642,7 @@ static void cancelling_takes_entries_back(void **unused)
         bench.now_us += 1000;
         assert_int_equal(bench_event(&bench, MST_EVENT_CANCEL), MST_EFFECT_READ);
         assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
-        const struct mst__member *self = written_self(&bench);
+        const struct mst__peer *self = written_self(&bench);
         assert_false(self->is_participant || self->is_waiting || self->is_spare ||
                      self->has_heartbeat);
         assert_int_equal(bench_won(&bench), MST_EFFECT_DONE);
@@ -693,7 +693,7 @@ static void beats_do_not_mind_the_wall_clock(void **unused)
     assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_WRITE);
     assert_int_equal(bench_won(&bench), MST_EFFECT_DONE);
     int64_t stamp_us = bench.session.state.members[0].heartbeat_us;
-    struct mst__members lost = {NULL, 0, 0};
+    struct mst__peers lost = {NULL, 0, 0};
     struct mst__changes changes;
     for (int beat = 0; beat < 4; beat++) {
         assert_int_equal(mst__session_changes(&bench.session, &lost, &changes), 0);
@@ -726,7 +726,7 @@ static void changes_are_told(void **unused)
     (void)unused;
     struct bench bench;
     struct mst__state record;
-    struct mst__members lost = {NULL, 0, 0};
+    struct mst__peers lost = {NULL, 0, 0};
     struct mst__changes changes;
     bench_open(&bench, MST_SESSION_DEFAULT, settings_of(3, 3));
     assert_int_equal(mst__session_changes(&bench.session, &lost, &changes), 0);

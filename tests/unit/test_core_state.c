@@ -15,9 +15,9 @@ static void maps_keep_their_order(void **unused)
     (void)unused;
     struct mst__state state;
     mst__state_init(&state);
-    mst__member_id a = state_enter(&state, node_named("a", 1));
-    mst__member_id b = state_enter(&state, node_named("b", 1));
-    mst__member_id c = state_enter(&state, node_named("c", 1));
+    mst__peer_id a = state_enter(&state, node_named("a", 1));
+    mst__peer_id b = state_enter(&state, node_named("b", 1));
+    mst__peer_id c = state_enter(&state, node_named("c", 1));
     assert_int_equal(state_enter(&state, node_named("b", 1)), b);
     assert_int_equal(mst__state_put_heartbeat(&state, c, 1), 0);
     assert_int_equal(mst__state_put_heartbeat(&state, a, 2), 0);
@@ -41,19 +41,19 @@ static void nodes_differ_in_each_part(void **unused)
     struct mst__state state;
     mst__state_init(&state);
     struct mst__node node = {.addr = mst_bytes_str("a"), .pid = 1, .local_id = 2};
-    mst__member_id id = state_enter(&state, node);
+    mst__peer_id id = state_enter(&state, node);
     struct mst__node other = node;
     other.addr = mst_bytes_str("a\xc3\xa9");
-    assert_int_equal(mst__state_find(&state, &other), MST_MEMBER_NONE);
+    assert_int_equal(mst__state_find(&state, &other), MST_PEER_NONE);
     other = node;
     other.pid = -1;
-    assert_int_equal(mst__state_find(&state, &other), MST_MEMBER_NONE);
+    assert_int_equal(mst__state_find(&state, &other), MST_PEER_NONE);
     other = node;
     other.local_id = 1;
-    assert_int_equal(mst__state_find(&state, &other), MST_MEMBER_NONE);
+    assert_int_equal(mst__state_find(&state, &other), MST_PEER_NONE);
     assert_int_equal(mst__state_find(&state, &node), id);
     struct mst__node empty = {.addr = mst_bytes(NULL, 0), .pid = 1, .local_id = 2};
-    assert_int_equal(mst__state_find(&state, &empty), MST_MEMBER_NONE);
+    assert_int_equal(mst__state_find(&state, &empty), MST_PEER_NONE);
     assert_int_not_equal(state_enter(&state, empty), id);
     char text[16];
     mst__node_format(&node, text, sizeof text);
@@ -74,7 +74,7 @@ static void copies_are_equal_and_apart(void **unused)
     mst__state_init(&state);
     mst__state_init(&copy);
     for (size_t i = 0; i < COUNT; i++) {
-        mst__member_id id = state_enter(&state, numbered(i, text));
+        mst__peer_id id = state_enter(&state, numbered(i, text));
         assert_int_equal(mst__state_put_heartbeat(&state, id, (int64_t)i), 0);
         assert_int_equal(i % 3 == 0   ? mst__state_put_participant(&state, id, 0)
                          : i % 3 == 1 ? mst__state_put_waiting(&state, id)
@@ -90,7 +90,7 @@ static void copies_are_equal_and_apart(void **unused)
     mst__state_close(&state);
     for (size_t i = 0; i < COUNT; i++) {
         struct mst__node node = numbered(i, text);
-        mst__member_id id = mst__state_find(&copy, &node);
+        mst__peer_id id = mst__state_find(&copy, &node);
         assert_int_equal(id, i);
         assert_true(copy.members[id].heartbeat_us == (int64_t)i);
     }
@@ -99,7 +99,7 @@ static void copies_are_equal_and_apart(void **unused)
     assert_int_equal(state.members_count, COUNT);
     assert_int_equal(mst__state_copy(&copy, &state), 0);
     /* Sets have no order; each other difference counts. */
-    mst__member_id first = copy.waiting.ids[0];
+    mst__peer_id first = copy.waiting.ids[0];
     assert_true(mst__state_drop_waiting(&copy, first));
     assert_false(mst__state_equal(&copy, &state));
     assert_int_equal(mst__state_put_waiting(&copy, first), 0);
@@ -132,9 +132,9 @@ static void the_number_of_members_is_limited(void **unused)
         (void)state_enter(&state, numbered(i, text));
     }
     struct mst__node node = numbered(MST_MEMBERS_MAX, text);
-    mst__member_id id;
+    mst__peer_id id;
     assert_int_equal(mst__state_obtain(&state, &node, &id), MST_ELIMIT);
-    assert_int_equal(mst__state_find(&state, &node), MST_MEMBER_NONE);
+    assert_int_equal(mst__state_find(&state, &node), MST_PEER_NONE);
     struct mst__settings settings = settings_of(1, 2);
     struct mst__applied applied;
     assert_int_equal(

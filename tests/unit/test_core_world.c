@@ -54,7 +54,7 @@ static double attempts_per_node(const struct world *world)
 static void world_live(struct world *world, int64_t duration_us)
 {
     int64_t end_us = world->now_us + duration_us;
-    struct mst__members lost = {NULL, 0, 0};
+    struct mst__peers lost = {NULL, 0, 0};
     while (world->now_us < end_us) {
         int64_t until_us = world->now_us + 10000;
         while (world_step(world, until_us)) {
@@ -151,7 +151,7 @@ static void wrong_clocks(void **unused)
             world.actors[4].wall_us -= 15 * MINUTE;
             world_live(&world, 40 * SECOND);
             assert_int_equal(world.record.participants.count, 5);
-            struct mst__members lost = {NULL, 0, 0};
+            struct mst__peers lost = {NULL, 0, 0};
             for (size_t i = 0; i < 5; i++) {
                 struct mst__changes changes;
                 assert_int_equal(mst__session_changes(&world.actors[i].session, &lost, &changes),
@@ -185,7 +185,7 @@ static void a_death_is_told_and_survived(void **unused)
         world_live(&world, 3 * SECOND + (int64_t)seed * 100000);
         world.actors[1].stage = ACTOR_DEAD;
         int64_t died_us = world.now_us;
-        struct mst__members lost = {NULL, 0, 0};
+        struct mst__peers lost = {NULL, 0, 0};
         struct mst__changes changes = {.lost_count = 0};
         while (changes.lost_count == 0) {
             assert_true(world.now_us - died_us <= 2 * SECOND + 50000);

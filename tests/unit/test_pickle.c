@@ -8,13 +8,13 @@
 
 /* --- states to write --- */
 
-static mst__member_id obtain(struct mst__state *state,
-                             const char *addr,
-                             int64_t pid,
-                             int64_t local_id)
+static mst__peer_id obtain(struct mst__state *state,
+                           const char *addr,
+                           int64_t pid,
+                           int64_t local_id)
 {
     struct mst__node node = {.addr = mst_bytes_str(addr), .pid = pid, .local_id = local_id};
-    mst__member_id id;
+    mst__peer_id id;
     assert_int_equal(mst__state_obtain(state, &node, &id), 0);
     return id;
 }
@@ -62,7 +62,7 @@ static void random_state(struct mst__prng *prng,
         char addr[400];
         (void)snprintf(addr, sizeof addr, "%s%*s", addrs[mst__prng_next(prng) % 7],
                        mst__prng_next(prng) % 10 == 0 ? 300 : 0, "");
-        mst__member_id id = obtain(ret_state, addr, random_number(prng), random_number(prng));
+        mst__peer_id id = obtain(ret_state, addr, random_number(prng), random_number(prng));
         uint64_t where = mst__prng_next(prng);
         if (where % 2 == 0) {
             assert_int_equal(mst__state_put_participant(ret_state, id, random_number(prng)), 0);
@@ -142,7 +142,7 @@ static void round_trip_many(void **state)
             mst__state_init(&record);
             record.dialect = (enum mst__record_dialect)dialect;
             for (size_t j = 0; j < counts[i]; j++) {
-                mst__member_id id = obtain(&record, "host", (int64_t)j, 0);
+                mst__peer_id id = obtain(&record, "host", (int64_t)j, 0);
                 assert_int_equal(mst__state_put_participant(&record, id, (int64_t)j), 0);
                 assert_int_equal(mst__state_put_waiting(&record, id), 0);
                 assert_int_equal(mst__state_put_heartbeat(&record, id, random_time(&prng)), 0);
@@ -162,7 +162,7 @@ static void exact_bytes(void **state)
     record.round = 300;
     record.sealed_round = 7;
     record.sealed_count = 2;
-    mst__member_id id = obtain(&record, "a", 70000, 0);
+    mst__peer_id id = obtain(&record, "a", 70000, 0);
     assert_int_equal(mst__state_put_participant(&record, id, 1), 0);
     assert_int_equal(mst__state_put_heartbeat(&record, id, A_TIME_US), 0);
     mst__state_mark(&record, id);
@@ -232,7 +232,7 @@ static void integers(void **state)
         struct mst__state record;
         mst__state_init(&record);
         record.round = numbers[i];
-        mst__member_id id = obtain(&record, "n", numbers[i], numbers[i]);
+        mst__peer_id id = obtain(&record, "n", numbers[i], numbers[i]);
         assert_int_equal(mst__state_put_participant(&record, id, numbers[i]), 0);
         assert_round_trip(&record);
         mst__state_close(&record);
@@ -270,7 +270,7 @@ static void unwritable(void **state)
     assert_int_equal(mst__buf_append_u8(&output, 'x'), 0);
     struct mst__state record;
     mst__state_init(&record);
-    mst__member_id id = obtain(&record, "n", 1, 0);
+    mst__peer_id id = obtain(&record, "n", 1, 0);
     record.has_deadline = true;
     record.deadline_us = MST_DATETIME_MAX_US + 1;
     assert_int_equal(mst__pickle_write(&output, &record), MST_EINVAL);
@@ -282,7 +282,7 @@ static void unwritable(void **state)
     record.dialect = MST_RECORD_D2;
     assert_int_equal(mst__pickle_write(&output, &record), MST_EINVAL);
     record.dialect = MST_RECORD_D3;
-    mst__member_id bad = obtain(&record, "\xff", 1, 0);
+    mst__peer_id bad = obtain(&record, "\xff", 1, 0);
     assert_int_equal(mst__state_put_waiting(&record, bad), 0);
     assert_int_equal(mst__pickle_write(&output, &record), MST_EINVAL);
     assert_true(mst__state_drop_waiting(&record, bad));

@@ -65,7 +65,7 @@ static int read_iso(const json_t *json, int64_t *ret_us)
     return 0;
 }
 
-static int read_member(struct mst__state *state, const json_t *json, mst__member_id *ret_id)
+static int read_member(struct mst__state *state, const json_t *json, mst__peer_id *ret_id)
 {
     const json_t *addr = json_object_get(json, "addr");
     struct mst__node node = {
@@ -78,13 +78,13 @@ static int read_member(struct mst__state *state, const json_t *json, mst__member
 
 static int read_set(struct mst__state *state,
                     const json_t *json,
-                    int (*put)(struct mst__state *state, mst__member_id id))
+                    int (*put)(struct mst__state *state, mst__peer_id id))
 {
     size_t i;
     json_t *item;
     json_array_foreach(json, i, item)
     {
-        mst__member_id id;
+        mst__peer_id id;
         if (read_member(state, item, &id) != 0 || put(state, id) != 0) {
             return -1;
         }
@@ -106,7 +106,7 @@ static int read_content(const json_t *vector, struct mst__state *ret_state)
     }
     size_t i;
     json_t *item;
-    mst__member_id id;
+    mst__peer_id id;
     json_array_foreach(json_object_get(content, "participants"), i, item)
     {
         if (read_member(ret_state, item, &id) != 0 ||

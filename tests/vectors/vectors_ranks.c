@@ -7,7 +7,7 @@ static int ranks_state(const json_t *line, struct mst__state *state, char *why, 
     const json_t *ranks = json_object_get(line, "ranks");
     for (size_t i = 0; i < json_array_size(nodes); i++) {
         struct mst__node node;
-        mst__member_id id;
+        mst__peer_id id;
         if (vectors_read_node(json_array_get(nodes, i), &node) != 0 ||
             mst__state_obtain(state, &node, &id) != 0 ||
             mst__state_put_participant(state, id, 0) != 0) {

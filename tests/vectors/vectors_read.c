@@ -87,7 +87,7 @@ static int read_list(const json_t *json, enum list list, struct mst__state *stat
     for (size_t i = 0; i < json_array_size(json); i++) {
         const json_t *item = json_array_get(json, i);
         struct mst__node node;
-        mst__member_id id;
+        mst__peer_id id;
         if (vectors_read_node(is_map ? json_array_get(item, 0) : item, &node) != 0 ||
             mst__state_obtain(state, &node, &id) != 0) {
             return -1;

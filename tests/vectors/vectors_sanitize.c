@@ -6,7 +6,7 @@
 static int sanitize_states(const json_t *line,
                            struct mst__state *state,
                            struct mst__state *wanted,
-                           struct mst__members *dead,
+                           struct mst__peers *dead,
                            char *why,
                            size_t why_size)
 {
@@ -40,7 +40,7 @@ int vectors_sanitize_line(const json_t *line, char *why, size_t why_size)
 {
     struct mst__state state;
     struct mst__state wanted;
-    struct mst__members dead = {NULL, 0, 0};
+    struct mst__peers dead = {NULL, 0, 0};
     mst__state_init(&state);
     mst__state_init(&wanted);
     int rv = sanitize_states(line, &state, &wanted, &dead, why, why_size);

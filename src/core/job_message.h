@@ -1,0 +1,146 @@
+/* core/job_message.h - what nodes and the authority of a job say to each other, as data. wire/job.h
+ * has the bytes. */
+#ifndef MST_CORE_JOB_MESSAGE_H
+#define MST_CORE_JOB_MESSAGE_H
+
+#include "core/authority.h"
+
+/* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. */
+#define MST_JOB_VERSION 1
+
+/* Those named in one LOST; the count tells of the rest. */
+#define MST_JOB_NAMES_MAX 16
+
+/* type, number, name */
+#define MST_JOB_TYPE_MAP(X)                                                          \
+    /* From a node. */                                                               \
+    X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */  \
+    X(HEARTBEAT, 2, "heartbeat")                                                     \
+    X(LEAVE, 3, "leave")                                                             \
+    X(CLOSE, 4, "close")   /* of a run, by anybody; no announcement needed */        \
+    X(STATUS, 5, "status") /* the same */                                            \
+    X(STORE, 6, "store")   /* a stream of requests of dialect C; empty: it begins */ \
+    /* To a node. */                                                                 \
+    X(WELCOME, 32, "welcome")                                                        \
+    X(REFUSED, 33, "refused")                                                        \
+    X(SEALED, 34, "sealed")                                                          \
+    X(QUEUED, 35, "queued")                                                          \
+    X(SPARE, 36, "spare")                                                            \
+    X(WAITING, 37, "waiting")                                                        \
+    X(LOST, 38, "lost")                                                              \
+    X(REOPENED, 39, "reopened")                                                      \
+    X(CLOSED, 40, "closed")                                                          \
+    X(EXPELLED, 41, "expelled")                                                      \
+    X(STATUS_TOLD, 42, "status_told")                                                \
+    X(PONG, 43, "pong")                                                              \
+    X(STORE_REPLY, 44, "store_reply") /* their replies; empty: it has begun */       \
+    X(STORE_END, 45, "store_end")     /* a request was refused: the stream is over */
+
+enum mst__job_type {
+#define JOB_TYPE_ENUM(name, number, text) MST_JOB_##name = (number),
+    MST_JOB_TYPE_MAP(JOB_TYPE_ENUM)
+#undef JOB_TYPE_ENUM
+};
+
+/* "sealed" for MST_JOB_SEALED; NULL for a number that is no type. */
+const char *mst__job_type_name(enum mst__job_type type);
+
+struct mst__job_announce {
+    uint32_t version;
+    struct mst_bytes run_id;
+    int64_t heartbeat_us; /* how often it will say something */
+    int64_t expiry_us;    /* silence after which it counts as lost */
+    /* Reading does not fill in its labels and driver: they are in @labels. */
+    struct mst__announcement announcement;
+    struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
+};
+
+struct mst__job_round {
+    uint64_t epoch;
+    int64_t round;
+    uint32_t world;
+    uint32_t rank;            /* SEALED: last in the frame, so that one frame serves all members */
+    struct mst_bytes address; /* SEALED: rank 0's */
+};
+
+struct mst__job_lost {
+    int64_t round;
+    uint32_t count; /* of those who were not told of before, unless the connection is new */
+    uint32_t named; /* of those, how many are in names and ranks */
+    uint32_t ranks[MST_JOB_NAMES_MAX];
+    struct mst_bytes names[MST_JOB_NAMES_MAX];
+    uint32_t total; /* lost in this round altogether */
+};
+
+/* What is known of a run. @members are packed: mst__job_member_next takes them out one by one. */
+struct mst__job_status {
+    struct mst_bytes run_id;
+    uint32_t phase; /* enum mst__authority_phase */
+    uint64_t epoch;
+    int64_t round;
+    int64_t round_next;
+    uint32_t world;
+    uint32_t nodes_min, nodes_max; /* 0 = nobody has said yet */
+    int64_t last_call_us;
+    struct mst_bytes sentence; /* what it does or waits for */
+    struct mst_bytes reason;   /* of one that is closed */
+    struct mst_bytes owner;
+    uint32_t member_count; /* in @members */
+    bool is_cut;           /* there are more, which did not fit */
+    struct mst_bytes members;
+    int64_t heartbeat_us; /* how often its nodes say something, the slowest; 0 = not known */
+};
+
+struct mst__job_member {
+    struct mst_bytes name;
+    struct mst_bytes address;
+    uint32_t standing; /* enum mst__authority_standing */
+    uint32_t rank;     /* MST_AUTHORITY_RANK_NONE = none */
+    uint64_t incarnation;
+    int64_t silent_us; /* since it was heard */
+    bool has_skew;
+    int64_t skew_us;
+};
+
+/* One message; bytes are borrowed from the frame. */
+struct mst__job_message {
+    enum mst__job_type type;
+    union {
+        struct mst__job_announce announce;
+        struct {
+            bool wants_pong;
+        } heartbeat;
+        struct {
+            struct mst_bytes run_id;
+            struct mst_bytes reason;
+            struct mst_bytes owner;
+        } close; /* CLOSE, STATUS (run_id), CLOSED (reason, owner) */
+        struct {
+            uint32_t version;
+            uint64_t epoch;
+            bool has_skew;
+            int64_t skew_us;         /* the node's clock minus the server's */
+            struct mst_bytes server; /* its version, for people */
+        } welcome;
+        struct {
+            int32_t code;     /* MST_E... */
+            uint32_t refusal; /* enum mst__refusal */
+            struct mst_bytes text;
+        } refused;
+        struct mst__job_round round; /* SEALED, QUEUED, SPARE */
+        struct {
+            uint32_t count;
+        } waiting;
+        struct mst__job_lost lost;
+        struct {
+            int64_t round_next;
+            uint32_t why;          /* enum mst__authority_why */
+            uint32_t rank;         /* whose loss, leave or return it was; MST_AUTHORITY_RANK_NONE */
+            struct mst_bytes name; /* the same; empty when it is not known */
+        } reopened;
+        struct mst__job_status status;
+        struct mst_bytes text; /* EXPELLED, STORE, STORE_REPLY, STORE_END */
+    } u;
+};
+
+#endif /* MST_CORE_JOB_MESSAGE_H */

@@ -1,0 +1,583 @@
+/* core/member.c - a node's side of an authority: what each event does. */
+#include "core/member.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "core/saturate.h"
+
+const char *mst__member_phase_name(enum mst__member_phase phase)
+{
+    static const char *const names[MST_MEMBER_PHASE_COUNT] = {"out", "joining", "holding",
+                                                              "expelled", "closed"};
+    MST_ASSERT((size_t)phase < MST_MEMBER_PHASE_COUNT);
+    return names[phase];
+}
+
+void mst__member_init(struct mst__member *member, const struct mst__member_options *options)
+{
+    MST_ASSERT(options->beat_us > 0);
+    MST_ASSERT(options->expiry_us > 0);
+    MST_ASSERT(options->beats_per_answer >= 1);
+    *member = (struct mst__member){
+        .options = *options,
+        .now_us = INT64_MIN,
+        .join_us = INT64_MAX,
+        .connect_us = INT64_MAX,
+        .pause_us = MST_MEMBER_AGAIN_US,
+        .beat_us = INT64_MAX,
+        .answer_us = INT64_MAX,
+        .heard_us = INT64_MIN,
+    };
+    mst__prng_init(&member->prng, options->seed);
+}
+
+/* Which phases may follow which. */
+static bool may_move(enum mst__member_phase from, enum mst__member_phase to)
+{
+#define TO(phase) (1U << MST_MEMBER_##phase)
+    static const unsigned allowed[MST_MEMBER_PHASE_COUNT] = {
+        [MST_MEMBER_OUT] = TO(JOINING),
+        [MST_MEMBER_JOINING] = TO(OUT) | TO(HOLDING),
+        [MST_MEMBER_HOLDING] = TO(OUT) | TO(JOINING) | TO(EXPELLED) | TO(CLOSED),
+        [MST_MEMBER_EXPELLED] = TO(OUT) | TO(JOINING),
+        [MST_MEMBER_CLOSED] = TO(OUT) | TO(JOINING),
+    };
+#undef TO
+    return (allowed[from] & 1U << to) != 0;
+}
+
+static void move_to(struct mst__member *member, enum mst__member_phase phase)
+{
+    MST_ASSERT(may_move(member->phase, phase));
+    member->phase = phase;
+    member->claim.holds = phase == MST_MEMBER_HOLDING;
+}
+
+static bool is_connected(const struct mst__member *member)
+{
+    return member->link == MST_MEMBER_CONNECTED || member->link == MST_MEMBER_WELCOME;
+}
+
+/* Whether a lost connection is to be made anew. */
+static bool wants_link(const struct mst__member *member)
+{
+    return member->phase == MST_MEMBER_JOINING || member->phase == MST_MEMBER_HOLDING;
+}
+
+static int64_t after(const struct mst__member *member, int64_t us)
+{
+    return mst__saturate_add(member->now_us, us);
+}
+
+/* Uniform in 0 … @bound. */
+static int64_t up_to(struct mst__member *member, int64_t bound)
+{
+    return (int64_t)mst__prng_below(&member->prng, (uint64_t)bound + 1);
+}
+
+/* --- effects --- */
+
+static void put(struct mst__member *member, struct mst__member_effect effect)
+{
+    MST_ASSERT(member->effects_count < MST_MEMBER_EFFECTS_MAX);
+    member->effects[member->effects_count++] = effect;
+}
+
+static void put_send(struct mst__member *member, enum mst__job_type type)
+{
+    put(member, (struct mst__member_effect){.kind = MST_MEMBER_SEND, .type = type});
+}
+
+static void put_notice(struct mst__member *member,
+                       enum mst__member_notice notice,
+                       const struct mst__job_message *message,
+                       struct mst_bytes text)
+{
+    put(member, (struct mst__member_effect){
+                    .kind = MST_MEMBER_NOTICE, .notice = notice, .message = message, .text = text});
+}
+
+static void announce(struct mst__member *member)
+{
+    put_send(member, MST_JOB_ANNOUNCE);
+    /* An announcement is answered; and the first heartbeats of many come at different times. */
+    int64_t beat_us = member->options.beat_us;
+    member->beat_us =
+        beat_us == INT64_MAX ? INT64_MAX : after(member, beat_us / 2 + up_to(member, beat_us / 2));
+    member->answer_us = beat_us == INT64_MAX ? INT64_MAX : after(member, member->options.expiry_us);
+    member->beats = 0;
+}
+
+/* --- the connection --- */
+
+static void be_apart(struct mst__member *member)
+{
+    member->link = MST_MEMBER_APART;
+    member->connect_us = INT64_MAX;
+    member->beat_us = INT64_MAX;
+    member->answer_us = INT64_MAX;
+}
+
+/* There is no connection any more, or the attempt has failed. */
+static void lose_link(struct mst__member *member, const struct mst_err *err)
+{
+    bool was_connected = is_connected(member);
+    bool was_welcome = member->link == MST_MEMBER_WELCOME;
+    be_apart(member);
+    member->link_err = *err;
+    if (was_connected && !member->is_cut_told) {
+        member->is_cut_told = true;
+        put(member, (struct mst__member_effect){.kind = MST_MEMBER_NOTICE,
+                                                .notice = MST_MEMBER_NOTICE_CUT,
+                                                .err = &member->link_err});
+    }
+    if (!wants_link(member)) {
+        return;
+    }
+    member->connect_us = member->now_us; /* at once, if the last one was a good one */
+    if (!was_welcome) {
+        int64_t half_us = member->pause_us / 2;
+        member->connect_us = after(member, half_us + up_to(member, half_us));
+        member->pause_us += half_us;
+        if (member->pause_us > MST_MEMBER_AGAIN_US_MAX) {
+            member->pause_us = MST_MEMBER_AGAIN_US_MAX;
+        }
+    }
+}
+
+/* We give the connection up. */
+static void drop_link(struct mst__member *member, const struct mst_err *err)
+{
+    put(member, (struct mst__member_effect){.kind = MST_MEMBER_DISCONNECT});
+    lose_link(member, err);
+}
+
+/* Say goodbye, if there is anybody to say it to. */
+static void part(struct mst__member *member)
+{
+    if (is_connected(member)) {
+        put_send(member, MST_JOB_LEAVE);
+    }
+    if (member->link != MST_MEMBER_APART) {
+        put(member, (struct mst__member_effect){.kind = MST_MEMBER_DISCONNECT,
+                                                .is_parting = is_connected(member)});
+    }
+    be_apart(member);
+    member->is_cut_told = false;
+    member->pause_us = MST_MEMBER_AGAIN_US;
+    member->join_us = INT64_MAX;
+    move_to(member, MST_MEMBER_OUT);
+}
+
+static void beat(struct mst__member *member)
+{
+    bool wants_pong = ++member->beats >= member->options.beats_per_answer;
+    member->beat_us = after(member, member->options.beat_us);
+    if (wants_pong) {
+        int64_t until_us = after(member, member->options.expiry_us);
+        member->answer_us = until_us < member->answer_us ? until_us : member->answer_us;
+        member->beats = 0;
+    }
+    put(member, (struct mst__member_effect){
+                    .kind = MST_MEMBER_SEND, .type = MST_JOB_HEARTBEAT, .wants_pong = wants_pong});
+}
+
+/* --- joining --- */
+
+/* The round that was wanted does not come: member->err says why. Nobody should wait for us. */
+static void fail(struct mst__member *member)
+{
+    MST_ASSERT(member->phase == MST_MEMBER_JOINING);
+    MST_ASSERT(member->err.code != 0);
+    put(member, (struct mst__member_effect){.kind = MST_MEMBER_FAILED, .err = &member->err});
+    part(member);
+}
+
+static void fail_late(struct mst__member *member, struct mst_bytes why)
+{
+    long long ms = (long long)(member->timeout_us / 1000);
+    if (why.size > 0) {
+        (void)mst__fail(&member->err, MST_ETIMEOUT, 0, "no round within %lld ms: %.*s", ms,
+                        (int)why.size, (const char *)why.data);
+    } else {
+        (void)mst__fail(&member->err, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
+                        ms, member->options.where);
+    }
+    fail(member);
+}
+
+/* The time is over. A spare is not late, and whoever was one has all the time that others have; so
+ * the authority is asked how we stand. */
+static void be_late(struct mst__member *member)
+{
+    if (member->is_explaining) {
+        fail_late(member, (struct mst_bytes){.data = NULL});
+    } else if (is_connected(member)) {
+        member->is_explaining = true;
+        member->join_us = after(member, MST_MEMBER_EXPLAIN_US);
+        put(member, (struct mst__member_effect){.kind = MST_MEMBER_EXPLAIN});
+    } else if (member->link_err.code != 0) {
+        (void)mst__err_pass(&member->err, MST_ECONN, &member->link_err);
+        fail(member);
+    } else {
+        fail_late(member, (struct mst_bytes){.data = NULL});
+    }
+}
+
+static void on_explained(struct mst__member *member, const struct mst__member_event *event)
+{
+    if (member->phase != MST_MEMBER_JOINING || !member->is_explaining) {
+        return; /* it came too late */
+    }
+    if (!event->is_spare && !member->is_patient) {
+        fail_late(member, event->text);
+        return;
+    }
+    member->is_explaining = false;
+    member->is_patient = event->is_spare;
+    member->join_us = after(member, member->timeout_us);
+}
+
+static void on_wanted(struct mst__member *member, const struct mst__member_event *event)
+{
+    MST_ASSERT(member->phase != MST_MEMBER_JOINING);
+    move_to(member, MST_MEMBER_JOINING);
+    member->is_spare = false;
+    member->is_patient = false;
+    member->is_explaining = false;
+    member->address = event->address;
+    member->timeout_us = event->timeout_us;
+    member->join_us = after(member, event->timeout_us);
+    member->err = (struct mst_err){.code = 0};
+    if (is_connected(member)) {
+        announce(member);
+    } else if (member->link == MST_MEMBER_APART && member->connect_us == INT64_MAX) {
+        member->connect_us = member->now_us;
+    }
+}
+
+/* The round that runs has no place for us at the moment. */
+static void stand_by(struct mst__member *member, const struct mst__job_message *message)
+{
+    const struct mst__job_round *round = &message->u.round;
+    member->is_spare = message->type == MST_JOB_SPARE;
+    member->is_patient = member->is_spare;
+    if (round->round > member->claim.round) {
+        member->claim = (struct mst__claim){
+            .epoch = round->epoch,
+            .round = round->round,
+            .world = round->world,
+            .rank = MST_AUTHORITY_RANK_NONE,
+        };
+    }
+    put_notice(member, MST_MEMBER_NOTICE_STANDBY, message, (struct mst_bytes){.data = NULL});
+}
+
+static void be_sealed(struct mst__member *member, const struct mst__job_message *message)
+{
+    const struct mst__job_round *round = &message->u.round;
+    if (member->phase != MST_MEMBER_JOINING || round->round <= member->claim.round) {
+        return; /* the one that we are in or come from, told again */
+    }
+    move_to(member, MST_MEMBER_HOLDING);
+    member->claim = (struct mst__claim){
+        .epoch = round->epoch,
+        .round = round->round,
+        .world = round->world,
+        .rank = round->rank,
+        .holds = true,
+    };
+    member->is_spare = false;
+    member->is_reopened = false;
+    member->join_us = INT64_MAX;
+    put(member, (struct mst__member_effect){.kind = MST_MEMBER_SEALED, .message = message});
+}
+
+static void fail_closed(struct mst__member *member, struct mst_bytes reason, struct mst_bytes owner)
+{
+    (void)mst__fail(&member->err, member->is_spare ? MST_ESPARE : MST_ECLOSED, 0,
+                    "closed by '%.*s': %.*s", (int)(owner.size < 60 ? owner.size : 60),
+                    (const char *)owner.data, (int)reason.size, (const char *)reason.data);
+    fail(member);
+}
+
+static void fail_refused(struct mst__member *member, const struct mst__job_message *message)
+{
+    int code = message->u.refused.code;
+    struct mst_bytes text = message->u.refused.text;
+    bool was_spare = code == MST_ECLOSED && member->is_spare;
+    (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
+                    was_spare ? "a spare: " : "", (int)text.size, (const char *)text.data);
+    fail(member);
+}
+
+static void hear_joining(struct mst__member *member, const struct mst__job_message *message)
+{
+    switch (message->type) {
+        case MST_JOB_REFUSED:
+            if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
+                fail_refused(member, message);
+            } /* else: that we were in a round, said just before we wanted another one */
+            return;
+        case MST_JOB_CLOSED:
+            fail_closed(member, message->u.close.reason, message->u.close.owner);
+            return;
+        case MST_JOB_QUEUED:
+        case MST_JOB_SPARE:
+            stand_by(member, message);
+            return;
+        case MST_JOB_REOPENED: /* of a round that we may never have heard of */
+        case MST_JOB_EXPELLED: /* of a session that is over; a newer process would be refused */
+            announce(member);
+            return;
+        default:
+            return; /* of the round that we come from, or of a later server */
+    }
+}
+
+/* --- in a round --- */
+
+static void be_closed(struct mst__member *member, struct mst_bytes reason)
+{
+    move_to(member, MST_MEMBER_CLOSED);
+    put_notice(member, MST_MEMBER_NOTICE_CLOSED, NULL, reason);
+}
+
+static void be_expelled(struct mst__member *member, struct mst_bytes text)
+{
+    move_to(member, MST_MEMBER_EXPELLED);
+    member->beat_us = INT64_MAX;
+    member->answer_us = INT64_MAX;
+    put_notice(member, MST_MEMBER_NOTICE_EXPELLED, NULL, text);
+}
+
+/* Our claim, on a new connection, was not accepted. */
+static void be_refused(struct mst__member *member, const struct mst__job_message *message)
+{
+    struct mst_bytes text = message->u.refused.text;
+    struct mst_err err;
+    switch ((enum mst__refusal)message->u.refused.refusal) {
+        case MST_REFUSAL_CLOSED:
+            be_closed(member, text);
+            return;
+        case MST_REFUSAL_CLAIM:
+        case MST_REFUSAL_STALE:
+        case MST_REFUSAL_TWIN:
+        case MST_REFUSAL_SETTINGS:
+            be_expelled(member, text);
+            return;
+        case MST_REFUSAL_NONE:
+        case MST_REFUSAL_MALFORMED:
+        case MST_REFUSAL_FULL:
+        case MST_REFUSAL_MEMORY:
+            break;
+    }
+    /* No room, or the server of another job at its place: later, perhaps. */
+    (void)mst__fail(&err, message->u.refused.code, 0, "%.*s", (int)text.size,
+                    (const char *)text.data);
+    drop_link(member, &err);
+}
+
+static void hear_holding(struct mst__member *member, const struct mst__job_message *message)
+{
+    const struct mst_bytes none = {.data = NULL};
+    switch (message->type) {
+        case MST_JOB_REFUSED:
+            be_refused(member, message);
+            return;
+        case MST_JOB_CLOSED:
+            be_closed(member, message->u.close.reason);
+            return;
+        case MST_JOB_EXPELLED:
+            be_expelled(member, message->u.text);
+            return;
+        case MST_JOB_LOST:
+            if (message->u.lost.round == member->claim.round) {
+                put_notice(member, MST_MEMBER_NOTICE_LOST, message, none);
+            } /* else: of one that was over before */
+            return;
+        case MST_JOB_WAITING:
+            put_notice(member, MST_MEMBER_NOTICE_WAITING, message, none);
+            return;
+        case MST_JOB_REOPENED:
+            if (!member->is_reopened) {
+                member->is_reopened = true;
+                put_notice(member, MST_MEMBER_NOTICE_REOPENED, message, none);
+            } /* else: told again, on another connection */
+            return;
+        default:
+            return; /* answers; what was told to us before; what a later server says */
+    }
+}
+
+/* --- events --- */
+
+static void on_heard(struct mst__member *member, const struct mst__job_message *message)
+{
+    if (!is_connected(member)) {
+        return;
+    }
+    member->heard_us = member->now_us;
+    member->answer_us = INT64_MAX;
+    if (message->type == MST_JOB_WELCOME) {
+        member->link = MST_MEMBER_WELCOME;
+        member->pause_us = MST_MEMBER_AGAIN_US;
+        if (member->is_cut_told) {
+            put_notice(member, MST_MEMBER_NOTICE_AGAIN, message, (struct mst_bytes){.data = NULL});
+        }
+        member->is_cut_told = false;
+    } else if (message->type == MST_JOB_SEALED) {
+        be_sealed(member, message);
+    } else if (member->phase == MST_MEMBER_JOINING) {
+        hear_joining(member, message);
+    } else if (member->phase == MST_MEMBER_HOLDING) {
+        hear_holding(member, message);
+    }
+}
+
+static void on_connected(struct mst__member *member)
+{
+    if (member->link != MST_MEMBER_CONNECTING) {
+        return; /* it was not wanted any more, and its end was asked for */
+    }
+    member->link = MST_MEMBER_CONNECTED;
+    member->heard_us = member->now_us;
+    announce(member);
+}
+
+static void on_disconnected(struct mst__member *member, const struct mst_err *err)
+{
+    if (member->link == MST_MEMBER_APART) {
+        return;
+    }
+    lose_link(member, err);
+    bool is_final = err->code == MST_ENOTSUP || err->code == MST_ENOMEM || err->code == MST_ELIMIT;
+    if (is_final && member->phase == MST_MEMBER_JOINING) {
+        (void)mst__err_pass(&member->err, err->code, err);
+        fail(member);
+    }
+}
+
+/* False when the connection was given up. */
+static bool look_for_answer(struct mst__member *member)
+{
+    if (member->now_us < member->answer_us) {
+        return true;
+    }
+    /* The answer may be behind a large reply to the store. */
+    int64_t alive_us = mst__saturate_add(member->heard_us, member->options.expiry_us);
+    if (member->now_us < alive_us) {
+        member->answer_us = alive_us;
+        return true;
+    }
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ECONN, 0, "job server %.60s: no answer for %lld ms",
+                    member->options.where, (long long)(member->options.expiry_us / 1000));
+    drop_link(member, &err);
+    return false;
+}
+
+static void on_time(struct mst__member *member)
+{
+    if (member->phase == MST_MEMBER_JOINING && member->now_us >= member->join_us) {
+        be_late(member);
+    }
+    if (is_connected(member)) {
+        if (look_for_answer(member) && member->now_us >= member->beat_us) {
+            beat(member);
+        }
+    } else if (member->link == MST_MEMBER_APART && member->now_us >= member->connect_us) {
+        member->link = MST_MEMBER_CONNECTING;
+        member->connect_us = INT64_MAX;
+        put(member, (struct mst__member_effect){.kind = MST_MEMBER_CONNECT});
+    }
+}
+
+void mst__member_step(struct mst__member *member, const struct mst__member_event *event)
+{
+    member->effects_count = 0;
+    if (event->now_us > member->now_us) {
+        member->now_us = event->now_us;
+    }
+    switch (event->kind) {
+        case MST_MEMBER_EVENT_TIME:
+            on_time(member);
+            return;
+        case MST_MEMBER_EVENT_CONNECTED:
+            on_connected(member);
+            return;
+        case MST_MEMBER_EVENT_DISCONNECTED:
+            on_disconnected(member, event->err);
+            return;
+        case MST_MEMBER_EVENT_HEARD:
+            on_heard(member, event->message);
+            return;
+        case MST_MEMBER_EVENT_ALIVE:
+            member->heard_us = member->now_us;
+            return;
+        case MST_MEMBER_EVENT_EXPLAINED:
+            on_explained(member, event);
+            return;
+        case MST_MEMBER_EVENT_WANTED:
+            on_wanted(member, event);
+            return;
+        case MST_MEMBER_EVENT_LEAVE:
+            if (member->phase != MST_MEMBER_OUT) {
+                part(member);
+            }
+            return;
+    }
+}
+
+/* --- looking --- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t mst__member_due_us(const struct mst__member *member)
+{
+    int64_t due_us = member->phase == MST_MEMBER_JOINING ? member->join_us : INT64_MAX;
+    if (member->link == MST_MEMBER_APART) {
+        return least(due_us, member->connect_us);
+    }
+    return is_connected(member) ? least(due_us, least(member->beat_us, member->answer_us)) : due_us;
+}
+
+void mst__member_message(const struct mst__member *member,
+                         const struct mst__member_effect *effect,
+                         struct mst__job_message *ret_message)
+{
+    const struct mst__member_options *options = &member->options;
+    MST_ASSERT(effect->kind == MST_MEMBER_SEND);
+    *ret_message = (struct mst__job_message){.type = effect->type};
+    if (effect->type == MST_JOB_HEARTBEAT) {
+        ret_message->u.heartbeat.wants_pong = effect->wants_pong;
+    } else if (effect->type == MST_JOB_ANNOUNCE) {
+        struct mst__job_announce *announce = &ret_message->u.announce;
+        announce->version = MST_JOB_VERSION;
+        announce->run_id = options->run_id;
+        announce->heartbeat_us = options->beat_us;
+        announce->expiry_us = options->expiry_us;
+        announce->announcement = options->self;
+        announce->announcement.address = member->address;
+        announce->announcement.claim = member->claim;
+    }
+}
+
+void mst__member_check(const struct mst__member *member)
+{
+    MST_ASSERT(member->claim.holds == (member->phase == MST_MEMBER_HOLDING));
+    MST_ASSERT(!member->claim.holds || member->claim.rank < member->claim.world);
+    MST_ASSERT(member->phase != MST_MEMBER_OUT || member->link == MST_MEMBER_APART);
+    MST_ASSERT(member->link == MST_MEMBER_APART || member->connect_us == INT64_MAX);
+    MST_ASSERT(is_connected(member) || member->beat_us == INT64_MAX);
+    MST_ASSERT(is_connected(member) || member->answer_us == INT64_MAX);
+    /* Whoever wants a connection has one, or will try. */
+    MST_ASSERT(!wants_link(member) || member->link != MST_MEMBER_APART ||
+               member->connect_us != INT64_MAX);
+    MST_ASSERT(member->phase == MST_MEMBER_JOINING || member->join_us == INT64_MAX);
+}
