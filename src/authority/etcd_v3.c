@@ -1,7 +1,7 @@
 /* authority/etcd_v3.c - the handler `etcd-v3`: the calls of the application over a session.
  *
- * Who drives the session is said in turn.h. Asking whether it is closed, and closing it, needs no
- * session. */
+ * The session is the owner's (handler/owner.h). Asking whether it is closed, and closing it, needs
+ * none. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static int next_fail_late(struct mst__etcd_v3 *self,
     return mst__fail(reterr, MST_ETIMEOUT, 0, "%s", sentence);
 }
 
-/* Enter and wait until a round with us in it is sealed. The machine is ours. */
+/* Enter and wait until a round with us in it is sealed. In the owner. */
 static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_err *reterr)
 {
     int64_t end_ms = mst__clock_deadline_ms(self->settings.job.job.join_us / 1000);
@@ -120,7 +120,7 @@ static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_e
         if (rv != 0 && rv != MST_ETIMEOUT) {
             int64_t until_us = mst__clock_ns() / 1000 + pause_us;
             if (!mst__interrupt_pause(until_us < end_ms * 1000 ? until_us : end_ms * 1000)) {
-                return mst__turn_fail_cancelled(reterr);
+                return mst__owner_fail_cancelled(reterr);
             }
             pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
         }
@@ -145,7 +145,7 @@ static int next_store(struct mst__etcd_v3 *self,
     return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
 }
 
-/* What the round has to offer. The machine is ours. */
+/* What the round has to offer. In the owner. */
 static int next_outcome(struct mst__etcd_v3 *self,
                         uint32_t rank,
                         struct mst_rendezvous *ret,
@@ -177,17 +177,20 @@ static int next_outcome(struct mst__etcd_v3 *self,
     return 0;
 }
 
-/* With the machine, which stays ours. */
-static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+/* A task. */
+static int next_drive(void *arg, void *ret_arg, struct mst_err *reterr)
 {
+    struct mst__etcd_v3 *self = arg;
+    struct mst_rendezvous *ret = ret_arg;
     int fd = -1;
     uint32_t rank = MST_AUTHORITY_RANK_NONE;
+    mst__owner_joined(&self->head.owner, false);
     self->is_spare = false;
     self->is_over = false;
-    (void)mst__interrupt_by(self->head.turn.cancel_fd);
+    (void)mst__interrupt_by(self->head.owner.cancel_fd);
     int rv =
-        mst__turn_is_cancelled(&self->head.turn)
-            ? mst__turn_fail_cancelled(reterr)
+        mst__owner_is_cancelled(&self->head.owner)
+            ? mst__owner_fail_cancelled(reterr)
             : mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
                                      self->addr, &fd, self->address, reterr);
     if (rv == 0) {
@@ -198,10 +201,7 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
     }
     if (rv == 0) {
         mst__etcd_v3_begin_round(self, rank);
-        rv = mst__turn_start(&self->head.turn, reterr);
-        if (rv != 0) {
-            mst_store_close(ret->store);
-        }
+        mst__owner_joined(&self->head.owner, true);
     }
     (void)mst__interrupt_by(-1);
     if (fd >= 0) {
@@ -218,12 +218,11 @@ static int next_drive(struct mst__etcd_v3 *self, struct mst_rendezvous *ret, str
 static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    int rv = mst__turn_begin(&self->head.turn, true, reterr);
+    int rv = mst__owner_begin(&self->head.owner, true, reterr);
     if (rv == 0) {
         mst__view_reset(&self->head.view);
-        rv = next_drive(self, ret, reterr);
-        mst__turn_release(&self->head.turn, rv == 0);
-        mst__turn_end(&self->head.turn);
+        rv = mst__owner_run(&self->head.owner, next_drive, ret, reterr);
+        mst__owner_end(&self->head.owner);
     }
     return rv;
 }
@@ -268,15 +267,24 @@ static int etcd_v3_set_closed(void *arg, struct mst_err *reterr)
     return close_for_good(arg, "set_closed", reterr);
 }
 
+/* A task. */
+static int leave_round(void *arg, void *unused, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    (void)unused;
+    mst__owner_joined(&self->head.owner, false);
+    int rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
+    self->claim.holds = false;
+    return rv;
+}
+
 static int etcd_v3_leave(void *arg, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    int rv = mst__turn_begin(&self->head.turn, false, reterr);
+    int rv = mst__owner_begin(&self->head.owner, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
-    self->claim.holds = false;
-    mst__turn_release(&self->head.turn, false);
-    mst__turn_end(&self->head.turn);
+    rv = mst__owner_run(&self->head.owner, leave_round, NULL, reterr);
+    mst__owner_end(&self->head.owner);
     return rv;
 }
 
@@ -285,7 +293,7 @@ static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
     struct mst__etcd_v3 *self = arg;
     int rv = close_for_good(self, "shutdown", reterr);
     /* Another thread's next leaves by itself when it sees that all is closed. */
-    if (!mst__turn_is_busy(&self->head.turn)) {
+    if (!mst__owner_is_busy(&self->head.owner)) {
         struct mst_err ignored; /* what is left of us goes with the lease */
         (void)etcd_v3_leave(self, &ignored);
     }
@@ -300,7 +308,7 @@ static void etcd_v3_free(void *arg)
     if (self == NULL) {
         return;
     }
-    mst__turn_stop(&self->head.turn);
+    mst__owner_stop(&self->head.owner);
     struct mst_err ignored; /* what is left of us goes with the lease */
     (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
     mst__etcd_v3_release(self);

@@ -1,8 +1,7 @@
 /* authority/etcd_v3_self.h - what the files of the handler `etcd-v3` share.
  *
- * The machine that goes from hand to hand (turn.h) is our session: a lease, a key on it, one watch,
- * and, if ours is the oldest key, the authority. The caller of next has it until a round with us in
- * it is sealed; then the watcher keeps it alive and tells what it sees.
+ * The owner's machine (handler/owner.h) is our session: a lease, a key on it, one watch, and, if
+ * ours is the oldest key, the authority.
  *
  * Everybody but the authority watches `round`, the letters to it, and the key of its predecessor,
  * the node that came before it. When that goes, it looks for the one before; if there is none it is
@@ -26,7 +25,7 @@ struct mst__etcd_v3 {
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
 
-    /* Whoever drives: our session. */
+    /* The owner: our session. */
     int64_t lease; /* 0 = none: nothing below up to the round counts */
     int64_t ttl_ms;
     int64_t alive_ms; /* it lives at least until then */
@@ -40,13 +39,13 @@ struct mst__etcd_v3 {
     bool is_authority;           /* there is none */
     struct mst__v3_watch *watch; /* NULL = everything has to be read again */
 
-    /* Whoever drives: what is stored. */
+    /* The owner: what is stored. */
     struct mst__etcd_v3_round round;
     int64_t round_revision; /* at which it was put; 0 = there is none */
     struct mst__etcd_v3_letter letter;
     struct mst__etcd_v3_authority authority;
 
-    /* Whoever drives: our place. */
+    /* The owner: our place. */
     struct mst__claim claim;    /* the last round that we were told of; holds = we are in it */
     bool is_spare;              /* it is full, and we are not in it */
     bool is_over;               /* our session has ended, or the run: there is nothing to keep */
@@ -59,7 +58,7 @@ struct mst__etcd_v3 {
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
 };
 
-/* --- etcd_v3_session.c: whoever drives --- */
+/* --- etcd_v3_session.c: the owner --- */
 
 /* Enter, or say that we want the next round, if we are in already. 0; MST_ENOTFOUND when our
  * session has ended: then it can be tried again; other errors of etcd/v3.h. */
@@ -135,7 +134,7 @@ struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_
 
 /* --- etcd_v3_watch.c: being in a round --- */
 
-/* An mst__turn_fn. */
+/* An mst__owner_fn. */
 void mst__etcd_v3_watch(void *arg);
 
 /* The round in which we have @rank begins for us. */

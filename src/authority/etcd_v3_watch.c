@@ -143,7 +143,7 @@ void mst__etcd_v3_watch(void *arg)
 {
     struct mst__etcd_v3 *self = arg;
     struct mst_err err = {0};
-    (void)mst__interrupt_by(self->head.turn.stop_fd);
+    (void)mst__interrupt_by(self->head.owner.stop_fd);
     if (self->is_over) {
         (void)mst__interrupt_pause(INT64_MAX); /* until the machine is wanted */
         (void)mst__interrupt_by(-1);

@@ -205,8 +205,8 @@ static int next_late(struct next *next, struct mst_err *reterr)
     struct mst__job_status status;
     int rv = ask_status(muster, WHY_MS, &client, &status, NULL);
     if (rv != 0) {
-        return mst__turn_is_cancelled(&muster->head.turn)
-                   ? mst__turn_fail_cancelled(reterr)
+        return mst__owner_is_cancelled(&muster->head.owner)
+                   ? mst__owner_fail_cancelled(reterr)
                    : mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
                                (long long)join_ms, muster->where);
     }
@@ -231,8 +231,8 @@ static int next_reach(struct next *next, struct mst_err *reterr)
     if (rv == 0 || rv == MST_ENOTSUP || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
     }
-    if (mst__turn_is_cancelled(&muster->head.turn)) {
-        return mst__turn_fail_cancelled(reterr);
+    if (mst__owner_is_cancelled(&muster->head.owner)) {
+        return mst__owner_fail_cancelled(reterr);
     }
     if (mst__clock_ms() >= next->deadline_ms) {
         const struct mst_err *why = next->connect_err.code != 0 ? &next->connect_err : &err;
@@ -242,14 +242,14 @@ static int next_reach(struct next *next, struct mst_err *reterr)
     return 0;
 }
 
-/* Wait until a round is sealed with us. The machine is ours. */
+/* Wait until a round is sealed with us. In the owner. */
 static int next_wait(struct next *next, struct mst_err *reterr)
 {
     struct mst__muster *muster = next->muster;
     int rv = 0;
     while (rv == 0 && !next->is_done) {
-        if (mst__turn_is_cancelled(&muster->head.turn)) {
-            return mst__turn_fail_cancelled(reterr);
+        if (mst__owner_is_cancelled(&muster->head.owner)) {
+            return mst__owner_fail_cancelled(reterr);
         }
         rv = next_reach(next, reterr);
         if (rv != 0 || muster->client == NULL) {
@@ -324,7 +324,7 @@ static void next_publish(struct mst__muster *muster,
                            mst__clock_deadline_ms(MST_MUSTER_SEND_MS), &err);
     }
     if (rv == 0 && muster->client != NULL && mst__job_client_pump(muster->client, &err) != 0) {
-        mst__muster_drop(muster, &err); /* and the watcher makes another one */
+        mst__muster_drop(muster, &err); /* and the owner makes another one */
     }
     if (rv != 0) {
         mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s code=%s",
@@ -333,7 +333,7 @@ static void next_publish(struct mst__muster *muster,
     mst__buf_close(&requests);
 }
 
-/* Fill in the outcome. The machine is ours. */
+/* Fill in the outcome. In the owner. */
 static int next_outcome(const struct next *next, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__muster *muster = next->muster;
@@ -368,9 +368,15 @@ static int next_outcome(const struct next *next, struct mst_rendezvous *ret, str
 
 /* --- next --- */
 
-/* The machine is ours. */
-static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, struct mst_err *reterr)
+/* A task. */
+static int next_join(void *self, void *ret_arg, struct mst_err *reterr)
 {
+    struct mst__muster *muster = self;
+    struct mst_rendezvous *ret = ret_arg;
+    mst__owner_joined(&muster->head.owner, false);
+    if (mst__owner_is_cancelled(&muster->head.owner)) {
+        return mst__owner_fail_cancelled(reterr);
+    }
     struct next next = {
         .muster = muster,
         .deadline_ms = mst__clock_deadline_ms(muster->settings.job.join_us / 1000),
@@ -378,7 +384,7 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     muster->claim.holds = false;
     muster->is_over = false;
     int reserved_fd = -1;
-    (void)mst__interrupt_by(muster->head.turn.cancel_fd);
+    (void)mst__interrupt_by(muster->head.owner.cancel_fd);
     int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
                                     muster->addr, &reserved_fd, muster->address, reterr);
     if (rv == 0 && muster->client != NULL) {
@@ -395,11 +401,7 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
     if (rv == 0) {
         muster->sealed_ms = mst__clock_ms();
         mst__muster_begin_round(muster, &next.round);
-        rv = mst__turn_start(&muster->head.turn, reterr);
-        if (rv != 0) {
-            mst_store_close(ret->store);
-            muster->claim.holds = false;
-        }
+        mst__owner_joined(&muster->head.owner, true);
     }
     if (rv != 0 && muster->client != NULL) {
         /* Nobody should wait for us. What stays of us the server notices by itself. */
@@ -414,13 +416,11 @@ static int next_join(struct mst__muster *muster, struct mst_rendezvous *ret, str
 static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    int rv = mst__turn_begin(&muster->head.turn, true, reterr);
+    int rv = mst__owner_begin(&muster->head.owner, true, reterr);
     if (rv == 0) {
         mst__view_reset(&muster->head.view);
-        rv = mst__turn_is_cancelled(&muster->head.turn) ? mst__turn_fail_cancelled(reterr)
-                                                        : next_join(muster, ret, reterr);
-        mst__turn_release(&muster->head.turn, rv == 0);
-        mst__turn_end(&muster->head.turn);
+        rv = mst__owner_run(&muster->head.owner, next_join, ret, reterr);
+        mst__owner_end(&muster->head.owner);
     }
     return rv;
 }
@@ -444,16 +444,23 @@ static int muster_look(void *self, bool *ret_closed, int64_t *ret_waiting, struc
     return rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
 }
 
+/* A task. */
+static int close_here(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__muster *muster = self;
+    return mst__muster_close(muster, arg,
+                             mst__clock_deadline_ms(muster->settings.job.close_us / 1000), reterr);
+}
+
 /* Close on the connection that there is, or else on one for this alone. */
 static int close_anyhow(struct mst__muster *muster,
-                        const struct mst__job_message *question,
+                        struct mst__job_message *question,
                         struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
-    if (mst__turn_try_begin(&muster->head.turn)) {
-        int rv = mst__muster_close(muster, question, deadline_ms, reterr);
-        mst__turn_release(&muster->head.turn, true);
-        mst__turn_end(&muster->head.turn);
+    if (mst__owner_try_begin(&muster->head.owner)) {
+        int rv = mst__owner_run(&muster->head.owner, close_here, question, reterr);
+        mst__owner_end(&muster->head.owner);
         if (rv != MST_ECONN) {
             return rv;
         }
@@ -471,7 +478,7 @@ static int close_for_good(struct mst__muster *muster,
                           const char *reason,
                           struct mst_err *reterr)
 {
-    const struct mst__job_message question = {
+    struct mst__job_message question = {
         .type = MST_JOB_CLOSE,
         .u.close = {.run_id = mst_bytes_str(muster->params->run_id),
                     .reason = mst_bytes_str(reason),
@@ -487,20 +494,30 @@ static int muster_set_closed(void *self, struct mst_err *reterr)
     return close_for_good(self, "set_closed", "a node has closed it", reterr);
 }
 
-/* Leave the round, if there is one. The machine is not ours yet. */
-static int muster_leave(void *self, struct mst_err *reterr)
+/* A task. */
+static int leave_round(void *self, void *unused, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    int rv = mst__turn_begin(&muster->head.turn, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    (void)unused;
     bool is_in = muster->claim.holds && !muster->is_over;
+    int rv = 0;
+    mst__owner_joined(&muster->head.owner, false);
     if (is_in || muster->client != NULL) {
         rv = mst__muster_part(muster, mst__clock_deadline_ms(muster->settings.job.close_us / 1000),
                               reterr);
     }
     muster->claim.holds = false;
-    mst__turn_release(&muster->head.turn, false);
-    mst__turn_end(&muster->head.turn);
+    return rv;
+}
+
+/* Leave the round, if there is one. */
+static int muster_leave(void *self, struct mst_err *reterr)
+{
+    struct mst__muster *muster = self;
+    int rv = mst__owner_begin(&muster->head.owner, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    rv = mst__owner_run(&muster->head.owner, leave_round, NULL, reterr);
+    mst__owner_end(&muster->head.owner);
     return rv;
 }
 
@@ -509,7 +526,7 @@ static int muster_shutdown(void *self, struct mst_err *reterr)
     struct mst__muster *muster = self;
     int rv = close_for_good(muster, "shutdown", "the job is over", reterr);
     /* Another thread's next ends by itself, for it is told that all is closed. */
-    if (!mst__turn_is_busy(&muster->head.turn)) {
+    if (!mst__owner_is_busy(&muster->head.owner)) {
         (void)muster_leave(muster, NULL); /* who cannot be told sees that we are gone */
     }
     return rv;
@@ -552,7 +569,7 @@ static void muster_free(void *self)
     if (muster == NULL) {
         return;
     }
-    mst__turn_stop(&muster->head.turn);
+    mst__owner_stop(&muster->head.owner);
     mst__job_client_close(muster->client);
     mst_store_close(muster->store); /* what was handed out holds what is behind it */
     if (muster->hosted != NULL) {

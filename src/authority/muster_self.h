@@ -1,9 +1,8 @@
 /* authority/muster_self.h - what the files of the handler `muster` share.
  *
- * The machine that goes from hand to hand (turn.h) is the connection to the authority, with what we
- * know of our place: the caller of next has it until the round is sealed, then the watcher keeps it
- * alive. A connection that is lost is made anew by whoever has the machine, and our place claimed
- * again; the authority gives us a while for that. */
+ * The owner's machine (handler/owner.h) is the connection to the authority, with what we know of
+ * our place. A connection that is lost is made anew, and our place claimed again; the authority
+ * gives us a while for that. */
 #ifndef MST_AUTHORITY_MUSTER_SELF_H
 #define MST_AUTHORITY_MUSTER_SELF_H
 
@@ -27,7 +26,7 @@ struct mst__muster {
     uint64_t session;
     struct mst_store *store; /* of all rounds: those that are handed out are views of it */
 
-    /* Whoever drives: the connection. */
+    /* The owner: the connection. */
     struct mst__job_client *client; /* NULL = there is none */
     bool is_welcome;                /* the announcement on it was accepted */
     bool is_hurried;                /* connect at once: the last connection was a good one */
@@ -38,7 +37,7 @@ struct mst__muster {
     int64_t answer_ms; /* when it must have; INT64_MAX = it was not asked */
     struct mst__prng prng;
 
-    /* Whoever drives: our place. */
+    /* The owner: our place. */
     struct mst__claim claim;    /* the last round that we were told of; holds = we are in it */
     bool is_over;               /* the place is gone, or the run: there is nothing to claim */
     bool is_waited_for;         /* REOPENED: somebody has come back from the round */
@@ -58,7 +57,7 @@ struct mst__muster {
 /* Time for a message of a few bytes; the socket has room for those. */
 #define MST_MUSTER_SEND_MS 2000
 
-/* --- muster_link.c: the connection. Whoever drives. --- */
+/* --- muster_link.c: the connection. The owner. --- */
 
 /* Connect and announce ourselves, if that is not done; one attempt, after a pause when the last one
  * failed. 0, MST_ECANCELED, MST_ETIMEOUT when @deadline_ms has passed in the pause, MST_ENOTSUP for
@@ -87,17 +86,17 @@ int mst__muster_part(struct mst__muster *muster, int64_t deadline_ms, struct mst
 
 /* --- muster_watch.c: being in a round --- */
 
-/* An mst__turn_fn. */
+/* An mst__owner_fn. */
 void mst__muster_watch(void *arg);
 
 /* Say @question, a CLOSE, and wait until all is closed, watching meanwhile. 0; MST_ETIMEOUT;
- * MST_ECONN, there is no connection, or not any more. Whoever drives. */
+ * MST_ECONN, there is no connection, or not any more. The owner. */
 int mst__muster_close(struct mst__muster *muster,
                       const struct mst__job_message *question,
                       int64_t deadline_ms,
                       struct mst_err *reterr);
 
-/* A round begins for us. Whoever drives. */
+/* A round begins for us. The owner. */
 void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_round *round);
 
 #endif /* MST_AUTHORITY_MUSTER_SELF_H */

@@ -155,7 +155,7 @@ static bool take_refused(struct mst__muster *muster, const struct mst__job_messa
     return false; /* no room, or the server of another job at its place */
 }
 
-/* --- the watcher --- */
+/* --- watching --- */
 
 /* The connection is gone or of no use. */
 static void watch_drop(struct mst__muster *muster, const struct mst_err *err)
@@ -247,7 +247,7 @@ void mst__muster_watch(void *arg)
 {
     struct mst__muster *muster = arg;
     struct mst_err err = {0};
-    (void)mst__interrupt_by(muster->head.turn.stop_fd);
+    (void)mst__interrupt_by(muster->head.owner.stop_fd);
     if (muster->client != NULL) {
         watch_connected(muster);
     } else if (muster->is_over) {

@@ -116,6 +116,14 @@ size_t mst__mem_resident(void)
                                            : (size_t)strtoull(second, NULL, 10) * (size_t)page_size;
 }
 
+struct mst__mem_fault mst__mem_fault_swap(struct mst__mem_fault fault)
+{
+    const struct mst__mem_fault before = {.countdown = fail_countdown, .is_reached = fail_reached};
+    fail_countdown = fault.countdown;
+    fail_reached = fault.is_reached;
+    return before;
+}
+
 void mst__mem_fail_nth(unsigned long nth)
 {
     fail_countdown = nth;

@@ -43,4 +43,12 @@ void mst__mem_fail_nth(unsigned long nth);
 /* Whether that allocation has been reached and failed since the last mst__mem_fail_nth. */
 bool mst__mem_failed(void);
 
+/* Both are of a thread. One that works for another one takes its fault over and gives it back, so
+ * that a test of the one covers the other: sets @fault here and returns what was set. */
+struct mst__mem_fault {
+    unsigned long countdown;
+    bool is_reached;
+};
+struct mst__mem_fault mst__mem_fault_swap(struct mst__mem_fault fault);
+
 #endif /* MST_BASE_MEM_H */

@@ -5,13 +5,13 @@
 
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
-                   mst__turn_fn watch,
+                   mst__owner_watch_fn watch,
                    void *self,
                    struct mst_err *reterr)
 {
     *head = (struct mst__head){.ops = ops};
-    mst__view_init(&head->view, &head->turn);
-    return mst__turn_init(&head->turn, watch, self, reterr);
+    mst__view_init(&head->view, &head->owner);
+    return mst__owner_init(&head->owner, watch, self, reterr);
 }
 
 void mst__head_identify(struct mst__head *head,
@@ -31,7 +31,7 @@ void mst__head_identify(struct mst__head *head,
 
 void mst__head_close(struct mst__head *head)
 {
-    mst__turn_close(&head->turn);
+    mst__owner_close(&head->owner);
 }
 
 int mst__head_after_close(struct mst__head *head,
@@ -63,7 +63,7 @@ int mst__head_next(void *self, struct mst_rendezvous *ret, struct mst_err *reter
     return 0;
 }
 
-/* The present state: what the watcher knows, and without one by asking. */
+/* The present state: what the owner knows, and without a round by asking. */
 static int look(struct mst__head *head,
                 const char *name,
                 bool *ret_closed,
@@ -112,12 +112,12 @@ int mst__head_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, stru
 
 int mst__head_fd(void *self)
 {
-    return ((struct mst__head *)self)->turn.news_fd;
+    return ((struct mst__head *)self)->owner.news_fd;
 }
 
 void mst__head_cancel(void *self)
 {
-    mst__turn_cancel(&((struct mst__head *)self)->turn);
+    mst__owner_cancel(&((struct mst__head *)self)->owner);
 }
 
 const char *mst__head_backend(void *self)

@@ -1,5 +1,5 @@
-/* handler/head.h - what the handlers have in common, as the first member of each: whose turn it
- * is, what is told, who tells it; and the calls that are the same for all of them.
+/* handler/head.h - what the handlers have in common, as the first member of each: who owns
+ * its machine, what is told, who tells it; and the calls that are the same for all of them.
  *
  * The functions with a `void *self` are entries of struct mst_handler_ops. @self is the handler,
  * and so its head. */
@@ -8,8 +8,8 @@
 
 #include "handler/bootstrap.h"
 #include "handler/events.h"
+#include "handler/owner.h"
 #include "handler/params.h"
-#include "handler/turn.h"
 #include "handler/view.h"
 
 /* What is a handler's own in the calls below. Errors are told as events by whoever calls these. */
@@ -24,7 +24,7 @@ struct mst__head_ops {
 
 struct mst__head {
     const struct mst__head_ops *ops; /* NULL = only what tells and cancels is used */
-    struct mst__turn turn;
+    struct mst__owner owner;
     struct mst__view view;
 
     /* The handler's own, see mst__head_identify. */
@@ -33,10 +33,10 @@ struct mst__head {
     const struct mst__bootstrap *bootstrap; /* NULL = agents share no store with their workers */
 };
 
-/* @watch and @self are those of mst__turn_init. 0 or MST_ESYS; @head can be closed either way. */
+/* @watch and @self are those of mst__owner_init. 0 or MST_ESYS; @head can be closed either way. */
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
-                   mst__turn_fn watch,
+                   mst__owner_watch_fn watch,
                    void *self,
                    struct mst_err *reterr);
 
@@ -47,7 +47,7 @@ void mst__head_identify(struct mst__head *head,
                         const char *node,
                         struct mst__events *events);
 
-/* The watcher has been stopped. */
+/* The thread has ended. */
 void mst__head_close(struct mst__head *head);
 
 /* The call @name was to close the rendezvous and has ended with @rv and @err: remember and tell it.

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-void mst__view_init(struct mst__view *view, struct mst__turn *turn)
+void mst__view_init(struct mst__view *view, struct mst__owner *owner)
 {
-    *view = (struct mst__view){.turn = turn, .now.size = sizeof view->now};
+    *view = (struct mst__view){.owner = owner, .now.size = sizeof view->now};
     view->told = view->now;
 }
 
@@ -22,21 +22,21 @@ static bool view_has_news(const struct mst__view *view)
 
 void mst__view_reset(struct mst__view *view)
 {
-    mst__turn_lock(view->turn);
-    view->turn->is_joined = false;
+    mst__owner_lock(view->owner);
+    view->owner->is_joined = false;
     view->is_known = false;
     view->now = (struct mst_changes){.size = sizeof view->now};
     view->told = view->now;
     view->err = (struct mst_err){0};
-    if (!mst__turn_is_cancelled(view->turn)) {
-        mst__turn_silence(view->turn->news_fd);
+    if (!mst__owner_is_cancelled(view->owner)) {
+        mst__owner_silence(view->owner->news_fd);
     }
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
 }
 
 void mst__view_publish(struct mst__view *view, const struct mst_changes *changes)
 {
-    mst__turn_lock(view->turn);
+    mst__owner_lock(view->owner);
     view->is_known = true;
     view->now = *changes;
     view->now.size = sizeof view->now;
@@ -45,33 +45,33 @@ void mst__view_publish(struct mst__view *view, const struct mst_changes *changes
         view->told.nodes_waiting = changes->nodes_waiting;
     }
     if (view_has_news(view)) {
-        mst__turn_ring(view->turn->news_fd);
+        mst__owner_ring(view->owner->news_fd);
     }
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
 }
 
 void mst__view_unknown(struct mst__view *view, const struct mst_err *err)
 {
-    mst__turn_lock(view->turn);
+    mst__owner_lock(view->owner);
     view->is_known = false;
     if (err != NULL) {
         view->err = *err;
     }
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
 }
 
 void mst__view_set_closed(struct mst__view *view)
 {
-    mst__turn_lock(view->turn);
+    mst__owner_lock(view->owner);
     view->has_closed = true;
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
 }
 
 bool mst__view_has_closed(const struct mst__view *view)
 {
-    mst__turn_lock(view->turn);
+    mst__owner_lock(view->owner);
     bool has_closed = view->has_closed;
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
     return has_closed;
 }
 
@@ -81,8 +81,8 @@ int mst__view_get(struct mst__view *view,
                   struct mst_err *reterr)
 {
     int rv = 0;
-    mst__turn_lock(view->turn);
-    *ret_joined = view->turn->is_joined;
+    mst__owner_lock(view->owner);
+    *ret_joined = view->owner->is_joined;
     if (*ret_joined && view->is_known) {
         *ret_changes = view->now;
         ret_changes->closed = view->now.closed || view->has_closed;
@@ -90,7 +90,7 @@ int mst__view_get(struct mst__view *view,
         rv = view->err.code == 0 ? mst__fail(reterr, MST_ECONN, 0, "nothing has been heard yet")
                                  : mst__err_pass(reterr, view->err.code, &view->err);
     }
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
     return rv;
 }
 
@@ -98,14 +98,14 @@ int mst__view_get(struct mst__view *view,
 static bool view_look(struct mst__view *view, struct mst_changes *ret)
 {
     size_t size = ret->size;
-    mst__turn_lock(view->turn);
+    mst__owner_lock(view->owner);
     *ret = view->now;
     bool has_news = view_has_news(view);
     view->told = view->now;
-    if (!mst__turn_is_cancelled(view->turn)) {
-        mst__turn_silence(view->turn->news_fd);
+    if (!mst__owner_is_cancelled(view->owner)) {
+        mst__owner_silence(view->owner->news_fd);
     }
-    mst__turn_unlock(view->turn);
+    mst__owner_unlock(view->owner);
     ret->size = size;
     return has_news;
 }
@@ -117,13 +117,13 @@ int mst__view_poll(struct mst__view *view,
 {
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     for (;;) {
-        if (mst__turn_is_cancelled(view->turn)) {
-            return mst__turn_fail_cancelled(reterr);
+        if (mst__owner_is_cancelled(view->owner)) {
+            return mst__owner_fail_cancelled(reterr);
         }
         if (view_look(view, ret)) {
             return 0;
         }
-        if (!mst__turn_await_news(view->turn, deadline_ms)) {
+        if (!mst__owner_await_news(view->owner, deadline_ms)) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
         }
     }

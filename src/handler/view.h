@@ -1,15 +1,15 @@
 /* handler/view.h - what poll, fd, is_closed and nodes_waiting of a handler tell: the present
- * state as whoever drives has published it, and what of it the application has heard already. */
+ * state as the owner has published it, and what of it the application has heard already. */
 #ifndef MST_HANDLER_VIEW_H
 #define MST_HANDLER_VIEW_H
 
 #include <muster/rendezvous.h>
 
-#include "handler/turn.h"
+#include "handler/owner.h"
 
 /* The fields but @turn are guarded by its lock. */
 struct mst__view {
-    struct mst__turn *turn;
+    struct mst__owner *owner;
     bool is_known; /* @now is how it is */
     struct mst_changes now;
     struct mst_changes told; /* as the last poll told it */
@@ -17,7 +17,7 @@ struct mst__view {
     bool has_closed;         /* we have closed the rendezvous ourselves */
 };
 
-void mst__view_init(struct mst__view *view, struct mst__turn *turn);
+void mst__view_init(struct mst__view *view, struct mst__owner *owner);
 
 /* Nothing is joined, so there is nothing to tell. */
 void mst__view_reset(struct mst__view *view);
@@ -29,7 +29,7 @@ void mst__view_publish(struct mst__view *view, const struct mst_changes *changes
  * told stays told. */
 void mst__view_unknown(struct mst__view *view, const struct mst_err *err);
 
-/* We have closed the rendezvous ourselves, which the watcher may not know yet. For good. */
+/* We have closed the rendezvous ourselves, which the owner may not know yet. For good. */
 void mst__view_set_closed(struct mst__view *view);
 bool mst__view_has_closed(const struct mst__view *view);
 

@@ -1,9 +1,8 @@
 /* legacy/legacy.c - the handler `etcd`: the calls of the application over
  * the legacy machine.
  *
- * Who drives the one machine is said in turn.h; the watcher keeps our keys
- * alive and tells of changes. Asking whether it is closed, and closing it, is
- * done with a machine of their own. */
+ * The machine is the owner's (handler/owner.h). Asking whether it is closed,
+ * and closing it, is done with a machine of their own. */
 #include "legacy/legacy.h"
 
 #include <inttypes.h>
@@ -27,7 +26,7 @@
 #define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_PEER_MS 2500
 
-/* Pauses while the etcd cannot be reached, and of a watcher that is refused. */
+/* Pauses while the etcd cannot be reached, and when watching is refused. */
 #define AGAIN_US_FIRST 50000
 #define AGAIN_US_MAX 1000000
 
@@ -40,7 +39,7 @@ struct handler {
     char node[MST_LEGACY_NODE_SIZE];
     struct mst__events events;
 
-    /* Whoever drives. */
+    /* The owner. */
     struct mst__legacy machine;
     bool is_set_up;
     struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
@@ -83,7 +82,7 @@ static int64_t deadline_us(int64_t timeout_ms)
 
 /* --- the view --- */
 
-/* Those who are lost, by name. Whoever drives. */
+/* Those who are lost, by name. The owner. */
 static void view_name_lost(const struct handler *handler, struct mst_changes *view)
 {
     const struct mst__legacy *machine = &handler->machine;
@@ -105,7 +104,7 @@ static void view_name_lost(const struct handler *handler, struct mst_changes *vi
 }
 
 /* Tell how the document differs from the round that was joined; @err says why
- * it is not known. Whoever drives. */
+ * it is not known. The owner. */
 static void publish(struct handler *handler, const struct mst_err *err)
 {
     struct mst__legacy_changes changes;
@@ -128,12 +127,12 @@ static void publish(struct handler *handler, const struct mst_err *err)
 static void reset(struct handler *handler)
 {
     mst__view_reset(&handler->head.view);
-    mst__turn_lock(&handler->head.turn);
+    mst__owner_lock(&handler->head.owner);
     handler->version = 0;
-    mst__turn_unlock(&handler->head.turn);
+    mst__owner_unlock(&handler->head.owner);
 }
 
-/* --- the watcher --- */
+/* --- watching --- */
 
 /* The etcd has not answered, or does again. */
 static void watch_reach(void *arg, const struct mst_err *err)
@@ -157,7 +156,7 @@ static void watch(void *arg)
     struct handler *handler = arg;
     const struct mst__legacy_drive drive = {
         .v2 = handler->v2,
-        .interrupt_fd = handler->head.turn.stop_fd,
+        .interrupt_fd = handler->head.owner.stop_fd,
         .call_ms = handler->settings.etcd.read_timeout_ms,
         .on_reach = watch_reach,
         .arg = handler,
@@ -171,7 +170,7 @@ static void watch(void *arg)
     }
     watch_reach(handler, rv == 0 ? NULL : &err);
     if (rv != 0) {
-        (void)mst__interrupt_by(handler->head.turn.stop_fd);
+        (void)mst__interrupt_by(handler->head.owner.stop_fd);
         (void)mst__interrupt_pause(now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
         (void)mst__interrupt_by(-1);
     } else if (handler->machine.is_expelled && !was_expelled) {
@@ -210,13 +209,13 @@ static int set_up(const struct mst__legacy_drive *drive,
         bool is_over = mst__interrupt_pause(now_us() + pause_us);
         (void)mst__interrupt_by(-1);
         if (!is_over) {
-            return mst__turn_fail_cancelled(reterr);
+            return mst__owner_fail_cancelled(reterr);
         }
         pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
     }
 }
 
-/* Who is in the round, for the names of those who get lost. The machine is ours. */
+/* Who is in the round, for the names of those who get lost. In the owner. */
 static int remember_members(struct handler *handler,
                             const struct mst__legacy_outcome *outcome,
                             struct mst_err *reterr)
@@ -233,12 +232,12 @@ static int remember_members(struct handler *handler,
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%" PRId64 " members", outcome->world);
 }
 
-/* Enter a round and wait until it is final. The machine is ours. */
+/* Enter a round and wait until it is final. In the owner. */
 static int next_join(struct handler *handler,
                      struct mst__legacy_outcome *ret_outcome,
                      struct mst_err *reterr)
 {
-    const struct mst__legacy_drive drive = drive_with(handler, handler->head.turn.cancel_fd);
+    const struct mst__legacy_drive drive = drive_with(handler, handler->head.owner.cancel_fd);
     int64_t end_us = deadline_us(handler->settings.timeout_ms);
     int rv = 0;
     if (!handler->is_set_up) {
@@ -254,7 +253,6 @@ static int next_join(struct handler *handler,
     }
     if (rv == 0) {
         publish(handler, NULL);
-        rv = mst__turn_start(&handler->head.turn, reterr);
     }
     return rv;
 }
@@ -274,7 +272,7 @@ static int next_store(struct handler *handler,
     return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 
-/* What the round has to offer. The watcher is at work already. */
+/* What the round has to offer. The owner watches already. */
 static int next_bootstrap(struct handler *handler,
                           const struct mst__legacy_outcome *outcome,
                           mst__legacy_nonce master,
@@ -285,7 +283,7 @@ static int next_bootstrap(struct handler *handler,
     struct mst__bootstrap_info info = {.port = 0};
     char name[MST_LEGACY_NODE_SIZE];
     mst__legacy_node_name(master, 0, name);
-    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
+    (void)mst__interrupt_by(handler->head.owner.cancel_fd);
     int rv = next_store(handler, outcome->version, &store, reterr);
     if (rv == 0) {
         const struct mst__bootstrap_round round = {
@@ -300,8 +298,8 @@ static int next_bootstrap(struct handler *handler,
         rv = mst__bootstrap_run(&handler->bootstrap, &round, &info, reterr);
     }
     (void)mst__interrupt_by(-1);
-    if (mst__turn_is_cancelled(&handler->head.turn)) {
-        rv = mst__turn_fail_cancelled(reterr);
+    if (mst__owner_is_cancelled(&handler->head.owner)) {
+        rv = mst__owner_fail_cancelled(reterr);
     }
     if (rv != 0) {
         mst_store_close(store);
@@ -320,52 +318,64 @@ static int next_bootstrap(struct handler *handler,
     return 0;
 }
 
-/* Leave the round; what stays of us expires. The machine is ours. */
-static int leave_round(struct handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+/* What is known of a round once it was entered. */
+struct entered {
+    struct mst__legacy_outcome outcome;
+    mst__legacy_nonce master;
+};
+
+/* A task. */
+static int next_enter(void *self, void *arg, struct mst_err *reterr)
 {
-    const struct mst__legacy_drive drive = drive_with(handler, -1);
-    return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
-                             deadline_us(timeout_ms), NULL, reterr);
+    struct handler *handler = self;
+    struct entered *entered = arg;
+    mst__owner_joined(&handler->head.owner, false);
+    int rv = mst__owner_is_cancelled(&handler->head.owner)
+                 ? mst__owner_fail_cancelled(reterr)
+                 : next_join(handler, &entered->outcome, reterr);
+    if (rv == 0) {
+        entered->master = handler->members.items[0];
+        mst__owner_joined(&handler->head.owner, true);
+    }
+    return rv;
 }
 
-/* Leave a round that was entered in vain. The call is busy and has not the
- * machine. */
-static void next_withdraw(struct handler *handler)
+/* Leave the round; what stays of us expires. A task; @arg is the time for it. */
+static int leave_round(void *self, void *arg, struct mst_err *reterr)
 {
-    mst__turn_take_back(&handler->head.turn);
-    struct mst_err ignored; /* what stays of us expires */
-    (void)leave_round(handler, MST_LEGACY_TIDY_US / 1000, &ignored);
-    mst__turn_release(&handler->head.turn, false);
+    struct handler *handler = self;
+    const int64_t *timeout_ms = arg;
+    const struct mst__legacy_drive drive = drive_with(handler, -1);
+    mst__owner_joined(&handler->head.owner, false);
+    return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
+                             deadline_us(*timeout_ms), NULL, reterr);
 }
 
 static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct handler *handler = self;
-    int rv = mst__turn_begin(&handler->head.turn, true, reterr);
+    int rv = mst__owner_begin(&handler->head.owner, true, reterr);
     if (rv != 0) {
         return rv;
     }
+    struct entered entered = {.master = 0};
     reset(handler);
-    struct mst__legacy_outcome outcome;
-    rv = mst__turn_is_cancelled(&handler->head.turn) ? mst__turn_fail_cancelled(reterr)
-                                                     : next_join(handler, &outcome, reterr);
-    mst__legacy_nonce master = 0;
+    rv = mst__owner_run(&handler->head.owner, next_enter, &entered, reterr);
     if (rv == 0) {
-        master = handler->members.items[0];
-    }
-    mst__turn_release(&handler->head.turn, rv == 0);
-    if (rv == 0) {
-        rv = next_bootstrap(handler, &outcome, master, ret, reterr);
+        rv = next_bootstrap(handler, &entered.outcome, entered.master, ret, reterr);
         if (rv != 0) {
-            next_withdraw(handler);
+            /* It was entered in vain. */
+            struct mst_err ignored;
+            int64_t timeout_ms = MST_LEGACY_TIDY_US / 1000;
+            (void)mst__owner_run(&handler->head.owner, leave_round, &timeout_ms, &ignored);
         }
     }
     if (rv == 0) {
-        mst__turn_lock(&handler->head.turn);
-        handler->version = outcome.version;
-        mst__turn_unlock(&handler->head.turn);
+        mst__owner_lock(&handler->head.owner);
+        handler->version = entered.outcome.version;
+        mst__owner_unlock(&handler->head.owner);
     }
-    mst__turn_end(&handler->head.turn);
+    mst__owner_end(&handler->head.owner);
     return rv;
 }
 
@@ -454,18 +464,18 @@ static int legacy_shutdown(void *self, struct mst_err *reterr)
     struct handler *handler = self;
     /* Another thread's next keeps its keys alive while it waits, and ends when it sees that all is
      * closed. */
-    mst__turn_retire(&handler->head.turn);
+    mst__owner_retire(&handler->head.owner);
     return close_for_good(handler, "shutdown", reterr);
 }
 
 static int legacy_leave(void *self, struct mst_err *reterr)
 {
     struct handler *handler = self;
-    int rv = mst__turn_begin(&handler->head.turn, false, reterr);
+    int rv = mst__owner_begin(&handler->head.owner, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = leave_round(handler, handler->settings.etcd.read_timeout_ms, reterr);
-    mst__turn_release(&handler->head.turn, false);
-    mst__turn_end(&handler->head.turn);
+    rv = mst__owner_run(&handler->head.owner, leave_round, &handler->settings.etcd.read_timeout_ms,
+                        reterr);
+    mst__owner_end(&handler->head.owner);
     return rv;
 }
 
@@ -476,9 +486,9 @@ static int extra_key(struct handler *handler,
                      char ret_key[MST_LEGACY_PATH_MAX],
                      struct mst_err *reterr)
 {
-    mst__turn_lock(&handler->head.turn);
+    mst__owner_lock(&handler->head.owner);
     int64_t version = handler->version;
-    mst__turn_unlock(&handler->head.turn);
+    mst__owner_unlock(&handler->head.owner);
     if (version == 0) {
         return mst__fail(reterr, MST_EINVAL, 0, "extra data is a round's, and none is joined");
     }
@@ -514,7 +524,7 @@ static int legacy_get_extra(void *self,
     if (rv != 0) {
         return rv;
     }
-    (void)mst__interrupt_by(handler->head.turn.cancel_fd);
+    (void)mst__interrupt_by(handler->head.owner.cancel_fd);
     rv = mst__legacy_extra_get(handler->v2, key, name, mst__clock_deadline_ms(timeout_ms), ret_json,
                                reterr);
     (void)mst__interrupt_by(-1);
@@ -529,7 +539,7 @@ static void legacy_free(void *self)
     if (handler == NULL) {
         return;
     }
-    mst__turn_stop(&handler->head.turn);
+    mst__owner_stop(&handler->head.owner);
     if (handler->v2 != NULL) {
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
                  MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));

@@ -44,14 +44,14 @@ static struct mst__session_options session_options(const struct mst__record *rec
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    (void)mst__interrupt_by(record->head.turn.cancel_fd);
+    (void)mst__interrupt_by(record->head.owner.cancel_fd);
     int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
     (void)mst__interrupt_by(-1);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
-    if (mst__turn_is_cancelled(&record->head.turn)) {
-        return mst__turn_fail_cancelled(reterr);
+    if (mst__owner_is_cancelled(&record->head.owner)) {
+        return mst__owner_fail_cancelled(reterr);
     }
     /* With another user or another etcd it might work; later it will not. */
     bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
@@ -59,7 +59,7 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
                          record->backend.where);
 }
 
-/* Enter the record and wait for the round. The session is ours. */
+/* Enter the record and wait for the round. In a task. */
 static int next_join(struct mst__record *record,
                      struct mst__outcome *ret_outcome,
                      struct mst_err *reterr)
@@ -67,7 +67,7 @@ static int next_join(struct mst__record *record,
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->head.turn.cancel_fd,
+        .interrupt_fd = record->head.owner.cancel_fd,
         .is_tidy = true,
     };
     int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
@@ -81,9 +81,6 @@ static int next_join(struct mst__record *record,
     if (rv == 0) {
         rv = mst__record_publish(record, NULL, &changes);
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
-    }
-    if (rv == 0) {
-        rv = mst__turn_start(&record->head.turn, reterr);
     }
     mst__record_spread(record);
     return rv;
@@ -113,7 +110,7 @@ static int next_store(struct mst__record *record,
     return rv;
 }
 
-/* Who rank 0 of the joined round is, and how long to wait for it. The session is ours. */
+/* Who rank 0 of the joined round is, and how long to wait for it. In a task. */
 static void next_master(const struct mst__record *record, char *ret_text, size_t ret_size)
 {
     const struct mst__state *joined = &record->session.joined;
@@ -126,7 +123,7 @@ static void next_master(const struct mst__record *record, char *ret_text, size_t
     }
 }
 
-/* What the round has to offer. The watcher is at work already. */
+/* What the round has to offer. The owner watches already. */
 static int next_bootstrap(struct mst__record *record,
                           const struct mst__outcome *outcome,
                           const char *master,
@@ -147,11 +144,11 @@ static int next_bootstrap(struct mst__record *record,
             .is_repeated = is_old,
             .is_by_key = record->backend.is_by_key,
         };
-        (void)mst__interrupt_by(record->head.turn.cancel_fd);
+        (void)mst__interrupt_by(record->head.owner.cancel_fd);
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
         (void)mst__interrupt_by(-1);
-        if (mst__turn_is_cancelled(&record->head.turn)) {
-            rv = mst__turn_fail_cancelled(reterr);
+        if (mst__owner_is_cancelled(&record->head.owner)) {
+            rv = mst__owner_fail_cancelled(reterr);
         }
     }
     if (rv != 0) {
@@ -171,44 +168,67 @@ static int next_bootstrap(struct mst__record *record,
     return 0;
 }
 
-/* Leave a round that was entered in vain. The call is busy and has not the session. */
-static void next_withdraw(struct mst__record *record)
+/* What is known of a round once it was entered. */
+struct entered {
+    struct mst__outcome outcome;
+    char master[MST_BOOTSTRAP_NODE_SIZE];
+    bool is_old;
+};
+
+/* A task. */
+static int next_enter(void *self, void *arg, struct mst_err *reterr)
 {
-    mst__turn_take_back(&record->head.turn);
+    struct mst__record *record = self;
+    struct entered *entered = arg;
+    mst__owner_joined(&record->head.owner, false);
+    int rv = mst__owner_is_cancelled(&record->head.owner)
+                 ? mst__owner_fail_cancelled(reterr)
+                 : next_join(record, &entered->outcome, reterr);
+    if (rv == 0) {
+        next_master(record, entered->master, sizeof entered->master);
+        entered->is_old = record->session.joined.dialect <= MST_RECORD_D2;
+        mst__owner_joined(&record->head.owner, true);
+    }
+    return rv;
+}
+
+/* Leave the round; an entry that stays expires. A task; @arg is the time for it. */
+static int leave_round(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    const int64_t *timeout_us = arg;
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
-    struct mst_err ignored; /* an entry that stays expires */
-    (void)mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
-                     mst__drive_now_us() + WITHDRAW_US, NULL, &ignored);
-    mst__turn_release(&record->head.turn, false);
+    int rv = 0;
+    mst__owner_joined(&record->head.owner, false);
+    if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
+        rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                        mst__drive_now_us() + *timeout_us, NULL, reterr);
+    }
+    return rv;
 }
 
 static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    int rv = mst__turn_begin(&record->head.turn, true, reterr);
+    int rv = mst__owner_begin(&record->head.owner, true, reterr);
     if (rv != 0) {
         return rv;
     }
+    struct entered entered = {.is_old = false};
     mst__view_reset(&record->head.view);
     mst__bootstrap_leave(&record->bootstrap);
-    struct mst__outcome outcome;
-    rv = mst__turn_is_cancelled(&record->head.turn) ? mst__turn_fail_cancelled(reterr)
-                                                    : next_join(record, &outcome, reterr);
-    char master[MST_BOOTSTRAP_NODE_SIZE] = "";
-    bool is_old = false;
+    rv = mst__owner_run(&record->head.owner, next_enter, &entered, reterr);
     if (rv == 0) {
-        next_master(record, master, sizeof master);
-        is_old = record->session.joined.dialect <= MST_RECORD_D2;
-    }
-    mst__turn_release(&record->head.turn, rv == 0);
-    if (rv == 0) {
-        rv = next_bootstrap(record, &outcome, master, is_old, ret, reterr);
+        rv = next_bootstrap(record, &entered.outcome, entered.master, entered.is_old, ret, reterr);
         if (rv != 0) {
-            next_withdraw(record);
+            /* It was entered in vain. */
+            struct mst_err ignored;
+            int64_t timeout_us = WITHDRAW_US;
+            (void)mst__owner_run(&record->head.owner, leave_round, &timeout_us, &ignored);
         }
     }
-    mst__turn_end(&record->head.turn);
+    mst__owner_end(&record->head.owner);
     return rv;
 }
 
@@ -267,31 +287,26 @@ static int record_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
     /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
-    mst__turn_retire(&record->head.turn);
+    mst__owner_retire(&record->head.owner);
     return close_for_good(record, "shutdown", reterr);
 }
 
 static int record_leave(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    int rv = mst__turn_begin(&record->head.turn, false, reterr);
+    int rv = mst__owner_begin(&record->head.owner, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
-    if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
-        rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
-                        mst__drive_now_us() + record->dynamic.settings.close_us, NULL, reterr);
-    }
-    mst__turn_release(&record->head.turn, false);
+    rv = mst__owner_run(&record->head.owner, leave_round, &record->dynamic.settings.close_us,
+                        reterr);
     mst__bootstrap_close(&record->bootstrap);
-    mst__turn_end(&record->head.turn);
+    mst__owner_end(&record->head.owner);
     return rv;
 }
 
 /* All but the backend, which is the creator's until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
-    mst__turn_stop(&record->head.turn);
+    mst__owner_stop(&record->head.owner);
     mst__bootstrap_close(&record->bootstrap);
     mst__session_close(&record->session);
     mst__free(record->lost.ids);
@@ -332,7 +347,7 @@ static void record_free(void *self)
     if (record == NULL) {
         return;
     }
-    mst__turn_stop(&record->head.turn);
+    mst__owner_stop(&record->head.owner);
     if (record->is_host) {
         linger(record);
     }

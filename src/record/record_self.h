@@ -1,7 +1,7 @@
 /* record/record_self.h - what the files of the dynamic handler share.
  *
- * Who drives the one session is said in turn.h. What the application may call apart from next and
- * leave works on what the watcher has published, or with a session of its own. */
+ * The session is the owner's (handler/owner.h). What the application may call apart from next and
+ * leave works on what the owner has published, or with a session of its own. */
 #ifndef MST_RECORD_RECORD_SELF_H
 #define MST_RECORD_RECORD_SELF_H
 
@@ -10,7 +10,7 @@
 #include "record/drive.h"
 #include "record/record.h"
 
-/* The first pause of the watcher after a failure. */
+/* The first pause after a failure to watch. */
 #define MST_RECORD_AGAIN_US 100000
 
 struct mst__record {
@@ -24,7 +24,7 @@ struct mst__record {
     struct mst__events events;
     bool is_host; /* the store goes when we go */
 
-    /* Whoever drives. */
+    /* The owner. */
     struct mst__session session;
     struct mst__peers lost;
     struct mst__prng prng;
@@ -38,17 +38,17 @@ struct mst__record {
 /* --- record_watch.c: what the view tells --- */
 
 /* Tell how the record as last read differs from the round that was joined; @err (may be NULL) says
- * why it could not be read. 0 or MST_ENOMEM. Whoever drives. */
+ * why it could not be read. 0 or MST_ENOMEM. The owner. */
 int mst__record_publish(struct mst__record *record,
                         const struct mst_err *err,
                         struct mst__changes *ret_changes);
 
-/* --- record_watch.c: the watcher --- */
+/* --- record_watch.c: watching --- */
 
-/* One look or one beat, when it is time for it: an mst__turn_fn. */
+/* One look or one beat, when it is time for it: an mst__owner_fn. */
 void mst__record_watch(void *arg);
 
-/* Choose by how much the next beat is put off. Whoever drives. */
+/* Choose by how much the next beat is put off. The owner. */
 void mst__record_spread(struct mst__record *record);
 
 #endif /* MST_RECORD_RECORD_SELF_H */

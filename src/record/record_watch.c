@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "record/record_self.h"
 
-/* Pauses of the watcher after failures. */
+/* Pauses after failures. */
 #define AGAIN_US_MAX 1000000
 
 /* Where more nodes than these beat they do it at random moments, spread over this much for each. */
@@ -31,7 +31,7 @@ static void view_name_lost(const struct mst__record *record, struct mst_changes 
 }
 
 /* Tell how the record as last read differs from the round that was joined. @err says why it could
- * not be read. Whoever drives. */
+ * not be read. The owner. */
 int mst__record_publish(struct mst__record *record,
                         const struct mst_err *err,
                         struct mst__changes *ret_changes)
@@ -57,7 +57,7 @@ int mst__record_publish(struct mst__record *record,
     return 0;
 }
 
-/* --- the watcher --- */
+/* --- watching --- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -134,7 +134,7 @@ void mst__record_watch(void *arg)
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->head.turn.stop_fd,
+        .interrupt_fd = record->head.owner.stop_fd,
     };
     enum mst__operation operation;
     if (!watch_wait(record, &drive, &operation)) {

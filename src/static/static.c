@@ -58,10 +58,10 @@ static bool wait_cancelled(const struct group *group, int64_t timeout_ms, int64_
 {
     int64_t left_ms = deadline_ms - mst__clock_ms();
     left_ms = left_ms < timeout_ms ? left_ms : timeout_ms;
-    struct pollfd cancel = {.fd = group->head.turn.cancel_fd, .events = POLLIN};
+    struct pollfd cancel = {.fd = group->head.owner.cancel_fd, .events = POLLIN};
     /* Interrupted or over: the descriptor tells. */
     (void)poll(&cancel, 1, left_ms < 0 ? 0 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
-    return mst__turn_is_cancelled(&group->head.turn);
+    return mst__owner_is_cancelled(&group->head.owner);
 }
 
 static int fail_cancelled(const struct group *group, struct mst_err *reterr)
@@ -114,7 +114,7 @@ static int open_store(struct group *group, int64_t deadline_ms, struct mst_err *
     int64_t slice_ms = SLICE_MS_FIRST;
     int rv;
     do {
-        if (mst__turn_is_cancelled(&group->head.turn)) {
+        if (mst__owner_is_cancelled(&group->head.owner)) {
             return fail_cancelled(group, reterr);
         }
         rv = mst_store_open(url, &options, next_slice(&slice_ms, deadline_ms), &group->store,
@@ -241,8 +241,8 @@ static int static_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
     mst__event(&group->events, "next_rendezvous", MST_NODE_RUNNING, -1, group->rank,
                "The node attempts to join rendezvous '%s'.", group->params->run_id);
     (void)pthread_mutex_lock(&group->mutex); /* a default mutex: cannot fail */
-    int rv =
-        mst__turn_is_cancelled(&group->head.turn) ? fail_cancelled(group, &err) : meet(group, &err);
+    int rv = mst__owner_is_cancelled(&group->head.owner) ? fail_cancelled(group, &err)
+                                                         : meet(group, &err);
     if (rv == 0) {
         rv =
             mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &ret->store, &err);
