@@ -1,9 +1,14 @@
 """What the tests with real torch share: running the drivers and reading what they print."""
 
+import atexit
 import json
 import os
+import select
+import signal
+import socket
 import subprocess
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "integration"))
@@ -17,13 +22,83 @@ DRIVER_TIMEOUT_S = 240
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
 
 
+class Forked:
+    """A script with torch, in a process that was forked by one that has imported it: as much of
+    subprocess.Popen as is needed here."""
+
+    def __init__(self, control, args, env, stdin):
+        self.args, self.returncode, self.readers, self.read = args, None, [], {}
+        self.stdin = None
+        theirs_in = os.open(os.devnull, os.O_RDONLY)
+        if stdin == subprocess.PIPE:
+            os.close(theirs_in)
+            theirs_in, ours = os.pipe()
+            self.stdin = os.fdopen(ours, "wb")
+        out, theirs_out = os.pipe()
+        err, theirs_err = os.pipe()
+        report, theirs_report = os.pipe()
+        self.stdout, self.stderr = os.fdopen(out, "rb"), os.fdopen(err, "rb")
+        self.report = os.fdopen(report, "rb", buffering=0)
+        theirs = [theirs_in, theirs_out, theirs_err, theirs_report]
+        socket.send_fds(control, [json.dumps({"args": args, "env": env}).encode()], theirs)
+        for fd in theirs:
+            os.close(fd)
+        pid = self.report.readline()
+        if not pid:
+            raise AssertionError("torch's process did not start")
+        self.pid = int(pid)
+
+    def wait(self, timeout=None):
+        if self.returncode is None:
+            if not select.select([self.report], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            with self.report:
+                self.returncode = os.waitstatus_to_exitcode(int(self.report.readline()))
+        return self.returncode
+
+    def kill(self):
+        if self.returncode is None and not select.select([self.report], [], [], 0)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def communicate(self, timeout=None):
+        """Can be called again after a timeout."""
+        if not self.readers:
+            self.readers = [threading.Thread(target=self.read_all, args=(file,), daemon=True)
+                            for file in (self.stdout, self.stderr)]
+            for reader in self.readers:
+                reader.start()
+        self.wait(timeout)
+        for reader in self.readers:
+            reader.join()
+        return self.read[self.stdout], self.read[self.stderr]
+
+    def read_all(self, file):
+        with file:
+            self.read[file] = file.read()
+
+
+_controls = {}
+
+
+def control_of(which):
+    """The socket of the process that forks those of the "old" or "new" torch."""
+    if which not in _controls:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(
+                [harness.torch_python(which), os.path.join(HERE, "torch_fork.py"),
+                 str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env={**os.environ, **QUIET})
+        atexit.register(process.wait)
+        atexit.register(ours.close)
+        _controls[which] = ours
+    return _controls[which]
+
+
 def start(which, script, *args, env=None, stdin=subprocess.DEVNULL):
     """Start a driver under the "old" or "new" torch."""
-    return subprocess.Popen(
-        [harness.torch_python(which), os.path.join(HERE, script), *map(str, args)],
-        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, **QUIET, **(env or {})},
-    )
+    command = [os.path.join(HERE, script), *map(str, args)]
+    return Forked(control_of(which), command, env or {}, stdin)
 
 
 def finish(process, timeout=DRIVER_TIMEOUT_S):

@@ -1,0 +1,66 @@
+"""Scripts with torch, each in a process of its own.
+
+    torch_fork.py FD
+
+Torch is imported once; then every message on the socket FD starts a script in a process that was
+forked for it. So a script costs milliseconds and not the seconds of the import. A message is
+{"args": [script, arguments...], "env": {...}}, with four descriptors: stdin, stdout, stderr, and a
+pipe that gets the process's number as the first line and its status, as os.waitpid gives it, as the
+second. The server ends with its socket.
+"""
+
+import json
+import os
+import runpy
+import socket
+import sys
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch.distributed  # noqa: E402, F401
+
+MESSAGE_MAX = 65536
+
+
+def watch(report):
+    """Forks; the child returns, the parent tells what becomes of it and ends."""
+    pid = os.fork()
+    if pid == 0:
+        os.close(report)
+        return
+    # Nobody else may keep the child's pipes open.
+    os.closerange(0, report)
+    os.write(report, f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(report, f"{status}\n".encode())
+    os._exit(0)
+
+
+def serve(control):
+    """Returns, in a new process, the arguments of its script."""
+    children = []
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, MESSAGE_MAX, 4)
+        if not message:
+            # Their processor time counts as the test's only if somebody has waited for them.
+            for child in children:
+                os.waitpid(child, 0)
+            sys.exit(0)
+        child = os.fork()
+        if child == 0:
+            control.close()
+            for number, fd in enumerate(fds[:3]):
+                os.dup2(fd, number)
+                os.close(fd)
+            watch(fds[3])
+            request = json.loads(message)
+            os.environ.update(request["env"])
+            return request["args"]
+        children.append(child)
+        for fd in fds:
+            os.close(fd)
+
+
+sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
+runpy.run_path(sys.argv[0], run_name="__main__")
