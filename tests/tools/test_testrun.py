@@ -36,10 +36,15 @@ class Project:
             self.write(f"{name}.sh",
                        f"PART=${{1:-}}\necho run $PART >>{self.path}/{name}.runs\n"
                        f"RUN=$(wc -l <{self.path}/{name}.runs)\n{script}\n")
-        self.write("meson", f"cat {self.path}/tests.json")
+        self.write("meson", f"cat {self.path}/${{2#--}}.json")
+        self.write("ninja", f"echo $* >>{self.path}/ninja.runs; ! test -e {self.path}/broken")
+        (self.path / "targets.json").write_text(json.dumps([
+            {"id": f"{name}@exe", "filename": [str(self.path / f"{name}.sh")]}
+            for name in programs]))
         (self.path / "tests.json").write_text(json.dumps([
             {"name": name, "cmd": [str(self.path / f"{name}.sh")], "workdir": None, "timeout": 20,
              "suite": [f"little:{suite}"], "is_parallel": parallel, "priority": 0,
+             "depends": [f"{name}@exe"],
              "env": {"MUSTER_TEST_SPLIT": "class"} if name in split else {}}
             for name in programs]))
 
@@ -200,6 +205,31 @@ class Parts(unittest.TestCase):
             project.run()
             self.assertEqual(project.status, 1)
             self.assertIsNotNone(project.block("FAILED", "long"))
+
+
+class Build(unittest.TestCase):
+    def test_what_is_needed(self):
+        """And nothing else; before that, what says which tests there are."""
+        with Project(one=PASS, two=PASS) as project:
+            project.run("--build", "two")
+            self.assertEqual((project.status, project.closing),
+                             (0, "2 passed, 0 failed, 0 skipped"), project.output)
+            self.assertEqual(project.runs("ninja"), [
+                f"-C {project.path} --quiet build.ninja", f"-C {project.path} --quiet two.sh"])
+
+    def test_does_not_compile(self):
+        """Then no test runs, and that is a failure."""
+        with Project(one=PASS) as project:
+            project.write("broken", "")
+            project.run("--build")
+            self.assertEqual((project.status, project.closing),
+                             (1, "0 passed, 1 failed, 0 skipped"), project.output)
+            self.assertFalse((project.path / "one.runs").exists())
+
+    def test_not_unless_asked(self):
+        with Project(one=PASS) as project:
+            project.run()
+            self.assertFalse((project.path / "ninja.runs").exists())
 
 
 def main():
