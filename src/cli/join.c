@@ -404,7 +404,8 @@ static int start_command(struct join *join)
     world[mst__number_format(outcome->world_size, world)] = '\0';
     round[mst__number_format(outcome->round, round)] = '\0';
     port[mst__number_format(outcome->master_port, port)] = '\0';
-    /* The last one tells PyTorch that a store is served there already. */
+    /* The last two tell PyTorch that a store is served there already, and older releases of it
+     * under which name the workers of this start meet there: it must be the same on all nodes. */
     const struct mst__variable variables[] = {
         {"RANK", rank},
         {"WORLD_SIZE", world},
@@ -413,6 +414,7 @@ static int start_command(struct join *join)
         {"MUSTER_ROUND", round},
         {"TORCHELASTIC_USE_AGENT_STORE",
          mst_handler_use_agent_store(join->handler) ? "True" : "False"},
+        {"TORCHELASTIC_RESTART_COUNT", round},
     };
     return mst__child_start(join->command, variables, sizeof variables / sizeof variables[0],
                             &join->child, &join->err);

@@ -413,7 +413,7 @@ class Changes(Case):
 class Command(Case):
     def test_environment_and_exit_status(self):
         script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MUSTER_ROUND '
-                  '$TORCHELASTIC_USE_AGENT_STORE"; '
+                  '$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RESTART_COUNT"; '
                   f'until test -e {self.directory}/go$RANK; do sleep 0.02; done; '
                   'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
@@ -426,6 +426,7 @@ class Command(Case):
             said = node.next_text().split()
             self.assertEqual(said[:5], [str(rank), "2", "a", str(line["master_port"]), "0"])
             self.assertIn(said[5], ("True", "False"))
+            self.assertEqual(said[6], "0")
         # The first one has done its part: it is gone, and the other one goes on.
         self.let_go(0)
         self.assertEqual(nodes[0].wait(), OK)

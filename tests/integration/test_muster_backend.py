@@ -339,7 +339,7 @@ class Changes(Case):
 
     def test_command(self):
         script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $MUSTER_ROUND '
-                  '$TORCHELASTIC_USE_AGENT_STORE"; '
+                  '$TORCHELASTIC_USE_AGENT_STORE $TORCHELASTIC_RESTART_COUNT"; '
                   f'until test -e {self.directory}/go$RANK; do sleep 0.02; done; '
                   'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.named("2", name, "--local-addr", name, "--", "sh", "-c", script)
@@ -347,7 +347,7 @@ class Changes(Case):
         for rank, node in enumerate(nodes):
             line = node.next("joined")
             self.assertEqual(node.next_text().split(),
-                             [str(rank), "2", "a", str(line["master_port"]), "1", "False"])
+                             [str(rank), "2", "a", str(line["master_port"]), "1", "False", "1"])
         # The first one does its part: it is gone, and the other one goes on.
         with open(os.path.join(self.directory, "go0"), "wb"):
             pass
