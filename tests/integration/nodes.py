@@ -70,7 +70,7 @@ class JoinNode(Node):
     def __init__(self, options, words=(), env=None):
         super().__init__()
         self.options = list(options)
-        self.command = [harness.MUSTER, "join", *self.options, *words, "--log-level", "debug"]
+        self.command = [harness.MUSTER, "join", "--log-level", "debug", *self.options, *words]
         self.env = {**os.environ, **(env or {})}
         self.log = tempfile.TemporaryFile()
         self.process = None
@@ -114,18 +114,25 @@ class JoinNode(Node):
         self.reader.join(PATIENCE_S)
         return code
 
+    def discard(self):
+        """Close what is left of one that has ended; its log."""
+        self.process.stdout.close()
+        report = self.stderr()
+        self.log.close()
+        harness.check_report(report, str(self))
+        return report
+
     def stop(self):
         if self.process is None:
             return
         if self.process.poll() is None:
             self.process.terminate()
         code = self.ended()
-        self.process.stdout.close()
-        report = self.stderr()
-        self.log.close()
-        harness.check_report(report, str(self))
-        # One that is told to stop leaves in good order; its exit code says whether it was a member.
-        stopped = 0 if self.of("joined") else 128 + signal.SIGTERM
+        report = self.discard()
+        # One that is told to stop leaves in good order; its exit code says whether it was a member,
+        # or how its command ended.
+        has_left = self.of("joined") and "--" not in self.command
+        stopped = 0 if has_left else 128 + signal.SIGTERM
         if code not in (stopped, -signal.SIGKILL, CLOSED, SPARE):
             raise AssertionError(f"{self} ended with {code}: {report[-2000:]}")
 
