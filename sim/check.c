@@ -19,7 +19,8 @@
 #define CHECK_DRIFT_PERCENT 97
 /* As in core/expire.c. */
 #define CHECK_BEAT_LATE_US 2500000
-/* What torch's nodes need for a beat, beyond the interval. */
+/* How often torch's nodes beat unless told otherwise, and how late that may be. */
+#define CHECK_PEER_BEAT_US 5000000
 #define CHECK_PEER_LATE_US 3000000
 
 void mst__sim_check_init(struct mst__sim_world *world)
@@ -218,7 +219,9 @@ static void check_stamps(struct mst__sim_world *world)
 static int64_t check_patience_us(const struct mst__settings *settings, bool is_exact)
 {
     if (is_exact) {
-        return (settings->keep_alive_interval_us + CHECK_PEER_LATE_US) * CHECK_DRIFT_PERCENT / 100;
+        int64_t interval_us = settings->keep_alive_interval_us;
+        interval_us = interval_us > CHECK_PEER_BEAT_US ? interval_us : CHECK_PEER_BEAT_US;
+        return (interval_us + CHECK_PEER_LATE_US) * CHECK_DRIFT_PERCENT / 100;
     }
     int64_t half_us = settings->keep_alive_interval_us / 2;
     int64_t beat_us = settings->keep_alive_interval_us +

@@ -13,7 +13,9 @@
 
 /* A beat may be this late at least: the peers look once a second, and writing takes its time. */
 #define EXPIRE_BEAT_LATE_US 2500000
-/* The same of torch's nodes: a second each for the timer that finds a beat not yet due, for a
+/* torch's nodes beat this often unless told otherwise, which those of 1.13 cannot be. */
+#define EXPIRE_PEER_BEAT_US 5000000
+/* How late that may be: a second each for the timer that finds a beat not yet due, for a
  * record that is taken from the cache, and for the look after a lost write. */
 #define EXPIRE_PEER_LATE_US 3000000
 /* What telling of a death may take of the time after which a node counts as dead. */
@@ -28,13 +30,21 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
                                   settings->keep_alive_max_attempt);
 }
 
+/* How often a node beats that may be torch's: we know only what we were told ourselves. */
+static int64_t expire_peer_interval_us(const struct mst__settings *settings)
+{
+    int64_t interval_us = settings->keep_alive_interval_us;
+    return interval_us > EXPIRE_PEER_BEAT_US ? interval_us : EXPIRE_PEER_BEAT_US;
+}
+
 /* The time in which a living node beats once. */
 static int64_t expire_beat_us(const struct mst__settings *settings, bool is_ours)
 {
-    int64_t half_us = settings->keep_alive_interval_us / 2;
+    int64_t interval_us =
+        is_ours ? settings->keep_alive_interval_us : expire_peer_interval_us(settings);
+    int64_t half_us = interval_us / 2;
     int64_t late_us = is_ours ? EXPIRE_BEAT_LATE_US : EXPIRE_PEER_LATE_US;
-    return mst__saturate_add(settings->keep_alive_interval_us,
-                             half_us > late_us ? half_us : late_us);
+    return mst__saturate_add(interval_us, half_us > late_us ? half_us : late_us);
 }
 
 int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ours)
@@ -45,7 +55,7 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
     }
     int64_t share_us = after_us / EXPIRE_MARGIN_SHARE;
     after_us -= share_us < EXPIRE_MARGIN_US_MAX ? share_us : EXPIRE_MARGIN_US_MAX;
-    int64_t peer_us = mst__saturate_add(settings->keep_alive_interval_us, EXPIRE_PEER_LATE_US);
+    int64_t peer_us = mst__saturate_add(expire_peer_interval_us(settings), EXPIRE_PEER_LATE_US);
     return is_ours || after_us > peer_us ? after_us : peer_us;
 }
 

@@ -7,8 +7,9 @@
  *   were reading. What the stamp says does not matter, so that no clock, however wrong or stepped,
  *   can kill. Only time in which we read regularly counts: when nobody could reach the store,
  *   nobody could beat, and nobody is blamed for it.
- * - A node that does not say in the record that it is muster's may be torch's, whose beats come up
- *   to three seconds after the interval. It is not dead before that, however short the times are.
+ * - A node that does not say in the record that it is muster's may be torch's, whose interval is
+ *   five seconds, whatever ours is, unless it was told otherwise, and whose beats come up to three
+ *   seconds after it. It is not dead before that, however short the times are.
  * - A stamp that is older than the expiry and clock_skew together makes us suspicious of a node
  *   that we have never seen beat: it gets the time of one beat and not of all attempts. That clears
  *   away sooner what a crashed job left behind. It is not dead at first sight, whatever its stamp
@@ -31,8 +32,8 @@ int64_t mst__expire_after_us(const struct mst__settings *settings);
 
 /* How long a node that has beaten may be silent where the silence is measured: a little less, for
  * others are to be told within the time that was configured, and telling takes time, too. Of one
- * that may be torch's (@is_ours is false) a beat may take its interval and three seconds: so much
- * it has in any case. */
+ * that may be torch's (@is_ours is false) a beat may take its interval, which may be torch's five
+ * seconds, and three seconds: so much it has in any case. */
 int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ours);
 
 /**

@@ -363,9 +363,9 @@ def close_waiting(scenario, closer):
             node.wait("closed")
 
 
-def hold(scenario, hold_s, pause_s=0):
+def hold(scenario, hold_s, pause_s=0, kinds=FOUR, **options):
     """Nobody is expelled while nothing happens, which is looked at every pause_s."""
-    nodes = scenario.start(FOUR, keep_alive=None)
+    nodes = scenario.start(kinds, keep_alive=None, **options)
     first = scenario.settle(nodes)
     end = time.monotonic() + hold_s
     while time.monotonic() < end:
