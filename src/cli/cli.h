@@ -32,6 +32,7 @@ struct mst__cli_command {
     const char *name;
     const char *summary; /* one line for `muster --help` */
     int (*run)(int argc, char **argv);
+    const char *const *parts; /* first words that have a `--help` of their own, ended by NULL */
 };
 
 int mst__cli_serve(int argc, char **argv);

@@ -6,15 +6,17 @@
 #include "cli/cli.h"
 #include "cli/log.h"
 
+static const char *const bench_parts[] = {"store", "rendezvous", NULL};
+
 static const struct mst__cli_command commands[] = {
-    {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve},
-    {"join", "take part in a rendezvous from a shell", mst__cli_join},
-    {"status", "show who takes part in a rendezvous", mst__cli_status},
-    {"close", "mark a rendezvous as closed", mst__cli_close},
-    {"store", "read and write any store", mst__cli_store},
-    {"etcd", "run a private etcd", mst__cli_etcd},
-    {"demo", "show a rendezvous at work on this machine", mst__cli_demo},
-    {"bench", "measure stores and rendezvous", mst__cli_bench},
+    {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve, NULL},
+    {"join", "take part in a rendezvous from a shell", mst__cli_join, NULL},
+    {"status", "show who takes part in a rendezvous", mst__cli_status, NULL},
+    {"close", "mark a rendezvous as closed", mst__cli_close, NULL},
+    {"store", "read and write any store", mst__cli_store, NULL},
+    {"etcd", "run a private etcd", mst__cli_etcd, NULL},
+    {"demo", "show a rendezvous at work on this machine", mst__cli_demo, NULL},
+    {"bench", "measure stores and rendezvous", mst__cli_bench, bench_parts},
 };
 #define COMMANDS_COUNT (sizeof commands / sizeof commands[0])
 
@@ -54,7 +56,18 @@ static int complain(const char *name)
     return mst__cli_usage_error("muster", "there is no command '%s'", name);
 }
 
-/* `muster help`, and `muster help NAME` for `muster NAME --help`. */
+static bool is_part(const struct mst__cli_command *command, const char *word)
+{
+    for (const char *const *part = command->parts; part != NULL && *part != NULL; part++) {
+        if (strcmp(word, *part) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `muster help`, and `muster help NAME [PART]` for `muster NAME [PART] --help`. Other words are not
+ * passed on: some commands would run them. */
 static int help(int argc, char **argv)
 {
     if (argc == 1) {
@@ -66,8 +79,13 @@ static int help(int argc, char **argv)
         return complain(argv[1]);
     }
     char option[] = "--help";
-    char *words[] = {argv[1], option, NULL};
-    return command->run(2, words);
+    char *words[] = {argv[1], option, NULL, NULL};
+    int count = 2;
+    if (argc > 2 && is_part(command, argv[2])) {
+        words[1] = argv[2];
+        words[count++] = option;
+    }
+    return command->run(count, words);
 }
 
 int main(int argc, char **argv)

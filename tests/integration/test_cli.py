@@ -25,6 +25,13 @@ class Cli(unittest.TestCase):
                 told = harness.run("help", command)
                 self.assertEqual(told.returncode, 0, told.stderr)
                 self.assertEqual(told.stdout, harness.run(command, "--help").stdout)
+        for part in ("store", "rendezvous"):
+            with self.subTest(part=part):
+                self.assertIn(f"Usage: muster bench {part}".encode(),
+                              harness.run("help", "bench", part).stdout)
+        # Any other word is no part of a command, and is not run either.
+        self.assertEqual(harness.run("help", "join", "true").stdout,
+                         harness.run("join", "--help").stdout)
         self.assertEqual(harness.run("help").stdout, harness.run("--help").stdout)
         self.expect(("help", "jion"), USAGE, "did you mean join?")
 
