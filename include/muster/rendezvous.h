@@ -235,8 +235,9 @@ MST_API void mst_handler_free(struct mst_handler *handler);
  * Take part in the next round and wait until it is complete, at most `join_timeout`.
  *
  * MST_ECLOSED: the rendezvous is closed. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
- * which is no failure. MST_ECONN, MST_ECANCELED. MST_ESTATE: the record is not one; of `muster`,
- * another process is this node. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the etcd
+ * which is no failure. MST_ECONN, MST_ECANCELED. MST_ESTATE: the record is not one.
+ * MST_EEXPELLED, of `muster` and `etcd-v3`: a newer process has this node's name, or the others
+ * count this node as dead. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the etcd
  * refuses us. MST_ENOTSUP: it has no v2 API; of `muster`, the server is no authority of jobs.
  */
 MST_API int mst_handler_next(struct mst_handler *handler,

@@ -197,7 +197,7 @@ static int effects_take(struct mst__etcd_v3_authority *authority)
     int rv = 0;
     while (mst__authority_next_effect(&authority->machine, &effect)) {
         if (effect.kind == MST_TOLD_EXPELLED && effect.driver != NULL && rv == 0) {
-            rv = letter_add(authority, effect.driver, MST_ETCD_V3_LETTER_EXPELLED, MST_ESTATE,
+            rv = letter_add(authority, effect.driver, MST_ETCD_V3_LETTER_EXPELLED, MST_EEXPELLED,
                             effect.text);
         } else if (effect.kind == MST_TOLD_SEALED && effect.id == MST_AUTHORITY_NOBODY && rv == 0) {
             rv = seats_seal(authority);

@@ -11,18 +11,19 @@
 /* Exit codes, the same in all subcommands and documented in muster(1). */
 enum mst__exit {
     MST_EXIT_OK = 0,
-    MST_EXIT_FAILED = 1,    /* any error without a code of its own */
-    MST_EXIT_USAGE = 2,     /* wrong arguments */
-    MST_EXIT_ABSENT = 3,    /* no such key, empty queue */
-    MST_EXIT_TIMEOUT = 4,   /* the deadline passed */
-    MST_EXIT_CONNECT = 5,   /* no connection, or lost */
-    MST_EXIT_DIFFERS = 6,   /* compare-and-set found another value */
-    MST_EXIT_UNKNOWN = 7,   /* connection lost, it may or may not have been done */
-    MST_EXIT_CLOSED = 8,    /* the rendezvous is closed */
-    MST_EXIT_SPARE = 9,     /* closed while this node was a spare: it was not needed, no failure */
-    MST_EXIT_STATE = 10,    /* what is stored is no rendezvous */
-    MST_EXIT_CHANGED = 11,  /* the group has changed and the command was stopped; no --rejoin */
-    MST_EXIT_EXPELLED = 12, /* the others count this node as dead */
+    MST_EXIT_FAILED = 1,   /* any error without a code of its own */
+    MST_EXIT_USAGE = 2,    /* wrong arguments */
+    MST_EXIT_ABSENT = 3,   /* no such key, empty queue */
+    MST_EXIT_TIMEOUT = 4,  /* the deadline passed */
+    MST_EXIT_CONNECT = 5,  /* no connection, or lost */
+    MST_EXIT_DIFFERS = 6,  /* compare-and-set found another value */
+    MST_EXIT_UNKNOWN = 7,  /* connection lost, it may or may not have been done */
+    MST_EXIT_CLOSED = 8,   /* the rendezvous is closed */
+    MST_EXIT_SPARE = 9,    /* closed while this node was a spare: it was not needed, no failure */
+    MST_EXIT_STATE = 10,   /* what is stored is no rendezvous */
+    MST_EXIT_CHANGED = 11, /* the group has changed and the command was stopped; no --rejoin */
+    MST_EXIT_EXPELLED =
+        12, /* the others count this node as dead, or a newer process has its name */
     MST_EXIT_NOT_RUNNABLE = 126, /* the command to run is there and cannot be run */
     MST_EXIT_NO_COMMAND = 127,   /* there is no such command to run */
     MST_EXIT_SIGNAL = 128,       /* and the signal's number: ended by it, or the command was */

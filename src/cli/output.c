@@ -27,6 +27,8 @@ int mst__cli_fail(const struct mst_err *err)
             return MST_EXIT_SPARE;
         case MST_ESTATE:
             return MST_EXIT_STATE;
+        case MST_EEXPELLED:
+            return MST_EXIT_EXPELLED;
         default:
             return MST_EXIT_FAILED;
     }

@@ -167,10 +167,10 @@ enum mst__refusal {
     MST_REFUSAL_NONE,
     MST_REFUSAL_CLOSED,    /* MST_ECLOSED: who closed the run and why */
     MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call or order of ranks conflict */
-    MST_REFUSAL_STALE,     /* MST_ESTATE: a newer process of the node is known */
-    MST_REFUSAL_TWIN,      /* MST_ESTATE: another process with the same name and contact lives */
-    MST_REFUSAL_CLAIM,     /* MST_ESTATE: the round that it claims to hold is over, or not its own:
-                              it has to announce itself for the next one */
+    MST_REFUSAL_STALE,     /* MST_EEXPELLED: a newer process of the node is known */
+    MST_REFUSAL_TWIN,      /* MST_EEXPELLED: another process with the same name and contact lives */
+    MST_REFUSAL_CLAIM,     /* MST_EEXPELLED: the round that it claims to hold is over, or not its
+                              own: it has to announce itself for the next one */
     MST_REFUSAL_MALFORMED, /* MST_EINVAL, MST_ELIMIT: a field is out of its limits */
     MST_REFUSAL_FULL,      /* MST_ELIMIT: too many nodes */
     MST_REFUSAL_MEMORY,    /* MST_ENOMEM; MST_ELIMIT: memory_max */

@@ -194,7 +194,7 @@ static int announce_check_process(struct announce *announce)
     uint64_t contact = announce_contact(said);
     struct mst_bytes address = mst__authority_address(old);
     if (contact < old->contact || member_has_replaced(old, said->session)) {
-        return announce_refuse(announce, MST_REFUSAL_STALE, MST_ESTATE,
+        return announce_refuse(announce, MST_REFUSAL_STALE, MST_EEXPELLED,
                                "replaced by a newer process of node '%.*s', at '%.*s'; nodes need "
                                "different names",
                                TOLD(said->name), TOLD(address));
@@ -203,7 +203,7 @@ static int announce_check_process(struct announce *announce)
     bool is_process = member_is_process(old, said);
     announce->is_same = is_living && is_process;
     if (is_living && !is_process && contact == old->contact) {
-        return announce_refuse(announce, MST_REFUSAL_TWIN, MST_ESTATE,
+        return announce_refuse(announce, MST_REFUSAL_TWIN, MST_EEXPELLED,
                                "another process at '%.*s' is node '%.*s', and neither is newer; "
                                "nodes need different names",
                                TOLD(address), TOLD(said->name));
@@ -282,7 +282,7 @@ static int announce_refuse_claim(struct announce *announce, const char *because)
 {
     const struct mst__authority *authority = announce->authority;
     const struct mst__claim *claim = &announce->said->claim;
-    return announce_refuse(announce, MST_REFUSAL_CLAIM, MST_ESTATE,
+    return announce_refuse(announce, MST_REFUSAL_CLAIM, MST_EEXPELLED,
                            "node '%.*s' holds rank %u of %u in round %lld, but %s (round %lld, "
                            "%u nodes): it has to announce itself for the next one",
                            TOLD(announce->said->name), claim->rank, claim->world,

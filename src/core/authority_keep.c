@@ -51,7 +51,7 @@ int mst__authority_announce_kept(struct mst__authority *authority,
     if (other != NULL && other->incarnation == announcement->incarnation) {
         if (other->session > announcement->session) {
             *ret_refusal = MST_REFUSAL_STALE;
-            return mst__fail(reterr, MST_ESTATE, 0,
+            return mst__fail(reterr, MST_EEXPELLED, 0,
                              "this process has entered again since, with a newer session");
         }
         if (other->session < announcement->session) {

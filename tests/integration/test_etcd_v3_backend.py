@@ -10,9 +10,9 @@ import unittest
 import etcd_cluster
 import harness
 from nodes import CLOSED, PATIENCE_S, SPARE, settle
-from test_etcd_rdzv import NO_RENDEZVOUS, USAGE, Job, conf_text
+from test_etcd_rdzv import USAGE, Job, conf_text
 
-TIMEOUT = 4
+TIMEOUT, EXPELLED = 4, 12
 
 # The shortest lease that etcd grants, two seconds.
 QUICK = {"last_call_timeout": "100ms", "join_timeout": PATIENCE_S, "keep_alive_interval": 1,
@@ -268,9 +268,17 @@ class Plain(Etcd):
             first = settle(nodes)
             newer = job.start(node_name="n1")
             settle([nodes[0], newer], after=first)
-            self.assertEqual(nodes[1].ended(), NO_RENDEZVOUS, nodes[1].story())
+            self.assertEqual(nodes[1].ended(), EXPELLED, nodes[1].story())
             self.assertIn("a newer process of node 'n1'", nodes[1].stderr())
             job.nodes.remove(nodes[1])
+
+    def test_replaced_while_it_waits(self):
+        with self.job("2:2", PATIENT) as job:
+            first = job.start_in_order(1)[0]
+            newer = job.start(node_name="n0")
+            self.assertEqual(first.ended(), EXPELLED, first.story())
+            job.nodes.remove(first)
+            settle([newer, job.start(node_name="n1")])
 
     def test_who_is_out_takes_its_key_back(self):
         """A node that finds a later round without it does not leave its key to the lease, and is

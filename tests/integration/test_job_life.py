@@ -10,7 +10,7 @@ from test_job_frames import (EXPELLED, HEARTBEAT, LEAVE, PONG, STORE, STORE_REPL
 
 CLOSE, STATUS = 4, 5
 REFUSED, CLOSED, STATUS_TOLD = 33, 40, 42
-ELIMIT, ESTATE = -3, -15
+ELIMIT, EEXPELLED = -3, -18
 FOUNDED_MAX, IDLE_MAX = 16, 4096
 
 
@@ -50,7 +50,7 @@ class Life(unittest.TestCase):
                                (first, first.connect())):
                 node.announce(wire, nodes=(2, 2))
                 code, why = receive_refused(wire)
-                self.assertEqual(code, ESTATE)
+                self.assertEqual(code, EEXPELLED)
                 self.assertIn("replaced by a newer process of node 'a'", why)
             send(new, HEARTBEAT, b"\x01")
             receive(new, PONG)

@@ -16,7 +16,7 @@ from test_http import Page, needs_http
 from test_join import (ABSENT, CHANGED, CLOSED, CONNECT, OK, SPARE, TIMEOUT, USAGE, Node,
                        is_running)
 
-FAILED, REPLACED, EXPELLED = 1, 10, 12
+FAILED, EXPELLED = 1, 12
 
 # Heartbeats so seldom that what is noticed soon is not noticed by silence.
 SELDOM = "keep_alive_interval=60,last_call_timeout=100ms,join_timeout=30"
@@ -308,7 +308,7 @@ class Changes(Case):
         second = self.named("1", "twin", "--hold", "0", "--rejoin")
         self.assertEqual(second.next("joined")["round"], 2)
         first.next("expelled")
-        self.assertEqual(first.wait(), REPLACED)
+        self.assertEqual(first.wait(), EXPELLED)
         self.assertIn("replaced by a newer process of node 'twin'", first.stderr)
         self.silent(second, 0.5)
 
@@ -316,7 +316,7 @@ class Changes(Case):
         first = self.named("2", "twin", "--hold", "0")
         self.await_standing(1, "gathered")
         second = self.named("2", "twin", "--hold", "0")
-        self.assertEqual(first.wait(), REPLACED)
+        self.assertEqual(first.wait(), EXPELLED)
         self.assertIn("replaced by a newer process of node 'twin'", first.stderr)
         other = self.named("2", "other", "--hold", "0")
         self.check_joined([second.next("joined"), other.next("joined")], 1, 2)

@@ -321,13 +321,13 @@ static void newer_replaces_ghost(void **state)
     run_back(&run, "b");
     assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
     again.incarnation = 1;
-    assert_int_equal(run_say(&run, &again), MST_ESTATE);
+    assert_int_equal(run_say(&run, &again), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_STALE);
     assert_string_equal(run.err.msg, "replaced by a newer process of node 'a', at 'a'; nodes need "
                                      "different names");
     again.incarnation = 2;
     again.session = 9;
-    assert_int_equal(run_say(&run, &again), MST_ESTATE);
+    assert_int_equal(run_say(&run, &again), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_TWIN);
     assert_told(&run, "");
     run_close(&run);
@@ -688,7 +688,7 @@ static void restart_misses_one(void **state)
     run_pass(&run, 1, true);
     assert_told(&run, "lost ?=2; reopened 5 lost ?; ");
     /* Too late to hold it, not too late for its rank. */
-    assert_int_equal(run_hold(&run, "c", claim_third), MST_ESTATE);
+    assert_int_equal(run_hold(&run, "c", claim_third), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
     run_back(&run, "a");
     struct mst__announcement late = run_announcement(&run, "c");
@@ -732,11 +732,11 @@ static void claims_of_several_rounds(void **state)
     /* The same number of an earlier epoch, the same place, another size: all refused. */
     old = claim_first;
     old.epoch = 6;
-    assert_int_equal(run_hold(&run, "x", old), MST_ESTATE);
-    assert_int_equal(run_hold(&run, "x", claim_second), MST_ESTATE);
+    assert_int_equal(run_hold(&run, "x", old), MST_EEXPELLED);
+    assert_int_equal(run_hold(&run, "x", claim_second), MST_EEXPELLED);
     old = claim_first;
     old.world = 2;
-    assert_int_equal(run_hold(&run, "x", old), MST_ESTATE);
+    assert_int_equal(run_hold(&run, "x", old), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
     assert_string_equal(run.err.msg,
                         "node 'x' holds rank 0 of 2 in round 4, but it has another size (round 4, "
@@ -753,7 +753,7 @@ static void claims_of_several_rounds(void **state)
     run_pass(&run, 30 * SECOND_US, true);
     assert_told(&run, "sealed 9/5 of 1 at y y=0; ");
     later.round = 11;
-    assert_int_equal(run_hold(&run, "z", later), MST_ESTATE);
+    assert_int_equal(run_hold(&run, "z", later), MST_EEXPELLED);
     struct mst__announcement said = run_announcement(&run, "z");
     said.claim = later;
     assert_int_equal(run_say(&run, &said), 0);
@@ -769,7 +769,7 @@ static void claim_of_what_never_was(void **state)
     (void)state;
     struct unit_run run;
     run_init_epoch(&run, 1, 2, 7);
-    assert_int_equal(run_hold(&run, "a", claim_first), MST_ESTATE);
+    assert_int_equal(run_hold(&run, "a", claim_first), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
     struct mst__announcement said = run_announcement(&run, "a");
     said.claim = claim_first;
@@ -794,7 +794,7 @@ static void claim_of_another_size(void **state)
     said.claim = run_claim(&run, "a");
     said.claim.world = 3;
     said.claim.holds = true;
-    assert_int_equal(run_say(&run, &said), MST_ESTATE);
+    assert_int_equal(run_say(&run, &said), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
     /* Who does not know its round cannot come back from it. */
     said.claim.holds = false;

@@ -137,16 +137,16 @@ static void newer_contact_wins(void **state)
     run_back(&run, "b");
     assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
     /* What comes late over an older connection replaces nobody. */
-    assert_int_equal(say_as(&run, "a", 1000, 11, 5), MST_ESTATE);
-    assert_int_equal(say_as(&run, "a", 2000, 10, 4), MST_ESTATE);
+    assert_int_equal(say_as(&run, "a", 1000, 11, 5), MST_EEXPELLED);
+    assert_int_equal(say_as(&run, "a", 2000, 10, 4), MST_EEXPELLED);
     /* The present process may have another connection, then the last one is the older one. */
     assert_int_equal(say_as(&run, "a", 3, 12, 8), 0);
     assert_told(&run, "sealed 7/2 of 2 at a a=0; ");
-    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_ESTATE);
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
     /* One that was lost comes back itself. */
     run_lose(&run, "a");
     assert_told(&run, "lost a=0; reopened 3 lost a; ");
-    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_ESTATE);
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
     assert_int_equal(say_as(&run, "a", 3, 12, 9), 0);
     run_back(&run, "b");
     assert_told(&run, "sealed 7/3 of 2 at a a=0 b=1; ");
@@ -162,7 +162,7 @@ static void replaced_is_over(void **state)
     for (uint64_t i = 1; i <= MST_AUTHORITY_REPLACED_MAX + 1; i++) {
         assert_int_equal(say_as(&run, "a", 100 - i, 10 + i, i), 0);
         for (uint64_t before = 1; before < i; before++) {
-            assert_int_equal(say_as(&run, "a", 100 - before, 10 + before, 50 + i), MST_ESTATE);
+            assert_int_equal(say_as(&run, "a", 100 - before, 10 + before, 50 + i), MST_EEXPELLED);
             assert_string_equal(run.err.msg, "replaced by a newer process of node 'a', at 'a'; "
                                              "nodes need different names");
         }

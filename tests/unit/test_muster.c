@@ -316,7 +316,7 @@ static void one_is_replaced(void **state)
     /* What was replaced cannot come back. */
     node_drop_store(&nodes[1]);
     nodes[1].got = (struct mst_rendezvous){.size = sizeof nodes[1].got};
-    assert_fails(mst_handler_next(nodes[1].handler, &nodes[1].got, &err), MST_ESTATE, "newer");
+    assert_fails(mst_handler_next(nodes[1].handler, &nodes[1].got, &err), MST_EEXPELLED, "newer");
     close_nodes(&again, 1);
     close_nodes(nodes, 2);
 }
