@@ -25,8 +25,8 @@
 /* How long a DELETE of dialect A may turn out to be the start of an APPEND of dialect B. */
 #define CONN_GRACE_MS 50
 
-/* Room that is offered to the kernel while a large request is arriving. */
-#define CONN_READ_AHEAD MST_MIB(1)
+/* Room for replies that is kept for the next connection. */
+#define CONN_REPLIES_KEPT MST_MIB(1)
 
 /* A reply that is worth a write of its own, from where the engine has it. */
 #define CONN_LARGE_SIZE MST_KIB(64)
@@ -213,7 +213,7 @@ void mst__conn_flush(struct mst__conn *conn)
     struct mst__buf *replies = &conn->server->replies;
     mst__conn_send(conn, (enum mst__sort)conn->server->replies_sort, mst__buf_bytes(replies), NULL);
     mst__buf_clear(replies);
-    if (replies->capacity > CONN_READ_AHEAD) {
+    if (replies->capacity > CONN_REPLIES_KEPT) {
         mst__buf_close(replies); /* one large reply shall not cost memory for ever */
     }
 }
@@ -612,7 +612,7 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         return;
     }
     size_t room = conn->input_wanted > have ? conn->input_wanted - have : 1;
-    room = room > CONN_READ_AHEAD ? CONN_READ_AHEAD : room;
+    room = room > MST_TURN_READ_SIZE ? MST_TURN_READ_SIZE : room;
     room = room < MST_KIB(4) ? MST_KIB(4) : room;
     int rv = 0;
     uint8_t *memory = mst__buf_reserve(&conn->input, room, &rv);
@@ -632,6 +632,23 @@ static void conn_ended(struct mst__conn *conn, ssize_t status)
         mst__conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
     } else {
         mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror((int)status));
+    }
+}
+
+/* @conn has filled its buffer with @size bytes, and libuv would go on to read from it, up to 32
+ * times. The others come first when it has had its share. */
+static void conn_count_read(struct mst__conn *conn, size_t size)
+{
+    struct mst__turns *turns = &conn->server->turns;
+    int64_t now_ms = (int64_t)uv_now(&conn->server->loop); /* the same during a turn */
+    bool goes_on = turns->reader == conn && turns->reads_ms == now_ms;
+    turns->reader = conn;
+    turns->reads_ms = now_ms;
+    turns->reads_size = goes_on ? turns->reads_size + size : size;
+    if (turns->reads_size >= MST_TURN_READ_SIZE && !conn->is_doomed) {
+        turns->reader = NULL;
+        conn->is_resting = true;
+        mst__conn_want_turn(conn);
     }
 }
 
@@ -663,13 +680,16 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
             conn_serve_own(conn);
         }
     }
+    if ((size_t)size == buf->len) {
+        conn_count_read(conn, (size_t)size);
+    }
     conn_settle(conn);
 }
 
 void mst__conn_update_reading(struct mst__conn *conn)
 {
     bool is_wanted = !conn->is_doomed && !conn->is_closing && !conn->is_input_waiting &&
-                     !conn->is_beginning && !conn->has_ended &&
+                     !conn->is_resting && !conn->is_beginning && !conn->has_ended &&
                      (conn->is_framed ? !mst__conn_is_deaf(conn) : !mst__conn_has_output(conn));
     if (MST_LIKELY(is_wanted == conn->is_reading)) {
         return;
@@ -688,6 +708,7 @@ void mst__conn_update_reading(struct mst__conn *conn)
 void mst__conn_take_turn(struct mst__conn *conn)
 {
     bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
+    conn->is_resting = false;
     if (!conn->is_doomed && conn->is_released) {
         conn->server->kv.steps += MST_STEPS_WRITE;
         conn_release(conn);
@@ -732,7 +753,7 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     mst__kv_client_init(&conn->client);
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
-    mst__buf_init(&conn->input, server->wire_limits.message_size_max + CONN_READ_AHEAD);
+    mst__buf_init(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE);
     mst__buf_init(&conn->store, 2 * server->wire_limits.message_size_max); /* and one behind it */
     int rv = listener->is_unix ? uv_pipe_init(&server->loop, &conn->uv.pipe, 0)
                                : uv_tcp_init(&server->loop, &conn->uv.tcp);

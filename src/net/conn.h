@@ -56,6 +56,7 @@ struct mst__conn {
     bool is_reading;
     bool is_in_line;
     bool is_input_waiting; /* for the next turn: it is not read meanwhile */
+    bool is_resting;       /* the same: it was read enough in this turn */
     bool is_store_stuck;   /* framed: half a request has been there for too long */
     bool is_beginning;     /* framed: the stream begins anew when its requests are done */
     bool is_released;      /* its wait is over, and it is told so in its turn */

@@ -90,6 +90,9 @@ struct mst__turns {
     unsigned accepts;
     int64_t pushes_ms; /* the same for `pushes` to others than the one being served */
     unsigned pushes;
+    const struct mst__conn *reader; /* who is being read, only compared */
+    int64_t reads_ms;               /* the turn in which that brought `reads_size` */
+    size_t reads_size;
 };
 
 struct mst_server {

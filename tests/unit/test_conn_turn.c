@@ -414,6 +414,35 @@ static void storm(void **state)
     assert_int_equal(f->server->conns_count, 0);
 }
 
+/* Large requests are read in parts, however quickly they come: nobody waits until the kernel has no
+ * more of them. */
+static void large_requests(void **state)
+{
+    struct fixture *f = *state;
+    static uint8_t value[MST_MIB(8)];
+    int fd = client_new(f);
+    for (size_t i = 0; i < 4; i++) {
+        put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+    }
+    struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
+    uint64_t most = 0;
+    for (int64_t end_ms = mst__clock_ms() + PATIENCE_MS; bytes.size > 0;) {
+        assert_true(mst__clock_ms() < end_ms);
+        ssize_t sent = 0;
+        do { /* as much as there is room for */
+            bytes = mst__bytes_skip(bytes, (size_t)sent);
+            sent = send(fd, bytes.data, bytes.size, MSG_NOSIGNAL);
+        } while (sent > 0 && bytes.size > 0);
+        uint64_t before = f->server->counters.bytes_in;
+        turn(f->server);
+        uint64_t came = f->server->counters.bytes_in - before;
+        most = came > most ? came : most;
+    }
+    /* Its share, reached with the last of several reads. */
+    assert_in_range(most, 1, 2 * MST_TURN_READ_SIZE);
+    (void)close(fd);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
 int main(void)
@@ -429,6 +458,7 @@ int main(void)
         CASE(last_requests_of_a_node),
         CASE(one_for_many),
         CASE(storm),
+        CASE(large_requests),
     };
     return MST_RUN_TESTS(tests);
 }
