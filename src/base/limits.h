@@ -43,6 +43,9 @@
 /* Turns of the loop in which clients may bring news before a server is emptied all the same. */
 #define MST_EMPTY_TURNS_MAX 100
 
+/* How long that may take. It is milliseconds as a rule; a loop that needs longer does not run. */
+#define MST_EMPTY_MS 10000
+
 /* What one connection may cost in one turn of the loop, in steps of the engine: some milliseconds.
  * A single request may exceed it. */
 #define MST_TURN_STEPS 8192

@@ -44,11 +44,9 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
     }
 }
 
-void mst__bootstrap_leave(struct mst__bootstrap *bootstrap)
+int mst__bootstrap_leave(struct mst__bootstrap *bootstrap, struct mst_err *reterr)
 {
-    if (bootstrap->hosted != NULL) {
-        mst__hosted_empty(bootstrap->hosted);
-    }
+    return bootstrap->hosted == NULL ? 0 : mst__hosted_empty(bootstrap->hosted, reterr);
 }
 
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap)

@@ -57,8 +57,10 @@ int mst__bootstrap_reserve(const char *local_addr,
  * The round is left for the next one: empty the workers' store, if we serve one. It stays where it
  * is, because torch's agents do not ask twice. Before we enter the record again: the next round is
  * not complete before that, so that none of its workers can have written anything.
+ *
+ * Returns 0 or MST_ETIMEOUT, when that store's server does not get to it.
  */
-void mst__bootstrap_leave(struct mst__bootstrap *bootstrap);
+int mst__bootstrap_leave(struct mst__bootstrap *bootstrap, struct mst_err *reterr);
 
 /* Stop the server. */
 void mst__bootstrap_close(struct mst__bootstrap *bootstrap);

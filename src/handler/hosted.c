@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/host.h"
@@ -101,9 +103,9 @@ const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_H
     return ret_url;
 }
 
-void mst__hosted_empty(struct mst__hosted *hosted)
+int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr)
 {
-    mst__server_empty(hosted->server);
+    return mst__server_empty(hosted->server, mst__clock_deadline_ms(MST_EMPTY_MS), reterr);
 }
 
 void mst__hosted_stop(struct mst__hosted *hosted)

@@ -31,8 +31,8 @@ int mst__hosted_port(const struct mst__hosted *hosted);
 const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_HOSTED_URL_SIZE]);
 
 /* Remove all keys, also those that have arrived and are not there yet; returns when it is done.
- * Connections stay. */
-void mst__hosted_empty(struct mst__hosted *hosted);
+ * Connections stay. 0 or MST_ETIMEOUT, when the server does not get to it within MST_EMPTY_MS. */
+int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr);
 
 /* Stop serving and release; returns once the thread has ended, within a second or so. NULL is
  * fine. */

@@ -70,10 +70,14 @@ struct mst__listener {
 
 /* See server_empty.c. */
 struct mst__empty {
-    atomic_bool is_wanted;
-    uv_idle_t idle; /* active from the wish on until it is done */
-    uv_sem_t done;
-    unsigned turns;              /* of the loop since the wish */
+    uv_mutex_t mutex;            /* guards `last`, `wanted` and `done` */
+    uv_cond_t cond;              /* `done` has changed */
+    uint64_t last;               /* wishes have numbers */
+    uint64_t wanted;             /* the wish that somebody waits for; 0 = none */
+    uint64_t done;               /* the last one that was carried out */
+    uv_idle_t idle;              /* active while there is a wish */
+    uint64_t number;             /* the wish that is being carried out */
+    unsigned turns;              /* of the loop since it was seen */
     uint64_t bytes_in, accepted; /* as they were at the last turn */
 };
 
@@ -151,8 +155,11 @@ void mst__server_want_grace(struct mst_server *server);
 /* --- server_empty.c --- */
 
 /* Remove all keys and queues, those included whose bytes have arrived by now; returns when it is
- * done. @server runs, in another thread, and is not being stopped. From one thread at a time. */
-void mst__server_empty(struct mst_server *server);
+ * done. @server runs, in another thread, and is not being stopped. From one thread at a time.
+ *
+ * Returns 0 or MST_ETIMEOUT: the loop does not get to it. It does not do it later, either, unless
+ * it has begun. */
+int mst__server_empty(struct mst_server *server, int64_t deadline_ms, struct mst_err *reterr);
 
 /* 0 or an error of libuv. */
 int mst__empty_open(struct mst_server *server);

@@ -2,8 +2,13 @@
  *
  * What clients had sent before is part of what goes, also if it still is in the kernel. So the loop
  * turns until a turn has brought nothing new, and the keys go then. Clients that write all the time
- * do not hold that up for ever. */
+ * do not hold that up for ever.
+ *
+ * A wish has a number. Who does not want to wait any longer takes it back, so that the keys of a
+ * later time are safe. */
 #include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/limits.h"
 #include "net/conn.h"
 #include "net/server.h"
@@ -15,10 +20,25 @@ static bool is_any(void *arg, struct mst_bytes key)
     return true;
 }
 
+static uint64_t find_wish(struct mst__empty *empty)
+{
+    uv_mutex_lock(&empty->mutex);
+    uint64_t wanted = empty->wanted;
+    uv_mutex_unlock(&empty->mutex);
+    return wanted;
+}
+
 static void on_turn(uv_idle_t *idle)
 {
     struct mst_server *server = idle->data;
     struct mst__empty *empty = &server->empty;
+    uint64_t wanted = find_wish(empty);
+    if (wanted == 0) {
+        (void)uv_idle_stop(idle); /* always returns 0 */
+        return;
+    }
+    empty->turns = wanted == empty->number ? empty->turns : 0;
+    empty->number = wanted;
     const struct mst__counters *counters = &server->counters;
     bool is_quiet = empty->bytes_in == counters->bytes_in &&
                     empty->accepted == counters->accepted && server->turns.first == NULL;
@@ -32,18 +52,25 @@ static void on_turn(uv_idle_t *idle)
         mst__conns_deliver(server);
     }
     mst__conns_deliver(server);
-    (void)uv_idle_stop(idle); /* always returns 0 */
-    uv_sem_post(&empty->done);
+    uv_mutex_lock(&empty->mutex);
+    empty->done = empty->number;
+    empty->wanted = empty->wanted == empty->number ? 0 : empty->wanted;
+    uv_cond_signal(&empty->cond);
+    uv_mutex_unlock(&empty->mutex);
 }
 
 int mst__empty_open(struct mst_server *server)
 {
     struct mst__empty *empty = &server->empty;
-    int rv = uv_sem_init(&empty->done, 0);
+    int rv = uv_mutex_init(&empty->mutex);
     if (rv != 0) {
         return rv;
     }
-    atomic_init(&empty->is_wanted, false);
+    rv = uv_cond_init(&empty->cond);
+    if (rv != 0) {
+        uv_mutex_destroy(&empty->mutex);
+        return rv;
+    }
     rv = uv_idle_init(&server->loop, &empty->idle);
     MST_ASSERT(rv == 0);
     empty->idle.data = server;
@@ -57,24 +84,42 @@ void mst__empty_stop(struct mst_server *server)
 
 void mst__empty_close(struct mst_server *server)
 {
-    uv_sem_destroy(&server->empty.done);
+    uv_cond_destroy(&server->empty.cond);
+    uv_mutex_destroy(&server->empty.mutex);
 }
 
 void mst__empty_look(struct mst_server *server)
 {
     struct mst__empty *empty = &server->empty;
-    if (!atomic_exchange(&empty->is_wanted, false) || server->stopping) {
+    if (find_wish(empty) == 0 || server->stopping) {
         return;
     }
-    empty->turns = 0;
     int rv = uv_idle_start(&empty->idle, on_turn); /* the loop does not sleep while it is active */
     MST_ASSERT(rv == 0);
 }
 
-void mst__server_empty(struct mst_server *server)
+int mst__server_empty(struct mst_server *server, int64_t deadline_ms, struct mst_err *reterr)
 {
-    atomic_store(&server->empty.is_wanted, true);
+    struct mst__empty *empty = &server->empty;
+    uv_mutex_lock(&empty->mutex);
+    uint64_t number = ++empty->last;
+    empty->wanted = number;
+    uv_mutex_unlock(&empty->mutex);
     int rv = uv_async_send(&server->wake);
     MST_ASSERT(rv == 0);
-    uv_sem_wait(&server->empty.done);
+    uv_mutex_lock(&empty->mutex);
+    int64_t left_ms = deadline_ms - mst__clock_ms();
+    while (empty->done != number && left_ms > 0) {
+        /* Why it ends is looked at here. */
+        (void)uv_cond_timedwait(&empty->cond, &empty->mutex, (uint64_t)left_ms * 1000000);
+        left_ms = deadline_ms - mst__clock_ms();
+    }
+    bool is_done = empty->done == number;
+    empty->wanted = 0;
+    uv_mutex_unlock(&empty->mutex);
+    return is_done
+               ? 0
+               : mst__fail(reterr, MST_ETIMEOUT, 0,
+                           "the store at port %d was not emptied: its server does not get to it",
+                           server->port);
 }

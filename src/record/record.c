@@ -181,9 +181,12 @@ static int next_enter(void *self, void *arg, struct mst_err *reterr)
     struct mst__record *record = self;
     struct entered *entered = arg;
     mst__owner_joined(&record->head.owner, false);
-    int rv = mst__owner_is_cancelled(&record->head.owner)
+    int rv = mst__bootstrap_leave(&record->bootstrap, reterr);
+    if (rv == 0) {
+        rv = mst__owner_is_cancelled(&record->head.owner)
                  ? mst__owner_fail_cancelled(reterr)
                  : next_join(record, &entered->outcome, reterr);
+    }
     if (rv == 0) {
         next_master(record, entered->master, sizeof entered->master);
         entered->is_old = record->session.joined.dialect <= MST_RECORD_D2;
@@ -217,7 +220,6 @@ static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
     }
     struct entered entered = {.is_old = false};
     mst__view_reset(&record->head.view);
-    mst__bootstrap_leave(&record->bootstrap);
     rv = mst__owner_run(&record->head.owner, next_enter, &entered, reterr);
     if (rv == 0) {
         rv = next_bootstrap(record, &entered.outcome, entered.master, entered.is_old, ret, reterr);

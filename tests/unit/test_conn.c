@@ -666,6 +666,23 @@ static void idle_timeout_spares_members(void **state)
     (void)close(stranger);
 }
 
+/* --- emptying --- */
+
+/* Who empties a server whose loop does not run is told so. What is written later stays. */
+static void emptying_has_a_deadline(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_err err = {0};
+    set_value(f, 1);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mst__server_empty(f->server, mst__clock_deadline_ms(10), &err),
+                         MST_ETIMEOUT);
+        assert_non_null(strstr(err.msg, "not emptied"));
+        settle(f->server);
+        assert_int_equal(f->server->kv.keys_count, 1);
+    }
+}
+
 #define CASE_SMALL(name) cmocka_unit_test_setup_teardown(name, fixture_open_small, fixture_close)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 
@@ -689,6 +706,7 @@ int main(void)
         CASE(unread_notices_are_bounded),
         CASE(sent_output_costs_nothing),
         CASE(idle_timeout_spares_members),
+        CASE(emptying_has_a_deadline),
     };
     return MST_RUN_TESTS(tests);
 }

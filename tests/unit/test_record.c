@@ -674,7 +674,7 @@ static void emptied_with_what_is_under_way(void **state)
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
         assert_int_equal(write(fd, request, sizeof request), sizeof request);
-        mst__hosted_empty(f->hosted);
+        assert_ok(mst__hosted_empty(f->hosted, &err));
         int64_t count = -1;
         assert_ok(mst_store_num_keys(store, PLENTY_MS, &count, &err));
         assert_int_equal(count, 0);
