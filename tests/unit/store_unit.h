@@ -4,8 +4,10 @@
 
 #include "unit/unit.h"
 
+#include <arpa/inet.h>
 #include <muster/muster.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* Long enough for a busy machine; only a failure waits that long. */
 #define PLENTY_MS 20000
@@ -36,6 +38,23 @@ static struct mst_err err;
             fail_msg("%s gives %s: %s", #call, mst_errname(code), err.msg);            \
         }                                                                              \
     } while (0)
+
+/* A free port of 127.0.0.1 that stays free for servers of this test until @ret_fd is closed: others
+ * are not given one that is bound, and a socket that is bound for reuse and does not listen is in
+ * no server's way. */
+static inline uint16_t hold_port(int *ret_fd)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    *ret_fd = fd;
+    return ntohs(address.sin_port);
+}
 
 static inline struct mst_store *open_store(const char *url)
 {

@@ -27,6 +27,7 @@
 
 struct fixture {
     struct mst__hosted *hosted;
+    int held_fd; /* keeps its port while no server has it */
     struct mst__endpoint endpoint;
     char text[64];
     char url[MST_HOSTED_URL_SIZE];
@@ -48,8 +49,8 @@ static int fixture_open(void **state)
 {
     static struct fixture f;
     f = (struct fixture){.endpoint = {.host = "127.0.0.1"}};
+    f.endpoint.port = hold_port(&f.held_fd);
     server_start(&f);
-    f.endpoint.port = (uint16_t)mst__hosted_port(f.hosted);
     (void)snprintf(f.text, sizeof f.text, "127.0.0.1:%u", (unsigned)f.endpoint.port);
     (void)mst__hosted_url(f.hosted, f.url);
     *state = &f;
@@ -58,7 +59,9 @@ static int fixture_open(void **state)
 
 static int fixture_close(void **state)
 {
-    server_stop(*state);
+    struct fixture *f = *state;
+    server_stop(f);
+    assert_int_equal(close(f->held_fd), 0);
     return 0;
 }
 
@@ -445,18 +448,46 @@ static void after_leaving(void **state)
     node_close(&node);
 }
 
-/* The server takes a node that it does not hear for lost; this one waits much longer than that. */
-static void waits_longer_than_the_expiry(void **state)
+/* How long ago the server has heard of the only node. */
+static int64_t ask_silence_us(const struct fixture *f)
+{
+    const struct mst__job_message question = {.type = MST_JOB_STATUS, .u.close.run_id = STR("job")};
+    struct mst__job_client *client = NULL;
+    struct mst__job_message answer;
+    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__clock_deadline_ms(PLENTY_MS),
+                                  &client, &answer, &err));
+    assert_int_equal(answer.type, MST_JOB_STATUS_TOLD);
+    struct mst_bytes members = answer.u.status.members;
+    struct mst__job_member member;
+    assert_true(mst__job_member_next(&members, &member));
+    int64_t silence_us = member.silent_us;
+    mst__job_client_close(client);
+    return silence_us;
+}
+
+/* The server takes a node that it does not hear for lost. One that waits is heard all the while: a
+ * silence that is shorter than it was has been broken. */
+static void heard_while_it_waits(void **state)
 {
     struct fixture *f = *state;
     struct node node;
-    node_open(&node, f, "keep_alive_interval=100ms,keep_alive_max_attempt=4");
-    struct mst_buffer value = {0};
-    assert_fails(mst_store_get(node.got.store, STR("key"), 1600, &value, &err), MST_ETIMEOUT,
-                 "key");
+    struct suite_waiter waiter;
+    node_open(&node, f, "keep_alive_interval=100ms,keep_alive_max_attempt=400");
+    waiter_start(&waiter, node.got.store, "key");
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    int64_t before_us = 0;
+    for (int heard = 0; heard < 5;) {
+        assert_true(mst__clock_ms() < deadline_ms);
+        int64_t silence_us = ask_silence_us(f);
+        heard += silence_us < before_us ? 1 : 0;
+        before_us = silence_us;
+        (void)poll(NULL, 0, 1);
+    }
     assert_int_equal(connects(&node), 0);
-    assert_int_equal(count_connections(f), 1);
+    await_connections(f, 1);
     assert_undisturbed(&node);
+    assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
+    waiter_join(&waiter, "value");
     node_close(&node);
 }
 
@@ -738,7 +769,7 @@ int main(void)
         WITH_SERVER(server_restarts),
         WITH_SERVER(after_the_handler),
         WITH_SERVER(after_leaving),
-        WITH_SERVER(waits_longer_than_the_expiry),
+        WITH_SERVER(heard_while_it_waits),
         WITH_SERVER(busy_for_longer_than_the_expiry),
         WITH_SERVER(any_pieces),
         WITH_SERVER(given_up),
