@@ -2,18 +2,41 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/limits.h"
+
+static void on_alarm(int number)
+{
+    (void)number;
+    abort();
+}
+
+/* A stderr that nobody reads may take the line late or never, and another thread may wait for it
+ * already. It does not keep the program from ending. */
+static void limit_last_words(void)
+{
+    const struct sigaction end = {.sa_handler = on_alarm};
+    sigset_t set;
+    (void)sigemptyset(&set); /* none of these can fail with such arguments */
+    (void)sigaddset(&set, SIGALRM);
+    (void)sigaction(SIGALRM, &end, NULL);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void)alarm(MST_LAST_WORDS_S);
+}
 
 _Noreturn void mst__assert_failed(const char *condition,
                                   const char *file,
                                   int line,
                                   const char *function)
 {
+    limit_last_words();
     (void)fprintf(stderr, "muster: assertion '%s' failed at %s:%d in %s; please report this bug\n",
                   condition, file, line, function); /* about to abort: nothing to do if it fails */
     abort();

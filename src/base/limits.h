@@ -111,6 +111,9 @@
 #define MST_LOG_FLUSH_MS 200
 #define MST_LOG_FLUSH_MAX_MS 2000
 
+/* How long a failed assertion waits for stderr before it ends the program without a word. */
+#define MST_LAST_WORDS_S 1
+
 /* Connections that one store handle opens, one per thread that is inside a call. */
 #define MST_POOL_MAX 64
 

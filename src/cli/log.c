@@ -156,6 +156,17 @@ static void on_line(void *arg, enum mst_log_level level, const char *line)
     wake(log->wake_fd);
 }
 
+/* To a stderr that is not the log's, and that a server must not wait for: a line that it does not
+ * take soon is lost. A pipe with any room has room for it. */
+static void say_soon(const char *text, size_t size)
+{
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&out, 1, MST_LOG_FLUSH_MS) > 0) {
+        ssize_t written = write(STDERR_FILENO, text, size);
+        (void)written; /* there is nowhere to say that it failed */
+    }
+}
+
 void mst__cli_say(const char *format, ...)
 {
     char given[MST_LOG_LINE_SIZE];
@@ -175,8 +186,12 @@ void mst__cli_say(const char *format, ...)
     }
     text[size++] = '\n';
     struct cli_log *log = opened;
-    if (log == NULL || log->options.path != NULL) {
+    if (log == NULL) {
         (void)fwrite(text, 1, size, stderr); /* there is nowhere to say that it failed */
+        return;
+    }
+    if (log->options.path != NULL) {
+        say_soon(text, size);
         return;
     }
     (void)pthread_mutex_lock(&log->mutex); /* cannot fail */

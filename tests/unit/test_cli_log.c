@@ -113,6 +113,26 @@ static void the_end_does_not_wait_for_a_reader(void **state)
     /* The two threads still wait for stderr. They end when the pipe is closed. */
 }
 
+/* With a file as the log, errors still go to stderr, and do not wait for it either. */
+static void an_error_does_not_wait_for_a_reader(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/muster-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    struct mst__cli_log_options options = {.path = path};
+    struct mst_log log;
+    open_log(&options, &log);
+    mst__cli_say("muster: the first error");
+    read_until("muster: the first error\n");
+    char filler[4096] = "";
+    assert_int_equal(write(STDERR_FILENO, filler, sizeof filler), sizeof filler);
+    mst__cli_say("muster: an error");
+    mst__cli_log_close();
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* A reader that is slow gets everything, although that takes longer than a stderr that is stuck is
  * waited for. */
 static void *read_slowly(void *arg)
@@ -183,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_buffer_drops_and_counts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_lines_come_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_error_does_not_wait_for_a_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_reader_gets_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_does_not_wait_for_a_reader, set_up, tear_down),
     };

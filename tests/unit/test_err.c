@@ -1,6 +1,15 @@
 /* unit/test_err.c - error codes and messages. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "unit/unit.h"
 
@@ -175,6 +184,49 @@ static void no_half_characters(void **state)
     assert_string_equal(err.msg, "");
 }
 
+/* In a process of its own, whose stderr is a pipe that is full and that nobody reads. */
+static _Noreturn void fail_an_assertion(int stderr_fd)
+{
+    const struct rlimit none = {0, 0};
+    char filler[4096] = "";
+    (void)setrlimit(RLIMIT_CORE, &none);
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)sigaction(SIGABRT, &usual, NULL);
+    (void)dup2(stderr_fd, STDERR_FILENO);
+    (void)fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK);
+    while (write(STDERR_FILENO, filler, sizeof filler) > 0) {
+    }
+    (void)fcntl(STDERR_FILENO, F_SETFL, 0);
+    MST_ASSERT(stderr_fd < 0);
+    _exit(0);
+}
+
+static void assertion_does_not_wait_for_a_reader(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fail_an_assertion(ends[1]);
+    }
+    int status = 0;
+    int64_t deadline_ms = mst__clock_deadline_ms(20000);
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 && mst__clock_ms() < deadline_ms) {
+        (void)poll(NULL, 0, 10);
+    }
+    if (ended == 0) {
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, &status, 0);
+    }
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(ends[1]), 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +237,7 @@ int main(void)
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(cut_at_words_and_characters),
         cmocka_unit_test(no_half_characters),
+        cmocka_unit_test(assertion_does_not_wait_for_a_reader),
     };
     return MST_RUN_TESTS(tests);
 }
