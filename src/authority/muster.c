@@ -24,8 +24,7 @@
 #include "wire/round_key.h"
 #include "wire/wire.h"
 
-/* For those who are waited for in vain: to ask why, and to take leave. */
-#define WHY_MS 1000
+/* To say that we do not want a round any more. */
 #define WITHDRAW_MS 1000
 
 /* How long the server of a closed rendezvous outlives its end, and how often it looks whether it
@@ -59,21 +58,6 @@ static int ask_status(const struct mst__muster *muster,
     return rv;
 }
 
-/* How @name stands in @status; MST_STANDING_GONE when it is not there. */
-static enum mst__authority_standing status_standing(const struct mst__job_status *status,
-                                                    const char *name)
-{
-    struct mst_bytes members = status->members;
-    struct mst__job_member member;
-    while (mst__job_member_next(&members, &member)) {
-        if (mst__bytes_equal(member.name, mst_bytes_str(name)) &&
-            member.standing != MST_STANDING_GONE) {
-            return (enum mst__authority_standing)member.standing;
-        }
-    }
-    return MST_STANDING_GONE;
-}
-
 /* How many there are besides us, and how many of all wait for a round. */
 static void status_count(const struct mst__job_status *status,
                          const char *name,
@@ -94,180 +78,6 @@ static void status_count(const struct mst__job_status *status,
                             ? 1
                             : 0;
     }
-}
-
-/* --- next: waiting --- */
-
-/* One next under way. */
-struct next {
-    struct mst__muster *muster;
-    int64_t deadline_ms;
-    bool is_spare;
-    bool is_patient; /* was one when the time was last looked at */
-    bool is_done;
-    struct mst__job_round round; /* as it was sealed; the address is below */
-    char master[MST_ENDPOINT_TEXT_SIZE];
-    struct mst_err connect_err; /* why there is no connection */
-};
-
-static int next_fail_closed(const struct next *next,
-                            struct mst_bytes reason,
-                            struct mst_bytes owner,
-                            struct mst_err *reterr)
-{
-    return mst__fail(reterr, next->is_spare ? MST_ESPARE : MST_ECLOSED, 0, "closed by '%.*s': %.*s",
-                     (int)(owner.size < 60 ? owner.size : 60), (const char *)owner.data,
-                     (int)reason.size, (const char *)reason.data);
-}
-
-/* The round that runs has no place for us at the moment. */
-static void next_stand_by(struct next *next, const struct mst__job_message *message)
-{
-    struct mst__muster *muster = next->muster;
-    const struct mst__job_round *round = &message->u.round;
-    next->is_spare = message->type == MST_JOB_SPARE;
-    next->is_patient = next->is_spare;
-    if (round->round > muster->claim.round) {
-        muster->claim = (struct mst__claim){
-            .epoch = round->epoch,
-            .round = round->round,
-            .world = round->world,
-            .rank = MST_AUTHORITY_RANK_NONE,
-        };
-    }
-    mst__event(&muster->events, next->is_spare ? "spare" : "queued", MST_NODE_RUNNING, round->round,
-               -1,
-               "Node '%s' %s: round %" PRId64 " of rendezvous '%s' runs with %" PRIu32 " nodes%s.",
-               muster->node, next->is_spare ? "is a spare" : "waits", round->round,
-               muster->params->run_id, round->world, next->is_spare ? " and is full" : "");
-}
-
-static void next_sealed(struct next *next, const struct mst__job_round *round)
-{
-    if (round->round <= next->muster->claim.round) {
-        return; /* the one that we come from, told again */
-    }
-    next->round = *round;
-    (void)snprintf(next->master, sizeof next->master, "%.*s",
-                   (int)(round->address.size < sizeof next->master ? round->address.size : 0),
-                   (const char *)round->address.data);
-    next->round.address = mst_bytes_str(next->master);
-    next->is_done = true;
-}
-
-/* 0, or why this next is over. */
-static int next_message(struct next *next,
-                        const struct mst__job_message *message,
-                        struct mst_err *reterr)
-{
-    struct mst__muster *muster = next->muster;
-    struct mst_err err = {0};
-    switch (message->type) {
-        case MST_JOB_WELCOME:
-            mst__muster_welcomed(muster, message);
-            return 0;
-        case MST_JOB_REFUSED:
-            if (message->u.refused.refusal == MST_REFUSAL_CLAIM) {
-                return 0; /* that we were still in a round, said just before we wanted another */
-            }
-            if (message->u.refused.code == MST_ECLOSED && next->is_spare) {
-                (void)mst__job_client_refused(message, reterr);
-                return mst__err_wrap(reterr, MST_ESPARE, "a spare");
-            }
-            return mst__job_client_refused(message, reterr);
-        case MST_JOB_CLOSED:
-            return next_fail_closed(next, message->u.close.reason, message->u.close.owner, reterr);
-        case MST_JOB_SEALED:
-            next_sealed(next, &message->u.round);
-            return 0;
-        case MST_JOB_QUEUED:
-        case MST_JOB_SPARE:
-            next_stand_by(next, message);
-            return 0;
-        case MST_JOB_REOPENED: /* of a round that we may never have heard of */
-        case MST_JOB_EXPELLED: /* of a session that is over; a newer process would be refused */
-            if (mst__muster_announce(muster, &err) != 0) {
-                mst__muster_drop(muster, &err);
-            }
-            return 0;
-        default:
-            return 0; /* of the round that we come from, or of a later server */
-    }
-}
-
-/* The time is over: ask for whom we wait. A spare is not late, and goes on; when it is none any
- * more it has all the time that the others have. */
-static int next_late(struct next *next, struct mst_err *reterr)
-{
-    struct mst__muster *muster = next->muster;
-    int64_t join_ms = muster->settings.job.join_us / 1000;
-    struct mst__job_client *client = NULL;
-    struct mst__job_status status;
-    int rv = ask_status(muster, WHY_MS, &client, &status, NULL);
-    if (rv != 0) {
-        return mst__owner_is_cancelled(&muster->head.owner)
-                   ? mst__owner_fail_cancelled(reterr)
-                   : mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
-                               (long long)join_ms, muster->where);
-    }
-    bool is_spare = status_standing(&status, muster->node) == MST_STANDING_SPARE;
-    if (is_spare || next->is_patient) {
-        next->deadline_ms = mst__clock_deadline_ms(join_ms);
-        next->is_patient = is_spare;
-    } else {
-        rv = mst__fail(reterr, MST_ETIMEOUT, 0, "no round within %lld ms: %.*s", (long long)join_ms,
-                       (int)status.sentence.size, (const char *)status.sentence.data);
-    }
-    mst__job_client_close(client);
-    return rv;
-}
-
-/* Have a connection. Whoever serves may come last. */
-static int next_reach(struct next *next, struct mst_err *reterr)
-{
-    struct mst__muster *muster = next->muster;
-    struct mst_err err = {0};
-    int rv = mst__muster_reach(muster, next->deadline_ms, &err);
-    if (rv == 0 || rv == MST_ENOTSUP || rv == MST_ENOMEM || rv == MST_ELIMIT) {
-        return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
-    }
-    if (mst__owner_is_cancelled(&muster->head.owner)) {
-        return mst__owner_fail_cancelled(reterr);
-    }
-    if (mst__clock_ms() >= next->deadline_ms) {
-        const struct mst_err *why = next->connect_err.code != 0 ? &next->connect_err : &err;
-        return mst__err_pass(reterr, MST_ECONN, why);
-    }
-    next->connect_err = err;
-    return 0;
-}
-
-/* Wait until a round is sealed with us. In the owner. */
-static int next_wait(struct next *next, struct mst_err *reterr)
-{
-    struct mst__muster *muster = next->muster;
-    int rv = 0;
-    while (rv == 0 && !next->is_done) {
-        if (mst__owner_is_cancelled(&muster->head.owner)) {
-            return mst__owner_fail_cancelled(reterr);
-        }
-        rv = next_reach(next, reterr);
-        if (rv != 0 || muster->client == NULL) {
-            continue;
-        }
-        struct mst__job_message message;
-        struct mst_err err = {0};
-        int got = mst__muster_wait(muster, next->deadline_ms, &message, &err);
-        if (got == 0) {
-            rv = next_message(next, &message, reterr);
-        } else if (got == MST_ETIMEOUT) {
-            rv = next_late(next, reterr);
-        } else if (got != MST_ECANCELED) {
-            next->connect_err = err;
-            mst__muster_drop(muster, &err);
-        }
-    }
-    return rv;
 }
 
 /* --- next: what the round has to offer --- */
@@ -324,7 +134,7 @@ static void next_publish(struct mst__muster *muster,
                            mst__clock_deadline_ms(MST_MUSTER_SEND_MS), &err);
     }
     if (rv == 0 && muster->client != NULL && mst__job_client_pump(muster->client, &err) != 0) {
-        mst__muster_drop(muster, &err); /* and the owner makes another one */
+        mst__muster_cut(muster, &err); /* there will be another one */
     }
     if (rv != 0) {
         mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s code=%s",
@@ -333,15 +143,16 @@ static void next_publish(struct mst__muster *muster,
     mst__buf_close(&requests);
 }
 
-/* Fill in the outcome. In the owner. */
-static int next_outcome(const struct next *next, struct mst_rendezvous *ret, struct mst_err *reterr)
+/* Fill in the outcome. In a task. */
+static int next_outcome(struct mst__muster *muster,
+                        struct mst_rendezvous *ret,
+                        struct mst_err *reterr)
 {
-    struct mst__muster *muster = next->muster;
-    const struct mst__job_round *round = &next->round;
+    const struct mst__job_round *round = &muster->round;
     struct mst__endpoint master = {.port = 0};
     /* An address that is none is a foreign node's, and nobody has told then. */
-    bool is_told = next->master[0] != '\0' &&
-                   mst__endpoint_parse_default(mst_bytes_str(next->master), -1, &master, NULL) == 0;
+    bool is_told = muster->master[0] != '\0' &&
+                   mst__endpoint_parse_default(round->address, -1, &master, NULL) == 0;
     struct mst_store *store = NULL;
     int rv = next_store(muster, round, &store, reterr);
     if (rv != 0) {
@@ -368,44 +179,57 @@ static int next_outcome(const struct next *next, struct mst_rendezvous *ret, str
 
 /* --- next --- */
 
+static void leave_within(struct mst__muster *muster, int64_t timeout_ms)
+{
+    muster->part_ms = timeout_ms;
+    muster->part_rv = 0;
+    mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
+}
+
+/* Want the next round, until there is one or it will not come. In a task. */
+static int next_wait(struct mst__muster *muster, struct mst_err *reterr)
+{
+    struct mst__member *member = &muster->member;
+    muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
+    muster->part_rv = 0;
+    (void)mst__interrupt_by(muster->head.owner.cancel_fd);
+    mst__muster_step(muster,
+                     (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                                .address = mst_bytes_str(muster->address),
+                                                .timeout_us = muster->settings.job.join_us});
+    while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&muster->head.owner)) {
+        mst__muster_turn(muster, INT64_MAX);
+    }
+    (void)mst__interrupt_by(-1);
+    if (member->phase == MST_MEMBER_JOINING) {
+        leave_within(muster, WITHDRAW_MS);
+        return mst__owner_fail_cancelled(reterr);
+    }
+    return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
+}
+
 /* A task. */
 static int next_join(void *self, void *ret_arg, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     struct mst_rendezvous *ret = ret_arg;
+    int reserved_fd = -1;
     mst__owner_joined(&muster->head.owner, false);
     if (mst__owner_is_cancelled(&muster->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
-    struct next next = {
-        .muster = muster,
-        .deadline_ms = mst__clock_deadline_ms(muster->settings.job.join_us / 1000),
-    };
-    muster->claim.holds = false;
-    muster->is_over = false;
-    int reserved_fd = -1;
     (void)mst__interrupt_by(muster->head.owner.cancel_fd);
     int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
                                     muster->addr, &reserved_fd, muster->address, reterr);
-    if (rv == 0 && muster->client != NULL) {
-        struct mst_err err = {0};
-        if (mst__muster_announce(muster, &err) != 0) {
-            mst__muster_drop(muster, &err);
-        }
-    }
-    rv = rv == 0 ? next_wait(&next, reterr) : rv;
     (void)mst__interrupt_by(-1);
+    rv = rv == 0 ? next_wait(muster, reterr) : rv;
     if (rv == 0) {
-        rv = next_outcome(&next, ret, reterr);
+        rv = next_outcome(muster, ret, reterr);
     }
     if (rv == 0) {
-        muster->sealed_ms = mst__clock_ms();
-        mst__muster_begin_round(muster, &next.round);
         mst__owner_joined(&muster->head.owner, true);
-    }
-    if (rv != 0 && muster->client != NULL) {
-        /* Nobody should wait for us. What stays of us the server notices by itself. */
-        (void)mst__muster_part(muster, mst__clock_deadline_ms(WITHDRAW_MS), NULL);
+    } else {
+        leave_within(muster, WITHDRAW_MS);
     }
     if (reserved_fd >= 0) {
         (void)close(reserved_fd); /* the port is the workers' now */
@@ -444,12 +268,34 @@ static int muster_look(void *self, bool *ret_closed, int64_t *ret_waiting, struc
     return rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
 }
 
-/* A task. */
+/* Say @arg, a CLOSE, and wait until all is closed, watching meanwhile. MST_ECONN: there is no
+ * connection that would tell. A task. */
 static int close_here(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    return mst__muster_close(muster, arg,
-                             mst__clock_deadline_ms(muster->settings.job.close_us / 1000), reterr);
+    const struct mst__member *member = &muster->member;
+    int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
+    int rv = 0;
+    if (member->phase == MST_MEMBER_CLOSED) {
+        return 0; /* somebody was quicker */
+    }
+    if (muster->client == NULL || member->phase != MST_MEMBER_HOLDING) {
+        rv = mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
+    } else {
+        rv = mst__job_client_send(muster->client, arg, deadline_ms, reterr);
+    }
+    const struct mst__job_client *client = muster->client;
+    while (rv == 0 && member->phase == MST_MEMBER_HOLDING) {
+        mst__muster_turn(muster, deadline_ms);
+        if (muster->client != client) {
+            rv = mst__fail(reterr, MST_ECONN, 0, "%.60s: the connection is lost", muster->where);
+        } else if (mst__clock_ms() >= deadline_ms) {
+            rv = mst__fail(reterr, MST_ETIMEOUT, 0, "%.60s does not answer", muster->where);
+        }
+    }
+    return rv != 0 || member->phase == MST_MEMBER_CLOSED
+               ? rv
+               : mst__fail(reterr, MST_ECONN, 0, "expelled meanwhile");
 }
 
 /* Close on the connection that there is, or else on one for this alone. */
@@ -499,15 +345,16 @@ static int leave_round(void *self, void *unused, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     (void)unused;
-    bool is_in = muster->claim.holds && !muster->is_over;
-    int rv = 0;
+    bool is_in = muster->member.phase == MST_MEMBER_HOLDING;
+    bool is_alone = muster->client == NULL;
     mst__owner_joined(&muster->head.owner, false);
-    if (is_in || muster->client != NULL) {
-        rv = mst__muster_part(muster, mst__clock_deadline_ms(muster->settings.job.close_us / 1000),
-                              reterr);
-    }
-    muster->claim.holds = false;
-    return rv;
+    leave_within(muster, muster->settings.job.close_us / 1000);
+    return is_in && (is_alone || muster->part_rv != 0)
+               ? mst__fail(reterr, MST_ECONN, 0,
+                           "%.60s: no connection; the others are told when our time to come back "
+                           "is over",
+                           muster->where)
+               : 0;
 }
 
 /* Leave the round, if there is one. */
@@ -581,6 +428,15 @@ static void muster_free(void *self)
     mst__free(muster);
 }
 
+/* An mst__owner_watch_fn. */
+static void watch(void *self)
+{
+    struct mst__muster *muster = self;
+    (void)mst__interrupt_by(muster->head.owner.stop_fd);
+    mst__muster_turn(muster, INT64_MAX);
+    (void)mst__interrupt_by(-1);
+}
+
 static const struct mst__head_ops muster_head_ops = {
     .next = muster_next,
     .look = muster_look,
@@ -613,8 +469,6 @@ static void name_node(struct mst__muster *muster)
     } else {
         mst__host_node_name(muster->params->local_addr, sizeof muster->node, muster->node);
     }
-    muster->incarnation = (uint64_t)mst__clock_wall_us(); /* a later start has a larger one */
-    muster->session = mst__clock_random_u64();
     mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
 }
 
@@ -634,12 +488,7 @@ static int prepare(struct mst__muster *muster,
                    const struct mst_params *params,
                    struct mst_err *reterr)
 {
-    muster->beat_ms = INT64_MAX;
-    muster->answer_ms = INT64_MAX;
-    muster->is_hurried = true;
-    mst__prng_init(&muster->prng, mst__clock_random_u64());
-    mst__backoff_init(&muster->backoff, MST_MUSTER_AGAIN_MS, MST_MUSTER_AGAIN_MS_MAX);
-    int rv = mst__head_init(&muster->head, &muster_head_ops, mst__muster_watch, muster, reterr);
+    int rv = mst__head_init(&muster->head, &muster_head_ops, watch, muster, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &muster->params, reterr);
     }
@@ -675,6 +524,7 @@ int mst__muster_create(const struct mst_params *params,
             muster->settings.place.endpoint.port = (uint16_t)mst__hosted_port(muster->hosted);
         }
         (void)mst__endpoint_format(&muster->settings.place.endpoint, muster->where);
+        mst__muster_member(muster);
         rv = mst_handler_wrap(&muster_ops, muster, ret_handler, reterr);
     }
     if (rv != 0) {

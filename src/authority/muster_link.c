@@ -1,15 +1,13 @@
-/* authority/muster_link.c - the connection to the authority: made, announced on, kept alive.
- *
- * The server hears us all the time and answers only when asked, with every few heartbeats, so that
- * both ends notice when the other one is gone without a word.
+/* authority/muster_link.c - the connection to the server, as the member machine wants it.
  *
  * It is the only connection of a node whose program asks one thing at a time of the stores of its
- * rounds: their requests go through its lane (net/lane.h). The store has other ways when nobody has
- * the machine, or there is no connection. */
+ * rounds: their requests go through its lane (net/lane.h). The store has other ways when there is
+ * no connection. */
 #include <unistd.h>
 
 #include "authority/muster_self.h"
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/interrupt.h"
@@ -29,22 +27,41 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t expiry_ms(const struct mst__muster *muster)
+static int64_t now_us(void)
 {
-    int64_t ms = mst__expire_after_us(&muster->settings.job) / 1000;
-    return ms < 1 ? 1 : ms;
+    return mst__clock_ns() / 1000;
 }
 
-/* Send without being interrupted, for half a message would be the end of the connection. */
-static int link_send(struct mst__muster *muster,
-                     const struct mst__job_message *message,
-                     struct mst_err *reterr)
+/* The millisecond in which @us has passed. */
+static int64_t ms_after(int64_t us)
 {
-    int before = mst__interrupt_by(-1);
-    int rv = mst__job_client_send(muster->client, message,
-                                  mst__clock_deadline_ms(MST_MUSTER_SEND_MS), reterr);
-    (void)mst__interrupt_by(before);
-    return rv;
+    return us == INT64_MAX ? INT64_MAX : us / 1000 + 1;
+}
+
+void mst__muster_member(struct mst__muster *muster)
+{
+    const struct mst__muster_settings *settings = &muster->settings;
+    const struct mst__settings *job = &settings->job;
+    int64_t expiry_ms = mst__expire_after_us(job) / 1000;
+    const struct mst__member_options options = {
+        .self = {.name = mst_bytes_str(muster->node),
+                 .incarnation = (uint64_t)mst__clock_wall_us(), /* a later start has a larger one */
+                 .session = mst__clock_random_u64(),
+                 .labels = settings->labels,
+                 .labels_count = settings->labels_count,
+                 .nodes_min = (uint32_t)job->nodes_min,
+                 .nodes_max = (uint32_t)job->nodes_max,
+                 .last_call_us = job->last_call_us,
+                 .rank_by = mst_bytes_str(settings->rank_by),
+                 .pinned_rank = settings->pinned_rank},
+        .run_id = mst_bytes_str(muster->params->run_id),
+        .where = muster->where,
+        .beat_us = job->keep_alive_interval_us,
+        .expiry_us = expiry_ms < 1 ? 1000 : expiry_ms * 1000,
+        .beats_per_answer = job->keep_alive_max_attempt,
+        .seed = mst__clock_random_u64(),
+    };
+    mst__member_init(&muster->member, &options);
 }
 
 /* --- the lane --- */
@@ -54,8 +71,9 @@ static void link_lane(struct mst__muster *muster)
 {
     struct mst_err err = {0};
     int fd = -1;
-    int64_t stall_ms = least(STALL_MS_MAX, expiry_ms(muster) / STALL_PART + 1);
-    int rv = mst__job_client_lane(muster->client, stall_ms, &fd, &err);
+    int64_t expiry_ms = muster->member.options.expiry_us / 1000;
+    int rv = mst__job_client_lane(muster->client, least(STALL_MS_MAX, expiry_ms / STALL_PART + 1),
+                                  &fd, &err);
     if (rv == 0) {
         rv = mst__tcp_adopt(muster->store, fd, mst__job_client_peer(muster->client), &err);
         if (rv != 0) {
@@ -69,198 +87,219 @@ static void link_lane(struct mst__muster *muster)
     }
 }
 
-/* What the store is told through the connection: whether @message was that. */
-static bool link_take_store(struct mst__muster *muster, const struct mst__job_message *message)
+static void link_lane_over(struct mst__muster *muster, struct mst_bytes text)
 {
-    if (message->type == MST_JOB_STORE_END) {
-        char detail[MST_LOG_QUOTE_SIZE];
-        mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.store_refused",
-                 "node=%s detail=%s", MST_LOG_TEXT(muster->node),
-                 mst__log_quote(message->u.text, detail));
-        return true;
-    }
-    if (message->type == MST_JOB_STORE_REPLY) {
-        link_lane(muster);
-        return true;
-    }
-    return false;
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.store_refused", "node=%s detail=%s",
+             MST_LOG_TEXT(muster->node), mst__log_quote(text, detail));
 }
 
-/* --- making it --- */
+/* --- effects --- */
 
-static bool link_pause(struct mst__muster *muster, int64_t deadline_ms)
-{
-    if (muster->is_hurried) {
-        muster->is_hurried = false;
-        return true;
-    }
-    return mst__backoff_pause(&muster->backoff, deadline_ms);
-}
-
-int mst__muster_announce(struct mst__muster *muster, struct mst_err *reterr)
-{
-    const struct mst__muster_settings *settings = &muster->settings;
-    const struct mst__settings *job = &settings->job;
-    const struct mst__job_message message = {
-        .type = MST_JOB_ANNOUNCE,
-        .u.announce = {.version = MST_JOB_VERSION,
-                       .run_id = mst_bytes_str(muster->params->run_id),
-                       .heartbeat_us = job->keep_alive_interval_us,
-                       .expiry_us = expiry_ms(muster) * 1000,
-                       .announcement = {.name = mst_bytes_str(muster->node),
-                                        .incarnation = muster->incarnation,
-                                        .session = muster->session,
-                                        .address = mst_bytes_str(muster->address),
-                                        .labels = settings->labels,
-                                        .labels_count = settings->labels_count,
-                                        .nodes_min = (uint32_t)job->nodes_min,
-                                        .nodes_max = (uint32_t)job->nodes_max,
-                                        .last_call_us = job->last_call_us,
-                                        .rank_by = mst_bytes_str(settings->rank_by),
-                                        .pinned_rank = settings->pinned_rank,
-                                        .claim = muster->claim,
-                                        .has_wall = true,
-                                        .wall_us = mst__clock_wall_us()}},
-    };
-    int rv = link_send(muster, &message, reterr);
-    /* An announcement is answered; and the first heartbeats of many come at different times. */
-    int64_t interval_ms = job->keep_alive_interval_us / 1000 + 1;
-    int64_t first_ms =
-        interval_ms / 2 + (int64_t)mst__prng_below(&muster->prng, (uint64_t)interval_ms / 2 + 1);
-    muster->beat_ms = mst__clock_deadline_ms(first_ms);
-    muster->answer_ms = mst__clock_deadline_ms(expiry_ms(muster));
-    muster->beats = 0;
-    return rv;
-}
-
-int mst__muster_reach(struct mst__muster *muster, int64_t deadline_ms, struct mst_err *reterr)
-{
-    if (muster->client != NULL) {
-        return 0;
-    }
-    if (!link_pause(muster, deadline_ms)) {
-        return mst__interrupt_is_pending()
-                   ? mst__fail(reterr, MST_ECANCELED, 0, "cancelled")
-                   : mst__fail(reterr, MST_ETIMEOUT, 0, "%.60s: no connection", muster->where);
-    }
-    muster->is_welcome = false;
-    int64_t until_ms = least(deadline_ms, mst__clock_deadline_ms(CONNECT_MS));
-    int rv = mst__job_client_open(&muster->endpoint, until_ms, &muster->client, reterr);
-    if (rv == 0) {
-        rv = mst__muster_announce(muster, reterr);
-        if (rv != 0) {
-            mst__job_client_close(muster->client);
-            muster->client = NULL;
-        }
-    }
-    if (rv == 0) {
-        link_lane(muster);
-    }
-    return rv;
-}
-
-void mst__muster_welcomed(struct mst__muster *muster, const struct mst__job_message *message)
-{
-    if (muster->is_cut_told) {
-        mst__log(&muster->params->log, MST_LOG_INFO, "rendezvous.connected", "node=%s server=%s",
-                 MST_LOG_TEXT(muster->node), MST_LOG_TEXT(muster->where));
-        mst__event(&muster->events, "connected", MST_NODE_RUNNING, -1, -1,
-                   "Node '%s' has its connection to %s again.", muster->node, muster->where);
-    }
-    if (message->u.welcome.has_skew) {
-        mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.skew", "node=%s skew_us=%lld",
-                 MST_LOG_TEXT(muster->node), (long long)message->u.welcome.skew_us);
-    }
-    muster->is_welcome = true;
-    muster->is_cut_told = false;
-    mst__backoff_init(&muster->backoff, MST_MUSTER_AGAIN_MS, MST_MUSTER_AGAIN_MS_MAX);
-}
-
-/* --- keeping it alive --- */
-
-static int link_beat(struct mst__muster *muster, struct mst_err *reterr)
-{
-    bool wants_pong = ++muster->beats >= muster->settings.job.keep_alive_max_attempt;
-    const struct mst__job_message message = {.type = MST_JOB_HEARTBEAT,
-                                             .u.heartbeat = {.wants_pong = wants_pong}};
-    muster->beat_ms = mst__clock_deadline_ms(muster->settings.job.keep_alive_interval_us / 1000);
-    if (wants_pong) {
-        muster->beats = 0;
-        muster->answer_ms = least(muster->answer_ms, mst__clock_deadline_ms(expiry_ms(muster)));
-    }
-    return link_send(muster, &message, reterr);
-}
-
-int mst__muster_wait(struct mst__muster *muster,
-                     int64_t deadline_ms,
-                     struct mst__job_message *ret_message,
-                     struct mst_err *reterr)
-{
-    MST_ASSERT(muster->client != NULL);
-    for (;;) {
-        int64_t until_ms = least(least(deadline_ms, muster->beat_ms), muster->answer_ms);
-        /* First of all what has come: after a pause of this process it tells why. */
-        int rv = mst__job_client_receive(muster->client, until_ms, ret_message, reterr);
-        int64_t now_ms = mst__clock_ms();
-        if (rv == 0 && !link_take_store(muster, ret_message)) {
-            muster->answer_ms = INT64_MAX;
-            return 0;
-        }
-        if (rv != MST_ETIMEOUT && rv != 0) {
-            return rv;
-        }
-        /* The answer may be behind a large reply to the store. */
-        int64_t alive_ms = mst__job_client_heard_ms(muster->client) + expiry_ms(muster);
-        if (now_ms >= muster->answer_ms && now_ms < alive_ms) {
-            muster->answer_ms = alive_ms;
-        }
-        if (now_ms >= muster->answer_ms) {
-            return mst__fail(reterr, MST_ECONN, 0, "job server %.60s: no answer for %lld ms",
-                             muster->where, (long long)expiry_ms(muster));
-        }
-        if (now_ms >= muster->beat_ms) {
-            rv = link_beat(muster, reterr);
-            if (rv != 0) {
-                return rv == MST_ETIMEOUT ? MST_ECONN : rv;
-            }
-        }
-        if (now_ms >= deadline_ms) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "deadline passed");
-        }
-    }
-}
-
-/* --- ending it --- */
-
-void mst__muster_drop(struct mst__muster *muster, const struct mst_err *err)
+static void link_close(struct mst__muster *muster)
 {
     mst__job_client_close(muster->client);
     muster->client = NULL;
-    muster->is_hurried = muster->is_welcome;
-    if (!muster->is_cut_told) {
-        char detail[MST_LOG_QUOTE_SIZE];
-        mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.disconnected", "node=%s detail=%s",
-                 MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err->msg), detail));
-        mst__event(&muster->events, "disconnected", MST_NODE_RUNNING, -1, -1,
-                   "Node '%s' has lost its connection: %s", muster->node, err->msg);
-        muster->is_cut_told = true;
+}
+
+/* Send without being interrupted, for half a message would be the end of the connection. */
+static int link_send(struct mst__muster *muster,
+                     const struct mst__job_message *message,
+                     struct mst_err *reterr)
+{
+    if (muster->client == NULL) {
+        return mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
+    }
+    int before = mst__interrupt_by(-1);
+    int rv = mst__job_client_send(muster->client, message,
+                                  mst__clock_deadline_ms(MST_MUSTER_SEND_MS), reterr);
+    (void)mst__interrupt_by(before);
+    return rv;
+}
+
+static int link_say(struct mst__muster *muster,
+                    const struct mst__member_effect *effect,
+                    struct mst_err *reterr)
+{
+    struct mst__job_message message;
+    mst__member_message(&muster->member, effect, &message);
+    if (message.type == MST_JOB_ANNOUNCE) {
+        message.u.announce.announcement.has_wall = true;
+        message.u.announce.announcement.wall_us = mst__clock_wall_us();
+    }
+    int rv = link_send(muster, &message, reterr);
+    if (message.type == MST_JOB_LEAVE) {
+        muster->part_rv = rv;
+        return 0; /* the connection ends in any case */
+    }
+    return rv;
+}
+
+static int link_ask_why(struct mst__muster *muster, struct mst_err *reterr)
+{
+    const struct mst__job_message question = {
+        .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
+    return link_send(muster, &question, reterr);
+}
+
+static void link_end(struct mst__muster *muster, bool is_parting)
+{
+    if (is_parting && muster->part_rv == 0) {
+        int before = mst__interrupt_by(-1);
+        mst__job_client_finish(muster->client, mst__clock_deadline_ms(muster->part_ms));
+        (void)mst__interrupt_by(before);
+        muster->client = NULL;
+    }
+    link_close(muster);
+}
+
+/* 0, or why the connection is of no use any more. */
+static int link_effect(struct mst__muster *muster,
+                       const struct mst__member_effect *effect,
+                       struct mst_err *reterr)
+{
+    switch (effect->kind) {
+        case MST_MEMBER_CONNECT:
+            return 0; /* the next turn does */
+        case MST_MEMBER_DISCONNECT:
+            link_end(muster, effect->is_parting);
+            return 0;
+        case MST_MEMBER_SEND:
+            return link_say(muster, effect, reterr);
+        case MST_MEMBER_EXPLAIN:
+            return link_ask_why(muster, reterr);
+        case MST_MEMBER_SEALED:
+            mst__muster_begin_round(muster, &effect->message->u.round);
+            return 0;
+        case MST_MEMBER_FAILED:
+            return 0; /* who waits for it finds it in the member */
+        case MST_MEMBER_NOTICE:
+            mst__muster_notice(muster, effect);
+            return 0;
+    }
+    return 0;
+}
+
+void mst__muster_step(struct mst__muster *muster, struct mst__member_event event)
+{
+    struct mst_err err = {0};
+    int rv = 0;
+    if (event.kind != MST_MEMBER_EVENT_ALIVE) {
+        event.now_us = now_us();
+    }
+    mst__member_step(&muster->member, &event);
+    for (size_t i = 0; i < muster->member.effects_count && rv == 0; i++) {
+        rv = link_effect(muster, &muster->member.effects[i], &err);
+    }
+    if (rv != 0) {
+        mst__muster_cut(muster, &err);
     }
 }
 
-int mst__muster_part(struct mst__muster *muster, int64_t deadline_ms, struct mst_err *reterr)
+void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err)
 {
-    const struct mst__job_message message = {.type = MST_JOB_LEAVE};
-    if (muster->client == NULL) {
-        return mst__fail(reterr, MST_ECONN, 0,
-                         "%.60s: no connection; the others are told when our time to come back is "
-                         "over",
-                         muster->where);
+    link_close(muster);
+    mst__muster_step(muster,
+                     (struct mst__member_event){.kind = MST_MEMBER_EVENT_DISCONNECTED, .err = err});
+}
+
+/* --- turns --- */
+
+/* Try to connect, once. */
+static void turn_connect(struct mst__muster *muster, int64_t deadline_ms)
+{
+    struct mst_err err = {0};
+    int64_t until_ms = least(deadline_ms, mst__clock_deadline_ms(CONNECT_MS));
+    until_ms = least(until_ms, ms_after(mst__member_due_us(&muster->member)));
+    int rv = mst__job_client_open(&muster->endpoint, until_ms, &muster->client, &err);
+    if (rv == 0) {
+        mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
+    } else if (rv != MST_ECANCELED) {
+        mst__view_unknown(&muster->head.view, &err);
+        mst__muster_cut(muster, &err);
+    } /* else: interrupted, and the next turn goes on with it */
+    if (muster->client != NULL) {
+        link_lane(muster);
     }
-    int rv = link_send(muster, &message, reterr);
-    mst__job_client_finish(muster->client, deadline_ms);
-    muster->client = NULL;
-    muster->is_hurried = true;
-    muster->beat_ms = INT64_MAX;
-    muster->answer_ms = INT64_MAX;
-    return rv == 0 ? 0 : mst__err_wrap(reterr, MST_ECONN, "leave");
+}
+
+enum mst__authority_standing mst__muster_standing(const struct mst__job_status *status,
+                                                  const char *name)
+{
+    struct mst_bytes members = status->members;
+    struct mst__job_member member;
+    while (mst__job_member_next(&members, &member)) {
+        if (mst__bytes_equal(member.name, mst_bytes_str(name)) &&
+            member.standing != MST_STANDING_GONE) {
+            return (enum mst__authority_standing)member.standing;
+        }
+    }
+    return MST_STANDING_GONE;
+}
+
+/* @message is the answer to the question why there is no round yet: whether it was that. */
+static bool hear_why(struct mst__muster *muster, const struct mst__job_message *message)
+{
+    struct mst__member_event event = {.kind = MST_MEMBER_EVENT_EXPLAINED};
+    bool is_refused = message->type == MST_JOB_REFUSED &&
+                      message->u.refused.refusal == MST_REFUSAL_NONE &&
+                      muster->member.is_explaining;
+    if (message->type == MST_JOB_STATUS_TOLD) {
+        enum mst__authority_standing standing =
+            mst__muster_standing(&message->u.status, muster->node);
+        event.is_spare = standing == MST_STANDING_SPARE;
+        event.text = message->u.status.sentence;
+    } else if (is_refused) {
+        event.text = message->u.refused.text;
+    } else {
+        return false;
+    }
+    mst__muster_step(muster, event);
+    return true;
+}
+
+static void hear(struct mst__muster *muster, const struct mst__job_message *message)
+{
+    if (message->type == MST_JOB_STORE_END) {
+        link_lane_over(muster, message->u.text);
+    } else if (message->type == MST_JOB_STORE_REPLY) {
+        link_lane(muster);
+    } else if (!hear_why(muster, message)) {
+        mst__muster_step(
+            muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = message});
+    }
+}
+
+static void turn_connected(struct mst__muster *muster, int64_t deadline_ms)
+{
+    struct mst_err err = {0};
+    struct mst__job_message message;
+    int64_t due_ms = ms_after(mst__member_due_us(&muster->member));
+    /* First of all what has come: after a pause of this process it tells why. */
+    int rv = mst__job_client_receive(muster->client, least(deadline_ms, due_ms), &message, &err);
+    if (rv == 0) {
+        hear(muster, &message);
+    } else if (rv == MST_ETIMEOUT) {
+        int64_t heard_ms = mst__job_client_heard_ms(muster->client);
+        mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_ALIVE,
+                                                            .now_us = heard_ms * 1000});
+    } else if (rv != MST_ECANCELED) {
+        mst__muster_cut(muster, &err);
+    }
+}
+
+void mst__muster_turn(struct mst__muster *muster, int64_t deadline_ms)
+{
+    int64_t due_us = mst__member_due_us(&muster->member);
+    if (muster->client != NULL) {
+        turn_connected(muster, deadline_ms);
+    } else if (muster->member.link == MST_MEMBER_CONNECTING) {
+        turn_connect(muster, deadline_ms);
+    } else {
+        int64_t deadline_us = deadline_ms > INT64_MAX / 1000 ? INT64_MAX : deadline_ms * 1000;
+        (void)mst__interrupt_pause(least(due_us, deadline_us)); /* whoever waits looks why */
+    }
+    if (now_us() >= mst__member_due_us(&muster->member)) {
+        mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});
+    }
 }

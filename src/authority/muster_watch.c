@@ -1,4 +1,5 @@
-/* authority/muster_watch.c - being in a round: what the authority tells, and what comes of it. */
+/* authority/muster_watch.c - what the application is told: notices of the member to changes, events
+ * and log lines. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +13,12 @@
 
 void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_round *round)
 {
-    muster->claim = (struct mst__claim){
-        .epoch = round->epoch,
-        .round = round->round,
-        .world = round->world,
-        .rank = round->rank,
-        .holds = true,
-    };
-    muster->is_over = false;
+    size_t size = round->address.size < sizeof muster->master ? round->address.size : 0;
+    (void)snprintf(muster->master, sizeof muster->master, "%.*s", (int)size,
+                   (const char *)round->address.data);
+    muster->round = *round;
+    muster->round.address = mst_bytes_str(muster->master);
+    muster->sealed_ms = mst__clock_ms();
     muster->is_waited_for = false;
     muster->left = 0;
     muster->changes = (struct mst_changes){.size = sizeof muster->changes};
@@ -28,9 +27,10 @@ void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_r
 
 static void watch_event(struct mst__muster *muster, const char *name, const char *sentence)
 {
-    mst__event(&muster->events, name, MST_NODE_RUNNING, muster->claim.round,
-               (int64_t)muster->claim.rank, "Node '%s', round %" PRId64 " of rendezvous '%s': %s",
-               muster->node, muster->claim.round, muster->params->run_id, sentence);
+    const struct mst__claim *claim = &muster->member.claim;
+    mst__event(&muster->events, name, MST_NODE_RUNNING, claim->round, (int64_t)claim->rank,
+               "Node '%s', round %" PRId64 " of rendezvous '%s': %s", muster->node, claim->round,
+               muster->params->run_id, sentence);
 }
 
 /* --- what has changed --- */
@@ -54,9 +54,6 @@ static void name_lost(struct mst__muster *muster, struct mst_bytes name)
 
 static void take_lost(struct mst__muster *muster, const struct mst__job_lost *lost)
 {
-    if (lost->round != muster->claim.round) {
-        return; /* of a round that was over before */
-    }
     for (uint32_t i = 0; i < lost->named; i++) {
         name_lost(muster, lost->names[i]);
     }
@@ -78,9 +75,6 @@ static void take_waiting(struct mst__muster *muster, uint32_t count)
 
 static void take_reopened(struct mst__muster *muster, const struct mst__job_message *message)
 {
-    if (muster->changes.reopened) {
-        return; /* told again, on another connection */
-    }
     muster->changes.reopened = true;
     enum mst__authority_why why = (enum mst__authority_why)message->u.reopened.why;
     struct mst_bytes name = message->u.reopened.name;
@@ -110,16 +104,10 @@ static void take_expelled(struct mst__muster *muster, struct mst_bytes text)
                    (int)(text.size < 200 ? text.size : 200), (const char *)text.data);
     watch_event(muster, "expelled", sentence);
     muster->changes.expelled = true;
-    muster->claim.holds = false;
-    muster->is_over = true;
-    muster->beat_ms = INT64_MAX;
 }
 
 static void take_closed(struct mst__muster *muster, struct mst_bytes reason)
 {
-    if (muster->changes.closed) {
-        return; /* the answer to our own CLOSE, and the news for everybody */
-    }
     char sentence[MST_EVENT_MESSAGE_SIZE / 2];
     (void)snprintf(sentence, sizeof sentence, "closed: %.*s",
                    (int)(reason.size < 200 ? reason.size : 200), (const char *)reason.data);
@@ -131,132 +119,63 @@ static void take_closed(struct mst__muster *muster, struct mst_bytes reason)
                    (const char *)reason.data); /* cut off when long */
 }
 
-/* Our claim, on a new connection, was not accepted. False when another attempt may be. */
-static bool take_refused(struct mst__muster *muster, const struct mst__job_message *message)
+/* The round that runs has no place for us at the moment. */
+static void take_standby(struct mst__muster *muster, const struct mst__job_message *message)
 {
-    switch ((enum mst__refusal)message->u.refused.refusal) {
-        case MST_REFUSAL_CLOSED:
-            take_closed(muster, message->u.refused.text);
-            muster->is_over = true;
-            muster->beat_ms = INT64_MAX;
-            return true;
-        case MST_REFUSAL_CLAIM:
-        case MST_REFUSAL_STALE:
-        case MST_REFUSAL_TWIN:
-        case MST_REFUSAL_SETTINGS:
-            take_expelled(muster, message->u.refused.text);
-            return true;
-        case MST_REFUSAL_NONE:
-        case MST_REFUSAL_MALFORMED:
-        case MST_REFUSAL_FULL:
-        case MST_REFUSAL_MEMORY:
-            break;
-    }
-    return false; /* no room, or the server of another job at its place */
+    const struct mst__job_round *round = &message->u.round;
+    bool is_spare = message->type == MST_JOB_SPARE;
+    mst__event(&muster->events, is_spare ? "spare" : "queued", MST_NODE_RUNNING, round->round, -1,
+               "Node '%s' %s: round %" PRId64 " of rendezvous '%s' runs with %" PRIu32 " nodes%s.",
+               muster->node, is_spare ? "is a spare" : "waits", round->round,
+               muster->params->run_id, round->world, is_spare ? " and is full" : "");
 }
 
-/* --- watching --- */
+/* --- the connection --- */
 
-/* The connection is gone or of no use. */
-static void watch_drop(struct mst__muster *muster, const struct mst_err *err)
+static void take_cut(struct mst__muster *muster, const struct mst_err *err)
 {
-    mst__muster_drop(muster, err);
-    if (muster->changes.closed) {
-        muster->is_over = true; /* nothing more can come */
-    }
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.disconnected", "node=%s detail=%s",
+             MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err->msg), detail));
+    mst__event(&muster->events, "disconnected", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' has lost its connection: %s", muster->node, err->msg);
 }
 
-static void watch_message(struct mst__muster *muster, const struct mst__job_message *message)
+static void take_again(struct mst__muster *muster)
 {
-    struct mst_err err;
-    switch (message->type) {
-        case MST_JOB_WELCOME:
-            mst__muster_welcomed(muster, message);
+    mst__log(&muster->params->log, MST_LOG_INFO, "rendezvous.connected", "node=%s server=%s",
+             MST_LOG_TEXT(muster->node), MST_LOG_TEXT(muster->where));
+    mst__event(&muster->events, "connected", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' has its connection to %s again.", muster->node, muster->where);
+}
+
+void mst__muster_notice(struct mst__muster *muster, const struct mst__member_effect *effect)
+{
+    switch (effect->notice) {
+        case MST_MEMBER_NOTICE_CUT:
+            take_cut(muster, effect->err);
+            return;
+        case MST_MEMBER_NOTICE_AGAIN:
+            take_again(muster);
             break;
-        case MST_JOB_LOST:
-            take_lost(muster, &message->u.lost);
+        case MST_MEMBER_NOTICE_STANDBY:
+            take_standby(muster, effect->message);
+            return;
+        case MST_MEMBER_NOTICE_LOST:
+            take_lost(muster, &effect->message->u.lost);
             break;
-        case MST_JOB_WAITING:
-            take_waiting(muster, message->u.waiting.count);
+        case MST_MEMBER_NOTICE_WAITING:
+            take_waiting(muster, effect->message->u.waiting.count);
             break;
-        case MST_JOB_REOPENED:
-            take_reopened(muster, message);
+        case MST_MEMBER_NOTICE_REOPENED:
+            take_reopened(muster, effect->message);
             break;
-        case MST_JOB_CLOSED:
-            take_closed(muster, message->u.close.reason);
+        case MST_MEMBER_NOTICE_EXPELLED:
+            take_expelled(muster, effect->text);
             break;
-        case MST_JOB_EXPELLED:
-            take_expelled(muster, message->u.text);
+        case MST_MEMBER_NOTICE_CLOSED:
+            take_closed(muster, effect->text);
             break;
-        case MST_JOB_REFUSED:
-            if (!take_refused(muster, message)) {
-                (void)mst__job_client_refused(message, &err);
-                watch_drop(muster, &err);
-                mst__view_unknown(&muster->head.view, &err);
-                return;
-            }
-            break;
-        default:
-            return; /* answers; what was told to us before; what a later server says */
     }
     mst__view_publish(&muster->head.view, &muster->changes);
-}
-
-static void watch_connected(struct mst__muster *muster)
-{
-    struct mst__job_message message;
-    struct mst_err err = {0};
-    int rv = mst__muster_wait(muster, INT64_MAX, &message, &err);
-    if (rv == 0) {
-        watch_message(muster, &message);
-    } else if (rv != MST_ECANCELED) {
-        watch_drop(muster, &err);
-    }
-}
-
-int mst__muster_close(struct mst__muster *muster,
-                      const struct mst__job_message *question,
-                      int64_t deadline_ms,
-                      struct mst_err *reterr)
-{
-    struct mst_err err = {0};
-    if (muster->client == NULL) {
-        return mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
-    }
-    bool is_done = false;
-    int rv = mst__job_client_send(muster->client, question, deadline_ms, &err);
-    while (rv == 0 && !is_done) {
-        struct mst__job_message message;
-        rv = muster->client == NULL ? MST_ECONN
-                                    : mst__muster_wait(muster, deadline_ms, &message, &err);
-        if (rv == 0) {
-            is_done = message.type == MST_JOB_CLOSED;
-            watch_message(muster, &message);
-        }
-    }
-    if (rv == 0) {
-        return 0;
-    }
-    if (rv != MST_ETIMEOUT && muster->client != NULL) {
-        watch_drop(muster, &err);
-    }
-    return mst__err_pass(reterr, rv == MST_ETIMEOUT ? rv : MST_ECONN, &err);
-}
-
-void mst__muster_watch(void *arg)
-{
-    struct mst__muster *muster = arg;
-    struct mst_err err = {0};
-    (void)mst__interrupt_by(muster->head.owner.stop_fd);
-    if (muster->client != NULL) {
-        watch_connected(muster);
-    } else if (muster->is_over) {
-        (void)mst__interrupt_pause(INT64_MAX); /* until the machine is wanted */
-    } else {
-        int rv = mst__muster_reach(muster, INT64_MAX, &err);
-        if (rv != 0 && rv != MST_ECANCELED) {
-            mst__view_unknown(&muster->head.view, &err);
-        }
-    }
-    (void)mst__interrupt_by(-1);
 }

@@ -303,9 +303,17 @@ static void fail_closed(struct mst__member *member, struct mst_bytes reason, str
     fail(member);
 }
 
-static void fail_refused(struct mst__member *member, const struct mst__job_message *message)
+/* A code of a later release is not ours to interpret. */
+static int refused_code(const struct mst__job_message *message)
 {
     int code = message->u.refused.code;
+    bool is_known = code < 0 && strcmp(mst_errname(code), "EUNDEFINED") != 0;
+    return is_known ? code : MST_EPROTO;
+}
+
+static void fail_refused(struct mst__member *member, const struct mst__job_message *message)
+{
+    int code = refused_code(message);
     struct mst_bytes text = message->u.refused.text;
     bool was_spare = code == MST_ECLOSED && member->is_spare;
     (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
@@ -375,7 +383,7 @@ static void be_refused(struct mst__member *member, const struct mst__job_message
             break;
     }
     /* No room, or the server of another job at its place: later, perhaps. */
-    (void)mst__fail(&err, message->u.refused.code, 0, "%.*s", (int)text.size,
+    (void)mst__fail(&err, refused_code(message), 0, "%.*s", (int)text.size,
                     (const char *)text.data);
     drop_link(member, &err);
 }
@@ -515,7 +523,9 @@ void mst__member_step(struct mst__member *member, const struct mst__member_event
             on_heard(member, event->message);
             return;
         case MST_MEMBER_EVENT_ALIVE:
-            member->heard_us = member->now_us;
+            if (event->now_us > member->heard_us) {
+                member->heard_us = event->now_us;
+            }
             return;
         case MST_MEMBER_EVENT_EXPLAINED:
             on_explained(member, event);

@@ -51,7 +51,7 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_CONNECTED,    /* an attempt to connect has succeeded */
     MST_MEMBER_EVENT_DISCONNECTED, /* @err: it has failed, or there is no connection any more */
     MST_MEMBER_EVENT_HEARD,        /* @message */
-    MST_MEMBER_EVENT_ALIVE,        /* something has come that is no message for us */
+    MST_MEMBER_EVENT_ALIVE,        /* at @now_us something came that is no message for us */
     MST_MEMBER_EVENT_EXPLAINED,    /* the answer to EXPLAIN: @is_spare, @text */
     MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us.
                                       Not while JOINING */

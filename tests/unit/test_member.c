@@ -273,6 +273,19 @@ static void a_refusal_ends_the_wait(void **state)
     assert_int_equal(member.phase, MST_MEMBER_OUT);
 }
 
+static void a_code_of_a_later_release_is_an_error_all_the_same(void **state)
+{
+    (void)state;
+    static const int codes[] = {0, 1, -100000};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(reset(NULL), 0);
+        announced(INT64_MAX);
+        hear_refused(codes[i], MST_REFUSAL_NONE);
+        effects_are("failed send:leave disconnect");
+        assert_int_equal(member.err.code, MST_EPROTO);
+    }
+}
+
 static void a_server_that_is_none_ends_the_wait(void **state)
 {
     (void)state;
@@ -449,6 +462,7 @@ int main(void)
         cmocka_unit_test_setup(is_expelled_and_enters_again, reset),
         cmocka_unit_test_setup(a_refused_claim_is_the_end_of_the_place, reset),
         cmocka_unit_test_setup(a_refusal_ends_the_wait, reset),
+        cmocka_unit_test_setup(a_code_of_a_later_release_is_an_error_all_the_same, reset),
         cmocka_unit_test_setup(a_server_that_is_none_ends_the_wait, reset),
         cmocka_unit_test_setup(the_end_of_the_job_is_told_once, reset),
         cmocka_unit_test_setup(a_spare_of_a_closed_job_has_not_failed, reset),
