@@ -125,13 +125,14 @@ class JoinNode(Node):
     def stop(self):
         if self.process is None:
             return
-        if self.process.poll() is None:
+        runs = self.process.poll() is None
+        if runs:
             self.process.terminate()
         code = self.ended()
         report = self.discard()
         # One that is told to stop leaves in good order; its exit code says whether it was a member,
         # or how its command ended.
-        has_left = self.of("joined") and "--" not in self.command
+        has_left = self.of("joined") and not (runs and "--" in self.command)
         stopped = 0 if has_left else 128 + signal.SIGTERM
         if code not in (stopped, -signal.SIGKILL, CLOSED, SPARE):
             raise AssertionError(f"{self} ended with {code}: {report[-2000:]}")
