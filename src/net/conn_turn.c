@@ -8,6 +8,52 @@
 #include "base/assert.h"
 #include "net/conn.h"
 
+/* --- how long turns of the loop take --- */
+
+/* A turn is all that is done between two polls and behind one. Waiting in a poll is no part of
+ * it. */
+static void on_turn_end(uv_prepare_t *clock)
+{
+    static const uint64_t bounds_us[] = {
+#define BOUND_US(text, us) (us),
+        MST_LOOP_SECONDS_MAP(BOUND_US)
+#undef BOUND_US
+    };
+    static_assert(sizeof bounds_us / sizeof bounds_us[0] + 1 == MST_LOOP_SECONDS_COUNT,
+                  "one bucket for each bound, and one for the rest");
+    struct mst_server *server = clock->data;
+    struct mst__turns *turns = &server->turns;
+    struct mst__counters *counters = &server->counters;
+    uint64_t now_ns = uv_hrtime();
+    uint64_t waited_ns = uv_metrics_idle_time(&server->loop);
+    uint64_t took_us = (now_ns - turns->ended_ns - (waited_ns - turns->waited_ns)) / 1000;
+    turns->ended_ns = now_ns;
+    turns->waited_ns = waited_ns;
+    size_t bucket = 0;
+    while (bucket < MST_LOOP_SECONDS_COUNT - 1 && took_us > bounds_us[bucket]) {
+        bucket++;
+    }
+    counters->loop_seconds[bucket]++;
+    counters->loop_us += took_us;
+    counters->loop_us_max = took_us > counters->loop_us_max ? took_us : counters->loop_us_max;
+}
+
+static void clock_open(struct mst_server *server)
+{
+    struct mst__turns *turns = &server->turns;
+    int rv = uv_loop_configure(&server->loop, UV_METRICS_IDLE_TIME);
+    MST_ASSERT(rv == 0);
+    rv = uv_prepare_init(&server->loop, &turns->clock);
+    MST_ASSERT(rv == 0);
+    turns->clock.data = server;
+    turns->ended_ns = uv_hrtime();
+    rv = uv_prepare_start(&turns->clock, on_turn_end);
+    MST_ASSERT(rv == 0);
+    uv_unref((uv_handle_t *)&turns->clock);
+}
+
+/* --- the line --- */
+
 static void on_turn(uv_idle_t *idle);
 
 void mst__turns_open(struct mst_server *server)
@@ -15,11 +61,13 @@ void mst__turns_open(struct mst_server *server)
     int rv = uv_idle_init(&server->loop, &server->turns.idle);
     MST_ASSERT(rv == 0);
     server->turns.idle.data = server;
+    clock_open(server);
 }
 
 void mst__turns_stop(struct mst_server *server)
 {
     uv_close((uv_handle_t *)&server->turns.idle, NULL);
+    uv_close((uv_handle_t *)&server->turns.clock, NULL);
 }
 
 void mst__turns_want(struct mst_server *server)

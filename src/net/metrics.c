@@ -83,6 +83,45 @@ static int append_plain(const struct mst__metrics *metrics, struct mst__buf *pag
     return rv;
 }
 
+static double seconds(uint64_t us)
+{
+    return (double)us / 1e6;
+}
+
+#define BOUND_TEXT(text, us) text,
+
+/* @counts of what took up to each of @bounds, and of the rest; all together @sum_us. */
+static int append_histogram(struct mst__buf *page,
+                            const char *name,
+                            const char *help,
+                            const char *const *bounds,
+                            const uint64_t *counts,
+                            unsigned counts_count,
+                            uint64_t sum_us)
+{
+    int rv = append_head(page, name, "histogram", help);
+    unsigned long long count = 0;
+    for (unsigned i = 0; i < counts_count && rv == 0; i++) {
+        count += counts[i];
+        rv = append_line(page, "%s_bucket{le=\"%s\"} %llu\n", name,
+                         i == counts_count - 1 ? "+Inf" : bounds[i], count);
+    }
+    rv = rv != 0 ? rv : append_line(page, "%s_sum %.6f\n", name, seconds(sum_us));
+    return rv != 0 ? rv : append_line(page, "%s_count %llu\n", name, count);
+}
+
+static int append_loop(const struct mst__counters *counters, struct mst__buf *page)
+{
+    static const char *const bounds[] = {MST_LOOP_SECONDS_MAP(BOUND_TEXT)};
+    static const char longest[] = "muster_loop_turn_seconds_max";
+    int rv =
+        append_histogram(page, "muster_loop_turn_seconds",
+                         "Turns of the event loop, without the time in which it waits.", bounds,
+                         counters->loop_seconds, MST_LOOP_SECONDS_COUNT, counters->loop_us);
+    rv = rv != 0 ? rv : append_head(page, longest, "gauge", "The longest of them.");
+    return rv != 0 ? rv : append_line(page, "%s %.6f\n", longest, seconds(counters->loop_us_max));
+}
+
 static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *page)
 {
     int rv = append_head(page, "muster_connections_closed_total", "counter",
@@ -109,18 +148,6 @@ static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *
 }
 
 /* --- jobs --- */
-
-static const char *const seconds_texts[] = {
-#define SECONDS_TEXT(text, us) text,
-    MST_JOB_SECONDS_MAP(SECONDS_TEXT)
-#undef SECONDS_TEXT
-        "+Inf",
-};
-
-static double seconds(uint64_t us)
-{
-    return (double)us / 1e6;
-}
 
 /* @run_id as the value of a label. The format knows three escapes, and control characters and bytes
  * that are not text have none. They are spelled as \xNN; a backslash is doubled before that, so
@@ -155,21 +182,12 @@ static int append_standings(const struct mst__jobs_metrics *jobs, struct mst__bu
     return rv;
 }
 
-static int append_seconds(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
+static int append_complete(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
 {
-    int rv = append_head(page, "muster_round_complete_seconds", "histogram",
-                         "From the first node that waits for a round until it is complete.");
-    unsigned long long count = 0;
-    for (unsigned i = 0; i < MST_JOB_SECONDS_COUNT && rv == 0; i++) {
-        count += jobs->seconds[i];
-        rv = append_line(page, "muster_round_complete_seconds_bucket{le=\"%s\"} %llu\n",
-                         seconds_texts[i], count);
-    }
-    if (rv == 0) {
-        rv = append_line(page, "muster_round_complete_seconds_sum %.6f\n",
-                         seconds(jobs->tally.gathering_us));
-    }
-    return rv != 0 ? rv : append_line(page, "muster_round_complete_seconds_count %llu\n", count);
+    static const char *const bounds[] = {MST_JOB_SECONDS_MAP(BOUND_TEXT)};
+    return append_histogram(page, "muster_round_complete_seconds",
+                            "From the first node that waits for a round until it is complete.",
+                            bounds, jobs->seconds, MST_JOB_SECONDS_COUNT, jobs->tally.gathering_us);
 }
 
 /* Of all jobs that were ever here. */
@@ -178,7 +196,7 @@ static int append_totals(const struct mst__jobs_metrics *jobs, struct mst__buf *
     int rv = append_metric(page, "muster_rounds_total", "counter", "Rounds that were completed.",
                            jobs->tally.rounds);
     if (rv == 0) {
-        rv = append_seconds(jobs, page);
+        rv = append_complete(jobs, page);
     }
     if (rv == 0) {
         rv = append_standings(jobs, page);
@@ -261,6 +279,9 @@ int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *pag
 {
     size_t size_before = mst__buf_size(page);
     int rv = append_plain(metrics, page);
+    if (rv == 0) {
+        rv = append_loop(&metrics->counters, page);
+    }
     if (rv == 0) {
         rv = append_labelled(metrics, page);
     }

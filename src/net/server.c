@@ -177,10 +177,11 @@ static void server_log_counters(const struct mst_server *server)
     const struct mst__counters *counters = &server->counters;
     mst__log(log, MST_LOG_INFO, "server.counters",
              "connections=%zu accepted=%llu keys=%zu memory=%zu bytes_in=%llu bytes_out=%llu "
-             "released=%llu",
+             "released=%llu loop_us_max=%llu",
              server->conns_count, (unsigned long long)counters->accepted, server->kv.keys_count,
              server->kv.memory_used, (unsigned long long)counters->bytes_in,
-             (unsigned long long)counters->bytes_out, (unsigned long long)counters->released);
+             (unsigned long long)counters->bytes_out, (unsigned long long)counters->released,
+             (unsigned long long)counters->loop_us_max);
     char text[MST_LOG_LINE_SIZE];
     size_t size = 0;
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {

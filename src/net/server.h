@@ -38,8 +38,20 @@ enum mst__why {
 /* "protocol" for MST_WHY_PROTOCOL. */
 const char *mst__why_name(enum mst__why why);
 
+/* Bounds of the histogram of how long turns of the loop took; all else is beyond them. */
+#define MST_LOOP_SECONDS_MAP(X) \
+    X("0.001", 1000)            \
+    X("0.01", 10000)            \
+    X("0.05", 50000)            \
+    X("0.1", 100000)            \
+    X("1", 1000000)
+#define MST_LOOP_SECONDS_COUNT 6
+
 struct mst__counters {
     uint64_t accepted;
+    uint64_t loop_us;     /* in turns of the loop, without waiting for something to happen */
+    uint64_t loop_us_max; /* the longest one */
+    uint64_t loop_seconds[MST_LOOP_SECONDS_COUNT]; /* turns by how long they took */
     uint64_t turn_steps_max; /* the most that one connection has cost in one turn of the loop */
     uint64_t bytes_in;
     uint64_t bytes_out;
@@ -89,6 +101,9 @@ struct mst__turns {
     struct mst__conn *first, *last;
     size_t count;
     uv_idle_t idle;     /* active while somebody does */
+    uv_prepare_t clock; /* each turn of the loop ends here */
+    uint64_t ended_ns;  /* the last one */
+    uint64_t waited_ns; /* by then, all together */
     uint64_t end;       /* of the turn that is being taken, in steps of the engine */
     int64_t accepts_ms; /* the turn of the loop in which `accepts` were accepted */
     unsigned accepts;

@@ -162,11 +162,13 @@ class Pages(unittest.TestCase):
             for name in ("connections", "connections_accepted_total", "keys", "memory_bytes",
                          "memory_limit_bytes", "nodes", "received_bytes_total", "rendezvous",
                          "sent_bytes_total", "turn_steps_max", "waits_released_total", "build_info",
-                         "rounds_total", "jobs_unlisted"):
+                         "rounds_total", "jobs_unlisted",
+                         "loop_turn_seconds_max"):
                 self.assertEqual(described.pop(f"muster_{name}"), 1, name)
             self.assertGreaterEqual(described.pop("muster_connections_closed_total"), 10)
             self.assertGreaterEqual(described.pop("muster_ops_total"), 18)
             self.assertEqual(described.pop("muster_round_complete_seconds"), 12)
+            self.assertEqual(described.pop("muster_loop_turn_seconds"), 8)
             self.assertEqual(described.pop("muster_nodes_standing"), 5)
             self.assertEqual(described.pop("muster_nodes_ended_total"), 8)
             self.assertEqual(described, {})
@@ -175,7 +177,8 @@ class Pages(unittest.TestCase):
         with serve("--max-memory", "64M") as (server, page):
             before = page.metrics()
             self.assertEqual(before["muster_memory_limit_bytes"], 64 << 20)
-            self.assertEqual({name for name, value in before.items() if value > 0},
+            self.assertEqual({name for name, value in before.items()
+                              if value > 0 and "_loop_turn_" not in name},
                              {"muster_memory_limit_bytes",
                               next(n for n in before if n.startswith("muster_build_info{"))})
 

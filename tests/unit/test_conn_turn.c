@@ -86,6 +86,31 @@ static void flood(struct fixture *f, int fd, uint64_t request_max)
     assert_in_range(server->counters.turn_steps_max, 1, MST_TURN_STEPS + request_max);
 }
 
+/* --- how long a turn takes --- */
+
+/* The last turn of the loop began @ago_us earlier than it did; for @waited_us of that time there
+ * was nothing to do. */
+static void turn_began_earlier(struct fixture *f, uint64_t ago_us, uint64_t waited_us)
+{
+    settle(f->server);
+    f->server->turns.ended_ns -= ago_us * 1000;
+    f->server->turns.waited_ns -= waited_us * 1000;
+    turn(f->server);
+}
+
+static void turns_are_measured(void **state)
+{
+    struct fixture *f = *state;
+    const struct mst__counters *counters = &f->server->counters;
+    const uint64_t hour_us = 3600ULL * 1000000;
+    turn_began_earlier(f, hour_us, 0);
+    assert_in_range(counters->loop_us_max, hour_us, 2 * hour_us);
+    assert_int_equal(counters->loop_seconds[MST_LOOP_SECONDS_COUNT - 1], 1);
+    turn_began_earlier(f, 10 * hour_us, 10 * hour_us);
+    assert_in_range(counters->loop_us_max, hour_us, 2 * hour_us);
+    assert_in_range(counters->loop_us, hour_us, 2 * hour_us);
+}
+
 /* --- floods --- */
 
 /* Keys that exist only because somebody waits for them do not count, and neither does the number of
@@ -450,6 +475,7 @@ static void large_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(turns_are_measured),
         CASE(list_keys),
         CASE(wait_change),
         CASE(watched_key),

@@ -30,7 +30,9 @@ static struct mst__metrics sample(void)
                      .bytes_in = UINT64_MAX,
                      .bytes_out = 4294967296,
                      .released = 5,
-                     .turn_steps_max = 8},
+                     .turn_steps_max = 8,
+                     .loop_us = 6500000,
+                     .loop_us_max = 1234567},
     };
     for (unsigned op = 0; op < MST_OP_COUNT; op++) {
         metrics.counters.ops[op] = 100 + op;
@@ -46,6 +48,9 @@ static struct mst__metrics sample(void)
     }
     for (unsigned i = 0; i < MST_JOB_SECONDS_COUNT; i++) {
         metrics.jobs.seconds[i] = 1;
+    }
+    for (unsigned i = 0; i < MST_LOOP_SECONDS_COUNT; i++) {
+        metrics.counters.loop_seconds[i] = 2;
     }
     return metrics;
 }
@@ -84,6 +89,19 @@ static const char sample_page[] =
     "# HELP muster_waits_released_total Waits that ended because their keys came.\n"
     "# TYPE muster_waits_released_total counter\n"
     "muster_waits_released_total 5\n"
+    "# HELP muster_loop_turn_seconds Turns of the event loop, without the time in which it waits.\n"
+    "# TYPE muster_loop_turn_seconds histogram\n"
+    "muster_loop_turn_seconds_bucket{le=\"0.001\"} 2\n"
+    "muster_loop_turn_seconds_bucket{le=\"0.01\"} 4\n"
+    "muster_loop_turn_seconds_bucket{le=\"0.05\"} 6\n"
+    "muster_loop_turn_seconds_bucket{le=\"0.1\"} 8\n"
+    "muster_loop_turn_seconds_bucket{le=\"1\"} 10\n"
+    "muster_loop_turn_seconds_bucket{le=\"+Inf\"} 12\n"
+    "muster_loop_turn_seconds_sum 6.500000\n"
+    "muster_loop_turn_seconds_count 12\n"
+    "# HELP muster_loop_turn_seconds_max The longest of them.\n"
+    "# TYPE muster_loop_turn_seconds_max gauge\n"
+    "muster_loop_turn_seconds_max 1.234567\n"
     "# HELP muster_connections_closed_total Connections that have ended, by reason.\n"
     "# TYPE muster_connections_closed_total counter\n"
     "muster_connections_closed_total{why=\"peer_closed\"} 200\n"
