@@ -164,6 +164,18 @@ void mst__kv_hold(struct mst__kv *kv, void *shared)
     block->holders++;
 }
 
+void *mst__kv_share(struct mst__kv *kv, struct mst_bytes bytes, struct mst_bytes *ret_bytes)
+{
+    struct mst__kv_block *block = NULL;
+    if (mst__kv_block_new(kv, bytes.size, &block) != 0) {
+        return NULL;
+    }
+    kv->steps += mst__kv_steps_of(bytes.size);
+    memcpy(block->bytes, bytes.data, bytes.size);
+    *ret_bytes = mst_bytes(block->bytes, bytes.size);
+    return block;
+}
+
 void mst__kv_release(struct mst__kv *kv, void *shared)
 {
     block_release(kv, shared);

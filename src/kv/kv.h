@@ -125,6 +125,9 @@ int mst__kv_apply(struct mst__kv *kv,
  * they are, whatever becomes of the key, and count as used memory until the last one who holds them
  * has released them. */
 void mst__kv_hold(struct mst__kv *kv, void *shared);
+/* A copy of @bytes to be shared in the same way, which the caller holds; its bytes in @ret_bytes.
+ * NULL when there is no room. */
+void *mst__kv_share(struct mst__kv *kv, struct mst_bytes bytes, struct mst_bytes *ret_bytes);
 void mst__kv_release(struct mst__kv *kv, void *shared);
 
 /* Forget what @client waits for, as CANCEL_WAIT does, without a reply. */
@@ -172,11 +175,18 @@ enum mst__kv_change {
 
 struct mst__kv_notice {
     struct mst__kv_client *client;
+    bool is_first; /* of the notices of one change, which differ in the client only */
     enum mst__kv_change change;
     struct mst_bytes key;
     struct mst_bytes old_value;
     struct mst_bytes new_value;
 };
+
+/* Whether there is a notice to be taken. */
+static inline bool mst__kv_has_notices(const struct mst__kv *kv)
+{
+    return mst__buf_size(&kv->notices.buf) > 0 || kv->lost_first != NULL;
+}
 
 /* The next notice for a watcher; false when there is none. Borrowed until the next call on @kv.
  * MST_KV_LOST comes once per client, behind all others: it has missed something and should be cut

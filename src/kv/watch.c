@@ -182,16 +182,19 @@ bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
     struct mst_bytes new_value = {0};
     bool whole = mst__items_next(&record, &old_value) && mst__items_next(&record, &new_value);
     MST_ASSERT(whole);
-    if (kv->notice_watch == NULL) {
+    bool is_first = kv->notice_watch == NULL;
+    if (is_first) {
         kv->notice_watch = head.entry->watches;
         MST_ASSERT(kv->notice_watch != NULL);
     }
     *ret_notice = (struct mst__kv_notice){.client = kv->notice_watch->client,
+                                          .is_first = is_first,
                                           .change = head.change,
                                           .key = mst__map_key(head.entry),
                                           .old_value = old_value,
                                           .new_value = new_value};
-    kv->steps += 1 + mst__kv_steps_of(old_value.size + new_value.size);
+    /* The bytes are the same for all of them. */
+    kv->steps += 1 + (is_first ? mst__kv_steps_of(old_value.size + new_value.size) : 0);
     kv->notice_watch = kv->notice_watch->next_of_entry;
     if (kv->notice_watch == NULL) {
         /* The bytes stay where they are until the next command appends. */

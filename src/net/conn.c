@@ -31,6 +31,9 @@
 /* A reply that is worth a write of its own, from where the engine has it. */
 #define CONN_LARGE_SIZE MST_KIB(64)
 
+/* The same for a chunk of its own, whose cost is that of a copy of 4 KiB. */
+#define CONN_SHARED_SIZE MST_KIB(8)
+
 const char *mst__why_name(enum mst__why why)
 {
     static const char *const names[MST_WHY_COUNT] = {
@@ -256,7 +259,11 @@ static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
     struct mst__buf *replies = &conn->server->replies;
     enum mst__sort sort = conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN;
-    bool is_large = reply->bytes.size >= CONN_LARGE_SIZE;
+    /* Behind output that waits there is no write yet, only a chunk that need not be copied. */
+    bool is_large =
+        reply->bytes.size >= CONN_LARGE_SIZE ||
+        (reply->bytes.size >= CONN_SHARED_SIZE && reply->shared && mst__conn_has_output(conn));
+    conn->server->kv.steps += is_large ? 0 : reply->bytes.size >> 10;
     mst__conn_gather(conn, sort);
     int rv = is_large ? mst__wire_write_reply_head(replies, reply)
                       : mst__wire_write_reply(replies, reply);
@@ -309,34 +316,64 @@ static void deliver_releases(struct mst_server *server)
     }
 }
 
-static void deliver_notices(struct mst_server *server)
+/* Write the bytes of @notice, which is the first of its change, as they go to every watcher: 0,
+ * MST_ELIMIT, MST_ENOMEM. */
+static int notice_write(struct mst_server *server, const struct mst__kv_notice *notice)
+{
+    struct mst__buf *bytes = &server->notice;
+    enum mst__notice_kind kind = notice->change == MST_KV_CREATED   ? MST_NOTICE_CREATED
+                                 : notice->change == MST_KV_DELETED ? MST_NOTICE_DELETED
+                                                                    : MST_NOTICE_UPDATED;
+    mst__buf_clear(bytes);
+    int rv = mst__wire_write_notice(bytes, kind, notice->key, notice->old_value, notice->new_value);
+    server->notice_bytes = mst__buf_bytes(bytes);
+    if (rv == 0 && server->notice_bytes.size >= MST_SHARED_SIZE_MIN) {
+        server->notice_shared =
+            mst__kv_share(&server->kv, server->notice_bytes, &server->notice_bytes);
+        rv = server->notice_shared == NULL ? MST_ELIMIT : 0;
+        mst__buf_close(bytes); /* one large notice shall not cost memory for ever */
+    }
+    server->notice_rv = rv;
+    return rv;
+}
+
+static void notice_forget(struct mst_server *server)
+{
+    if (server->notice_shared != NULL) {
+        mst__kv_release(&server->kv, server->notice_shared);
+        server->notice_shared = NULL;
+    }
+}
+
+/* Tell those who watch, as long as this turn of the loop is not over; or, with @is_ending, nobody.
+ * No command is applied while there is somebody left to be told. */
+static void deliver_notices(struct mst_server *server, bool is_ending)
 {
     struct mst__kv_notice notice;
-    while (mst__kv_next_notice(&server->kv, &notice)) {
+    while ((is_ending || !mst__turns_is_over(server)) &&
+           mst__kv_next_notice(&server->kv, &notice)) {
         struct mst__conn *conn = conn_of(notice.client);
-        if (notice.change == MST_KV_LOST) {
+        if (notice.is_first) {
+            notice_forget(server);
+            (void)notice_write(server, &notice); /* looked at for each of them */
+        }
+        if (notice.change == MST_KV_LOST || server->notice_rv != 0) {
             mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
         }
         if (conn->is_doomed) {
             continue;
         }
         server->kv.steps += MST_STEPS_WRITE;
-        struct mst__buf bytes;
-        mst__buf_init(&bytes, 64 + notice.key.size + notice.old_value.size + notice.new_value.size);
-        enum mst__notice_kind kind = notice.change == MST_KV_CREATED   ? MST_NOTICE_CREATED
-                                     : notice.change == MST_KV_DELETED ? MST_NOTICE_DELETED
-                                                                       : MST_NOTICE_UPDATED;
-        int rv =
-            mst__wire_write_notice(&bytes, kind, notice.key, notice.old_value, notice.new_value);
-        if (rv == 0 && conn->is_served) {
-            rv = mst__buf_append(&server->replies, mst__buf_bytes(&bytes));
-        } else if (rv == 0) {
-            mst__conn_push(conn, MST_SORT_PLAIN, mst__buf_bytes(&bytes));
-        }
-        mst__buf_close(&bytes);
-        if (rv != 0) {
+        if (!conn->is_served) {
+            mst__conn_push(conn, MST_SORT_PLAIN, server->notice_bytes, server->notice_shared);
+        } else if (mst__buf_append(&server->replies, server->notice_bytes) != 0) {
             mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
         }
+    }
+    if (!mst__kv_has_notices(&server->kv)) {
+        notice_forget(server);
+    } else {
+        mst__turns_want(server);
     }
 }
 
@@ -346,7 +383,9 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
 {
     uint64_t start = server->kv.steps;
     struct mst__conn **link = &server->doomed;
-    while (*link != NULL) {
+    bool is_ending = steps == UINT64_MAX;
+    deliver_notices(server, is_ending);
+    while (*link != NULL && !mst__kv_has_notices(&server->kv)) {
         struct mst__conn *conn = *link;
         if (conn->is_served) {
             link = &conn->doomed_next; /* still on the stack; closed when it is not */
@@ -359,8 +398,8 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
         *link = conn->doomed_next;
         conn_close(conn);
         deliver_releases(server);
-        deliver_notices(server); /* one that left a barrier has changed its key */
-        link = &server->doomed;  /* the list may have grown at its start */
+        deliver_notices(server, is_ending); /* one that left a barrier has changed its key */
+        link = &server->doomed;             /* the list may have grown at its start */
     }
 }
 
@@ -372,7 +411,7 @@ void mst__conns_close_doomed(struct mst_server *server)
 void mst__conns_deliver(struct mst_server *server)
 {
     deliver_releases(server);
-    deliver_notices(server);
+    deliver_notices(server, false);
     if (MST_UNLIKELY(server->doomed != NULL)) {
         mst__conns_close_doomed(server);
     }
@@ -416,6 +455,9 @@ static int conn_multi_get(struct mst__conn *conn, const struct mst__command *com
         }
         room -= 8 + reply.bytes.size;
         conn_reply(conn, &reply);
+        if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
+            mst__conn_flush(conn);
+        }
     }
     return 0;
 }
@@ -482,6 +524,12 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     uint64_t start = server->kv.steps;
     server->turns.end = start + MST_TURN_STEPS;
+    if (MST_UNLIKELY(mst__turns_is_over(server) || mst__kv_has_notices(&server->kv))) {
+        conn->is_input_waiting = true;
+        conn->input_wanted = 0;
+        mst__conn_want_turn(conn);
+        return 0;
+    }
     if (MST_UNLIKELY(conn->is_released)) {
         conn_release(conn); /* before the reply to whatever it asks now */
     }
@@ -489,7 +537,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     conn->is_input_waiting = false;
     conn_end_grace(conn);
     while (!conn->is_doomed && !mst__conn_has_output(conn) && !conn->is_framed) {
-        if (MST_UNLIKELY(server->kv.steps >= server->turns.end)) {
+        if (MST_UNLIKELY(mst__turn_is_over(server))) {
             conn->is_input_waiting = used < input.size;
             break;
         }
@@ -916,7 +964,7 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
 void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
 {
     MST_ASSERT(!conn->is_served);
-    mst__conn_push(conn, MST_SORT_TOLD, frames);
+    mst__conn_push(conn, MST_SORT_TOLD, frames, NULL);
 }
 
 void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail)

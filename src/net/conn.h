@@ -142,7 +142,10 @@ void mst__conn_send(struct mst__conn *conn,
 
 /* The same for what @conn has not asked for, of which there may be any amount: a peer that is too
  * far behind with reading it is doomed. */
-void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_bytes bytes);
+void mst__conn_push(struct mst__conn *conn,
+                    enum mst__sort sort,
+                    struct mst_bytes bytes,
+                    void *shared);
 
 /* Begin to write what is queued. */
 void mst__conn_write(struct mst__conn *conn);

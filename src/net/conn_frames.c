@@ -34,7 +34,7 @@ static size_t store_serve(struct mst__conn *conn, struct mst_bytes input)
     size_t used = 0;
     conn->store_wanted = 0;
     while (!conn->is_doomed && !conn->is_store_over && conn->replies.pending == 0) {
-        if (server->kv.steps >= server->turns.end) {
+        if (mst__turn_is_over(server)) {
             if (used < input.size) {
                 mst__conn_want_turn(conn);
             }
@@ -183,7 +183,7 @@ static size_t serve_frames(struct mst__conn *conn, struct mst_bytes input)
     struct mst_server *server = conn->server;
     size_t used = 0;
     while (!conn->is_doomed && !mst__conn_is_deaf(conn)) {
-        if (server->kv.steps >= server->turns.end) {
+        if (mst__turn_is_over(server)) {
             conn->is_input_waiting = used < input.size;
             break;
         }

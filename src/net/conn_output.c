@@ -81,20 +81,28 @@ static size_t chunk_written(const struct mst__chunk *chunk)
     return chunk->writing + (chunk->sort == MST_SORT_STREAM ? sizeof chunk->head : 0);
 }
 
-/* Begin with the next write, if none is under way. */
+/* Begin with the next write, if none is under way. libuv writes it when the kernel has room: many
+ * peers may read at the same time, so that it is a piece, and in the same turn of the loop another
+ * one only while there is time. */
 static void conn_write_next(struct mst__conn *conn)
 {
+    struct mst_server *server = conn->server;
     struct mst__chunk *reply = conn->replies.first;
     bool has_begun = reply != NULL && reply->sort == MST_SORT_PLAIN;
     struct mst__chunk *chunk = has_begun || conn->told.first == NULL ? reply : conn->told.first;
     if (conn->writing != NULL || chunk == NULL || conn->is_doomed) {
         return;
     }
+    if (mst__turns_is_over(server)) {
+        mst__conn_want_turn(conn);
+        return;
+    }
     size_t size = chunk->size - chunk->at;
+    size = size < MST_PIECE_SIZE ? size : MST_PIECE_SIZE;
+    server->kv.steps += MST_STEPS_WRITE + (size >> 10);
     uv_buf_t bufs[2];
     unsigned count = 0;
     if (chunk->sort == MST_SORT_STREAM) {
-        size = size < MST_PIECE_SIZE ? size : MST_PIECE_SIZE;
         mst__store_u32(chunk->head, (uint32_t)size + 1);
         chunk->head[4] = MST_JOB_STORE_REPLY;
         bufs[count++] = uv_buf_init((char *)chunk->head, sizeof chunk->head);
@@ -243,6 +251,7 @@ static size_t conn_try(struct mst__conn *conn, const uv_buf_t *bufs, unsigned co
     }
     conn->output_sent += (uint64_t)rv;
     conn->server->counters.bytes_out += (uint64_t)rv;
+    conn->server->kv.steps += (uint64_t)rv >> 10;
     return (size_t)rv;
 }
 
@@ -329,7 +338,10 @@ void mst__conn_send(struct mst__conn *conn,
     }
 }
 
-void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_bytes bytes)
+void mst__conn_push(struct mst__conn *conn,
+                    enum mst__sort sort,
+                    struct mst_bytes bytes,
+                    void *shared)
 {
     size_t pending = output_of(conn, sort)->pending;
     if (pending > MST_BACKLOG_SIZE_MAX) {
@@ -338,18 +350,15 @@ void mst__conn_push(struct mst__conn *conn, enum mst__sort sort, struct mst_byte
     }
     if (!mst__conn_has_output(conn) && !conn->is_doomed && !conn->is_closing &&
         mst__turns_is_full(conn->server)) {
-        conn_queue(conn, sort, bytes, NULL, true);
+        conn_queue(conn, sort, bytes, shared, true);
     } else {
-        mst__conn_send(conn, sort, bytes, NULL);
+        mst__conn_send(conn, sort, bytes, shared);
     }
 }
 
 void mst__conn_write(struct mst__conn *conn)
 {
-    if (conn->writing == NULL && mst__conn_has_output(conn)) {
-        conn->server->kv.steps += MST_STEPS_WRITE;
-        conn_write_next(conn);
-    }
+    conn_write_next(conn);
 }
 
 /* --- the end of it --- */

@@ -2,9 +2,10 @@
  *
  * Work is counted in steps of the engine, and what connections cost beside it in steps like them. A
  * connection that has had its share in this turn of the loop keeps the rest of its input and stands
- * in line; so do closed connections that are still to be taken apart, and listeners with more
- * callers than one turn takes. While anybody stands in line the loop does not sleep, and between
- * two turns it reads, writes and looks at its timers as ever. */
+ * in line, and when all together have had theirs, so does everybody else; closed connections that
+ * are still to be taken apart wait, and listeners with more callers than one turn takes. While
+ * anybody stands in line the loop does not sleep, and between two turns it reads, writes and looks
+ * at its timers as ever. */
 #include "base/assert.h"
 #include "net/conn.h"
 
@@ -26,9 +27,14 @@ static void on_turn_end(uv_prepare_t *clock)
     struct mst__counters *counters = &server->counters;
     uint64_t now_ns = uv_hrtime();
     uint64_t waited_ns = uv_metrics_idle_time(&server->loop);
-    uint64_t took_us = (now_ns - turns->ended_ns - (waited_ns - turns->waited_ns)) / 1000;
+    uint64_t passed_ns = now_ns - turns->ended_ns;
+    uint64_t idle_ns = waited_ns - turns->waited_ns;
+    uint64_t took_us = passed_ns > idle_ns ? (passed_ns - idle_ns) / 1000 : 0;
     turns->ended_ns = now_ns;
     turns->waited_ns = waited_ns;
+    turns->begun = server->kv.steps;
+    turns->accepts = 0;
+    turns->pushes = 0;
     size_t bucket = 0;
     while (bucket < MST_LOOP_SECONDS_COUNT - 1 && took_us > bounds_us[bucket]) {
         bucket++;
@@ -120,20 +126,22 @@ void mst__conn_leave_line(struct mst__conn *conn)
 
 bool mst__turns_is_full(struct mst_server *server)
 {
-    struct mst__turns *turns = &server->turns;
-    int64_t now_ms = (int64_t)uv_now(&server->loop); /* the same during a turn */
-    turns->pushes = now_ms == turns->pushes_ms ? turns->pushes + 1 : 1;
-    turns->pushes_ms = now_ms;
-    return turns->pushes > MST_PUSHES_MAX;
+    return ++server->turns.pushes > MST_PUSHES_MAX || mst__turns_is_over(server);
 }
 
-/* Everybody who stands in line now has one turn, as long as all of them do not take too long. */
+/* Everybody who stands in line now has one turn, as long as all of them do not take too long. What
+ * was read before is not counted: those in line go on however much comes. */
 static void on_turn(uv_idle_t *idle)
 {
     struct mst_server *server = idle->data;
     struct mst__turns *turns = &server->turns;
-    uint64_t end = server->kv.steps + 2 * MST_TURN_STEPS;
-    for (size_t left = turns->count; left > 0 && turns->first != NULL && server->kv.steps < end;
+    turns->begun = server->kv.steps;
+    if (mst__kv_has_notices(&server->kv)) {
+        mst__conns_deliver(server); /* before anything else changes a key */
+    }
+    for (size_t left = turns->count;
+         left > 0 && turns->first != NULL && !mst__turns_is_over(server) &&
+         !mst__kv_has_notices(&server->kv);
          left--) {
         struct mst__conn *conn = turns->first;
         mst__conn_leave_line(conn);
@@ -141,7 +149,8 @@ static void on_turn(uv_idle_t *idle)
     }
     bool is_listening = mst__listen_go_on(server);
     mst__conns_close_doomed(server);
-    if (turns->first == NULL && server->doomed == NULL && is_listening) {
+    if (turns->first == NULL && server->doomed == NULL && is_listening &&
+        !mst__kv_has_notices(&server->kv)) {
         (void)uv_idle_stop(idle); /* always returns 0 */
     }
 }

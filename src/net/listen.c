@@ -26,11 +26,7 @@
 static void listener_accept(struct mst__listener *listener)
 {
     struct mst_server *server = listener->server;
-    struct mst__turns *turns = &server->turns;
-    int64_t now_ms = (int64_t)uv_now(&server->loop); /* the same during a turn */
-    turns->accepts = now_ms == turns->accepts_ms ? turns->accepts + 1 : 1;
-    turns->accepts_ms = now_ms;
-    listener->is_waiting = turns->accepts > MST_ACCEPTS_MAX;
+    listener->is_waiting = ++server->turns.accepts > MST_ACCEPTS_MAX;
     if (listener->is_waiting) {
         mst__turns_want(server);
     } else {

@@ -296,6 +296,8 @@ int mst_server_new(const struct mst_server_options *options,
     mst__kv_init(&server->kv, &limits, hash_key);
     server->kv.announces = true;
     mst__buf_init(&server->replies, MST_FLUSH_SIZE + server->wire_limits.message_size_max + 64);
+    /* A key, and the value before and after it changed. */
+    mst__buf_init(&server->notice, 64 + options->key_size_max + 2 * options->value_size_max);
     rv = server_open_loop(server, reterr);
     if (rv == 0) {
         rv = mst__listen_open(server, options, reterr);
@@ -360,5 +362,6 @@ void mst_server_free(struct mst_server *server)
     mst__jobs_close(server);
     mst__free(server->run_id);
     mst__buf_close(&server->replies);
+    mst__buf_close(&server->notice);
     mst__free(server);
 }

@@ -105,10 +105,9 @@ struct mst__turns {
     uint64_t ended_ns;  /* the last one */
     uint64_t waited_ns; /* by then, all together */
     uint64_t end;       /* of the turn that is being taken, in steps of the engine */
-    int64_t accepts_ms; /* the turn of the loop in which `accepts` were accepted */
-    unsigned accepts;
-    int64_t pushes_ms; /* the same for `pushes` to others than the one being served */
-    unsigned pushes;
+    uint64_t begun;     /* the turn of the loop, in the same */
+    unsigned accepts;   /* in this turn of the loop */
+    unsigned pushes;    /* the same, to others than the one being served */
     const struct mst__conn *reader; /* who is being read, only compared */
     int64_t reads_ms;               /* the turn in which that brought `reads_size` */
     size_t reads_size;
@@ -148,6 +147,10 @@ struct mst_server {
     struct mst__turns turns;
     struct mst__buf replies; /* of the connection being served */
     int replies_sort;        /* enum mst__sort: how they are sent */
+    struct mst__buf notice;  /* for those who watch the same key; its bytes, and what they lie in */
+    struct mst_bytes notice_bytes;
+    void *notice_shared; /* by the engine, or NULL */
+    int notice_rv;       /* 0, or why there are no bytes */
     struct mst__counters counters;
     struct mst__empty empty;
     uint8_t read_memory[MST_READ_SIZE];
@@ -227,6 +230,16 @@ void mst__turns_open(struct mst_server *server);
 void mst__turns_stop(struct mst_server *server);
 /* Somebody stands in line. */
 void mst__turns_want(struct mst_server *server);
+/* Whether all that is left must wait for another turn of the loop. */
+static inline bool mst__turns_is_over(const struct mst_server *server)
+{
+    return server->kv.steps - server->turns.begun >= MST_LOOP_STEPS;
+}
+/* Whether the connection that is being served has had its turn. */
+static inline bool mst__turn_is_over(const struct mst_server *server)
+{
+    return server->kv.steps >= server->turns.end || mst__kv_has_notices(&server->kv);
+}
 /* Somebody is to be written to: whether that must wait for another turn. */
 bool mst__turns_is_full(struct mst_server *server);
 

@@ -28,6 +28,15 @@ static uint64_t find_wish(struct mst__empty *empty)
     return wanted;
 }
 
+/* However long that takes: nobody shall see that some keys are gone and others are not. */
+static void deliver_all(struct mst_server *server)
+{
+    do {
+        server->turns.begun = server->kv.steps;
+        mst__conns_deliver(server);
+    } while (mst__kv_has_notices(&server->kv));
+}
+
 static void on_turn(uv_idle_t *idle)
 {
     struct mst_server *server = idle->data;
@@ -47,11 +56,12 @@ static void on_turn(uv_idle_t *idle)
     if (empty->turns++ == 0 || (!is_quiet && empty->turns < MST_EMPTY_TURNS_MAX)) {
         return;
     }
+    deliver_all(server);
     mst__kv_sweep_begin(&server->kv);
     while (mst__kv_sweep(&server->kv, MST_SWEEP_STEPS, is_any, NULL)) {
-        mst__conns_deliver(server);
+        deliver_all(server);
     }
-    mst__conns_deliver(server);
+    deliver_all(server);
     uv_mutex_lock(&empty->mutex);
     empty->done = empty->number;
     empty->wanted = empty->wanted == empty->number ? 0 : empty->wanted;

@@ -414,18 +414,18 @@ static void values_are_shared(void **state)
 static void reply_without_memory_ends_the_stream(void **state)
 {
     struct fixture *f = *state;
-    const size_t size = MST_KIB(48); /* is copied */
+    const size_t size = MST_KIB(7); /* is copied */
     set_value(f, size);
     int fd = node_new(f);
     struct mst__buf items;
-    mst__buf_init(&items, MST_KIB(16));
-    for (size_t i = 0; i < 500; i++) {
+    mst__buf_init(&items, MST_KIB(64));
+    for (size_t i = 0; i < 3500; i++) {
         assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/value")), 0);
     }
     const struct mst__command command = {
-        .op = MST_OP_MULTI_GET, .count = 500, .items = mst__buf_bytes(&items)};
+        .op = MST_OP_MULTI_GET, .count = 3500, .items = mst__buf_bytes(&items)};
     struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(16));
+    mst__buf_init(&requests, MST_KIB(64));
     put_command(&requests, &command);
     node_ask(f, fd, &requests);
     struct frames frames = {0};
