@@ -1,7 +1,11 @@
-/* base/map.c - uthash behind our interface. No other file sees its macros.
+/* base/map.c - a hash table that grows by one bucket at a time.
  *
- * An entry is one allocation: header, value, key. uthash's default hash is unkeyed and its default
- * answer to a failed allocation is exit(); both are replaced here. */
+ * An entry is one allocation: header, value, key. There is a bucket for each entry. When one is
+ * added and the buckets are as many as the entries, the next bucket in turn is split in two, which
+ * is known as linear hashing. So no addition costs more than others, however large the table is:
+ * one that is copied when it is full stops a server with millions of keys for a second. Buckets
+ * never move. They lie in segments, each as large as all before it, which are found by the highest
+ * bit of the bucket's number. */
 #include "base/map.h"
 
 #include <stdbool.h>
@@ -11,19 +15,16 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 
-/* uthash's macros take the hash from a variable of this name in the calling function. */
-#define HASH_FUNCTION(key, size, hash) \
-    ((hash) = (unsigned)mst__siphash(map->hash_key, (key), (size)))
-/* An empty key may have no address, and memcmp wants one whatever the size. */
-#define HASH_KEYCMP(a, b, size) ((size) == 0 ? 0 : memcmp((a), (b), (size)))
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) mst__malloc(size)
-#define uthash_free(memory, size) mst__free(memory)
-#define uthash_nonfatal_oom(entry) (out_of_memory = true)
-#include <uthash.h>
+/* In the first segment. */
+#define BUCKETS_MIN ((size_t)32)
+#define BUCKETS_MIN_LOG2 5
 
 struct mst__map_entry {
-    UT_hash_handle hh;
+    struct mst__map_entry *chain; /* the next one in its bucket */
+    struct mst__map_entry *prev, *next;
+    unsigned hash;
+    uint32_t key_size;
+    uint8_t *key; /* behind the value */
     max_align_t value[];
 };
 
@@ -31,6 +32,89 @@ static struct mst__map_entry *map_entry_of(const void *value)
 {
     return (struct mst__map_entry *)((uintptr_t)value - offsetof(struct mst__map_entry, value));
 }
+
+static unsigned map_hash(const struct mst__map *map, struct mst_bytes key)
+{
+    return (unsigned)mst__siphash(map->hash_key, key.data, key.size);
+}
+
+/* --- buckets --- */
+
+static unsigned segment_of(size_t bucket)
+{
+    return bucket < BUCKETS_MIN ? 0
+                                : (unsigned)(63 - __builtin_clzll((unsigned long long)bucket)) -
+                                      BUCKETS_MIN_LOG2 + 1;
+}
+
+/* The number of the first bucket of @segment, and of its buckets. */
+static size_t segment_size(unsigned segment)
+{
+    return segment == 0 ? BUCKETS_MIN : BUCKETS_MIN << (segment - 1);
+}
+
+static struct mst__map_entry **bucket_at(const struct mst__map *map, size_t bucket)
+{
+    unsigned segment = segment_of(bucket);
+    size_t index = segment == 0 ? bucket : bucket - segment_size(segment);
+    return &map->segments[segment][index];
+}
+
+/* A power of two and as many of the bits of the hash as there are buckets for: where that is beyond
+ * the last bucket, the one that is to be split into it has its entries. */
+static struct mst__map_entry **bucket_of(const struct mst__map *map, unsigned hash)
+{
+    size_t last = map->buckets_count - 1;
+    size_t mask = ((size_t)2 << (63 - __builtin_clzll((unsigned long long)last))) - 1;
+    size_t bucket = hash & mask;
+    return bucket_at(map, bucket <= last ? bucket : bucket & (mask >> 1));
+}
+
+static bool map_reserve(struct mst__map *map, unsigned segment)
+{
+    if (map->segments[segment] == NULL) {
+        map->segments[segment] = mst__calloc(segment_size(segment), sizeof *map->segments[0]);
+    }
+    return map->segments[segment] != NULL;
+}
+
+/* One more bucket: it takes its entries from the one that had them, and they stay in their order.
+ * Without memory for it the chains become longer. */
+static void map_split(struct mst__map *map)
+{
+    size_t bucket = map->buckets_count;
+    unsigned segment = segment_of(bucket);
+    if (segment >= MST_MAP_SEGMENTS_MAX || !map_reserve(map, segment)) {
+        return;
+    }
+    size_t bit = segment_size(segment);
+    struct mst__map_entry **from = bucket_at(map, bucket - bit);
+    struct mst__map_entry **to = bucket_at(map, bucket);
+    map->buckets_count++;
+    while (*from != NULL) {
+        struct mst__map_entry *entry = *from;
+        if ((entry->hash & bit) == 0) {
+            from = &entry->chain;
+            continue;
+        }
+        *from = entry->chain;
+        entry->chain = NULL;
+        *to = entry;
+        to = &entry->chain;
+    }
+}
+
+/* Give back all segments but the first @kept. */
+static void map_free_segments(struct mst__map *map, unsigned kept)
+{
+    for (unsigned i = kept; i < MST_MAP_SEGMENTS_MAX && map->segments[i] != NULL; i++) {
+        mst__free(map->segments[i]);
+        map->segments[i] = NULL;
+    }
+    map->buckets_count = kept == 0 ? 0 : BUCKETS_MIN;
+}
+
+/* --- the map --- */
 
 void mst__map_init(struct mst__map *map,
                    size_t value_size,
@@ -42,89 +126,124 @@ void mst__map_init(struct mst__map *map,
 
 void mst__map_close(struct mst__map *map)
 {
-    struct mst__map_entry *entry;
-    struct mst__map_entry *next;
-    HASH_ITER(hh, map->entries, entry, next) {
-        HASH_DEL(map->entries, entry);
+    while (map->first != NULL) {
+        struct mst__map_entry *entry = map->first;
+        map->first = entry->next;
         mst__free(entry);
     }
+    map->last = NULL;
+    map->entries_count = 0;
+    map_free_segments(map, 0);
 }
 
 size_t mst__map_count(const struct mst__map *map)
 {
-    return HASH_COUNT(map->entries);
+    return map->entries_count;
 }
 
 void *mst__map_get(const struct mst__map *map, struct mst_bytes key)
 {
-    struct mst__map_entry *entry = NULL;
-    HASH_FIND(hh, map->entries, key.data, key.size, entry);
-    return entry == NULL ? NULL : entry->value;
+    unsigned hash;
+    return mst__map_find(map, key, &hash);
 }
 
 void *mst__map_find(const struct mst__map *map, struct mst_bytes key, unsigned *ret_hash)
 {
-    struct mst__map_entry *entry = NULL;
-    HASH_VALUE(key.data, key.size, *ret_hash);
-    HASH_FIND_BYHASHVALUE(hh, map->entries, key.data, key.size, *ret_hash, entry);
+    *ret_hash = map_hash(map, key);
+    struct mst__map_entry *entry = map->entries_count == 0 ? NULL : *bucket_of(map, *ret_hash);
+    while (entry != NULL && (entry->hash != *ret_hash ||
+                             !mst__bytes_equal(mst_bytes(entry->key, entry->key_size), key))) {
+        entry = entry->chain;
+    }
     return entry == NULL ? NULL : entry->value;
 }
 
 void *mst__map_add(struct mst__map *map, struct mst_bytes key)
 {
-    unsigned hash;
-    HASH_VALUE(key.data, key.size, hash);
-    return mst__map_add_found(map, key, hash);
+    return mst__map_add_found(map, key, map_hash(map, key));
 }
 
 void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned hash)
 {
     MST_ASSERT(key.size <= UINT32_MAX);
+    if (!map_reserve(map, 0)) {
+        return NULL;
+    }
     struct mst__map_entry *entry = mst__malloc(sizeof *entry + map->value_size + key.size);
     if (entry == NULL) {
         return NULL;
     }
     memset(entry, 0, sizeof *entry + map->value_size);
-    uint8_t *key_copy = (uint8_t *)entry->value + map->value_size;
+    entry->key = (uint8_t *)entry->value + map->value_size;
+    entry->key_size = (uint32_t)key.size;
     if (key.size > 0) {
-        memcpy(key_copy, key.data, key.size);
+        memcpy(entry->key, key.data, key.size);
     }
-    bool out_of_memory = false;
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, map->entries, key_copy, (unsigned)key.size, hash, entry);
-    if (out_of_memory) {
-        mst__free(entry);
-        return NULL;
+    entry->hash = hash;
+    if (map->buckets_count == 0) {
+        map->buckets_count = BUCKETS_MIN;
+    } else if (map->entries_count >= map->buckets_count) {
+        map_split(map);
     }
+    struct mst__map_entry **bucket = bucket_of(map, hash);
+    entry->chain = *bucket;
+    *bucket = entry;
+    entry->prev = map->last;
+    if (map->last == NULL) {
+        map->first = entry;
+    } else {
+        map->last->next = entry;
+    }
+    map->last = entry;
+    map->entries_count++;
     return entry->value;
 }
 
 void mst__map_remove(struct mst__map *map, void *value)
 {
     struct mst__map_entry *entry = map_entry_of(value);
-    HASH_DEL(map->entries, entry);
+    struct mst__map_entry **link = bucket_of(map, entry->hash);
+    while (*link != entry) {
+        MST_ASSERT(*link != NULL);
+        link = &(*link)->chain;
+    }
+    *link = entry->chain;
+    if (entry->prev == NULL) {
+        map->first = entry->next;
+    } else {
+        entry->prev->next = entry->next;
+    }
+    if (entry->next == NULL) {
+        map->last = entry->prev;
+    } else {
+        entry->next->prev = entry->prev;
+    }
     mst__free(entry);
+    map->entries_count--;
+    if (map->entries_count == 0) {
+        map_free_segments(map, 1); /* large ones are of no use any more */
+    }
 }
 
 struct mst_bytes mst__map_key(const void *value)
 {
     const struct mst__map_entry *entry = map_entry_of(value);
-    return mst_bytes(entry->hh.key, entry->hh.keylen);
+    return mst_bytes(entry->key, entry->key_size);
 }
 
 void *mst__map_first(const struct mst__map *map)
 {
-    return map->entries == NULL ? NULL : map->entries->value;
+    return map->first == NULL ? NULL : map->first->value;
 }
 
 void *mst__map_next(const void *value)
 {
     const struct mst__map_entry *entry = map_entry_of(value);
-    struct mst__map_entry *next = entry->hh.next;
-    return next == NULL ? NULL : next->value;
+    return entry->next == NULL ? NULL : entry->next->value;
 }
 
 size_t mst__map_cost(const struct mst__map *map, size_t key_size)
 {
     return mst__mem_cost(sizeof(struct mst__map_entry) + map->value_size + key_size) +
-           sizeof(UT_hash_bucket); /* there are never more buckets than there were entries */
+           sizeof(struct mst__map_entry *); /* a bucket */
 }

@@ -12,8 +12,14 @@
 
 struct mst__map_entry; /* opaque */
 
+/* Each has as many buckets as all before it, but for the first: 2^31 in all. */
+#define MST_MAP_SEGMENTS_MAX 27
+
 struct mst__map {
-    struct mst__map_entry *entries;
+    struct mst__map_entry *first, *last; /* in the order of insertion */
+    struct mst__map_entry **segments[MST_MAP_SEGMENTS_MAX];
+    size_t buckets_count;
+    size_t entries_count;
     size_t value_size;
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
 };

@@ -84,6 +84,34 @@ static void many_keys_in_order(void **state)
     }
 }
 
+/* No addition moves more than a few entries, however many there are: the table is never copied. It
+ * allocates with every doubling, and then the new part is empty. */
+static void growth_is_gradual(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    struct mst__map map;
+    mst__map_init(&map, sizeof(uint64_t), hash_key);
+    char text[32];
+    for (uint64_t i = 0; i < COUNT; i++) {
+        size_t before = map.buckets_count;
+        assert_non_null(mst__map_add(&map, key_of(i, text)));
+        assert_true(i == 0 || map.buckets_count - before <= 1);
+    }
+    assert_int_equal(map.buckets_count, COUNT);
+    assert_null(mst__map_get(&map, key_of(COUNT, text)));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        void *value = mst__map_get(&map, key_of(i, text));
+        assert_non_null(value);
+        mst__map_remove(&map, value);
+        assert_null(mst__map_get(&map, key_of(i, text)));
+    }
+    assert_in_range(map.buckets_count, 1, 64); /* the memory is given back */
+    assert_non_null(mst__map_add(&map, mst_bytes_str("again")));
+    assert_non_null(mst__map_get(&map, mst_bytes_str("again")));
+    mst__map_close(&map);
+}
+
 /* Each allocation fails once; a failed insertion leaves the map as it was. */
 static void failing_allocations(void **state)
 {
@@ -123,9 +151,8 @@ static void failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(add_get_remove),
-        cmocka_unit_test(the_empty_key_is_a_key),
-        cmocka_unit_test(many_keys_in_order),
+        cmocka_unit_test(add_get_remove),      cmocka_unit_test(the_empty_key_is_a_key),
+        cmocka_unit_test(many_keys_in_order),  cmocka_unit_test(growth_is_gradual),
         cmocka_unit_test(failing_allocations),
     };
     return MST_RUN_TESTS(tests);
