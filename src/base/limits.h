@@ -49,15 +49,16 @@
 /* What one connection may cost in one turn of the loop, and all of them together, in steps of the
  * engine: some milliseconds, and below 20. A single request may exceed it. */
 #define MST_TURN_STEPS 8192
-#define MST_LOOP_STEPS (2 * MST_TURN_STEPS)
+#define MST_LOOP_STEPS (3 * MST_TURN_STEPS / 2)
 
 /* Bytes of one connection after which the others are read first, and room that is offered to the
  * kernel while a large request arrives: less than a millisecond. Smaller reads cost a third more
  * processor time. */
 #define MST_TURN_READ_SIZE MST_MIB(1)
 
-/* What else counts, in the same steps, beside a step per KiB that is handed to the kernel: a system
- * call for somebody, a message to a job, closing a connection. */
+/* What else counts, in the same steps: a KiB that is handed to the kernel, a system call for
+ * somebody, a message to a job, closing a connection. */
+#define MST_STEPS_SENT 2
 #define MST_STEPS_WRITE 16
 #define MST_STEPS_MESSAGE 16
 #define MST_STEPS_CLOSE 64
@@ -67,9 +68,12 @@
 #define MST_ACCEPTS_MAX 256
 #define MST_PUSHES_MAX 256
 
-/* A STORE_REPLY, and what the loop hands to the kernel at once when a peer has read something. What
- * a job tells a node waits behind one of them at most. */
+/* A STORE_REPLY, and what the loop hands to the kernel at once when a peer has read something; less
+ * when there are so many connections that all of them would exceed the share of a turn, but not so
+ * little that system calls cost more than the bytes. What a job tells a node waits behind one of
+ * them at most. */
 #define MST_PIECE_SIZE MST_KIB(64)
+#define MST_PIECE_SIZE_MIN MST_KIB(4)
 
 /* Unsent answers to a node's messages beyond which its messages are not read: it does not read
  * either. An answer is 5 bytes as a rule. */

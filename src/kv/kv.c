@@ -143,6 +143,7 @@ int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block 
 
 static void block_free(struct mst__kv *kv, struct mst__kv_block *block)
 {
+    kv->steps += mst__kv_steps_of(block->u.capacity) / 4; /* a large one is pages of its own */
     mst__kv_discharge(kv, block_cost(block->u.capacity));
     mst__free(block);
 }

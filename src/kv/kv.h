@@ -82,9 +82,9 @@ struct mst__kv {
     size_t memory_withheld; /* lost to holes between allocations, as far as somebody knows */
     uint64_t memory_freed;  /* ever */
     size_t keys_count;
-    /* What has been done, ever: one step per object looked at (entry, place, watcher, notice, item)
-     * and one per KiB copied, compared or hashed. Who shares the engine among clients sees from it
-     * when one has had its turn. */
+    /* What has been done, ever: one step per object looked at (entry, place, watcher, notice,
+     * item), one per KiB copied, compared or hashed, and one per 4 KiB freed. Who shares the engine
+     * among clients sees from it when one has had its turn. */
     uint64_t steps;
     struct mst__kv_entry *keys; /* the entries with a value, a ring */
     struct mst__kv_client *released_first, *released_last;

@@ -586,13 +586,14 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
 
 bool mst__conn_charge(struct mst_server *server, const struct mst__buf *buf, size_t *charged)
 {
-    if (buf->capacity <= *charged) {
+    size_t cost = buf->capacity == 0 ? 0 : mst__mem_cost(buf->capacity);
+    if (cost <= *charged) {
         return true;
     }
-    if (!mst__kv_charge(&server->kv, buf->capacity - *charged)) {
+    if (!mst__kv_charge(&server->kv, cost - *charged)) {
         return false;
     }
-    *charged = buf->capacity;
+    *charged = cost;
     return true;
 }
 
@@ -836,7 +837,7 @@ static void turn_away(struct mst__listener *listener)
         return;
     }
     mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
-             listener->address);
+             MST_LOG_TEXT(listener->address));
     int rv = listener->is_unix ? uv_pipe_init(&server->loop, &listener->spare.pipe, 0)
                                : uv_tcp_init(&server->loop, &listener->spare.tcp);
     MST_ASSERT(rv == 0); /* neither can fail on Unix */

@@ -147,6 +147,16 @@ void mst__conn_push(struct mst__conn *conn,
                     struct mst_bytes bytes,
                     void *shared);
 
+/* What libuv writes when the kernel has room again, which may be so for all of @conns_count
+ * connections in one turn of the loop. */
+static inline size_t mst__conn_piece_size(size_t conns_count)
+{
+    size_t size = MST_KIB(MST_LOOP_STEPS / MST_STEPS_SENT) / (conns_count == 0 ? 1 : conns_count);
+    return size > MST_PIECE_SIZE       ? MST_PIECE_SIZE
+           : size < MST_PIECE_SIZE_MIN ? MST_PIECE_SIZE_MIN
+                                       : size;
+}
+
 /* Begin to write what is queued. */
 void mst__conn_write(struct mst__conn *conn);
 

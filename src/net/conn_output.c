@@ -49,13 +49,18 @@ static struct mst__output *output_of(struct mst__conn *conn, enum mst__sort sort
     return sort == MST_SORT_TOLD ? &conn->told : &conn->replies;
 }
 
+static size_t chunk_cost(size_t capacity)
+{
+    return mst__mem_cost(sizeof(struct mst__chunk) + capacity);
+}
+
 static void chunk_free(struct mst__chunk *chunk)
 {
     struct mst__kv *kv = &chunk->conn->server->kv;
     if (chunk->shared != NULL) {
         mst__kv_release(kv, chunk->shared);
     }
-    mst__kv_discharge(kv, sizeof *chunk + chunk->capacity);
+    mst__kv_discharge(kv, chunk_cost(chunk->capacity));
     mst__free(chunk);
 }
 
@@ -98,8 +103,9 @@ static void conn_write_next(struct mst__conn *conn)
         return;
     }
     size_t size = chunk->size - chunk->at;
-    size = size < MST_PIECE_SIZE ? size : MST_PIECE_SIZE;
-    server->kv.steps += MST_STEPS_WRITE + (size >> 10);
+    size_t piece = mst__conn_piece_size(server->conns_count);
+    size = size < piece ? size : piece;
+    server->kv.steps += MST_STEPS_WRITE + MST_STEPS_SENT * (size >> 10);
     uv_buf_t bufs[2];
     unsigned count = 0;
     if (chunk->sort == MST_SORT_STREAM) {
@@ -150,13 +156,12 @@ static void on_written(uv_write_t *request, int status)
 static struct mst__chunk *chunk_new(struct mst__conn *conn, enum mst__sort sort, size_t capacity)
 {
     struct mst__kv *kv = &conn->server->kv;
-    size_t cost = sizeof(struct mst__chunk) + capacity;
-    if (!mst__kv_charge(kv, cost)) {
+    if (!mst__kv_charge(kv, chunk_cost(capacity))) {
         return NULL;
     }
-    struct mst__chunk *chunk = mst__malloc(cost);
+    struct mst__chunk *chunk = mst__malloc(sizeof *chunk + capacity);
     if (chunk == NULL) {
-        mst__kv_discharge(kv, cost);
+        mst__kv_discharge(kv, chunk_cost(capacity));
         return NULL;
     }
     *chunk =
@@ -251,7 +256,7 @@ static size_t conn_try(struct mst__conn *conn, const uv_buf_t *bufs, unsigned co
     }
     conn->output_sent += (uint64_t)rv;
     conn->server->counters.bytes_out += (uint64_t)rv;
-    conn->server->kv.steps += (uint64_t)rv >> 10;
+    conn->server->kv.steps += MST_STEPS_SENT * ((uint64_t)rv >> 10);
     return (size_t)rv;
 }
 
@@ -285,7 +290,7 @@ static void conn_send_piece(struct mst__conn *conn, struct mst_bytes piece)
 static bool conn_has_room(struct mst__conn *conn, size_t size)
 {
     struct mst__kv *kv = &conn->server->kv;
-    size_t cost = 3 * sizeof(struct mst__chunk) + CHUNK_SIZE_MIN + size;
+    size_t cost = 2 * chunk_cost(CHUNK_SIZE_MIN) + chunk_cost(size);
     if (size <= SURELY_TAKEN_SIZE) {
         return true;
     }

@@ -1,4 +1,5 @@
 /* unit/test_conn.c - connections of the server: deadlines, backlogs, and whose turn it is. */
+#include "base/mem.h"
 #include "unit/conn_unit.h"
 
 /* So long that what passes of the real clock meanwhile does not matter. */
@@ -622,6 +623,27 @@ static void sent_output_costs_nothing(void **state)
     (void)close(node);
 }
 
+/* What a connection keeps is counted as the system gives it: with what is beside it, in pages. */
+static void own_buffers_cost_what_they_take(void **state)
+{
+    struct fixture *f = *state;
+    for (size_t size = 100; size <= MST_KIB(48); size = size < MST_KIB(1) ? size + 7 : size * 3) {
+        int fd = peer_new(f->server, 0);
+        assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+        static uint8_t value[MST_KIB(64)];
+        put_set(&f->bytes, "/half", mst_bytes(value, size));
+        peer_send(f->server, fd,
+                  mst_bytes(mst__buf_bytes(&f->bytes).data, mst__buf_size(&f->bytes) - 1));
+        mst__buf_clear(&f->bytes);
+        settle(f->server);
+        assert_int_equal(f->server->kv.memory_used,
+                         mst__mem_cost(f->server->conns->input.capacity));
+        (void)close(fd);
+        settle(f->server);
+        assert_int_equal(f->server->kv.memory_used, 0);
+    }
+}
+
 /* Silence costs a plain connection its life, but not one that waits, nor a member of a job. */
 static void idle_timeout_spares_members(void **state)
 {
@@ -705,6 +727,7 @@ int main(void)
         CASE(deaf_node_is_not_read),
         CASE(unread_notices_are_bounded),
         CASE(sent_output_costs_nothing),
+        CASE(own_buffers_cost_what_they_take),
         CASE(idle_timeout_spares_members),
         CASE(emptying_has_a_deadline),
     };

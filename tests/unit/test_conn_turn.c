@@ -84,7 +84,7 @@ static void flood(struct fixture *f, int fd, uint64_t request_max)
     } while (peer_drain(fd, SIZE_MAX) > 0 || server->turns.first != NULL);
     assert_true(server->kv.steps - start > 2 * MST_TURN_STEPS); /* so that it says something */
     assert_in_range(server->counters.turn_steps_max, 1,
-                    MST_TURN_STEPS + request_max + (MST_FLUSH_SIZE >> 10));
+                    MST_TURN_STEPS + request_max + MST_STEPS_SENT * (MST_FLUSH_SIZE >> 10));
 }
 
 /* --- how long a turn takes --- */
@@ -519,6 +519,19 @@ static void many_have_one_share(void **state)
     }
 }
 
+/* Whatever number of connections can be written to at once, they are given one share. */
+static void pieces_are_a_share(void **state)
+{
+    (void)state;
+    assert_int_equal(mst__conn_piece_size(1), MST_PIECE_SIZE);
+    for (size_t count = 1; count * MST_PIECE_SIZE_MIN <= MST_KIB(MST_LOOP_STEPS / MST_STEPS_SENT);
+         count++) {
+        assert_true(count * mst__conn_piece_size(count) <=
+                    MST_KIB(MST_LOOP_STEPS / MST_STEPS_SENT));
+    }
+    assert_int_equal(mst__conn_piece_size(MST_CONNECTIONS_MAX), MST_PIECE_SIZE_MIN);
+}
+
 /* The same for bytes that the kernel is given. */
 static void many_readers(void **state)
 {
@@ -534,7 +547,8 @@ static void many_readers(void **state)
     }
     put_get(&f->bytes, "/key");
     send_unread(f, fds, COUNT);
-    const uint64_t most = 2 * (MST_LOOP_STEPS * 1024 + sizeof value) + COUNT * MST_PIECE_SIZE;
+    const uint64_t most =
+        2 * (MST_KIB(MST_LOOP_STEPS / MST_STEPS_SENT) + sizeof value) + COUNT * MST_PIECE_SIZE;
     uint64_t total = COUNT * (sizeof value + 8);
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
     while (total > 0) {
@@ -651,6 +665,7 @@ int main(void)
         CASE(storm),
         CASE(large_requests),
         CASE(many_have_one_share),
+        CASE(pieces_are_a_share),
         CASE(many_readers),
         CASE(many_notices),
         CASE(large_notice),
