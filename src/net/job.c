@@ -487,6 +487,14 @@ static bool take_announce(struct mst_server *server,
                         announce->version, (long long)announce->expiry_us);
         return reply_refused(server, MST_EPROTO, MST_REFUSAL_MALFORMED, &err, reterr);
     }
+    if (announce->expiry_us > MST_JOB_EXPIRY_US_MAX) {
+        (void)mst__fail(&err, MST_ELIMIT, 0,
+                        "a silence of %lld s shall be taken for life; at most %lld s are: "
+                        "keep_alive_interval x keep_alive_max_attempt is too long",
+                        (long long)(announce->expiry_us / 1000000),
+                        (long long)(MST_JOB_EXPIRY_US_MAX / 1000000));
+        return reply_refused(server, MST_ELIMIT, MST_REFUSAL_MALFORMED, &err, reterr);
+    }
     if (seat->job != NULL && seat->job != job_find(server, announce->run_id)) {
         (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
         return false;

@@ -644,6 +644,46 @@ static void own_buffers_cost_what_they_take(void **state)
     }
 }
 
+static struct mst__job_message announcement(int64_t expiry_us)
+{
+    return (struct mst__job_message){
+        .type = MST_JOB_ANNOUNCE,
+        .u.announce = {.version = MST_JOB_VERSION,
+                       .run_id = mst_bytes_str("job"),
+                       .heartbeat_us = 1000000000,
+                       .expiry_us = expiry_us,
+                       .announcement = {.name = mst_bytes_str("node"),
+                                        .incarnation = 1,
+                                        .session = 1,
+                                        .nodes_min = 2,
+                                        .nodes_max = 2,
+                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
+}
+
+/* A node cannot have it that nobody of its run is ever taken for lost. */
+static void silence_has_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t refused[] = {0, MST_JOB_EXPIRY_US_MAX + 1, INT64_MAX};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        int fd = node_new(f);
+        const struct mst__job_message announce = announcement(refused[i]);
+        struct frames frames = {0};
+        put_message(&f->bytes, &announce);
+        send_all(f, fd);
+        frames_await(f, &frames, fd, MST_JOB_REFUSED, 1);
+        assert_int_equal(mst__map_count(&f->server->jobs.map), 0);
+        (void)close(fd);
+    }
+    int fd = node_new(f);
+    const struct mst__job_message announce = announcement(MST_JOB_EXPIRY_US_MAX);
+    struct frames frames = {0};
+    put_message(&f->bytes, &announce);
+    send_all(f, fd);
+    frames_await(f, &frames, fd, MST_JOB_WELCOME, 1);
+    (void)close(fd);
+}
+
 /* Silence costs a plain connection its life, but not one that waits, nor a member of a job. */
 static void idle_timeout_spares_members(void **state)
 {
@@ -660,18 +700,7 @@ static void idle_timeout_spares_members(void **state)
     put_command(&f->bytes, &wait);
     send_all(f, waiting);
     int node = node_new(f);
-    const struct mst__job_message announce = {
-        .type = MST_JOB_ANNOUNCE,
-        .u.announce = {.version = MST_JOB_VERSION,
-                       .run_id = mst_bytes_str("job"),
-                       .heartbeat_us = 1000000000,
-                       .expiry_us = 3000000000,
-                       .announcement = {.name = mst_bytes_str("node"),
-                                        .incarnation = 1,
-                                        .session = 1,
-                                        .nodes_min = 2,
-                                        .nodes_max = 2,
-                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
+    const struct mst__job_message announce = announcement(3000000000);
     put_message(&f->bytes, &announce);
     send_all(f, node);
     int stranger = node_new(f); /* framed, but of no job */
@@ -728,6 +757,7 @@ int main(void)
         CASE(unread_notices_are_bounded),
         CASE(sent_output_costs_nothing),
         CASE(own_buffers_cost_what_they_take),
+        CASE(silence_has_a_limit),
         CASE(idle_timeout_spares_members),
         CASE(emptying_has_a_deadline),
     };
