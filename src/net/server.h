@@ -100,14 +100,14 @@ struct mst__http;
 struct mst__turns {
     struct mst__conn *first, *last;
     size_t count;
-    uv_idle_t idle;     /* active while somebody does */
-    uv_prepare_t clock; /* each turn of the loop ends here */
-    uint64_t ended_ns;  /* the last one */
-    uint64_t waited_ns; /* by then, all together */
-    uint64_t end;       /* of the turn that is being taken, in steps of the engine */
-    uint64_t begun;     /* the turn of the loop, in the same */
-    unsigned accepts;   /* in this turn of the loop */
-    unsigned pushes;    /* the same, to others than the one being served */
+    uv_idle_t idle;                 /* active while somebody does */
+    uv_prepare_t clock;             /* each turn of the loop ends here */
+    uint64_t ended_ns;              /* the last one */
+    uint64_t waited_ns;             /* by then, all together */
+    uint64_t end;                   /* of the turn that is being taken, in steps of the engine */
+    uint64_t begun;                 /* the turn of the loop, in the same */
+    unsigned accepts;               /* in this turn of the loop */
+    unsigned pushes;                /* the same, to others than the one being served */
     const struct mst__conn *reader; /* who is being read, only compared */
     int64_t reads_ms;               /* the turn in which that brought `reads_size` */
     size_t reads_size;
