@@ -20,111 +20,37 @@
 #include "handler/host.h"
 #include "store/store.h"
 
-/* Between attempts to enter, while the etcd cannot be reached. */
-#define AGAIN_US_FIRST 50000
-#define AGAIN_US_MAX 1000000
-
 /* How long leaving may take that nobody has asked for. */
 #define TIDY_MS 2000
 
-/* How long it may take to find out what a round waits for. */
-#define DESCRIBE_MS 2000
-
 /* --- next --- */
 
-/* Whether another attempt may succeed. */
-static bool is_passing(int rv)
+static void leave_within(struct mst__etcd_v3 *self, int64_t timeout_ms)
 {
-    return rv == MST_ECONN || rv == MST_ETIMEOUT || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ||
-           rv == MST_ERESOLVE;
+    self->part_ms = timeout_ms;
+    self->part_rv = 0;
+    mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
 }
 
-static int next_fail_closed(const struct mst__etcd_v3 *self, struct mst_err *reterr)
+/* Want the next round, until there is one or it will not come. In a task. */
+static int next_wait(struct mst__etcd_v3 *self, struct mst_err *reterr)
 {
-    const struct mst__etcd_v3_round *round = &self->round;
-    return self->is_spare ? mst__fail(reterr, MST_ESPARE, 0,
-                                      "closed by '%.40s' while this node was a spare", round->owner)
-                          : mst__fail(reterr, MST_ECLOSED, 0, "closed by '%.40s': %.100s",
-                                      round->owner, round->reason);
-}
-
-/* How we stand: 0 with our rank, or none yet; or why we shall get none. */
-static int next_look(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_err *reterr)
-{
-    const struct mst__etcd_v3_round *round = &self->round;
-    const struct mst__etcd_v3_letter *letter = &self->letter;
-    *ret_rank = MST_AUTHORITY_RANK_NONE;
-    if (letter->kind > MST_ETCD_V3_LETTER_RANK) {
-        return mst__fail(reterr, letter->code == 0 ? MST_ESTATE : letter->code, 0, "%s",
-                         letter->text);
+    struct mst__member *member = &self->member;
+    self->part_ms = TIDY_MS;
+    (void)mst__interrupt_by(self->head.owner.cancel_fd);
+    mst__etcd_v3_feed(self,
+                      (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                                 .address = mst_bytes_str(self->address),
+                                                 .timeout_us = self->settings.job.job.join_us});
+    while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&self->head.owner)) {
+        mst__etcd_v3_turn(self, INT64_MAX);
     }
-    if (round->state == MST_ETCD_V3_CLOSED) {
-        return next_fail_closed(self, reterr);
+    (void)mst__interrupt_by(-1);
+    if (member->phase == MST_MEMBER_JOINING) {
+        leave_within(self, TIDY_MS);
+        return mst__owner_fail_cancelled(reterr);
     }
-    if (round->round > self->claim.round) {
-        *ret_rank = mst__etcd_v3_rank(self);
-    }
-    self->is_spare = *ret_rank == MST_AUTHORITY_RANK_NONE && round->state == MST_ETCD_V3_RUNNING &&
-                     (int64_t)round->world >= self->settings.job.job.nodes_max;
-    return 0;
-}
-
-/* The deadline has passed: what was missing. */
-static int next_fail_late(struct mst__etcd_v3 *self,
-                          const struct mst_err *err,
-                          struct mst_err *reterr)
-{
-    char sentence[sizeof err->msg];
-    struct mst_err ignored;
-    if (err->code != 0) {
-        return mst__err_pass(reterr, err->code == MST_ECONN ? MST_ECONN : MST_ETIMEOUT, err);
-    }
-    if (mst__etcd_v3_describe(self->v3, &self->keys, mst__clock_deadline_ms(DESCRIBE_MS), sentence,
-                              sizeof sentence, &ignored) != 0) {
-        (void)snprintf(sentence, sizeof sentence, "no round was sealed in time"); /* fits */
-    }
-    return mst__fail(reterr, MST_ETIMEOUT, 0, "%s", sentence);
-}
-
-/* Enter and wait until a round with us in it is sealed. In the owner. */
-static int next_join(struct mst__etcd_v3 *self, uint32_t *ret_rank, struct mst_err *reterr)
-{
-    int64_t end_ms = mst__clock_deadline_ms(self->settings.job.job.join_us / 1000);
-    int64_t pause_us = AGAIN_US_FIRST;
-    bool is_in = false;
-    struct mst_err why = {0}; /* what is wrong since the last attempt that was not */
-    for (;;) {
-        struct mst_err err = {0};
-        int rv =
-            is_in ? mst__etcd_v3_step(self, end_ms, &err) : mst__etcd_v3_enter(self, end_ms, &err);
-        bool is_late = mst__clock_ms() >= end_ms;
-        if (rv != 0 && rv != MST_ETIMEOUT) {
-            why = err;
-        }
-        if (rv == 0) {
-            is_in = true;
-            pause_us = AGAIN_US_FIRST;
-            why = (struct mst_err){0};
-            rv = next_look(self, ret_rank, reterr);
-            if (rv != 0 || *ret_rank != MST_AUTHORITY_RANK_NONE) {
-                return rv;
-            }
-        } else if (!is_passing(rv)) {
-            return mst__err_pass(reterr, rv, &err);
-        } else if (rv == MST_ENOTFOUND) {
-            is_in = false; /* our lease has run out: enter anew */
-        }
-        if (is_late) {
-            return next_fail_late(self, &why, reterr);
-        }
-        if (rv != 0 && rv != MST_ETIMEOUT) {
-            int64_t until_us = mst__clock_ns() / 1000 + pause_us;
-            if (!mst__interrupt_pause(until_us < end_ms * 1000 ? until_us : end_ms * 1000)) {
-                return mst__owner_fail_cancelled(reterr);
-            }
-            pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
-        }
-    }
+    return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
 }
 
 /* The store of the round; nothing is asked of the etcd before it is used. */
@@ -147,7 +73,6 @@ static int next_store(struct mst__etcd_v3 *self,
 
 /* What the round has to offer. In the owner. */
 static int next_outcome(struct mst__etcd_v3 *self,
-                        uint32_t rank,
                         struct mst_rendezvous *ret,
                         struct mst_err *reterr)
 {
@@ -166,7 +91,7 @@ static int next_outcome(struct mst__etcd_v3 *self,
     *ret = (struct mst_rendezvous){
         .size = size,
         .round = round->round,
-        .rank = (int64_t)rank,
+        .rank = (int64_t)self->claim.rank,
         .world_size = (int64_t)round->world,
         .store = store,
         .master_port = master.port,
@@ -178,39 +103,30 @@ static int next_outcome(struct mst__etcd_v3 *self,
 }
 
 /* A task. */
-static int next_drive(void *arg, void *ret_arg, struct mst_err *reterr)
+static int next_join(void *arg, void *ret_arg, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
     struct mst_rendezvous *ret = ret_arg;
     int fd = -1;
-    uint32_t rank = MST_AUTHORITY_RANK_NONE;
     mst__owner_joined(&self->head.owner, false);
-    self->is_spare = false;
-    self->is_over = false;
+    if (mst__owner_is_cancelled(&self->head.owner)) {
+        return mst__owner_fail_cancelled(reterr);
+    }
     (void)mst__interrupt_by(self->head.owner.cancel_fd);
-    int rv =
-        mst__owner_is_cancelled(&self->head.owner)
-            ? mst__owner_fail_cancelled(reterr)
-            : mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
-                                     self->addr, &fd, self->address, reterr);
-    if (rv == 0) {
-        rv = next_join(self, &rank, reterr);
-    }
-    if (rv == 0) {
-        rv = next_outcome(self, rank, ret, reterr);
-    }
-    if (rv == 0) {
-        mst__etcd_v3_begin_round(self, rank);
-        mst__owner_joined(&self->head.owner, true);
-    }
+    int rv = mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
+                                    self->addr, &fd, self->address, reterr);
     (void)mst__interrupt_by(-1);
+    rv = rv == 0 ? next_wait(self, reterr) : rv;
+    if (rv == 0) {
+        rv = next_outcome(self, ret, reterr);
+    }
+    if (rv == 0) {
+        mst__owner_joined(&self->head.owner, true);
+    } else {
+        leave_within(self, TIDY_MS);
+    }
     if (fd >= 0) {
         (void)close(fd); /* for the workers: nothing was done with it */
-    }
-    if (rv != 0) {
-        struct mst_err ignored; /* what is left of us goes with the lease */
-        (void)mst__etcd_v3_part(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
-        self->claim.holds = false;
     }
     return rv;
 }
@@ -221,7 +137,7 @@ static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *r
     int rv = mst__owner_begin(&self->head.owner, true, reterr);
     if (rv == 0) {
         mst__view_reset(&self->head.view);
-        rv = mst__owner_run(&self->head.owner, next_drive, ret, reterr);
+        rv = mst__owner_run(&self->head.owner, next_join, ret, reterr);
         mst__owner_end(&self->head.owner);
     }
     return rv;
@@ -273,9 +189,8 @@ static int leave_round(void *arg, void *unused, struct mst_err *reterr)
     struct mst__etcd_v3 *self = arg;
     (void)unused;
     mst__owner_joined(&self->head.owner, false);
-    int rv = mst__etcd_v3_part(self, close_deadline_ms(self), reterr);
-    self->claim.holds = false;
-    return rv;
+    leave_within(self, self->settings.job.job.close_us / 1000);
+    return self->part_rv == 0 ? 0 : mst__err_pass(reterr, self->part_rv, &self->part_err);
 }
 
 static int etcd_v3_leave(void *arg, struct mst_err *reterr)
@@ -325,6 +240,15 @@ static void etcd_v3_free(void *arg)
     mst__free(self);
 }
 
+/* An mst__owner_watch_fn. */
+static void watch(void *arg)
+{
+    struct mst__etcd_v3 *self = arg;
+    (void)mst__interrupt_by(self->head.owner.stop_fd);
+    mst__etcd_v3_turn(self, INT64_MAX);
+    (void)mst__interrupt_by(-1);
+}
+
 static const struct mst__head_ops etcd_v3_head_ops = {
     .next = etcd_v3_next,
     .look = etcd_v3_look,
@@ -363,7 +287,7 @@ static int prepare(struct mst__etcd_v3 *self,
                    struct mst_err *reterr)
 {
     self->claim.rank = MST_AUTHORITY_RANK_NONE;
-    int rv = mst__head_init(&self->head, &etcd_v3_head_ops, mst__etcd_v3_watch, self, reterr);
+    int rv = mst__head_init(&self->head, &etcd_v3_head_ops, watch, self, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &self->params, reterr);
     }
@@ -379,6 +303,7 @@ static int prepare(struct mst__etcd_v3 *self,
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "keys");
     }
+    mst__etcd_v3_member(self);
     const struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
     return mst__v3_new(&http, &self->v3, reterr);
 }

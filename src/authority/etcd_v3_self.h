@@ -1,7 +1,7 @@
 /* authority/etcd_v3_self.h - what the files of the handler `etcd-v3` share.
  *
- * The owner's machine (handler/owner.h) is our session: a lease, a key on it, one watch, and, if
- * ours is the oldest key, the authority.
+ * The owner (handler/owner.h) drives a member machine (core/member.h) over our session: a lease, a
+ * key on it, one watch, and, if ours is the oldest key, the authority.
  *
  * Everybody but the authority watches `round`, the letters to it, and the key of its predecessor,
  * the node that came before it. When that goes, it looks for the one before; if there is none it is
@@ -12,6 +12,8 @@
 #define MST_AUTHORITY_ETCD_V3_SELF_H
 
 #include "authority/etcd_v3_authority.h"
+#include "authority/notices.h"
+#include "core/member.h"
 #include "etcd/v3.h"
 #include "handler/etcd_settings.h"
 #include "handler/head.h"
@@ -46,14 +48,15 @@ struct mst__etcd_v3 {
     struct mst__etcd_v3_authority authority;
 
     /* The owner: our place. */
-    struct mst__claim claim;    /* the last round that we were told of; holds = we are in it */
-    bool is_spare;              /* it is full, and we are not in it */
-    bool is_over;               /* our session has ended, or the run: there is nothing to keep */
-    bool is_cut_told;           /* that the etcd cannot be reached was told */
-    bool is_unseen;             /* what `next` has read may tell that the round is over */
-    struct mst_changes changes; /* how the round has changed */
+    struct mst__member member;
+    struct mst__notices notices;
+    struct mst__claim claim; /* what our key says, or what we are in */
+    bool has_to_enter;       /* our key is to say so */
+    bool has_to_explain;
+    int64_t part_ms; /* the time to say goodbye */
+    int part_rv;     /* and what came of it */
+    struct mst_err part_err;
 
-    /* Whoever is busy. */
     char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
 };
@@ -132,15 +135,15 @@ int mst__etcd_v3_survey_read(struct mst__v3 *v3,
 /* For mst__etcd_v3_authority_build; borrows from @survey. */
 struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_survey *survey);
 
-/* --- etcd_v3_watch.c: being in a round --- */
+/* --- etcd_v3_link.c: the owner --- */
 
-/* An mst__owner_fn. */
-void mst__etcd_v3_watch(void *arg);
+/* Make the member, which wants nothing yet. */
+void mst__etcd_v3_member(struct mst__etcd_v3 *self);
 
-/* The round in which we have @rank begins for us. */
-void mst__etcd_v3_begin_round(struct mst__etcd_v3 *self, uint32_t rank);
+/* Feed @event, stamped with the present time, and carry out what comes of it. */
+void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event);
 
-/* Our session has ended, or the etcd says that we are not wanted. */
-void mst__etcd_v3_expelled(struct mst__etcd_v3 *self, const char *text);
+/* Wait until something has happened, @deadline_ms or an interruption, and feed it to the member. */
+void mst__etcd_v3_turn(struct mst__etcd_v3 *self, int64_t deadline_ms);
 
 #endif /* MST_AUTHORITY_ETCD_V3_SELF_H */

@@ -3,6 +3,7 @@
  * It is the only connection of a node whose program asks one thing at a time of the stores of its
  * rounds: their requests go through its lane (net/lane.h). The store has other ways when there is
  * no connection. */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "authority/muster_self.h"
@@ -62,6 +63,11 @@ void mst__muster_member(struct mst__muster *muster)
         .seed = mst__clock_random_u64(),
     };
     mst__member_init(&muster->member, &options);
+    muster->notices = (struct mst__notices){.member = &muster->member,
+                                            .events = &muster->events,
+                                            .params = muster->params,
+                                            .view = &muster->head.view,
+                                            .where = muster->where};
 }
 
 /* --- the lane --- */
@@ -153,6 +159,17 @@ static void link_end(struct mst__muster *muster, bool is_parting)
     link_close(muster);
 }
 
+static void begin_round(struct mst__muster *muster, const struct mst__job_round *round)
+{
+    size_t size = round->address.size < sizeof muster->master ? round->address.size : 0;
+    (void)snprintf(muster->master, sizeof muster->master, "%.*s", (int)size,
+                   (const char *)round->address.data);
+    muster->round = *round;
+    muster->round.address = mst_bytes_str(muster->master);
+    muster->sealed_ms = mst__clock_ms();
+    mst__notices_begin_round(&muster->notices);
+}
+
 /* 0, or why the connection is of no use any more. */
 static int link_effect(struct mst__muster *muster,
                        const struct mst__member_effect *effect,
@@ -169,12 +186,12 @@ static int link_effect(struct mst__muster *muster,
         case MST_MEMBER_EXPLAIN:
             return link_ask_why(muster, reterr);
         case MST_MEMBER_SEALED:
-            mst__muster_begin_round(muster, &effect->message->u.round);
+            begin_round(muster, &effect->message->u.round);
             return 0;
         case MST_MEMBER_FAILED:
             return 0; /* who waits for it finds it in the member */
         case MST_MEMBER_NOTICE:
-            mst__muster_notice(muster, effect);
+            mst__notices_take(&muster->notices, effect);
             return 0;
     }
     return 0;

@@ -1,11 +1,11 @@
 /* authority/muster_self.h - what the files of the handler `muster` share.
  *
  * The owner (handler/owner.h) drives a member machine (core/member.h) over the connection to the
- * server: muster_link.c carries out its effects and feeds it what comes of them, muster_watch.c
- * turns its notices into what the application is told. */
+ * server: muster_link.c carries out its effects and feeds it what comes of them. */
 #ifndef MST_AUTHORITY_MUSTER_SELF_H
 #define MST_AUTHORITY_MUSTER_SELF_H
 
+#include "authority/notices.h"
 #include "core/member.h"
 #include "handler/head.h"
 #include "handler/hosted.h"
@@ -32,13 +32,12 @@ struct mst__muster {
     char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
     char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
 
+    struct mst__notices notices;
+
     /* The owner: the last round. */
     struct mst__job_round round;         /* its address is @master */
     char master[MST_ENDPOINT_TEXT_SIZE]; /* rank 0's */
     int64_t sealed_ms;                   /* when it began; 0 = there was none */
-    bool is_waited_for;                  /* REOPENED: somebody has come back from it */
-    int64_t left;                        /* REOPENED: who has left it, if that was told */
-    struct mst_changes changes;          /* how it has changed */
 };
 
 /* Time for a message of a few bytes; the socket has room for those. */
@@ -61,13 +60,5 @@ void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err);
 /* How @name stands in @status; MST_STANDING_GONE when it is not there. */
 enum mst__authority_standing mst__muster_standing(const struct mst__job_status *status,
                                                   const char *name);
-
-/* --- muster_watch.c: the owner --- */
-
-/* A round begins for us. */
-void mst__muster_begin_round(struct mst__muster *muster, const struct mst__job_round *round);
-
-/* Tell the application what the member has noticed. */
-void mst__muster_notice(struct mst__muster *muster, const struct mst__member_effect *effect);
 
 #endif /* MST_AUTHORITY_MUSTER_SELF_H */

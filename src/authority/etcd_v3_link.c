@@ -1,0 +1,329 @@
+/* authority/etcd_v3_link.c - a session at an etcd, as the member machine wants it: what is stored
+ * there becomes what an authority would say. */
+#include <stdio.h>
+#include <string.h>
+
+#include "authority/etcd_v3.h"
+#include "authority/etcd_v3_self.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/interrupt.h"
+
+/* For taking our lease back; it runs out if that fails. */
+#define TIDY_MS 1000
+
+/* How long it may take to find out what a round waits for. */
+#define DESCRIBE_MS 2000
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t now_us(void)
+{
+    return mst__clock_ns() / 1000;
+}
+
+void mst__etcd_v3_member(struct mst__etcd_v3 *self)
+{
+    /* Who we are is said in our key. */
+    const struct mst__member_options options = {
+        .run_id = mst_bytes_str(self->params->run_id),
+        .where = self->settings.etcd.endpoints[0].host,
+        .beat_us = INT64_MAX, /* the session has a lease */
+        .expiry_us = INT64_MAX,
+        .beats_per_answer = 1,
+        .seed = mst__clock_random_u64(),
+    };
+    mst__member_init(&self->member, &options);
+    self->notices = (struct mst__notices){.member = &self->member,
+                                          .events = &self->events,
+                                          .params = self->params,
+                                          .view = &self->head.view,
+                                          .where = options.where};
+}
+
+/* --- effects --- */
+
+static bool round_is_full(const struct mst__etcd_v3 *self)
+{
+    return self->round.state == MST_ETCD_V3_RUNNING &&
+           (int64_t)self->round.world >= self->settings.job.job.nodes_max;
+}
+
+/* What the next round waits for. */
+static void explain(struct mst__etcd_v3 *self)
+{
+    char sentence[sizeof((struct mst_err *)0)->msg];
+    struct mst_err ignored;
+    if (mst__etcd_v3_describe(self->v3, &self->keys, mst__clock_deadline_ms(DESCRIBE_MS), sentence,
+                              sizeof sentence, &ignored) != 0) {
+        (void)snprintf(sentence, sizeof sentence, "no round was sealed in time"); /* fits */
+    }
+    mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_EXPLAINED,
+                                                       .is_spare = round_is_full(self),
+                                                       .text = mst_bytes_str(sentence)});
+}
+
+static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect *effect)
+{
+    switch (effect->kind) {
+        case MST_MEMBER_CONNECT:
+        case MST_MEMBER_FAILED:
+            return; /* the next turn sees to it; who waits for it finds it in the member */
+        case MST_MEMBER_SEND:
+            /* Who is in a round has said so with its key. */
+            if (effect->type == MST_JOB_ANNOUNCE && self->member.phase == MST_MEMBER_JOINING) {
+                self->claim = self->member.claim;
+                self->has_to_enter = true;
+            }
+            return;
+        case MST_MEMBER_DISCONNECT:
+            self->has_to_enter = false;
+            return;
+        case MST_MEMBER_EXPLAIN:
+            self->has_to_explain = true; /* after the other effects */
+            return;
+        case MST_MEMBER_SEALED:
+            self->claim = self->member.claim;
+            mst__notices_begin_round(&self->notices);
+            return;
+        case MST_MEMBER_NOTICE:
+            mst__notices_take(&self->notices, effect);
+            return;
+    }
+}
+
+void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event)
+{
+    event.now_us = now_us();
+    mst__member_step(&self->member, &event);
+    for (size_t i = 0; i < self->member.effects_count; i++) {
+        carry_out(self, &self->member.effects[i]);
+    }
+    if (self->has_to_explain) {
+        self->has_to_explain = false;
+        explain(self);
+    }
+    if (self->member.phase == MST_MEMBER_OUT && self->lease != 0) {
+        self->part_rv =
+            mst__etcd_v3_part(self, mst__clock_deadline_ms(self->part_ms), &self->part_err);
+        self->claim.holds = false;
+    }
+}
+
+static void hear(struct mst__etcd_v3 *self, const struct mst__job_message *message)
+{
+    mst__etcd_v3_feed(
+        self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = message});
+}
+
+/* --- what is stored --- */
+
+/* The session is over for the others. */
+static void hear_expelled(struct mst__etcd_v3 *self, const char *text)
+{
+    const struct mst__job_message message = {.type = MST_JOB_EXPELLED,
+                                             .u.text = mst_bytes_str(text)};
+    struct mst_err ignored; /* what is left of us goes with the lease */
+    self->claim.holds = false;
+    hear(self, &message);
+    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+}
+
+/* Whether the round says that our session has ended: by rank, for a name may be that of another
+ * process. */
+static bool is_gone(const struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    return round->is_gone != NULL && self->claim.rank < round->world &&
+           round->is_gone[self->claim.rank];
+}
+
+static void hear_lost(struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    struct mst__job_message message = {
+        .type = MST_JOB_LOST,
+        .u.lost = {.round = round->round, .count = round->gone_count, .total = round->gone_count}};
+    struct mst__job_lost *lost = &message.u.lost;
+    for (const char *at = round->gone; *at != '\0' && lost->named < MST_JOB_NAMES_MAX;
+         at += strspn(at, " ")) {
+        size_t size = strcspn(at, " ");
+        lost->names[lost->named++] = mst_bytes(at, size);
+        at += size;
+    }
+    hear(self, &message);
+}
+
+/* Our round is over. */
+static void hear_open(struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    if (is_gone(self)) {
+        hear_expelled(self, "the lease of this node was lost, or a newer process has come in its "
+                            "place");
+        return;
+    }
+    if ((int64_t)round->gone_count > self->notices.changes.participants_lost) {
+        hear_lost(self);
+    }
+    const struct mst__job_message message = {
+        .type = MST_JOB_REOPENED,
+        .u.reopened = {.round_next = round->round + 1,
+                       .why = (uint32_t)round->why,
+                       .rank = MST_AUTHORITY_RANK_NONE}}; /* who, was told above */
+    hear(self, &message);
+}
+
+static void look_holding(struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    bool is_ours = round->round == self->claim.round && round->epoch == self->claim.epoch;
+    if (is_ours && round->state == MST_ETCD_V3_OPEN) {
+        hear_open(self);
+    } else if (is_ours && round->state == MST_ETCD_V3_RUNNING) {
+        const struct mst__job_message message = {.type = MST_JOB_WAITING,
+                                                 .u.waiting.count = round->waiting};
+        hear(self, &message);
+    } else if (round->round > self->claim.round) {
+        if (mst__etcd_v3_rank(self) == MST_AUTHORITY_RANK_NONE) {
+            hear_expelled(self, "a later round was sealed without this node");
+            return;
+        }
+        /* Another one has come back in our name. */
+        const struct mst__job_message message = {.type = MST_JOB_REOPENED,
+                                                 .u.reopened = {.round_next = round->round,
+                                                                .why = MST_AUTHORITY_WHY_RETURNED,
+                                                                .rank = MST_AUTHORITY_RANK_NONE}};
+        hear(self, &message);
+    }
+}
+
+static void look_joining(struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    if (round->round <= self->member.claim.round) {
+        return; /* the one that we come from, or stand by */
+    }
+    uint32_t rank = mst__etcd_v3_rank(self);
+    bool is_in = rank != MST_AUTHORITY_RANK_NONE;
+    if (!is_in && round->state != MST_ETCD_V3_RUNNING) {
+        return;
+    }
+    const struct mst__job_message message = {.type = is_in                 ? MST_JOB_SEALED
+                                                     : round_is_full(self) ? MST_JOB_SPARE
+                                                                           : MST_JOB_QUEUED,
+                                             .u.round = {.epoch = round->epoch,
+                                                         .round = round->round,
+                                                         .world = round->world,
+                                                         .rank = rank,
+                                                         .address = mst_bytes_str(round->address)}};
+    hear(self, &message);
+}
+
+/* What has been read means something for us. */
+static void look(struct mst__etcd_v3 *self)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    const struct mst__etcd_v3_letter *letter = &self->letter;
+    if (self->member.link == MST_MEMBER_CONNECTED) {
+        const struct mst__job_message message = {.type = MST_JOB_WELCOME};
+        hear(self, &message);
+    }
+    if (letter->kind > MST_ETCD_V3_LETTER_RANK && self->member.phase == MST_MEMBER_HOLDING) {
+        hear_expelled(self, letter->text);
+    } else if (letter->kind > MST_ETCD_V3_LETTER_RANK) {
+        const struct mst__job_message message = {
+            .type = MST_JOB_REFUSED,
+            .u.refused = {.code = letter->code == 0 ? MST_ESTATE : letter->code,
+                          .text = mst_bytes_str(letter->text)}};
+        hear(self, &message);
+    } else if (round->state == MST_ETCD_V3_CLOSED) {
+        const struct mst__job_message message = {.type = MST_JOB_CLOSED,
+                                                 .u.close = {.reason = mst_bytes_str(round->reason),
+                                                             .owner = mst_bytes_str(round->owner)}};
+        hear(self, &message);
+    }
+    if (self->member.phase == MST_MEMBER_JOINING) {
+        look_joining(self);
+    }
+    if (self->member.phase == MST_MEMBER_HOLDING) {
+        look_holding(self);
+    }
+}
+
+/* --- turns --- */
+
+/* Whether another attempt may succeed. */
+static bool is_passing(int rv)
+{
+    return rv == MST_ECONN || rv == MST_ETIMEOUT || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ||
+           rv == MST_ERESOLVE;
+}
+
+/* The etcd does not answer, or not as it should. */
+static void fail(struct mst__etcd_v3 *self, int rv, const struct mst_err *err)
+{
+    if (!is_passing(rv) && self->member.phase == MST_MEMBER_JOINING) {
+        const struct mst__job_message message = {
+            .type = MST_JOB_REFUSED, .u.refused = {.code = rv, .text = mst_bytes_str(err->msg)}};
+        hear(self, &message);
+        return;
+    }
+    /* As long as our lease must be alive that is no news. */
+    if (mst__clock_ms() >= self->alive_ms) {
+        mst__view_unknown(&self->head.view, err);
+    }
+    mst__etcd_v3_feed(
+        self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_DISCONNECTED, .err = err});
+}
+
+/* Our session is over. */
+static void end(struct mst__etcd_v3 *self, const struct mst_err *err)
+{
+    if (self->member.phase == MST_MEMBER_HOLDING) {
+        hear_expelled(self, err->msg);
+    } else {
+        self->has_to_enter = self->member.phase == MST_MEMBER_JOINING;
+    }
+}
+
+static void turn_connected(struct mst__etcd_v3 *self, int64_t deadline_ms)
+{
+    struct mst_err err = {0};
+    int64_t due_us = mst__member_due_us(&self->member);
+    int64_t until_ms = least(deadline_ms, due_us == INT64_MAX ? INT64_MAX : due_us / 1000 + 1);
+    bool is_entering = self->has_to_enter;
+    self->has_to_enter = false;
+    int rv = is_entering ? mst__etcd_v3_enter(self, until_ms, &err)
+                         : mst__etcd_v3_step(self, until_ms, &err);
+    if (rv == 0) {
+        look(self);
+    } else if (rv == MST_ECANCELED || (rv == MST_ETIMEOUT && !is_entering)) {
+        self->has_to_enter = is_entering;
+    } else if (rv == MST_ENOTFOUND && !is_entering) {
+        end(self, &err);
+    } else {
+        fail(self, rv, &err);
+    }
+}
+
+void mst__etcd_v3_turn(struct mst__etcd_v3 *self, int64_t deadline_ms)
+{
+    const struct mst__member *member = &self->member;
+    bool is_over = member->phase == MST_MEMBER_EXPELLED || self->lease == 0;
+    if (member->link == MST_MEMBER_CONNECTING) {
+        mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
+    } else if (member->link != MST_MEMBER_APART && (!is_over || self->has_to_enter)) {
+        turn_connected(self, deadline_ms);
+    } else {
+        int64_t deadline_us = deadline_ms > INT64_MAX / 1000 ? INT64_MAX : deadline_ms * 1000;
+        /* Interrupted or not: whoever waits looks why. */
+        (void)mst__interrupt_pause(least(mst__member_due_us(member), deadline_us));
+    }
+    if (now_us() >= mst__member_due_us(member)) {
+        mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});
+    }
+}

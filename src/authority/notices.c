@@ -1,0 +1,174 @@
+/* authority/notices.c - what the application of a node is told. */
+#include "authority/notices.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+void mst__notices_begin_round(struct mst__notices *notices)
+{
+    notices->is_waited_for = false;
+    notices->left = 0;
+    notices->changes = (struct mst_changes){.size = sizeof notices->changes};
+    mst__view_publish(notices->view, &notices->changes);
+}
+
+static void watch_event(struct mst__notices *notices, const char *name, const char *sentence)
+{
+    const struct mst__claim *claim = &notices->member->claim;
+    mst__event(notices->events, name, MST_NODE_RUNNING, claim->round, (int64_t)claim->rank,
+               "Node '%s', round %" PRId64 " of rendezvous '%s': %s", notices->events->node,
+               claim->round, notices->params->run_id, sentence);
+}
+
+/* --- what has changed --- */
+
+/* Add @name to those who are lost, unless it is there; cut off when there are many. */
+static void name_lost(struct mst__notices *notices, struct mst_bytes name)
+{
+    char *lost = notices->changes.lost;
+    size_t used = strlen(lost);
+    size_t room = sizeof notices->changes.lost - used;
+    for (const char *at = lost; *at != '\0' && name.size > 0; at += strspn(at, " ")) {
+        size_t size = strcspn(at, " ");
+        if (mst__bytes_equal(mst_bytes(at, size), name)) {
+            return;
+        }
+        at += size;
+    }
+    (void)snprintf(lost + used, room, "%s%.*s", used == 0 ? "" : " ", (int)name.size,
+                   (const char *)name.data);
+}
+
+static void take_lost(struct mst__notices *notices, const struct mst__job_lost *lost)
+{
+    for (uint32_t i = 0; i < lost->named; i++) {
+        name_lost(notices, lost->names[i]);
+    }
+    int64_t total = (int64_t)lost->total + notices->left;
+    if (total > notices->changes.participants_lost) {
+        notices->changes.participants_lost = total;
+    }
+    char sentence[MST_EVENT_MESSAGE_SIZE / 2];
+    (void)snprintf(sentence, sizeof sentence, "%" PRIu32 " lost: %.180s", lost->total,
+                   notices->changes.lost); /* cut off when long */
+    watch_event(notices, "lost", sentence);
+}
+
+static void take_waiting(struct mst__notices *notices, uint32_t count)
+{
+    bool is_more = notices->is_waited_for && count == 0;
+    notices->changes.nodes_waiting = is_more ? 1 : (int64_t)count;
+}
+
+static void take_reopened(struct mst__notices *notices, const struct mst__job_message *message)
+{
+    notices->changes.reopened = true;
+    enum mst__authority_why why = (enum mst__authority_why)message->u.reopened.why;
+    struct mst_bytes name = message->u.reopened.name;
+    if (why == MST_AUTHORITY_WHY_LEFT) {
+        if (message->u.reopened.rank != MST_AUTHORITY_RANK_NONE) { /* else it was among the lost */
+            notices->left = 1;
+            notices->changes.participants_lost++;
+            name_lost(notices, name);
+        }
+    } else if (why != MST_AUTHORITY_WHY_LOST) {
+        /* Whoever it was waits for us now. */
+        notices->is_waited_for = true;
+        if (notices->changes.nodes_waiting == 0) {
+            notices->changes.nodes_waiting = 1;
+        }
+    }
+    char sentence[MST_EVENT_MESSAGE_SIZE / 2];
+    (void)snprintf(sentence, sizeof sentence, "over, round %" PRId64 " gathers: %s, %.*s",
+                   message->u.reopened.round_next, mst__authority_why_name(why),
+                   (int)(name.size < 100 ? name.size : 100), (const char *)name.data);
+    watch_event(notices, "reopened", sentence);
+}
+
+/* Our place in the round is not ours any more; @text says why. */
+static void take_expelled(struct mst__notices *notices, struct mst_bytes text)
+{
+    char sentence[MST_EVENT_MESSAGE_SIZE / 2];
+    (void)snprintf(sentence, sizeof sentence, "expelled: %.*s",
+                   (int)(text.size < 200 ? text.size : 200), (const char *)text.data);
+    watch_event(notices, "expelled", sentence);
+    notices->changes.expelled = true;
+}
+
+static void take_closed(struct mst__notices *notices, struct mst_bytes reason)
+{
+    char sentence[MST_EVENT_MESSAGE_SIZE / 2];
+    (void)snprintf(sentence, sizeof sentence, "closed: %.*s",
+                   (int)(reason.size < 200 ? reason.size : 200), (const char *)reason.data);
+    watch_event(notices, "closed", sentence);
+    notices->changes.closed = true;
+    struct mst_changes *changes = &notices->changes;
+    (void)snprintf(changes->reason, sizeof changes->reason, "%.*s",
+                   (int)(reason.size < sizeof changes->reason ? reason.size : 255),
+                   (const char *)reason.data); /* cut off when long */
+}
+
+/* The round that runs has no place for us at the moment. */
+static void take_standby(struct mst__notices *notices, const struct mst__job_message *message)
+{
+    const struct mst__job_round *round = &message->u.round;
+    bool is_spare = message->type == MST_JOB_SPARE;
+    mst__event(notices->events, is_spare ? "spare" : "queued", MST_NODE_RUNNING, round->round, -1,
+               "Node '%s' %s: round %" PRId64 " of rendezvous '%s' runs with %" PRIu32 " nodes%s.",
+               notices->events->node, is_spare ? "is a spare" : "waits", round->round,
+               notices->params->run_id, round->world, is_spare ? " and is full" : "");
+}
+
+/* --- the connection --- */
+
+static void take_cut(struct mst__notices *notices, const struct mst_err *err)
+{
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&notices->params->log, MST_LOG_WARN, "rendezvous.disconnected", "node=%s detail=%s",
+             MST_LOG_TEXT(notices->events->node), mst__log_quote(mst_bytes_str(err->msg), detail));
+    mst__event(notices->events, "disconnected", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' has lost its connection: %s", notices->events->node, err->msg);
+}
+
+static void take_again(struct mst__notices *notices)
+{
+    mst__log(&notices->params->log, MST_LOG_INFO, "rendezvous.connected", "node=%s server=%s",
+             MST_LOG_TEXT(notices->events->node), MST_LOG_TEXT(notices->where));
+    mst__event(notices->events, "connected", MST_NODE_RUNNING, -1, -1,
+               "Node '%s' has its connection to %s again.", notices->events->node, notices->where);
+}
+
+void mst__notices_take(struct mst__notices *notices, const struct mst__member_effect *effect)
+{
+    switch (effect->notice) {
+        case MST_MEMBER_NOTICE_CUT:
+            take_cut(notices, effect->err);
+            return;
+        case MST_MEMBER_NOTICE_AGAIN:
+            take_again(notices);
+            break;
+        case MST_MEMBER_NOTICE_STANDBY:
+            take_standby(notices, effect->message);
+            return;
+        case MST_MEMBER_NOTICE_LOST:
+            take_lost(notices, &effect->message->u.lost);
+            break;
+        case MST_MEMBER_NOTICE_WAITING:
+            take_waiting(notices, effect->message->u.waiting.count);
+            break;
+        case MST_MEMBER_NOTICE_REOPENED:
+            take_reopened(notices, effect->message);
+            break;
+        case MST_MEMBER_NOTICE_EXPELLED:
+            take_expelled(notices, effect->text);
+            break;
+        case MST_MEMBER_NOTICE_CLOSED:
+            take_closed(notices, effect->text);
+            break;
+    }
+    mst__view_publish(notices->view, &notices->changes);
+}
