@@ -225,7 +225,7 @@ MST_API int mst_store_barrier(struct mst_store *store,
 /** What a store handle has been through, for diagnosis. */
 struct mst_store_stats {
     size_t size;       /* sizeof(struct mst_store_stats), set by the caller */
-    uint64_t connects; /* connections made; a lane in a node's own connection is none */
+    uint64_t connects; /* connections made */
     uint64_t retries;  /* requests sent again after a lost connection */
     char peer[128];    /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
     char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */

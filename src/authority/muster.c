@@ -27,6 +27,10 @@
 /* To say that we do not want a round any more. */
 #define WITHDRAW_MS 1000
 
+/* Connections of the rounds' stores that nobody has used for so long are closed: a server of ten
+ * thousand nodes need not have twice as many. */
+#define STORE_IDLE_MS 30000
+
 /* How long the server of a closed rendezvous outlives its end, and how often it looks whether it
  * has to. */
 #define LINGER_MS 2500
@@ -101,46 +105,22 @@ static int next_store(const struct mst__muster *muster,
     return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
 }
 
-/* Append a SET of the round's key @name to @requests. */
-static int put_set(struct mst__buf *requests,
-                   const char *prefix,
-                   const char *name,
-                   struct mst_bytes value)
-{
-    char key[MST_ROUND_PREFIX_SIZE + 32];
-    (void)snprintf(key, sizeof key, "/%s/%s", prefix, name); /* fits */
-    const struct mst__command set = {.op = MST_OP_SET, .key = mst_bytes_str(key), .value = value};
-    return mst__wire_write_request(requests, MST_DIALECT_C, &set);
-}
-
-/* Rank 0 writes where the workers' store is also where agents of other kinds look for it. Nobody
- * waits for this. It goes the way of all requests to the store, for between the parts of another
- * one there is no place for it. */
-static void next_publish(struct mst__muster *muster,
-                         const struct mst__job_round *round,
+/* Rank 0 writes where the workers' store is also where agents of other kinds look for it. Of our
+ * nodes nobody waits for this. */
+static void next_publish(const struct mst__muster *muster,
+                         struct mst_store *store,
                          const struct mst__endpoint *master)
 {
-    char prefix[MST_ROUND_PREFIX_SIZE];
     char port[16];
-    store_prefix(muster, round, prefix);
     (void)snprintf(port, sizeof port, "%d", master->port); /* fits */
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_JOB_SIZE_MAX);
-    int rv = put_set(&requests, prefix, "MASTER_ADDR", mst_bytes_str(master->host));
-    rv = rv == 0 ? put_set(&requests, prefix, "MASTER_PORT", mst_bytes_str(port)) : rv;
+    const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
+    const struct mst_bytes values[] = {mst_bytes_str(master->host), mst_bytes_str(port)};
     struct mst_err err = {0};
-    if (rv == 0) {
-        rv = mst__tcp_post(muster->store, mst__buf_bytes(&requests),
-                           mst__clock_deadline_ms(MST_MUSTER_SEND_MS), &err);
+    if (mst_store_multi_set(store, keys, values, 2, MST_MUSTER_SEND_MS, &err) != 0) {
+        char detail[MST_LOG_QUOTE_SIZE];
+        mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s detail=%s",
+                 MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err.msg), detail));
     }
-    if (rv == 0 && muster->client != NULL && mst__job_client_pump(muster->client, &err) != 0) {
-        mst__muster_cut(muster, &err); /* there will be another one */
-    }
-    if (rv != 0) {
-        mst__log(&muster->params->log, MST_LOG_WARN, "bootstrap.unpublished", "node=%s code=%s",
-                 MST_LOG_TEXT(muster->node), mst_errname(rv));
-    }
-    mst__buf_close(&requests);
 }
 
 /* Fill in the outcome. In a task. */
@@ -172,7 +152,7 @@ static int next_outcome(struct mst__muster *muster,
         memcpy(ret->master_addr, master.host, sizeof master.host);
     }
     if (is_told && round->rank == 0) {
-        next_publish(muster, round, &master);
+        next_publish(muster, store, &master);
     }
     return 0;
 }
@@ -432,6 +412,7 @@ static void muster_free(void *self)
 static void watch(void *self)
 {
     struct mst__muster *muster = self;
+    mst__tcp_prune(muster->store, STORE_IDLE_MS);
     (void)mst__interrupt_by(muster->head.owner.stop_fd);
     mst__muster_turn(muster, INT64_MAX);
     (void)mst__interrupt_by(-1);

@@ -1,10 +1,6 @@
-/* authority/muster_link.c - the connection to the server, as the member machine wants it.
- *
- * It is the only connection of a node whose program asks one thing at a time of the stores of its
- * rounds: their requests go through its lane (net/lane.h). The store has other ways when there is
- * no connection. */
+/* authority/muster_link.c - the connection to the server, as the member machine wants it. The
+ * stores of rounds have others, so that what a program stores never keeps a heartbeat waiting. */
 #include <stdio.h>
-#include <unistd.h>
 
 #include "authority/muster_self.h"
 #include "base/assert.h"
@@ -17,11 +13,6 @@
 
 /* The time for one attempt to connect. */
 #define CONNECT_MS 5000
-
-/* How long a program may leave the replies that it has asked for unread, at most and as a part of
- * the time after which the server gives us up: while they wait we hear nothing else. */
-#define STALL_MS_MAX 2000
-#define STALL_PART 4
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -68,36 +59,6 @@ void mst__muster_member(struct mst__muster *muster)
                                             .params = muster->params,
                                             .view = &muster->head.view,
                                             .where = muster->where};
-}
-
-/* --- the lane --- */
-
-/* Let the store use the connection. Without that it has ones of its own. */
-static void link_lane(struct mst__muster *muster)
-{
-    struct mst_err err = {0};
-    int fd = -1;
-    int64_t expiry_ms = muster->member.options.expiry_us / 1000;
-    int rv = mst__job_client_lane(muster->client, least(STALL_MS_MAX, expiry_ms / STALL_PART + 1),
-                                  &fd, &err);
-    if (rv == 0) {
-        rv = mst__tcp_adopt(muster->store, fd, mst__job_client_peer(muster->client), &err);
-        if (rv != 0) {
-            (void)close(fd); /* and the near end sees that */
-        }
-    }
-    if (rv != 0) {
-        char detail[MST_LOG_QUOTE_SIZE];
-        mst__log(&muster->params->log, MST_LOG_WARN, "rendezvous.no_lane", "node=%s detail=%s",
-                 MST_LOG_TEXT(muster->node), mst__log_quote(mst_bytes_str(err.msg), detail));
-    }
-}
-
-static void link_lane_over(struct mst__muster *muster, struct mst_bytes text)
-{
-    char detail[MST_LOG_QUOTE_SIZE];
-    mst__log(&muster->params->log, MST_LOG_DEBUG, "rendezvous.store_refused", "node=%s detail=%s",
-             MST_LOG_TEXT(muster->node), mst__log_quote(text, detail));
 }
 
 /* --- effects --- */
@@ -235,9 +196,6 @@ static void turn_connect(struct mst__muster *muster, int64_t deadline_ms)
         mst__view_unknown(&muster->head.view, &err);
         mst__muster_cut(muster, &err);
     } /* else: interrupted, and the next turn goes on with it */
-    if (muster->client != NULL) {
-        link_lane(muster);
-    }
 }
 
 enum mst__authority_standing mst__muster_standing(const struct mst__job_status *status,
@@ -275,18 +233,6 @@ static bool hear_why(struct mst__muster *muster, const struct mst__job_message *
     return true;
 }
 
-static void hear(struct mst__muster *muster, const struct mst__job_message *message)
-{
-    if (message->type == MST_JOB_STORE_END) {
-        link_lane_over(muster, message->u.text);
-    } else if (message->type == MST_JOB_STORE_REPLY) {
-        link_lane(muster);
-    } else if (!hear_why(muster, message)) {
-        mst__muster_step(
-            muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = message});
-    }
-}
-
 static void turn_connected(struct mst__muster *muster, int64_t deadline_ms)
 {
     struct mst_err err = {0};
@@ -294,13 +240,14 @@ static void turn_connected(struct mst__muster *muster, int64_t deadline_ms)
     int64_t due_ms = ms_after(mst__member_due_us(&muster->member));
     /* First of all what has come: after a pause of this process it tells why. */
     int rv = mst__job_client_receive(muster->client, least(deadline_ms, due_ms), &message, &err);
-    if (rv == 0) {
-        hear(muster, &message);
+    if (rv == 0 && !hear_why(muster, &message)) {
+        mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD,
+                                                            .message = &message});
     } else if (rv == MST_ETIMEOUT) {
         int64_t heard_ms = mst__job_client_heard_ms(muster->client);
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_ALIVE,
                                                             .now_us = heard_ms * 1000});
-    } else if (rv != MST_ECANCELED) {
+    } else if (rv != 0 && rv != MST_ECANCELED) {
         mst__muster_cut(muster, &err);
     }
 }

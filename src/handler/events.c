@@ -12,7 +12,6 @@
 #include "base/limits.h"
 #include "base/number.h"
 #include "base/unicode.h"
-#include "store/pool.h"
 
 #define LINE_SIZE_MAX MST_KIB(64)
 
@@ -43,10 +42,7 @@ void mst__event(const struct mst__events *events,
         .rank = rank,
         .time_us = mst__clock_wall_us(),
     };
-    /* Whoever is told may use a store, in a thread that is needed elsewhere at the same time. */
-    bool before = mst__pool_avoid_lanes(true);
     events->fn(events->arg, &event);
-    (void)mst__pool_avoid_lanes(before);
 }
 
 /* --- what all dynamic handlers tell --- */

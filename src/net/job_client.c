@@ -6,20 +6,16 @@
 #include "net/job_client.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/interrupt.h"
 #include "base/mem.h"
 #include "kv/kv.h"
-#include "net/lane.h"
 #include "wire/wire.h"
 
 /* A server that does not answer the greeting is none of ours; it need not be waited for long. */
@@ -28,22 +24,15 @@
 /* A status of tens of thousands of nodes. */
 #define INPUT_SIZE_MAX MST_MIB(64)
 
-/* Read at once of what goes on to the lane. */
-#define LANE_READ_SIZE MST_KIB(64)
-
 /* After the deadline what has arrived by then is still looked at, and that is not without end when
  * something arrives all the time. */
 #define LATE_READS_MAX 16
 
-/* What the kernel may have of us that is not under way yet: a heartbeat waits behind it. */
-#define UNSENT_SIZE_MAX MST_KIB(128)
-
 struct mst__job_client {
     struct mst__client conn;
     struct mst__buf output; /* not yet sent */
-    struct mst__lane lane;
-    size_t used;      /* of the input, by the message that was received last */
-    int64_t heard_ms; /* when something last came */
+    size_t used;            /* of the input, by the message that was received last */
+    int64_t heard_ms;       /* when something last came */
     char where[MST_ENDPOINT_TEXT_SIZE];
 };
 
@@ -52,7 +41,6 @@ void mst__job_client_close(struct mst__job_client *client)
     if (client == NULL) {
         return;
     }
-    mst__lane_close(&client->lane);
     mst__client_close(&client->conn);
     mst__buf_close(&client->output);
     mst__free(client);
@@ -70,7 +58,6 @@ void mst__job_client_finish(struct mst__job_client *client, int64_t deadline_ms)
     /* To close with something unread in the socket would throw away at the other end what we have
      * just sent; so wait for the other end to close. */
     struct mst__job_message message;
-    client->lane.is_last = true;
     if (client_flush(client, deadline_ms, NULL) == 0 && shutdown(client->conn.fd, SHUT_WR) == 0) {
         while (mst__job_client_receive(client, deadline_ms, &message, NULL) == 0) {
         }
@@ -154,7 +141,6 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     }
     (void)mst__endpoint_format(endpoint, client->where);
     mst__buf_init(&client->output, 2 * MST_JOB_SIZE_MAX + 64);
-    mst__lane_init(&client->lane);
     client->conn.fd = -1;
     const struct mst__target target = {.endpoint = *endpoint};
     int rv = mst__client_open(&target, INPUT_SIZE_MAX, deadline_ms, &client->conn, reterr);
@@ -186,39 +172,6 @@ int mst__job_client_send(struct mst__job_client *client,
     return client_push(client, reterr);
 }
 
-/* --- the lane --- */
-
-int mst__job_client_lane(struct mst__job_client *client,
-                         int64_t stall_ms,
-                         int *ret_fd,
-                         struct mst_err *reterr)
-{
-    int rv = 0;
-    /* Room that is there already when something comes. */
-    if (mst__buf_reserve(&client->output, MST_JOB_SIZE_MAX, &rv) == NULL) {
-        return mst__fail(reterr, rv, 0, "lane");
-    }
-    int unsent = (int)UNSENT_SIZE_MAX;
-    /* An improvement for slow networks only; not for unix sockets. */
-    (void)setsockopt(client->conn.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-    return mst__lane_open(&client->lane, stall_ms, ret_fd, reterr);
-}
-
-int mst__job_client_pump(struct mst__job_client *client, struct mst_err *reterr)
-{
-    int rv = 0;
-    if (mst__buf_size(&client->output) == 0) {
-        rv = mst__lane_take(&client->lane, &client->output);
-        rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "lane");
-    }
-    return rv == 0 ? client_push(client, reterr) : rv;
-}
-
-const char *mst__job_client_peer(const struct mst__job_client *client)
-{
-    return client->conn.peer;
-}
-
 int64_t mst__job_client_heard_ms(const struct mst__job_client *client)
 {
     return client->heard_ms;
@@ -226,39 +179,16 @@ int64_t mst__job_client_heard_ms(const struct mst__job_client *client)
 
 /* --- receiving --- */
 
-/* A message, if there is a whole one in the input: as mst__job_read. What is the lane's goes there
- * on the way. */
+/* A message, if there is a whole one in the input: as mst__job_read. */
 static int client_next(struct mst__job_client *client,
                        struct mst__job_message *ret_message,
                        size_t *ret_wanted,
                        struct mst_err *reterr)
 {
-    struct mst__buf *input = &client->conn.input;
-    struct mst__lane *lane = &client->lane;
-    for (;;) {
-        if (!mst__lane_pass(lane, input)) {
-            size_t left = lane->body_left < LANE_READ_SIZE ? lane->body_left : LANE_READ_SIZE;
-            *ret_wanted = mst__buf_size(input) + left;
-            return 0;
-        }
-        struct mst_bytes bytes = mst__buf_bytes(input);
-        bool is_reply =
-            bytes.size >= MST_JOB_HEAD_SIZE && bytes.data[4] == (uint8_t)MST_JOB_STORE_REPLY;
-        uint32_t size = is_reply ? mst__load_u32(bytes.data) : 0;
-        if (!is_reply || size == 0) {
-            int rv = mst__job_read(bytes, INPUT_SIZE_MAX - 64, ret_message, ret_wanted, reterr);
-            if (rv == 1 && ret_message->type == MST_JOB_STORE_END) {
-                mst__lane_end(lane);
-            }
-            client->used = rv == 1 ? *ret_wanted : 0;
-            return rv;
-        }
-        mst__buf_consume(input, MST_JOB_HEAD_SIZE);
-        if (mst__lane_reply(lane, size - 1)) {
-            *ret_message = (struct mst__job_message){.type = MST_JOB_STORE_REPLY};
-            return 1;
-        }
-    }
+    struct mst_bytes bytes = mst__buf_bytes(&client->conn.input);
+    int rv = mst__job_read(bytes, INPUT_SIZE_MAX - 64, ret_message, ret_wanted, reterr);
+    client->used = rv == 1 ? *ret_wanted : 0;
+    return rv;
 }
 
 static int poll_timeout(int64_t deadline_ms)
@@ -267,45 +197,30 @@ static int poll_timeout(int64_t deadline_ms)
     return left_ms <= 0 ? 0 : left_ms > 1000000 ? 1000000 : (int)left_ms;
 }
 
-/* Wait until something can be done, and do it: receive until the input has @wanted bytes, send, or
- * exchange with the lane. */
+/* Wait until something can be done, and do it: receive until the input has @wanted bytes, or
+ * send. */
 static int client_turn(struct mst__job_client *client,
                        size_t wanted,
                        int64_t deadline_ms,
                        bool *ret_interrupted,
                        struct mst_err *reterr)
 {
-    struct mst__lane *lane = &client->lane;
     bool has_output = mst__buf_size(&client->output) > 0;
-    bool is_stuck = mst__lane_is_stuck(lane);
-    if (mst__lane_is_due(lane) && !has_output) {
-        return mst__job_client_pump(client, reterr);
-    }
-    short events = (short)((is_stuck ? 0 : POLLIN) | (has_output ? POLLOUT : 0));
-    short lane_events = mst__lane_events(lane, !has_output);
     struct pollfd pollfds[] = {
-        {.fd = events == 0 ? -1 : client->conn.fd, .events = events},
+        {.fd = client->conn.fd, .events = (short)(POLLIN | (has_output ? POLLOUT : 0))},
         {.fd = mst__interrupt_fd(), .events = POLLIN},
-        {.fd = lane_events == 0 ? -1 : lane->fd, .events = lane_events},
     };
-    int64_t until_ms = lane->give_up_ms < deadline_ms ? lane->give_up_ms : deadline_ms;
-    if (poll(pollfds, 3, poll_timeout(until_ms)) < 0) {
+    if (poll(pollfds, 2, poll_timeout(deadline_ms)) < 0) {
         return errno == EINTR ? 0 : mst__fail(reterr, MST_ESYS, errno, "poll");
     }
     *ret_interrupted = pollfds[1].revents != 0;
     int rv = 0;
-    if (pollfds[0].revents != 0 && !is_stuck) {
+    if (pollfds[0].revents != 0) {
         rv = mst__client_read(&client->conn, wanted, reterr);
         client->heard_ms = mst__clock_ms();
     }
     if (rv == 0 && pollfds[0].revents != 0 && has_output) {
         rv = client_push(client, reterr);
-    }
-    if (rv == 0 && is_stuck && mst__clock_ms() >= lane->give_up_ms) {
-        mst__lane_end(lane);
-    }
-    if (rv == 0 && pollfds[2].revents != 0 && !has_output) {
-        rv = mst__job_client_pump(client, reterr);
     }
     return rv;
 }

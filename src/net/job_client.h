@@ -37,9 +37,7 @@ int mst__job_client_send(struct mst__job_client *client,
                          struct mst_err *reterr);
 
 /**
- * Wait for the next message; it is valid until the next call. What there is to do for the lane is
- * done meanwhile. Of the store's messages two are seen here: STORE_END, the lane is over, and an
- * empty STORE_REPLY, another one can be opened.
+ * Wait for the next message; it is valid until the next call.
  *
  * Returns 0; MST_ETIMEOUT and MST_ECANCELED, after which the connection is as good as before;
  * MST_ECONN, MST_EPROTO, MST_ELIMIT, MST_ENOMEM.
@@ -48,24 +46,6 @@ int mst__job_client_receive(struct mst__job_client *client,
                             int64_t deadline_ms,
                             struct mst__job_message *ret_message,
                             struct mst_err *reterr);
-
-/**
- * Open the lane (net/lane.h): @ret_fd is the caller's and serves as a connection of dialect C to
- * the store of the server, for as long as @client is received from. Its reader loses it when it
- * takes nothing for @stall_ms. There has been none on @client, or the last one was cleared up.
- *
- * Returns 0, MST_ENOMEM, MST_ELIMIT, MST_ESYS.
- */
-int mst__job_client_lane(struct mst__job_client *client,
-                         int64_t stall_ms,
-                         int *ret_fd,
-                         struct mst_err *reterr);
-
-/* Pass on what has come through the lane, without waiting. Errors as of receive. */
-int mst__job_client_pump(struct mst__job_client *client, struct mst_err *reterr);
-
-/* Whom it is connected to, for people: "127.0.0.1:29500". */
-const char *mst__job_client_peer(const struct mst__job_client *client);
 
 /* When anything last came, messages or not; 0 = nothing has. */
 int64_t mst__job_client_heard_ms(const struct mst__job_client *client);

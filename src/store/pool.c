@@ -284,38 +284,23 @@ static int connect_until(struct mst__pool *pool,
 
 /* --- the pool --- */
 
-/* Whether this thread may be the one that serves a lane. */
-static _Thread_local bool avoids_lanes;
-
-bool mst__pool_avoid_lanes(bool avoid)
-{
-    bool before = avoids_lanes;
-    avoids_lanes = avoid;
-    return before;
-}
-
-/* Take an idle connection: a lane, or the newest, which is the likeliest to be alive. */
+/* Take an idle connection: the newest, which is the likeliest to be alive. */
 static struct mst__pool_conn *take_idle(struct mst__pool *pool)
 {
-    struct mst__pool_conn **link = &pool->idle;
-    if (*link != NULL && (*link)->is_lane && avoids_lanes) {
-        link = &(*link)->next;
-    }
-    struct mst__pool_conn *conn = *link;
+    struct mst__pool_conn *conn = pool->idle;
     if (conn != NULL) {
-        *link = conn->next;
+        pool->idle = conn->next;
         conn->next = NULL;
     }
     return conn;
 }
 
 /* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh an
- * idle one only makes room. NULL in @ret_conn means room. @ret_epoch is that of the decision. */
+ * idle one only makes room. NULL in @ret_conn means room. */
 static int pool_reserve(struct mst__pool *pool,
                         bool fresh,
                         int64_t deadline_ms,
-                        struct mst__pool_conn **ret_conn,
-                        uint64_t *ret_epoch)
+                        struct mst__pool_conn **ret_conn)
 {
     struct timespec until = {
         .tv_sec = (time_t)(deadline_ms / 1000),
@@ -349,7 +334,6 @@ static int pool_reserve(struct mst__pool *pool,
         }
         late = pthread_cond_timedwait(&pool->idle_cond, &pool->mutex, &until) != 0;
     }
-    *ret_epoch = pool->epoch;
     (void)pthread_mutex_unlock(&pool->mutex);
     return rv;
 }
@@ -379,17 +363,9 @@ void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn)
         mst__buf_close(&conn->output);
     }
     (void)pthread_mutex_lock(&pool->mutex);
-    bool has_lane = pool->idle != NULL && pool->idle->is_lane;
-    if (has_lane && conn->epoch != pool->epoch) {
-        /* It was opened because there was no lane, and not because that was in use. */
-        (void)pthread_mutex_unlock(&pool->mutex);
-        mst__pool_drop(pool, conn);
-        return;
-    }
-    /* In front of all others, but for a lane, which costs the server nothing. */
-    struct mst__pool_conn **link = has_lane ? &pool->idle->next : &pool->idle;
-    conn->next = *link;
-    *link = conn;
+    conn->idle_ms = mst__clock_ms();
+    conn->next = pool->idle;
+    pool->idle = conn;
     (void)pthread_cond_signal(&pool->idle_cond); /* cannot fail */
     (void)pthread_mutex_unlock(&pool->mutex);
 }
@@ -406,36 +382,26 @@ static struct mst__pool_conn *conn_new(const struct mst__pool *pool)
     return conn;
 }
 
-int mst__pool_adopt(struct mst__pool *pool, int fd, const char *peer, struct mst_err *reterr)
+void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
 {
-    struct mst__pool_conn *conn = conn_new(pool);
-    if (conn == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "lane to %s", pool->name);
-    }
-    int rv = mst__client_adopt(fd, pool->limits.message_size_max, peer, &conn->client, reterr);
-    if (rv != 0) {
-        conn_free(conn);
-        return rv;
-    }
-    conn->dialect = MST_DIALECT_C;
-    conn->is_lane = true;
+    int64_t before_ms = mst__clock_ms() - idle_ms;
     (void)pthread_mutex_lock(&pool->mutex);
-    struct mst__pool_conn *idle = pool->idle;
-    while (idle != NULL) {
-        struct mst__pool_conn *next = idle->next;
-        conn_free(idle);
-        pool->open_count--;
-        idle = next;
+    struct mst__pool_conn **link = &pool->idle; /* the newest first */
+    while (*link != NULL && (*link)->idle_ms > before_ms) {
+        link = &(*link)->next;
     }
-    pool->idle = conn;
-    pool->open_count++; /* one beyond the maximum does no harm */
-    pool->dialect = MST_DIALECT_C;
-    pool->epoch++; /* whoever serves there may be another one than before */
-    conn->epoch = pool->epoch;
-    (void)snprintf(pool->peer, sizeof pool->peer, "tcp://%.120s", peer); /* for people */
-    (void)pthread_cond_broadcast(&pool->idle_cond);                      /* cannot fail */
+    struct mst__pool_conn *old = *link;
+    *link = NULL;
+    for (const struct mst__pool_conn *conn = old; conn != NULL; conn = conn->next) {
+        pool->open_count--;
+    }
+    (void)pthread_cond_broadcast(&pool->idle_cond); /* cannot fail */
     (void)pthread_mutex_unlock(&pool->mutex);
-    return 0;
+    while (old != NULL) {
+        struct mst__pool_conn *next = old->next;
+        conn_free(old);
+        old = next;
+    }
 }
 
 int mst__pool_get(struct mst__pool *pool,
@@ -446,8 +412,7 @@ int mst__pool_get(struct mst__pool *pool,
 {
     for (;;) {
         struct mst__pool_conn *conn = NULL;
-        uint64_t epoch = 0;
-        int rv = pool_reserve(pool, fresh, deadline_ms, &conn, &epoch);
+        int rv = pool_reserve(pool, fresh, deadline_ms, &conn);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
                              pool->name);
@@ -465,7 +430,6 @@ int mst__pool_get(struct mst__pool *pool,
             pool_unreserve(pool);
             return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
         }
-        conn->epoch = fresh ? 0 : epoch; /* whoever wants a fresh one has just lost a lane, maybe */
         rv = connect_until(pool, deadline_ms, conn, reterr);
         if (rv != 0) {
             mst__pool_drop(pool, conn);

@@ -13,8 +13,7 @@ struct mst__pool_conn {
     struct mst__client client;
     struct mst__pool_conn *next; /* idle connections */
     enum mst__dialect dialect;
-    bool is_lane;   /* a part of somebody else's connection, see mst__pool_adopt */
-    uint64_t epoch; /* of the pool when there was no other one to be had; 0 = there may have been */
+    int64_t idle_ms; /* since when it lies idle */
     /* Waits that were given up and whose cancellation the server has yet to confirm, each with a
      * 01, maybe after the 00 of a wait that ended at the last moment. */
     unsigned unconfirmed;
@@ -66,19 +65,8 @@ void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn);
 /* Close a connection that is of no use any more. */
 void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn);
 
-/**
- * Take @fd, which leads to the store at @peer in dialect C and is greeted already: the lane of a
- * connection that is there in any case. It is used before others, and takes the place of those that
- * lie idle. When its other end is closed it is a connection that was lost, and until there is
- * another one connections are opened as ever. @fd is taken on success.
- *
- * Returns 0 or MST_ENOMEM.
- */
-int mst__pool_adopt(struct mst__pool *pool, int fd, const char *peer, struct mst_err *reterr);
-
-/* From now on this thread uses no lane, for it may be the one that serves it; or again. Returns
- * what it was before. */
-bool mst__pool_avoid_lanes(bool avoid);
+/* Close those that have been idle for @idle_ms. */
+void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms);
 
 /* The present epoch. */
 uint64_t mst__pool_epoch(struct mst__pool *pool);

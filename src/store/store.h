@@ -65,14 +65,8 @@ int mst__tcp_open(const struct mst__url *url,
                   struct mst__backend **ret_backend,
                   struct mst_err *reterr);
 
-/* For handles on a tcp store. A lane to its server: see mst__pool_adopt. */
-int mst__tcp_adopt(struct mst_store *store, int fd, const char *peer, struct mst_err *reterr);
-/* Send @requests of dialect C, which are not answered, on a connection that lies idle or a new one.
- * That they have arrived is not waited for. 0 or an error of mst_store_set. */
-int mst__tcp_post(struct mst_store *store,
-                  struct mst_bytes requests,
-                  int64_t deadline_ms,
-                  struct mst_err *reterr);
+/* For handles on a tcp store: close connections that have been idle for @idle_ms. */
+void mst__tcp_prune(struct mst_store *store, int64_t idle_ms);
 
 int mst__file_open(const struct mst__url *url,
                    const struct mst_store_options *options,

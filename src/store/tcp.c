@@ -698,38 +698,10 @@ static int tcp_run(struct mst__backend *backend,
     return tcp_execute(backend, command, deadline_ms, result, reterr);
 }
 
-int mst__tcp_adopt(struct mst_store *store, int fd, const char *peer, struct mst_err *reterr)
+void mst__tcp_prune(struct mst_store *store, int64_t idle_ms)
 {
     MST_ASSERT(store->backend->ops->execute == tcp_run);
-    return mst__pool_adopt(&((struct tcp *)store->backend)->pool, fd, peer, reterr);
-}
-
-int mst__tcp_post(struct mst_store *store,
-                  struct mst_bytes requests,
-                  int64_t deadline_ms,
-                  struct mst_err *reterr)
-{
-    MST_ASSERT(store->backend->ops->execute == tcp_run);
-    struct mst__pool *pool = &((struct tcp *)store->backend)->pool;
-    struct mst__pool_conn *conn = NULL;
-    int rv = mst__pool_get(pool, false, deadline_ms, &conn, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    if (conn->dialect != MST_DIALECT_C) {
-        rv = mst__fail(reterr, MST_ENOTSUP, 0, "the server at %s speaks dialect %s", pool->name,
-                       mst__dialect_name(conn->dialect));
-        mst__pool_put(pool, conn);
-        return rv;
-    }
-    size_t sent = 0;
-    rv = mst__client_send(&conn->client, requests, deadline_ms, &sent, reterr);
-    if (rv == 0) {
-        mst__pool_put(pool, conn);
-    } else {
-        mst__pool_drop(pool, conn);
-    }
-    return rv;
+    mst__pool_prune(&((struct tcp *)store->backend)->pool, idle_ms);
 }
 
 static void tcp_stats(struct mst__backend *backend, struct mst_store_stats *stats)

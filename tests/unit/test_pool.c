@@ -106,10 +106,37 @@ static void all_in_use(void **state)
     mst__pool_close(&pool);
 }
 
+/* Connections that lie idle are closed when they have done so for long enough, the others are
+ * kept. */
+static void idle_ones_are_closed(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *conns[3];
+    pool_open(&pool, f);
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(mst__pool_get(&pool, true, mst__clock_deadline_ms(PLENTY_MS), &conns[i], &err));
+    }
+    mst__pool_put(&pool, conns[0]);
+    mst__pool_put(&pool, conns[1]);
+    mst__pool_prune(&pool, PLENTY_MS);
+    assert_int_equal(pool.open_count, 3);
+    conns[0]->idle_ms -= PLENTY_MS; /* the first that came back */
+    mst__pool_prune(&pool, PLENTY_MS);
+    assert_int_equal(pool.open_count, 2);
+    assert_ptr_equal(pool.idle, conns[1]);
+    mst__pool_prune(&pool, 0);
+    assert_int_equal(pool.open_count, 1);
+    assert_null(pool.idle);
+    mst__pool_put(&pool, conns[2]);
+    mst__pool_close(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_in_use, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -1,5 +1,5 @@
-/* unit/test_lane.c - a node's connection to its authority carries the requests to the stores of its
- * rounds as well: all operations, and what happens when one end does not do its part. */
+/* unit/test_round_store.c - the stores of a node's rounds at the server that is its authority: all
+ * operations, and that they do not disturb the node. */
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,7 +14,6 @@
 #include "base/limits.h"
 #include "handler/hosted.h"
 #include "net/job_client.h"
-#include "net/lane.h"
 #include "unit/store_suite.h"
 #include "wire/wire.h"
 
@@ -183,7 +182,7 @@ static void waiter_join(struct suite_waiter *waiter, const char *wanted)
     assert_string_equal(waiter->got, wanted);
 }
 
-/* --- one connection --- */
+/* --- operations --- */
 
 static void run_suite(const struct fixture *f, void (*suite)(struct mst_store *))
 {
@@ -193,10 +192,10 @@ static void run_suite(const struct fixture *f, void (*suite)(struct mst_store *)
     assert_ok(mst_store_delete(node.got.store, STR("MASTER_ADDR"), PLENTY_MS, &existed, &err));
     assert_ok(mst_store_delete(node.got.store, STR("MASTER_PORT"), PLENTY_MS, &existed, &err));
     suite(node.got.store);
-    if (suite != suite_numbers) { /* in which a request is refused */
-        assert_int_equal(connects(&node), 0);
+    if (suite != suite_numbers) { /* in which a request is refused, which ends a connection */
+        assert_int_equal(connects(&node), 1);
     }
-    await_connections(f, 1);
+    await_connections(f, 2); /* the node's, and one for its stores */
     assert_undisturbed(&node);
     node_close(&node);
 }
@@ -269,7 +268,7 @@ static void several_threads(void **state)
     node_close(&node);
 }
 
-/* One thread has the lane for as long as it waits; another one has a connection of its own. */
+/* One thread has a connection for as long as it waits; another one has another. */
 static void one_waits_while_another_sets(void **state)
 {
     struct fixture *f = *state;
@@ -304,14 +303,13 @@ static void large_values(void **state)
         assert_bytes(mst_bytes(got[i].data, got[i].size), value);
         mst_buffer_free(&got[i]);
     }
-    assert_int_equal(connects(&node), 0);
+    assert_int_equal(connects(&node), 1);
     assert_undisturbed(&node);
     free((void *)(uintptr_t)value.data);
     node_close(&node);
 }
 
-/* The store outlives rounds, and the lane does. What rank 0 tells goes between the requests of a
- * thread that is waiting in the store of the round before. */
+/* The store outlives rounds, and its connection does. */
 static void round_after_round(void **state)
 {
     struct fixture *f = *state;
@@ -330,11 +328,11 @@ static void round_after_round(void **state)
         node.got.store = NULL;
         node_next(&node);
     }
-    assert_int_equal(connects(&node), 0);
+    assert_int_equal(connects(&node), 1);
     mst_store_close(before);
     before = node.got.store;
     node.got.store = NULL;
-    assert_int_equal(count_connections(f), 1);
+    assert_int_equal(count_connections(f), 2);
     struct suite_waiter waiter;
     waiter_start(&waiter, before, "late");
     node_next(&node);
@@ -346,8 +344,7 @@ static void round_after_round(void **state)
     node_close(&node);
 }
 
-/* Events are told by the thread that serves the lane. Whoever is told may use the store all the
- * same. */
+/* Events are told by the owner of the node. Whoever is told may use the store. */
 static void from_an_event(void **state)
 {
     struct fixture *f = *state;
@@ -371,8 +368,8 @@ static void from_an_event(void **state)
 
 /* --- what goes wrong --- */
 
-/* The server has no word for a request that it does not like. It costs what is under way in the
- * store, and not the node its connection. */
+/* The server has no word for a request that it does not like. It costs a connection of the store,
+ * and not that of the node. */
 static void refused(void **state)
 {
     struct fixture *f = *state;
@@ -385,7 +382,7 @@ static void refused(void **state)
                      "not a number");
         assert_value(node.got.store, "key", STR("no number"));
     }
-    await_connections(f, 1); /* what was opened meanwhile goes when there is a lane again */
+    await_connections(f, 2);
     uint64_t before = connects(&node);
     assert_value(node.got.store, "key", STR("no number"));
     assert_int_equal(connects(&node), before);
@@ -413,8 +410,8 @@ static void server_restarts(void **state)
     assert_ok(mst_store_set(all, mst_bytes_str(key), STR("value"), PLENTY_MS, &err));
     mst_store_close(all);
     waiter_join(&waiter, "value");
-    /* The connection is there again, and the store comes back to it. */
-    await_connections(f, 1);
+    /* All is there again. */
+    await_connections(f, 2);
     uint64_t before = connects(&node);
     assert_value(node.got.store, "key", STR("value"));
     assert_int_equal(connects(&node), before);
@@ -427,7 +424,6 @@ static void after_the_handler(void **state)
     struct node node;
     node_open(&node, f, "keep_alive_interval=60");
     assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
-    assert_int_equal(connects(&node), 0);
     mst_handler_free(node.handler);
     node.handler = NULL;
     assert_value(node.got.store, "key", STR("value"));
@@ -483,15 +479,13 @@ static void heard_while_it_waits(void **state)
         before_us = silence_us;
         (void)poll(NULL, 0, 1);
     }
-    assert_int_equal(connects(&node), 0);
-    await_connections(f, 1);
     assert_undisturbed(&node);
     assert_ok(mst_store_set(node.got.store, STR("key"), STR("value"), PLENTY_MS, &err));
     waiter_join(&waiter, "value");
     node_close(&node);
 }
 
-/* The same while the lane is never at rest. */
+/* The same while its store is never at rest. */
 static void busy_for_longer_than_the_expiry(void **state)
 {
     struct fixture *f = *state;
@@ -503,250 +497,9 @@ static void busy_for_longer_than_the_expiry(void **state)
     while (mst__clock_ms() < until_ms) {
         assert_value(node.got.store, "key", value);
     }
-    assert_int_equal(connects(&node), 0);
     assert_undisturbed(&node);
     free((void *)(uintptr_t)value.data);
     node_close(&node);
-}
-
-/* --- the lane itself --- */
-
-struct lane {
-    struct mst__job_client *client;
-    int fd; /* the store's end */
-};
-
-static void lane_open(struct lane *lane, const struct fixture *f, int64_t stall_ms)
-{
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    assert_ok(mst__job_client_open(&f->endpoint, deadline_ms, &lane->client, &err));
-    assert_ok(mst__job_client_lane(lane->client, stall_ms, &lane->fd, &err));
-}
-
-static void lane_close(struct lane *lane)
-{
-    mst__job_client_close(lane->client);
-    assert_int_equal(close(lane->fd), 0);
-}
-
-/* Put a request into @requests. */
-static void put(struct mst__buf *requests, enum mst__op op, const char *key, const char *value)
-{
-    struct mst__command command = {
-        .op = op, .key = mst_bytes_str(key), .value = mst_bytes_str(value), .number = 1};
-    struct mst__buf items;
-    mst__buf_init(&items, 1024);
-    if (op == MST_OP_WAIT) {
-        assert_int_equal(mst__buf_append_str(&items, command.key), 0);
-        command.count = 1;
-        command.items = mst__buf_bytes(&items);
-    }
-    assert_int_equal(mst__wire_write_request(requests, MST_DIALECT_C, &command), 0);
-    mst__buf_close(&items);
-}
-
-static void lane_write(const struct lane *lane, struct mst_bytes bytes)
-{
-    assert_int_equal(send(lane->fd, bytes.data, bytes.size, MSG_NOSIGNAL), bytes.size);
-}
-
-/* Read @size bytes from the lane, with the connection served meanwhile; false at its end. */
-static bool lane_read(const struct lane *lane, uint8_t *to, size_t size)
-{
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    size_t got = 0;
-    while (got < size) {
-        struct mst__job_message message;
-        assert_true(mst__clock_ms() < deadline_ms);
-        ssize_t more = recv(lane->fd, to + got, size - got, 0);
-        if (more == 0) {
-            return false;
-        }
-        if (more > 0) {
-            got += (size_t)more;
-            continue;
-        }
-        assert_int_equal(
-            mst__job_client_receive(lane->client, mst__clock_deadline_ms(1), &message, &err),
-            MST_ETIMEOUT);
-    }
-    return true;
-}
-
-static void assert_number(const struct lane *lane, int64_t wanted)
-{
-    uint8_t bytes[8];
-    assert_true(lane_read(lane, bytes, sizeof bytes));
-    assert_int_equal(mst__load_u64(bytes), wanted);
-}
-
-/* Nothing comes, though there was time for it. */
-static void assert_silent(const struct lane *lane)
-{
-    struct mst__job_message message;
-    uint8_t byte;
-    assert_int_equal(
-        mst__job_client_receive(lane->client, mst__clock_deadline_ms(SHORT_MS), &message, &err),
-        MST_ETIMEOUT);
-    assert_int_equal(recv(lane->fd, &byte, 1, 0), -1);
-}
-
-/* The next message of the connection is of @type. */
-static void assert_told(const struct lane *lane, enum mst__job_type type)
-{
-    struct mst__job_message message;
-    assert_ok(
-        mst__job_client_receive(lane->client, mst__clock_deadline_ms(PLENTY_MS), &message, &err));
-    assert_int_equal(message.type, type);
-}
-
-/* A stream: a request in many frames, many requests in one. */
-static void any_pieces(void **state)
-{
-    struct fixture *f = *state;
-    struct lane lane;
-    lane_open(&lane, f, PLENTY_MS);
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(32));
-    put(&requests, MST_OP_SET, "/key", "value");
-    put(&requests, MST_OP_ADD, "/number", "");
-    put(&requests, MST_OP_GET, "/key", "");
-    struct mst_bytes bytes = mst__buf_bytes(&requests);
-    for (size_t i = 0; i < bytes.size; i++) {
-        lane_write(&lane, mst_bytes(bytes.data + i, 1));
-        assert_ok(mst__job_client_pump(lane.client, &err));
-    }
-    uint8_t got[13];
-    assert_number(&lane, 1);
-    assert_true(lane_read(&lane, got, sizeof got));
-    assert_bytes(mst_bytes(got, sizeof got), mst_bytes("\5\0\0\0\0\0\0\0value", 13));
-    mst__buf_clear(&requests);
-    for (int i = 0; i < 500; i++) {
-        put(&requests, MST_OP_ADD, "/number", "");
-    }
-    lane_write(&lane, mst__buf_bytes(&requests));
-    for (int i = 0; i < 500; i++) {
-        assert_number(&lane, i + 2);
-    }
-    assert_silent(&lane);
-    mst__buf_close(&requests);
-    lane_close(&lane);
-}
-
-/* Whoever asked is gone, with half a request sent and a wait under way: nothing of that reaches who
- * comes next. */
-static void given_up(void **state)
-{
-    struct fixture *f = *state;
-    struct lane lane;
-    lane_open(&lane, f, PLENTY_MS);
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(32));
-    put(&requests, MST_OP_ADD, "/number", "");
-    put(&requests, MST_OP_WAIT, "/key", "");
-    size_t whole = mst__buf_size(&requests);
-    put(&requests, MST_OP_SET, "/half", "value");
-    lane_write(&lane, mst_bytes(mst__buf_bytes(&requests).data, whole + 5));
-    assert_number(&lane, 1);
-    assert_int_equal(close(lane.fd), 0);
-    assert_told(&lane, MST_JOB_STORE_REPLY);
-    struct mst_store *all = open_store(f->url);
-    assert_ok(mst_store_set(all, STR("key"), STR("value"), PLENTY_MS, &err));
-    assert_ok(mst__job_client_lane(lane.client, PLENTY_MS, &lane.fd, &err));
-    assert_silent(&lane);
-    mst__buf_clear(&requests);
-    put(&requests, MST_OP_ADD, "/number", "");
-    lane_write(&lane, mst__buf_bytes(&requests));
-    assert_number(&lane, 2);
-    assert_absent(all, "half");
-    mst_store_close(all);
-    mst__buf_close(&requests);
-    lane_close(&lane);
-}
-
-/* Replies that nobody takes are waited with for as long as was said, and anew after each one that
- * was taken. */
-static void stall(void **state)
-{
-    (void)state;
-    enum { STALL_MS = 1234567 };
-    struct mst__lane lane;
-    struct mst__buf input;
-    int fd = -1;
-    static uint8_t bytes[MST_KIB(64)];
-    mst__lane_init(&lane);
-    mst__buf_init(&input, MST_MIB(64));
-    assert_ok(mst__lane_open(&lane, STALL_MS, &fd, &err));
-    assert_false(mst__lane_reply(&lane, MST_MIB(32)));
-    for (int i = 0; i < 2; i++) {
-        int64_t before_ms = mst__clock_ms();
-        do {
-            assert_int_equal(mst__buf_append(&input, mst_bytes(bytes, sizeof bytes)), 0);
-            assert_false(mst__lane_pass(&lane, &input));
-        } while (mst__buf_size(&input) == 0);
-        assert_true(mst__lane_is_stuck(&lane));
-        assert_in_range(lane.give_up_ms, before_ms + STALL_MS, mst__clock_ms() + STALL_MS);
-        int64_t give_up_ms = lane.give_up_ms;
-        (void)poll(NULL, 0, 5);
-        assert_false(mst__lane_pass(&lane, &input)); /* asking again puts nothing off */
-        assert_true(lane.give_up_ms == give_up_ms);
-        while (mst__lane_is_stuck(&lane)) {
-            assert_true(recv(fd, bytes, sizeof bytes, 0) > 0);
-            (void)mst__lane_pass(&lane, &input);
-        }
-        mst__buf_clear(&input);
-    }
-    mst__lane_close(&lane);
-    mst__buf_close(&input);
-    assert_int_equal(close(fd), 0);
-}
-
-/* A program that asks and does not read: the lane is taken from it, and meanwhile and afterwards
- * all other messages come and go. */
-static void does_not_read(void **state)
-{
-    struct fixture *f = *state;
-    struct mst_bytes value = make_value(MST_MIB(1));
-    struct mst_store *all = open_store(f->url);
-    assert_ok(mst_store_set(all, STR("key"), value, PLENTY_MS, &err));
-    struct lane lane;
-    lane_open(&lane, f, SHORT_MS);
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(64));
-    for (int i = 0; i < 64; i++) {
-        put(&requests, MST_OP_GET, "/key", "");
-    }
-    lane_write(&lane, mst__buf_bytes(&requests));
-    assert_ok(mst__job_client_pump(lane.client, &err));
-    const struct mst__job_message question = {.type = MST_JOB_STATUS,
-                                              .u.close.run_id = STR("nobody's")};
-    for (int i = 0; i < 3; i++) {
-        assert_ok(mst__job_client_send(lane.client, &question, mst__clock_deadline_ms(0), &err));
-    }
-    /* Those are behind the replies. */
-    for (int i = 0; i < 3; i++) {
-        assert_told(&lane, MST_JOB_REFUSED);
-    }
-    assert_told(&lane, MST_JOB_STORE_REPLY);
-    uint8_t head[8];
-    assert_true(lane_read(&lane, head, sizeof head));
-    assert_int_equal(mst__load_u64(head), value.size);
-    size_t left = 0;
-    uint8_t bytes[4096];
-    for (ssize_t got; (got = recv(lane.fd, bytes, sizeof bytes, 0)) > 0;) {
-        left += (size_t)got;
-    }
-    assert_true(left < MST_MIB(2)); /* what a pair of sockets holds */
-    assert_int_equal(close(lane.fd), 0);
-    assert_ok(mst__job_client_lane(lane.client, SHORT_MS, &lane.fd, &err));
-    mst__buf_clear(&requests);
-    put(&requests, MST_OP_ADD, "/number", "");
-    lane_write(&lane, mst__buf_bytes(&requests));
-    assert_number(&lane, 1);
-    free((void *)(uintptr_t)value.data);
-    mst_store_close(all);
-    mst__buf_close(&requests);
-    lane_close(&lane);
 }
 
 #define WITH_SERVER(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
@@ -771,10 +524,6 @@ int main(void)
         WITH_SERVER(after_leaving),
         WITH_SERVER(heard_while_it_waits),
         WITH_SERVER(busy_for_longer_than_the_expiry),
-        WITH_SERVER(any_pieces),
-        WITH_SERVER(given_up),
-        cmocka_unit_test(stall),
-        WITH_SERVER(does_not_read),
     };
     return MST_RUN_TESTS(tests);
 }
