@@ -31,7 +31,8 @@ extern "C" {
     X(-15, ESTATE, "stored record is not a rendezvous")         \
     X(-16, ECANCELED, "cancelled")                              \
     X(-17, EAUTH, "user, password or certificate refused")      \
-    X(-18, EEXPELLED, "place of this node is lost or taken")
+    X(-18, EEXPELLED, "place of this node is lost or taken")    \
+    X(-19, EFINISHED, "the job has finished")
 
 enum mst_errcode {
 #define MST_ERR_ENUM(number, name, text) MST_##name = (number),

@@ -165,6 +165,8 @@
 #define MST_AUTHORITY_LABELS_MAX 16
 #define MST_AUTHORITY_RANK_BY_SIZE_MAX 255
 #define MST_AUTHORITY_REASON_SIZE_MAX 255
+/* What a node says of its failed work: the last line of a worker, as a rule. */
+#define MST_AUTHORITY_CAUSE_SIZE_MAX 255
 #define MST_AUTHORITY_NAMES_TOLD 5
 /* Processes that had the name of a node before the present one and may not come back: those of the
  * last restarts, which may still live beyond a network that was cut. */

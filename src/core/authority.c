@@ -48,6 +48,12 @@ const char *mst__authority_standing_name(enum mst__authority_standing standing)
     return names[standing];
 }
 
+const char *mst__job_outcome_name(enum mst__job_outcome outcome)
+{
+    static const char *const names[MST_JOB_OUTCOME_COUNT] = {"asked", "finished", "failed"};
+    return names[outcome];
+}
+
 /* --- time --- */
 
 static bool authority_is_blocked(const struct mst__authority *authority)

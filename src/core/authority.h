@@ -139,6 +139,39 @@ struct mst__label {
     struct mst_bytes key, value;
 };
 
+/* How often a job may begin a new round because work has failed. Zeroed: as often as it likes. */
+struct mst__budget {
+    bool is_limited;
+    uint32_t restarts_max;
+    /* 0 = in total; else in so much time, which begins with the first restart and, when it is over,
+     * anew with the next one. */
+    int64_t window_us;
+};
+
+#define MST_CAUSE_WORKER_NONE UINT32_MAX
+
+/* Why work has failed. */
+struct mst__cause {
+    uint32_t rank;   /* of the node; MST_AUTHORITY_RANK_NONE = nobody's */
+    uint32_t worker; /* on the node; MST_CAUSE_WORKER_NONE */
+    int32_t status;  /* with which it exited */
+    uint32_t signal; /* that has ended it; 0 = none */
+    int64_t wall_us; /* when, on the node's clock; 0 = not known */
+    struct mst_bytes node;
+    struct mst_bytes text;
+};
+
+/* How a job that is closed has ended. */
+enum mst__job_outcome {
+    MST_JOB_OUTCOME_ASKED,    /* somebody has closed it */
+    MST_JOB_OUTCOME_FINISHED, /* the work of all its nodes is done */
+    MST_JOB_OUTCOME_FAILED,   /* of a cause */
+};
+#define MST_JOB_OUTCOME_COUNT (MST_JOB_OUTCOME_FAILED + 1)
+
+/* "finished" for MST_JOB_OUTCOME_FINISHED. Static memory. */
+const char *mst__job_outcome_name(enum mst__job_outcome outcome);
+
 /* All bytes are borrowed for the call, and copied. Names, addresses and labels are text without
  * control characters. */
 struct mst__announcement {
@@ -154,8 +187,9 @@ struct mst__announcement {
     /* All nodes of a run agree on these. */
     uint32_t nodes_min, nodes_max; /* 1 <= min <= max */
     int64_t last_call_us;
-    struct mst_bytes rank_by; /* label keys, the outermost first, with commas: "rack,host" */
-    uint32_t pinned_rank;     /* preference; MST_AUTHORITY_RANK_NONE */
+    struct mst_bytes rank_by;  /* label keys, the outermost first, with commas: "rack,host" */
+    uint32_t pinned_rank;      /* preference; MST_AUTHORITY_RANK_NONE */
+    struct mst__budget budget; /* equal on all nodes, too */
     struct mst__claim claim;
     bool has_wall; /* the two clocks were read: the node's when it sent, ours when it came */
     int64_t wall_us, wall_here_us;

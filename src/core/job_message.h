@@ -5,35 +5,40 @@
 
 #include "core/authority.h"
 
-/* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. */
-#define MST_JOB_VERSION 1
+/* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. Fields
+ * that a version has added are at the end of their messages and may be missing. */
+#define MST_JOB_VERSION 2
+/* The version that has FINISH, RESTART, outcomes and causes. */
+#define MST_JOB_VERSION_FINISH 2
 
 /* Those named in one LOST; the count tells of the rest. */
 #define MST_JOB_NAMES_MAX 16
 
 /* type, number, name */
-#define MST_JOB_TYPE_MAP(X)                                                          \
-    /* From a node. */                                                               \
-    X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */  \
-    X(HEARTBEAT, 2, "heartbeat")                                                     \
-    X(LEAVE, 3, "leave")                                                             \
-    X(CLOSE, 4, "close")   /* of a run, by anybody; no announcement needed */        \
-    X(STATUS, 5, "status") /* the same */                                            \
-    X(STORE, 6, "store")   /* a stream of requests of dialect C; empty: it begins */ \
-    /* To a node. */                                                                 \
-    X(WELCOME, 32, "welcome")                                                        \
-    X(REFUSED, 33, "refused")                                                        \
-    X(SEALED, 34, "sealed")                                                          \
-    X(QUEUED, 35, "queued")                                                          \
-    X(SPARE, 36, "spare")                                                            \
-    X(WAITING, 37, "waiting")                                                        \
-    X(LOST, 38, "lost")                                                              \
-    X(REOPENED, 39, "reopened")                                                      \
-    X(CLOSED, 40, "closed")                                                          \
-    X(EXPELLED, 41, "expelled")                                                      \
-    X(STATUS_TOLD, 42, "status_told")                                                \
-    X(PONG, 43, "pong")                                                              \
-    X(STORE_REPLY, 44, "store_reply") /* their replies; empty: it has begun */       \
+#define MST_JOB_TYPE_MAP(X)                                                            \
+    /* From a node. */                                                                 \
+    X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */    \
+    X(HEARTBEAT, 2, "heartbeat")                                                       \
+    X(LEAVE, 3, "leave")                                                               \
+    X(CLOSE, 4, "close")     /* of a run, by anybody; no announcement needed */        \
+    X(STATUS, 5, "status")   /* the same */                                            \
+    X(STORE, 6, "store")     /* a stream of requests of dialect C; empty: it begins */ \
+    X(FINISH, 7, "finish")   /* the work of a member is done */                        \
+    X(RESTART, 8, "restart") /* it has failed, and needs a new round */                \
+    /* To a node. */                                                                   \
+    X(WELCOME, 32, "welcome")                                                          \
+    X(REFUSED, 33, "refused")                                                          \
+    X(SEALED, 34, "sealed")                                                            \
+    X(QUEUED, 35, "queued")                                                            \
+    X(SPARE, 36, "spare")                                                              \
+    X(WAITING, 37, "waiting")                                                          \
+    X(LOST, 38, "lost")                                                                \
+    X(REOPENED, 39, "reopened")                                                        \
+    X(CLOSED, 40, "closed")                                                            \
+    X(EXPELLED, 41, "expelled")                                                        \
+    X(STATUS_TOLD, 42, "status_told")                                                  \
+    X(PONG, 43, "pong")                                                                \
+    X(STORE_REPLY, 44, "store_reply") /* their replies; empty: it has begun */         \
     X(STORE_END, 45, "store_end")     /* a request was refused: the stream is over */
 
 enum mst__job_type {
@@ -72,6 +77,27 @@ struct mst__job_lost {
     uint32_t total; /* lost in this round altogether */
 };
 
+/* How a job has ended, or why its round has. */
+struct mst__job_end {
+    uint32_t outcome; /* enum mst__job_outcome */
+    bool has_cause;
+    struct mst__cause cause;
+};
+
+/* Of the round that the node is in. */
+struct mst__job_finish {
+    uint64_t epoch;
+    int64_t round;
+    int32_t status;
+    struct mst_bytes text;
+};
+
+struct mst__job_restart {
+    uint64_t epoch;
+    int64_t round;
+    struct mst__cause cause; /* without rank and node, which the authority knows */
+};
+
 /* What is known of a run. @members are packed: mst__job_member_next takes them out one by one. */
 struct mst__job_status {
     struct mst_bytes run_id;
@@ -88,7 +114,11 @@ struct mst__job_status {
     uint32_t member_count; /* in @members */
     bool is_cut;           /* there are more, which did not fit */
     struct mst_bytes members;
-    int64_t heartbeat_us; /* how often its nodes say something, the slowest; 0 = not known */
+    int64_t heartbeat_us;    /* how often its nodes say something, the slowest; 0 = not known */
+    struct mst__job_end end; /* the outcome of one that is closed; the cause of its last failure */
+    struct mst__budget budget;
+    uint32_t restarts; /* of the budget, used */
+    uint32_t finished; /* members of the round, with those that are gone since */
 };
 
 struct mst__job_member {
@@ -114,7 +144,11 @@ struct mst__job_message {
             struct mst_bytes run_id;
             struct mst_bytes reason;
             struct mst_bytes owner;
-        } close; /* CLOSE, STATUS (run_id), CLOSED (reason, owner) */
+            uint32_t version;        /* STATUS: of who asks */
+            struct mst__job_end end; /* CLOSED */
+        } close;                     /* CLOSE, STATUS (run_id), CLOSED (reason, owner) */
+        struct mst__job_finish finish;
+        struct mst__job_restart restart;
         struct {
             uint32_t version;
             uint64_t epoch;
@@ -126,6 +160,7 @@ struct mst__job_message {
             int32_t code;     /* MST_E... */
             uint32_t refusal; /* enum mst__refusal */
             struct mst_bytes text;
+            struct mst__job_end end; /* of a job that is closed */
         } refused;
         struct mst__job_round round; /* SEALED, QUEUED, SPARE */
         struct {
@@ -137,6 +172,7 @@ struct mst__job_message {
             uint32_t why;          /* enum mst__authority_why */
             uint32_t rank;         /* whose loss, leave or return it was; MST_AUTHORITY_RANK_NONE */
             struct mst_bytes name; /* the same; empty when it is not known */
+            struct mst__job_end end; /* the cause of a failure */
         } reopened;
         struct mst__job_status status;
         struct mst_bytes text; /* EXPELLED, STORE, STORE_REPLY, STORE_END */

@@ -108,6 +108,69 @@ static void visit_count(struct visitor *visitor, uint32_t *count, uint32_t count
     }
 }
 
+/* Whether there are more fields: those of a later version, which an earlier one does not send. */
+static bool visit_more(const struct visitor *visitor)
+{
+    return visitor->output != NULL || (visitor->rv == 0 && visitor->input.size > 0);
+}
+
+static void visit_i32(struct visitor *visitor, int32_t *value)
+{
+    uint32_t bits = (uint32_t)*value;
+    visit_u32(visitor, &bits);
+    *value = (int32_t)bits;
+}
+
+static void visit_budget(struct visitor *visitor, struct mst__budget *budget)
+{
+    uint32_t restarts_max = budget->is_limited ? budget->restarts_max : UINT32_MAX;
+    visit_u32(visitor, &restarts_max);
+    visit_i64(visitor, &budget->window_us);
+    budget->is_limited = restarts_max != UINT32_MAX;
+    budget->restarts_max = budget->is_limited ? restarts_max : 0;
+}
+
+/* What a node says of its own work. */
+static void visit_failure(struct visitor *visitor, struct mst__cause *cause)
+{
+    visit_u32(visitor, &cause->worker);
+    visit_i32(visitor, &cause->status);
+    visit_u32(visitor, &cause->signal);
+    visit_i64(visitor, &cause->wall_us);
+    visit_text(visitor, &cause->text);
+}
+
+static void visit_cause(struct visitor *visitor, struct mst__job_end *end)
+{
+    visit_bool(visitor, &end->has_cause);
+    if (end->has_cause) {
+        visit_u32(visitor, &end->cause.rank);
+        visit_text(visitor, &end->cause.node);
+        visit_failure(visitor, &end->cause);
+    }
+}
+
+static void visit_end(struct visitor *visitor, struct mst__job_end *end)
+{
+    visit_u32(visitor, &end->outcome);
+    visit_cause(visitor, end);
+}
+
+static void visit_finish(struct visitor *visitor, struct mst__job_finish *finish)
+{
+    visit_u64(visitor, &finish->epoch);
+    visit_i64(visitor, &finish->round);
+    visit_i32(visitor, &finish->status);
+    visit_text(visitor, &finish->text);
+}
+
+static void visit_restart(struct visitor *visitor, struct mst__job_restart *restart)
+{
+    visit_u64(visitor, &restart->epoch);
+    visit_i64(visitor, &restart->round);
+    visit_failure(visitor, &restart->cause);
+}
+
 static void visit_claim(struct visitor *visitor, struct mst__claim *claim)
 {
     visit_u64(visitor, &claim->epoch);
@@ -152,6 +215,9 @@ static void visit_announce(struct visitor *visitor, struct mst__job_announce *an
     visit_bool(visitor, &announcement->has_wall);
     visit_i64(visitor, &announcement->wall_us);
     visit_labels(visitor, announce);
+    if (visit_more(visitor)) {
+        visit_budget(visitor, &announcement->budget);
+    }
 }
 
 static void visit_round(struct visitor *visitor, struct mst__job_round *round, bool is_sealed)
@@ -195,6 +261,12 @@ static void visit_status(struct visitor *visitor, struct mst__job_status *status
     visit_bool(visitor, &status->is_cut);
     visit_text(visitor, &status->members);
     visit_i64(visitor, &status->heartbeat_us);
+    if (visit_more(visitor)) {
+        visit_end(visitor, &status->end);
+        visit_budget(visitor, &status->budget);
+        visit_u32(visitor, &status->restarts);
+        visit_u32(visitor, &status->finished);
+    }
 }
 
 static void visit_member(struct visitor *visitor, struct mst__job_member *member)
@@ -220,11 +292,12 @@ static void visit_welcome(struct visitor *visitor, struct mst__job_message *mess
 
 static void visit_refused(struct visitor *visitor, struct mst__job_message *message)
 {
-    uint32_t code = (uint32_t)message->u.refused.code;
-    visit_u32(visitor, &code);
-    message->u.refused.code = (int32_t)code;
+    visit_i32(visitor, &message->u.refused.code);
     visit_u32(visitor, &message->u.refused.refusal);
     visit_text(visitor, &message->u.refused.text);
+    if (visit_more(visitor)) {
+        visit_end(visitor, &message->u.refused.end);
+    }
 }
 
 static void visit_reopened(struct visitor *visitor, struct mst__job_message *message)
@@ -233,6 +306,9 @@ static void visit_reopened(struct visitor *visitor, struct mst__job_message *mes
     visit_u32(visitor, &message->u.reopened.why);
     visit_u32(visitor, &message->u.reopened.rank);
     visit_text(visitor, &message->u.reopened.name);
+    if (visit_more(visitor)) {
+        visit_cause(visitor, &message->u.reopened.end);
+    }
 }
 
 /* Those about a run: CLOSE has all, STATUS the first, CLOSED the rest. */
@@ -244,6 +320,11 @@ static void visit_close(struct visitor *visitor, struct mst__job_message *messag
     if (message->type != MST_JOB_STATUS) {
         visit_text(visitor, &message->u.close.reason);
         visit_text(visitor, &message->u.close.owner);
+    }
+    if (message->type == MST_JOB_CLOSED && visit_more(visitor)) {
+        visit_end(visitor, &message->u.close.end);
+    } else if (message->type == MST_JOB_STATUS && visit_more(visitor)) {
+        visit_u32(visitor, &message->u.close.version);
     }
 }
 
@@ -290,6 +371,12 @@ static void visit_message(struct visitor *visitor, struct mst__job_message *mess
         case MST_JOB_STORE_REPLY:
         case MST_JOB_STORE_END:
             visit_rest(visitor, &message->u.text);
+            break;
+        case MST_JOB_FINISH:
+            visit_finish(visitor, &message->u.finish);
+            break;
+        case MST_JOB_RESTART:
+            visit_restart(visitor, &message->u.restart);
             break;
         case MST_JOB_LEAVE:
         case MST_JOB_PONG:
