@@ -80,6 +80,7 @@ static int order_of(const struct mst__job_member *member)
     switch ((enum mst__authority_standing)member->standing) {
         case MST_STANDING_MEMBER:
         case MST_STANDING_CALLED:
+        case MST_STANDING_FINISHED:
             return 0;
         case MST_STANDING_GATHERED:
             return 1;

@@ -44,14 +44,9 @@ const char *mst__authority_phase_name(enum mst__authority_phase phase)
 
 const char *mst__authority_standing_name(enum mst__authority_standing standing)
 {
-    static const char *const names[] = {"gathered", "queued", "spare", "member", "called", "gone"};
+    static const char *const names[] = {"gathered", "queued", "spare",   "member",
+                                        "called",   "gone",   "finished"};
     return names[standing];
-}
-
-const char *mst__job_outcome_name(enum mst__job_outcome outcome)
-{
-    static const char *const names[MST_JOB_OUTCOME_COUNT] = {"asked", "finished", "failed"};
-    return names[outcome];
 }
 
 /* --- time --- */
@@ -69,7 +64,9 @@ static uint32_t authority_present_count(const struct mst__authority *authority)
 /* How many wait, for those whom it concerns: members of a round that runs and has room. */
 static uint32_t authority_waiting_wanted(const struct mst__authority *authority)
 {
-    bool has_room = authority->settings.is_set && authority->world < authority->settings.nodes_max;
+    bool has_room = authority->settings.is_set &&
+                    authority->world < authority->settings.nodes_max &&
+                    authority->finished_count == 0 && authority->released_count == 0;
     return has_room ? authority_present_count(authority) : 0;
 }
 
@@ -192,9 +189,9 @@ void mst__authority_close(struct mst__authority *authority)
 
 /* --- moves --- */
 
-static void authority_move(struct mst__authority *authority,
-                           enum mst__authority_phase to,
-                           enum mst__authority_why why)
+void mst__authority_move(struct mst__authority *authority,
+                         enum mst__authority_phase to,
+                         enum mst__authority_why why)
 {
     /* From the row to the column: open, reclaiming, running, closed. */
     static const bool is_allowed[4][4] = {
@@ -212,7 +209,7 @@ static void authority_move(struct mst__authority *authority,
         authority->options.trace(authority->options.trace_arg, from, to, why, round);
     }
     if (to == MST_AUTHORITY_RUNNING) {
-        MST_ASSERT(authority->held_count == authority->world);
+        MST_ASSERT(authority->held_count + authority->released_count == authority->world);
         MST_ASSERT(authority->unknown_count == 0);
     }
     MST_ASSERT(to != MST_AUTHORITY_RECLAIMING || authority->unknown_count > 0);
@@ -229,9 +226,7 @@ void mst__authority_reopen(struct mst__authority *authority,
                            enum mst__authority_why why,
                            uint32_t rank)
 {
-    bool is_whole =
-        authority->phase == MST_AUTHORITY_RUNNING || authority->phase == MST_AUTHORITY_RECLAIMING;
-    if (!is_whole) {
+    if (!mst__authority_is_whole(authority)) {
         return;
     }
     authority->survivors_count = authority->waiting_count;
@@ -242,7 +237,8 @@ void mst__authority_reopen(struct mst__authority *authority,
     authority->return_us = time_after(authority->now_us, authority->options.return_us);
     authority->last_call_us = INT64_MAX;
     authority->waiting_told = 0;
-    authority_move(authority, MST_AUTHORITY_OPEN, why);
+    mst__authority_move(authority, MST_AUTHORITY_OPEN, why);
+    mst__authority_call_finished(authority);
 }
 
 /* --- places --- */
@@ -282,6 +278,7 @@ void mst__authority_come_back(struct mst__authority *authority,
                               struct mst__authority_member *member)
 {
     MST_ASSERT(member->place == MST_PLACE_HOLDING);
+    mst__authority_unfinish(authority, member);
     authority->held_count--;
     mst__authority_reopen(authority, MST_AUTHORITY_WHY_RETURNED, member->rank);
     member->is_returned = true;
@@ -293,7 +290,9 @@ static void member_end(struct mst__authority *authority,
                        struct mst__authority_member *member,
                        enum mst__authority_ended how)
 {
-    bool is_lost = how != MST_AUTHORITY_ENDED_LEFT;
+    bool has_finished = member->is_finished;
+    how = has_finished ? MST_AUTHORITY_ENDED_FINISHED : how;
+    bool is_lost = how != MST_AUTHORITY_ENDED_LEFT && !has_finished;
     if (authority->options.ended != NULL) {
         authority->options.ended(authority->options.trace_arg, member, how, 1);
     }
@@ -318,8 +317,11 @@ static void member_end(struct mst__authority *authority,
         authority->settings.is_set = false;
     }
     authority->stats.losses += is_lost;
-    authority->stats.leaves += !is_lost;
-    if (was_holding) {
+    authority->stats.leaves += !is_lost && !has_finished;
+    if (has_finished) {
+        authority->finished_count--;
+        authority->released_count++;
+    } else if (was_holding) {
         if (is_lost) {
             MST_ASSERT(authority->lost_count < authority->world);
             authority->lost[authority->lost_count++] = member->rank;
@@ -348,9 +350,9 @@ void mst__authority_expel(struct mst__authority *authority,
     mst__members_drop(authority, member);
 }
 
-static void member_part(struct mst__authority *authority,
-                        struct mst__authority_member *member,
-                        enum mst__authority_ended how)
+void mst__authority_part(struct mst__authority *authority,
+                         struct mst__authority_member *member,
+                         enum mst__authority_ended how)
 {
     member_end(authority, member, how);
     member->driver = NULL;
@@ -363,7 +365,10 @@ enum mst__authority_standing mst__authority_standing(const struct mst__authority
     bool is_open = authority->phase == MST_AUTHORITY_OPEN;
     switch (member->place) {
         case MST_PLACE_HOLDING:
-            return is_open ? MST_STANDING_CALLED : MST_STANDING_MEMBER;
+            if (is_open) {
+                return MST_STANDING_CALLED;
+            }
+            return member->is_finished ? MST_STANDING_FINISHED : MST_STANDING_MEMBER;
         case MST_PLACE_WAITING:
             if (is_open || authority->phase == MST_AUTHORITY_CLOSED) {
                 return MST_STANDING_GATHERED;
@@ -381,9 +386,12 @@ void mst__authority_count_standings(const struct mst__authority *authority,
                                     uint32_t ret_counts[MST_STANDING_COUNT])
 {
     const struct mst__authority_member holding = {.place = MST_PLACE_HOLDING};
+    const struct mst__authority_member finished = {.place = MST_PLACE_HOLDING, .is_finished = true};
     const struct mst__authority_member waiting = {.place = MST_PLACE_WAITING};
     memset(ret_counts, 0, MST_STANDING_COUNT * sizeof *ret_counts);
-    ret_counts[mst__authority_standing(authority, &holding)] += authority->held_count;
+    ret_counts[mst__authority_standing(authority, &holding)] +=
+        authority->held_count - authority->finished_count;
+    ret_counts[mst__authority_standing(authority, &finished)] += authority->finished_count;
     ret_counts[mst__authority_standing(authority, &waiting)] += authority->waiting_count;
 }
 
@@ -401,6 +409,7 @@ void mst__authority_tell_standing(struct mst__authority *authority,
             mst__members_notify(authority, member, MST_TOLD_SPARE);
             break;
         case MST_STANDING_MEMBER:
+        case MST_STANDING_FINISHED:
             if (is_own && !authority->is_seal_pending) {
                 mst__members_notify(authority, member, MST_TOLD_SEALED);
             } else if (authority->waiting_told > 0) {
@@ -431,11 +440,13 @@ static void round_forget(struct mst__authority *authority)
         } else if (member->place != MST_PLACE_FREE) {
             member->rank = MST_AUTHORITY_RANK_NONE;
             member->is_returned = false;
+            MST_ASSERT(!member->is_finished);
         }
     }
     authority->stats.steps += authority->members_count;
     authority->waiting_back_count = 0;
     authority->survivors_count = 0;
+    authority->released_count = 0;
     mst__places_clear(authority);
     authority->lost_count = 0;
     authority->lost_told = 0;
@@ -488,7 +499,7 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     authority->sealed_us = authority->now_us;
     authority->is_seal_pending = true;
     authority->stats.seals++;
-    authority_move(authority, MST_AUTHORITY_RUNNING, why);
+    mst__authority_move(authority, MST_AUTHORITY_RUNNING, why);
     authority_tell_waiting(authority);
 }
 
@@ -529,10 +540,20 @@ static void authority_gather(struct mst__authority *authority)
 void mst__authority_advance(struct mst__authority *authority)
 {
     if (authority->phase == MST_AUTHORITY_RECLAIMING && authority->unknown_count == 0) {
-        authority_move(authority, MST_AUTHORITY_RUNNING, MST_AUTHORITY_WHY_WHOLE);
+        mst__authority_move(authority, MST_AUTHORITY_RUNNING, MST_AUTHORITY_WHY_WHOLE);
+    }
+    bool is_whole = mst__authority_is_whole(authority);
+    uint32_t finished = authority->finished_count + authority->released_count;
+    if (is_whole && finished == authority->world) {
+        mst__authority_finish(authority);
     }
     if (authority->phase == MST_AUTHORITY_OPEN) {
-        authority_gather(authority);
+        uint32_t left = authority->living_count + authority->unknown_count;
+        if (authority->released_count > 0 && left < authority->settings.nodes_min) {
+            mst__authority_give_out(authority);
+        } else {
+            authority_gather(authority);
+        }
     }
 }
 
@@ -559,7 +580,7 @@ void mst__authority_adopt(struct mst__authority *authority,
     authority->is_seal_pending = false;
     authority->reclaim_us = time_after(authority->now_us, authority->options.reclaim_us);
     authority->sealed_us = authority->now_us;
-    authority_move(authority, MST_AUTHORITY_RECLAIMING, MST_AUTHORITY_WHY_CLAIMED);
+    mst__authority_move(authority, MST_AUTHORITY_RECLAIMING, MST_AUTHORITY_WHY_CLAIMED);
     authority_tell_waiting(authority);
 }
 
@@ -708,7 +729,7 @@ static int authority_part(struct mst__authority *authority,
     if (member == NULL || !mst__members_is_living(member)) {
         return MST_ENOTFOUND;
     }
-    member_part(authority, member, how);
+    mst__authority_part(authority, member, how);
     mst__authority_advance(authority);
     return 0;
 }
@@ -723,32 +744,7 @@ int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, 
     return authority_part(authority, id, MST_AUTHORITY_ENDED_DEAD, now_us);
 }
 
-/* --- the end, and time --- */
-
-static void text_cut(char *to, struct mst_bytes from, size_t size_max)
-{
-    size_t size = from.size < size_max ? from.size : size_max;
-    if (size > 0) {
-        memcpy(to, from.data, size);
-    }
-    to[size] = '\0';
-}
-
-int mst__authority_shut(struct mst__authority *authority,
-                        struct mst_bytes reason,
-                        struct mst_bytes owner,
-                        int64_t now_us)
-{
-    mst__authority_enter(authority, now_us);
-    if (authority->phase == MST_AUTHORITY_CLOSED) {
-        return MST_ECLOSED;
-    }
-    text_cut(authority->close_reason, reason, MST_AUTHORITY_REASON_SIZE_MAX);
-    text_cut(authority->close_owner, owner, MST_AUTHORITY_NAME_SIZE_MAX);
-    authority->is_close_pending = true;
-    authority_move(authority, MST_AUTHORITY_CLOSED, MST_AUTHORITY_WHY_ASKED);
-    return 0;
-}
+/* --- time passes --- */
 
 /* Those who had not been heard of for too long at @heard_us are lost. */
 static void authority_expire(struct mst__authority *authority, int64_t heard_us)
@@ -825,7 +821,15 @@ static void effect_fill(const struct mst__authority *authority,
         .world = authority->world,
         .rank = MST_AUTHORITY_RANK_NONE,
         .why = authority->reopened_why,
+        .outcome = authority->outcome,
     };
+    bool has_cause = kind == MST_TOLD_CLOSED     ? authority->outcome == MST_JOB_OUTCOME_FAILED
+                     : kind == MST_TOLD_REOPENED ? ret_effect->why == MST_AUTHORITY_WHY_FAILED
+                                                 : false;
+    if (has_cause) {
+        ret_effect->has_cause = true;
+        ret_effect->cause = mst__authority_cause(authority);
+    }
     if (kind == MST_TOLD_SEALED) {
         const struct mst__authority_member *first = mst__authority_ranked(authority, 0);
         ret_effect->address = first == NULL ? mst_bytes("", 0) : mst__authority_address(first);
@@ -852,7 +856,7 @@ static bool notice_is_true(const struct mst__authority *authority,
         case MST_TOLD_REOPENED:
             return standing == MST_STANDING_CALLED;
         case MST_TOLD_WAITING:
-            return standing == MST_STANDING_MEMBER;
+            return standing == MST_STANDING_MEMBER || standing == MST_STANDING_FINISHED;
         case MST_TOLD_LOST:
         case MST_TOLD_CLOSED:
             break;

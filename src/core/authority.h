@@ -39,9 +39,19 @@
  *     +------ sealed: at max, at min after the last call, or ----------------+
  *             at min when everybody who was here before is back
  *
- * Any of them goes to CLOSED when asked to close, and stays there. While the next round is open,
- * members of the last one may still hold it; no round is sealed before all of them have come back,
- * left or been lost, so that there is never a second world beside a living one.
+ * A round that runs or is reclaimed is also opened by the failure of a member's work, within the
+ * budget of restarts. CLOSED follows and stays: on any of them when asked to close; on RUNNING when
+ * all members have finished, and on RUNNING and RECLAIMING when work fails beyond the budget; on
+ * OPEN when too few nodes are left because members that had finished are gone.
+ *
+ * While the next round is open, members of the last one may still hold it; no round is sealed
+ * before all of them have come back, left or been lost, so that there is never a second world
+ * beside a living one.
+ *
+ * A member that has finished holds its round, and nothing that happens to it is a loss or ends the
+ * round: when it leaves, dies or is replaced its place is released. While any member has finished
+ * the others are not asked to give way to newcomers. When such a round is opened all the same, who
+ * has finished and is connected is called back with the others, and who is not is released.
  */
 enum mst__authority_phase {
     MST_AUTHORITY_OPEN,       /* the next round gathers */
@@ -61,7 +71,9 @@ enum mst__authority_phase {
     X(RETURNED, "returned")      \
     X(CLAIMED, "claimed")        \
     X(WHOLE, "whole")            \
-    X(ASKED, "asked")
+    X(ASKED, "asked")            \
+    X(FAILED, "failed")          \
+    X(FINISHED, "finished")
 
 enum mst__authority_why {
 #define MST_AUTHORITY_WHY_ENUM(name, text) MST_AUTHORITY_WHY_##name,
@@ -81,22 +93,23 @@ typedef void (*mst__authority_trace_fn)(void *arg,
                                         int64_t round);
 
 /* How a session ended. */
-#define MST_AUTHORITY_ENDED_MAP(X)                                                           \
-    X(LEFT, "left")                                                                          \
-    X(DISCONNECTED, "disconnected") /* its connection was closed, and the grace is over */   \
-    X(SILENT, "silent")             /* connected, and not heard of */                        \
-    X(DEAD, "dead")                 /* as the driver knows */                                \
-    X(UNCLAIMED, "unclaimed")       /* did not come back after a restart of the authority */ \
-    X(REPLACED, "replaced")         /* by a newer process of the node */                     \
-    X(OVER, "over")                 /* held a round, and others claim a later one */         \
-    X(LATE, "late")                 /* did not come back in time from a round that is over */
+#define MST_AUTHORITY_ENDED_MAP(X)                                                            \
+    X(LEFT, "left")                                                                           \
+    X(DISCONNECTED, "disconnected") /* its connection was closed, and the grace is over */    \
+    X(SILENT, "silent")             /* connected, and not heard of */                         \
+    X(DEAD, "dead")                 /* as the driver knows */                                 \
+    X(UNCLAIMED, "unclaimed")       /* did not come back after a restart of the authority */  \
+    X(REPLACED, "replaced")         /* by a newer process of the node */                      \
+    X(OVER, "over")                 /* held a round, and others claim a later one */          \
+    X(LATE, "late")                 /* did not come back in time from a round that is over */ \
+    X(FINISHED, "finished")         /* its work was done */
 
 enum mst__authority_ended {
 #define MST_AUTHORITY_ENDED_ENUM(name, text) MST_AUTHORITY_ENDED_##name,
     MST_AUTHORITY_ENDED_MAP(MST_AUTHORITY_ENDED_ENUM)
 #undef MST_AUTHORITY_ENDED_ENUM
 };
-#define MST_AUTHORITY_ENDED_COUNT (MST_AUTHORITY_ENDED_LATE + 1)
+#define MST_AUTHORITY_ENDED_COUNT (MST_AUTHORITY_ENDED_FINISHED + 1)
 
 /* "silent" for MST_AUTHORITY_ENDED_SILENT. Static memory. */
 const char *mst__authority_ended_name(enum mst__authority_ended how);
@@ -199,8 +212,8 @@ struct mst__announcement {
 /* Why an announcement was refused. */
 enum mst__refusal {
     MST_REFUSAL_NONE,
-    MST_REFUSAL_CLOSED,    /* MST_ECLOSED: who closed the run and why */
-    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call or order of ranks conflict */
+    MST_REFUSAL_CLOSED,    /* MST_ECLOSED, MST_EFINISHED: who closed the run and why */
+    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call, order of ranks or budget conflict */
     MST_REFUSAL_STALE,     /* MST_EEXPELLED: a newer process of the node is known */
     MST_REFUSAL_TWIN,      /* MST_EEXPELLED: another process with the same name and contact lives */
     MST_REFUSAL_CLAIM,     /* MST_EEXPELLED: the round that it claims to hold is over, or not its
@@ -226,20 +239,23 @@ enum mst__authority_standing {
     MST_STANDING_MEMBER,   /* in the round that runs */
     MST_STANDING_CALLED,   /* in the last round, which is over: has to come back */
     MST_STANDING_GONE,
+    MST_STANDING_FINISHED, /* in the round that runs, and its work is done */
 };
-#define MST_STANDING_COUNT (MST_STANDING_GONE + 1)
+#define MST_STANDING_COUNT (MST_STANDING_FINISHED + 1)
 
 const char *mst__authority_standing_name(enum mst__authority_standing standing);
 
 /* Plain data; to be read and not written by drivers. Indices end with UINT32_MAX. */
 struct mst__authority_member {
-    enum mst__authority_place place;
+    enum mst__authority_place place : 8;
     uint8_t pending;  /* a notice to this one: an effect kind + 1, 0 = none */
     bool is_listed;   /* in the list of pending notices */
+    bool is_linked;   /* in the list of the present or the absent */
     bool is_absent;   /* its connection is closed, the grace runs */
     bool is_lost;     /* GONE: lost, not left */
     bool is_named;    /* the name leads to this entry */
     bool is_returned; /* WAITING: came back from the last round itself, not as a new process */
+    bool is_finished; /* HOLDING: its work is done; GONE: it was */
     bool has_skew;    /* skew_us was measured */
     uint8_t expelled; /* GONE: why, for the notice */
     uint32_t generation;
@@ -273,12 +289,13 @@ enum mst__authority_effect_kind {
     MST_TOLD_EXPELLED, /* @driver, @text: its session has ended here */
     /* To everybody who still holds the round. */
     MST_TOLD_LOST,     /* @lost: ranks of those lost since the last such effect */
-    MST_TOLD_REOPENED, /* the round is over, come back: @why, @rank, @round_next. Who was absent
-                          when it was sealed says what it knows, and is told the round first. With
-                          an id: to that one, with all @lost of the round */
+    MST_TOLD_REOPENED, /* the round is over, come back: @why, @rank, @round_next; @cause of a
+                          failure. Who was absent when it was sealed says what it knows, and is
+                          told the round first. With an id: to that one, with all @lost of the
+                          round */
     MST_TOLD_WAITING,  /* @waiting_count nodes want in and there is room. With an id: to that one */
     /* To everybody (mst__authority_next_member). */
-    MST_TOLD_CLOSED, /* @text: the reason, @owner */
+    MST_TOLD_CLOSED, /* @text: the reason, @owner, @outcome; @cause of a failure */
 };
 
 /* Borrowed until the next call on the authority. */
@@ -300,6 +317,9 @@ struct mst__authority_effect {
     size_t lost_total;    /* in this round, told by now */
     const char *text;
     const char *owner;
+    enum mst__job_outcome outcome;
+    bool has_cause;
+    struct mst__cause cause;
 };
 
 struct mst__authority_options {
@@ -322,6 +342,7 @@ struct mst__authority_settings {
     bool is_set;
     uint32_t nodes_min, nodes_max;
     int64_t last_call_us;
+    struct mst__budget budget;
     char rank_by[MST_AUTHORITY_RANK_BY_SIZE_MAX + 1];
     char setter[MST_AUTHORITY_NAME_SIZE_MAX + 1]; /* the node whose announcement said so */
 };
@@ -333,6 +354,7 @@ struct mst__authority_list {
 /* Counted since the authority began. @steps counts the members that were looked at. */
 struct mst__authority_stats {
     uint64_t announcements, refusals, heartbeats, seals, losses, leaves, resumes, replacements;
+    uint64_t finishes, restarts;
     uint64_t steps;
 };
 
@@ -348,11 +370,13 @@ struct mst__authority {
     uint64_t round_epoch;
     int64_t round; /* 0 = none yet */
     uint32_t world;
-    int64_t sealed_us;      /* when, on our clock */
-    int64_t round_floor;    /* the next one is larger than this, too: the highest ever claimed */
-    uint32_t held_count;    /* members that hold it */
-    uint32_t unknown_count; /* ranks that have not claimed their places */
-    int64_t reclaim_us;     /* until when they may */
+    int64_t sealed_us;       /* when, on our clock */
+    int64_t round_floor;     /* the next one is larger than this, too: the highest ever claimed */
+    uint32_t held_count;     /* members that hold it */
+    uint32_t unknown_count;  /* ranks that have not claimed their places */
+    int64_t reclaim_us;      /* until when they may */
+    uint32_t finished_count; /* of those that hold it: who has finished */
+    uint32_t released_count; /* ranks of those who had finished and are gone */
 
     /* The next one. */
     uint32_t waiting_count;        /* WAITING, absent ones included */
@@ -392,6 +416,15 @@ struct mst__authority {
     uint32_t waiting_told;
     int64_t waiting_told_us;
 
+    /* Failures. */
+    uint32_t restarts;       /* used of the budget */
+    int64_t restarts_us;     /* when its window began */
+    bool has_cause;          /* mst__authority_cause: of the last one */
+    struct mst__cause cause; /* without its texts, which are here */
+    char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+
+    enum mst__job_outcome outcome; /* CLOSED */
     char close_reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
     char close_owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__authority_stats stats;
@@ -456,6 +489,26 @@ int mst__authority_resumed(struct mst__authority *authority,
                            uint64_t session,
                            void *driver,
                            int64_t now_us);
+
+/* The work of this member of the round (@epoch, @round) is done. When that of all is, the job is
+ * closed as finished. To be said again after a new authority has taken over. MST_ESTATE when it is
+ * not in that round any more, or the round is over: nothing has changed. */
+int mst__authority_finished(struct mst__authority *authority,
+                            mst__authority_id id,
+                            uint64_t epoch,
+                            int64_t round,
+                            int64_t now_us);
+
+/* The work of this member of the round (@epoch, @round) has failed, and it needs a new round. The
+ * first failure of a round is its cause and uses one restart of the budget: the round is over. When
+ * there is none left the job is closed as failed. Rank and node of @cause need not be filled in.
+ * MST_ESTATE as above: later failures of a round follow from the first. */
+int mst__authority_failed(struct mst__authority *authority,
+                          mst__authority_id id,
+                          uint64_t epoch,
+                          int64_t round,
+                          const struct mst__cause *cause,
+                          int64_t now_us);
 
 /* It wants nothing any more. This closes nothing. */
 int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us);
@@ -525,6 +578,13 @@ enum mst__authority_standing mst__authority_standing(const struct mst__authority
 /* How many living members stand how. O(1). */
 void mst__authority_count_standings(const struct mst__authority *authority,
                                     uint32_t ret_counts[MST_STANDING_COUNT]);
+
+/* The cause of the last failure; of has_cause. Borrows from @authority. */
+struct mst__cause mst__authority_cause(const struct mst__authority *authority);
+
+/* "node 'a' (rank 3), worker 1: exit status 7: out of memory"; cut off when @ret_size is too
+ * small. */
+void mst__cause_describe(const struct mst__cause *cause, char *ret_text, size_t ret_size);
 
 /* The round that gathers or comes next. */
 int64_t mst__authority_round_next(const struct mst__authority *authority);

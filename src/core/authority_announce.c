@@ -123,7 +123,7 @@ static int announce_check_numbers(struct announce *announce)
     const struct mst__announcement *said = announce->said;
     uint32_t members_max = announce->authority->options.members_max;
     if (said->nodes_min == 0 || said->nodes_max < said->nodes_min ||
-        said->nodes_max > members_max || said->last_call_us < 0) {
+        said->nodes_max > members_max || said->last_call_us < 0 || said->budget.window_us < 0) {
         return announce_refuse(announce, MST_REFUSAL_MALFORMED, MST_EINVAL,
                                "node '%.*s' asks for %u to %u nodes and a last call of %lld ms; "
                                "wanted are 1 <= min <= max <= %u and no negative time",
@@ -213,6 +213,42 @@ static int announce_check_process(struct announce *announce)
 
 /* --- what it wants --- */
 
+static bool budget_is_equal(const struct mst__budget *a, const struct mst__budget *b)
+{
+    bool is_other = a->restarts_max != b->restarts_max || a->window_us != b->window_us;
+    return a->is_limited == b->is_limited && !(a->is_limited && is_other);
+}
+
+/* "any number of restarts", "3 restarts", "3 restarts in 60000 ms" */
+static void budget_text(const struct mst__budget *budget, char *ret_text, size_t ret_size)
+{
+    if (!budget->is_limited) {
+        (void)snprintf(ret_text, ret_size, "any number of restarts");
+    } else if (budget->window_us == 0) {
+        (void)snprintf(ret_text, ret_size, "%u restarts", budget->restarts_max);
+    } else {
+        (void)snprintf(ret_text, ret_size, "%u restarts in %lld ms", budget->restarts_max,
+                       (long long)budget->window_us / 1000);
+    }
+}
+
+static int announce_check_budget(struct announce *announce)
+{
+    const struct mst__authority_settings *settings = &announce->authority->settings;
+    const struct mst__announcement *said = announce->said;
+    if (budget_is_equal(&said->budget, &settings->budget)) {
+        return 0;
+    }
+    char asked[60];
+    char known[60];
+    budget_text(&said->budget, asked, sizeof asked);
+    budget_text(&settings->budget, known, sizeof known);
+    return announce_refuse(announce, MST_REFUSAL_SETTINGS, MST_EINVAL,
+                           "node '%.*s' asks for %s, this run has %s, as node '%.*s' said; all "
+                           "have to agree",
+                           TOLD(said->name), asked, known, NAME_TOLD, settings->setter);
+}
+
 static int announce_check_settings(struct announce *announce)
 {
     const struct mst__authority *authority = announce->authority;
@@ -254,7 +290,7 @@ static int announce_check_settings(struct announce *announce)
                                TOLD(said->name), TOLD(said->rank_by), TOLD(rank_by), NAME_TOLD / 2,
                                setter);
     }
-    return 0;
+    return announce_check_budget(announce);
 }
 
 /* The claimed round against the current one: by number, then by epoch. */
@@ -333,6 +369,7 @@ static void settings_take(struct mst__authority *authority, const struct mst__an
         .nodes_min = said->nodes_min,
         .nodes_max = said->nodes_max,
         .last_call_us = said->last_call_us,
+        .budget = said->budget,
     };
     if (said->rank_by.size > 0) {
         memcpy(settings->rank_by, said->rank_by.data, said->rank_by.size);
@@ -393,7 +430,11 @@ static void announce_replace(struct mst__authority *authority,
                              struct mst__authority_member *member)
 {
     member_succeed(member, old);
-    if (mst__members_is_ranked(authority, old)) {
+    bool is_ranked = mst__members_is_ranked(authority, old);
+    if (is_ranked && old->is_finished && mst__authority_is_whole(authority)) {
+        /* The work of that rank is done; this process is for another round. */
+        mst__places_set(authority, old->rank, MST_INDEX_RELEASED);
+    } else if (is_ranked) {
         member->rank = old->rank;
         mst__places_set(authority, old->rank, mst__members_index(authority, member));
     }
@@ -463,6 +504,24 @@ static struct mst__authority_member *announce_new(struct announce *announce,
     return member;
 }
 
+static int announce_refuse_closed(struct announce *announce)
+{
+    const struct mst__authority *authority = announce->authority;
+    switch (authority->outcome) {
+        case MST_JOB_OUTCOME_FINISHED:
+            return announce_refuse(announce, MST_REFUSAL_CLOSED, MST_EFINISHED,
+                                   "the job has finished: %.150s", authority->close_reason);
+        case MST_JOB_OUTCOME_FAILED:
+            return announce_refuse(announce, MST_REFUSAL_CLOSED, MST_ECLOSED,
+                                   "the job has failed: %.160s", authority->close_reason);
+        case MST_JOB_OUTCOME_ASKED:
+            break;
+    }
+    return announce_refuse(announce, MST_REFUSAL_CLOSED, MST_ECLOSED,
+                           "the run was closed by '%.*s': %.100s", NAME_TOLD,
+                           authority->close_owner, authority->close_reason);
+}
+
 static int announce_check(struct announce *announce)
 {
     int rv = announce_check_texts(announce);
@@ -471,9 +530,7 @@ static int announce_check(struct announce *announce)
     }
     const struct mst__authority *authority = announce->authority;
     if (rv == 0 && authority->phase == MST_AUTHORITY_CLOSED) {
-        rv = announce_refuse(announce, MST_REFUSAL_CLOSED, MST_ECLOSED,
-                             "the run was closed by '%.*s': %.100s", NAME_TOLD,
-                             authority->close_owner, authority->close_reason);
+        rv = announce_refuse_closed(announce);
     }
     if (rv == 0) {
         announce->old = mst__members_named(authority, announce->said->name);

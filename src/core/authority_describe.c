@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/authority_members.h"
+#include "core/authority_moves.h"
 #include "core/saturate.h"
 
 /* --- one sentence --- */
@@ -66,6 +67,13 @@ static bool pick_absent(const struct mst__authority *authority,
     return mst__members_is_living(member) && member->is_absent;
 }
 
+static bool pick_at_work(const struct mst__authority *authority,
+                         const struct mst__authority_member *member)
+{
+    (void)authority;
+    return member->place == MST_PLACE_HOLDING && !member->is_finished;
+}
+
 /* In the last round, and not here. */
 static bool pick_missing(const struct mst__authority *authority,
                          const struct mst__authority_member *member)
@@ -90,7 +98,10 @@ static void sentence_add_names(struct sentence *sentence,
             sentence_add(sentence, "%s%s", count == 0 ? before : ", ",
                          (const char *)mst__authority_name(member).data);
             if (member->place == MST_PLACE_GONE) {
-                sentence_add(sentence, member->is_lost ? " (lost)" : " (left)");
+                sentence_add(sentence, "%s",
+                             member->is_lost       ? " (lost)"
+                             : member->is_finished ? " (finished)"
+                                                   : " (left)");
             }
         }
         count++;
@@ -159,6 +170,11 @@ static void describe_round(struct sentence *sentence, const struct mst__authorit
 {
     sentence_add(sentence, "round %" PRId64 " runs with %" PRIu32 " nodes", authority->round,
                  authority->world);
+    uint32_t finished = authority->finished_count + authority->released_count;
+    if (finished > 0) {
+        sentence_add(sentence, ", %" PRIu32 " have finished", finished);
+        sentence_add_names(sentence, authority, "; at work: ", pick_at_work);
+    }
     if (authority->waiting_count > 0) {
         bool is_full = authority->world >= authority->settings.nodes_max;
         sentence_add(sentence, is_full ? "; %" PRIu32 " stand by" : "; %" PRIu32 " want in",
@@ -166,6 +182,17 @@ static void describe_round(struct sentence *sentence, const struct mst__authorit
         sentence_add_names(sentence, authority, ": ", pick_waiting);
     }
     sentence_add_names(sentence, authority, "; connection lost: ", pick_absent);
+}
+
+static void describe_closed(struct sentence *sentence, const struct mst__authority *authority)
+{
+    if (authority->outcome == MST_JOB_OUTCOME_ASKED) {
+        sentence_add(sentence, "closed by '%s': %s", authority->close_owner,
+                     authority->close_reason);
+    } else {
+        sentence_add(sentence, "%s: %s", mst__job_outcome_name(authority->outcome),
+                     authority->close_reason);
+    }
 }
 
 void mst__authority_describe(const struct mst__authority *authority,
@@ -195,8 +222,7 @@ void mst__authority_describe(const struct mst__authority *authority,
             describe_round(&sentence, authority);
             break;
         case MST_AUTHORITY_CLOSED:
-            sentence_add(&sentence, "closed by '%s': %s", authority->close_owner,
-                         authority->close_reason);
+            describe_closed(&sentence, authority);
             break;
     }
 }
@@ -214,6 +240,7 @@ static uint32_t check_list(const struct mst__authority *authority,
         const struct mst__authority_member *member = mst__members_at(authority, at);
         MST_ASSERT(mst__members_is_living(member));
         MST_ASSERT(member->is_absent == is_absent);
+        MST_ASSERT(member->is_linked);
         MST_ASSERT(member->prev == prev);
         MST_ASSERT(member->heard_us >= heard_us);
         heard_us = member->heard_us;
@@ -240,6 +267,9 @@ static void check_member(const struct mst__authority *authority,
     MST_ASSERT(member->place != MST_PLACE_GONE || member->is_named == is_ranked);
     MST_ASSERT(!member->is_absent || member->driver == NULL);
     MST_ASSERT(!member->is_absent || is_living);
+    bool is_exempt = member->is_finished && mst__authority_is_whole(authority);
+    MST_ASSERT(member->is_linked == (is_living && !is_exempt));
+    MST_ASSERT(!member->is_finished || member->place != MST_PLACE_WAITING);
 }
 
 static void check_members(const struct mst__authority *authority)
@@ -248,6 +278,7 @@ static void check_members(const struct mst__authority *authority)
     mst__authority_count_standings(authority, counted);
     uint32_t used = 0;
     uint32_t held = 0;
+    uint32_t finished = 0;
     uint32_t waiting = 0;
     uint32_t absent = 0;
     uint32_t back = 0;
@@ -261,6 +292,7 @@ static void check_members(const struct mst__authority *authority)
         }
         used++;
         held += member->place == MST_PLACE_HOLDING;
+        finished += member->place == MST_PLACE_HOLDING && member->is_finished;
         if (member->place == MST_PLACE_WAITING) {
             waiting++;
             absent += member->is_absent;
@@ -273,6 +305,7 @@ static void check_members(const struct mst__authority *authority)
     }
     MST_ASSERT(used == authority->used_count);
     MST_ASSERT(held == authority->held_count);
+    MST_ASSERT(finished == authority->finished_count);
     MST_ASSERT(waiting == authority->waiting_count);
     MST_ASSERT(absent == authority->waiting_absent_count);
     MST_ASSERT(back == authority->waiting_back_count);
@@ -284,6 +317,7 @@ void mst__authority_check(const struct mst__authority *authority)
 {
     uint32_t living = check_list(authority, &authority->present, false);
     living += check_list(authority, &authority->absent, true);
+    living += mst__authority_is_whole(authority) ? authority->finished_count : 0;
     MST_ASSERT(living == authority->living_count);
     check_members(authority);
     uint32_t unclaimed = 0;
@@ -291,12 +325,14 @@ void mst__authority_check(const struct mst__authority *authority)
         const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
         MST_ASSERT(member == NULL || member->rank == rank);
         MST_ASSERT(member == NULL || member->place != MST_PLACE_FREE);
-        unclaimed += member == NULL;
+        unclaimed += mst__places_get(authority, rank) == MST_INDEX_NONE;
     }
     MST_ASSERT(authority->unknown_count == 0 || authority->unknown_count == unclaimed);
     MST_ASSERT(authority->lost_told <= authority->lost_count);
     MST_ASSERT(authority->lost_count + authority->lost_unlisted <= authority->world);
-    bool is_whole = authority->held_count + authority->unknown_count == authority->world;
+    MST_ASSERT(authority->released_count <= authority->world);
+    bool is_whole = authority->held_count + authority->unknown_count + authority->released_count ==
+                    authority->world;
     if (authority->phase == MST_AUTHORITY_RUNNING) {
         MST_ASSERT(is_whole && authority->unknown_count == 0);
     } else if (authority->phase == MST_AUTHORITY_RECLAIMING) {

@@ -1,7 +1,8 @@
 /* core/authority_members.c - entries, names, lists and notices of an authority's members.
  *
  * Invariants: a living member is in one of the lists of the present and the absent, which are in
- * the order of heard_us; one that is gone is in neither. A name leads to a living member or to a
+ * the order of heard_us, unless it has finished and its round is whole; one that is gone is in
+ * neither. A name leads to a living member or to a
  * gone one that has a rank in the current round. An entry is free when it is neither living nor
  * named nor to be told anything. */
 #include "core/authority_members.h"
@@ -10,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "core/authority_moves.h"
 
 /* Entries that the table begins with. */
 #define MEMBERS_CAPACITY_MIN 16
@@ -417,7 +419,12 @@ void mst__members_link(struct mst__authority *authority, struct mst__authority_m
 {
     struct mst__authority_list *list = members_list(authority, member);
     uint32_t index = mst__members_index(authority, member);
+    MST_ASSERT(!member->is_linked);
     member->heard_us = authority->now_us;
+    if (member->is_finished && mst__authority_is_whole(authority)) {
+        return;
+    }
+    member->is_linked = true;
     member->prev = list->last;
     member->next = MST_INDEX_NONE;
     if (list->last == MST_INDEX_NONE) {
@@ -432,6 +439,10 @@ void mst__members_link(struct mst__authority *authority, struct mst__authority_m
 void mst__members_unlink(struct mst__authority *authority, struct mst__authority_member *member)
 {
     struct mst__authority_list *list = members_list(authority, member);
+    if (!member->is_linked) {
+        return;
+    }
+    member->is_linked = false;
     if (member->prev == MST_INDEX_NONE) {
         MST_ASSERT(list->first == mst__members_index(authority, member));
         list->first = member->next;
@@ -538,5 +549,6 @@ const struct mst__authority_member *mst__authority_ranked(const struct mst__auth
 {
     MST_ASSERT(rank < authority->world);
     uint32_t index = mst__places_get(authority, rank);
-    return index == MST_INDEX_NONE ? NULL : mst__members_at(authority, index);
+    bool is_there = index != MST_INDEX_NONE && index != MST_INDEX_RELEASED;
+    return is_there ? mst__members_at(authority, index) : NULL;
 }

@@ -9,6 +9,8 @@
 #include "core/authority.h"
 
 #define MST_INDEX_NONE UINT32_MAX
+/* In the table of places: its member had finished and is gone. */
+#define MST_INDEX_RELEASED (UINT32_MAX - 1)
 
 static inline struct mst__authority_member *mst__members_at(const struct mst__authority *authority,
                                                             uint32_t index)
@@ -36,8 +38,8 @@ bool mst__members_is_ranked(const struct mst__authority *authority,
  * options.memory_max does not allow it. The same of the next one. */
 int mst__members_reserve(struct mst__authority *authority);
 
-/* Whoever has a rank, or had it, in the current round; MST_INDEX_NONE. Room for @count ranks from
- * @first on; those without have nobody. */
+/* Whoever has a rank, or had it, in the current round; MST_INDEX_NONE, MST_INDEX_RELEASED. Room for
+ * @count ranks from @first on; those without have nobody. */
 uint32_t mst__places_get(const struct mst__authority *authority, uint32_t rank);
 void mst__places_set(struct mst__authority *authority, uint32_t rank, uint32_t index);
 int mst__places_reserve(struct mst__authority *authority, uint32_t first, uint32_t count);
@@ -81,7 +83,8 @@ void mst__members_set_text(struct mst__authority *authority,
                            uint16_t text_size);
 
 /* Put @member at the end of the list of the present or absent, as is_absent says, heard at
- * authority->now_us; take it out. */
+ * authority->now_us; but for who has finished in a round that is whole, whose silence means
+ * nothing. Take it out, if it is in one. */
 void mst__members_link(struct mst__authority *authority, struct mst__authority_member *member);
 void mst__members_unlink(struct mst__authority *authority, struct mst__authority_member *member);
 

@@ -12,6 +12,18 @@ enum mst__expelled {
     MST_EXPELLED_LATE,     /* did not come back in time */
 };
 
+/* Whether a round runs or is being taken over. */
+static inline bool mst__authority_is_whole(const struct mst__authority *authority)
+{
+    return authority->phase == MST_AUTHORITY_RUNNING ||
+           authority->phase == MST_AUTHORITY_RECLAIMING;
+}
+
+/* The phase is another one from now on. */
+void mst__authority_move(struct mst__authority *authority,
+                         enum mst__authority_phase to,
+                         enum mst__authority_why why);
+
 /* Take the time of an event from the driver. */
 void mst__authority_enter(struct mst__authority *authority, int64_t now_us);
 
@@ -32,6 +44,24 @@ void mst__authority_come_back(struct mst__authority *authority,
 void mst__authority_attach(struct mst__authority *authority,
                            struct mst__authority_member *member,
                            void *driver);
+
+/* End the session of @member, who knows that. */
+void mst__authority_part(struct mst__authority *authority,
+                         struct mst__authority_member *member,
+                         enum mst__authority_ended how);
+
+/* @member has not finished, after all. */
+void mst__authority_unfinish(struct mst__authority *authority,
+                             struct mst__authority_member *member);
+
+/* The round is not whole any more: who has finished is called back, or released. */
+void mst__authority_call_finished(struct mst__authority *authority);
+
+/* All members of the round have finished: the job has. */
+void mst__authority_finish(struct mst__authority *authority);
+
+/* Too few are left, because members that had finished are gone: the job has failed. */
+void mst__authority_give_out(struct mst__authority *authority);
 
 /* End the session of @member, tell it why, and drop the entry if nothing else needs it. */
 void mst__authority_expel(struct mst__authority *authority,

@@ -114,6 +114,7 @@ static const char *ended_event(enum mst__authority_ended how)
 {
     switch (how) {
         case MST_AUTHORITY_ENDED_LEFT:
+        case MST_AUTHORITY_ENDED_FINISHED:
             return "node.left";
         case MST_AUTHORITY_ENDED_DISCONNECTED:
         case MST_AUTHORITY_ENDED_SILENT:

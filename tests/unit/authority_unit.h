@@ -23,6 +23,7 @@ struct unit_run {
     uint32_t nodes_min, nodes_max;
     int64_t last_call_us;
     const char *rank_by;
+    struct mst__budget budget;
     enum mst__refusal refusal;
     struct mst_err err;
     char log[4096];
@@ -73,6 +74,7 @@ static inline struct mst__announcement run_announcement(const struct unit_run *r
         .nodes_max = run->nodes_max,
         .last_call_us = run->last_call_us,
         .rank_by = mst_bytes_str(run->rank_by),
+        .budget = run->budget,
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
         .driver = (void *)(uintptr_t)name,
     };
@@ -138,6 +140,7 @@ static inline void run_print_effect(struct unit_run *run,
             }
             break;
         case MST_TOLD_REOPENED:
+            assert_int_equal(effect->has_cause, effect->why == MST_AUTHORITY_WHY_FAILED);
             run_print(run, "reopened %" PRId64 " %s %s", effect->round_next,
                       mst__authority_why_name(effect->why),
                       effect->id == MST_AUTHORITY_NOBODY
@@ -148,7 +151,12 @@ static inline void run_print_effect(struct unit_run *run,
             run_print(run, "waiting %" PRIu32, effect->waiting_count);
             break;
         case MST_TOLD_CLOSED:
-            run_print(run, "closed by %s: %s", effect->owner, effect->text);
+            assert_int_equal(effect->has_cause, effect->outcome == MST_JOB_OUTCOME_FAILED);
+            if (effect->outcome == MST_JOB_OUTCOME_ASKED) {
+                run_print(run, "closed by %s: %s", effect->owner, effect->text);
+            } else {
+                run_print(run, "%s: %s", mst__job_outcome_name(effect->outcome), effect->text);
+            }
             break;
     }
     run_print(run, "; ");
@@ -234,6 +242,24 @@ static inline void run_lose(struct unit_run *run, const char *name)
 {
     assert_int_equal(mst__authority_lost(&run->authority, run_id(run, name), run->now_us), 0);
     run_drain(run);
+}
+
+/* The work of @name in the current round is done, or has failed with @status. */
+static inline int run_finish(struct unit_run *run, const char *name)
+{
+    int rv = mst__authority_finished(&run->authority, run_id(run, name), run->authority.round_epoch,
+                                     run->authority.round, run->now_us);
+    run_drain(run);
+    return rv;
+}
+
+static inline int run_fail(struct unit_run *run, const char *name, int32_t status)
+{
+    const struct mst__cause cause = {.worker = 1, .status = status, .text = mst_bytes_str("boom")};
+    int rv = mst__authority_failed(&run->authority, run_id(run, name), run->authority.round_epoch,
+                                   run->authority.round, &cause, run->now_us);
+    run_drain(run);
+    return rv;
 }
 
 static inline void run_cut(struct unit_run *run, const char *name)

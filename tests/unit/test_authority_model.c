@@ -35,6 +35,8 @@ struct model {
     uint64_t epoch;
     uintptr_t conn_last;
     bool is_closed;
+    bool has_words; /* nodes finish and fail */
+    struct mst__budget budget;
     /* Every round ever sealed. */
     uint64_t sealed_epochs[ROUNDS_MAX];
     int64_t sealed_rounds[ROUNDS_MAX];
@@ -68,6 +70,10 @@ static void model_init(struct model *model, uint64_t seed)
     model->nodes_min = (uint32_t)(1 + model_below(model, model->nodes_count));
     model->nodes_max = model->nodes_min + (uint32_t)model_below(model, 4);
     model->last_call_us = (int64_t)model_below(model, 20) * SECOND_US;
+    model->has_words = seed % 2 == 0;
+    model->budget = (struct mst__budget){.is_limited = model_below(model, 2) == 0,
+                                         .restarts_max = (uint32_t)model_below(model, 4),
+                                         .window_us = (int64_t)model_below(model, 2) * SECOND_US};
     for (uint32_t i = 0; i < model->nodes_count; i++) {
         (void)snprintf(model->nodes[i].name, sizeof model->nodes[i].name, "node%u", i);
     }
@@ -82,6 +88,16 @@ static struct model_node *model_behind(struct model *model, const void *driver)
         }
     }
     return NULL;
+}
+
+/* Whether the job has ended by itself. */
+static void model_note_end(struct model *model)
+{
+    const struct mst__authority *authority = &model->authority;
+    if (authority->phase == MST_AUTHORITY_CLOSED && authority->outcome != MST_JOB_OUTCOME_ASKED) {
+        assert_true(model->has_words);
+        model->is_closed = true;
+    }
 }
 
 /* --- what nodes are told --- */
@@ -211,6 +227,10 @@ static void model_told(struct model *model, const struct mst__authority_effect *
             break;
         case MST_TOLD_LOST:
             assert_true(effect->lost_count > 0);
+            for (size_t i = 0; i < effect->lost_count; i++) {
+                member = mst__authority_ranked(&model->authority, effect->lost[i]);
+                assert_true(member == NULL || !member->is_finished);
+            }
             model_call(model);
             break;
         case MST_TOLD_WAITING:
@@ -231,6 +251,7 @@ static void model_drain(struct model *model)
 {
     struct mst__authority_effect effect;
     mst__authority_check(&model->authority);
+    model_note_end(model);
     while (mst__authority_next_effect(&model->authority, &effect)) {
         model_told(model, &effect);
     }
@@ -263,6 +284,7 @@ static void model_announce(struct model *model, struct model_node *node, bool ke
         .nodes_max = model->nodes_max,
         .last_call_us = model->last_call_us,
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
+        .budget = model->budget,
         .claim = node->told,
         .driver = (void *)conn,
     };
@@ -276,6 +298,7 @@ static void model_announce(struct model *model, struct model_node *node, bool ke
         node->id = id;
         return;
     }
+    model_note_end(model);
     bool is_expected = model->is_closed ? refusal == MST_REFUSAL_CLOSED
                                         : refusal == MST_REFUSAL_CLAIM && said.claim.holds;
     if (!is_expected) {
@@ -374,6 +397,22 @@ static void model_pass(struct model *model, int64_t time_us)
     }
 }
 
+/* The work of a node is done, or has failed. */
+static void model_say(struct model *model, struct model_node *node, bool is_failed)
+{
+    if (node->mode != MODEL_IN || node->conn == 0 || node->is_paused) {
+        return;
+    }
+    const struct mst__cause cause = {.status = 1, .text = mst_bytes_str(node->name)};
+    int rv = is_failed ? mst__authority_failed(&model->authority, node->id, node->told.epoch,
+                                               node->told.round, &cause, model->now_us)
+                       : mst__authority_finished(&model->authority, node->id, node->told.epoch,
+                                                 node->told.round, model->now_us);
+    assert_true(rv == 0 || rv == MST_ENOTFOUND || rv == MST_ESTATE);
+    const struct mst__budget *budget = &model->budget;
+    assert_true(!budget->is_limited || model->authority.restarts <= budget->restarts_max);
+}
+
 /* The authority is gone with all it knew; everybody has to find the next one. */
 static void model_restart_authority(struct model *model)
 {
@@ -423,6 +462,8 @@ static void model_step(struct model *model)
         model->is_closed = true;
         (void)mst__authority_shut(&model->authority, mst_bytes_str("done"), mst_bytes_str("x"),
                                   model->now_us);
+    } else if (kind >= 80 && kind < 86 && model->has_words) {
+        model_say(model, node, kind == 80);
     } else {
         model_pass(model, (int64_t)model_below(model, 1000) * 10000);
     }
@@ -446,6 +487,8 @@ static void model_settle(struct model *model)
             model_reconnect(model, node);
             if (node->is_called) {
                 model_come_back(model, node);
+            } else if (model->has_words) {
+                model_say(model, node, false);
             }
             model_drain(model);
         }
@@ -462,8 +505,10 @@ static void model_settle(struct model *model)
     if (model->is_closed) {
         return;
     }
+    assert_false(model->has_words && living >= model->nodes_min);
     assert_int_equal(model->authority.living_count, living);
     if (living < model->nodes_min) {
+        assert_int_equal(model->authority.released_count, 0); /* nobody waits for what is done */
         assert_int_equal(in, 0);
         return;
     }

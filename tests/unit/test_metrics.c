@@ -177,6 +177,7 @@ static const char sample_page[] =
     "muster_nodes_ended_total{cause=\"replaced\"} 405\n"
     "muster_nodes_ended_total{cause=\"over\"} 406\n"
     "muster_nodes_ended_total{cause=\"late\"} 407\n"
+    "muster_nodes_ended_total{cause=\"finished\"} 408\n"
     "# HELP muster_jobs_unlisted Jobs with nodes that have no series of their own.\n"
     "# TYPE muster_jobs_unlisted gauge\n"
     "muster_jobs_unlisted 8\n";

@@ -1,0 +1,252 @@
+/* core/authority_end.c - how a job ends: all have finished, work has failed, somebody has asked. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/authority_members.h"
+#include "core/authority_moves.h"
+#include "core/saturate.h"
+
+/* Names in sentences are cut off behind this. */
+#define NAME_TOLD 60
+
+const char *mst__job_outcome_name(enum mst__job_outcome outcome)
+{
+    static const char *const names[MST_JOB_OUTCOME_COUNT] = {"asked", "finished", "failed"};
+    return names[outcome];
+}
+
+static void text_cut(char *to, struct mst_bytes from, size_t size_max)
+{
+    size_t size = from.size < size_max ? from.size : size_max;
+    if (size > 0) {
+        memcpy(to, from.data, size);
+    }
+    to[size] = '\0';
+}
+
+/* --- causes --- */
+
+struct mst__cause mst__authority_cause(const struct mst__authority *authority)
+{
+    struct mst__cause cause = authority->cause;
+    cause.node = mst_bytes_str(authority->cause_node);
+    cause.text = mst_bytes_str(authority->cause_text);
+    return cause;
+}
+
+void mst__cause_describe(const struct mst__cause *cause, char *ret_text, size_t ret_size)
+{
+    char rank[24] = "";
+    char worker[24] = "";
+    char how[32] = "";
+    if (cause->rank != MST_AUTHORITY_RANK_NONE) {
+        (void)snprintf(rank, sizeof rank, " (rank %u)", cause->rank); /* fits, as the next ones */
+    }
+    if (cause->worker != MST_CAUSE_WORKER_NONE) {
+        (void)snprintf(worker, sizeof worker, ", worker %u", cause->worker);
+    }
+    if (cause->signal != 0) {
+        (void)snprintf(how, sizeof how, ": signal %u", cause->signal);
+    } else if (cause->status != 0) {
+        (void)snprintf(how, sizeof how, ": exit status %d", cause->status);
+    }
+    int name_size = (int)(cause->node.size < NAME_TOLD ? cause->node.size : NAME_TOLD);
+    (void)snprintf(ret_text, ret_size, "node '%.*s'%s%s%s%s%.*s", name_size,
+                   (const char *)cause->node.data, rank, worker, how,
+                   cause->text.size > 0 ? ": " : "", (int)cause->text.size,
+                   (const char *)cause->text.data); /* cut off */
+}
+
+/* @cause is that of the member with @rank. */
+static void cause_take(struct mst__authority *authority,
+                       const struct mst__cause *cause,
+                       uint32_t rank)
+{
+    const struct mst__authority_member *member =
+        rank == MST_AUTHORITY_RANK_NONE ? NULL : mst__authority_ranked(authority, rank);
+    authority->has_cause = true;
+    authority->cause = *cause;
+    authority->cause.rank = rank;
+    text_cut(authority->cause_node,
+             member == NULL ? mst_bytes_str("") : mst__authority_name(member),
+             MST_AUTHORITY_NAME_SIZE_MAX);
+    text_cut(authority->cause_text, cause->text, MST_AUTHORITY_CAUSE_SIZE_MAX);
+}
+
+/* --- the end --- */
+
+static void authority_end(struct mst__authority *authority,
+                          enum mst__job_outcome outcome,
+                          enum mst__authority_why why,
+                          struct mst_bytes reason,
+                          struct mst_bytes owner)
+{
+    authority->outcome = outcome;
+    text_cut(authority->close_reason, reason, MST_AUTHORITY_REASON_SIZE_MAX);
+    text_cut(authority->close_owner, owner, MST_AUTHORITY_NAME_SIZE_MAX);
+    authority->is_close_pending = true;
+    mst__authority_move(authority, MST_AUTHORITY_CLOSED, why);
+    mst__authority_call_finished(authority);
+}
+
+int mst__authority_shut(struct mst__authority *authority,
+                        struct mst_bytes reason,
+                        struct mst_bytes owner,
+                        int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    if (authority->phase == MST_AUTHORITY_CLOSED) {
+        return MST_ECLOSED;
+    }
+    authority_end(authority, MST_JOB_OUTCOME_ASKED, MST_AUTHORITY_WHY_ASKED, reason, owner);
+    return 0;
+}
+
+/* With the cause that was taken. */
+static void authority_fail(struct mst__authority *authority)
+{
+    const struct mst__cause cause = mst__authority_cause(authority);
+    char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
+    mst__cause_describe(&cause, reason, sizeof reason);
+    authority_end(authority, MST_JOB_OUTCOME_FAILED, MST_AUTHORITY_WHY_FAILED,
+                  mst_bytes_str(reason), cause.node);
+}
+
+void mst__authority_give_out(struct mst__authority *authority)
+{
+    if (authority->reopened_why != MST_AUTHORITY_WHY_FAILED) {
+        char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+        (void)snprintf(text, sizeof text,
+                       "%s; %u nodes that had finished are gone, and %u are fewer than the "
+                       "minimum of %u",
+                       mst__authority_why_name(authority->reopened_why), authority->released_count,
+                       authority->living_count, authority->settings.nodes_min); /* fits */
+        const struct mst__cause cause = {.worker = MST_CAUSE_WORKER_NONE,
+                                         .text = mst_bytes_str(text)};
+        cause_take(authority, &cause, authority->reopened_rank);
+    }
+    authority_fail(authority);
+}
+
+/* --- finished --- */
+
+void mst__authority_unfinish(struct mst__authority *authority, struct mst__authority_member *member)
+{
+    if (!member->is_finished) {
+        return;
+    }
+    MST_ASSERT(member->place == MST_PLACE_HOLDING);
+    mst__members_unlink(authority, member);
+    member->is_finished = false;
+    authority->finished_count--;
+    mst__members_link(authority, member);
+}
+
+void mst__authority_call_finished(struct mst__authority *authority)
+{
+    if (authority->finished_count == 0) {
+        return;
+    }
+    bool is_closed = authority->phase == MST_AUTHORITY_CLOSED;
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        struct mst__authority_member *member = mst__members_at(authority, i);
+        if (member->place != MST_PLACE_HOLDING || !member->is_finished || member->is_linked) {
+            continue;
+        }
+        mst__members_link(authority, member);
+        if (member->is_absent && !is_closed) {
+            mst__authority_part(authority, member, MST_AUTHORITY_ENDED_FINISHED);
+        }
+    }
+    authority->stats.steps += authority->members_count;
+}
+
+void mst__authority_finish(struct mst__authority *authority)
+{
+    char reason[80];
+    (void)snprintf(reason, sizeof reason, "all %u nodes of round %lld", authority->world,
+                   (long long)authority->round); /* fits */
+    authority_end(authority, MST_JOB_OUTCOME_FINISHED, MST_AUTHORITY_WHY_FINISHED,
+                  mst_bytes_str(reason), mst_bytes_str(""));
+}
+
+/* The session @id, if it is in the round (@epoch, @round) and that is whole; else the error. */
+static int authority_at_work(struct mst__authority *authority,
+                             mst__authority_id id,
+                             uint64_t epoch,
+                             int64_t round,
+                             struct mst__authority_member **ret_member)
+{
+    struct mst__authority_member *member = mst__members_get(authority, id);
+    if (member == NULL || !mst__members_is_living(member)) {
+        return MST_ENOTFOUND;
+    }
+    *ret_member = member;
+    bool is_it = epoch == authority->round_epoch && round == authority->round &&
+                 member->place == MST_PLACE_HOLDING && mst__authority_is_whole(authority);
+    return is_it ? 0 : MST_ESTATE;
+}
+
+int mst__authority_finished(struct mst__authority *authority,
+                            mst__authority_id id,
+                            uint64_t epoch,
+                            int64_t round,
+                            int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member;
+    int rv = authority_at_work(authority, id, epoch, round, &member);
+    if (rv != 0 || member->is_finished) {
+        return rv;
+    }
+    mst__members_unlink(authority, member);
+    member->is_finished = true;
+    authority->finished_count++;
+    authority->stats.finishes++;
+    mst__authority_advance(authority);
+    return 0;
+}
+
+/* --- failed --- */
+
+/* Use one restart of the budget; false when there is none. */
+static bool budget_use(struct mst__authority *authority)
+{
+    const struct mst__budget *budget = &authority->settings.budget;
+    int64_t end_us = mst__saturate_add(authority->restarts_us, budget->window_us);
+    bool is_over = budget->window_us > 0 && authority->now_us >= end_us;
+    if (authority->restarts == 0 || is_over) {
+        authority->restarts = 0;
+        authority->restarts_us = authority->now_us;
+    }
+    if (budget->is_limited && authority->restarts >= budget->restarts_max) {
+        return false;
+    }
+    authority->restarts += authority->restarts < UINT32_MAX;
+    authority->stats.restarts++;
+    return true;
+}
+
+int mst__authority_failed(struct mst__authority *authority,
+                          mst__authority_id id,
+                          uint64_t epoch,
+                          int64_t round,
+                          const struct mst__cause *cause,
+                          int64_t now_us)
+{
+    mst__authority_enter(authority, now_us);
+    struct mst__authority_member *member;
+    int rv = authority_at_work(authority, id, epoch, round, &member);
+    if (rv != 0) {
+        return rv;
+    }
+    mst__authority_unfinish(authority, member);
+    cause_take(authority, cause, member->rank);
+    if (budget_use(authority)) {
+        mst__authority_reopen(authority, MST_AUTHORITY_WHY_FAILED, member->rank);
+        mst__authority_advance(authority);
+    } else {
+        authority_fail(authority);
+    }
+    return 0;
+}
