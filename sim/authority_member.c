@@ -60,6 +60,7 @@ static void member_notice(struct mst__sim_auth *sim,
             return;
         case MST_MEMBER_NOTICE_AGAIN:
         case MST_MEMBER_NOTICE_STANDBY:
+        case MST_MEMBER_NOTICE_UNSAID:
             return;
         case MST_MEMBER_NOTICE_LOST:
         case MST_MEMBER_NOTICE_REOPENED:

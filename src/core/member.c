@@ -53,6 +53,10 @@ static void move_to(struct mst__member *member, enum mst__member_phase phase)
     MST_ASSERT(may_move(member->phase, phase));
     member->phase = phase;
     member->claim.holds = phase == MST_MEMBER_HOLDING;
+    member->finish = MST_MEMBER_WORD_NONE;
+    if (phase != MST_MEMBER_JOINING) {
+        member->restart = MST_MEMBER_WORD_NONE;
+    }
 }
 
 static bool is_connected(const struct mst__member *member)
@@ -110,10 +114,91 @@ static void announce(struct mst__member *member)
     member->beats = 0;
 }
 
+/* --- words of the work --- */
+
+static void word_keep(struct mst__member *member, struct mst_bytes text)
+{
+    size_t size = text.size < sizeof member->word_text ? text.size : sizeof member->word_text - 1;
+    if (size > 0) {
+        memcpy(member->word_text, text.data, size);
+    }
+    member->word_text[size] = '\0';
+}
+
+/* Say what is to be said, if there is anybody who understands it. */
+static void say_words(struct mst__member *member)
+{
+    bool has_word =
+        member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
+    if (member->link != MST_MEMBER_WELCOME || !has_word) {
+        return;
+    }
+    bool is_finish = member->finish == MST_MEMBER_WORD_PENDING;
+    if (member->version < MST_JOB_VERSION_FINISH) {
+        (void)mst__fail(&member->word_err, MST_ENOTSUP, 0,
+                        "%.60s is of an earlier version and does not know '%s'",
+                        member->options.where,
+                        mst__job_type_name(is_finish ? MST_JOB_FINISH : MST_JOB_RESTART));
+        member->finish = MST_MEMBER_WORD_NONE;
+        member->restart = MST_MEMBER_WORD_NONE;
+        put(member, (struct mst__member_effect){.kind = MST_MEMBER_NOTICE,
+                                                .notice = MST_MEMBER_NOTICE_UNSAID,
+                                                .err = &member->word_err});
+        return;
+    }
+    if (is_finish) {
+        member->finish = MST_MEMBER_WORD_SAID;
+        put_send(member, MST_JOB_FINISH);
+    } else {
+        member->restart = MST_MEMBER_WORD_SAID;
+        put_send(member, MST_JOB_RESTART);
+    }
+}
+
+/* The connection on which something was said is gone: nobody knows whether it was heard. */
+static void repeat_words(struct mst__member *member)
+{
+    if (member->finish == MST_MEMBER_WORD_SAID) {
+        member->finish = MST_MEMBER_WORD_PENDING;
+    }
+    if (member->restart == MST_MEMBER_WORD_SAID) {
+        member->restart = MST_MEMBER_WORD_PENDING;
+    }
+}
+
+static void forget_words(struct mst__member *member)
+{
+    member->finish = MST_MEMBER_WORD_NONE;
+    member->restart = MST_MEMBER_WORD_NONE;
+}
+
+static void on_word(struct mst__member *member, const struct mst__member_event *event)
+{
+    if (member->phase != MST_MEMBER_HOLDING || member->is_reopened) {
+        return;
+    }
+    bool is_finish = event->kind == MST_MEMBER_EVENT_FINISH;
+    if (is_finish && member->restart != MST_MEMBER_WORD_NONE) {
+        return; /* it has failed */
+    }
+    forget_words(member);
+    if (is_finish) {
+        member->finish = MST_MEMBER_WORD_PENDING;
+        member->finish_status = event->status;
+        word_keep(member, event->text);
+    } else {
+        member->restart = MST_MEMBER_WORD_PENDING;
+        member->cause = *event->cause;
+        word_keep(member, event->cause->text);
+    }
+    say_words(member);
+}
+
 /* --- the connection --- */
 
 static void be_apart(struct mst__member *member)
 {
+    repeat_words(member);
     member->link = MST_MEMBER_APART;
     member->connect_us = INT64_MAX;
     member->beat_us = INT64_MAX;
@@ -251,6 +336,9 @@ static void on_wanted(struct mst__member *member, const struct mst__member_event
     member->timeout_us = event->timeout_us;
     member->join_us = after(member, event->timeout_us);
     member->err = (struct mst_err){.code = 0};
+    if (member->restart == MST_MEMBER_WORD_PENDING && is_connected(member)) {
+        return; /* the claim is under way; what is said behind its answer comes first */
+    }
     if (is_connected(member)) {
         announce(member);
     } else if (member->link == MST_MEMBER_APART && member->connect_us == INT64_MAX) {
@@ -265,6 +353,7 @@ static void stand_by(struct mst__member *member, const struct mst__job_message *
     member->is_spare = message->type == MST_JOB_SPARE;
     member->is_patient = member->is_spare;
     if (round->round > member->claim.round) {
+        forget_words(member);
         member->claim = (struct mst__claim){
             .epoch = round->epoch,
             .round = round->round,
@@ -295,11 +384,21 @@ static void be_sealed(struct mst__member *member, const struct mst__job_message 
     put(member, (struct mst__member_effect){.kind = MST_MEMBER_SEALED, .message = message});
 }
 
-static void fail_closed(struct mst__member *member, struct mst_bytes reason, struct mst_bytes owner)
+static void fail_closed(struct mst__member *member, const struct mst__job_message *message)
 {
-    (void)mst__fail(&member->err, member->is_spare ? MST_ESPARE : MST_ECLOSED, 0,
-                    "closed by '%.*s': %.*s", (int)(owner.size < 60 ? owner.size : 60),
-                    (const char *)owner.data, (int)reason.size, (const char *)reason.data);
+    struct mst_bytes reason = message->u.close.reason;
+    struct mst_bytes owner = message->u.close.owner;
+    uint32_t outcome = message->u.close.end.outcome;
+    if (outcome == MST_JOB_OUTCOME_FINISHED || outcome == MST_JOB_OUTCOME_FAILED) {
+        bool is_finished = outcome == MST_JOB_OUTCOME_FINISHED;
+        (void)mst__fail(&member->err, is_finished ? MST_EFINISHED : MST_ECLOSED, 0,
+                        "the job has %s: %.*s", is_finished ? "finished" : "failed",
+                        (int)reason.size, (const char *)reason.data);
+    } else {
+        (void)mst__fail(&member->err, member->is_spare ? MST_ESPARE : MST_ECLOSED, 0,
+                        "closed by '%.*s': %.*s", (int)(owner.size < 60 ? owner.size : 60),
+                        (const char *)owner.data, (int)reason.size, (const char *)reason.data);
+    }
     fail(member);
 }
 
@@ -315,7 +414,8 @@ static void fail_refused(struct mst__member *member, const struct mst__job_messa
 {
     int code = refused_code(message);
     struct mst_bytes text = message->u.refused.text;
-    bool was_spare = code == MST_ECLOSED && member->is_spare;
+    bool was_spare = code == MST_ECLOSED && member->is_spare &&
+                     message->u.refused.end.outcome != MST_JOB_OUTCOME_FAILED;
     (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
                     was_spare ? "a spare: " : "", (int)text.size, (const char *)text.data);
     fail(member);
@@ -327,10 +427,13 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
         case MST_JOB_REFUSED:
             if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
                 fail_refused(member, message);
+            } else if (member->restart == MST_MEMBER_WORD_PENDING) {
+                forget_words(member); /* the round is over, whatever we would have said */
+                announce(member);
             } /* else: that we were in a round, said just before we wanted another one */
             return;
         case MST_JOB_CLOSED:
-            fail_closed(member, message->u.close.reason, message->u.close.owner);
+            fail_closed(member, message);
             return;
         case MST_JOB_QUEUED:
         case MST_JOB_SPARE:
@@ -338,6 +441,7 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
             return;
         case MST_JOB_REOPENED: /* of a round that we may never have heard of */
         case MST_JOB_EXPELLED: /* of a session that is over; a newer process would be refused */
+            forget_words(member);
             announce(member);
             return;
         default:
@@ -347,10 +451,15 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
 
 /* --- in a round --- */
 
-static void be_closed(struct mst__member *member, struct mst_bytes reason)
+static void be_closed(struct mst__member *member,
+                      struct mst_bytes reason,
+                      const struct mst__job_end *end)
 {
     move_to(member, MST_MEMBER_CLOSED);
-    put_notice(member, MST_MEMBER_NOTICE_CLOSED, NULL, reason);
+    put(member, (struct mst__member_effect){.kind = MST_MEMBER_NOTICE,
+                                            .notice = MST_MEMBER_NOTICE_CLOSED,
+                                            .text = reason,
+                                            .end = end});
 }
 
 static void be_expelled(struct mst__member *member, struct mst_bytes text)
@@ -368,7 +477,7 @@ static void be_refused(struct mst__member *member, const struct mst__job_message
     struct mst_err err;
     switch ((enum mst__refusal)message->u.refused.refusal) {
         case MST_REFUSAL_CLOSED:
-            be_closed(member, text);
+            be_closed(member, text, &message->u.refused.end);
             return;
         case MST_REFUSAL_CLAIM:
         case MST_REFUSAL_STALE:
@@ -396,7 +505,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
             be_refused(member, message);
             return;
         case MST_JOB_CLOSED:
-            be_closed(member, message->u.close.reason);
+            be_closed(member, message->u.close.reason, &message->u.close.end);
             return;
         case MST_JOB_EXPELLED:
             be_expelled(member, message->u.text);
@@ -410,6 +519,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
             put_notice(member, MST_MEMBER_NOTICE_WAITING, message, none);
             return;
         case MST_JOB_REOPENED:
+            forget_words(member);
             if (!member->is_reopened) {
                 member->is_reopened = true;
                 put_notice(member, MST_MEMBER_NOTICE_REOPENED, message, none);
@@ -422,6 +532,27 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
 
 /* --- events --- */
 
+/* An announcement was accepted. */
+static void be_welcome(struct mst__member *member, const struct mst__job_message *message)
+{
+    member->link = MST_MEMBER_WELCOME;
+    member->version = message->u.welcome.version;
+    member->pause_us = MST_MEMBER_AGAIN_US;
+    if (member->is_cut_told) {
+        put_notice(member, MST_MEMBER_NOTICE_AGAIN, message, (struct mst_bytes){.data = NULL});
+    }
+    member->is_cut_told = false;
+    if (member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_SAID) {
+        member->restart = MST_MEMBER_WORD_NONE; /* what was said before the announcement, too */
+    }
+    bool was_claim =
+        member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_PENDING;
+    say_words(member);
+    if (was_claim) {
+        announce(member);
+    }
+}
+
 static void on_heard(struct mst__member *member, const struct mst__job_message *message)
 {
     if (!is_connected(member)) {
@@ -430,12 +561,7 @@ static void on_heard(struct mst__member *member, const struct mst__job_message *
     member->heard_us = member->now_us;
     member->answer_us = INT64_MAX;
     if (message->type == MST_JOB_WELCOME) {
-        member->link = MST_MEMBER_WELCOME;
-        member->pause_us = MST_MEMBER_AGAIN_US;
-        if (member->is_cut_told) {
-            put_notice(member, MST_MEMBER_NOTICE_AGAIN, message, (struct mst_bytes){.data = NULL});
-        }
-        member->is_cut_told = false;
+        be_welcome(member, message);
     } else if (message->type == MST_JOB_SEALED) {
         be_sealed(member, message);
     } else if (member->phase == MST_MEMBER_JOINING) {
@@ -538,6 +664,10 @@ void mst__member_step(struct mst__member *member, const struct mst__member_event
                 part(member);
             }
             return;
+        case MST_MEMBER_EVENT_FINISH:
+        case MST_MEMBER_EVENT_RESTART:
+            on_word(member, event);
+            return;
     }
 }
 
@@ -575,6 +705,23 @@ void mst__member_message(const struct mst__member *member,
         announce->announcement = options->self;
         announce->announcement.address = member->address;
         announce->announcement.claim = member->claim;
+        /* Who has yet to say that its work has failed is in the round until it has said so. */
+        announce->announcement.claim.holds =
+            member->claim.holds || member->restart == MST_MEMBER_WORD_PENDING;
+    } else if (effect->type == MST_JOB_FINISH) {
+        ret_message->u.finish = (struct mst__job_finish){
+            .epoch = member->claim.epoch,
+            .round = member->claim.round,
+            .status = member->finish_status,
+            .text = mst_bytes_str(member->word_text),
+        };
+    } else if (effect->type == MST_JOB_RESTART) {
+        ret_message->u.restart = (struct mst__job_restart){
+            .epoch = member->claim.epoch,
+            .round = member->claim.round,
+            .cause = member->cause,
+        };
+        ret_message->u.restart.cause.text = mst_bytes_str(member->word_text);
     }
 }
 
@@ -590,4 +737,14 @@ void mst__member_check(const struct mst__member *member)
     MST_ASSERT(!wants_link(member) || member->link != MST_MEMBER_APART ||
                member->connect_us != INT64_MAX);
     MST_ASSERT(member->phase == MST_MEMBER_JOINING || member->join_us == INT64_MAX);
+    bool has_finish = member->finish != MST_MEMBER_WORD_NONE;
+    bool has_restart = member->restart != MST_MEMBER_WORD_NONE;
+    MST_ASSERT(!has_finish || member->phase == MST_MEMBER_HOLDING);
+    MST_ASSERT(!has_restart || wants_link(member));
+    MST_ASSERT(!(has_finish && has_restart));
+    MST_ASSERT(!(has_finish || has_restart) || member->claim.rank < member->claim.world);
+    /* What could be said was said, and on no connection but this. */
+    bool is_welcome = member->link == MST_MEMBER_WELCOME;
+    MST_ASSERT(!has_finish || (member->finish == MST_MEMBER_WORD_SAID) == is_welcome);
+    MST_ASSERT(!has_restart || (member->restart == MST_MEMBER_WORD_SAID) == is_welcome);
 }

@@ -8,7 +8,11 @@
  *
  * A connection that is lost is made anew, and the place in the round is claimed again; the
  * authority keeps it for a while. The authority hears the node all the time and answers when it is
- * asked to, with every few heartbeats, so both notice when the other one is gone without a word. */
+ * asked to, with every few heartbeats, so both notice when the other one is gone without a word.
+ *
+ * That its work is done, or has failed, a node says again on every new connection, until the round
+ * is over or the job is closed. An authority of the first version of the protocol does not know
+ * these words, and is not told. */
 #ifndef MST_CORE_MEMBER_H
 #define MST_CORE_MEMBER_H
 
@@ -25,7 +29,12 @@
  *                          |            wanted          |
  *                          +--------------- CLOSED <----+ closed
  *
- * Whoever leaves is OUT, from everywhere.
+ * Whoever leaves is OUT, from everywhere. A word of the work, FINISH or RESTART, changes no phase:
+ *
+ *            finish, restart            welcome                 the round is over, closed, left
+ *    NONE -------------------> PENDING ---------> SAID ----------------------------------> NONE
+ *                                 ^                |
+ *                                 +----------------+ disconnected
  */
 enum mst__member_phase {
     MST_MEMBER_OUT,      /* wants nothing */
@@ -55,7 +64,10 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_EXPLAINED,    /* the answer to EXPLAIN: @is_spare, @text */
     MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us.
                                       Not while JOINING */
-    MST_MEMBER_EVENT_LEAVE,        /* it wants none any more */
+    MST_MEMBER_EVENT_LEAVE,        /* it wants none any more. Does not wait until a word is SAID */
+    MST_MEMBER_EVENT_FINISH,       /* its work is done: @status, @text. Of a round that is over, or
+                                      without one, nothing; the same of RESTART */
+    MST_MEMBER_EVENT_RESTART,      /* its work has failed: @cause. WANTED follows */
 };
 
 /* What it points to is borrowed for the call; of @address: until the next WANTED. */
@@ -68,18 +80,21 @@ struct mst__member_event {
     struct mst_bytes text;
     struct mst_bytes address;
     int64_t timeout_us; /* INT64_MAX = as long as it takes; a spare is not late */
+    int32_t status;
+    const struct mst__cause *cause; /* without rank and node */
 };
 
 /* What happens to a node in a round, or on the way to one. */
-#define MST_MEMBER_NOTICE_MAP(X)                             \
-    X(CUT, "disconnected")  /* @err */                       \
-    X(AGAIN, "connected")   /* after a CUT */                \
-    X(STANDBY, "standby")   /* @message: QUEUED or SPARE */  \
-    X(LOST, "lost")         /* @message */                   \
-    X(WAITING, "waiting")   /* @message */                   \
-    X(REOPENED, "reopened") /* @message; once for a round */ \
-    X(EXPELLED, "expelled") /* @text */                      \
-    X(CLOSED, "closed")     /* @text; once. While JOINING there is FAILED instead */
+#define MST_MEMBER_NOTICE_MAP(X)                                                           \
+    X(CUT, "disconnected")  /* @err */                                                     \
+    X(AGAIN, "connected")   /* after a CUT */                                              \
+    X(STANDBY, "standby")   /* @message: QUEUED or SPARE */                                \
+    X(LOST, "lost")         /* @message */                                                 \
+    X(WAITING, "waiting")   /* @message */                                                 \
+    X(REOPENED, "reopened") /* @message; once for a round */                               \
+    X(EXPELLED, "expelled") /* @text */                                                    \
+    X(CLOSED, "closed")     /* @text, @end; once. While JOINING there is FAILED instead */ \
+    X(UNSAID, "unsaid")     /* @err: FINISH or RESTART is not for this authority */
 
 enum mst__member_notice {
 #define MST_MEMBER_NOTICE_ENUM(name, text) MST_MEMBER_NOTICE_##name,
@@ -93,7 +108,8 @@ enum mst__member_effect_kind {
     MST_MEMBER_SEND,       /* what mst__member_message says. A failure is a DISCONNECTED */
     MST_MEMBER_EXPLAIN,    /* find out why there is no round yet: EXPLAINED follows, or time does */
     MST_MEMBER_SEALED,     /* the round that was wanted: @message */
-    MST_MEMBER_FAILED,     /* it does not come: member->err */
+    MST_MEMBER_FAILED,     /* it does not come: member->err. MST_EFINISHED: the job has finished,
+                              which is no failure; MST_ECLOSED: it is closed, or has failed */
     MST_MEMBER_NOTICE,
 };
 
@@ -107,8 +123,16 @@ struct mst__member_effect {
     const struct mst__job_message *message;
     const struct mst_err *err;
     struct mst_bytes text;
+    const struct mst__job_end *end; /* how the job has ended */
 };
 #define MST_MEMBER_EFFECTS_MAX 4
+
+/* What becomes of a word of the work. */
+enum mst__member_word {
+    MST_MEMBER_WORD_NONE,
+    MST_MEMBER_WORD_PENDING, /* to be said when there is a connection */
+    MST_MEMBER_WORD_SAID,    /* on this one */
+};
 
 struct mst__member_options {
     /* Who it is and what it wants; the member fills in claim and address. Texts and labels are
@@ -142,6 +166,14 @@ struct mst__member {
     bool is_reopened;        /* it is over, and that was told */
     struct mst_bytes address;
 
+    /* Its work. */
+    enum mst__member_word finish;  /* HOLDING */
+    enum mst__member_word restart; /* HOLDING, and JOINING until it has said so */
+    int32_t finish_status;
+    struct mst__cause cause; /* of the restart; its text is below */
+    char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    struct mst_err word_err; /* UNSAID */
+
     /* JOINING. */
     bool is_spare;      /* was told so */
     bool is_patient;    /* was one when the time was last looked at */
@@ -150,6 +182,7 @@ struct mst__member {
     int64_t join_us; /* when it gives up; INT64_MAX = never */
 
     /* The connection. */
+    uint32_t version;   /* WELCOME: of the protocol */
     int64_t connect_us; /* APART: the next attempt; INT64_MAX = none */
     int64_t pause_us;   /* the next one after a failure */
     int64_t beat_us;    /* when to say something; INT64_MAX = nothing to keep alive */
