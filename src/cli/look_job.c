@@ -21,6 +21,9 @@
 /* Clocks that differ by less than this are as good as equal. */
 #define SKEW_US_SHOWN 1000000
 
+/* The sentence of a failure. */
+#define CAUSE_SIZE 512
+
 struct mst__look_job {
     struct mst__muster_settings settings;
     const char *run_id;             /* the params' own */
@@ -181,8 +184,9 @@ static int ask_status(struct mst__look_job *job,
                       struct mst__job_status *ret_status,
                       struct mst_err *reterr)
 {
-    const struct mst__job_message question = {.type = MST_JOB_STATUS,
-                                              .u.close.run_id = mst_bytes_str(job->run_id)};
+    const struct mst__job_message question = {
+        .type = MST_JOB_STATUS,
+        .u.close = {.run_id = mst_bytes_str(job->run_id), .version = MST_JOB_VERSION}};
     struct mst__job_message answer;
     if (job->v3 != NULL) {
         look_job_clear(job);
@@ -312,6 +316,23 @@ static void put_member(struct mst__buf *text,
     put(text, rv, "\n");
 }
 
+/* ", 1 of 3 restarts used"; and, on a line of its own, the last failure. */
+static void put_restarts(struct mst__buf *text, int *rv, const struct mst__job_status *status)
+{
+    const struct mst__budget *budget = &status->budget;
+    if (budget->is_limited) {
+        put(text, rv, ", %u of %u restarts used", status->restarts, budget->restarts_max);
+    } else if (status->restarts > 0) {
+        put(text, rv, ", %u restarts", status->restarts);
+    }
+    if (status->end.has_cause) {
+        char sentence[CAUSE_SIZE];
+        mst__cause_describe(&status->end.cause, sentence, sizeof sentence);
+        put(text, rv, "\nlast failure: ");
+        (void)mst__cli_put_foreign(text, mst_bytes_str(sentence), rv);
+    }
+}
+
 int mst__look_job_table(const struct mst__look *look, struct mst__buf *text)
 {
     const struct mst__look_job *job = look->job;
@@ -323,6 +344,7 @@ int mst__look_job_table(const struct mst__look *look, struct mst__buf *text)
     if (status->nodes_max > 0) {
         put(text, &rv, ", %u to %u nodes", status->nodes_min, status->nodes_max);
     }
+    put_restarts(text, &rv, status);
     put(text, &rv, "\n");
     if (job->members_count > 0) {
         size_t name_width = names_width(job, false);
@@ -374,6 +396,51 @@ static void json_members(const struct mst__look_job *job,
     mst__cli_json_end(json, ']');
 }
 
+static void json_cause(struct mst__cli_json *json, const struct mst__job_end *end)
+{
+    const struct mst__cause *cause = &end->cause;
+    if (!end->has_cause) {
+        mst__cli_json_null(json, "cause");
+        return;
+    }
+    mst__cli_json_begin(json, "cause", '{');
+    mst__cli_json_text(json, "node", cause->node);
+    if (cause->rank != MST_AUTHORITY_RANK_NONE) {
+        mst__cli_json_number(json, "rank", cause->rank);
+    } else {
+        mst__cli_json_null(json, "rank");
+    }
+    if (cause->worker != MST_CAUSE_WORKER_NONE) {
+        mst__cli_json_number(json, "worker", cause->worker);
+    } else {
+        mst__cli_json_null(json, "worker");
+    }
+    mst__cli_json_number(json, "status", cause->status);
+    mst__cli_json_number(json, "signal", cause->signal);
+    mst__cli_json_number(json, "time_us", cause->wall_us);
+    mst__cli_json_text(json, "text", cause->text);
+    mst__cli_json_end(json, '}');
+}
+
+static void json_end(struct mst__cli_json *json, const struct mst__job_status *status)
+{
+    enum mst__job_outcome outcome = (enum mst__job_outcome)status->end.outcome;
+    if (status->phase == MST_AUTHORITY_CLOSED) {
+        mst__cli_json_text(json, "outcome", mst_bytes_str(mst__job_outcome_name(outcome)));
+    } else {
+        mst__cli_json_null(json, "outcome");
+    }
+    json_cause(json, &status->end);
+    mst__cli_json_number(json, "finished", status->finished);
+    mst__cli_json_number(json, "restarts", status->restarts);
+    if (status->budget.is_limited) {
+        mst__cli_json_number(json, "restarts_max", status->budget.restarts_max);
+    } else {
+        mst__cli_json_null(json, "restarts_max");
+    }
+    mst__cli_json_number(json, "restarts_window_ms", status->budget.window_us / 1000);
+}
+
 void mst__look_job_json(const struct mst__look *look, struct mst__cli_json *json)
 {
     const struct mst__look_job *job = look->job;
@@ -390,6 +457,7 @@ void mst__look_job_json(const struct mst__look *look, struct mst__cli_json *json
     mst__cli_json_text(json, "reason", status->reason);
     mst__cli_json_number(json, "nodes_min", status->nodes_min);
     mst__cli_json_number(json, "nodes_max", status->nodes_max);
+    json_end(json, status);
     json_members(job, json, "participants", 0, 0);
     json_members(job, json, "waiting", 1, 2);
     json_members(job, json, "spares", 3, 3);

@@ -23,6 +23,8 @@ int mst__cli_fail(const struct mst_err *err)
             return MST_EXIT_UNKNOWN;
         case MST_ECLOSED:
             return MST_EXIT_CLOSED;
+        case MST_EFINISHED:
+            return MST_EXIT_OK; /* what it was there for is done */
         case MST_ESPARE:
             return MST_EXIT_SPARE;
         case MST_ESTATE:

@@ -39,14 +39,14 @@ const char *mst__authority_why_name(enum mst__authority_why why)
 const char *mst__authority_phase_name(enum mst__authority_phase phase)
 {
     static const char *const names[] = {"open", "reclaiming", "running", "closed"};
-    return names[phase];
+    return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "undefined";
 }
 
 const char *mst__authority_standing_name(enum mst__authority_standing standing)
 {
     static const char *const names[] = {"gathered", "queued", "spare",   "member",
                                         "called",   "gone",   "finished"};
-    return names[standing];
+    return (size_t)standing < MST_STANDING_COUNT ? names[standing] : "undefined";
 }
 
 /* --- time --- */

@@ -81,7 +81,8 @@ enum mst__authority_why {
 #undef MST_AUTHORITY_WHY_ENUM
 };
 
-/* "last call" for MST_AUTHORITY_WHY_LAST_CALL, "open" for MST_AUTHORITY_OPEN. Static memory. */
+/* "last call" for MST_AUTHORITY_WHY_LAST_CALL, "open" for MST_AUTHORITY_OPEN. These and those below
+ * take any number that a peer has sent: "undefined". Static memory. */
 const char *mst__authority_why_name(enum mst__authority_why why);
 const char *mst__authority_phase_name(enum mst__authority_phase phase);
 

@@ -12,7 +12,7 @@
 const char *mst__job_outcome_name(enum mst__job_outcome outcome)
 {
     static const char *const names[MST_JOB_OUTCOME_COUNT] = {"asked", "finished", "failed"};
-    return names[outcome];
+    return (size_t)outcome < MST_JOB_OUTCOME_COUNT ? names[outcome] : "undefined";
 }
 
 static void text_cut(char *to, struct mst_bytes from, size_t size_max)

@@ -409,6 +409,17 @@ static int reply(struct mst_server *server, const struct mst__job_message *messa
     return mst__job_write(&server->replies, message);
 }
 
+/* How the run has ended: what CLOSED told everybody. */
+static struct mst__job_end job_outcome(const struct mst__authority *authority)
+{
+    struct mst__job_end end = {.outcome = (uint32_t)authority->outcome};
+    if (authority->outcome == MST_JOB_OUTCOME_FAILED) {
+        end.has_cause = true;
+        end.cause = mst__authority_cause(authority);
+    }
+    return end;
+}
+
 static bool reply_refused(struct mst_server *server,
                           int code,
                           enum mst__refusal refusal,
@@ -418,6 +429,28 @@ static bool reply_refused(struct mst_server *server,
     const struct mst__job_message message = {
         .type = MST_JOB_REFUSED,
         .u.refused = {.code = code, .refusal = (uint32_t)refusal, .text = mst_bytes_str(err->msg)},
+    };
+    int rv = reply(server, &message);
+    if (rv != 0) {
+        (void)mst__fail(reterr, rv, 0, "no room for a refusal");
+    }
+    return rv == 0;
+}
+
+/* An announcement for a run that is closed. */
+static bool reply_closed(struct mst_server *server,
+                         const struct mst__job *job,
+                         const struct mst__job_announce *announce,
+                         const struct mst_err *err,
+                         struct mst_err *reterr)
+{
+    bool is_old = announce->version < MST_JOB_VERSION_FINISH;
+    const struct mst__job_message message = {
+        .type = MST_JOB_REFUSED,
+        .u.refused = {.code = is_old ? MST_ECLOSED : err->code,
+                      .refusal = MST_REFUSAL_CLOSED,
+                      .text = mst_bytes_str(err->msg),
+                      .end = job_outcome(&job->authority)},
     };
     int rv = reply(server, &message);
     if (rv != 0) {
@@ -519,6 +552,9 @@ static bool take_announce(struct mst_server *server,
     mst__job_log_announced(job, rv == 0);
     job_account(job);
     job_touch(job);
+    if (refusal == MST_REFUSAL_CLOSED) {
+        return reply_closed(server, job, announce, &err, reterr);
+    }
     if (rv != 0) {
         return reply_refused(server, rv, refusal, &err, reterr);
     }
@@ -564,6 +600,38 @@ static bool take_heartbeat(struct mst_server *server,
     return rv == 0;
 }
 
+/* A word of the work of a node. Without a session, or over a connection that it does not use any
+ * more, it means nothing. */
+static bool take_word(struct mst_server *server,
+                      const struct mst__conn *conn,
+                      struct mst__job_seat *seat,
+                      const struct mst__job_message *message,
+                      struct mst_err *reterr)
+{
+    if (seat->job == NULL || !seat_is_own(conn, seat)) {
+        return true;
+    }
+    struct mst__job *job = seat->job;
+    int rv;
+    if (message->type == MST_JOB_FINISH) {
+        const struct mst__job_finish *finish = &message->u.finish;
+        mst__job_log_finish(job, seat->id, finish);
+        rv = mst__authority_finished(&job->authority, seat->id, finish->epoch, finish->round,
+                                     job_now_us());
+    } else {
+        const struct mst__job_restart *restart = &message->u.restart;
+        mst__job_log_restart(job, seat->id, restart);
+        rv = mst__authority_failed(&job->authority, seat->id, restart->epoch, restart->round,
+                                   &restart->cause, job_now_us());
+    }
+    job_touch(job);
+    if (rv == MST_ENOTFOUND) {
+        mst__job_leave_seat(conn, seat);
+        return reply_expelled(server, reterr);
+    }
+    return true; /* else it was heard, or is of a round that is over */
+}
+
 static bool take_close(struct mst_server *server,
                        struct mst__job_seat *seat,
                        const struct mst__job_message *message,
@@ -582,7 +650,8 @@ static bool take_close(struct mst_server *server,
     const struct mst__job_message told = {
         .type = MST_JOB_CLOSED,
         .u.close = {.reason = mst_bytes_str(job->authority.close_reason),
-                    .owner = mst_bytes_str(job->authority.close_owner)},
+                    .owner = mst_bytes_str(job->authority.close_owner),
+                    .end = job_outcome(&job->authority)},
     };
     rv = reply(server, &told);
     if (rv != 0) {
@@ -591,7 +660,10 @@ static bool take_close(struct mst_server *server,
     return rv == 0;
 }
 
-static bool take_status(struct mst_server *server, struct mst_bytes run_id, struct mst_err *reterr)
+static bool take_status(struct mst_server *server,
+                        struct mst_bytes run_id,
+                        uint32_t version,
+                        struct mst_err *reterr)
 {
     struct mst__job *job = job_find(server, run_id);
     int rv;
@@ -601,7 +673,7 @@ static bool take_status(struct mst_server *server, struct mst_bytes run_id, stru
                         (int)(run_id.size < 60 ? run_id.size : 60), (const char *)run_id.data);
         return reply_refused(server, MST_ENOTFOUND, MST_REFUSAL_NONE, &err, reterr);
     }
-    rv = mst__job_tell_status(job, job_now_us(), server->wire_limits.message_size_max / 2,
+    rv = mst__job_tell_status(job, version, job_now_us(), server->wire_limits.message_size_max / 2,
                               &server->replies);
     if (rv != 0) {
         (void)mst__fail(reterr, rv, 0, "no room for the status");
@@ -630,7 +702,10 @@ bool mst__job_take(struct mst_server *server,
         case MST_JOB_CLOSE:
             return take_close(server, seat, message, reterr);
         case MST_JOB_STATUS:
-            return take_status(server, message->u.close.run_id, reterr);
+            return take_status(server, message->u.close.run_id, message->u.close.version, reterr);
+        case MST_JOB_FINISH:
+        case MST_JOB_RESTART:
+            return take_word(server, conn, seat, message, reterr);
         default:
             break;
     }

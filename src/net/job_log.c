@@ -72,6 +72,22 @@ static void log_reopened(const struct mst__job *job, enum mst__authority_why why
              mst__log_quote(first == NULL ? mst_bytes_str("") : mst__authority_name(first), name));
 }
 
+static void log_closed(struct mst__job *job, int64_t round)
+{
+    static const char *const events[MST_JOB_OUTCOME_COUNT] = {
+        [MST_JOB_OUTCOME_ASKED] = "job.closed",
+        [MST_JOB_OUTCOME_FINISHED] = "job.finished",
+        [MST_JOB_OUTCOME_FAILED] = "job.failed",
+    };
+    const struct mst__authority *authority = &job->authority;
+    job->life.tally.outcomes[authority->outcome]++;
+    job->server->jobs.tally.outcomes[authority->outcome]++;
+    mst__log(job_log(job), MST_LOG_INFO, events[authority->outcome],
+             "run=%s round=%lld by=%s reason=%s restarts=%u", MST_LOG_TEXT(job->run_id),
+             (long long)round, MST_LOG_TEXT(authority->close_owner),
+             MST_LOG_TEXT(authority->close_reason), authority->restarts);
+}
+
 /* The phase has changed. */
 static void on_move(void *arg,
                     enum mst__authority_phase from,
@@ -85,6 +101,8 @@ static void on_move(void *arg,
     switch (to) {
         case MST_AUTHORITY_OPEN:
             log_reopened(job, why, round);
+            job->life.tally.restarts += why == MST_AUTHORITY_WHY_FAILED;
+            job->server->jobs.tally.restarts += why == MST_AUTHORITY_WHY_FAILED;
             job->life.open_us = authority->living_count > 0 ? authority->now_us : INT64_MAX;
             return;
         case MST_AUTHORITY_RECLAIMING:
@@ -102,9 +120,7 @@ static void on_move(void *arg,
             job->life.open_us = INT64_MAX;
             return;
         case MST_AUTHORITY_CLOSED:
-            mst__log(job_log(job), MST_LOG_INFO, "job.closed", "run=%s round=%lld by=%s reason=%s",
-                     MST_LOG_TEXT(job->run_id), (long long)round,
-                     MST_LOG_TEXT(authority->close_owner), MST_LOG_TEXT(authority->close_reason));
+            log_closed(job, round);
             return;
     }
 }
@@ -183,6 +199,50 @@ void mst__job_log_announced(struct mst__job *job, bool is_accepted)
         job->life.open_us = authority->now_us;
     }
     job->life.announcement = NULL;
+}
+
+/* The name of the node @id, quoted. */
+static const char *node_text(const struct mst__job *job,
+                             mst__authority_id id,
+                             char ret_text[MST_LOG_QUOTE_SIZE])
+{
+    const struct mst__authority_member *member = mst__authority_get(&job->authority, id);
+    return mst__log_quote(member == NULL ? mst_bytes_str("") : mst__authority_name(member),
+                          ret_text);
+}
+
+void mst__job_log_finish(const struct mst__job *job,
+                         mst__authority_id id,
+                         const struct mst__job_finish *finish)
+{
+    char name[MST_LOG_QUOTE_SIZE];
+    char text[MST_LOG_QUOTE_SIZE];
+    mst__log(job_log(job), MST_LOG_INFO, "node.finished",
+             "run=%s node=%s round=%lld status=%d text=%s", MST_LOG_TEXT(job->run_id),
+             node_text(job, id, name), (long long)finish->round, finish->status,
+             mst__log_quote(finish->text, text));
+}
+
+void mst__job_log_restart(const struct mst__job *job,
+                          mst__authority_id id,
+                          const struct mst__job_restart *restart)
+{
+    const struct mst__authority *authority = &job->authority;
+    const struct mst__cause *cause = &restart->cause;
+    bool is_first =
+        authority->round == restart->round &&
+        (authority->phase == MST_AUTHORITY_RUNNING || authority->phase == MST_AUTHORITY_RECLAIMING);
+    char name[MST_LOG_QUOTE_SIZE];
+    char text[MST_LOG_QUOTE_SIZE];
+    char worker[16] = "-";
+    if (cause->worker != MST_CAUSE_WORKER_NONE) {
+        (void)snprintf(worker, sizeof worker, "%u", cause->worker); /* fits */
+    }
+    mst__log(job_log(job), MST_LOG_INFO, "node.failed",
+             "run=%s node=%s round=%lld first=%s worker=%s status=%d signal=%u text=%s",
+             MST_LOG_TEXT(job->run_id), node_text(job, id, name), (long long)restart->round,
+             is_first ? "yes" : "no", worker, cause->status, cause->signal,
+             mst__log_quote(cause->text, text));
 }
 
 void mst__job_log_forgotten(const struct mst__job *job)

@@ -2,7 +2,7 @@
 #ifndef MST_NET_JOB_LOG_H
 #define MST_NET_JOB_LOG_H
 
-#include "core/authority.h"
+#include "core/job_message.h"
 
 /* Bounds of the histogram of seconds until a round was complete; all else is beyond them. */
 #define MST_JOB_SECONDS_MAP(X) \
@@ -22,6 +22,8 @@ struct mst__job_tally {
     uint64_t rounds;                           /* completed here */
     uint64_t gathering_us;                     /* until they were, all together */
     uint64_t ended[MST_AUTHORITY_ENDED_COUNT]; /* sessions */
+    uint64_t restarts;                         /* rounds that were over because work had failed */
+    uint64_t outcomes[MST_JOB_OUTCOME_COUNT];  /* jobs that were closed */
 };
 
 /* A job's story. Zeroed, but for open_us: nothing has happened yet. */
@@ -59,6 +61,14 @@ void mst__job_log_init(struct mst__job *job, struct mst__authority_options *opti
 /* @announcement is given to the authority of @job, and then has been, which @is_accepted or not. */
 void mst__job_log_announcing(struct mst__job *job, const struct mst__announcement *announcement);
 void mst__job_log_announced(struct mst__job *job, bool is_accepted);
+
+/* The node @id, which lives, says this; before the authority hears it. */
+void mst__job_log_finish(const struct mst__job *job,
+                         mst__authority_id id,
+                         const struct mst__job_finish *finish);
+void mst__job_log_restart(const struct mst__job *job,
+                          mst__authority_id id,
+                          const struct mst__job_restart *restart);
 
 /* @job is forgotten. */
 void mst__job_log_forgotten(const struct mst__job *job);

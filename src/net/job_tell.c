@@ -176,7 +176,8 @@ static void tell_reopened(struct tell *tell, const struct mst__authority_effect 
         .u.reopened = {.round_next = effect->round_next,
                        .why = (uint32_t)effect->why,
                        .rank = effect->rank,
-                       .name = first == NULL ? mst_bytes_str("") : mst__authority_name(first)},
+                       .name = first == NULL ? mst_bytes_str("") : mst__authority_name(first),
+                       .end = {.has_cause = effect->has_cause, .cause = effect->cause}},
     };
     if (effect->id != MST_AUTHORITY_NOBODY) {
         tell_lost(tell, effect); /* it may have missed that */
@@ -224,9 +225,13 @@ static void tell_effect(struct tell *tell, const struct mst__authority_effect *e
             tell_waiting(tell, effect);
             break;
         case MST_TOLD_CLOSED:
-            message = (struct mst__job_message){.type = MST_JOB_CLOSED,
-                                                .u.close = {.reason = mst_bytes_str(effect->text),
-                                                            .owner = mst_bytes_str(effect->owner)}};
+            message =
+                (struct mst__job_message){.type = MST_JOB_CLOSED,
+                                          .u.close = {.reason = mst_bytes_str(effect->text),
+                                                      .owner = mst_bytes_str(effect->owner),
+                                                      .end = {.outcome = (uint32_t)effect->outcome,
+                                                              .has_cause = effect->has_cause,
+                                                              .cause = effect->cause}}};
             tell_many(tell, AUDIENCE_ALL, &message);
             break;
     }
@@ -244,7 +249,20 @@ void mst__job_tell(struct mst__job *job)
 
 /* --- status --- */
 
-static void status_members(struct mst__job *job, int64_t now_us, struct mst__job_status *status)
+/* As the version of who asks has it. */
+static uint32_t status_standing(const struct mst__authority *authority,
+                                const struct mst__authority_member *member,
+                                uint32_t version)
+{
+    enum mst__authority_standing standing = mst__authority_standing(authority, member);
+    bool is_unknown = standing == MST_STANDING_FINISHED && version < MST_JOB_VERSION_FINISH;
+    return (uint32_t)(is_unknown ? MST_STANDING_MEMBER : standing);
+}
+
+static void status_members(struct mst__job *job,
+                           uint32_t version,
+                           int64_t now_us,
+                           struct mst__job_status *status)
 {
     struct mst__buf *members = &job->server->jobs.members;
     const struct mst__authority *authority = &job->authority;
@@ -254,7 +272,7 @@ static void status_members(struct mst__job *job, int64_t now_us, struct mst__job
         const struct mst__job_member told = {
             .name = mst__authority_name(member),
             .address = mst__authority_address(member),
-            .standing = (uint32_t)mst__authority_standing(authority, member),
+            .standing = status_standing(authority, member, version),
             .rank = member->rank,
             .incarnation = member->incarnation,
             .silent_us = now_us > member->heard_us ? now_us - member->heard_us : 0,
@@ -271,6 +289,7 @@ static void status_members(struct mst__job *job, int64_t now_us, struct mst__job
 }
 
 int mst__job_tell_status(struct mst__job *job,
+                         uint32_t version,
                          int64_t now_us,
                          size_t size_max,
                          struct mst__buf *output)
@@ -297,8 +316,17 @@ int mst__job_tell_status(struct mst__job *job,
         .reason = mst_bytes_str(authority->close_reason),
         .owner = mst_bytes_str(authority->close_owner),
         .heartbeat_us = job->heartbeat_us,
+        .end = {.outcome = (uint32_t)authority->outcome, .has_cause = authority->has_cause},
+        .restarts = authority->restarts,
+        .finished = authority->finished_count + authority->released_count,
     };
-    status_members(job, now_us, status);
+    if (authority->has_cause) {
+        status->end.cause = mst__authority_cause(authority);
+    }
+    if (authority->settings.is_set) {
+        status->budget = authority->settings.budget;
+    }
+    status_members(job, version, now_us, status);
     int rv = mst__job_write(output, &message);
     mst__buf_close(members);
     return rv;

@@ -174,7 +174,10 @@ static void quote_run(struct mst_bytes run_id, char ret_quoted[RUN_SIZE])
 static int append_standings(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
 {
     int rv = append_head(page, "muster_nodes_standing", "gauge", "Nodes of all jobs, by standing.");
-    for (unsigned i = 0; i < MST_STANDING_GONE && rv == 0; i++) {
+    for (unsigned i = 0; i < MST_STANDING_COUNT && rv == 0; i++) {
+        if (i == MST_STANDING_GONE) {
+            continue;
+        }
         rv = append_line(page, "muster_nodes_standing{standing=\"%s\"} %llu\n",
                          mst__authority_standing_name((enum mst__authority_standing)i),
                          (unsigned long long)jobs->standings[i]);
@@ -210,6 +213,19 @@ static int append_totals(const struct mst__jobs_metrics *jobs, struct mst__buf *
                          mst__authority_ended_name((enum mst__authority_ended)i),
                          (unsigned long long)jobs->tally.ended[i]);
     }
+    if (rv == 0) {
+        rv = append_metric(page, "muster_restarts_total", "counter",
+                           "Rounds that were over because work had failed.", jobs->tally.restarts);
+    }
+    if (rv == 0) {
+        rv = append_head(page, "muster_jobs_closed_total", "counter",
+                         "Jobs that were closed, by outcome.");
+    }
+    for (unsigned i = 0; i < MST_JOB_OUTCOME_COUNT && rv == 0; i++) {
+        rv = append_line(page, "muster_jobs_closed_total{outcome=\"%s\"} %llu\n",
+                         mst__job_outcome_name((enum mst__job_outcome)i),
+                         (unsigned long long)jobs->tally.outcomes[i]);
+    }
     return rv;
 }
 
@@ -219,6 +235,7 @@ enum job_family {
     JOB_SECONDS,
     JOB_STANDINGS,
     JOB_ENDED,
+    JOB_RESTARTS,
     JOB_FAMILIES_COUNT,
 };
 
@@ -233,11 +250,18 @@ static int append_job(const struct mst__job_metrics *job,
         return append_line(page, "muster_job_rounds_total{run=\"%s\"} %llu\n", run,
                            (unsigned long long)job->tally.rounds);
     }
+    if (family == JOB_RESTARTS) {
+        return append_line(page, "muster_job_restarts_total{run=\"%s\"} %llu\n", run,
+                           (unsigned long long)job->tally.restarts);
+    }
     if (family == JOB_SECONDS) {
         return append_line(page, "muster_job_gathering_seconds_total{run=\"%s\"} %.6f\n", run,
                            seconds(job->tally.gathering_us));
     }
-    for (unsigned i = 0; family == JOB_STANDINGS && i < MST_STANDING_GONE && rv == 0; i++) {
+    for (unsigned i = 0; family == JOB_STANDINGS && i < MST_STANDING_COUNT && rv == 0; i++) {
+        if (i == MST_STANDING_GONE) {
+            continue;
+        }
         rv = append_line(page, "muster_job_nodes{run=\"%s\",standing=\"%s\"} %u\n", run,
                          mst__authority_standing_name((enum mst__authority_standing)i),
                          job->standings[i]);
@@ -262,6 +286,8 @@ static int append_jobs(const struct mst__jobs_metrics *jobs, size_t count, struc
         [JOB_STANDINGS] = {"muster_job_nodes", "gauge", "Its nodes, by standing."},
         [JOB_ENDED] = {"muster_job_nodes_ended_total", "counter",
                        "Its nodes that left, were lost or expelled, by cause."},
+        [JOB_RESTARTS] = {"muster_job_restarts_total", "counter",
+                          "Its rounds that were over because work had failed."},
     };
     int rv = append_metric(page, "muster_jobs_unlisted", "gauge",
                            "Jobs with nodes that have no series of their own.",

@@ -98,6 +98,16 @@ static void tell(struct run *run)
             write_and_read(&message);
             MST_ASSERT(effect.round >= run->round);
             run->round = effect.round;
+        } else if (effect.kind == MST_TOLD_CLOSED) {
+            const struct mst__job_message message = {
+                .type = MST_JOB_CLOSED,
+                .u.close = {.reason = mst_bytes_str(effect.text),
+                            .owner = mst_bytes_str(effect.owner),
+                            .end = {.outcome = (uint32_t)effect.outcome,
+                                    .has_cause = effect.has_cause,
+                                    .cause = effect.cause}},
+            };
+            write_and_read(&message);
         } else if (effect.kind == MST_TOLD_EXPELLED && effect.driver != NULL) {
             ((struct conn *)effect.driver)->has_seat = false;
         }
@@ -150,6 +160,19 @@ static void take(struct run *run, struct conn *conn, const struct mst__job_messa
                 (void)mst__authority_left(&run->authority, conn->id, run->now_us);
             }
             conn->has_seat = false;
+            break;
+        case MST_JOB_FINISH:
+            if (conn->has_seat) {
+                (void)mst__authority_finished(&run->authority, conn->id, message->u.finish.epoch,
+                                              message->u.finish.round, run->now_us);
+            }
+            break;
+        case MST_JOB_RESTART:
+            if (conn->has_seat) {
+                (void)mst__authority_failed(&run->authority, conn->id, message->u.restart.epoch,
+                                            message->u.restart.round, &message->u.restart.cause,
+                                            run->now_us);
+            }
             break;
         case MST_JOB_STATUS_TOLD:
             members = message->u.status.members;

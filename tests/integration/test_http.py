@@ -169,8 +169,10 @@ class Pages(unittest.TestCase):
             self.assertGreaterEqual(described.pop("muster_ops_total"), 18)
             self.assertEqual(described.pop("muster_round_complete_seconds"), 12)
             self.assertEqual(described.pop("muster_loop_turn_seconds"), 8)
-            self.assertEqual(described.pop("muster_nodes_standing"), 5)
-            self.assertEqual(described.pop("muster_nodes_ended_total"), 8)
+            self.assertEqual(described.pop("muster_nodes_standing"), 6)
+            self.assertEqual(described.pop("muster_nodes_ended_total"), 9)
+            self.assertEqual(described.pop("muster_restarts_total"), 1)
+            self.assertEqual(described.pop("muster_jobs_closed_total"), 3)
             self.assertEqual(described, {})
 
     def test_metrics_count_what_happens(self):

@@ -7,8 +7,9 @@ import unittest
 import harness
 
 OPCODE_JOB = b"\x42"
-ANNOUNCE, HEARTBEAT, LEAVE, STORE = 1, 2, 3, 6
-WELCOME, SEALED, EXPELLED, PONG, STORE_REPLY, STORE_END = 32, 34, 41, 43, 44, 45
+ANNOUNCE, HEARTBEAT, LEAVE, STATUS, STORE, FINISH, RESTART = 1, 2, 3, 5, 6, 7, 8
+WELCOME, REFUSED, SEALED, SPARE, REOPENED, CLOSED, EXPELLED = 32, 33, 34, 36, 39, 40, 41
+STATUS_TOLD, PONG, STORE_REPLY, STORE_END = 42, 43, 44, 45
 NO_RANK = 0xFFFFFFFF
 
 
@@ -19,13 +20,16 @@ def text(data):
 class Node:
     """A process of a node, which may have several connections."""
 
-    def __init__(self, server, name="a", incarnation=1, run_id="job", expiry_us=60_000_000):
+    def __init__(self, server, name="a", incarnation=1, run_id="job", expiry_us=60_000_000,
+                 version=1, budget=None):
         self.server = server
         self.name = name
         self.incarnation = incarnation
         self.run_id = run_id
         self.expiry_us = expiry_us
         self.claim = (0, 0, 0, NO_RANK)
+        self.version = version
+        self.budget = budget
 
     def connect(self, receive_buffer=None):
         wire = self.server.connect("C", receive_buffer=receive_buffer)
@@ -34,12 +38,14 @@ class Node:
 
     def announce(self, wire, nodes=(1, 1)):
         """That it wants the next round."""
-        body = struct.pack("<I", 1) + text(self.run_id)
+        body = struct.pack("<I", self.version) + text(self.run_id)
         body += struct.pack("<qq", 5_000_000, self.expiry_us)
         body += text(self.name) + struct.pack("<QQ", self.incarnation, self.incarnation * 7)
         body += text("127.0.0.1:1") + struct.pack("<IIq", *nodes, 0) + text("")
         body += struct.pack("<I", NO_RANK) + struct.pack("<QqII?", *self.claim, False)
         body += struct.pack("<?q", False, 0) + struct.pack("<I", 0)
+        if self.budget is not None:
+            body += struct.pack("<Iq", *self.budget)
         send(wire, ANNOUNCE, body)
 
 
@@ -127,6 +133,98 @@ class Frames(unittest.TestCase):
             last = receive_sealed(wire)
             self.assertEqual(last[1], 2)
             self.assertNotIn(last[0], (epoch, again[0]))
+
+
+class Ends(unittest.TestCase):
+    """Work that is done, and work that fails."""
+
+    CAUSE = struct.pack("<IiIq", 2, 7, 0, 99) + text("boom")
+
+    def meet(self, server, names="ab", **more):
+        """Connections of nodes that are in a round, and that round."""
+        nodes = [Node(server, name, **more) for name in names]
+        wires = [node.connect() for node in nodes]
+        for node, wire in zip(nodes, wires):
+            node.announce(wire, nodes=(2, 2))
+            receive(wire, WELCOME)
+        sealed = [receive_sealed(wire) for wire in wires]
+        for node, one in zip(nodes, sealed):
+            node.claim = one
+        return nodes, wires, struct.pack("<Qq", *sealed[0][:2])
+
+    def test_all_finish(self):
+        with harness.Server("--job-grace", "10ms") as server:
+            nodes, wires, where = self.meet(server, version=2)
+            spare = Node(server, "c", version=2)
+            waiting = spare.connect()
+            spare.announce(waiting, nodes=(2, 2))
+            receive(waiting, WELCOME)
+            receive(waiting, SPARE)
+            send(wires[0], FINISH, where + struct.pack("<i", 0) + text("done"))
+            server.wait_log("node.finished", "node=a")
+            # One who asks in the words of the first version hears of a member.
+            for version, standing in ((b"", 3), (struct.pack("<I", 2), 6)):
+                send(wires[1], STATUS, text("job") + version)
+                body = receive(wires[1], STATUS_TOLD)
+                self.assertIn(text("a") + text("127.0.0.1:1") + struct.pack("<I", standing), body)
+            wires[0].socket.close()
+            time.sleep(0.1)  # past the grace: it is not missed
+            send(wires[1], FINISH, where + struct.pack("<i", 0) + text(""))
+            for wire in (wires[1], waiting):
+                body = receive(wire, CLOSED)
+                self.assertEqual(body[-5:], struct.pack("<IB", 1, 0))
+            server.wait_log("job.finished", "run=job")
+            # Whoever comes later: success for who knows the word, closed for others.
+            for version, code in ((2, -18), (1, -13)):
+                late = Node(server, "d", version=version)
+                wire = late.connect()
+                late.announce(wire, nodes=(2, 2))
+                self.assertEqual(struct.unpack("<iI", receive(wire, REFUSED)[:8]), (code, 1))
+            self.assertNotIn("node.lost", server.log())
+
+    def test_failures_have_a_budget(self):
+        with harness.Server() as server:
+            nodes, wires, where = self.meet(server, version=2, budget=(1, 0))
+            told = struct.pack("<BI", 1, 1) + text("b") + self.CAUSE
+            send(wires[1], RESTART, where + self.CAUSE)
+            for wire in wires:
+                body = receive(wire, REOPENED)
+                self.assertEqual(struct.unpack("<qII", body[:16]), (2, 10, 1))
+                self.assertEqual(body[-len(told):], told)
+            send(wires[0], RESTART, where + self.CAUSE)  # follows from the first
+            for node, wire in zip(nodes, wires):
+                node.announce(wire, nodes=(2, 2))
+                receive(wire, WELCOME)
+            where = struct.pack("<Qq", *[receive_sealed(wire) for wire in wires][0][:2])
+            send(wires[1], RESTART, where + self.CAUSE)
+            for wire in wires:
+                self.assertTrue(receive(wire, CLOSED).endswith(struct.pack("<I", 2) + told))
+            server.wait_log("node.failed", "first=yes", count=2)
+            server.wait_log("node.failed", "first=no")
+            server.wait_log("job.failed", "by=b", "restarts=1")
+
+    def test_budgets_agree(self):
+        with harness.Server() as server:
+            for budget, code in (((1, 0), None), ((2, 0), -1), (None, -1)):
+                node = Node(server, str(budget), version=2, budget=budget)
+                wire = node.connect()
+                node.announce(wire, nodes=(2, 2))
+                if code is None:
+                    receive(wire, WELCOME)
+                else:
+                    self.assertEqual(struct.unpack("<iI", receive(wire, REFUSED)[:8]), (code, 2))
+
+    def test_words_of_nobody(self):
+        with harness.Server() as server:
+            node = Node(server, version=2)
+            wire = node.connect()
+            send(wire, FINISH, struct.pack("<Qqi", 1, 1, 0) + text(""))
+            send(wire, RESTART, struct.pack("<Qq", 1, 1) + self.CAUSE)
+            node.announce(wire, nodes=(2, 2))
+            receive(wire, WELCOME)
+            send(wire, FINISH, struct.pack("<Qqi", 1, 1, 0) + text(""))
+            send(wire, HEARTBEAT, b"\x01")
+            receive(wire, PONG)
 
 
 def request(operation, *parts):

@@ -46,6 +46,10 @@ static struct mst__metrics sample(void)
     for (unsigned i = 0; i < MST_AUTHORITY_ENDED_COUNT; i++) {
         metrics.jobs.tally.ended[i] = 400 + i;
     }
+    for (unsigned i = 0; i < MST_JOB_OUTCOME_COUNT; i++) {
+        metrics.jobs.tally.outcomes[i] = 500 + i;
+    }
+    metrics.jobs.tally.restarts = 13;
     for (unsigned i = 0; i < MST_JOB_SECONDS_COUNT; i++) {
         metrics.jobs.seconds[i] = 1;
     }
@@ -167,6 +171,7 @@ static const char sample_page[] =
     "muster_nodes_standing{standing=\"spare\"} 302\n"
     "muster_nodes_standing{standing=\"member\"} 303\n"
     "muster_nodes_standing{standing=\"called\"} 304\n"
+    "muster_nodes_standing{standing=\"finished\"} 306\n"
     "# HELP muster_nodes_ended_total Nodes that left, were lost or expelled, by cause.\n"
     "# TYPE muster_nodes_ended_total counter\n"
     "muster_nodes_ended_total{cause=\"left\"} 400\n"
@@ -178,6 +183,14 @@ static const char sample_page[] =
     "muster_nodes_ended_total{cause=\"over\"} 406\n"
     "muster_nodes_ended_total{cause=\"late\"} 407\n"
     "muster_nodes_ended_total{cause=\"finished\"} 408\n"
+    "# HELP muster_restarts_total Rounds that were over because work had failed.\n"
+    "# TYPE muster_restarts_total counter\n"
+    "muster_restarts_total 13\n"
+    "# HELP muster_jobs_closed_total Jobs that were closed, by outcome.\n"
+    "# TYPE muster_jobs_closed_total counter\n"
+    "muster_jobs_closed_total{outcome=\"asked\"} 500\n"
+    "muster_jobs_closed_total{outcome=\"finished\"} 501\n"
+    "muster_jobs_closed_total{outcome=\"failed\"} 502\n"
     "# HELP muster_jobs_unlisted Jobs with nodes that have no series of their own.\n"
     "# TYPE muster_jobs_unlisted gauge\n"
     "muster_jobs_unlisted 8\n";
