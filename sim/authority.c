@@ -4,9 +4,12 @@
  * `told` a node hears what was sealed and nothing else, `grow` the rounds of a node only grow,
  * `beside` no round is sealed while somebody who can be reached is in another one, `alive` nobody
  * is lost who can be reached, `stale` who claims a place has it in the round that is current,
- * `closed` is for good, `fence` only the holder of the oldest key writes, `driver` nothing is sent
- * over a connection that is gone, `rest` once the faults have stopped everybody is where it belongs
- * in time and stays there. */
+ * `closed` is for good, `finish` a job has finished when all its members have, and who has is not
+ * lost, `budget` no more rounds begin after failures than are allowed, and no job fails before
+ * that, `outcome` everybody hears the same end and the same first cause, `fence` only the holder of
+ * the oldest key writes, `driver` nothing is sent over a connection that is gone, `rest` once the
+ * faults have stopped everybody is where it belongs in time, or the job has ended, and it stays
+ * so. */
 #include "sim/authority.h"
 
 #include <inttypes.h>
@@ -260,6 +263,8 @@ void mst__sim_auth_close(struct mst__sim_auth *sim)
         mst__free(sim->seals[i].seats);
     }
     mst__free(sim->seals);
+    mst__free(sim->ends);
+    mst__sim_auth_work_forget(sim);
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         mst__sim_auth_lead_end(sim, &sim->nodes[i]);
         mst__free(sim->nodes[i].round);

@@ -73,6 +73,13 @@ struct mst__sim_auth_plan {
     int64_t outage_us_max; /* of partitions, freezes and servers */
     int64_t active_us;
     int64_t bound_us; /* in which the group must be at rest once the faults have stopped */
+    /* The work of a round; engine muster. */
+    bool has_work;       /* programs finish or fail */
+    bool is_old;         /* the server is of the first version of the protocol */
+    int64_t work_us_max; /* of one member */
+    uint32_t fail_ppm;   /* members that fail */
+    uint32_t end_ppm;    /* programs that end after they have finished */
+    struct mst__budget budget;
 };
 
 /* --- events --- */
@@ -103,6 +110,7 @@ enum mst__sim_auth_app {
     MST_SIM_AUTH_HOLDING,
     MST_SIM_AUTH_AWAY,  /* has left and comes back */
     MST_SIM_AUTH_ENDED, /* was told that it is closed */
+    MST_SIM_AUTH_DONE,  /* has ended after its work was done */
 };
 
 /* A connection: two ends, which need not agree on whether it is open. */
@@ -152,6 +160,9 @@ struct mst__sim_auth_node {
     uint64_t timer;
     int64_t react_us;       /* when the application enters again; INT64_MAX = it does not want to */
     bool reacts_to_waiting; /* and for that alone */
+    int64_t work_us;        /* when its work ends; INT64_MAX = it has none */
+    int64_t end_us;         /* when it ends, having finished */
+    bool is_done;           /* its work is, and it waits for the others */
     int64_t cut_us;         /* off the network until then */
     int64_t frozen_us;
     int64_t bad_us;    /* when something last disturbed it */
@@ -192,8 +203,25 @@ struct mst__sim_auth_seal {
     int64_t round;
     uint32_t world;
     int64_t time_us;
-    bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
+    bool was_told;   /* etcd-v3: that it runs was written, and not at once that it is over */
+    int32_t failure; /* the first of this round that the server has heard; 0 = none */
     struct mst__sim_auth_seat *seats; /* by rank */
+};
+
+/* What the server has heard of the work of the round that runs, counted once more. */
+struct mst__sim_auth_ledger {
+    uint64_t epoch;
+    int64_t round;
+    bool *is_finished; /* by rank */
+    uint32_t finished;
+    uint32_t world;
+};
+
+/* How a job has ended. */
+struct mst__sim_auth_end {
+    enum mst__job_outcome outcome;
+    int32_t failure; /* the cause */
+    uint32_t rank;
 };
 
 /* --- the server of the engine muster --- */
@@ -221,6 +249,9 @@ struct mst__sim_auth_server {
     bool sealed_shut;     /* the run was closed then */
     int64_t sealed_max;
     uint64_t steps; /* since the last full check */
+    struct mst__sim_auth_ledger ledger;
+    uint32_t restarts; /* of this job, in the window of its budget */
+    int64_t restarts_us;
     struct mst__buf shared;
     struct mst__buf replies;
 };
@@ -302,6 +333,9 @@ struct mst__sim_auth {
     struct mst__sim_auth_store store;
     struct mst__sim_auth_seal *seals;
     size_t seals_count, seals_capacity;
+    struct mst__sim_auth_end *ends; /* of all jobs that were */
+    size_t ends_count, ends_capacity;
+    int32_t failures; /* so many works have failed; each has its number */
     uint64_t serials;
     bool is_calm;
     bool is_over;
@@ -446,6 +480,33 @@ void mst__sim_auth_server_due(struct mst__sim_auth *sim);
 void mst__sim_auth_server_start(struct mst__sim_auth *sim);
 void mst__sim_auth_server_stop(struct mst__sim_auth *sim);
 
+/* --- authority_work.c: members that finish and fail --- */
+
+/* @node is in a round, and works. */
+void mst__sim_auth_work_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* It does so no longer. */
+void mst__sim_auth_work_stop(struct mst__sim_auth_node *node);
+void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+int64_t mst__sim_auth_work_due_us(const struct mst__sim_auth_node *node);
+/* The round of a node that has finished is over: whether it ends instead of coming back. */
+bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* The server hears a word of @link, and then has decided. */
+void mst__sim_auth_work_word(struct mst__sim_auth *sim,
+                             const struct mst__sim_auth_link *link,
+                             const struct mst__job_message *message);
+/* The phase of the run has changed. */
+void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
+                              enum mst__authority_phase from,
+                              enum mst__authority_phase to,
+                              enum mst__authority_why why);
+/* What the server tells, and what a node hears. */
+void mst__sim_auth_work_check_lost(struct mst__sim_auth *sim, uint32_t rank);
+void mst__sim_auth_work_check_turn(struct mst__sim_auth *sim);
+void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
+                                    const struct mst__sim_auth_node *node,
+                                    const struct mst__job_message *message);
+void mst__sim_auth_work_forget(struct mst__sim_auth *sim);
+
 /* --- authority_store.c: the v3 store --- */
 
 enum mst__sim_auth_verb {
@@ -551,11 +612,13 @@ void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *te
 /* The engine muster: what the authority has decided and accepted. */
 void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
                               const struct mst__authority_effect *effect);
-/* @contact: the connection of the process of the node that was there before; 0 = none. */
+/* @contact: the connection of the process of the node that was there before; 0 = none. @was_shut:
+ * the run was closed before this, which may itself have ended it. */
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,
-                                   uint64_t contact);
+                                   uint64_t contact,
+                                   bool was_shut);
 void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,

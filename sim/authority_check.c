@@ -175,7 +175,8 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,
-                                   uint64_t contact)
+                                   uint64_t contact,
+                                   bool was_shut)
 {
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
@@ -183,7 +184,7 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (claim->round > server->claimed_max) {
         server->claimed_max = claim->round;
     }
-    if (server->is_shut) {
+    if (was_shut) {
         mst__sim_auth_break(sim, "closed", "node %" PRIu32 " is accepted although all is closed",
                             link->node);
     }
@@ -245,6 +246,7 @@ void mst__sim_auth_check_lost(struct mst__sim_auth *sim, const struct mst__autho
     for (size_t i = 0; i < effect->lost_count; i++) {
         const struct mst__authority_member *member =
             mst__authority_ranked(authority, effect->lost[i]);
+        mst__sim_auth_work_check_lost(sim, effect->lost[i]);
         bool is_lost = member != NULL && member->place == MST_PLACE_GONE && member->is_lost;
         uint32_t index = is_lost ? member_node(sim, member) : sim->plan.nodes;
         if (index < sim->plan.nodes) {
@@ -415,6 +417,9 @@ static const char *rest_of_nodes(const struct mst__sim_auth *sim,
     if (up < sim->plan.nodes_min) {
         return in == 0 ? NULL : "somebody is in a round and there are too few";
     }
+    if (sim->plan.has_work && !sim->plan.is_old) {
+        return "the work is not done";
+    }
     uint32_t wanted = up < sim->plan.nodes_max ? up : sim->plan.nodes_max;
     if (in != wanted || world != wanted) {
         return "somebody who lives has no rank, or somebody who is gone has one";
@@ -444,6 +449,9 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
     }
     if (living != up) {
         return "the server knows of other nodes than there are";
+    }
+    if (server->has_job && up > 0 && authority->released_count > 0) {
+        return "somebody waits for those who have finished";
     }
     bool runs = server->has_job && authority->phase == MST_AUTHORITY_RUNNING;
     return up < sim->plan.nodes_min || runs ? NULL : "no round runs";

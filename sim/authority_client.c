@@ -19,8 +19,10 @@ static void client_send(struct mst__sim_auth *sim,
     int rv = mst__job_write(&sim->frame, &message);
     MST_ASSERT(rv == 0);
     /* A claim that comes twice would be refused after the place was given up. */
-    bool can_repeat = message.type == MST_JOB_HEARTBEAT ||
-                      (message.type == MST_JOB_ANNOUNCE && !node->member.claim.holds);
+    bool can_repeat =
+        message.type == MST_JOB_HEARTBEAT || message.type == MST_JOB_FINISH ||
+        message.type == MST_JOB_RESTART ||
+        (message.type == MST_JOB_ANNOUNCE && !message.u.announce.announcement.claim.holds);
     mst__sim_auth_link_send(sim, node->link, true, can_repeat, mst__buf_bytes(&sim->frame));
 }
 
@@ -106,6 +108,7 @@ static void client_check(struct mst__sim_auth *sim,
                          const struct mst__sim_auth_node *node,
                          const struct mst__job_message *message)
 {
+    mst__sim_auth_work_check_heard(sim, node, message);
     if (message->type == MST_JOB_WELCOME) {
         client_welcome(sim, node, message);
     } else if (message->type == MST_JOB_SEALED) {

@@ -25,7 +25,8 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
                  .nodes_max = plan->nodes_max + (node->is_odd ? 1 : 0),
                  .last_call_us = plan->last_call_us,
                  .rank_by = mst_bytes_str(plan->has_racks ? "rack" : ""),
-                 .pinned_rank = pinned},
+                 .pinned_rank = pinned,
+                 .budget = plan->budget},
         .run_id = mst_bytes_str("run"),
         .where = "the server",
         .beat_us = plan->engine == MST_SIM_AUTH_MUSTER ? plan->beat_us : INT64_MAX,
@@ -43,7 +44,7 @@ static void member_failed(struct mst__sim_auth *sim,
                           const struct mst_err *err)
 {
     mst__sim_auth_say(sim, node->index, "does not get in: %s", err->msg);
-    if (err->code == MST_ECLOSED || err->code == MST_ESPARE) {
+    if (err->code == MST_ECLOSED || err->code == MST_ESPARE || err->code == MST_EFINISHED) {
         mst__sim_auth_node_ended(sim, node);
     } else {
         mst__sim_auth_node_part(sim, node, mst__sim_auth_below(sim, 2 * SECOND_US));
@@ -60,11 +61,18 @@ static void member_notice(struct mst__sim_auth *sim,
             return;
         case MST_MEMBER_NOTICE_AGAIN:
         case MST_MEMBER_NOTICE_STANDBY:
+            return;
         case MST_MEMBER_NOTICE_UNSAID:
+            if (!sim->plan.is_old) {
+                mst__sim_auth_break(sim, "told", "node %" PRIu32 " cannot say how its work ended",
+                                    node->index);
+            }
             return;
         case MST_MEMBER_NOTICE_LOST:
         case MST_MEMBER_NOTICE_REOPENED:
-            mst__sim_auth_node_react(sim, node, false);
+            if (!mst__sim_auth_work_refuses(sim, node)) {
+                mst__sim_auth_node_react(sim, node, false);
+            }
             return;
         case MST_MEMBER_NOTICE_WAITING:
             if (effect->message->u.waiting.count > 0) {

@@ -22,6 +22,8 @@ void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node
     int64_t due_us = mst__member_due_us(&node->member);
     int64_t keeper_us = is_muster(sim) ? INT64_MAX : mst__sim_auth_keeper_due_us(node);
     due_us = keeper_us < due_us ? keeper_us : due_us;
+    int64_t work_us = mst__sim_auth_work_due_us(node);
+    due_us = work_us < due_us ? work_us : due_us;
     due_us = node->react_us < due_us ? node->react_us : due_us;
     node->timer = ++sim->serials;
     if (due_us != INT64_MAX) {
@@ -68,6 +70,7 @@ void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_no
         .retry_us = INT64_MAX,
         .app = MST_SIM_AUTH_AWAY,
     };
+    mst__sim_auth_work_stop(node);
     mst__sim_auth_member_begin(sim, node);
     mst__sim_auth_say(sim, index, "starts");
     mst__sim_auth_node_next(sim, node);
@@ -94,6 +97,7 @@ void mst__sim_auth_node_next(struct mst__sim_auth *sim, struct mst__sim_auth_nod
     mst__sim_auth_say(sim, node->index, "enters, knows round %" PRId64, node->member.claim.round);
     node->app = MST_SIM_AUTH_JOINING;
     node->react_us = INT64_MAX;
+    mst__sim_auth_work_stop(node);
     mst__sim_auth_member_want(sim, node);
     mst__sim_auth_node_arm(sim, node);
 }
@@ -125,6 +129,10 @@ void mst__sim_auth_node_timer(struct mst__sim_auth *sim, struct mst__sim_auth_no
     if (node->react_us <= sim->now_us && mst__sim_auth_is_up(node)) {
         mst__sim_auth_node_next(sim, node);
     }
+    mst__sim_auth_work_wake(sim, node);
+    if (node->app == MST_SIM_AUTH_DONE) {
+        return;
+    }
     mst__sim_auth_member_wake(sim, node);
     if (!is_muster(sim)) {
         mst__sim_auth_keeper_wake(sim, node);
@@ -142,6 +150,7 @@ void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
                       round->rank, round->world, round->round);
     node->app = MST_SIM_AUTH_HOLDING;
     node->react_us = INT64_MAX;
+    mst__sim_auth_work_begin(sim, node);
     sim->stats.returns++;
 }
 

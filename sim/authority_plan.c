@@ -76,6 +76,24 @@ static void draw_faults(struct mst__sim_auth *sim)
     plan->weights[MST_SIM_AUTH_FAULT_REVIVE] = 50;
 }
 
+static void draw_work(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_plan *plan = &sim->plan;
+    plan->has_work = plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 50);
+    plan->is_old = plan->has_work && draw_percent(sim, 4);
+    plan->work_us_max = draw_range(sim, 1, draw_percent(sim, 50) ? 60 : 10) * SECOND_US;
+    plan->fail_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, 500000) : 0;
+    plan->end_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, MST_SIM_MILLION) : 0;
+    if (plan->is_old) {
+        plan->end_ppm = 0; /* who ends there is missed */
+    }
+    plan->budget.is_limited = plan->has_work && draw_percent(sim, 70);
+    if (plan->budget.is_limited) {
+        plan->budget.restarts_max = (uint32_t)draw_range(sim, 0, 6);
+        plan->budget.window_us = draw_percent(sim, 50) ? draw_range(sim, 1, 20) * SECOND_US : 0;
+    }
+}
+
 void mst__sim_auth_draw(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
@@ -88,4 +106,9 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
     int64_t wave_us = 3 * plan->reaction_us_max + 20 * plan->latency_us;
     plan->bound_us = 2 * plan->expiry_us + plan->grace_us + plan->reclaim_us +
                      2 * plan->last_call_us + 3 * wave_us + 8 * SECOND_US;
+    draw_work(sim);
+    if (plan->has_work) {
+        /* Rounds are over because programs end, as often as there are nodes. */
+        plan->bound_us += 4 * (plan->bound_us + plan->work_us_max);
+    }
 }

@@ -26,6 +26,7 @@ static void server_trace(void *arg,
             server->claiming > server->claimed_max ? server->claiming : server->claimed_max;
         server->sealed_shut = server->is_shut;
     }
+    mst__sim_auth_work_moved(sim, from, to, why);
     mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "%s -> %s: %s, round %" PRId64,
                       mst__authority_phase_name(from), mst__authority_phase_name(to),
                       mst__authority_why_name(why), round);
@@ -51,6 +52,7 @@ static void server_forget(struct mst__sim_auth *sim)
     struct mst__sim_auth_server *server = &sim->server;
     if (server->has_job) {
         mst__authority_close(&server->authority);
+        mst__sim_auth_work_forget(sim);
     }
     for (size_t i = 0; i < sim->links_count && !server->is_stopping; i++) {
         const struct mst__sim_auth_link *link = sim->links[i];
@@ -323,6 +325,8 @@ static void tell_effect(struct mst__sim_auth *sim, const struct mst__authority_e
             message.u.reopened.round_next = effect->round_next;
             message.u.reopened.why = (uint32_t)effect->why;
             message.u.reopened.rank = effect->rank;
+            message.u.reopened.end.has_cause = effect->has_cause;
+            message.u.reopened.end.cause = effect->cause;
             tell_whom(sim, effect, &message);
             return;
         case MST_TOLD_WAITING:
@@ -332,6 +336,9 @@ static void tell_effect(struct mst__sim_auth *sim, const struct mst__authority_e
             message.type = MST_JOB_CLOSED;
             message.u.close.reason = mst_bytes_str(effect->text);
             message.u.close.owner = mst_bytes_str(effect->owner);
+            message.u.close.end = (struct mst__job_end){.outcome = (uint32_t)effect->outcome,
+                                                        .has_cause = effect->has_cause,
+                                                        .cause = effect->cause};
             tell_many(sim, true, &message);
             return;
     }
@@ -347,6 +354,7 @@ static void server_tell(struct mst__sim_auth *sim)
     while (!sim->is_over && mst__authority_next_effect(&server->authority, &effect)) {
         tell_effect(sim, &effect);
     }
+    mst__sim_auth_work_check_turn(sim);
     if (server->is_shut != (server->authority.phase == MST_AUTHORITY_CLOSED)) {
         mst__sim_auth_break(sim, "closed", "the run is %s and was%s closed",
                             mst__authority_phase_name(server->authority.phase),
@@ -436,6 +444,15 @@ static void reply_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_link 
     reply(sim, link, &message);
 }
 
+static struct mst__job_end server_end(const struct mst__authority *authority)
+{
+    bool has_cause = authority->outcome == MST_JOB_OUTCOME_FAILED;
+    return (struct mst__job_end){.outcome = (uint32_t)authority->outcome,
+                                 .has_cause = has_cause,
+                                 .cause = has_cause ? mst__authority_cause(authority)
+                                                    : (struct mst__cause){.rank = 0}};
+}
+
 static void take_announce(struct mst__sim_auth *sim,
                           struct mst__sim_auth_link *link,
                           const struct mst__job_announce *announce)
@@ -456,6 +473,7 @@ static void take_announce(struct mst__sim_auth *sim,
     mst__authority_id id = MST_AUTHORITY_NOBODY;
     struct mst_err err = {0};
     server->claiming = announcement.claim.round;
+    bool was_shut = server->is_shut;
     int rv = mst__authority_announce(authority, &announcement, sim->now_us, &id, &refusal, &err);
     server->claiming = 0;
     server_touch(sim);
@@ -464,12 +482,15 @@ static void take_announce(struct mst__sim_auth *sim,
         mst__sim_auth_check_unclaimed(sim, link, &announcement, refusal);
         const struct mst__job_message message = {
             .type = MST_JOB_REFUSED,
-            .u.refused = {.code = rv, .refusal = (uint32_t)refusal, .text = mst_bytes_str(err.msg)},
+            .u.refused = {.code = rv,
+                          .refusal = (uint32_t)refusal,
+                          .text = mst_bytes_str(err.msg),
+                          .end = server_end(authority)},
         };
         reply(sim, link, &message);
         return;
     }
-    mst__sim_auth_check_announced(sim, link, &announcement, contact);
+    mst__sim_auth_check_announced(sim, link, &announcement, contact, was_shut);
     if (link->is_seated && link->seat != id) {
         bool was_over = mst__authority_left(authority, link->seat, sim->now_us) != 0;
         seat_leave(sim, link);
@@ -488,7 +509,7 @@ static void take_announce(struct mst__sim_auth *sim,
     MST_ASSERT(member != NULL);
     const struct mst__job_message message = {
         .type = MST_JOB_WELCOME,
-        .u.welcome = {.version = MST_JOB_VERSION,
+        .u.welcome = {.version = sim->plan.is_old ? 1 : MST_JOB_VERSION,
                       .epoch = authority->options.epoch,
                       .has_skew = member->has_skew,
                       .skew_us = member->skew_us,
@@ -554,16 +575,46 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
     struct mst__authority *authority = &sim->server.authority;
     (void)mst__authority_shut(authority, mst_bytes_str("done"), mst_bytes_str("somebody"),
                               sim->now_us); /* closed before is as good */
-    sim->server.is_shut = true;
-    sim->is_closed = true;
-    sim->was_closed = true;
     server_touch(sim);
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
         .u.close = {.reason = mst_bytes_str(authority->close_reason),
-                    .owner = mst_bytes_str(authority->close_owner)},
+                    .owner = mst_bytes_str(authority->close_owner),
+                    .end = server_end(authority)},
     };
     reply(sim, link, &message);
+}
+
+/* A word of the work; of the connection that the node has. */
+static void take_word(struct mst__sim_auth *sim,
+                      struct mst__sim_auth_link *link,
+                      const struct mst__job_message *message)
+{
+    struct mst__authority *authority = &sim->server.authority;
+    if (sim->plan.is_old) {
+        mst__sim_auth_break(sim, "told", "an old server hears '%s'",
+                            mst__job_type_name(message->type));
+        return;
+    }
+    if (!link->is_seated) {
+        return;
+    }
+    const struct mst__authority_member *member = mst__authority_get(authority, link->seat);
+    if (member != NULL && member->driver != link) {
+        return;
+    }
+    mst__sim_auth_work_word(sim, link, message);
+    int rv = message->type == MST_JOB_FINISH
+                 ? mst__authority_finished(authority, link->seat, message->u.finish.epoch,
+                                           message->u.finish.round, sim->now_us)
+                 : mst__authority_failed(authority, link->seat, message->u.restart.epoch,
+                                         message->u.restart.round, &message->u.restart.cause,
+                                         sim->now_us);
+    server_touch(sim);
+    if (rv == MST_ENOTFOUND) {
+        seat_leave(sim, link);
+        reply_expelled(sim, link);
+    }
 }
 
 static void take(struct mst__sim_auth *sim,
@@ -582,6 +633,10 @@ static void take(struct mst__sim_auth *sim,
             return;
         case MST_JOB_STATUS:
             take_status(sim, link);
+            return;
+        case MST_JOB_FINISH:
+        case MST_JOB_RESTART:
+            take_word(sim, link, message);
             return;
         case MST_JOB_CLOSE:
             take_close(sim, link);
