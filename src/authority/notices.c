@@ -169,6 +169,8 @@ void mst__notices_take(struct mst__notices *notices, const struct mst__member_ef
         case MST_MEMBER_NOTICE_CLOSED:
             take_closed(notices, effect->text);
             break;
+        case MST_MEMBER_NOTICE_UNSAID:
+            return; /* neither handler says these words */
     }
     mst__view_publish(notices->view, &notices->changes);
 }
