@@ -77,6 +77,7 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
             if (effect->type == MST_JOB_ANNOUNCE && self->member.phase == MST_MEMBER_JOINING) {
                 self->claim = self->member.claim;
                 self->has_to_enter = true;
+                self->was_full = false;
             }
             return;
         case MST_MEMBER_DISCONNECT:
@@ -201,6 +202,18 @@ static void look_holding(struct mst__etcd_v3 *self)
     }
 }
 
+static void hear_round(struct mst__etcd_v3 *self, enum mst__job_type type, uint32_t rank)
+{
+    const struct mst__etcd_v3_round *round = &self->round;
+    struct mst__job_message message = {.type = type};
+    message.u.round = (struct mst__job_round){.epoch = round->epoch,
+                                              .round = round->round,
+                                              .world = round->world,
+                                              .rank = rank,
+                                              .address = mst_bytes_str(round->address)};
+    hear(self, &message);
+}
+
 static void look_joining(struct mst__etcd_v3 *self)
 {
     const struct mst__etcd_v3_round *round = &self->round;
@@ -208,19 +221,13 @@ static void look_joining(struct mst__etcd_v3 *self)
         return; /* the one that we come from, or stand by */
     }
     uint32_t rank = mst__etcd_v3_rank(self);
-    bool is_in = rank != MST_AUTHORITY_RANK_NONE;
-    if (!is_in && round->state != MST_ETCD_V3_RUNNING) {
-        return;
-    }
-    const struct mst__job_message message = {.type = is_in                 ? MST_JOB_SEALED
-                                                     : round_is_full(self) ? MST_JOB_SPARE
-                                                                           : MST_JOB_QUEUED,
-                                             .u.round = {.epoch = round->epoch,
-                                                         .round = round->round,
-                                                         .world = round->world,
-                                                         .rank = rank,
-                                                         .address = mst_bytes_str(round->address)}};
-    hear(self, &message);
+    bool is_full = round_is_full(self);
+    self->was_full = is_full && rank == MST_AUTHORITY_RANK_NONE;
+    if (rank != MST_AUTHORITY_RANK_NONE) {
+        hear_round(self, MST_JOB_SEALED, rank);
+    } else if (round->state == MST_ETCD_V3_RUNNING && !round->is_sharded) {
+        hear_round(self, is_full ? MST_JOB_SPARE : MST_JOB_QUEUED, rank);
+    } /* else: a letter with our rank may be under way, for watches are not told in order */
 }
 
 /* What has been read means something for us. */
@@ -241,6 +248,9 @@ static void look(struct mst__etcd_v3 *self)
                           .text = mst_bytes_str(letter->text)}};
         hear(self, &message);
     } else if (round->state == MST_ETCD_V3_CLOSED) {
+        if (self->was_full && self->member.phase == MST_MEMBER_JOINING) {
+            hear_round(self, MST_JOB_SPARE, MST_AUTHORITY_RANK_NONE);
+        }
         const struct mst__job_message message = {.type = MST_JOB_CLOSED,
                                                  .u.close = {.reason = mst_bytes_str(round->reason),
                                                              .owner = mst_bytes_str(round->owner)}};

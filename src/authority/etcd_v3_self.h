@@ -53,6 +53,7 @@ struct mst__etcd_v3 {
     struct mst__claim claim; /* what our key says, or what we are in */
     bool has_to_enter;       /* our key is to say so */
     bool has_to_explain;
+    bool was_full;   /* JOINING: the round that ran last had no place for us */
     int64_t part_ms; /* the time to say goodbye */
     int part_rv;     /* and what came of it */
     struct mst_err part_err;
