@@ -175,7 +175,7 @@ class Ends(unittest.TestCase):
                 self.assertEqual(body[-5:], struct.pack("<IB", 1, 0))
             server.wait_log("job.finished", "run=job")
             # Whoever comes later: success for who knows the word, closed for others.
-            for version, code in ((2, -18), (1, -13)):
+            for version, code in ((2, -19), (1, -13)):
                 late = Node(server, "d", version=version)
                 wire = late.connect()
                 late.announce(wire, nodes=(2, 2))

@@ -377,9 +377,10 @@ static void says_that_it_has_finished_until_the_end(void **state)
         hear_welcome(MST_JOB_VERSION);
         effects_are("notice:connected send:finish");
     }
-    hear((struct mst__job_message){
+    const struct mst__job_message closed = {
         .type = MST_JOB_CLOSED,
-        .u.close = {.reason = mst_bytes_str("all"), .end.outcome = MST_JOB_OUTCOME_FINISHED}});
+        .u.close = {.reason = mst_bytes_str("all"), .end.outcome = MST_JOB_OUTCOME_FINISHED}};
+    step((struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = &closed});
     effects_are("notice:closed");
     assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FINISHED);
 }
@@ -522,11 +523,12 @@ static void who_waits_hears_how_the_job_has_ended(void **state)
     assert_int_equal(member.err.code, MST_EFINISHED);
     /* In a round, on a new connection. */
     in_round(6);
-    hear((struct mst__job_message){
+    const struct mst__job_message refused = {
         .type = MST_JOB_REFUSED,
         .u.refused = {.code = MST_ECLOSED,
                       .refusal = MST_REFUSAL_CLOSED,
-                      .end = {.outcome = MST_JOB_OUTCOME_FAILED, .has_cause = true}}});
+                      .end = {.outcome = MST_JOB_OUTCOME_FAILED, .has_cause = true}}};
+    step((struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD, .message = &refused});
     effects_are("notice:closed");
     assert_true(member.effects[0].end->has_cause);
 }
