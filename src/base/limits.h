@@ -32,6 +32,9 @@
 #define MST_READ_SIZE MST_KIB(64)
 #define MST_FLUSH_SIZE MST_KIB(256)
 
+/* A list of keys is made and sent in parts of about this size: a fraction of a millisecond each. */
+#define MST_LIST_PART_SIZE MST_KIB(16)
+
 /* Values from this size on are sent from where the engine has them; a smaller one is copied, which
  * costs less than to keep account of who still sends it. */
 #define MST_SHARED_SIZE_MIN MST_KIB(4)

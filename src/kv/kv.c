@@ -200,8 +200,15 @@ int mst__kv_entry_room(struct mst__kv *kv,
     return mst__kv_block_new(kv, value_capacity(size), ret_room);
 }
 
+/* What the key of @entry takes in a list. */
+static size_t key_item_size(const struct mst__kv_entry *entry)
+{
+    return sizeof(uint64_t) + mst__map_key(entry).size;
+}
+
 static void keys_enter(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
+    MST_ASSERT(!mst__kv_is_listing(kv));
     struct mst__kv_entry *first = kv->keys == NULL ? entry : kv->keys;
     entry->key_next = first;
     entry->key_prev = kv->keys == NULL ? entry : first->key_prev;
@@ -209,12 +216,15 @@ static void keys_enter(struct mst__kv *kv, struct mst__kv_entry *entry)
     first->key_prev = entry;
     kv->keys = first;
     kv->keys_count++;
+    kv->keys_size += key_item_size(entry);
 }
 
 static void keys_leave(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
+    MST_ASSERT(!mst__kv_is_listing(kv));
     MST_ASSERT(kv->keys_count > 0);
     kv->keys_count--;
+    kv->keys_size -= key_item_size(entry);
     entry->key_prev->key_next = entry->key_next;
     entry->key_next->key_prev = entry->key_prev;
     if (kv->keys == entry) {
@@ -550,22 +560,50 @@ static int kv_multi_get(struct mst__kv *kv,
     return 0;
 }
 
-static int kv_list_keys(struct mst__kv *kv, struct mst__reply *ret_reply)
+int mst__kv_list_next(struct mst__kv *kv, struct mst_bytes *ret_items)
 {
+    MST_ASSERT(mst__kv_is_listing(kv));
+    size_t part_max = kv->limits.part_max == 0 ? SIZE_MAX : kv->limits.part_max;
+    size_t left = kv->list_left;
     mst__buf_clear(&kv->items.buf);
-    const struct mst__kv_entry *entry = kv->keys;
-    for (size_t i = 0; i < kv->keys_count; i++, entry = entry->key_next) {
-        int rv = mst__kv_buf_append_str(kv, &kv->items, mst__map_key(entry));
+    while (left > 0 && mst__buf_size(&kv->items.buf) < part_max) {
+        int rv = mst__kv_buf_append_str(kv, &kv->items, mst__map_key(kv->list_next));
         if (rv != 0) {
             mst__kv_buf_close(kv, &kv->items);
+            mst__kv_list_end(kv);
             return rv;
         }
+        kv->list_next = kv->list_next->key_next;
+        left--;
     }
-    kv->steps += kv->keys_count + mst__kv_steps_of(mst__buf_size(&kv->items.buf));
-    *ret_reply = (struct mst__reply){.kind = MST_REPLY_LIST,
-                                     .number = (int64_t)kv->keys_count,
-                                     .bytes = mst__buf_bytes(&kv->items.buf)};
+    kv->steps += kv->list_left - left + mst__kv_steps_of(mst__buf_size(&kv->items.buf));
+    kv->list_left = left;
+    if (left == 0) {
+        mst__kv_list_end(kv);
+    }
+    *ret_items = mst__buf_bytes(&kv->items.buf);
     return 0;
+}
+
+void mst__kv_list_end(struct mst__kv *kv)
+{
+    kv->list_client = NULL;
+    kv->list_next = NULL;
+    kv->list_left = 0;
+}
+
+static int kv_list_keys(struct mst__kv *kv,
+                        struct mst__kv_client *client,
+                        struct mst__reply *ret_reply)
+{
+    if (kv->keys_size > kv->limits.reply_max) {
+        return MST_ELIMIT;
+    }
+    kv->list_client = client;
+    kv->list_next = kv->keys;
+    kv->list_left = kv->keys_count;
+    *ret_reply = (struct mst__reply){.kind = MST_REPLY_LIST, .number = (int64_t)kv->keys_count};
+    return mst__kv_list_next(kv, &ret_reply->bytes);
 }
 
 /* A pair of MULTI_SET that can be put. Its entry is pinned. */
@@ -692,7 +730,7 @@ static int kv_dispatch(struct mst__kv *kv,
                                          .number = mst__kv_queue_count(kv, command->key)};
             return 0;
         case MST_OP_LIST_KEYS:
-            return kv_list_keys(kv, reply);
+            return kv_list_keys(kv, client, reply);
         case MST_OP_BARRIER:
             return mst__kv_barrier(kv, client, command, reply);
         case MST_OP_WAIT_CHANGE:
@@ -716,6 +754,7 @@ int mst__kv_apply(struct mst__kv *kv,
                   struct mst__reply *ret_reply)
 {
     buf_trim(kv, &kv->items);
+    MST_ASSERT(!mst__kv_is_listing(kv));
     MST_ASSERT(mst__buf_size(&kv->notices.buf) == 0); /* all were taken */
     buf_trim(kv, &kv->notices);
     forget_popped(kv);
@@ -750,6 +789,9 @@ static void released_leave(struct mst__kv *kv, struct mst__kv_client *client)
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
 {
     forget_popped(kv);
+    if (kv->list_client == client) {
+        mst__kv_list_end(kv);
+    }
     /* Leaving a barrier changes a key, and who is going wants no notice of it. */
     mst__kv_unwatch_all(kv, client);
     mst__kv_cancel_wait(kv, client);

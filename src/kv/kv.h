@@ -59,6 +59,7 @@ void mst__kv_client_init(struct mst__kv_client *client);
 struct mst__kv_limits {
     size_t memory_max; /* keys, values, queues, waiting clients */
     size_t reply_max;  /* MULTI_GET and LIST_KEYS */
+    size_t part_max;   /* of a list, at which it is handed out in parts; 0 = as a whole */
     size_t value_max;  /* what APPEND may grow a value to */
 };
 
@@ -86,7 +87,11 @@ struct mst__kv {
      * item), one per KiB copied, compared or hashed, and one per 4 KiB freed. Who shares the engine
      * among clients sees from it when one has had its turn. */
     uint64_t steps;
-    struct mst__kv_entry *keys; /* the entries with a value, a ring */
+    struct mst__kv_entry *keys;         /* the entries with a value, a ring */
+    size_t keys_size;                   /* of the list of them */
+    struct mst__kv_client *list_client; /* whose list is being made; NULL = nobody's */
+    struct mst__kv_entry *list_next;    /* what it goes on with, and how many are left */
+    size_t list_left;
     struct mst__kv_client *released_first, *released_last;
     struct mst__kv_buf items;           /* the reply of MULTI_GET and LIST_KEYS */
     struct mst__kv_buf notices;         /* for watchers, see watch.c */
@@ -110,7 +115,7 @@ void mst__kv_close(struct mst__kv *kv);
  *
  * @ret_reply means something on success only; its bytes stay valid as long as @command's and until
  * the next call on @kv. Afterwards the caller takes mst__kv_next_released and mst__kv_next_notice
- * until they are empty.
+ * until they are empty, and mst__kv_list_next while mst__kv_is_listing.
  *
  * Returns 0, MST_ETYPE when ADD or BARRIER meets a value that is no number, MST_ELIMIT or
  * MST_ENOMEM. On error everything is as it was: keys, waits, watches, promises, memory. What the
@@ -141,6 +146,20 @@ static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
 /* Forget @client altogether. May release other clients and, when it leaves a barrier, leave
  * notices: the caller takes both afterwards as it does after mst__kv_apply. */
 void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client);
+
+/* Whether a list of keys is being made. Until it is done no command is applied, no client closed
+ * that is in a barrier, and nothing swept: its first bytes say how many keys there are. */
+static inline bool mst__kv_is_listing(const struct mst__kv *kv)
+{
+    return kv->list_client != NULL;
+}
+
+/* The next part of the list that is being made, which the reply to LIST_KEYS has begun. Borrowed
+ * until the next call on @kv. 0, or MST_ELIMIT or MST_ENOMEM and the list has ended. */
+int mst__kv_list_next(struct mst__kv *kv, struct mst_bytes *ret_items);
+
+/* Nobody wants the rest of the list. */
+void mst__kv_list_end(struct mst__kv *kv);
 
 /* The next client whose WAIT, BARRIER or WAIT_CHANGE is over, each once; NULL if there is none. */
 struct mst__kv_client *mst__kv_next_released(struct mst__kv *kv);
@@ -186,6 +205,12 @@ struct mst__kv_notice {
 static inline bool mst__kv_has_notices(const struct mst__kv *kv)
 {
     return mst__buf_size(&kv->notices.buf) > 0 || kv->lost_first != NULL;
+}
+
+/* Whether somebody is still to get what was there before the next command: it has to wait. */
+static inline bool mst__kv_is_busy(const struct mst__kv *kv)
+{
+    return mst__kv_has_notices(kv) || mst__kv_is_listing(kv);
 }
 
 /* The next notice for a watcher; false when there is none. Borrowed until the next call on @kv.

@@ -101,6 +101,7 @@ void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *forma
     }
     conn->why = why;
     conn->is_doomed = true;
+    mst__list_leave(conn);
     conn->doomed_next = conn->server->doomed;
     conn->server->doomed = conn;
     mst__conn_update_reading(conn);
@@ -131,7 +132,8 @@ static void conn_leave_overdue(struct mst__conn *conn)
 void mst__conn_update_overdue(struct mst__conn *conn)
 {
     bool under_way = mst__buf_size(&conn->input) > 0 || mst__conn_has_output(conn) ||
-                     mst__buf_size(&conn->store) > 0 || conn->is_released;
+                     mst__buf_size(&conn->store) > 0 || conn->is_released ||
+                     conn->server->kv.list_client == &conn->client;
     if (under_way == conn->is_overdue) {
         return;
     }
@@ -230,6 +232,7 @@ void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char 
         return; /* the first reason counts */
     }
     conn->is_store_over = true;
+    mst__list_leave(conn);
     mst__store_u32(frame, (uint32_t)text.size + 1);
     frame[4] = MST_JOB_STORE_END;
     memcpy(frame + MST_JOB_HEAD_SIZE, text.data, text.size);
@@ -280,11 +283,6 @@ static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 
 /* --- what a command does to other connections --- */
 
-static struct mst__conn *conn_of(struct mst__kv_client *client)
-{
-    return (struct mst__conn *)((uintptr_t)client - offsetof(struct mst__conn, client));
-}
-
 /* Tell @conn, which is not being served, that its wait is over. */
 static void conn_release(struct mst__conn *conn)
 {
@@ -301,7 +299,7 @@ static void deliver_releases(struct mst_server *server)
                                            .status = MST_STATUS_STOP_WAITING};
     struct mst__kv_client *client;
     while ((client = mst__kv_next_released(&server->kv)) != NULL) {
-        struct mst__conn *conn = conn_of(client);
+        struct mst__conn *conn = mst__conn_of(client);
         server->counters.released++;
         server->kv.steps += MST_STEPS_WRITE;
         if (conn->is_served) {
@@ -352,7 +350,7 @@ static void deliver_notices(struct mst_server *server, bool is_ending)
     struct mst__kv_notice notice;
     while ((is_ending || !mst__turns_is_over(server)) &&
            mst__kv_next_notice(&server->kv, &notice)) {
-        struct mst__conn *conn = conn_of(notice.client);
+        struct mst__conn *conn = mst__conn_of(notice.client);
         if (notice.is_first) {
             notice_forget(server);
             (void)notice_write(server, &notice); /* looked at for each of them */
@@ -385,7 +383,7 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
     struct mst__conn **link = &server->doomed;
     bool is_ending = steps == UINT64_MAX;
     deliver_notices(server, is_ending);
-    while (*link != NULL && !mst__kv_has_notices(&server->kv)) {
+    while (*link != NULL && !mst__kv_is_busy(&server->kv)) {
         struct mst__conn *conn = *link;
         if (conn->is_served) {
             link = &conn->doomed_next; /* still on the stack; closed when it is not */
@@ -480,6 +478,9 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
         if (MST_LIKELY(rv == 0)) {
             conn_reply(conn, &reply);
         }
+        if (MST_UNLIKELY(mst__kv_is_listing(&server->kv))) {
+            mst__turns_want(server); /* for the rest */
+        }
     }
     if (MST_UNLIKELY(rv != 0)) {
         conn_refuse(conn, command, rv);
@@ -547,6 +548,10 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
         int rv = mst__wire_read_request(&conn->reader, &server->wire_limits,
                                         mst__bytes_skip(input, used), &command, &size, &err);
         if (MST_LIKELY(rv == MST_WIRE_REQUEST)) {
+            if (MST_UNLIKELY(mst__kv_is_listing(&server->kv))) {
+                conn->is_input_waiting = true;
+                break;
+            }
             conn_apply(conn, &command);
             used += size;
             if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {

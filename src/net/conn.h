@@ -70,6 +70,11 @@ struct mst__conn {
     bool is_store_over; /* framed: a request was refused, the node has yet to begin anew */
 };
 
+static inline struct mst__conn *mst__conn_of(struct mst__kv_client *client)
+{
+    return (struct mst__conn *)((uintptr_t)client - offsetof(struct mst__conn, client));
+}
+
 /* --- conn.c --- */
 
 /* @conn shall end, for reason @why; the format says more. The first reason counts. */
@@ -125,6 +130,11 @@ void mst__conn_take_turn(struct mst__conn *conn);
 /* There is more to do for @conn, in the next turn of the loop. */
 void mst__conn_want_turn(struct mst__conn *conn);
 void mst__conn_leave_line(struct mst__conn *conn);
+
+/* Go on with the list of keys that is being made, for one share of steps. */
+void mst__list_go_on(struct mst_server *server);
+/* @conn does not want the rest of it any more, if it is for @conn. */
+void mst__list_leave(struct mst__conn *conn);
 
 /* --- conn_output.c --- */
 

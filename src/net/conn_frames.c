@@ -45,6 +45,10 @@ static size_t store_serve(struct mst__conn *conn, struct mst_bytes input)
         size_t size = 0;
         int rv = mst__wire_read_request(&conn->reader, &server->wire_limits,
                                         mst__bytes_skip(input, used), &command, &size, &err);
+        if (rv == MST_WIRE_REQUEST && mst__kv_is_listing(&server->kv)) {
+            mst__conn_want_turn(conn);
+            break;
+        }
         if (rv == MST_WIRE_REQUEST) {
             mst__conn_apply(conn, &command);
             used += size;
@@ -70,6 +74,12 @@ static void store_forget(struct mst__conn *conn)
     mst__conn_free_store(conn);
     conn->is_released = false; /* what it waited for was of the old stream */
     mst__wire_reader_restart(&conn->reader);
+    if (mst__kv_is_listing(&server->kv)) {
+        conn->is_store_stuck = true; /* it may be in a barrier, whose key it would take along */
+        mst__conn_want_turn(conn);
+        return;
+    }
+    conn->is_store_stuck = false;
     mst__kv_client_close(&server->kv, &conn->client);
     mst__kv_client_init(&conn->client);
     mst__conns_deliver(server); /* to those whom it has released, or left a barrier with */
@@ -158,8 +168,12 @@ static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size
         return MST_ECONN;
     }
     if (rv == 1 && message.type == MST_JOB_STORE) {
-        if (message.u.text.size == 0 && mst__conn_store_waits(conn)) {
+        bool is_listing = mst__kv_is_listing(&server->kv);
+        if (message.u.text.size == 0 && (is_listing || mst__conn_store_waits(conn))) {
             conn->is_beginning = true; /* what was asked before is done before */
+            if (is_listing) {
+                mst__conn_want_turn(conn);
+            }
             return 0;
         }
         conn_serve_store(conn, message.u.text);
@@ -213,7 +227,8 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
             server->turns.end = server->kv.steps + MST_TURN_STEPS;
             store_serve_own(conn);
         }
-    } while (conn->is_beginning && !mst__conn_store_waits(conn) && !conn->is_doomed);
+    } while (conn->is_beginning && !mst__conn_store_waits(conn) && !conn->is_doomed &&
+             !mst__kv_is_listing(&server->kv));
     return used;
 }
 
@@ -222,11 +237,12 @@ size_t mst__conn_serve_frames(struct mst__conn *conn, struct mst_bytes input)
 void mst__conn_end_stuck_store(struct mst__conn *conn)
 {
     conn->is_store_stuck = false;
-    if (mst__buf_size(&conn->store) == 0 || conn->is_store_over) {
-        return; /* it has been begun anew meanwhile */
+    if (mst__buf_size(&conn->store) > 0 && !conn->is_store_over) {
+        int64_t now_ms = mst__server_now_ms(conn->server);
+        mst__conn_reject(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
+                         mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
     }
-    int64_t now_ms = mst__server_now_ms(conn->server);
-    mst__conn_reject(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
-                     mst__buf_size(&conn->store), (long long)(now_ms - conn->store_ms));
-    store_forget(conn);
+    if (conn->is_store_over) {
+        store_forget(conn); /* unless it has been begun anew meanwhile */
+    }
 }

@@ -5,7 +5,10 @@
  * in line, and when all together have had theirs, so does everybody else; closed connections that
  * are still to be taken apart wait, and listeners with more callers than one turn takes. While
  * anybody stands in line the loop does not sleep, and between two turns it reads, writes and looks
- * at its timers as ever. */
+ * at its timers as ever.
+ *
+ * A list of keys may be long, so it goes over turns, too, and has a share of each. Nothing changes
+ * the keys meanwhile. */
 #include "base/assert.h"
 #include "net/conn.h"
 
@@ -129,6 +132,36 @@ bool mst__turns_is_full(struct mst_server *server)
     return ++server->turns.pushes > MST_PUSHES_MAX || mst__turns_is_over(server);
 }
 
+/* --- lists of keys --- */
+
+void mst__list_go_on(struct mst_server *server)
+{
+    struct mst__kv *kv = &server->kv;
+    uint64_t end = kv->steps + MST_TURN_STEPS;
+    while (mst__kv_is_listing(kv) && kv->steps < end) {
+        struct mst__conn *conn = mst__conn_of(kv->list_client);
+        struct mst_bytes items;
+        if (mst__kv_list_next(kv, &items) != 0) {
+            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a list of keys");
+        } else {
+            mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN, items, NULL);
+        }
+        if (!mst__kv_is_listing(kv) && !conn->is_doomed) {
+            mst__conn_update_overdue(conn);
+        }
+    }
+}
+
+void mst__list_leave(struct mst__conn *conn)
+{
+    struct mst__kv *kv = &conn->server->kv;
+    if (kv->list_client == &conn->client) {
+        mst__kv_list_end(kv);
+    }
+}
+
+/* --- turns --- */
+
 /* Everybody who stands in line now has one turn, as long as all of them do not take too long. What
  * was read before is not counted: those in line go on however much comes. */
 static void on_turn(uv_idle_t *idle)
@@ -136,12 +169,12 @@ static void on_turn(uv_idle_t *idle)
     struct mst_server *server = idle->data;
     struct mst__turns *turns = &server->turns;
     turns->begun = server->kv.steps;
-    if (mst__kv_has_notices(&server->kv)) {
-        mst__conns_deliver(server); /* before anything else changes a key */
+    if (mst__kv_is_busy(&server->kv)) { /* before anything else changes a key */
+        mst__list_go_on(server);
+        mst__conns_deliver(server);
     }
-    for (size_t left = turns->count;
-         left > 0 && turns->first != NULL && !mst__turns_is_over(server) &&
-         !mst__kv_has_notices(&server->kv);
+    for (size_t left = turns->count; left > 0 && turns->first != NULL &&
+                                     !mst__turns_is_over(server) && !mst__kv_is_busy(&server->kv);
          left--) {
         struct mst__conn *conn = turns->first;
         mst__conn_leave_line(conn);
@@ -150,7 +183,7 @@ static void on_turn(uv_idle_t *idle)
     bool is_listening = mst__listen_go_on(server);
     mst__conns_close_doomed(server);
     if (turns->first == NULL && server->doomed == NULL && is_listening &&
-        !mst__kv_has_notices(&server->kv)) {
+        !mst__kv_is_busy(&server->kv)) {
         (void)uv_idle_stop(idle); /* always returns 0 */
     }
 }

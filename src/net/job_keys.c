@@ -43,8 +43,8 @@ static void on_turn(uv_timer_t *timer)
 {
     struct mst_server *server = timer->data;
     struct mst__job_keys *keys = &server->jobs.keys;
-    if (mst__kv_has_notices(&server->kv)) {
-        return; /* they go first */
+    if (mst__kv_is_busy(&server->kv)) {
+        return; /* that goes first */
     }
     if (!keys->is_sweeping) {
         mst__kv_sweep_begin(&server->kv);

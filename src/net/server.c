@@ -292,6 +292,7 @@ int mst_server_new(const struct mst_server_options *options,
     mst__clock_random(hash_key, sizeof hash_key);
     struct mst__kv_limits limits = {.memory_max = options->memory_max,
                                     .reply_max = server->wire_limits.message_size_max,
+                                    .part_max = MST_LIST_PART_SIZE,
                                     .value_max = options->value_size_max};
     mst__kv_init(&server->kv, &limits, hash_key);
     server->kv.announces = true;

@@ -33,8 +33,9 @@ static void deliver_all(struct mst_server *server)
 {
     do {
         server->turns.begun = server->kv.steps;
+        mst__list_go_on(server);
         mst__conns_deliver(server);
-    } while (mst__kv_has_notices(&server->kv));
+    } while (mst__kv_is_busy(&server->kv));
 }
 
 static void on_turn(uv_idle_t *idle)

@@ -491,7 +491,7 @@ static uint64_t most_in_a_turn(struct fixture *f, const uint64_t *counter)
         uint64_t before = *counter;
         turn(f->server);
         most = *counter - before > most ? *counter - before : most;
-    } while (f->server->turns.first != NULL || mst__kv_has_notices(&f->server->kv));
+    } while (f->server->turns.first != NULL || mst__kv_is_busy(&f->server->kv));
     return most;
 }
 
@@ -622,6 +622,198 @@ static void many_notices(void **state)
     (void)close(fds[1]);
 }
 
+/* --- lists that go over turns --- */
+
+enum { LISTED = 8 * MST_TURN_STEPS };
+
+/* @fd asks for a list of LISTED keys or more, which is begun. */
+static void list_begin(struct fixture *f, int fd)
+{
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    put_command(&f->bytes, &list);
+    send_unread(f, &fd, 1);
+    turn(f->server);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+}
+
+/* What @fd was sent: a whole list of @count keys, and nothing behind it. */
+static void list_check(struct fixture *f, int fd, size_t count)
+{
+    size_t size = 8 + f->server->kv.keys_size;
+    uint8_t *bytes = mst__malloc(size);
+    assert_non_null(bytes);
+    peer_receive(f->server, fd, bytes, 8);
+    assert_int_equal(mst__load_u64(bytes), count);
+    for (size_t i = 0; i < count; i++) {
+        peer_receive(f->server, fd, bytes, 8);
+        size_t key_size = mst__load_u64(bytes);
+        assert_in_range(key_size, 2, 8);
+        peer_receive(f->server, fd, bytes, key_size);
+        assert_int_equal(bytes[0], '/');
+    }
+    mst__free(bytes);
+    settle(f->server);
+    assert_int_equal(peer_drain(fd, SIZE_MAX), 0);
+}
+
+/* A long list is made over several turns. Nothing changes meanwhile, and nodes are answered. */
+static void long_list(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int fds[] = {client_new(f), client_new(f)};
+    int node = node_new(f);
+    list_begin(f, fds[0]);
+    put_set(&f->bytes, "/new", mst_bytes_str("v"));
+    send_unread(f, fds + 1, 1);
+    const struct mst__job_message status = {.type = MST_JOB_STATUS,
+                                            .u.close = {.run_id = mst_bytes_str("none")}};
+    put_message(&f->bytes, &status);
+    send_unread(f, &node, 1);
+    turn(f->server);
+    assert_true(peer_drain(node, SIZE_MAX) > 0);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    assert_int_equal(f->server->kv.keys_count, LISTED);
+    assert_in_range(most_in_a_turn(f, &f->server->kv.steps), 1, 2 * MST_LOOP_STEPS);
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, LISTED + 1);
+    list_check(f, fds[0], LISTED);
+    assert_null(f->server->overdue);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    (void)close(node);
+}
+
+/* It ends with the connection that it is for. */
+static void list_for_nobody(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int fds[] = {client_new(f), client_new(f)};
+    list_begin(f, fds[0]);
+    const struct linger now = {.l_onoff = 1};
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    uint64_t before = f->server->kv.steps;
+    (void)close(fds[0]);
+    put_set(&f->bytes, "/new", mst_bytes_str("v"));
+    send_unread(f, fds + 1, 1);
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, LISTED + 1);
+    assert_int_equal(f->server->conns_count, 1);
+    assert_in_range(f->server->kv.steps - before, 1, LISTED / 2);
+    (void)close(fds[1]);
+}
+
+static void put_barrier(struct mst__buf *output)
+{
+    const struct mst__command barrier = {
+        .op = MST_OP_BARRIER, .key = mst_bytes_str("/b"), .number = 9};
+    put_command(output, &barrier);
+}
+
+/* Somebody who leaves a barrier takes its key along: when the list is done. */
+static void list_while_a_barrier_is_left(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int fds[] = {client_new(f), client_new(f)};
+    put_barrier(&f->bytes);
+    send_all(f, fds[1]);
+    list_begin(f, fds[0]);
+    (void)close(fds[1]);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    assert_non_null(f->server->doomed);
+    assert_int_equal(f->server->kv.keys_count, LISTED + 1);
+    settle(f->server);
+    assert_int_equal(f->server->conns_count, 1);
+    list_check(f, fds[0], LISTED + 1);
+    assert_int_equal(f->server->kv.keys_count, LISTED);
+    (void)close(fds[0]);
+}
+
+/* The same for a node whose stream ends with a request that is none, or @begins anew. */
+static void list_while_a_stream_ends(struct fixture *f, bool begins)
+{
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_KIB(4));
+    int fd = client_new(f);
+    int node = node_new(f);
+    put_barrier(&requests);
+    put_store(&f->bytes, mst__buf_bytes(&requests));
+    send_all(f, node);
+    list_begin(f, fd);
+    put_store(&f->bytes, begins ? mst_bytes("", 0) : mst_bytes("\xff", 1));
+    send_unread(f, &node, 1);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    assert_int_equal(f->server->kv.keys_count, LISTED + 1);
+    uint8_t head[MST_JOB_HEAD_SIZE];
+    peer_receive(f->server, node, head, sizeof head);
+    assert_int_equal(head[4], begins ? MST_JOB_STORE_REPLY : MST_JOB_STORE_END);
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, LISTED);
+    assert_int_equal(f->server->conns_count, 2);
+    list_check(f, fd, LISTED + 1);
+    /* The stream goes on, with whatever was sent behind. */
+    (void)peer_drain(node, SIZE_MAX);
+    put_store(&f->bytes, mst_bytes("", 0));
+    mst__buf_clear(&requests);
+    put_get(&requests, "/1");
+    put_store(&f->bytes, mst__buf_bytes(&requests));
+    send_all(f, node);
+    peer_receive(f->server, node, head, sizeof head);
+    assert_int_equal(head[4], MST_JOB_STORE_REPLY);
+    assert_int_equal(mst__load_u32(head), 1);
+    peer_receive(f->server, node, head, sizeof head);
+    assert_int_equal(mst__load_u32(head), 1 + 8 + 1);
+    mst__buf_close(&requests);
+    (void)close(node);
+    (void)close(fd);
+    settle(f->server);
+}
+
+static void list_while_streams_end(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    list_while_a_stream_ends(f, true);
+    list_while_a_stream_ends(f, false);
+}
+
+/* A node's list comes in frames, and what was asked behind it comes behind it. */
+static void list_of_a_node(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int node = node_new(f);
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    struct mst__buf requests;
+    mst__buf_init(&requests, MST_KIB(4));
+    put_command(&requests, &list);
+    put_get(&requests, "/1");
+    put_store(&f->bytes, mst__buf_bytes(&requests));
+    send_unread(f, &node, 1);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    size_t replies = 0;
+    size_t want = 8 + f->server->kv.keys_size + 8 + 1;
+    while (replies < want) {
+        uint8_t head[MST_JOB_HEAD_SIZE];
+        peer_receive(f->server, node, head, sizeof head);
+        assert_int_equal(head[4], MST_JOB_STORE_REPLY);
+        size_t size = mst__load_u32(head) - 1;
+        static uint8_t piece[MST_PIECE_SIZE];
+        assert_true(size <= sizeof piece);
+        peer_receive(f->server, node, piece, size);
+        replies += size;
+    }
+    assert_int_equal(replies, want);
+    mst__buf_close(&requests);
+    (void)close(node);
+}
+
 /* A large value that has changed is in memory once, however many are to be told of it. */
 static void large_notice(void **state)
 {
@@ -680,6 +872,11 @@ int main(void)
         CASE(pieces_are_a_share),
         CASE(many_readers),
         CASE(many_notices),
+        CASE(long_list),
+        CASE(list_for_nobody),
+        CASE(list_while_a_barrier_is_left),
+        CASE(list_while_streams_end),
+        CASE(list_of_a_node),
         CASE(large_notice),
     };
     return MST_RUN_TESTS(tests);

@@ -130,6 +130,49 @@ static void list_keys(void **state)
     fixture_close(&f);
 }
 
+/* A list is made in parts, and is the same in the end; it may be given up. */
+static void list_in_parts(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    f.kv.limits.part_max = MST_KIB(4);
+    for (size_t i = 0; i < CROWD; i++) {
+        char text[32];
+        set(&f, (const char *)numbered("/", i, text).data, mst_bytes_str("1"));
+    }
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    uint64_t before = f.kv.steps;
+    struct mst__reply reply = apply(&f, boss(&f), &list);
+    assert_int_equal(reply.number, CROWD);
+    struct mst_bytes items = reply.bytes;
+    size_t count = 0;
+    size_t size = 0;
+    for (;;) {
+        struct mst_bytes key;
+        assert_in_range(items.size, 1, MST_KIB(4) + 32);
+        assert_in_range(f.kv.steps - before, 1, MST_KIB(4) / 8);
+        before = f.kv.steps;
+        size += items.size;
+        while (mst__items_next(&items, &key)) {
+            count++;
+        }
+        assert_int_equal(items.size, 0);
+        if (!mst__kv_is_listing(&f.kv)) {
+            break;
+        }
+        assert_int_equal(mst__kv_list_next(&f.kv, &items), 0);
+    }
+    assert_int_equal(count, CROWD);
+    assert_int_equal(size, f.kv.keys_size);
+    (void)apply(&f, boss(&f), &list);
+    assert_true(mst__kv_is_listing(&f.kv));
+    mst__kv_client_close(&f.kv, boss(&f));
+    assert_false(mst__kv_is_listing(&f.kv));
+    set(&f, "/x", mst_bytes_str("1"));
+    fixture_close(&f);
+}
+
 /* A large value is hashed once for all who ask, and again after a change. */
 static void fingerprints(void **state)
 {
@@ -362,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_keys),
+        cmocka_unit_test(list_in_parts),
         cmocka_unit_test(fingerprints),
         cmocka_unit_test(changes_that_are_none),
         cmocka_unit_test(pushes),
