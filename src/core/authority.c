@@ -270,7 +270,6 @@ void mst__authority_wait(struct mst__authority *authority, struct mst__authority
 {
     MST_ASSERT(member->place == MST_PLACE_FREE || member->place == MST_PLACE_HOLDING);
     member->place = MST_PLACE_WAITING;
-    member->waiting_us = authority->now_us;
     waiting_add(authority, member, 1);
 }
 

@@ -51,7 +51,8 @@
  * A member that has finished holds its round, and nothing that happens to it is a loss or ends the
  * round: when it leaves, dies or is replaced its place is released. While any member has finished
  * the others are not asked to give way to newcomers. When such a round is opened all the same, who
- * has finished and is connected is called back with the others, and who is not is released.
+ * has finished and is connected is called back with the others, and who is not is released, as soon
+ * as its grace is over.
  */
 enum mst__authority_phase {
     MST_AUTHORITY_OPEN,       /* the next round gathers */
@@ -272,10 +273,9 @@ struct mst__authority_member {
     uint64_t session;
     uint64_t contact; /* or the incarnation, if the driver does not say */
     uint64_t replaced[MST_AUTHORITY_REPLACED_MAX]; /* sessions with this name before it; 0 = none */
-    uint64_t order;     /* of the announcement of the session: the smaller, the earlier */
-    int64_t heard_us;   /* last heartbeat or announcement; of the absent and gone: since when */
-    int64_t waiting_us; /* since when it waits */
-    int64_t skew_us;    /* the node's clock minus ours, at the announcement; told, never acted on */
+    uint64_t order;   /* of the announcement of the session: the smaller, the earlier */
+    int64_t heard_us; /* last heartbeat or announcement; of the absent and gone: since when */
+    int64_t skew_us;  /* the node's clock minus ours, at the announcement; told, never acted on */
 };
 
 /* What is to be sent, in this order except that EXPELLED may come earlier. */

@@ -148,13 +148,18 @@ void mst__authority_call_finished(struct mst__authority *authority)
         return;
     }
     bool is_closed = authority->phase == MST_AUTHORITY_CLOSED;
+    int64_t grace_us = authority->options.grace_us;
     for (uint32_t i = 0; i < authority->members_count; i++) {
         struct mst__authority_member *member = mst__members_at(authority, i);
         if (member->place != MST_PLACE_HOLDING || !member->is_finished || member->is_linked) {
             continue;
         }
+        /* Whose connection has ended just now may be about to come on another one. */
+        int64_t gone_us = mst__saturate_add(member->heard_us, grace_us);
+        bool is_gone = member->is_absent && authority->now_us >= gone_us &&
+                       authority->now_us >= authority->listen_us;
         mst__members_link(authority, member);
-        if (member->is_absent && !is_closed) {
+        if (is_gone && !is_closed) {
             mst__authority_part(authority, member, MST_AUTHORITY_ENDED_FINISHED);
         }
     }

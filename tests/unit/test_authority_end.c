@@ -113,11 +113,32 @@ static void gone_is_released(void **state)
     run_three(&run, 2, 3);
     assert_int_equal(run_finish(&run, "a"), 0);
     run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
     assert_int_equal(run_fail(&run, "c", 7), 0);
     assert_told(&run, "reopened 2 failed c; ");
     run_back(&run, "b");
     run_back(&run, "c");
     assert_told(&run, "sealed 7/2 of 2 at c c=0 b=1; ");
+    run_close(&run);
+}
+
+/* Unless it has been away for a moment only: then it has its grace to come again. */
+static void cut_is_called_back(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    struct mst__announcement again = run_announcement(&run, "a");
+    again.claim = run_claim(&run, "a");
+    again.claim.holds = true;
+    assert_int_equal(run_say(&run, &again), 0);
+    assert_told(&run, "reopened 2 failed c; reopened 2 failed a; ");
+    run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
+    assert_told(&run, "failed: " BOOM("c", "2") "; ");
     run_close(&run);
 }
 
@@ -142,6 +163,7 @@ static void too_few_after_loss(void **state)
     run_three(&run, 3, 3);
     assert_int_equal(run_finish(&run, "a"), 0);
     run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
     run_lose(&run, "b");
     assert_told(&run, "failed: node 'b' (rank 1): lost; 1 nodes that had finished are gone, and 1 "
                       "are fewer than the minimum of 3; ");
@@ -459,6 +481,7 @@ int main(void)
         cmocka_unit_test(finished_is_not_lost),
         cmocka_unit_test(loss_after_finish),
         cmocka_unit_test(gone_is_released),
+        cmocka_unit_test(cut_is_called_back),
         cmocka_unit_test(too_few_after_failure),
         cmocka_unit_test(too_few_after_loss),
         cmocka_unit_test(spare_for_the_finished),
