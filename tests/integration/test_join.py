@@ -65,6 +65,13 @@ class Node:
             if line["event"] == event:
                 return line
 
+    def until_joined(self, world):
+        """Into a round of that many. Some nodes are in one round more than others before that."""
+        line = self.until("joined")
+        while line["world_size"] != world:
+            line = self.until("joined")
+        return line
+
     def signal(self, number):
         if number == signal.SIGSTOP:
             harness.pause(self.process.pid)
@@ -394,9 +401,7 @@ class Changes(Case):
 
     def test_stopped_is_expelled(self):
         nodes = [self.start("1:2", "--hold", "0", "--rejoin") for _ in range(2)]
-        lines = [node.until("joined") for node in nodes]
-        while {line["world_size"] for line in lines} != {2}:
-            lines = [node.until("joined") for node in nodes]
+        lines = [node.until_joined(2) for node in nodes]
         nodes[1].signal(signal.SIGSTOP)
         self.assertEqual(nodes[0].until("lost")["nodes"], [lines[1]["node"]])
         alone = nodes[0].until("joined")
@@ -404,9 +409,7 @@ class Changes(Case):
         nodes[1].signal(signal.SIGCONT)
         # It was counted as dead, is told so, and comes back.
         nodes[1].until("expelled")
-        both = [node.until("joined") for node in nodes]
-        while {line["world_size"] for line in both} != {2}:
-            both = [node.until("joined") for node in nodes]
+        both = [node.until_joined(2) for node in nodes]
         self.assertGreater(both[0]["round"], alone["round"])
 
 
