@@ -73,7 +73,7 @@ static struct mst__map_entry **bucket_of(const struct mst__map *map, unsigned ha
 static bool map_reserve(struct mst__map *map, unsigned segment)
 {
     if (map->segments[segment] == NULL) {
-        map->segments[segment] = mst__calloc(segment_size(segment), sizeof *map->segments[0]);
+        map->segments[segment] = mst__calloc(segment_size(segment), sizeof(void *));
     }
     return map->segments[segment] != NULL;
 }

@@ -281,7 +281,7 @@ bool mst__options_parse(const struct mst__usage *usage,
                         int *ret_arguments,
                         int *ret_exit)
 {
-    struct spellings spellings;
+    struct spellings spellings = {.list = {{0}}};
     fill_spellings(usage, &spellings);
     *ret_exit = MST_EXIT_USAGE;
     opterr = 0;

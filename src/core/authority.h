@@ -364,18 +364,19 @@ struct mst__authority {
     struct mst__authority_options options;
     struct mst__authority_settings settings;
     enum mst__authority_phase phase;
-    int64_t now_us;    /* of the last event; it never falls */
-    int64_t listen_us; /* no absent one is lost before this, after a stop */
+    enum mst__job_outcome outcome; /* CLOSED */
+    int64_t now_us;                /* of the last event; it never falls */
+    int64_t listen_us;             /* no absent one is lost before this, after a stop */
 
     /* The current round: the last one that was sealed, here or by a predecessor. */
     uint64_t round_epoch;
-    int64_t round; /* 0 = none yet */
+    int64_t round;       /* 0 = none yet */
+    int64_t sealed_us;   /* when, on our clock */
+    int64_t round_floor; /* the next one is larger than this, too: the highest ever claimed */
+    int64_t reclaim_us;  /* until when places may be claimed */
     uint32_t world;
-    int64_t sealed_us;       /* when, on our clock */
-    int64_t round_floor;     /* the next one is larger than this, too: the highest ever claimed */
     uint32_t held_count;     /* members that hold it */
     uint32_t unknown_count;  /* ranks that have not claimed their places */
-    int64_t reclaim_us;      /* until when they may */
     uint32_t finished_count; /* of those that hold it: who has finished */
     uint32_t released_count; /* ranks of those who had finished and are gone */
 
@@ -403,29 +404,28 @@ struct mst__authority {
     /* Rank to index in the current round; UINT32_MAX = has not claimed its place. In pages, so that
      * a round that somebody claims costs nothing before its members come. */
     uint32_t **places;
-    uint32_t places_pages;
     uint32_t *arrays; /* one block: lost, and three to seal with */
+    uint32_t places_pages;
     uint32_t arrays_capacity;
     size_t memory_used; /* by all that was allocated; blocks' own headers left out */
 
     /* What is to be told. */
     struct mst__authority_list pending; /* notices to one */
-    bool is_seal_pending, is_reopen_pending, is_close_pending;
     uint32_t *lost; /* ranks lost in the current round, oldest first, as far as there is room */
     uint32_t lost_count, lost_told;             /* of those in the list: all, and those told */
     uint32_t lost_unlisted, lost_unlisted_told; /* of places that nobody has claimed */
-    uint32_t waiting_told;
     int64_t waiting_told_us;
+    uint32_t waiting_told;
+    bool is_seal_pending, is_reopen_pending, is_close_pending;
 
     /* Failures. */
-    uint32_t restarts;       /* used of the budget */
-    int64_t restarts_us;     /* when its window began */
     bool has_cause;          /* mst__authority_cause: of the last one */
+    int64_t restarts_us;     /* when the budget's window began */
+    uint32_t restarts;       /* used of it */
     struct mst__cause cause; /* without its texts, which are here */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
 
-    enum mst__job_outcome outcome; /* CLOSED */
     char close_reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
     char close_owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__authority_stats stats;

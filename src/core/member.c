@@ -297,13 +297,12 @@ static void fail_late(struct mst__member *member, struct mst_bytes why)
  * the authority is asked how we stand. */
 static void be_late(struct mst__member *member)
 {
-    if (member->is_explaining) {
-        fail_late(member, (struct mst_bytes){.data = NULL});
-    } else if (is_connected(member)) {
+    bool is_first = !member->is_explaining;
+    if (is_first && is_connected(member)) {
         member->is_explaining = true;
         member->join_us = after(member, MST_MEMBER_EXPLAIN_US);
         put(member, (struct mst__member_effect){.kind = MST_MEMBER_EXPLAIN});
-    } else if (member->link_err.code != 0) {
+    } else if (is_first && member->link_err.code != 0) {
         (void)mst__err_pass(&member->err, MST_ECONN, &member->link_err);
         fail(member);
     } else {
