@@ -86,22 +86,14 @@ static void status_count(const struct mst__job_status *status,
 
 /* --- next: what the round has to offer --- */
 
-static void store_prefix(const struct mst__muster *muster,
-                         const struct mst__job_round *round,
-                         char ret_text[MST_ROUND_PREFIX_SIZE])
-{
-    mst__round_prefix(mst_bytes_str(muster->params->run_id), round->epoch, round->round, ret_text);
-}
-
-/* The keys of the round; connected when the application uses it, unless it can go through our own
- * connection. */
+/* The keys of the round; connected when the application first uses it. */
 static int next_store(const struct mst__muster *muster,
                       const struct mst__job_round *round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
     char prefix[MST_ROUND_PREFIX_SIZE];
-    store_prefix(muster, round, prefix);
+    mst__round_prefix(mst_bytes_str(muster->params->run_id), round->epoch, round->round, prefix);
     return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
 }
 

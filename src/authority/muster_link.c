@@ -198,7 +198,8 @@ static void turn_connect(struct mst__muster *muster, int64_t deadline_ms)
     } /* else: interrupted, and the next turn goes on with it */
 }
 
-enum mst__authority_standing mst__muster_standing(const struct mst__job_status *status,
+/* How @name stands in @status; MST_STANDING_GONE when it is not there. */
+static enum mst__authority_standing find_standing(const struct mst__job_status *status,
                                                   const char *name)
 {
     struct mst_bytes members = status->members;
@@ -220,8 +221,7 @@ static bool hear_why(struct mst__muster *muster, const struct mst__job_message *
                       message->u.refused.refusal == MST_REFUSAL_NONE &&
                       muster->member.is_explaining;
     if (message->type == MST_JOB_STATUS_TOLD) {
-        enum mst__authority_standing standing =
-            mst__muster_standing(&message->u.status, muster->node);
+        enum mst__authority_standing standing = find_standing(&message->u.status, muster->node);
         event.is_spare = standing == MST_STANDING_SPARE;
         event.text = message->u.status.sentence;
     } else if (is_refused) {

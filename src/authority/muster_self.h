@@ -57,8 +57,4 @@ void mst__muster_turn(struct mst__muster *muster, int64_t deadline_ms);
 /* The connection is of no use any more, for the reason @err. */
 void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err);
 
-/* How @name stands in @status; MST_STANDING_GONE when it is not there. */
-enum mst__authority_standing mst__muster_standing(const struct mst__job_status *status,
-                                                  const char *name);
-
 #endif /* MST_AUTHORITY_MUSTER_SELF_H */

@@ -44,10 +44,10 @@ struct handler {
     bool is_set_up;
     struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
 
-    /* Whoever is busy. */
+    /* Whoever is in a call that changes our membership. */
     struct mst__bootstrap bootstrap;
 
-    /* With the lock of the turn. */
+    /* With the lock of the owner. */
     int64_t version; /* of the round that we are in, for extra data; 0 = none */
 };
 
@@ -150,7 +150,7 @@ static void watch_reach(void *arg, const struct mst_err *err)
     publish(handler, err);
 }
 
-/* Until there is news, or the machine is wanted. It is ours. */
+/* Until there is news, or a task. An mst__owner_watch_fn. */
 static void watch(void *arg)
 {
     struct handler *handler = arg;

@@ -310,22 +310,17 @@ static void client_tune(int fd, sa_family_t family)
     }
 }
 
-int mst__client_adopt(int fd,
-                      size_t input_max,
-                      const char *peer,
-                      struct mst__client *ret_client,
-                      struct mst_err *reterr)
+/* One that is not connected yet: 0, MST_ENOMEM. */
+static int client_init(struct mst__client *client, size_t input_max, struct mst_err *reterr)
 {
-    struct mst__client client = {.fd = fd};
     int rv = 0;
-    mst__buf_init(&client.input, input_max);
+    *client = (struct mst__client){.fd = -1};
+    mst__buf_init(&client->input, input_max);
     /* Room for every small reply before anything is sent: a reply that has come must not get lost
      * because there is no memory for eight bytes. */
-    if (mst__buf_reserve(&client.input, 1, &rv) == NULL) {
+    if (mst__buf_reserve(&client->input, 1, &rv) == NULL) {
         return mst__fail(reterr, rv, 0, "input buffer");
     }
-    (void)snprintf(client.peer, sizeof client.peer, "%s", peer); /* for people */
-    *ret_client = client;
     return 0;
 }
 
@@ -341,7 +336,7 @@ int mst__client_open(const struct mst__target *target,
         return rv;
     }
     struct mst__client client;
-    rv = mst__client_adopt(-1, input_max, "", &client, reterr);
+    rv = client_init(&client, input_max, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -37,14 +37,6 @@ int mst__client_open(const struct mst__target *target,
                      struct mst__client *ret_client,
                      struct mst_err *reterr);
 
-/* Make a client of @fd, a connected non-blocking stream socket, which is taken on success; @peer is
- * for people. 0, MST_ENOMEM. */
-int mst__client_adopt(int fd,
-                      size_t input_max,
-                      const char *peer,
-                      struct mst__client *ret_client,
-                      struct mst_err *reterr);
-
 /* Close and release. A client that was never open (fd -1) is fine. */
 void mst__client_close(struct mst__client *client);
 

@@ -31,7 +31,7 @@ struct mst__record {
     int64_t again_us;  /* the next pause after a failure */
     int64_t spread_us; /* by how much the next beat is put off */
 
-    /* Whoever is busy. */
+    /* Whoever is in a call that changes our membership. */
     struct mst__bootstrap bootstrap;
 };
 
