@@ -58,14 +58,14 @@ static struct mst_bytes key_at(size_t index, char ret_text[32])
 {
     int size = snprintf(ret_text, 32, "/bench/key/%06zu", index);
     MST_ASSERT(size > 0);
-    return mst_bytes(ret_text, (size_t)size);
+    return mst_bytes_of(ret_text, (size_t)size);
 }
 
 static struct mst_bytes value(void)
 {
     static const char text[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     static_assert(sizeof text == VALUE_SIZE + 1, "the value has the size of the load generator's");
-    return mst_bytes(text, VALUE_SIZE);
+    return mst_bytes_of(text, VALUE_SIZE);
 }
 
 static void add_request(struct session *session, size_t client, const struct mst__command *command)
@@ -164,7 +164,7 @@ static void build_record(struct session *session)
     for (int64_t i = 0; rv == 0 && i < NODES_COUNT; i++) {
         char text[40];
         int size = snprintf(text, sizeof text, "n%04d.rack-a.example.org", (int)i);
-        struct mst__node node = {.addr = mst_bytes(text, (size_t)size), .pid = 4000 + i};
+        struct mst__node node = {.addr = mst_bytes_of(text, (size_t)size), .pid = 4000 + i};
         mst__peer_id id;
         rv = mst__state_obtain(&session->record, &node, &id);
         if (rv == 0) {
@@ -238,7 +238,7 @@ static void serve(struct session *session, size_t client, struct mst_bytes input
         } else {
             MST_ASSERT(rv == MST_WIRE_VALIDATE);
         }
-        input = mst_bytes(input.data + size, input.size - size);
+        input = mst_bytes_of(input.data + size, input.size - size);
     }
     session->output_size += mst__buf_size(&session->output);
     mst__buf_clear(&session->output);

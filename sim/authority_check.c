@@ -86,7 +86,7 @@ static uint32_t member_node(const struct mst__sim_auth *sim,
 {
     struct mst_bytes name = mst__authority_name(member);
     int64_t index = 0;
-    bool is_it = name.size > 4 && mst__number_parse(mst_bytes(name.data + 4, name.size - 4), 0,
+    bool is_it = name.size > 4 && mst__number_parse(mst_bytes_of(name.data + 4, name.size - 4), 0,
                                                     (int64_t)sim->plan.nodes - 1, &index);
     return is_it ? (uint32_t)index : sim->plan.nodes;
 }

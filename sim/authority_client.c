@@ -157,7 +157,7 @@ void mst__sim_auth_client_receive(struct mst__sim_auth *sim,
         } else {
             mst__sim_auth_member_heard(sim, node, &message);
         }
-        bytes = mst_bytes(bytes.data + size, bytes.size - size);
+        bytes = mst_bytes_of(bytes.data + size, bytes.size - size);
     }
     mst__sim_auth_member_wake(sim, node);
     mst__sim_auth_node_arm(sim, node);

@@ -242,7 +242,7 @@ static void lead_build(struct mst__sim_auth_lead *lead, const struct mst__sim_au
         const struct mst__sim_auth_key *key = &answer->keys[i];
         uint32_t rank = lead_rank(lead, key->created);
         sessions[i] = (struct mst__kept_session){
-            .node = mst_bytes(&key->node, sizeof key->node),
+            .node = mst_bytes_of(&key->node, sizeof key->node),
             .incarnation = key->life,
             .session = key->created,
             .rank = rank,

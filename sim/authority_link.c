@@ -148,7 +148,7 @@ bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_ev
     } else if (event_is_end(event)) {
         mst__sim_auth_server_hangup(sim, link);
     } else {
-        mst__sim_auth_server_receive(sim, link, mst_bytes(event->bytes, event->size));
+        mst__sim_auth_server_receive(sim, link, mst_bytes_of(event->bytes, event->size));
     }
     return true;
 }
@@ -166,7 +166,7 @@ static void link_to_node(struct mst__sim_auth *sim,
     if ((enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_NODE) {
         mst__sim_auth_client_drop(sim, node);
     } else {
-        mst__sim_auth_client_receive(sim, node, mst_bytes(event->bytes, event->size));
+        mst__sim_auth_client_receive(sim, node, mst_bytes_of(event->bytes, event->size));
     }
 }
 

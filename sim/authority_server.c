@@ -661,7 +661,7 @@ void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
             return;
         }
         take(sim, link, &message);
-        bytes = mst_bytes(bytes.data + size, bytes.size - size);
+        bytes = mst_bytes_of(bytes.data + size, bytes.size - size);
     }
 }
 

@@ -327,7 +327,7 @@ void mst__sim_check_stored(struct mst__sim_world *world,
                            struct mst_bytes value)
 {
     struct mst__sim_check *check = &world->check;
-    if (mst__bytes_equal(value, mst_bytes(check->value, check->value_size))) {
+    if (mst__bytes_equal(value, mst_bytes_of(check->value, check->value_size))) {
         return;
     }
     mst__free(check->value);

@@ -28,7 +28,7 @@ static void client_create(struct mst__sim_world *world,
                           enum mst__sim_ask ask)
 {
     node->ask = ask;
-    client_compare_set(world, node, mst_bytes("", 0), mst__sim_store_sentinel());
+    client_compare_set(world, node, mst_bytes_of("", 0), mst__sim_store_sentinel());
 }
 
 void mst__sim_client_create(struct mst__sim_world *world, struct mst__sim_node *node)

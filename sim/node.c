@@ -462,8 +462,8 @@ void mst__sim_node_reply(struct mst__sim_world *world,
     struct mst__reply reply;
     size_t size;
     struct mst_err err;
-    int rv = mst__wire_read_reply(&command, &limits, mst_bytes(event->bytes, event->size), &reply,
-                                  &size, &err);
+    int rv = mst__wire_read_reply(&command, &limits, mst_bytes_of(event->bytes, event->size),
+                                  &reply, &size, &err);
     if (rv != MST_WIRE_REQUEST || size != event->size) {
         mst__sim_break(world, "wire", "an answer was not understood: %d", rv);
         return;

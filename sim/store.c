@@ -178,7 +178,7 @@ void mst__sim_store_request(struct mst__sim_world *world, const struct mst__sim_
     }
     struct mst__sim_conn *conn = store_conn(world, event);
     struct mst__wire_limits limits = mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
-    struct mst_bytes input = mst_bytes(event->bytes, event->size);
+    struct mst_bytes input = mst_bytes_of(event->bytes, event->size);
     while (input.size > 0) {
         struct mst__command command;
         size_t size;

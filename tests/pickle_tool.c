@@ -202,9 +202,9 @@ int main(int argc, char **argv)
     while (fgets(line, (int)LINE_SIZE_MAX, stdin) != NULL) {
         size_t size = strcspn(line, "\n");
         if (line[0] == '=') {
-            answer_base64(mst_bytes(line + 1, size - 1));
+            answer_base64(mst_bytes_of(line + 1, size - 1));
         } else if (unhex((uint8_t *)line, size)) {
-            answer_pickle(&options, mst_bytes(line, size / 2));
+            answer_pickle(&options, mst_bytes_of(line, size / 2));
         } else {
             print_error(MST_EINVAL, "not hex");
         }

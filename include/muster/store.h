@@ -230,7 +230,7 @@ struct mst_store_stats {
     char peer[128];    /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
     char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */
 };
-MST_API int mst_store_stats(struct mst_store *store, struct mst_store_stats *ret_stats);
+MST_API int mst_store_get_stats(struct mst_store *store, struct mst_store_stats *ret_stats);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,7 @@ struct mst_bytes {
     size_t size;
 };
 
-static inline struct mst_bytes mst_bytes(const void *data, size_t size)
+static inline struct mst_bytes mst_bytes_of(const void *data, size_t size)
 {
     struct mst_bytes bytes = {(const uint8_t *)data, size};
     return bytes;
@@ -34,7 +34,7 @@ static inline struct mst_bytes mst_bytes(const void *data, size_t size)
 /** The bytes of a C string, without its NUL. */
 static inline struct mst_bytes mst_bytes_str(const char *text)
 {
-    return mst_bytes(text, strlen(text));
+    return mst_bytes_of(text, strlen(text));
 }
 
 /** Bytes that the library allocated for the caller, who releases them with mst_buffer_free. There

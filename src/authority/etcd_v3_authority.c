@@ -65,7 +65,7 @@ static int fail_memory(struct mst_err *reterr)
 
 static struct mst_bytes session_key(const uint64_t *session)
 {
-    return mst_bytes((const uint8_t *)session, sizeof *session);
+    return mst_bytes_of((const uint8_t *)session, sizeof *session);
 }
 
 static uint32_t session_rank(const struct mst__etcd_v3_authority *authority, uint64_t session)
@@ -128,11 +128,12 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
         struct mst__etcd_v3_letter letter;
         struct mst_err ignored; /* what cannot be read is nobody's rank */
         uint64_t session;
-        bool is_rank = mst__etcd_v3_key_session(mst_bytes(kv->key.data, kv->key.size), &session) &&
-                       mst__etcd_v3_letter_read(mst_bytes(kv->value.data, kv->value.size), &letter,
-                                                &ignored) == 0 &&
-                       letter.kind == MST_ETCD_V3_LETTER_RANK && letter.epoch == round->epoch &&
-                       letter.round == round->round;
+        bool is_rank =
+            mst__etcd_v3_key_session(mst_bytes_of(kv->key.data, kv->key.size), &session) &&
+            mst__etcd_v3_letter_read(mst_bytes_of(kv->value.data, kv->value.size), &letter,
+                                     &ignored) == 0 &&
+            letter.kind == MST_ETCD_V3_LETTER_RANK && letter.epoch == round->epoch &&
+            letter.round == round->round;
         if (is_rank) {
             rv = seats_put(authority, letter.rank, session, letter.name);
         }
@@ -260,7 +261,7 @@ static void part(struct mst__etcd_v3_authority *authority,
 static struct entry *entry_for(struct mst__etcd_v3_authority *authority,
                                const struct mst__v3_kv *kv)
 {
-    struct mst_bytes key = mst_bytes(kv->key.data, kv->key.size);
+    struct mst_bytes key = mst_bytes_of(kv->key.data, kv->key.size);
     struct entry *entry = mst__map_get(&authority->entries, key);
     if (entry != NULL) {
         return entry;
@@ -283,10 +284,11 @@ static int node_read(struct mst__etcd_v3_authority *authority,
     struct mst_err ignored;
     uint64_t session;
     *ret_valid = false;
-    if (!mst__etcd_v3_key_session(mst_bytes(kv->key.data, kv->key.size), &session)) {
+    if (!mst__etcd_v3_key_session(mst_bytes_of(kv->key.data, kv->key.size), &session)) {
         return 0;
     }
-    int rv = mst__etcd_v3_node_read(mst_bytes(kv->value.data, kv->value.size), ret_node, &ignored);
+    int rv =
+        mst__etcd_v3_node_read(mst_bytes_of(kv->value.data, kv->value.size), ret_node, &ignored);
     if (rv == MST_EPROTO) {
         return 0;
     }
@@ -335,7 +337,7 @@ static int build_session(struct build *build,
     struct entry *entry;
     bool is_valid;
     *ret_session = (struct mst__kept_session){
-        .node = mst_bytes(kv->key.data, kv->key.size),
+        .node = mst_bytes_of(kv->key.data, kv->key.size),
         .rank = MST_AUTHORITY_RANK_NONE,
         .is_ended = true,
     };
@@ -348,7 +350,7 @@ static int build_session(struct build *build,
     bool is_gone = has_seat && round->is_gone != NULL && round->is_gone[rank];
     *ret_session = (struct mst__kept_session){
         /* All processes of a node have this in common, and nobody else has it. */
-        .node = mst_bytes(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
+        .node = mst_bytes_of(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
         .incarnation = node.said.incarnation,
         .session = (uint64_t)kv->create_revision,
         .rank = rank,
@@ -492,7 +494,7 @@ int mst__etcd_v3_authority_event(struct mst__etcd_v3_authority *authority,
     int rv = 0;
     if (event->is_delete) {
         struct entry *entry =
-            mst__map_get(&authority->entries, mst_bytes(event->kv.key.data, event->kv.key.size));
+            mst__map_get(&authority->entries, mst_bytes_of(event->kv.key.data, event->kv.key.size));
         if (entry != NULL) {
             part(authority, entry, false, now_us);
             mst__map_remove(&authority->entries, entry);

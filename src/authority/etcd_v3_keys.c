@@ -27,7 +27,7 @@ static int name_add(struct mst__buf *buf, const char *text)
             rv = mst__buf_append_u8(buf, byte);
         } else {
             const char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
-            rv = mst__buf_append(buf, mst_bytes(escaped, sizeof escaped));
+            rv = mst__buf_append(buf, mst_bytes_of(escaped, sizeof escaped));
         }
     }
     return rv;
@@ -131,7 +131,7 @@ bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session)
         return false;
     }
     return hex_read(
-        mst_bytes(key.data + key.size - MST_ETCD_V3_SESSION_SIZE, MST_ETCD_V3_SESSION_SIZE),
+        mst_bytes_of(key.data + key.size - MST_ETCD_V3_SESSION_SIZE, MST_ETCD_V3_SESSION_SIZE),
         ret_session);
 }
 

@@ -152,7 +152,7 @@ static void hear_lost(struct mst__etcd_v3 *self)
     for (const char *at = round->gone; *at != '\0' && lost->named < MST_JOB_NAMES_MAX;
          at += strspn(at, " ")) {
         size_t size = strcspn(at, " ");
-        lost->names[lost->named++] = mst_bytes(at, size);
+        lost->names[lost->named++] = mst_bytes_of(at, size);
         at += size;
     }
     hear(self, &message);

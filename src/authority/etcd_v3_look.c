@@ -22,7 +22,8 @@ int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
         return 0;
     }
     const struct mst__v3_kv *kv = &kvs->items[0];
-    int rv = mst__etcd_v3_round_read(mst_bytes(kv->value.data, kv->value.size), ret_round, reterr);
+    int rv =
+        mst__etcd_v3_round_read(mst_bytes_of(kv->value.data, kv->value.size), ret_round, reterr);
     if (rv == MST_EPROTO) {
         return mst__err_wrap(reterr, MST_ESTATE, "what is stored under '%.*s' is no rendezvous",
                              kv->key.size < 80 ? (int)kv->key.size : 80,

@@ -142,7 +142,8 @@ static int take_letter(struct mst__etcd_v3 *self, const struct mst__v3_kv *kv)
 {
     struct mst_err ignored; /* a letter that cannot be read is none */
     struct mst__etcd_v3_letter letter;
-    int rv = mst__etcd_v3_letter_read(mst_bytes(kv->value.data, kv->value.size), &letter, &ignored);
+    int rv =
+        mst__etcd_v3_letter_read(mst_bytes_of(kv->value.data, kv->value.size), &letter, &ignored);
     if (rv == 0) {
         self->letter = letter;
     }
@@ -298,7 +299,7 @@ static void join_replace(struct mst__etcd_v3 *self, const struct mst__v3_kvs *gh
         const struct mst__v3_kv *kv = &ghosts->items[i];
         struct mst__etcd_v3_node node;
         struct mst_err ignored; /* then it goes when its lease does */
-        if (kv->lease == 0 || mst__etcd_v3_node_read(mst_bytes(kv->value.data, kv->value.size),
+        if (kv->lease == 0 || mst__etcd_v3_node_read(mst_bytes_of(kv->value.data, kv->value.size),
                                                      &node, &ignored) != 0) {
             continue;
         }
@@ -354,7 +355,7 @@ static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *ret
     const struct mst__v3_compare is_new = is_ours(self); /* created at revision 0: not there */
     /* The key without the session, which other processes of this node have in common with us. */
     const struct mst_bytes node =
-        mst_bytes(self->key, strlen(self->key) - MST_ETCD_V3_SESSION_SIZE);
+        mst_bytes_of(self->key, strlen(self->key) - MST_ETCD_V3_SESSION_SIZE);
     const struct mst__v3_op success[] = {
         op_range(self->keys.last),
         op_range(self->keys.round),
@@ -409,7 +410,7 @@ static int rejoin_check(struct mst__etcd_v3 *self,
     }
     if (rv == 0) {
         const struct mst_buffer *value = &result.ranges[0].items[0].value;
-        *ret_is_put = mst__bytes_equal(mst_bytes(value->data, value->size), text);
+        *ret_is_put = mst__bytes_equal(mst_bytes_of(value->data, value->size), text);
         rv = take_round_of(self, &result.ranges[1], reterr);
     }
     mst__v3_result_close(&result);
@@ -548,7 +549,7 @@ static int take_over(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_
     struct mst_bytes own = mst_bytes_str(self->key);
     bool is_first =
         nodes->count > 0 &&
-        mst__bytes_equal(mst_bytes(nodes->items[0].key.data, nodes->items[0].key.size), own);
+        mst__bytes_equal(mst_bytes_of(nodes->items[0].key.data, nodes->items[0].key.size), own);
     if (is_first) {
         const struct mst__etcd_v3_stored stored = mst__etcd_v3_survey_stored(&survey);
         rv = mst__etcd_v3_authority_build(&self->authority, &stored, now_us(), reterr);
@@ -788,7 +789,7 @@ static int take_event(struct mst__etcd_v3 *self,
                       const struct mst__v3_event *event,
                       struct mst_err *reterr)
 {
-    struct mst_bytes key = mst_bytes(event->kv.key.data, event->kv.key.size);
+    struct mst_bytes key = mst_bytes_of(event->kv.key.data, event->kv.key.size);
     if (mst__bytes_equal(key, mst_bytes_str(self->keys.round))) {
         if (event->kv.mod_revision <= self->round_revision) {
             return 0; /* we have put it, or read it */

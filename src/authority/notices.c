@@ -34,7 +34,7 @@ static void name_lost(struct mst__notices *notices, struct mst_bytes name)
     size_t room = sizeof notices->changes.lost - used;
     for (const char *at = lost; *at != '\0' && name.size > 0; at += strspn(at, " ")) {
         size_t size = strcspn(at, " ");
-        if (mst__bytes_equal(mst_bytes(at, size), name)) {
+        if (mst__bytes_equal(mst_bytes_of(at, size), name)) {
             return;
         }
         at += size;

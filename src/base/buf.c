@@ -101,21 +101,21 @@ int mst__buf_append(struct mst__buf *buf, struct mst_bytes bytes)
 
 int mst__buf_append_u8(struct mst__buf *buf, uint8_t value)
 {
-    return mst__buf_append(buf, mst_bytes(&value, 1));
+    return mst__buf_append(buf, mst_bytes_of(&value, 1));
 }
 
 int mst__buf_append_u32(struct mst__buf *buf, uint32_t value)
 {
     uint8_t raw[4];
     mst__store_u32(raw, value);
-    return mst__buf_append(buf, mst_bytes(raw, sizeof raw));
+    return mst__buf_append(buf, mst_bytes_of(raw, sizeof raw));
 }
 
 int mst__buf_append_u64(struct mst__buf *buf, uint64_t value)
 {
     uint8_t raw[8];
     mst__store_u64(raw, value);
-    return mst__buf_append(buf, mst_bytes(raw, sizeof raw));
+    return mst__buf_append(buf, mst_bytes_of(raw, sizeof raw));
 }
 
 int mst__buf_append_str(struct mst__buf *buf, struct mst_bytes bytes)

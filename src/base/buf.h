@@ -29,8 +29,8 @@ static inline size_t mst__buf_size(const struct mst__buf *buf)
 static inline struct mst_bytes mst__buf_bytes(const struct mst__buf *buf)
 {
     /* Never NULL: memcpy and friends must not be given that, not even for no bytes. */
-    return mst_bytes(buf->memory == NULL ? (const uint8_t *)"" : buf->memory + buf->start,
-                     mst__buf_size(buf));
+    return mst_bytes_of(buf->memory == NULL ? (const uint8_t *)"" : buf->memory + buf->start,
+                        mst__buf_size(buf));
 }
 
 /* Forget everything, keep the memory. */

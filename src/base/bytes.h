@@ -55,7 +55,7 @@ static inline bool mst__bytes_start_with(struct mst_bytes bytes, struct mst_byte
 
 static inline struct mst_bytes mst__bytes_skip(struct mst_bytes bytes, size_t count)
 {
-    return mst_bytes(bytes.data + count, bytes.size - count);
+    return mst_bytes_of(bytes.data + count, bytes.size - count);
 }
 
 #endif /* MST_BASE_BYTES_H */

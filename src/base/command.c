@@ -22,7 +22,7 @@ bool mst__items_next(struct mst_bytes *items, struct mst_bytes *ret_item)
     if (size > items->size - 8) {
         return false;
     }
-    *ret_item = mst_bytes(items->data + 8, (size_t)size);
+    *ret_item = mst_bytes_of(items->data + 8, (size_t)size);
     *items = mst__bytes_skip(*items, 8 + (size_t)size);
     return true;
 }

@@ -30,7 +30,7 @@ static size_t bytes_find_last(struct mst_bytes bytes, char c)
 
 static struct mst_bytes bytes_head(struct mst_bytes bytes, size_t size)
 {
-    return mst_bytes(bytes.data, size);
+    return mst_bytes_of(bytes.data, size);
 }
 
 static int parse_port(struct mst_bytes text,
@@ -133,7 +133,7 @@ static int split_endpoint(struct mst_bytes text,
             return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' lacks the closing bracket", shown,
                              start);
         }
-        *ret_host = mst_bytes(text.data + 1, close - 1);
+        *ret_host = mst_bytes_of(text.data + 1, close - 1);
         rest = mst__bytes_skip(text, close + 1);
     } else {
         size_t colon = bytes_find(text, ':');
@@ -208,13 +208,13 @@ static void split_at_last_colon(struct mst_bytes text,
         colon = bytes_find_last(text, ':');
     }
     *ret_host = bytes_head(text, colon);
-    *ret_port_text = mst_bytes(NULL, 0);
+    *ret_port_text = mst_bytes_of(NULL, 0);
     if (colon < text.size) {
         *ret_port_text = mst__bytes_skip(text, colon + 1);
     }
     if (ret_host->size > 1 && ret_host->data[0] == '[' &&
         ret_host->data[ret_host->size - 1] == ']') {
-        *ret_host = mst_bytes(ret_host->data + 1, ret_host->size - 2);
+        *ret_host = mst_bytes_of(ret_host->data + 1, ret_host->size - 2);
     }
 }
 
@@ -225,13 +225,13 @@ int mst__endpoint_parse_default(struct mst_bytes text,
 {
     struct mst_bytes trimmed = mst__unicode_trim(text);
     struct mst_bytes host = mst_bytes_str("localhost");
-    struct mst_bytes port_text = mst_bytes(NULL, 0);
+    struct mst_bytes port_text = mst_bytes_of(NULL, 0);
     if (trimmed.size > 0) {
         split_at_last_colon(trimmed, &host, &port_text);
     }
     char default_text[MST_NUMBER_SIZE];
     if (port_text.data == NULL && port_default >= 0) {
-        port_text = mst_bytes(default_text, mst__number_format(port_default, default_text));
+        port_text = mst_bytes_of(default_text, mst__number_format(port_default, default_text));
     } else if (port_text.data == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0,
                          "port missing; it goes behind the host, as in host:29500");
@@ -546,8 +546,8 @@ static int parse_etcd_query(struct mst_bytes query, struct mst__url *url, struct
         is_last = end == query.size;
         struct mst_bytes parameter = bytes_head(query, end);
         size_t equals = bytes_find(parameter, '=');
-        struct mst_bytes value =
-            equals == parameter.size ? mst_bytes(NULL, 0) : mst__bytes_skip(parameter, equals + 1);
+        struct mst_bytes value = equals == parameter.size ? mst_bytes_of(NULL, 0)
+                                                          : mst__bytes_skip(parameter, equals + 1);
         rv = parse_etcd_parameter(bytes_head(parameter, equals), value, url, &switches, reterr);
         query = is_last ? query : mst__bytes_skip(query, end + 1);
     }

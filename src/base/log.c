@@ -14,7 +14,7 @@ static void log_clean(char *line)
     size_t length = strlen(line);
     for (size_t at = 0; at < length;) {
         uint32_t c = 0;
-        size_t size = mst__unicode_next(mst_bytes(line + at, length - at), &c);
+        size_t size = mst__unicode_next(mst_bytes_of(line + at, length - at), &c);
         bool is_shown = size > 0 && mst__unicode_is_shown(c);
         size = size == 0 ? 1 : size;
         if (!is_shown) {
@@ -74,7 +74,7 @@ static size_t log_escape(struct mst_bytes *text, char *ret_escape)
         length = LOG_ESCAPE_SIZE;
         size = size == 0 ? 1 : size;
     }
-    *text = mst_bytes(text->data + size, text->size - size);
+    *text = mst_bytes_of(text->data + size, text->size - size);
     return length;
 }
 

@@ -152,7 +152,7 @@ void *mst__map_find(const struct mst__map *map, struct mst_bytes key, unsigned *
     *ret_hash = map_hash(map, key);
     struct mst__map_entry *entry = map->entries_count == 0 ? NULL : *bucket_of(map, *ret_hash);
     while (entry != NULL && (entry->hash != *ret_hash ||
-                             !mst__bytes_equal(mst_bytes(entry->key, entry->key_size), key))) {
+                             !mst__bytes_equal(mst_bytes_of(entry->key, entry->key_size), key))) {
         entry = entry->chain;
     }
     return entry == NULL ? NULL : entry->value;
@@ -228,7 +228,7 @@ void mst__map_remove(struct mst__map *map, void *value)
 struct mst_bytes mst__map_key(const void *value)
 {
     const struct mst__map_entry *entry = map_entry_of(value);
-    return mst_bytes(entry->key, entry->key_size);
+    return mst_bytes_of(entry->key, entry->key_size);
 }
 
 void *mst__map_first(const struct mst__map *map)

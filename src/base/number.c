@@ -77,12 +77,12 @@ bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *re
     size_t whole_size = point == NULL ? text.size : (size_t)(point - text.data);
     int64_t whole = 0;
     int64_t number = 0;
-    if (!number_digits(mst_bytes(text.data, whole_size), &whole) ||
+    if (!number_digits(mst_bytes_of(text.data, whole_size), &whole) ||
         __builtin_mul_overflow(whole, factor, &number)) {
         return false;
     }
     if (point != NULL) {
-        struct mst_bytes digits = mst_bytes(point + 1, text.size - whole_size - 1);
+        struct mst_bytes digits = mst_bytes_of(point + 1, text.size - whole_size - 1);
         int64_t fraction = 0;
         int64_t scale = 1;
         if (digits.size > FRACTION_DIGITS_MAX || !number_digits(digits, &fraction)) {

@@ -181,11 +181,11 @@ struct mst_bytes mst__unicode_trim(struct mst_bytes text)
     uint32_t c = 0;
     size_t size;
     while ((size = mst__unicode_next(text, &c)) > 0 && mst__unicode_is_space(c)) {
-        text = mst_bytes(text.data + size, text.size - size);
+        text = mst_bytes_of(text.data + size, text.size - size);
     }
     while (text.size > 0) {
         size_t at = last_char(text);
-        size = mst__unicode_next(mst_bytes(text.data + at, text.size - at), &c);
+        size = mst__unicode_next(mst_bytes_of(text.data + at, text.size - at), &c);
         if (size != text.size - at || !mst__unicode_is_space(c)) {
             break;
         }
@@ -223,6 +223,6 @@ size_t mst__unicode_take_shown(struct mst_bytes *text, char ret_shown[MST_UNICOD
         }
     }
     ret_shown[length] = '\0';
-    *text = mst_bytes(text->data + size, text->size - size);
+    *text = mst_bytes_of(text->data + size, text->size - size);
     return length;
 }

@@ -114,7 +114,7 @@ int mst__bench_send(const struct mst__bench_target *target,
             return mst__fail(reterr, errno == EAGAIN ? MST_ETIMEOUT : MST_ECONN, errno,
                              "send to '%s'", target->name);
         }
-        rest = mst_bytes(rest.data + sent, rest.size - (size_t)sent);
+        rest = mst_bytes_of(rest.data + sent, rest.size - (size_t)sent);
     }
     return 0;
 }
@@ -168,7 +168,7 @@ int mst__bench_receive(const struct mst__bench_target *target,
                        : message->reply_known - got < size ? message->reply_known - got
                                                            : size;
         if (memcmp(memory, expected.data + got, known) != 0) {
-            return mst__bench_wrong_reply(target, message, got, mst_bytes(memory, size), reterr);
+            return mst__bench_wrong_reply(target, message, got, mst_bytes_of(memory, size), reterr);
         }
         got += size;
     }

@@ -283,7 +283,7 @@ static int node_turn(struct job_bench *bench, struct job_node *node, struct mst_
     while (rv == 0) {
         struct mst__job_message message;
         size_t size = 0;
-        int found = mst__job_read(mst_bytes(node->input + used, node->got - used), INPUT_SIZE,
+        int found = mst__job_read(mst_bytes_of(node->input + used, node->got - used), INPUT_SIZE,
                                   &message, &size, reterr);
         if (found != 1) {
             rv = found < 0 ? found : 0;

@@ -73,8 +73,9 @@ static void load_close(struct load *load)
 /* What the keys of this operation hold. */
 static struct mst_bytes load_value(const struct load *load)
 {
-    return load->options->op == MST_BENCH_ADD ? mst_bytes_str(MST_BENCH_ADD_START)
-                                              : mst_bytes(load->value, load->options->value_size);
+    return load->options->op == MST_BENCH_ADD
+               ? mst_bytes_str(MST_BENCH_ADD_START)
+               : mst_bytes_of(load->value, load->options->value_size);
 }
 
 static int load_new(const struct mst__bench_target *target,
@@ -265,7 +266,7 @@ static bool load_take(struct load *load, struct load_conn *conn, size_t size, in
             memcmp(at, reply.data + conn->got, known < part ? known : part) != 0) {
             struct mst_err err;
             (void)mst__bench_wrong_reply(load->target, &load->sample, conn->got,
-                                         mst_bytes(at, part), &err);
+                                         mst_bytes_of(at, part), &err);
             load_lose(load, conn, &err);
             return false;
         }

@@ -45,7 +45,7 @@ struct mst_bytes mst__bench_key(enum mst__bench_op op,
     int size = snprintf(ret_key, MST_BENCH_KEY_SIZE, "/bench/%07d/%s/%06zu", (int)getpid(),
                         mst__bench_op_name(op), index);
     MST_ASSERT(size > 0 && size < MST_BENCH_KEY_SIZE);
-    return mst_bytes(ret_key, (size_t)size);
+    return mst_bytes_of(ret_key, (size_t)size);
 }
 
 /* --- torch --- */
@@ -90,7 +90,7 @@ static int torch_keys(struct mst__bench_message *message,
     }
     return torch_reply(message, MST_REPLY_STATUS,
                        op == MST_OP_CHECK ? MST_STATUS_READY : MST_STATUS_STOP_WAITING,
-                       mst_bytes(NULL, 0));
+                       mst_bytes_of(NULL, 0));
 }
 
 static int torch_op(struct mst__bench_message *message,
@@ -113,7 +113,7 @@ static int torch_op(struct mst__bench_message *message,
             rv = torch_request(message, protocol, MST_OP_ADD, &command);
             return rv != 0 ? rv
                            : torch_reply(message, MST_REPLY_NUMBER, MST_STATUS_READY,
-                                         mst_bytes(NULL, 0));
+                                         mst_bytes_of(NULL, 0));
         case MST_BENCH_COMPARE_SET:
             rv = torch_request(message, protocol, MST_OP_COMPARE_SET, &command);
             break;
@@ -159,7 +159,7 @@ static int redis_bulk(struct mst__buf *buf, struct mst_bytes bytes)
 {
     char head[32];
     int size = snprintf(head, sizeof head, "$%zu\r\n", bytes.size);
-    int rv = mst__buf_append(buf, mst_bytes(head, (size_t)size));
+    int rv = mst__buf_append(buf, mst_bytes_of(head, (size_t)size));
     if (rv == 0) {
         rv = mst__buf_append(buf, bytes);
     }
@@ -170,7 +170,7 @@ static int redis_array(struct mst__buf *buf, size_t count)
 {
     char head[32];
     int size = snprintf(head, sizeof head, "*%zu\r\n", count);
-    return mst__buf_append(buf, mst_bytes(head, (size_t)size));
+    return mst__buf_append(buf, mst_bytes_of(head, (size_t)size));
 }
 
 static int redis_request(struct mst__bench_message *message,
@@ -285,7 +285,7 @@ int mst__bench_message_greeting(struct mst__bench_message *message,
             rv = mst__wire_write_reply(&message->reply, &reply);
         }
     } else {
-        rv = torch_keys(message, protocol, MST_OP_CHECK, mst_bytes(NULL, 0), 0);
+        rv = torch_keys(message, protocol, MST_OP_CHECK, mst_bytes_of(NULL, 0), 0);
     }
     if (rv == 0) {
         message_finish(message, protocol, SIZE_MAX);
@@ -308,7 +308,7 @@ int mst__bench_message_delete(struct mst__bench_message *message,
         struct mst__command command = {.key = key};
         rv = torch_request(message, protocol, MST_OP_DELETE, &command);
         if (rv == 0) {
-            rv = torch_reply(message, MST_REPLY_NUMBER, MST_STATUS_READY, mst_bytes(NULL, 0));
+            rv = torch_reply(message, MST_REPLY_NUMBER, MST_STATUS_READY, mst_bytes_of(NULL, 0));
         }
     }
     if (rv == 0) {
@@ -335,7 +335,7 @@ int mst__bench_message_arrive(struct mst__bench_message *message,
         rv = torch_request(message, protocol, MST_OP_ADD, &command);
     }
     if (rv == 0) {
-        rv = torch_reply(message, MST_REPLY_NUMBER, MST_STATUS_READY, mst_bytes(NULL, 0));
+        rv = torch_reply(message, MST_REPLY_NUMBER, MST_STATUS_READY, mst_bytes_of(NULL, 0));
     }
     if (rv == 0) {
         message_finish(message, protocol, 0);

@@ -200,7 +200,7 @@ static int storm_take(struct storm *storm, struct storm_conn *conn, struct mst_e
         }
         if (sum == 0 || sum > storm->connections) {
             return mst__bench_wrong_reply(storm->target, &storm->arrive, 0,
-                                          mst_bytes(conn->input, conn->got), reterr);
+                                          mst_bytes_of(conn->input, conn->got), reterr);
         }
         storm->added++;
         conn->is_last = sum == storm->connections;
@@ -214,8 +214,8 @@ static int storm_take(struct storm *storm, struct storm_conn *conn, struct mst_e
     size_t known = conn->got < message->reply_known ? conn->got : message->reply_known;
     if (conn->state != STORM_WAITING || conn->got > reply.size ||
         memcmp(conn->input, reply.data, known) != 0) {
-        return mst__bench_wrong_reply(storm->target, message, 0, mst_bytes(conn->input, conn->got),
-                                      reterr);
+        return mst__bench_wrong_reply(storm->target, message, 0,
+                                      mst_bytes_of(conn->input, conn->got), reterr);
     }
     if (conn->got == reply.size) {
         conn->state = STORM_RELEASED;

@@ -67,10 +67,10 @@ static int item_add(struct item *item)
 {
     struct mst_bytes name = mst_bytes_str(item->name);
     if (name.size == 0 || strpbrk(item->name, "[] \t") != NULL) {
-        return item_fail(item, mst_bytes("", 0), "is no name such as node[1-20]");
+        return item_fail(item, mst_bytes_of("", 0), "is no name such as node[1-20]");
     }
     if (mst__map_get(&item->expect->map, name) != NULL) {
-        return item_fail(item, mst_bytes("", 0), "is there twice");
+        return item_fail(item, mst_bytes_of("", 0), "is there twice");
     }
     if (mst__map_count(&item->expect->map) == MST_AUTHORITY_MEMBERS_MAX) {
         return mst__fail(item->reterr, MST_ELIMIT, 0, "more than %d names",
@@ -88,7 +88,7 @@ static struct mst_bytes next_part(struct mst_bytes *rest, char separator)
 {
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
     size_t size = at == NULL ? rest->size : (size_t)(at - rest->data);
-    struct mst_bytes part = mst_bytes(rest->data, size);
+    struct mst_bytes part = mst_bytes_of(rest->data, size);
     *rest = mst__bytes_skip(*rest, size + (at == NULL ? 0 : 1));
     return part;
 }
@@ -163,7 +163,7 @@ static struct mst_bytes next_item(const char **text)
         is_inside = *at == '[' || (is_inside && *at != ']');
     }
     *text = *at == ',' ? at + 1 : at;
-    return mst_bytes(begin, (size_t)(at - begin));
+    return mst_bytes_of(begin, (size_t)(at - begin));
 }
 
 int mst__expect_parse(const char *text, struct mst__expect *ret_expect, struct mst_err *reterr)
@@ -215,7 +215,7 @@ static struct mst_bytes host_of(struct mst_bytes node)
         }
         size -= digits + 1;
     }
-    return mst_bytes(node.data, size);
+    return mst_bytes_of(node.data, size);
 }
 
 void mst__expect_see(struct mst__expect *expect, struct mst_bytes node)
@@ -223,7 +223,7 @@ void mst__expect_see(struct mst__expect *expect, struct mst_bytes node)
     struct mst_bytes host = host_of(node);
     const uint8_t *dot = host.size == 0 ? NULL : memchr(host.data, '.', host.size);
     struct mst_bytes names[] = {
-        node, host, mst_bytes(host.data, dot == NULL ? host.size : (size_t)(dot - host.data))};
+        node, host, mst_bytes_of(host.data, dot == NULL ? host.size : (size_t)(dot - host.data))};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct mst__expected *expected = mst__map_get(&expect->map, names[i]);
         if (expected != NULL) {

@@ -272,7 +272,7 @@ static bool has_finished(const struct join *join, struct mst_bytes node)
 /* The next name of a blank-separated list, which moves on; empty at its end. */
 static struct mst_bytes next_name(const char **rest)
 {
-    struct mst_bytes name = mst_bytes(*rest, strcspn(*rest, " "));
+    struct mst_bytes name = mst_bytes_of(*rest, strcspn(*rest, " "));
     *rest += name.size + strspn(*rest + name.size, " ");
     return name;
 }
@@ -291,7 +291,7 @@ static int64_t count_finished(const struct join *join, const struct mst_changes 
     int64_t counted = 0;
     if (mst_store_try_get(join->outcome.store, mst_bytes_str(FINISHED_KEY), FINISHED_MS, &value,
                           &err) == 0) {
-        (void)mst__number_parse_prefix(mst_bytes(value.data, value.size), &counted);
+        (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), &counted);
         mst_buffer_free(&value);
     }
     if (counted == 0) {

@@ -51,9 +51,9 @@ static void put_quoted(struct mst__cli_json *json, struct mst_bytes rest)
                            (unsigned)c & 0xffff); /* all there is */
             put(json, mst_bytes_str(escape));
         } else {
-            put(json, mst_bytes(rest.data, size));
+            put(json, mst_bytes_of(rest.data, size));
         }
-        rest = mst_bytes(rest.data + size, rest.size - size);
+        rest = mst_bytes_of(rest.data + size, rest.size - size);
     }
     put(json, mst_bytes_str("\""));
 }
@@ -75,14 +75,14 @@ void mst__cli_json_begin(struct mst__cli_json *json, const char *name, char brac
 {
     MST_ASSERT(bracket == '{' || bracket == '[');
     put_name(json, name);
-    put(json, mst_bytes(&bracket, 1));
+    put(json, mst_bytes_of(&bracket, 1));
     json->has_value = false;
 }
 
 void mst__cli_json_end(struct mst__cli_json *json, char bracket)
 {
     MST_ASSERT(bracket == '}' || bracket == ']');
-    put(json, mst_bytes(&bracket, 1));
+    put(json, mst_bytes_of(&bracket, 1));
     json->has_value = true;
 }
 
@@ -96,7 +96,7 @@ void mst__cli_json_number(struct mst__cli_json *json, const char *name, int64_t 
 {
     char text[MST_NUMBER_SIZE];
     put_name(json, name);
-    put(json, mst_bytes(text, mst__number_format(value, text)));
+    put(json, mst_bytes_of(text, mst__number_format(value, text)));
 }
 
 void mst__cli_json_real(struct mst__cli_json *json, const char *name, double value)
@@ -126,7 +126,7 @@ size_t mst__cli_put_foreign(struct mst__buf *text, struct mst_bytes foreign, int
     size_t size;
     while ((size = mst__unicode_take_shown(&foreign, shown)) > 0) {
         if (*rv == 0) {
-            *rv = mst__buf_append(text, mst_bytes(shown, size));
+            *rv = mst__buf_append(text, mst_bytes_of(shown, size));
         }
         count += shown[0] == '\\' ? size : 1;
     }
@@ -138,7 +138,7 @@ int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
     while (text.size > 0) {
         ssize_t written = write(STDOUT_FILENO, text.data, text.size);
         if (written >= 0) {
-            text = mst_bytes(text.data + written, text.size - (size_t)written);
+            text = mst_bytes_of(text.data + written, text.size - (size_t)written);
         } else if (errno == EAGAIN) {
             struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
             (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */

@@ -93,7 +93,7 @@ static bool append_line(struct cli_log *log, enum mst_log_level level, const cha
             snprintf(text, sizeof text, "%s %s %s\n", stamp, mst__cli_log_level_name(level), line);
     }
     MST_ASSERT(length > 0 && (size_t)length < sizeof text);
-    return mst__buf_append(&log->lines, mst_bytes(text, (size_t)length)) == 0;
+    return mst__buf_append(&log->lines, mst_bytes_of(text, (size_t)length)) == 0;
 }
 
 static void put_line(struct cli_log *log, enum mst_log_level level, const char *line)
@@ -195,7 +195,7 @@ void mst__cli_say(const char *format, ...)
         return;
     }
     (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
-    if (mst__buf_append(&log->lines, mst_bytes(text, size)) != 0) {
+    if (mst__buf_append(&log->lines, mst_bytes_of(text, size)) != 0) {
         log->dropped_count++;
     }
     (void)pthread_mutex_unlock(&log->mutex);
@@ -223,7 +223,7 @@ static bool write_piece(int fd, struct mst_bytes piece)
     while (piece.size > 0) {
         ssize_t written = write(fd, piece.data, piece.size);
         if (written >= 0) {
-            piece = mst_bytes(piece.data + written, piece.size - (size_t)written);
+            piece = mst_bytes_of(piece.data + written, piece.size - (size_t)written);
         } else if (errno == EAGAIN) {
             struct pollfd out = {.fd = fd, .events = POLLOUT};
             (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
@@ -333,14 +333,14 @@ static void *run(void *arg)
         if (size == 0 && !is_over) {
             wait_for_lines(log, due_us);
         }
-        bool is_written = write_piece(log->fd, mst_bytes(piece, size));
+        bool is_written = write_piece(log->fd, mst_bytes_of(piece, size));
         (void)pthread_mutex_lock(&log->mutex);
         if (is_written) {
             log->pieces_count++;
             put_dropped(log);
         } else {
             /* Told with the next line: telling now would fail like this one. */
-            log->dropped_count += count_lines(mst_bytes(piece, size));
+            log->dropped_count += count_lines(mst_bytes_of(piece, size));
         }
         is_over = is_over || log->is_abandoned;
         (void)pthread_mutex_unlock(&log->mutex);

@@ -141,7 +141,7 @@ static void put(struct mst__buf *text, int *rv, const char *format, ...)
     va_end(args);
     size_t size = length < 0 ? 0 : (size_t)length < sizeof line ? (size_t)length : sizeof line - 1;
     if (*rv == 0) {
-        *rv = mst__buf_append(text, mst_bytes(line, size));
+        *rv = mst__buf_append(text, mst_bytes_of(line, size));
     }
 }
 

@@ -29,7 +29,7 @@ static bool number_with_unit(const char *text,
     size_t size = strspn(text, digits);
     for (size_t i = 0; i < units_count; i++) {
         if (strcmp(text + size, units[i]) == 0) {
-            return mst__number_parse_scaled(mst_bytes(text, size), factors[i], ret_number);
+            return mst__number_parse_scaled(mst_bytes_of(text, size), factors[i], ret_number);
         }
     }
     return false;

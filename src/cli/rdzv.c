@@ -36,7 +36,7 @@
 bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
 {
     size_t length = strcspn(text, ":");
-    if (!mst__number_parse(mst_bytes(text, length), INT64_MIN, INT64_MAX, ret_min)) {
+    if (!mst__number_parse(mst_bytes_of(text, length), INT64_MIN, INT64_MAX, ret_min)) {
         return false;
     }
     *ret_max = *ret_min;
@@ -315,7 +315,7 @@ int mst__look_open(struct mst__look *look,
 /* The pickle is in base64, unless it was taken out of it already. */
 static int decode_value(struct mst__look *look, struct mst_err *reterr)
 {
-    struct mst_bytes value = mst_bytes(look->value.data, look->value.size);
+    struct mst_bytes value = mst_bytes_of(look->value.data, look->value.size);
     if (look->etcd != NULL) {
         return mst__pickle_read(value, &look->state, reterr);
     }
@@ -333,7 +333,7 @@ static int decode_value(struct mst__look *look, struct mst_err *reterr)
 
 static int decode(struct mst__look *look, struct mst_err *reterr)
 {
-    struct mst_bytes value = mst_bytes(look->value.data, look->value.size);
+    struct mst_bytes value = mst_bytes_of(look->value.data, look->value.size);
     mst__state_close(&look->state);
     mst__state_init(&look->state);
     look->has_state = false;
@@ -383,7 +383,7 @@ int mst__look_read(struct mst__look *look,
     if (rv == 0) {
         rv = look->store == NULL
                  ? MST_ENOTFOUND
-                 : mst_store_try_get(look->store, mst_bytes(look->key.data, look->key.size),
+                 : mst_store_try_get(look->store, mst_bytes_of(look->key.data, look->key.size),
                                      timeout_ms, &value, reterr);
     }
     if (rv != 0 && rv != MST_ENOTFOUND) {

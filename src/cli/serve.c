@@ -105,7 +105,7 @@ static int64_t read_somaxconn(void)
     size_t size = fread(text, 1, sizeof text, file);
     (void)fclose(file); /* only read */
     int64_t somaxconn = -1;
-    if (!mst__number_parse_prefix(mst_bytes(text, size), &somaxconn)) {
+    if (!mst__number_parse_prefix(mst_bytes_of(text, size), &somaxconn)) {
         return -1;
     }
     return somaxconn;

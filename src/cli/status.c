@@ -62,7 +62,7 @@ static void put(struct status *status, const char *format, ...)
     va_end(args);
     size_t size = length < 0 ? 0 : (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
     if (status->code == 0) {
-        status->code = mst__buf_append(&status->text, mst_bytes(text, size));
+        status->code = mst__buf_append(&status->text, mst_bytes_of(text, size));
     }
 }
 

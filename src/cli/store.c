@@ -164,7 +164,7 @@ static size_t text_char(struct mst_bytes text)
 static bool is_text(struct mst_bytes bytes)
 {
     for (size_t i = 0; i < bytes.size;) {
-        size_t size = text_char(mst_bytes(bytes.data + i, bytes.size - i));
+        size_t size = text_char(mst_bytes_of(bytes.data + i, bytes.size - i));
         if (size == 0) {
             return false;
         }
@@ -177,7 +177,7 @@ static bool is_text(struct mst_bytes bytes)
 static void print_escaped(struct mst_bytes bytes, bool in_list)
 {
     for (size_t i = 0; i < bytes.size;) {
-        size_t size = text_char(mst_bytes(bytes.data + i, bytes.size - i));
+        size_t size = text_char(mst_bytes_of(bytes.data + i, bytes.size - i));
         if (size == 0 || (in_list && bytes.data[i] == '\n')) {
             (void)printf("\\x%02x", bytes.data[i]); /* errors of stdout are seen at the end */
             size = 1;
@@ -222,7 +222,7 @@ static void print_bytes(const struct settings *settings,
 
 static void print_value(const struct job *job, struct mst_buffer *value)
 {
-    print_bytes(job->settings, mst_bytes(value->data, value->size), job->settings->hex, false);
+    print_bytes(job->settings, mst_bytes_of(value->data, value->size), job->settings->hex, false);
     mst_buffer_free(value);
 }
 

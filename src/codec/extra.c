@@ -16,7 +16,7 @@
 #define EXTRA_DATETIME EXTRA_CLASS("datetime", "datetime")
 
 /* The bytes of a literal, without its NUL. */
-#define EXTRA_BYTES(literal) mst_bytes((literal), sizeof(literal) - 1)
+#define EXTRA_BYTES(literal) mst_bytes_of((literal), sizeof(literal) - 1)
 
 /* A value whose items are being written. */
 struct extra_level {

@@ -137,7 +137,7 @@ static int machine_push_bytes(struct mst__machine *machine, size_t header, bool 
     if (bytes == NULL) {
         return MST_EPROTO;
     }
-    if (is_text && !mst__utf8_is_valid(mst_bytes(bytes, (size_t)size))) {
+    if (is_text && !mst__utf8_is_valid(mst_bytes_of(bytes, (size_t)size))) {
         return mst__machine_refuse(machine, "the text is not UTF-8");
     }
     size_t offset = (size_t)(bytes - machine->input.data);
@@ -386,7 +386,7 @@ static int machine_take_line(struct mst__machine *machine, struct mst_bytes *ret
     if (end == NULL) {
         return mst__machine_refuse(machine, "the input ends inside of it");
     }
-    *ret_line = mst_bytes(start, (size_t)(end - start));
+    *ret_line = mst_bytes_of(start, (size_t)(end - start));
     machine->offset += ret_line->size + 1;
     return 0;
 }

@@ -107,7 +107,7 @@ void mst__machine_close(struct mst__machine *machine);
 static inline struct mst_bytes mst__machine_bytes(const struct mst__machine *machine,
                                                   const struct mst__value *value)
 {
-    return mst_bytes(machine->input.data + value->at, value->size);
+    return mst_bytes_of(machine->input.data + value->at, value->size);
 }
 
 /* An integer; false when it is none or has more than 64 bits. */

@@ -15,7 +15,7 @@
 #define WRITE_HEAD_SIZE 512  /* what comes before the participants, without the deadline */
 #define WRITE_PIECE_SIZE 160 /* a node without its address, a time, or a name, and marks around */
 
-#define WRITE_TEXT(literal) mst_bytes((literal), sizeof(literal) - 1)
+#define WRITE_TEXT(literal) mst_bytes_of((literal), sizeof(literal) - 1)
 
 struct writer {
     struct mst__buf *output;

@@ -831,7 +831,7 @@ static void effect_fill(const struct mst__authority *authority,
     }
     if (kind == MST_TOLD_SEALED) {
         const struct mst__authority_member *first = mst__authority_ranked(authority, 0);
-        ret_effect->address = first == NULL ? mst_bytes("", 0) : mst__authority_address(first);
+        ret_effect->address = first == NULL ? mst_bytes_of("", 0) : mst__authority_address(first);
     } else if (kind == MST_TOLD_REOPENED) {
         ret_effect->rank = authority->reopened_rank;
     }

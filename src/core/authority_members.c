@@ -404,7 +404,7 @@ struct mst_bytes mst__authority_label_value(const struct mst__authority_member *
             return label.value;
         }
     }
-    return mst_bytes(NULL, 0);
+    return mst_bytes_of(NULL, 0);
 }
 
 /* --- lists --- */

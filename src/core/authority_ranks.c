@@ -186,7 +186,7 @@ static int place_compare(const struct mst__authority *authority,
     const char *key = authority->settings.rank_by;
     while (*key != '\0') {
         size_t size = strcspn(key, ",");
-        int order = label_compare(a, b, mst_bytes(key, size));
+        int order = label_compare(a, b, mst_bytes_of(key, size));
         if (order != 0) {
             return order;
         }

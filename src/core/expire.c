@@ -171,10 +171,11 @@ static struct mst__observed *observer_get(struct mst__observer *observer,
     if (!observer_key_open(&key, node)) {
         return NULL;
     }
-    struct mst__observed *observed = mst__map_get(&observer->nodes, mst_bytes(key.bytes, key.size));
+    struct mst__observed *observed =
+        mst__map_get(&observer->nodes, mst_bytes_of(key.bytes, key.size));
     *ret_is_new = observed == NULL;
     if (observed == NULL && adds) {
-        observed = mst__map_add(&observer->nodes, mst_bytes(key.bytes, key.size));
+        observed = mst__map_add(&observer->nodes, mst_bytes_of(key.bytes, key.size));
     }
     observer_key_close(&key);
     return observed;
@@ -188,7 +189,7 @@ const struct mst__observed *mst__observer_find(const struct mst__observer *obser
         return NULL;
     }
     const struct mst__observed *observed =
-        mst__map_get(&observer->nodes, mst_bytes(key.bytes, key.size));
+        mst__map_get(&observer->nodes, mst_bytes_of(key.bytes, key.size));
     observer_key_close(&key);
     return observed;
 }

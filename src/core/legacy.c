@@ -319,7 +319,7 @@ int mst__legacy_ask_counter(struct mst__legacy_turn *turn)
     size_t size = mst__number_format(legacy->counter_value + 1, legacy->text);
     effect.condition = MST_LEGACY_IF_INDEX;
     effect.previous_index = legacy->counter_index;
-    effect.value = mst_bytes(legacy->text, size);
+    effect.value = mst_bytes_of(legacy->text, size);
     return turn_ask(turn, MST_ASK_CLAIM, effect);
 }
 
@@ -333,7 +333,7 @@ int mst__legacy_ask_key(struct mst__legacy_turn *turn, int64_t version)
     return turn_ask(turn, MST_ASK_KEY,
                     (struct mst__legacy_effect){.kind = MST_LEGACY_PUT,
                                                 .key = turn_key_path(turn),
-                                                .value = mst_bytes(legacy->text, size),
+                                                .value = mst_bytes_of(legacy->text, size),
                                                 .ttl_s = MST_LEGACY_TTL_KEY});
 }
 

@@ -134,11 +134,12 @@ static int listing_entry(struct mst__legacy *legacy, const struct mst__legacy_en
     int64_t rank;
     mst__legacy_nonce nonce;
     if (name.size > 5 && memcmp(name.data, "rank_", 5) == 0 &&
-        mst__number_parse(mst_bytes(name.data + 5, name.size - 5), 0, MST_MEMBERS_MAX - 1, &rank)) {
+        mst__number_parse(mst_bytes_of(name.data + 5, name.size - 5), 0, MST_MEMBERS_MAX - 1,
+                          &rank)) {
         return listing_rank(&legacy->listing, (size_t)rank, entry->has_ttl ? entry->ttl_s : 0);
     }
     if (name.size > 7 && memcmp(name.data, "muster_", 7) == 0 &&
-        mst__legacy_nonce_parse(mst_bytes(name.data + 7, name.size - 7), &nonce)) {
+        mst__legacy_nonce_parse(mst_bytes_of(name.data + 7, name.size - 7), &nonce)) {
         return listing_node(legacy, nonce, entry);
     }
     return 0;

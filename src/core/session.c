@@ -92,7 +92,7 @@ int mst__session_init(struct mst__session *session, const struct mst__session_op
         .options = *options,
         .synced_us = -EXACT_CACHE_US,
     };
-    session->options.node.addr = mst_bytes(NULL, 0);
+    session->options.node.addr = mst_bytes_of(NULL, 0);
     mst__state_init(&session->state);
     mst__state_init(&session->before);
     mst__state_init(&session->joined);
@@ -104,7 +104,7 @@ int mst__session_init(struct mst__session *session, const struct mst__session_op
     if (session->address == NULL) {
         return MST_ENOMEM;
     }
-    session->options.node.addr = mst_bytes(session->address, size);
+    session->options.node.addr = mst_bytes_of(session->address, size);
     return 0;
 }
 
@@ -119,7 +119,7 @@ void mst__session_close(struct mst__session *session)
 {
     mst__free(session->address);
     session->address = NULL;
-    session->options.node.addr = mst_bytes(NULL, 0);
+    session->options.node.addr = mst_bytes_of(NULL, 0);
     mst__state_close(&session->state);
     mst__state_close(&session->before);
     mst__state_close(&session->joined);
@@ -208,7 +208,7 @@ static int step_write(struct session_step *step)
         .kind = MST_EFFECT_WRITE,
         .state = &session->state,
         .has_token = session->has_token,
-        .token = mst_bytes(session->token.data, session->token.size),
+        .token = mst_bytes_of(session->token.data, session->token.size),
         .may_be_unread = session_may_lose_unread(session),
     };
     return 0;
@@ -630,8 +630,8 @@ static void session_install(struct mst__session *session,
         *event->token = (struct mst_buffer){NULL, 0};
     }
     bool is_same = session->has_token == (event->token != NULL) &&
-                   mst__bytes_equal(mst_bytes(session->token.data, session->token.size),
-                                    mst_bytes(token.data, token.size));
+                   mst__bytes_equal(mst_bytes_of(session->token.data, session->token.size),
+                                    mst_bytes_of(token.data, token.size));
     if (!is_same) {
         session->changed_us = now_mono_us;
     }

@@ -129,7 +129,7 @@ static struct mst_bytes text_add(struct mst__text *text, struct mst_bytes bytes)
         memcpy(place, bytes.data, bytes.size);
     }
     text->used += bytes.size;
-    return mst_bytes(place, bytes.size);
+    return mst_bytes_of(place, bytes.size);
 }
 
 static bool members_copy(struct mst__peers *to, const struct mst__peers *from)
@@ -251,8 +251,8 @@ bool mst__state_equal(const struct mst__state *a, const struct mst__state *b)
            (!a->has_deadline || a->deadline_us == b->deadline_us) &&
            a->sealed_round == b->sealed_round && a->sealed_count == b->sealed_count &&
            a->dialect == b->dialect &&
-           mst__bytes_equal(mst_bytes(a->extra.data, a->extra.size),
-                            mst_bytes(b->extra.data, b->extra.size)) &&
+           mst__bytes_equal(mst_bytes_of(a->extra.data, a->extra.size),
+                            mst_bytes_of(b->extra.data, b->extra.size)) &&
            maps_equal(a, &a->participants, b, &b->participants, false) &&
            maps_equal(a, &a->heartbeats, b, &b->heartbeats, true) && sets_equal(a, b, false) &&
            sets_equal(a, b, true);

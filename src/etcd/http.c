@@ -274,7 +274,7 @@ static bool http_stream_line(struct mst__http_stream *stream, struct mst_bytes *
     if (size > 0 && bytes.data[size - 1] == '\r') {
         size--;
     }
-    *ret_line = mst_bytes(bytes.data, size);
+    *ret_line = mst_bytes_of(bytes.data, size);
     return true;
 }
 

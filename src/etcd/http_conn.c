@@ -63,7 +63,7 @@ struct mst__http_conn {
 static size_t conn_on_body(char *data, size_t size, size_t count, void *arg)
 {
     struct mst__http_conn *conn = arg;
-    conn->failure = mst__buf_append(&conn->response->body, mst_bytes(data, size * count));
+    conn->failure = mst__buf_append(&conn->response->body, mst_bytes_of(data, size * count));
     return conn->failure == 0 ? size * count : 0;
 }
 
@@ -104,7 +104,7 @@ static size_t conn_on_header(char *data, size_t size, size_t count, void *arg)
 {
     struct mst__http_conn *conn = arg;
     struct mst__http_response *response = conn->response;
-    struct mst_bytes line = mst_bytes(data, size * count);
+    struct mst_bytes line = mst_bytes_of(data, size * count);
     conn->head_size += line.size;
     if (conn->head_size > HTTP_HEAD_SIZE_MAX) {
         conn->failure = MST_ELIMIT;

@@ -113,7 +113,7 @@ bool mst__json_text(const struct mst__json *json, struct mst_bytes *ret_text)
     if (!json_is_string(inside)) {
         return false;
     }
-    *ret_text = mst_bytes(json_string_value(inside), json_string_length(inside));
+    *ret_text = mst_bytes_of(json_string_value(inside), json_string_length(inside));
     return true;
 }
 
@@ -148,7 +148,7 @@ bool mst__json_int(const struct mst__json *json, int64_t *ret_value)
     }
     bool is_negative = text.size > 0 && text.data[0] == '-';
     if (is_negative) {
-        text = mst_bytes(text.data + 1, text.size - 1);
+        text = mst_bytes_of(text.data + 1, text.size - 1);
     }
     uint64_t value = 0;
     if (!json_digits(text, (uint64_t)INT64_MAX + (is_negative ? 1 : 0), &value)) {
@@ -196,7 +196,7 @@ bool mst__json_is_text(struct mst_bytes bytes)
         if (size == 0 || (c >= 0xd800 && c <= 0xdfff)) {
             return false;
         }
-        bytes = mst_bytes(bytes.data + size, bytes.size - size);
+        bytes = mst_bytes_of(bytes.data + size, bytes.size - size);
     }
     return true;
 }
@@ -302,7 +302,7 @@ static int json_output_write(const char *data, size_t size, void *arg)
     struct json_output *output = arg;
     /* jansson looks at no error while it writes the names of members, and goes on. */
     if (output->rv == 0) {
-        output->rv = mst__buf_append(output->buf, mst_bytes(data, size));
+        output->rv = mst__buf_append(output->buf, mst_bytes_of(data, size));
     }
     return output->rv == 0 ? 0 : -1;
 }

@@ -225,7 +225,8 @@ static struct mst__json *write_begin(const struct mst_buffer *extra)
         return mst__json_new_object();
     }
     struct mst_err ignored; /* it was written by us, so that only memory can fail */
-    return mst__json_parse(mst_bytes(extra->data, extra->size), &json, &ignored) == 0 ? json : NULL;
+    return mst__json_parse(mst_bytes_of(extra->data, extra->size), &json, &ignored) == 0 ? json
+                                                                                         : NULL;
 }
 
 static int write_nonces(struct mst__json *json,
@@ -312,7 +313,7 @@ static int write_members(const struct mst__legacy_doc *doc, struct mst__json *js
     if (rv == 0 && doc->version != 0) {
         char text[MST_NUMBER_SIZE];
         size_t size = mst__number_format(doc->version, text);
-        rv = mst__json_add_text(json, "version", mst_bytes(text, size));
+        rv = mst__json_add_text(json, "version", mst_bytes_of(text, size));
     }
     if (rv == 0 && doc->has_participants) {
         rv = write_participants(doc, json);

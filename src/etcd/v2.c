@@ -74,7 +74,7 @@ static int append_escaped(struct mst__buf *buf, struct mst_bytes bytes)
         bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                         (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~';
         char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
-        int rv = mst__buf_append(buf, is_plain ? mst_bytes(&c, 1) : mst_bytes(escaped, 3));
+        int rv = mst__buf_append(buf, is_plain ? mst_bytes_of(&c, 1) : mst_bytes_of(escaped, 3));
         if (rv != 0) {
             return rv;
         }
@@ -98,7 +98,7 @@ static int append_number(struct mst__buf *buf, char separator, const char *name,
 {
     char text[24];
     int length = snprintf(text, sizeof text, "%" PRIu64, value);
-    return append_field(buf, separator, name, mst_bytes(text, (size_t)length));
+    return append_field(buf, separator, name, mst_bytes_of(text, (size_t)length));
 }
 
 /* Append one of @names if its turn is true: a query of switches. */
@@ -131,7 +131,7 @@ static int append_path(struct mst__buf *buf, const char *key, struct mst_err *re
     int rv = mst__buf_append(buf, mst_bytes_str("/v2/keys"));
     bool is_empty = true;
     for (const char *at = key + strspn(key, "/"); rv == 0 && *at != '\0';) {
-        struct mst_bytes part = mst_bytes(at, strcspn(at, "/"));
+        struct mst_bytes part = mst_bytes_of(at, strcspn(at, "/"));
         if (mst__bytes_equal(part, mst_bytes_str(".")) ||
             mst__bytes_equal(part, mst_bytes_str(".."))) {
             return mst__fail(reterr, MST_EINVAL, 0, "key '%.100s': etcd has no '%.*s' in paths",
@@ -467,11 +467,11 @@ static int add_machines(struct mst__v2 *v2, struct mst_bytes text)
     struct mst_bytes where = mst_bytes_str(mst__v2_where(v2));
     const uint8_t *colon = memchr(where.data, ':', where.size);
     MST_ASSERT(colon != NULL);
-    struct mst_bytes scheme = mst_bytes(where.data, (size_t)(colon - where.data) + 3);
+    struct mst_bytes scheme = mst_bytes_of(where.data, (size_t)(colon - where.data) + 3);
     while (text.size > 0) {
         const uint8_t *comma = memchr(text.data, ',', text.size);
         size_t size = comma == NULL ? text.size : (size_t)(comma - text.data);
-        struct mst_bytes url = mst_bytes(text.data, size);
+        struct mst_bytes url = mst_bytes_of(text.data, size);
         text = mst__bytes_skip(text, comma == NULL ? size : size + 1);
         while (url.size > 0 && url.data[0] == ' ') {
             url = mst__bytes_skip(url, 1);

@@ -39,7 +39,7 @@ void mst__v2_answer_close(struct mst__v2_answer *answer)
 static int v2_node_text(const struct mst__json *json, const char *name, struct mst_bytes *ret_text)
 {
     const struct mst__json *member = mst__json_member(json, name);
-    *ret_text = mst_bytes("", 0);
+    *ret_text = mst_bytes_of("", 0);
     return member == NULL || mst__json_text(member, ret_text) ? 0 : MST_EPROTO;
 }
 

@@ -48,7 +48,7 @@ static int add_number(struct mst__json *json, const char *name, int64_t number)
 {
     char text[MST_NUMBER_SIZE];
     size_t size = mst__number_format(number, text);
-    return mst__json_add_text(json, name, mst_bytes(text, size));
+    return mst__json_add_text(json, name, mst_bytes_of(text, size));
 }
 
 static int add_word(struct mst__json *json, const char *name, const char *word)
@@ -65,14 +65,14 @@ static int add_prefix_end(struct mst__json *json, struct mst_bytes prefix)
         size--;
     }
     if (size == 0) {
-        return mst__json_add_base64(json, "range_end", mst_bytes(&zero_byte, 1));
+        return mst__json_add_base64(json, "range_end", mst_bytes_of(&zero_byte, 1));
     }
     char *end = mst__memdup(prefix.data, size);
     if (end == NULL) {
         return MST_ENOMEM;
     }
     end[size - 1] = (char)(uint8_t)(prefix.data[size - 1] + 1);
-    int rv = mst__json_add_base64(json, "range_end", mst_bytes(end, size));
+    int rv = mst__json_add_base64(json, "range_end", mst_bytes_of(end, size));
     mst__free(end);
     return rv;
 }
@@ -82,7 +82,7 @@ static int add_span(struct mst__json *json, struct mst_bytes key, enum mst__v3_s
     if (span == MST_V3_KEY) {
         return key.size == 0 ? MST_EINVAL : mst__json_add_base64(json, "key", key);
     }
-    struct mst_bytes start = key.size == 0 ? mst_bytes(&zero_byte, 1) : key;
+    struct mst_bytes start = key.size == 0 ? mst_bytes_of(&zero_byte, 1) : key;
     int rv = mst__json_add_base64(json, "key", start);
     return rv != 0 ? rv : add_prefix_end(json, key);
 }
@@ -433,7 +433,7 @@ bool mst__v3_read_error(int status, struct mst_bytes body, struct mst__v3_error 
     }
     /* In a stream all of it is inside of `error`; else that is text, or missing since 3.6. */
     const struct mst__json *where = mst__json_is_object(error) ? error : json;
-    struct mst_bytes message = mst_bytes("", 0);
+    struct mst_bytes message = mst_bytes_of("", 0);
     int64_t grpc = 0;
     bool has_code = mst__json_int(mst__json_member(where, "grpc_code"), &grpc) ||
                     mst__json_int(mst__json_member(where, "code"), &grpc);
@@ -531,7 +531,7 @@ static int take_bool(const struct mst__json *json, const char *name, bool *ret, 
 static int take_bytes(const struct mst__json *json, const char *name, struct mst_buffer *ret)
 {
     const struct mst__json *member = mst__json_member(json, name);
-    struct mst_bytes text = mst_bytes("", 0);
+    struct mst_bytes text = mst_bytes_of("", 0);
     if (member != NULL && !mst__json_text(member, &text)) {
         return MST_EPROTO;
     }
@@ -725,7 +725,7 @@ int mst__v3_read_keep_alive(struct mst_bytes body,
                             struct mst_err *reterr)
 {
     const uint8_t *end = body.size == 0 ? NULL : memchr(body.data, '\n', body.size);
-    struct mst_bytes line = end == NULL ? body : mst_bytes(body.data, (size_t)(end - body.data));
+    struct mst_bytes line = end == NULL ? body : mst_bytes_of(body.data, (size_t)(end - body.data));
     struct mst__json *json = NULL;
     int rv = mst__json_parse(line, &json, reterr);
     rv = rv != 0 ? mst__err_wrap(reterr, rv, "the answer of etcd")
@@ -741,7 +741,7 @@ int mst__v3_read_token(struct mst_bytes body, char **ret_token, struct mst_err *
     if (rv != 0) {
         return mst__err_wrap(reterr, rv, "the answer of etcd");
     }
-    struct mst_bytes text = mst_bytes("", 0);
+    struct mst_bytes text = mst_bytes_of("", 0);
     bool is_fine = mst__json_text(mst__json_member(json, "token"), &text) && text.size > 0;
     for (size_t i = 0; i < text.size && is_fine; i++) {
         is_fine = text.data[i] > ' ' && text.data[i] < 0x7f;
@@ -767,7 +767,7 @@ int mst__v3_read_status(struct mst_bytes body,
         return mst__err_wrap(reterr, rv, "the answer of etcd");
     }
     *ret_status = (struct mst__v3_status){0};
-    struct mst_bytes version = mst_bytes("", 0);
+    struct mst_bytes version = mst_bytes_of("", 0);
     rv = mst__json_text(mst__json_member(json, "version"), &version) ? 0 : MST_EPROTO;
     copy_message(version, ret_status->version, sizeof ret_status->version);
     rv = take_uint(json, "leader", &ret_status->leader, rv);

@@ -173,7 +173,7 @@ static int watch_write(const struct mst__v3_watch *watch,
     for (size_t i = 0; i < watch->range_count && rv == 0; i++) {
         const struct watch_range *range = &watch->ranges[i];
         struct mst__v3_watched watched = {
-            .key = mst_bytes(range->key.data, range->key.size),
+            .key = mst_bytes_of(range->key.data, range->key.size),
             .span = range->span,
             .is_without_puts = range->is_without_puts,
         };
@@ -238,8 +238,8 @@ static int watch_recover(struct mst__v3_watch *watch,
 /* Whether @range is to tell of this event. */
 static bool range_takes(const struct watch_range *range, const struct mst__v3_event *event)
 {
-    struct mst_bytes key = mst_bytes(event->kv.key.data, event->kv.key.size);
-    struct mst_bytes own = mst_bytes(range->key.data, range->key.size);
+    struct mst_bytes key = mst_bytes_of(event->kv.key.data, event->kv.key.size);
+    struct mst_bytes own = mst_bytes_of(range->key.data, range->key.size);
     bool is_inside =
         range->span == MST_V3_KEY ? mst__bytes_equal(key, own) : mst__bytes_start_with(key, own);
     return is_inside && (event->is_delete || !range->is_without_puts);
@@ -525,7 +525,7 @@ static int watch_step(struct mst__v3_watch *watch, int64_t deadline_ms, struct m
         case MST_ENOTFOUND:
         case MST_ECONN:
             if (mst__http_stream_status(watch->stream) != 200) {
-                return watch_refused(watch, mst_bytes("", 0), deadline_ms, reterr);
+                return watch_refused(watch, mst_bytes_of("", 0), deadline_ms, reterr);
             }
             mst__http_rotate(mst__v3_http(watch->v3));
             watch_lose(watch, &why);

@@ -37,7 +37,7 @@ static bool try_path_variable(struct mst__binary *binary, const char *name)
         const char *colon = strchr(at, ':');
         size_t length = colon == NULL ? strlen(at) : (size_t)(colon - at);
         /* An empty entry is the current directory. */
-        struct mst_bytes dir = length == 0 ? mst_bytes_str(".") : mst_bytes(at, length);
+        struct mst_bytes dir = length == 0 ? mst_bytes_str(".") : mst_bytes_of(at, length);
         if (try_in(binary, dir, name)) {
             return true;
         }
@@ -53,7 +53,7 @@ static bool try_beside_us(struct mst__binary *binary)
     while (length > 0 && self[length - 1] != '/') {
         length--;
     }
-    return length > 1 && try_in(binary, mst_bytes(self, (size_t)length - 1), "etcd");
+    return length > 1 && try_in(binary, mst_bytes_of(self, (size_t)length - 1), "etcd");
 }
 
 static bool try_as_is(struct mst__binary *binary, const char *path)
@@ -112,8 +112,8 @@ static bool parse_version(struct mst__binary *binary, const char *text)
         return false;
     }
     const char *rest = binary->version + major + 1;
-    return mst__number_parse(mst_bytes(binary->version, major), 0, INT32_MAX, &binary->major) &&
-           mst__number_parse(mst_bytes(rest, strspn(rest, "0123456789")), 0, INT32_MAX,
+    return mst__number_parse(mst_bytes_of(binary->version, major), 0, INT32_MAX, &binary->major) &&
+           mst__number_parse(mst_bytes_of(rest, strspn(rest, "0123456789")), 0, INT32_MAX,
                              &binary->minor);
 }
 

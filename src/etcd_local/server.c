@@ -128,7 +128,7 @@ static void log_tail(struct mst_etcd_server *server)
         size_t length = strcspn(at, "\n");
         if (length > 0) {
             mst__log(&server->log, MST_LOG_INFO, "etcd.output", "line=%s",
-                     mst__log_quote(mst_bytes(at, length), quoted));
+                     mst__log_quote(mst_bytes_of(at, length), quoted));
         }
         at += length + (at[length] == '\n' ? 1 : 0);
     }

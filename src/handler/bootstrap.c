@@ -168,7 +168,7 @@ static int publish(const struct mst__bootstrap_round *round,
     char port[MST_NUMBER_SIZE];
     size_t port_size = mst__number_format(info->port, port);
     const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
-    const struct mst_bytes values[] = {mst_bytes_str(info->addr), mst_bytes(port, port_size)};
+    const struct mst_bytes values[] = {mst_bytes_str(info->addr), mst_bytes_of(port, port_size)};
     return mst_store_multi_set(round->store, keys, values, 2, round->call_ms, reterr);
 }
 
@@ -208,7 +208,7 @@ static int read_info(const struct mst__bootstrap_round *round,
     }
     int64_t port = 0;
     if (values[0].size == 0 || values[0].size >= sizeof ret_info->addr ||
-        !mst__number_parse(mst_bytes(values[1].data, values[1].size), 0, 65535, &port)) {
+        !mst__number_parse(mst_bytes_of(values[1].data, values[1].size), 0, 65535, &port)) {
         rv = mst__fail(reterr, MST_ESTATE, 0,
                        KEY_ADDR " and " KEY_PORT " of rank 0 are no address and port");
     } else {

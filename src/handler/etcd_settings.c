@@ -44,7 +44,7 @@ static int read_endpoints(const struct mst_params *params,
             return mst__fail(reterr, MST_EINVAL, 0, "endpoint '%.60s': more than %d addresses",
                              text, MST_HTTP_ENDPOINTS_MAX);
         }
-        struct mst_bytes part = mst__unicode_trim(mst_bytes(rest, size));
+        struct mst_bytes part = mst__unicode_trim(mst_bytes_of(rest, size));
         if (part.size == 0 && strchr(text, ',') != NULL) {
             return mst__fail(reterr, MST_EINVAL, 0,
                              "endpoint '%.60s': an address is missing at a comma", text);

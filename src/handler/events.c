@@ -115,9 +115,9 @@ static void put_text(struct mst__buf *line, const char *name, const char *text, 
     while (rest.size > 0) {
         uint32_t c = 0;
         size_t size = mst__unicode_next(rest, &c);
-        put_char(line, mst_bytes(rest.data, size), c, rv);
+        put_char(line, mst_bytes_of(rest.data, size), c, rv);
         size = size == 0 ? 1 : size;
-        rest = mst_bytes(rest.data + size, rest.size - size);
+        rest = mst_bytes_of(rest.data + size, rest.size - size);
     }
     put(line, "\",", rv);
 }

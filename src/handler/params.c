@@ -31,7 +31,7 @@ static struct mst__option *options_find(const struct mst__options *options, stru
 {
     for (size_t i = 0; i < options->count; i++) {
         struct mst__option *option = &options->list[i];
-        if (mst__bytes_equal(mst_bytes(option->key, option->key_size), key)) {
+        if (mst__bytes_equal(mst_bytes_of(option->key, option->key_size), key)) {
             return option;
         }
     }
@@ -91,8 +91,8 @@ static int options_copy(struct mst__options *to, const struct mst__options *from
 {
     for (size_t i = 0; i < from->count; i++) {
         const struct mst__option *option = &from->list[i];
-        int rv = options_set(to, mst_bytes(option->key, option->key_size),
-                             mst_bytes(option->value, option->value_size));
+        int rv = options_set(to, mst_bytes_of(option->key, option->key_size),
+                             mst_bytes_of(option->value, option->value_size));
         if (rv != 0) {
             options_close(to);
             return rv;
@@ -284,7 +284,7 @@ static struct mst_bytes next_part(struct mst_bytes *rest, char separator, bool *
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
     *ret_found = at != NULL;
     struct mst_bytes part =
-        mst_bytes(rest->data, at == NULL ? rest->size : (size_t)(at - rest->data));
+        mst_bytes_of(rest->data, at == NULL ? rest->size : (size_t)(at - rest->data));
     *rest = mst__bytes_skip(*rest, part.size + (at == NULL ? 0 : 1));
     return part;
 }
@@ -460,7 +460,7 @@ int mst_params_int(const struct mst_params *params,
         return 0;
     }
     int64_t number = 0;
-    switch (read_int(mst_bytes(option->value, option->value_size), &number)) {
+    switch (read_int(mst_bytes_of(option->value, option->value_size), &number)) {
         case INT_GOOD:
             *ret = number;
             return 0;
@@ -502,7 +502,7 @@ int mst_params_duration_ms(const struct mst_params *params,
         *ret_ms = fallback_ms;
         return 0;
     }
-    struct mst_bytes text = mst_bytes(option->value, option->value_size);
+    struct mst_bytes text = mst_bytes_of(option->value, option->value_size);
     int64_t number = 0;
     int64_t unit_ms = 1000;
     enum int_kind kind = read_int(text, &number);
@@ -548,8 +548,8 @@ int mst_params_check_known(const struct mst_params *params,
         const struct mst__option *option = &params->options.list[i];
         bool found = false;
         for (size_t k = 0; k < known_count && !found; k++) {
-            found =
-                mst__bytes_equal(mst_bytes(option->key, option->key_size), mst_bytes_str(known[k]));
+            found = mst__bytes_equal(mst_bytes_of(option->key, option->key_size),
+                                     mst_bytes_str(known[k]));
         }
         if (found) {
             continue;
@@ -558,7 +558,7 @@ int mst_params_check_known(const struct mst_params *params,
             char key[MST_LOG_QUOTE_SIZE];
             mst__log(&params->log, MST_LOG_WARN, "params.ignored", "backend=%s option=%s",
                      params->backend,
-                     mst__log_quote(mst_bytes(option->key, option->key_size), key));
+                     mst__log_quote(mst_bytes_of(option->key, option->key_size), key));
             continue;
         }
         const char *nearest = mst__nearest(option->key, known, known_count);

@@ -61,7 +61,7 @@ static struct mst_bytes cut(struct mst_bytes *rest, char separator, bool *ret_fo
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
     *ret_found = at != NULL;
     struct mst_bytes part =
-        mst_bytes(rest->data, at == NULL ? rest->size : (size_t)(at - rest->data));
+        mst_bytes_of(rest->data, at == NULL ? rest->size : (size_t)(at - rest->data));
     *rest = mst__bytes_skip(*rest, part.size + (at == NULL ? 0 : 1));
     return part;
 }

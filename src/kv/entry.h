@@ -96,8 +96,8 @@ static inline bool mst__kv_entry_is_waited_for(const struct mst__kv_entry *entry
 
 static inline struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *entry)
 {
-    return entry->block == NULL ? mst_bytes(NULL, 0)
-                                : mst_bytes(entry->block->bytes, entry->block->size);
+    return entry->block == NULL ? mst_bytes_of(NULL, 0)
+                                : mst_bytes_of(entry->block->bytes, entry->block->size);
 }
 
 /* A block for the next value of @entry, of up to @size bytes: its present one if that will do, or

@@ -173,7 +173,7 @@ void *mst__kv_share(struct mst__kv *kv, struct mst_bytes bytes, struct mst_bytes
     }
     kv->steps += mst__kv_steps_of(bytes.size);
     memcpy(block->bytes, bytes.data, bytes.size);
-    *ret_bytes = mst_bytes(block->bytes, bytes.size);
+    *ret_bytes = mst_bytes_of(block->bytes, bytes.size);
     return block;
 }
 
@@ -262,7 +262,7 @@ void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     MST_ASSERT(entry->block != NULL);
     if (MST_UNLIKELY(entry->watches != NULL)) {
-        mst__kv_notify(kv, entry, MST_KV_DELETED, mst_bytes(NULL, 0));
+        mst__kv_notify(kv, entry, MST_KV_DELETED, mst_bytes_of(NULL, 0));
     }
     block_release(kv, entry->block);
     entry->block = NULL;
@@ -419,7 +419,7 @@ static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct
     /* Overflow wraps around, as with every PyTorch server. */
     number = (int64_t)((uint64_t)number + (uint64_t)command->number);
     char text[MST_NUMBER_SIZE];
-    mst__kv_entry_put(kv, entry, room, mst_bytes(text, mst__number_format(number, text)));
+    mst__kv_entry_put(kv, entry, room, mst_bytes_of(text, mst__number_format(number, text)));
     entry_written_wake(kv, entry);
     reply->kind = MST_REPLY_NUMBER;
     reply->number = number;
@@ -500,7 +500,7 @@ static int kv_append(struct mst__kv *kv, const struct mst__command *command)
     if (command->value.size > 0) {
         memcpy(room->bytes + old_size, command->value.data, command->value.size);
     }
-    mst__kv_entry_put(kv, entry, room, mst_bytes(room->bytes, size));
+    mst__kv_entry_put(kv, entry, room, mst_bytes_of(room->bytes, size));
     entry_written_wake(kv, entry);
     return 0;
 }
@@ -547,7 +547,7 @@ static int kv_multi_get(struct mst__kv *kv,
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
-        struct mst_bytes value = entry == NULL ? mst_bytes(NULL, 0) : mst__kv_entry_value(entry);
+        struct mst_bytes value = entry == NULL ? mst_bytes_of(NULL, 0) : mst__kv_entry_value(entry);
         int rv = mst__kv_buf_append_str(kv, &kv->items, value);
         if (rv != 0) {
             mst__kv_buf_close(kv, &kv->items);

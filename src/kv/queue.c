@@ -66,7 +66,7 @@ void mst__kv_queue_pop(struct mst__kv *kv,
     }
     ret_reply->number = (int64_t)entry->queue.count;
     struct mst__kv_block *item = queue_take(entry);
-    ret_reply->bytes = mst_bytes(item->bytes, item->size);
+    ret_reply->bytes = mst_bytes_of(item->bytes, item->size);
     ret_reply->shared = item->size >= MST_SHARED_SIZE_MIN ? item : NULL;
     /* The reply borrows the bytes; they live until the next command. */
     MST_ASSERT(kv->popped == NULL);

@@ -204,7 +204,7 @@ static void barrier_withdraw(struct mst__kv *kv,
         char text[MST_NUMBER_SIZE];
         size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
         /* The block of a value holds any number, and so short a value is not shared. */
-        mst__kv_entry_put(kv, entry, entry->block, mst_bytes(text, size));
+        mst__kv_entry_put(kv, entry, entry->block, mst_bytes_of(text, size));
     }
     mst__kv_wake_changes(kv, entry);
 }
@@ -391,7 +391,7 @@ int mst__kv_barrier(struct mst__kv *kv,
     count = (int64_t)((uint64_t)count + 1);
     bool created = entry->block == NULL;
     char text[MST_NUMBER_SIZE];
-    mst__kv_entry_put(kv, entry, room, mst_bytes(text, mst__number_format(count, text)));
+    mst__kv_entry_put(kv, entry, room, mst_bytes_of(text, mst__number_format(count, text)));
     entry->made_by_barrier = entry->made_by_barrier || created;
     if (count >= command->number) {
         mst__kv_wake_all(kv, entry);

@@ -136,7 +136,7 @@ void mst__kv_notify(struct mst__kv *kv,
     head.entry = entry;
     head.change = change;
     size_t size_before = mst__buf_size(&kv->notices.buf);
-    int rv = mst__buf_append(&kv->notices.buf, mst_bytes(&head, sizeof head));
+    int rv = mst__buf_append(&kv->notices.buf, mst_bytes_of(&head, sizeof head));
     if (rv == 0) {
         rv = mst__kv_buf_append_str(kv, &kv->notices, mst__kv_entry_value(entry));
     }

@@ -152,7 +152,7 @@ static int run_value(struct run *run,
                      struct answer *answer)
 {
     const struct mst__v2_node *node = &answer->v2.node;
-    struct mst_bytes value = mst_bytes(node->value.data, node->value.size);
+    struct mst_bytes value = mst_bytes_of(node->value.data, node->value.size);
     if (answer->event.kind != MST_LEGACY_EVENT_ANSWER || answer->event.code != 0) {
         return 0;
     }
@@ -209,7 +209,7 @@ static int run_list(struct run *run, const struct mst__legacy_effect *effect, st
         const struct mst__v2_node *node = &answer->v2.node.nodes[i];
         answer->entries[i] = (struct mst__legacy_entry){
             .name = last_component(node->key),
-            .value = mst_bytes(node->value.data, node->value.size),
+            .value = mst_bytes_of(node->value.data, node->value.size),
             .has_ttl = node->has_ttl,
             .ttl_s = node->ttl_s,
         };

@@ -122,7 +122,7 @@ int mst__legacy_look_read(struct mst__legacy_look *look,
         rv = mst__fail(reterr, MST_ESTATE, 0, "'%.100s' is a directory", key);
     } else if (rv == 0 && answer.code == MST_V2_OK) {
         const struct mst_buffer *value = &answer.node.value;
-        rv = mst__legacy_doc_parse(mst_bytes(value->data, value->size), &view->doc, reterr);
+        rv = mst__legacy_doc_parse(mst_bytes_of(value->data, value->size), &view->doc, reterr);
         rv = rv == MST_ESTATE ? mst__err_wrap(reterr, rv, "'%.100s'", key) : rv;
         view->exists = rv == 0;
         view->modified = answer.node.modified;
@@ -146,7 +146,7 @@ static int extra_object(const char *key,
         *ret_object = mst__json_new_object();
         return *ret_object != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "extra data");
     }
-    int rv = mst__json_parse(mst_bytes(node->value.data, node->value.size), ret_object, reterr);
+    int rv = mst__json_parse(mst_bytes_of(node->value.data, node->value.size), ret_object, reterr);
     if (rv == 0 && !mst__json_is_object(*ret_object)) {
         mst__json_free(*ret_object);
         rv = mst__fail(reterr, MST_EPROTO, 0, "no object");

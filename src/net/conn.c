@@ -236,7 +236,7 @@ void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char 
     mst__store_u32(frame, (uint32_t)text.size + 1);
     frame[4] = MST_JOB_STORE_END;
     memcpy(frame + MST_JOB_HEAD_SIZE, text.data, text.size);
-    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(frame, MST_JOB_HEAD_SIZE + text.size), NULL);
+    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes_of(frame, MST_JOB_HEAD_SIZE + text.size), NULL);
     if (!conn->is_doomed) {
         log_end(conn, "store.ended", why, detail);
     }
@@ -289,7 +289,7 @@ static void conn_release(struct mst__conn *conn)
     static const uint8_t stop_byte = 0;
     conn->is_released = false;
     mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN,
-                   mst_bytes(&stop_byte, 1), NULL);
+                   mst_bytes_of(&stop_byte, 1), NULL);
 }
 
 /* Answer those whose waiting is over. */
@@ -724,7 +724,7 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
         mst__job_heard(&conn->seat);
     }
     if (buf->base == (char *)server->read_memory) {
-        struct mst_bytes input = mst_bytes(buf->base, (size_t)size);
+        struct mst_bytes input = mst_bytes_of(buf->base, (size_t)size);
         size_t used = conn_serve(conn, input);
         conn_keep(conn, mst__bytes_skip(input, used));
     } else {

@@ -130,7 +130,7 @@ static void store_begin(struct mst__conn *conn)
     mst__conn_drop_replies(conn);
     store_forget(conn);
     conn->is_store_over = false;
-    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes(begun, sizeof begun), NULL);
+    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes_of(begun, sizeof begun), NULL);
 }
 
 /* More of the stream of requests. */

@@ -278,7 +278,8 @@ static void conn_send_piece(struct mst__conn *conn, struct mst_bytes piece)
         return;
     }
     if (sent < sizeof head) {
-        conn_queue(conn, MST_SORT_PLAIN, mst_bytes(head + sent, sizeof head - sent), NULL, false);
+        conn_queue(conn, MST_SORT_PLAIN, mst_bytes_of(head + sent, sizeof head - sent), NULL,
+                   false);
         sent = sizeof head;
     }
     if (!conn->is_doomed) {
@@ -313,7 +314,7 @@ static void conn_send_stream(struct mst__conn *conn, struct mst_bytes bytes, voi
     while (shared == NULL && bytes.size > 0 && !mst__conn_has_output(conn) && !conn->is_doomed &&
            !conn->is_store_over) {
         size_t size = bytes.size < MST_PIECE_SIZE ? bytes.size : MST_PIECE_SIZE;
-        conn_send_piece(conn, mst_bytes(bytes.data, size));
+        conn_send_piece(conn, mst_bytes_of(bytes.data, size));
         bytes = mst__bytes_skip(bytes, size);
     }
     if (bytes.size > 0 && !conn->is_doomed && !conn->is_store_over) {

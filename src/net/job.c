@@ -177,7 +177,7 @@ static bool job_is_blank(const struct mst__job *job)
 static void job_remove(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
-    void *value = mst__map_get(&jobs->map, mst_bytes(job->run_id, job->run_id_size));
+    void *value = mst__map_get(&jobs->map, mst_bytes_of(job->run_id, job->run_id_size));
     MST_ASSERT(value != NULL && job_of(value) == job);
     mst__map_remove(&jobs->map, value);
     idle_remove(job);

@@ -28,7 +28,7 @@ static bool is_dead(void *arg, struct mst_bytes key)
         return false;
     }
     bool is_own = is_own_epoch(jobs, whose.epoch);
-    void *value = mst__map_get(&jobs->map, mst_bytes(whose.run_id, whose.run_id_size));
+    void *value = mst__map_get(&jobs->map, mst_bytes_of(whose.run_id, whose.run_id_size));
     if (value == NULL) {
         /* Its nodes may not have come back to us yet; they have as long as they had before. */
         int64_t open_ms = (int64_t)uv_now(&server->loop) - jobs->keys.opened_ms;

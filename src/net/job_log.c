@@ -256,7 +256,7 @@ void mst__job_log_forgotten(const struct mst__job *job)
 static void measure_job(const struct mst__job *job, struct mst__jobs_metrics *metrics)
 {
     struct mst__job_metrics found = {
-        .run_id = mst_bytes(job->run_id, job->run_id_size),
+        .run_id = mst_bytes_of(job->run_id, job->run_id_size),
         .tally = job->life.tally,
     };
     mst__authority_count_standings(&job->authority, found.standings);

@@ -303,7 +303,7 @@ int mst__job_tell_status(struct mst__job *job,
     struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD};
     struct mst__job_status *status = &message.u.status;
     *status = (struct mst__job_status){
-        .run_id = mst_bytes(job->run_id, job->run_id_size),
+        .run_id = mst_bytes_of(job->run_id, job->run_id_size),
         .phase = (uint32_t)authority->phase,
         .epoch = authority->round == 0 ? authority->options.epoch : authority->round_epoch,
         .round = authority->round,

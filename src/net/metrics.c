@@ -29,7 +29,7 @@ static int append_line(struct mst__buf *page, const char *format, ...)
     va_end(args);
     MST_ASSERT(length > 0);
     MST_ASSERT((size_t)length < sizeof line);
-    return mst__buf_append(page, mst_bytes(line, (size_t)length));
+    return mst__buf_append(page, mst_bytes_of(line, (size_t)length));
 }
 
 /* What a metric is; its values follow. */

@@ -128,7 +128,7 @@ static int decode(const struct c10d *c10d,
                   struct mst__stored *ret_stored,
                   struct mst_err *reterr)
 {
-    struct mst_bytes text = mst_bytes(value->data, value->size);
+    struct mst_bytes text = mst_bytes_of(value->data, value->size);
     if (is_sentinel(text)) {
         mst_buffer_free(value);
         *ret_stored = (struct mst__stored){.exists = false};
@@ -171,7 +171,7 @@ static int compare_set(struct c10d *c10d,
         return rv;
     }
     mst_buffer_free(ret_value);
-    struct mst_bytes nothing = mst_bytes(NULL, 0);
+    struct mst_bytes nothing = mst_bytes_of(NULL, 0);
     return mst_store_compare_set(store, key, nothing, mst_bytes_str(MST_C10D_SENTINEL),
                                  deadline_ms - mst__clock_ms(), &outcome, ret_value, reterr);
 }
@@ -190,7 +190,7 @@ static int c10d_get_state(void *self,
                                &value, reterr);
     }
     if (rv == MST_ENOTFOUND) {
-        rv = compare_set(c10d, store, mst_bytes(NULL, 0), mst_bytes_str(MST_C10D_SENTINEL),
+        rv = compare_set(c10d, store, mst_bytes_of(NULL, 0), mst_bytes_str(MST_C10D_SENTINEL),
                          deadline_ms, &value, reterr);
     }
     return rv != 0 ? rv : decode(c10d, &value, ret_stored, reterr);
@@ -222,7 +222,7 @@ static int c10d_set_state(void *self,
         rv = compare_set(c10d, store, expected, desired, deadline_ms, &value, reterr);
     }
     if (rv == 0) {
-        bool won = mst__bytes_equal(mst_bytes(value.data, value.size), desired);
+        bool won = mst__bytes_equal(mst_bytes_of(value.data, value.size), desired);
         if (won) {
             *ret_stored = (struct mst__stored){.exists = true, .token = value};
         } else {

@@ -131,7 +131,7 @@ static void answer_stored(struct run *run,
         answer_with(answer, kind_none);
         return;
     }
-    struct mst_bytes record = mst_bytes(stored->record.data, stored->record.size);
+    struct mst_bytes record = mst_bytes_of(stored->record.data, stored->record.size);
     int rv = mst__pickle_read(record, &answer->state, &run->err);
     mst_buffer_free(&stored->record);
     if (rv != 0) {
@@ -168,7 +168,7 @@ static int write_look(struct run *run,
     }
     *ret_won =
         ret_stored->exists &&
-        mst__bytes_equal(mst_bytes(ret_stored->record.data, ret_stored->record.size), record);
+        mst__bytes_equal(mst_bytes_of(ret_stored->record.data, ret_stored->record.size), record);
     if (*ret_won) {
         mst_buffer_free(&ret_stored->record);
     }
@@ -280,7 +280,7 @@ static int wait_change(const struct mst__record_backend *backend,
                        int64_t skip,
                        int64_t until_us)
 {
-    struct mst_bytes token = mst_bytes(session->token.data, session->token.size);
+    struct mst_bytes token = mst_bytes_of(session->token.data, session->token.size);
     struct mst_err ignored;
     int64_t until_ms = until_us / 1000 + (until_us % 1000 == 0 ? 0 : 1);
     int rv = backend->ops->wait_change(backend->self, session->has_token ? &token : NULL,

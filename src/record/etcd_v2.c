@@ -224,7 +224,7 @@ static int decode(const struct etcd_v2 *etcd,
     struct mst__buf record;
     mst__buf_init(&record, MST_PICKLE_SIZE_MAX);
     struct mst__stored stored = {.exists = true};
-    int rv = mst__base64_read(&record, mst_bytes(node->value.data, node->value.size));
+    int rv = mst__base64_read(&record, mst_bytes_of(node->value.data, node->value.size));
     if (rv == 0) {
         rv = mst__buf_release(&record, &stored.record);
     }

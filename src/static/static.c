@@ -154,7 +154,7 @@ static int read_count(struct group *group,
     struct mst_buffer value = {0};
     int rv =
         mst_store_try_get(group->counter, mst_bytes_str(COUNT_KEY), timeout_ms, &value, reterr);
-    if (rv == 0 && !mst__number_parse_prefix(mst_bytes(value.data, value.size), ret_count)) {
+    if (rv == 0 && !mst__number_parse_prefix(mst_bytes_of(value.data, value.size), ret_count)) {
         rv = mst__fail(reterr, MST_ETYPE, 0,
                        "key '" COUNT_KEY "' holds no number; is that store "
                        "in use for something else?");
@@ -205,7 +205,7 @@ static int publish(struct group *group, int64_t deadline_ms, struct mst_err *ret
     size_t port_size = mst__number_format(group->endpoint.port, port);
     const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
     const struct mst_bytes values[] = {mst_bytes_str(group->endpoint.host),
-                                       mst_bytes(port, port_size)};
+                                       mst_bytes_of(port, port_size)};
     int64_t left_ms = deadline_ms - mst__clock_ms();
     rv = mst_store_multi_set(store, keys, values, 2, left_ms < 1 ? 1 : left_ms, reterr);
     mst_store_close(store);

@@ -127,7 +127,7 @@ static int change_add(const struct mst__command *command,
     number = (int64_t)((uint64_t)number + (uint64_t)command->number);
     result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = number};
     char text[MST_NUMBER_SIZE];
-    struct mst_bytes sum = mst_bytes(text, mst__number_format(number, text));
+    struct mst_bytes sum = mst_bytes_of(text, mst__number_format(number, text));
     /* Adding 0 is how many look at a counter. */
     bool is_same = present != NULL && mst__bytes_equal(*present, sum);
     *ret_change = is_same ? MST_ETCD_KEEP : MST_ETCD_PUT;

@@ -172,7 +172,7 @@ static int call_decode(struct call *call, bool *ret_exists)
                          "'%.60s' at %s is a directory; something else uses this one", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
-    int rv = mst__base64_read(&call->value, mst_bytes(node->value.data, node->value.size));
+    int rv = mst__base64_read(&call->value, mst_bytes_of(node->value.data, node->value.size));
     if (rv == MST_EPROTO) {
         return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is no base64", node->key,
                          mst__v2_where(call->etcd2->v2));
@@ -254,7 +254,7 @@ static bool change_is_like_ours(const struct call *call,
         return event->action == MST_V2_COMPARE_AND_DELETE;
     }
     return event->action == (base->exists ? MST_V2_COMPARE_AND_SWAP : MST_V2_CREATE) &&
-           mst__bytes_equal(mst_bytes(event->node.value.data, event->node.value.size),
+           mst__bytes_equal(mst_bytes_of(event->node.value.data, event->node.value.size),
                             mst__buf_bytes(&call->text));
 }
 
@@ -494,7 +494,7 @@ static struct mst_bytes entry_name(const struct call *call, const struct mst__v2
 {
     struct mst_bytes key = mst_bytes_str(node->key == NULL ? "" : node->key);
     size_t front = strlen(call->etcd2->root) + 1;
-    return key.size < front ? mst_bytes(NULL, 0) : mst__bytes_skip(key, front);
+    return key.size < front ? mst_bytes_of(NULL, 0) : mst__bytes_skip(key, front);
 }
 
 /* They are decoded in any case, to know which are keys. */

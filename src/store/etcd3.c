@@ -180,7 +180,7 @@ static const struct mst__v3_kv *call_found(const struct call *call, size_t index
 
 static struct mst_bytes kv_value(const struct mst__v3_kv *kv)
 {
-    return kv == NULL ? mst_bytes(NULL, 0) : mst_bytes(kv->value.data, kv->value.size);
+    return kv == NULL ? mst_bytes_of(NULL, 0) : mst_bytes_of(kv->value.data, kv->value.size);
 }
 
 static int64_t kv_revision(const struct mst__v3_kv *kv)
@@ -525,7 +525,7 @@ static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
     }
     const struct mst__v3_kvs *kvs = &call->result.ranges[0];
     for (size_t i = 0; keys != NULL && rv == 0 && i < kvs->count; i++) {
-        struct mst_bytes key = mst_bytes(kvs->items[i].key.data, kvs->items[i].key.size);
+        struct mst_bytes key = mst_bytes_of(kvs->items[i].key.data, kvs->items[i].key.size);
         if (!mst__bytes_start_with(key, root)) {
             return mst__fail(call->reterr, MST_EPROTO, 0, "%s lists a key that was not asked for",
                              mst__v3_where(call->etcd3->v3));
@@ -582,7 +582,7 @@ static void waiting_note(struct waiting *waiting, const struct mst__v3_events *e
 {
     for (size_t e = 0; e < events->count; e++) {
         const struct mst__v3_kv *kv = &events->items[e].kv;
-        struct mst_bytes key = mst_bytes(kv->key.data, kv->key.size);
+        struct mst_bytes key = mst_bytes_of(kv->key.data, kv->key.size);
         for (size_t i = 0; i < waiting->count; i++) {
             if (!events->items[e].is_delete && !waiting->has_come[i] &&
                 mst__bytes_equal(waiting->watched[i].key, key)) {

@@ -157,7 +157,7 @@ static int find(struct mst__etcd3_lease *lease,
     *ret_id = 0;
     if (rv == 0 && result.range_count > 0 && result.ranges[0].count > 0) {
         const struct mst_buffer *value = &result.ranges[0].items[0].value;
-        if (!mst__number_parse(mst_bytes(value->data, value->size), 1, INT64_MAX, ret_id)) {
+        if (!mst__number_parse(mst_bytes_of(value->data, value->size), 1, INT64_MAX, ret_id)) {
             rv = mst__fail(reterr, MST_EPROTO, 0, "'%s' at %s does not hold the number of a lease",
                            lease->key, mst__v3_where(lease->v3));
         }
@@ -178,7 +178,9 @@ static int publish(struct mst__etcd3_lease *lease,
     struct mst__v3_compare compare = {.key = key, .target = MST_V3_CREATE};
     struct mst__v3_op put = {
         .kind = MST_V3_OP_PUT,
-        .u.put = {.key = key, .value = mst_bytes(text, mst__number_format(id, text)), .lease = id},
+        .u.put = {.key = key,
+                  .value = mst_bytes_of(text, mst__number_format(id, text)),
+                  .lease = id},
     };
     struct mst__v3_txn txn = {
         .compares = &compare, .compare_count = 1, .success = &put, .success_count = 1};

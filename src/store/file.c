@@ -196,7 +196,7 @@ static bool record_field(struct mst_bytes *rest,
     if (rest->size - 4 < size) {
         return false;
     }
-    *ret_field = mst_bytes(rest->data + 4, size);
+    *ret_field = mst_bytes_of(rest->data + 4, size);
     *rest = mst__bytes_skip(*rest, 4 + (size_t)size);
     return true;
 }
@@ -314,7 +314,7 @@ static int append_field(struct mst__buf *records, const char *front, struct mst_
     }
     int rv = mst__buf_append_u32(records, (uint32_t)(front_size + field.size));
     if (rv == 0) {
-        rv = mst__buf_append(records, mst_bytes(front, front_size));
+        rv = mst__buf_append(records, mst_bytes_of(front, front_size));
     }
     return rv != 0 ? rv : mst__buf_append(records, field);
 }
@@ -363,7 +363,7 @@ static int write_records(struct file *file,
 
 static struct mst_bytes value_bytes(const struct file_value *value)
 {
-    return value == NULL ? mst_bytes(NULL, 0) : mst_bytes(value->data, value->size);
+    return value == NULL ? mst_bytes_of(NULL, 0) : mst_bytes_of(value->data, value->size);
 }
 
 /* What a write needs at hand. */
@@ -403,7 +403,7 @@ static int write_add(struct file *file,
     char text[MST_NUMBER_SIZE];
     size_t size = mst__number_format(number, text);
     result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = number};
-    return append_record(&write->records, "", command->key, mst_bytes(text, size));
+    return append_record(&write->records, "", command->key, mst_bytes_of(text, size));
 }
 
 static int write_append(struct file *file,
@@ -427,7 +427,7 @@ static int write_delete(struct file *file,
 {
     bool present = mst__map_get(&file->map, command->key) != NULL;
     result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = present ? 1 : 0};
-    return present ? append_record(&write->records, "-", command->key, mst_bytes(NULL, 0)) : 0;
+    return present ? append_record(&write->records, "-", command->key, mst_bytes_of(NULL, 0)) : 0;
 }
 
 static int write_multi_set(const struct mst__command *command, struct file_write *write)

@@ -114,14 +114,14 @@ static void greeting_of(enum mst__dialect dialect,
     static const uint8_t greeting_a[] = {4, 0, 0, 0, 0, 0, 0, 0, 0};
     static const uint8_t answer_a[] = {0};
     if (dialect == MST_DIALECT_C) {
-        *ret_greeting = mst_bytes(greeting_c, sizeof greeting_c);
-        *ret_answer = mst_bytes(answer_c, sizeof answer_c);
+        *ret_greeting = mst_bytes_of(greeting_c, sizeof greeting_c);
+        *ret_answer = mst_bytes_of(answer_c, sizeof answer_c);
     } else if (dialect == MST_DIALECT_B) {
-        *ret_greeting = mst_bytes(greeting_b, sizeof greeting_b);
-        *ret_answer = mst_bytes(answer_c, 1);
+        *ret_greeting = mst_bytes_of(greeting_b, sizeof greeting_b);
+        *ret_answer = mst_bytes_of(answer_c, 1);
     } else {
-        *ret_greeting = mst_bytes(greeting_a, sizeof greeting_a);
-        *ret_answer = mst_bytes(answer_a, sizeof answer_a);
+        *ret_greeting = mst_bytes_of(greeting_a, sizeof greeting_a);
+        *ret_answer = mst_bytes_of(answer_a, sizeof answer_a);
     }
 }
 

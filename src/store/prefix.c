@@ -75,7 +75,7 @@ int mst_store_prefix(struct mst_store *store,
     }
     struct mst__buf whole;
     mst__buf_init(&whole, key_size_max);
-    int rv = mst__buf_append(&whole, mst_bytes(store->prefix, store->prefix_size));
+    int rv = mst__buf_append(&whole, mst_bytes_of(store->prefix, store->prefix_size));
     if (rv == 0) {
         rv = mst__buf_append(&whole, prefix);
     }
@@ -106,7 +106,7 @@ static int append_key(const struct mst_store *store,
     }
     int rv = mst__buf_append_u64(items, store->prefix_size + key.size);
     if (rv == 0) {
-        rv = mst__buf_append(items, mst_bytes(store->prefix, store->prefix_size));
+        rv = mst__buf_append(items, mst_bytes_of(store->prefix, store->prefix_size));
     }
     if (rv == 0) {
         rv = mst__buf_append(items, key);
@@ -155,7 +155,7 @@ int mst__prefix_strip(const struct mst_store *store,
                       struct mst_err *reterr)
 {
     int64_t count = result->reply.number;
-    struct mst_bytes prefix = mst_bytes(store->prefix, store->prefix_size);
+    struct mst_bytes prefix = mst_bytes_of(store->prefix, store->prefix_size);
     struct mst_bytes items = result->reply.bytes;
     /* A str takes eight bytes at least, so the reply itself bounds the count. */
     if (count < 0 || (uint64_t)count > items.size / 8) {
@@ -172,7 +172,7 @@ int mst__prefix_strip(const struct mst_store *store,
         mst__free(list.keys);
         return mst__fail(reterr, rv, 0, "list of %lld keys", (long long)count);
     }
-    items = mst_bytes(list.memory.data, list.memory.size);
+    items = mst_bytes_of(list.memory.data, list.memory.size);
     struct mst_bytes key;
     for (int64_t i = 0; i < count && mst__items_next(&items, &key); i++) {
         if (mst__bytes_start_with(key, prefix)) {

@@ -127,7 +127,7 @@ int mst_store_open(const char *url,
     }
     if (rv == 0 && parts.prefix != NULL) {
         struct mst_store *root = store;
-        rv = mst_store_prefix(root, mst_bytes(parts.prefix, parts.prefix_size), &store, reterr);
+        rv = mst_store_prefix(root, mst_bytes_of(parts.prefix, parts.prefix_size), &store, reterr);
         mst_store_close(root);
     }
     mst__url_close(&parts);
@@ -149,7 +149,7 @@ void mst_store_close(struct mst_store *store)
     }
 }
 
-int mst_store_stats(struct mst_store *store, struct mst_store_stats *ret_stats)
+int mst_store_get_stats(struct mst_store *store, struct mst_store_stats *ret_stats)
 {
     size_t size = ret_stats->size;
     if (size < sizeof size || size > sizeof *ret_stats) {
@@ -195,7 +195,7 @@ static int call_begin(struct call *call,
         .deadline_ms = deadline_ms,
         .command = {.op = op, .count = keys_count},
         .name = mst__op_name(op),
-        .shown_key = keys_count == 0 ? mst_bytes(NULL, 0) : keys[0],
+        .shown_key = keys_count == 0 ? mst_bytes_of(NULL, 0) : keys[0],
         .keys_count = keys_count,
         .reterr = reterr,
     };
@@ -819,7 +819,7 @@ static int append_by_compare_set(struct call *call, struct mst_bytes piece)
         }
         struct mst_bytes desired = mst__buf_bytes(&whole);
         enum mst_compare_set outcome;
-        rv = compare_set_run(call, mst_bytes(desired.data, old_size), desired, &outcome);
+        rv = compare_set_run(call, mst_bytes_of(desired.data, old_size), desired, &outcome);
         if (rv != 0 || outcome == MST_COMPARE_SET_DONE) {
             break;
         }

@@ -201,7 +201,7 @@ static int read_at_once(struct exchange *exchange,
 {
     uint8_t random[16];
     mst__clock_random(random, sizeof random);
-    struct mst_bytes nobodys = mst_bytes(random, sizeof random);
+    struct mst_bytes nobodys = mst_bytes_of(random, sizeof random);
     struct mst__command command = {.op = MST_OP_COMPARE_SET,
                                    .key = exchange->command->key,
                                    .expected = nobodys,

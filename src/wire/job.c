@@ -84,7 +84,7 @@ static void visit_text(struct visitor *visitor, struct mst_bytes *text)
         return;
     }
     const uint8_t *at = visit_take(visitor, size);
-    *text = at == NULL ? mst_bytes((const uint8_t *)"", 0) : mst_bytes(at, size);
+    *text = at == NULL ? mst_bytes_of((const uint8_t *)"", 0) : mst_bytes_of(at, size);
 }
 
 /* The whole rest of the frame. */
@@ -462,7 +462,7 @@ int mst__job_read(struct mst_bytes input,
     }
     *ret_message = (struct mst__job_message){.type = type};
     struct visitor visitor = {
-        .input = mst_bytes(input.data + MST_JOB_HEAD_SIZE, *ret_size - MST_JOB_HEAD_SIZE)};
+        .input = mst_bytes_of(input.data + MST_JOB_HEAD_SIZE, *ret_size - MST_JOB_HEAD_SIZE)};
     visit_message(&visitor, ret_message);
     if (visitor.rv != 0) {
         return mst__fail(reterr, MST_EPROTO, 0, "job frame %s of %u bytes makes no sense", name,

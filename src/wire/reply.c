@@ -169,7 +169,7 @@ static int read_strs(const struct mst__wire_limits *limits,
             return MST_WIRE_MORE;
         }
     }
-    reply->bytes = mst_bytes(input.data + start, end - start);
+    reply->bytes = mst_bytes_of(input.data + start, end - start);
     *ret_size = end;
     return MST_WIRE_REQUEST;
 }

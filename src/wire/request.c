@@ -101,7 +101,7 @@ static int cursor_str(struct cursor *cursor,
     if (!cursor_skip(cursor, (size_t)size, &start)) {
         return MST_WIRE_MORE;
     }
-    *ret_str = mst_bytes(cursor->input.data + start, (size_t)size);
+    *ret_str = mst_bytes_of(cursor->input.data + start, (size_t)size);
     return MST_WIRE_REQUEST;
 }
 
@@ -158,7 +158,7 @@ static int read_items(struct mst__wire_reader *reader,
         cursor->end = reader->items_end;
         command->count = mst__load_u64(cursor->input.data + count_start);
         command->items =
-            mst_bytes(cursor->input.data + items_start, reader->items_end - items_start);
+            mst_bytes_of(cursor->input.data + items_start, reader->items_end - items_start);
     }
     return rv;
 }
@@ -356,7 +356,7 @@ int mst__wire_write_validate(struct mst__buf *output)
 {
     uint8_t raw[MST_WIRE_VALIDATE_SIZE] = {0};
     mst__store_u32(raw + 1, MST_WIRE_MAGIC);
-    return mst__buf_append(output, mst_bytes(raw, sizeof raw));
+    return mst__buf_append(output, mst_bytes_of(raw, sizeof raw));
 }
 
 bool mst__wire_has_op(enum mst__dialect dialect, enum mst__op op)

@@ -51,7 +51,7 @@ static int read_growing(const struct mst__command *command,
     size_t wanted = 0;
     for (size_t have = 0; have <= input.size; have++) {
         size_t size = 0;
-        int rv = mst__wire_read_reply(command, &limits, mst_bytes(input.data, have), ret_reply,
+        int rv = mst__wire_read_reply(command, &limits, mst_bytes_of(input.data, have), ret_reply,
                                       &size, NULL);
         if (rv != MST_WIRE_MORE) {
             *ret_size = size;
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct mst__command command = {.op = (enum mst__op)(data[0] % MST_OP_COUNT), .count = data[1]};
-    struct mst_bytes input = mst_bytes(data + 2, size - 2);
+    struct mst_bytes input = mst_bytes_of(data + 2, size - 2);
     for (;;) {
         struct mst__reply whole = {0};
         struct mst__reply grown = {0};

@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    struct mst_bytes body = mst_bytes(data + 1, size - 1);
+    struct mst_bytes body = mst_bytes_of(data + 1, size - 1);
     check_json(body);
     struct mst__http_response response = {
         .status = statuses[data[0] & 7],

@@ -133,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     enum asked asked = (enum asked)(data[0] % ASKED);
-    struct mst_bytes body = mst_bytes(data + 2, size - 2);
+    struct mst_bytes body = mst_bytes_of(data + 2, size - 2);
     struct mst__v3_error error;
     int status = data[1] == 0 ? 200 : 100 + 4 * data[1];
     switch (asked) {

@@ -68,7 +68,7 @@ static int read_growing(struct mst_bytes input, size_t *ret_size)
     for (size_t have = 0; have <= input.size; have++) {
         struct mst__job_message message;
         int rv =
-            mst__job_read(mst_bytes(input.data, have), STORE_SIZE_MAX, &message, ret_size, NULL);
+            mst__job_read(mst_bytes_of(input.data, have), STORE_SIZE_MAX, &message, ret_size, NULL);
         if (rv != 0) {
             return rv;
         }
@@ -259,7 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         act(&run, conn, action);
         if (action >= FEED_FIRST) {
             length = length < size - at ? length : size - at;
-            feed(&run, conn, mst_bytes(data + at, length));
+            feed(&run, conn, mst_bytes_of(data + at, length));
             at += length;
         }
         tell(&run);

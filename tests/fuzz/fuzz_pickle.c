@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mst__state state;
     mst__state_init(&state);
     struct mst_err err = {0};
-    int rv = mst__pickle_read(mst_bytes(data, size), &state, &err);
+    int rv = mst__pickle_read(mst_bytes_of(data, size), &state, &err);
     if (rv == 0) {
         check_record(&state);
     } else {
@@ -74,6 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MST_ASSERT(state.extra.size == 0);
     }
     mst__state_close(&state);
-    check_base64(mst_bytes(data, size));
+    check_base64(mst_bytes_of(data, size));
     return 0;
 }

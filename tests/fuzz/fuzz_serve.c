@@ -138,8 +138,8 @@ static struct mst_bytes take_value(struct run *run)
     static const uint8_t memory[VALUE_SIZE_MAX];
     uint8_t size = take(run);
     return size < 16   ? mst_bytes_str("12345")
-           : size < 64 ? mst_bytes(memory, size)
-                       : mst_bytes(memory, (size_t)size * 129 % VALUE_SIZE_MAX);
+           : size < 64 ? mst_bytes_of(memory, size)
+                       : mst_bytes_of(memory, (size_t)size * 129 % VALUE_SIZE_MAX);
 }
 
 /* A request in the dialect of @peer, appended to @output; or none, if the dialect has it not. */
@@ -306,7 +306,7 @@ static void step(struct run *run)
         case ACTION_RAW: {
             size_t size = take(run);
             size = size < run->input.size ? size : run->input.size;
-            (void)mst__buf_append(&run->output, mst_bytes(run->input.data, size)); /* fits */
+            (void)mst__buf_append(&run->output, mst_bytes_of(run->input.data, size)); /* fits */
             run->input = mst__bytes_skip(run->input, size);
             peer_send(run, peer);
             break;
@@ -392,7 +392,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct run run = {.input = mst_bytes(data, size)};
+    struct run run = {.input = mst_bytes_of(data, size)};
     char host[80];
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &ignore, NULL); /* as every program with a server does */

@@ -45,7 +45,7 @@ static void on_event(void *arg, const struct mst__model_event *event)
 {
     struct run *run = arg;
     uint8_t head[2] = {(uint8_t)event->kind, (uint8_t)event->conn};
-    run_digest(run, mst_bytes(head, sizeof head));
+    run_digest(run, mst_bytes_of(head, sizeof head));
     run_digest(run, event->bytes);
     run->output_size += event->bytes.size;
     if (event->kind == MST_MODEL_COMMAND) {
@@ -59,7 +59,7 @@ static void on_event(void *arg, const struct mst__model_event *event)
     if (event->kind == MST_MODEL_CLOSED) {
         MST_ASSERT(event->err->code < 0);
         /* Not the text: what it says of a stranger depends on how much of him has been seen. */
-        run_digest(run, mst_bytes(&event->err->code, sizeof event->err->code));
+        run_digest(run, mst_bytes_of(&event->err->code, sizeof event->err->code));
     }
 }
 
@@ -71,7 +71,7 @@ static void feed(struct run *run, size_t conn, struct mst_bytes bytes)
         return;
     }
     for (size_t i = 0; i < bytes.size; i++) {
-        mst__model_feed(&run->model, conn, mst_bytes(bytes.data + i, 1));
+        mst__model_feed(&run->model, conn, mst_bytes_of(bytes.data + i, 1));
     }
 }
 
@@ -80,11 +80,11 @@ static void greet(struct run *run, size_t conn)
 {
     mst__model_open(&run->model, conn);
     if (FUZZ_DIALECT == MST_DIALECT_C) {
-        feed(run, conn, mst_bytes("\0\xce\xf7\x85\x3c", 5));
+        feed(run, conn, mst_bytes_of("\0\xce\xf7\x85\x3c", 5));
     } else if (FUZZ_DIALECT == MST_DIALECT_B) {
-        feed(run, conn, mst_bytes("\x0b", 1));
+        feed(run, conn, mst_bytes_of("\x0b", 1));
     } else {
-        feed(run, conn, mst_bytes("\x08\0\0\0\0\0\0\0\0", 9));
+        feed(run, conn, mst_bytes_of("\x08\0\0\0\0\0\0\0\0", 9));
         mst__model_settle(&run->model, conn);
     }
 }
@@ -113,7 +113,7 @@ static void run_input(struct run *run, struct mst_bytes input)
         }
         if (action >= STRANGER) {
             size = size < input.size - at ? size : input.size - at;
-            feed(run, conn, mst_bytes(input.data + at, size));
+            feed(run, conn, mst_bytes_of(input.data + at, size));
             at += size;
         }
         mst__model_check(&run->model);
@@ -132,8 +132,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&whole, 0, sizeof whole);
     memset(&bytewise, 0, sizeof bytewise);
     bytewise.bytewise = true;
-    run_input(&whole, mst_bytes(data, size));
-    run_input(&bytewise, mst_bytes(data, size));
+    run_input(&whole, mst_bytes_of(data, size));
+    run_input(&bytewise, mst_bytes_of(data, size));
     MST_ASSERT(whole.output_size == bytewise.output_size);
     MST_ASSERT(memcmp(whole.digest, bytewise.digest, sizeof whole.digest) == 0);
     return 0;

@@ -62,7 +62,7 @@ static void put(struct golden *golden, const char *format, ...)
     int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (length < 0 || (size_t)length >= sizeof text ||
-        mst__buf_append(&golden->transcript, mst_bytes(text, (size_t)length)) != 0) {
+        mst__buf_append(&golden->transcript, mst_bytes_of(text, (size_t)length)) != 0) {
         golden_die(golden, "transcript too large");
     }
 }
@@ -99,12 +99,12 @@ static void put_hex(struct golden *golden, struct mst_bytes bytes)
 static void put_reply_bytes(struct golden *golden, struct mst_bytes bytes, size_t fixed)
 {
     if (fixed > 0) {
-        put_hex(golden, mst_bytes(bytes.data, fixed));
+        put_hex(golden, mst_bytes_of(bytes.data, fixed));
     }
     struct mst_bytes rest = mst__bytes_skip(bytes, fixed);
     while (rest.size > 0) {
         struct mst_bytes str = {0};
-        struct mst_bytes length = mst_bytes(rest.data, 8);
+        struct mst_bytes length = mst_bytes_of(rest.data, 8);
         if (!mst__items_next(&rest, &str)) {
             golden_die(golden, "a reply is not made of strs");
         }
@@ -275,7 +275,7 @@ static int encode_word(struct golden *golden, const char *word, struct mst__buf 
         const char *comma = strchr(word, ',');
         int64_t count = 0;
         if (comma == NULL || comma[1] == '\0' ||
-            !mst__number_parse(mst_bytes(word + 1, (size_t)(comma - word - 1)), 0, 1 << 20,
+            !mst__number_parse(mst_bytes_of(word + 1, (size_t)(comma - word - 1)), 0, 1 << 20,
                                &count)) {
             golden_die(golden, "'%s' is not *count,character", word);
         }
@@ -310,7 +310,7 @@ static void send_cut(struct golden *golden, size_t conn, struct mst_bytes bytes)
         if (piece == NULL) {
             golden_die(golden, "out of memory");
         }
-        mst__model_feed(&golden->model, conn, mst_bytes(piece, size));
+        mst__model_feed(&golden->model, conn, mst_bytes_of(piece, size));
         mst__free(piece);
         mst__model_check(&golden->model);
         golden->sent_size += size;
@@ -421,7 +421,7 @@ static void run_dump(struct golden *golden)
         for (const struct mst__kv_block *item = entry->queue.first; item != NULL;
              item = item->u.next) {
             put(golden, " queued ");
-            put_quoted(golden, mst_bytes(item->bytes, item->size));
+            put_quoted(golden, mst_bytes_of(item->bytes, item->size));
         }
         for (size_t i = 0; i < MST_KV_LINE_COUNT; i++) {
             dump_line(golden, entry->lines[i]);

@@ -256,7 +256,7 @@ static void erase(struct mst__model *model,
         memcpy(key, borrowed.data, borrowed.size);
     }
     size_t items_count = entry->queue.count;
-    struct mst__command command = {.op = MST_OP_QUEUE_POP, .key = mst_bytes(key, borrowed.size)};
+    struct mst__command command = {.op = MST_OP_QUEUE_POP, .key = mst_bytes_of(key, borrowed.size)};
     struct mst__reply reply;
     for (size_t i = 0; i < items_count; i++) {
         int rv = mst__kv_apply(&model->kv, client, &command, &reply);

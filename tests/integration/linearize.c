@@ -147,7 +147,7 @@ static bool child_stop(struct child *child)
 static uint64_t store_retries(struct mst_store *store)
 {
     struct mst_store_stats stats = {.size = sizeof stats};
-    int rv = mst_store_stats(store, &stats);
+    int rv = mst_store_get_stats(store, &stats);
     MST_ASSERT(rv == 0);
     return stats.retries;
 }
@@ -207,7 +207,7 @@ static int ask(struct worker *worker,
                struct mst_err *reterr)
 {
     struct mst_store *store = worker->store;
-    struct mst_bytes value = op->value == NULL ? mst_bytes("", 0) : mst_bytes_str(op->value);
+    struct mst_bytes value = op->value == NULL ? mst_bytes_of("", 0) : mst_bytes_str(op->value);
     struct mst_buffer seen = {0};
     int rv = 0;
     switch (op->kind) {

@@ -29,7 +29,7 @@ static void put_client(struct snapshot *s, const struct mst__kv_client *client)
 static void put_key(struct snapshot *s, const struct mst__kv_entry *entry)
 {
     put_number(s, entry == NULL);
-    put_bytes(s, entry == NULL ? mst_bytes(NULL, 0) : mst__map_key(entry));
+    put_bytes(s, entry == NULL ? mst_bytes_of(NULL, 0) : mst__map_key(entry));
 }
 
 static void put_entry(struct snapshot *s, const struct mst__kv_entry *entry)
@@ -44,7 +44,7 @@ static void put_entry(struct snapshot *s, const struct mst__kv_entry *entry)
     put_number(s, entry->queue.count);
     put_number(s, entry->queue.promised_count);
     for (const struct mst__kv_block *item = entry->queue.first; item != NULL; item = item->u.next) {
-        put_bytes(s, mst_bytes(item->bytes, item->size));
+        put_bytes(s, mst_bytes_of(item->bytes, item->size));
         put_number(s, item->holders);
     }
     for (size_t i = 0; i < MST_KV_LINE_COUNT; i++) {

@@ -58,9 +58,9 @@ static inline void assemble_into(struct mst__buf *output, const char *words)
             if (quote != NULL) {
                 if (*words == '"') {
                     uint8_t head[] = {0x8c, (uint8_t)(size - 2)};
-                    assert_int_equal(mst__buf_append(output, mst_bytes(head, 2)), 0);
+                    assert_int_equal(mst__buf_append(output, mst_bytes_of(head, 2)), 0);
                 }
-                assert_int_equal(mst__buf_append(output, mst_bytes(words + 1, size - 2)), 0);
+                assert_int_equal(mst__buf_append(output, mst_bytes_of(words + 1, size - 2)), 0);
             } else if (*words == '@') {
                 size_t word = 0;
                 while (strlen(pickle_words[word][0]) != size ||
@@ -102,7 +102,7 @@ static inline void assemble_record(struct mst__buf *output, const char *const ch
         }
         if (!is_changed) {
             uint8_t head[] = {0x8c, (uint8_t)strlen(pickle_attributes[i][0])};
-            assert_int_equal(mst__buf_append(output, mst_bytes(head, 2)), 0);
+            assert_int_equal(mst__buf_append(output, mst_bytes_of(head, 2)), 0);
             assert_int_equal(mst__buf_append(output, mst_bytes_str(pickle_attributes[i][0])), 0);
             assemble_into(output, pickle_attributes[i][1]);
         }
@@ -110,7 +110,7 @@ static inline void assemble_record(struct mst__buf *output, const char *const ch
     for (size_t j = 0; changes[j] != NULL; j += 2) {
         if (changes[j + 1][0] != '\0') {
             uint8_t head[] = {0x8c, (uint8_t)strlen(changes[j])};
-            assert_int_equal(mst__buf_append(output, mst_bytes(head, 2)), 0);
+            assert_int_equal(mst__buf_append(output, mst_bytes_of(head, 2)), 0);
             assert_int_equal(mst__buf_append(output, mst_bytes_str(changes[j])), 0);
             assemble_into(output, changes[j + 1]);
         }
@@ -131,7 +131,7 @@ static inline int read_exact(struct mst_bytes bytes, struct mst__state *ret_stat
     }
     err = (struct mst_err){0};
     mst__state_init(ret_state);
-    int rv = mst__pickle_read(mst_bytes(copy, bytes.size), ret_state, &err);
+    int rv = mst__pickle_read(mst_bytes_of(copy, bytes.size), ret_state, &err);
     mst__free(copy);
     if (rv != 0) {
         assert_int_equal(err.code, rv);

@@ -14,14 +14,14 @@ void suite_values(struct mst_store *store)
     assert_absent(store, "k");
     assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
     assert_value(store, "k", STR("v"));
-    assert_ok(mst_store_set(store, STR("k"), mst_bytes(odd, sizeof odd), PLENTY_MS, &err));
-    assert_value(store, "k", mst_bytes(odd, sizeof odd));
-    assert_ok(mst_store_set(store, STR("k"), mst_bytes(NULL, 0), PLENTY_MS, &err));
-    assert_value(store, "k", mst_bytes(NULL, 0));
+    assert_ok(mst_store_set(store, STR("k"), mst_bytes_of(odd, sizeof odd), PLENTY_MS, &err));
+    assert_value(store, "k", mst_bytes_of(odd, sizeof odd));
+    assert_ok(mst_store_set(store, STR("k"), mst_bytes_of(NULL, 0), PLENTY_MS, &err));
+    assert_value(store, "k", mst_bytes_of(NULL, 0));
     /* The empty key is a key too, and so is one with a NUL. */
-    assert_ok(mst_store_set(store, mst_bytes(NULL, 0), STR("empty"), PLENTY_MS, &err));
+    assert_ok(mst_store_set(store, mst_bytes_of(NULL, 0), STR("empty"), PLENTY_MS, &err));
     assert_value(store, "", STR("empty"));
-    assert_ok(mst_store_set(store, mst_bytes("a\0b", 3), STR("nul"), PLENTY_MS, &err));
+    assert_ok(mst_store_set(store, mst_bytes_of("a\0b", 3), STR("nul"), PLENTY_MS, &err));
     assert_absent(store, "a");
     bool existed = false;
     assert_ok(mst_store_delete(store, STR("k"), PLENTY_MS, &existed, &err));
@@ -66,7 +66,7 @@ void suite_compare_and_set(struct mst_store *store)
         assert_ok(mst_store_compare_set(store, STR("c"), STR(steps[i].expected),
                                         STR(steps[i].desired), PLENTY_MS, &outcome, &value, &err));
         assert_int_equal(outcome, steps[i].outcome);
-        assert_bytes_str(mst_bytes(value.data, value.size), steps[i].value);
+        assert_bytes_str(mst_bytes_of(value.data, value.size), steps[i].value);
         mst_buffer_free(&value);
         if (i == 0) {
             assert_absent(store, "c");
@@ -92,7 +92,7 @@ void suite_several_keys(struct mst_store *store)
     struct mst_buffer found[3] = {{0}};
     assert_ok(mst_store_multi_get(store, keys, 3, PLENTY_MS, found, &err));
     for (size_t i = 0; i < 3; i++) {
-        assert_bytes(mst_bytes(found[i].data, found[i].size), contents[i]);
+        assert_bytes(mst_bytes_of(found[i].data, found[i].size), contents[i]);
         mst_buffer_free(&found[i]);
     }
     assert_ok(mst_store_append(store, STR("m1"), STR("bc"), PLENTY_MS, &err));

@@ -67,7 +67,7 @@ static inline void assert_value(struct mst_store *store, const char *key, struct
 {
     struct mst_buffer value = {0};
     assert_ok(mst_store_try_get(store, STR(key), PLENTY_MS, &value, &err));
-    assert_bytes(mst_bytes(value.data, value.size), wanted);
+    assert_bytes(mst_bytes_of(value.data, value.size), wanted);
     assert_int_equal(value.data[value.size], 0); /* usable as a C string */
     mst_buffer_free(&value);
 }

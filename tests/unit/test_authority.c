@@ -529,26 +529,26 @@ static void malformed(void **state)
     memset(long_text, 'x', sizeof long_text);
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX + 1];
     for (size_t i = 0; i < COUNT(labels); i++) {
-        labels[i] = (struct mst__label){mst_bytes_str("k"), mst_bytes(long_text, 60)};
+        labels[i] = (struct mst__label){mst_bytes_str("k"), mst_bytes_of(long_text, 60)};
     }
     for (int i = 0; i < 14; i++) {
         struct mst__announcement said = run_announcement(&run, "a");
         int wanted = MST_EINVAL;
         switch (i) {
             case 0:
-                said.name = mst_bytes("", 0);
+                said.name = mst_bytes_of("", 0);
                 break;
             case 1:
-                said.name = mst_bytes(long_text, MST_AUTHORITY_NAME_SIZE_MAX + 1);
+                said.name = mst_bytes_of(long_text, MST_AUTHORITY_NAME_SIZE_MAX + 1);
                 break;
             case 2:
                 said.name = mst_bytes_str("a\nb");
                 break;
             case 3:
-                said.address = mst_bytes(long_text, MST_AUTHORITY_ADDRESS_SIZE_MAX + 1);
+                said.address = mst_bytes_of(long_text, MST_AUTHORITY_ADDRESS_SIZE_MAX + 1);
                 break;
             case 4:
-                said.rank_by = mst_bytes(long_text, MST_AUTHORITY_RANK_BY_SIZE_MAX + 1);
+                said.rank_by = mst_bytes_of(long_text, MST_AUTHORITY_RANK_BY_SIZE_MAX + 1);
                 break;
             case 5:
                 said.labels = labels;

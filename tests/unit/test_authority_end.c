@@ -442,7 +442,7 @@ static void cause_is_told_again(void **state)
     char text[600];
     memset(text, 'x', sizeof text);
     const struct mst__cause cause = {
-        .worker = MST_CAUSE_WORKER_NONE, .signal = 9, .text = mst_bytes(text, sizeof text)};
+        .worker = MST_CAUSE_WORKER_NONE, .signal = 9, .text = mst_bytes_of(text, sizeof text)};
     assert_int_equal(
         mst__authority_failed(&run.authority, run_id(&run, "b"), 7, 1, &cause, run.now_us), 0);
     struct mst__authority_effect effect;

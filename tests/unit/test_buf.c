@@ -29,10 +29,10 @@ static void integers_are_little_endian(void **state)
     assert_int_equal(mst__buf_append_u32(&buf, 0x3C85F7CEU), 0);
     assert_int_equal(mst__buf_append_u64(&buf, 0x0102030405060708U), 0);
     assert_bytes(mst__buf_bytes(&buf),
-                 mst_bytes("\xce\xf7\x85\x3c\x08\x07\x06\x05\x04\x03\x02\x01", 12));
+                 mst_bytes_of("\xce\xf7\x85\x3c\x08\x07\x06\x05\x04\x03\x02\x01", 12));
     mst__buf_clear(&buf);
     assert_int_equal(mst__buf_append_str(&buf, mst_bytes_str("/k")), 0);
-    assert_bytes(mst__buf_bytes(&buf), mst_bytes("\x02\0\0\0\0\0\0\0/k", 10));
+    assert_bytes(mst__buf_bytes(&buf), mst_bytes_of("\x02\0\0\0\0\0\0\0/k", 10));
     mst__buf_close(&buf);
 }
 
@@ -133,15 +133,15 @@ static void out_of_memory_changes_nothing(void **state)
     assert_int_equal(mst__buf_size(&buf), 0);
     uint8_t raw[256];
     memset(raw, 7, sizeof raw);
-    assert_int_equal(mst__buf_append(&buf, mst_bytes(raw, sizeof raw)), 0);
+    assert_int_equal(mst__buf_append(&buf, mst_bytes_of(raw, sizeof raw)), 0);
     mst__mem_fail_nth(1);
     assert_int_equal(mst__buf_append_str(&buf, mst_bytes_str("more")), MST_ENOMEM);
     assert_true(mst__mem_failed());
-    assert_bytes(mst__buf_bytes(&buf), mst_bytes(raw, sizeof raw));
+    assert_bytes(mst__buf_bytes(&buf), mst_bytes_of(raw, sizeof raw));
     struct mst_buffer out = {0};
     mst__mem_fail_nth(1);
     assert_int_equal(mst__buf_release(&buf, &out), MST_ENOMEM);
-    assert_bytes(mst__buf_bytes(&buf), mst_bytes(raw, sizeof raw));
+    assert_bytes(mst__buf_bytes(&buf), mst_bytes_of(raw, sizeof raw));
     mst__mem_fail_nth(0);
     mst__buf_close(&buf);
 }

@@ -81,7 +81,7 @@ static void stored_free(struct mst__stored *stored)
 
 static struct mst_bytes bytes_of(const struct mst_buffer *buffer)
 {
-    return mst_bytes(buffer->data, buffer->size);
+    return mst_bytes_of(buffer->data, buffer->size);
 }
 
 static struct mst__stored get(const struct mst__record_backend *backend)
@@ -98,7 +98,7 @@ static bool set(const struct mst__record_backend *backend,
                 struct mst__stored *ret_stored)
 {
     bool won = false;
-    struct mst_bytes bytes = token == NULL ? mst_bytes(NULL, 0) : bytes_of(token);
+    struct mst_bytes bytes = token == NULL ? mst_bytes_of(NULL, 0) : bytes_of(token);
     *ret_stored = (struct mst__stored){0};
     assert_ok(backend->ops->set_state(backend->self, STR(text), token == NULL ? NULL : &bytes,
                                       false, soon(), &won, ret_stored, &err));
@@ -328,7 +328,7 @@ static void await_connection_taken(struct mst_store *store)
     int64_t deadline_ms = soon();
     do {
         assert_value(store, KEY, STR(SENTINEL));
-        assert_int_equal(mst_store_stats(store, &stats), 0);
+        assert_int_equal(mst_store_get_stats(store, &stats), 0);
         assert_true(mst__clock_ms() < deadline_ms);
     } while (stats.connects < 2);
 }

@@ -30,7 +30,7 @@ static struct mst_bytes filler(size_t size)
 {
     static uint8_t memory[1 << 23];
     assert_true(size <= sizeof memory);
-    return mst_bytes(memory, size);
+    return mst_bytes_of(memory, size);
 }
 
 static uint64_t closed_for(const struct fixture *f, enum mst__why why)
@@ -48,10 +48,10 @@ static void request_has_a_deadline(void **state)
     assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
     put_set(&f->bytes, "/key", filler(40));
     struct mst_bytes all = mst__buf_bytes(&f->bytes);
-    peer_send(f->server, fd, mst_bytes(all.data, 6));
+    peer_send(f->server, fd, mst_bytes_of(all.data, 6));
     for (size_t i = 6; i < 9; i++) {
         pass_ms(f->server, TIMEOUT_MS / 4);
-        peer_send(f->server, fd, mst_bytes(all.data + i, 1));
+        peer_send(f->server, fd, mst_bytes_of(all.data + i, 1));
         settle(f->server);
     }
     assert_int_equal(f->server->conns_count, 1);
@@ -71,11 +71,11 @@ static void deadline_is_of_each_request(void **state)
     put_set(&f->bytes, "/key", filler(40));
     put_set(&f->bytes, "/key2", filler(40));
     struct mst_bytes all = mst__buf_bytes(&f->bytes);
-    peer_send(f->server, fd, mst_bytes(all.data, 20));
+    peer_send(f->server, fd, mst_bytes_of(all.data, 20));
     pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
-    peer_send(f->server, fd, mst_bytes(all.data + 20, all.size - 21));
+    peer_send(f->server, fd, mst_bytes_of(all.data + 20, all.size - 21));
     pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
-    peer_send(f->server, fd, mst_bytes(all.data + all.size - 1, 1));
+    peer_send(f->server, fd, mst_bytes_of(all.data + all.size - 1, 1));
     settle(f->server);
     assert_int_equal(f->server->kv.keys_count, 2);
     (void)close(fd);
@@ -106,7 +106,7 @@ static void deadline_grows_with_the_request(void **state)
         }
         struct mst_bytes all = mst__buf_bytes(&f->bytes);
         size_t half = announced ? 40 : all.size - 40;
-        peer_send(f->server, fd, mst_bytes(all.data, half));
+        peer_send(f->server, fd, mst_bytes_of(all.data, half));
         settle(f->server);
         pass_ms(f->server, bytes_ms + TIMEOUT_MS - MARGIN_MS);
         assert_int_equal(f->server->conns_count, 1);
@@ -130,7 +130,7 @@ static void store_request_has_a_deadline(void **state)
     memcpy(request, mst__buf_bytes(&f->bytes).data, sizeof request);
     mst__buf_clear(&f->bytes);
     for (size_t i = 0; i < 4; i++) {
-        put_store(&f->bytes, mst_bytes(request + i, 1));
+        put_store(&f->bytes, mst_bytes_of(request + i, 1));
         send_all(f, fd);
         pass_ms(f->server, i < 3 ? TIMEOUT_MS / 4 : 0);
     }
@@ -289,7 +289,7 @@ static void put_stores(struct mst__buf *output, struct mst_bytes requests)
 {
     while (requests.size > 0) {
         size_t size = requests.size < MST_KIB(32) ? requests.size : MST_KIB(32);
-        put_store(output, mst_bytes(requests.data, size));
+        put_store(output, mst_bytes_of(requests.data, size));
         requests = mst__bytes_skip(requests, size);
     }
 }
@@ -431,7 +431,7 @@ static void reply_without_memory_ends_the_stream(void **state)
     node_ask(f, fd, &requests);
     struct frames frames = {0};
     frames_await(f, &frames, fd, MST_JOB_STORE_END, 1);
-    put_store(&f->bytes, mst_bytes("", 0)); /* begin anew */
+    put_store(&f->bytes, mst_bytes_of("", 0)); /* begin anew */
     send_all(f, fd);
     size_t replies = frames.counts[MST_JOB_STORE_REPLY];
     frames_await(f, &frames, fd, MST_JOB_STORE_REPLY, replies + 1);
@@ -496,7 +496,7 @@ static void new_stream_drops_the_old_replies(void **state)
     node_ask(f, fd, &requests);
     struct mst__conn *conn = f->server->conns;
     assert_true(conn->replies.pending > MST_MIB(1));
-    put_store(&f->bytes, mst_bytes("", 0));
+    put_store(&f->bytes, mst_bytes_of("", 0));
     send_all(f, fd);
     assert_true(conn->replies.pending <= MST_PIECE_SIZE + MST_JOB_HEAD_SIZE);
     put_status(&f->bytes);
@@ -631,9 +631,9 @@ static void own_buffers_cost_what_they_take(void **state)
         int fd = peer_new(f->server, 0);
         assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
         static uint8_t value[MST_KIB(64)];
-        put_set(&f->bytes, "/half", mst_bytes(value, size));
+        put_set(&f->bytes, "/half", mst_bytes_of(value, size));
         peer_send(f->server, fd,
-                  mst_bytes(mst__buf_bytes(&f->bytes).data, mst__buf_size(&f->bytes) - 1));
+                  mst_bytes_of(mst__buf_bytes(&f->bytes).data, mst__buf_size(&f->bytes) - 1));
         mst__buf_clear(&f->bytes);
         settle(f->server);
         assert_int_equal(f->server->kv.memory_used,

@@ -151,7 +151,7 @@ static void wait_change(void **state)
     struct fixture *f = *state;
     int fd = client_new(f);
     static uint8_t value[1 << 22];
-    put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+    put_set(&f->bytes, "/key", mst_bytes_of(value, sizeof value));
     send_all(f, fd);
     const struct mst__command append = {
         .op = MST_OP_APPEND, .key = mst_bytes_str("/key"), .value = mst_bytes_str("x")};
@@ -310,7 +310,7 @@ static void messages_do_not_wait_for_the_store(void **state)
     const struct mst__job_message status = {.type = MST_JOB_STATUS,
                                             .u.close = {.run_id = mst_bytes_str("none")}};
     put_message(&f->bytes, &status);
-    put_store(&f->bytes, mst_bytes("", 0)); /* is confirmed when all of it is done */
+    put_store(&f->bytes, mst_bytes_of("", 0)); /* is confirmed when all of it is done */
     peer_send(f->server, node, mst__buf_bytes(&f->bytes));
     mst__buf_clear(&f->bytes);
     bool has_waited = false;
@@ -450,7 +450,7 @@ static void large_requests(void **state)
     static uint8_t value[MST_MIB(8)];
     int fd = client_new(f);
     for (size_t i = 0; i < 4; i++) {
-        put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+        put_set(&f->bytes, "/key", mst_bytes_of(value, sizeof value));
     }
     struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
     uint64_t most = 0;
@@ -540,7 +540,7 @@ static void many_readers(void **state)
     static uint8_t value[1 << 22];
     int fds[COUNT];
     int setter = client_new(f);
-    put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+    put_set(&f->bytes, "/key", mst_bytes_of(value, sizeof value));
     send_all(f, setter);
     for (size_t i = 0; i < COUNT; i++) {
         fds[i] = client_new(f);
@@ -744,7 +744,7 @@ static void list_while_a_stream_ends(struct fixture *f, bool begins)
     put_store(&f->bytes, mst__buf_bytes(&requests));
     send_all(f, node);
     list_begin(f, fd);
-    put_store(&f->bytes, begins ? mst_bytes("", 0) : mst_bytes("\xff", 1));
+    put_store(&f->bytes, begins ? mst_bytes_of("", 0) : mst_bytes_of("\xff", 1));
     send_unread(f, &node, 1);
     turn(f->server);
     assert_true(mst__kv_is_listing(&f->server->kv));
@@ -758,7 +758,7 @@ static void list_while_a_stream_ends(struct fixture *f, bool begins)
     list_check(f, fd, LISTED + 1);
     /* The stream goes on, with whatever was sent behind. */
     (void)peer_drain(node, SIZE_MAX);
-    put_store(&f->bytes, mst_bytes("", 0));
+    put_store(&f->bytes, mst_bytes_of("", 0));
     mst__buf_clear(&requests);
     put_get(&requests, "/1");
     put_store(&f->bytes, mst__buf_bytes(&requests));
@@ -822,7 +822,7 @@ static void large_notice(void **state)
     static uint8_t value[1 << 22];
     int watchers[WATCHERS];
     int fd = client_new(f);
-    put_set(&f->bytes, "/key", mst_bytes(value, sizeof value));
+    put_set(&f->bytes, "/key", mst_bytes_of(value, sizeof value));
     send_all(f, fd);
     for (size_t i = 0; i < WATCHERS; i++) {
         watchers[i] = watcher_new(f, 1, true);

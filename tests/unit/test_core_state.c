@@ -52,7 +52,7 @@ static void nodes_differ_in_each_part(void **unused)
     other.local_id = 1;
     assert_int_equal(mst__state_find(&state, &other), MST_PEER_NONE);
     assert_int_equal(mst__state_find(&state, &node), id);
-    struct mst__node empty = {.addr = mst_bytes(NULL, 0), .pid = 1, .local_id = 2};
+    struct mst__node empty = {.addr = mst_bytes_of(NULL, 0), .pid = 1, .local_id = 2};
     assert_int_equal(mst__state_find(&state, &empty), MST_PEER_NONE);
     assert_int_not_equal(state_enter(&state, empty), id);
     char text[16];

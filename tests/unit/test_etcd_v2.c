@@ -91,7 +91,7 @@ static void assert_value(const char *key, const char *wanted)
 {
     get(key);
     assert_int_equal(answer.code, MST_V2_OK);
-    assert_bytes_str(mst_bytes(answer.node.value.data, answer.node.value.size), wanted);
+    assert_bytes_str(mst_bytes_of(answer.node.value.data, answer.node.value.size), wanted);
 }
 
 /* --- keys --- */
@@ -125,7 +125,7 @@ static void test_put(void **state)
     assert_int_equal(answer.action, MST_V2_UPDATE);
     assert_false(answer.is_created);
     assert_true(answer.has_previous);
-    assert_bytes_str(mst_bytes(answer.previous.value.data, answer.previous.value.size), "one");
+    assert_bytes_str(mst_bytes_of(answer.previous.value.data, answer.previous.value.size), "one");
     assert_int_equal(answer.node.created, created);
 
     put("/put/a", "three");
@@ -188,7 +188,7 @@ static void test_delete(void **state)
     assert_ok(mst__v2_delete(v2, &write, false, soon(), &answer, &err));
     assert_int_equal(answer.code, MST_V2_OK);
     assert_int_equal(answer.action, MST_V2_COMPARE_AND_DELETE);
-    assert_bytes_str(mst_bytes(answer.previous.value.data, answer.previous.value.size), "one");
+    assert_bytes_str(mst_bytes_of(answer.previous.value.data, answer.previous.value.size), "one");
     write.condition = MST_V2_ALWAYS;
     assert_ok(mst__v2_delete(v2, &write, false, soon(), &answer, &err));
     assert_int_equal(answer.code, MST_V2_NOT_FOUND);
@@ -238,7 +238,7 @@ static void test_directories(void **state)
     assert_ok(mst__v2_get(v2, "/dirs/d", true, false, soon(), &answer, &err));
     assert_int_equal(answer.node.nodes[2].node_count, 1);
     const struct mst_buffer *value = &answer.node.nodes[2].nodes[0].value;
-    assert_bytes_str(mst_bytes(value->data, value->size), "3");
+    assert_bytes_str(mst_bytes_of(value->data, value->size), "3");
     assert_ok(mst__v2_get(v2, "", true, false, soon(), &answer, &err));
     assert_string_equal(answer.node.key, "");
     assert_true(answer.node.is_dir);
@@ -258,7 +258,7 @@ static void test_directories(void **state)
     get("/dirs/q");
     assert_int_equal(answer.node.node_count, 2);
     value = &answer.node.nodes[1].value;
-    assert_bytes_str(mst_bytes(value->data, value->size), "second");
+    assert_bytes_str(mst_bytes_of(value->data, value->size), "second");
 }
 
 /* Text comes back as it was, in keys and in values; what is no text is not sent. */
@@ -281,9 +281,9 @@ static void test_text(void **state)
     put("/text/+++a==", "base64");
     assert_value("/text/+++a==", "base64");
     struct mst__v2_write write = write_of("/text/nul", "");
-    write.value = mst_bytes("a\0b", 3);
+    write.value = mst_bytes_of("a\0b", 3);
     assert_ok(mst__v2_put(v2, &write, soon(), &answer, &err));
-    assert_bytes(mst_bytes(answer.node.value.data, answer.node.value.size), write.value);
+    assert_bytes(mst_bytes_of(answer.node.value.data, answer.node.value.size), write.value);
 
     static char large[1 << 20];
     memset(large, '=', sizeof large - 1); /* three times as long on the wire */
@@ -403,7 +403,8 @@ static void test_wait_woken(void **state)
     uint64_t index = answer.index;
     waiter_join(&waiter, 0);
     assert_int_equal(waiter.answer.index, index);
-    assert_bytes_str(mst_bytes(waiter.answer.node.value.data, waiter.answer.node.value.size), "1");
+    assert_bytes_str(mst_bytes_of(waiter.answer.node.value.data, waiter.answer.node.value.size),
+                     "1");
     assert_true(waiter.answer.has_previous);
     mst__v2_answer_close(&waiter.answer);
 
@@ -593,7 +594,7 @@ static void test_cluster(void **state)
     assert_fails(mst__v2_get(v2, "/a", false, true, mst__clock_deadline_ms(1000), &answer, &err),
                  MST_ETIMEOUT, "127.0.0.1");
     assert_ok(mst__v2_get(v2, "/a", false, false, soon(), &answer, &err));
-    assert_bytes_str(mst_bytes(answer.node.value.data, answer.node.value.size), "two");
+    assert_bytes_str(mst_bytes_of(answer.node.value.data, answer.node.value.size), "two");
 
     etcd_unit_again(first, true);
     put_surely("/a", "four");

@@ -15,7 +15,7 @@
 #include "unit/etcd_unit.h"
 #include "unit/store_unit.h"
 
-#define BYTES(text) mst_bytes((text), sizeof(text) - 1)
+#define BYTES(text) mst_bytes_of((text), sizeof(text) - 1)
 #define MEMBERS 3
 
 /* The one that most tests share, each with keys of its own. */
@@ -101,12 +101,12 @@ static const struct mst__v3_kvs *get(struct mst__v3_range range)
 
 static struct mst_bytes key_of(const struct mst__v3_kv *kv)
 {
-    return mst_bytes(kv->key.data, kv->key.size);
+    return mst_bytes_of(kv->key.data, kv->key.size);
 }
 
 static struct mst_bytes value_of(const struct mst__v3_kv *kv)
 {
-    return mst_bytes(kv->value.data, kv->value.size);
+    return mst_bytes_of(kv->value.data, kv->value.size);
 }
 
 /* --- keys --- */
@@ -284,7 +284,7 @@ static void test_too_large(void **state)
     (void)state;
     NEED_ETCD();
     static char value[1600 << 10];
-    struct mst__v3_put large = {.key = BYTES("large"), .value = mst_bytes(value, sizeof value)};
+    struct mst__v3_put large = {.key = BYTES("large"), .value = mst_bytes_of(value, sizeof value)};
     assert_fails(mst__v3_put(v3, &large, plenty(), &result, &err), MST_ELIMIT, "too large");
     large.value.size = 1 << 20;
     assert_ok(mst__v3_put(v3, &large, plenty(), &result, &err));

@@ -159,7 +159,7 @@ static void test_round_spans(void **state)
     struct mst__buf buf;
     mst__buf_init(&buf, 1 << 16);
     assert_int_equal(mst__etcd_v3_round_write(&round, &buf), 0);
-    assert_int_equal(mst__buf_append(&buf, mst_bytes("", 1)), 0);
+    assert_int_equal(mst__buf_append(&buf, mst_bytes_of("", 1)), 0);
     assert_non_null(strstr((const char *)mst__buf_bytes(&buf).data, "[[0,0],[2,2],[500,999]]"));
     struct mst_bytes text = mst__buf_bytes(&buf);
     text.size--;

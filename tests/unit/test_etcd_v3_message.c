@@ -8,7 +8,7 @@
 #include "etcd/v3_message.h"
 #include "unit/store_unit.h"
 
-#define BYTES(text) mst_bytes((text), sizeof(text) - 1)
+#define BYTES(text) mst_bytes_of((text), sizeof(text) - 1)
 #define HEADER "\"header\":{\"cluster_id\":\"1\",\"member_id\":\"2\",\"revision\":\"7\"}"
 
 static const char *vectors_dir;
@@ -169,7 +169,7 @@ static struct mst__json *load(const char *name)
     char piece[4096];
     size_t size;
     while ((size = fread(piece, 1, sizeof piece, file)) > 0) {
-        assert_int_equal(mst__buf_append(&text, mst_bytes(piece, size)), 0);
+        assert_int_equal(mst__buf_append(&text, mst_bytes_of(piece, size)), 0);
     }
     (void)fclose(file); /* it was only read */
     struct mst__json *json = NULL;
@@ -180,7 +180,7 @@ static struct mst__json *load(const char *name)
 
 static struct mst_bytes text_of(const struct mst__json *json, const char *name)
 {
-    struct mst_bytes text = mst_bytes("", 0);
+    struct mst_bytes text = mst_bytes_of("", 0);
     (void)mst__json_text(mst__json_member(json, name), &text); /* may be missing */
     return text;
 }
@@ -201,7 +201,7 @@ static const struct mst__json *vector_of(const struct mst__json *json, const cha
 /* The body of the answer with this name. */
 static struct mst_bytes answer_of(const struct mst__json *json, const char *name)
 {
-    struct mst_bytes text = mst_bytes("", 0);
+    struct mst_bytes text = mst_bytes_of("", 0);
     const struct mst__json *vector = vector_of(json, name);
     assert_true(
         mst__json_text(mst__json_member(mst__json_member(vector, "response"), "body"), &text));
@@ -223,8 +223,8 @@ static void assert_kv(const struct mst__v3_kv *kv,
                       int64_t mod_revision,
                       int64_t version)
 {
-    assert_bytes_str(mst_bytes(kv->key.data, kv->key.size), key);
-    assert_bytes_str(mst_bytes(kv->value.data, kv->value.size), value);
+    assert_bytes_str(mst_bytes_of(kv->key.data, kv->key.size), key);
+    assert_bytes_str(mst_bytes_of(kv->value.data, kv->value.size), value);
     assert_int_equal(kv->value.data[kv->value.size], 0);
     assert_int_equal(kv->create_revision, create_revision);
     assert_int_equal(kv->mod_revision, mod_revision);
@@ -480,7 +480,7 @@ static void test_error_shapes(void **state)
     /* A long one is cut off. */
     char text[1000];
     memset(text, 'x', sizeof text);
-    mst__v3_judge(2, mst_bytes(text, sizeof text), &error);
+    mst__v3_judge(2, mst_bytes_of(text, sizeof text), &error);
     assert_int_equal(strlen(error.message), sizeof error.message - 1);
 }
 
@@ -586,7 +586,7 @@ static void dechunk(struct mst_bytes raw, struct mst__buf *ret_body)
         size_t size = strtoul(at, &behind, 16);
         at = behind + 2;
         assert_true(at + size <= end);
-        assert_int_equal(mst__buf_append(ret_body, mst_bytes(at, size)), 0);
+        assert_int_equal(mst__buf_append(ret_body, mst_bytes_of(at, size)), 0);
         at += size + 2;
     }
 }
@@ -598,7 +598,7 @@ static void assert_stream(const struct mst__json *pieces, const char *wanted)
     char got[64] = "";
     size_t size = 0;
     for (size_t i = 0; i < mst__json_count(pieces); i++) {
-        struct mst_bytes raw = mst_bytes("", 0);
+        struct mst_bytes raw = mst_bytes_of("", 0);
         assert_true(mst__json_text(mst__json_at(mst__json_at(pieces, i), 1), &raw));
         dechunk(raw, &body);
     }
@@ -607,7 +607,7 @@ static void assert_stream(const struct mst__json *pieces, const char *wanted)
         const uint8_t *end = memchr(rest.data, '\n', rest.size);
         size_t length = end == NULL ? rest.size : (size_t)(end - rest.data);
         struct mst__v3_line line;
-        assert_ok(mst__v3_read_line(mst_bytes(rest.data, length), &line, &err));
+        assert_ok(mst__v3_read_line(mst_bytes_of(rest.data, length), &line, &err));
         assert_true(size < sizeof got - 3);
         got[size++] = "cepxE"[line.kind];
         if (line.kind == MST_V3_LINE_EVENTS) {

@@ -14,7 +14,7 @@
 #include "etcd/v3_self.h"
 #include "unit/store_unit.h"
 
-#define BYTES(text) mst_bytes((text), sizeof(text) - 1)
+#define BYTES(text) mst_bytes_of((text), sizeof(text) - 1)
 #define HEADER "\"header\":{\"member_id\":\"2\",\"revision\":\"7\"}"
 #define EMPTY "{" HEADER "}"
 
@@ -403,7 +403,7 @@ static void expect_event(struct mst__v3_watch *watch, const char *key, int64_t r
     assert_int_equal(events.count, 1);
     assert_int_equal(events.revision, revision);
     assert_int_equal(events.items[0].kv.mod_revision, revision);
-    assert_bytes_str(mst_bytes(events.items[0].kv.key.data, events.items[0].kv.key.size), key);
+    assert_bytes_str(mst_bytes_of(events.items[0].kv.key.data, events.items[0].kv.key.size), key);
     mst__v3_events_close(&events);
 }
 

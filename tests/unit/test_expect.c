@@ -125,7 +125,7 @@ static void who_is_there(void **state)
     struct mst_bytes told = mst__buf_bytes(&text);
     static const char end[] = "n19, n20 and 30 more";
     assert_true(told.size > sizeof end);
-    assert_bytes(mst_bytes(told.data + told.size - (sizeof end - 1), sizeof end - 1),
+    assert_bytes(mst_bytes_of(told.data + told.size - (sizeof end - 1), sizeof end - 1),
                  mst_bytes_str(end));
     assert_int_equal(rv, 0);
     mst__expect_close(&expect);

@@ -124,11 +124,11 @@ static void test_text(void **state)
     struct mst__json *json = parse("\"a\\u0000b \\ud83d\\ude00 \xc3\xa4\"");
     struct mst_bytes text;
     assert_true(mst__json_text(json, &text));
-    assert_bytes(text, mst_bytes("a\0b \xf0\x9f\x98\x80 \xc3\xa4", 11));
+    assert_bytes(text, mst_bytes_of("a\0b \xf0\x9f\x98\x80 \xc3\xa4", 11));
     mst__json_free(json);
 
-    assert_true(mst__json_is_text(mst_bytes("", 0)));
-    assert_true(mst__json_is_text(mst_bytes("a\0\xf0\x9f\x98\x80", 6)));
+    assert_true(mst__json_is_text(mst_bytes_of("", 0)));
+    assert_true(mst__json_is_text(mst_bytes_of("a\0\xf0\x9f\x98\x80", 6)));
     assert_false(mst__json_is_text(mst_bytes_str("\xff")));
     assert_false(mst__json_is_text(mst_bytes_str("a\xc3")));
     assert_false(mst__json_is_text(mst_bytes_str("\xed\xa0\x80"))); /* a surrogate */
@@ -138,7 +138,7 @@ static void test_text(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refuse(mst_bytes("", 0), "no JSON");
+    refuse(mst_bytes_of("", 0), "no JSON");
     refuse(mst_bytes_str("404 page not found\n"), "no JSON");
     refuse(mst_bytes_str("{\"a\": 1"), "no JSON");
     refuse(mst_bytes_str("{\"a\": 1}}"), "at byte 9");
@@ -150,7 +150,7 @@ static void test_refused(void **state)
     refuse(mst_bytes_str("\"\xff\""), "no JSON");
     refuse(mst_bytes_str("\"\\ud800\""), "no JSON");
     refuse(mst_bytes_str("{\"a\\u0000\": 1}"), "no JSON");
-    refuse(mst_bytes("{}\0", 3), "no JSON");
+    refuse(mst_bytes_of("{}\0", 3), "no JSON");
 }
 
 static void test_depth(void **state)
@@ -179,8 +179,8 @@ static struct mst__json *build(void)
     struct mst__json *json = mst__json_new_object();
     struct mst__json *list = mst__json_new_array();
     int rv = mst__json_add_text(json, "z", mst_bytes_str("\"q\" \xc3\xa4"));
-    rv = rv != 0 ? rv : mst__json_add_base64(json, "b", mst_bytes("\0\xff", 2));
-    rv = rv != 0 ? rv : mst__json_add_base64(json, "e", mst_bytes(NULL, 0));
+    rv = rv != 0 ? rv : mst__json_add_base64(json, "b", mst_bytes_of("\0\xff", 2));
+    rv = rv != 0 ? rv : mst__json_add_base64(json, "e", mst_bytes_of(NULL, 0));
     rv = rv != 0 ? rv : mst__json_add_int(json, "i", INT64_MIN);
     rv = rv != 0 ? rv : mst__json_add_uint_text(json, "u", UINT64_MAX);
     rv = rv != 0 ? rv : mst__json_add_bool(json, "t", true);

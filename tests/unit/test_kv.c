@@ -423,7 +423,7 @@ static void append_stops_at_its_limit(void **state)
     char piece[1000];
     memset(piece, 'p', sizeof piece);
     struct mst__command command = {
-        .op = MST_OP_APPEND, .key = STR("/a"), .value = mst_bytes(piece, sizeof piece)};
+        .op = MST_OP_APPEND, .key = STR("/a"), .value = mst_bytes_of(piece, sizeof piece)};
     struct mst__reply reply;
     for (int i = 0; i < 4; i++) {
         assert_int_equal(apply(&f, 0, &command, &reply), 0);
@@ -633,7 +633,7 @@ static struct mst_bytes large_value(char fill)
 {
     static char bytes[MST_SHARED_SIZE_MIN];
     memset(bytes, fill, sizeof bytes);
-    return mst_bytes(bytes, sizeof bytes);
+    return mst_bytes_of(bytes, sizeof bytes);
 }
 
 /* Hold what @key has and do @command to it: who holds it sees no change, others see the change, and

@@ -22,7 +22,7 @@ static struct mst_bytes key_name(size_t key)
         size_t size;
     } names[KEYS] = {{"", 0},     {"a", 1},   {"b", 1},
                      {"/c/d", 4}, {"e\0", 2}, {"aaaaaaaaaaaaaaaaaaaa", 20}};
-    return mst_bytes(names[key].data, names[key].size);
+    return mst_bytes_of(names[key].data, names[key].size);
 }
 
 struct text {
@@ -95,7 +95,7 @@ static struct text text_of(struct mst_bytes bytes)
 
 static struct mst_bytes bytes_of(const struct text *text)
 {
-    return mst_bytes(text->bytes, text->size);
+    return mst_bytes_of(text->bytes, text->size);
 }
 
 static size_t key_index(struct mst_bytes name)
@@ -271,7 +271,7 @@ static struct text model_decimal(int64_t number)
 {
     char text[32];
     int size = snprintf(text, sizeof text, "%lld", (long long)number);
-    return text_of(mst_bytes(text, (size_t)size));
+    return text_of(mst_bytes_of(text, (size_t)size));
 }
 
 static void model_cancel(struct model *m, size_t client)
@@ -742,7 +742,7 @@ static struct mst_bytes random_value(struct both *both)
                   {"longer value here", 17},
                   {"9223372036854775807", 19}};
     size_t i = mst__prng_below(&both->prng, sizeof values / sizeof values[0]);
-    return mst_bytes(values[i].data, values[i].size);
+    return mst_bytes_of(values[i].data, values[i].size);
 }
 
 static struct mst__command random_command(struct both *both)

@@ -91,7 +91,7 @@ static void wait_for(struct fixture *f, struct mst__kv_client *client, struct ms
 
 static struct mst_bytes numbered(const char *prefix, size_t number, char ret_text[32])
 {
-    return mst_bytes(ret_text, (size_t)snprintf(ret_text, 32, "%s%zu", prefix, number));
+    return mst_bytes_of(ret_text, (size_t)snprintf(ret_text, 32, "%s%zu", prefix, number));
 }
 
 static void set(struct fixture *f, const char *key, struct mst_bytes value)
@@ -106,7 +106,7 @@ static void the_large_value(struct fixture *f, const char *key)
 {
     uint8_t *bytes = mst__calloc(1, VALUE_SIZE);
     assert_non_null(bytes);
-    set(f, key, mst_bytes(bytes, VALUE_SIZE - AT_ONCE));
+    set(f, key, mst_bytes_of(bytes, VALUE_SIZE - AT_ONCE));
     mst__free(bytes);
 }
 

@@ -134,7 +134,7 @@ static void large_values_and_queues_count(void **state)
     fixture_open(&f);
     static uint8_t large[MST_KIB(400)];
     const struct mst__command set = {
-        .op = MST_OP_SET, .key = mst_bytes_str("/d"), .value = mst_bytes(large, sizeof large)};
+        .op = MST_OP_SET, .key = mst_bytes_str("/d"), .value = mst_bytes_of(large, sizeof large)};
     (void)apply(&f, &f.writer, &set);
     write_key(&f, MST_OP_SET, "/k", "");
     mst__kv_sweep_begin(&f.kv);

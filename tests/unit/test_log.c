@@ -51,7 +51,7 @@ static const char *quote(const char *text, size_t size)
     static char quoted[MST_LOG_QUOTE_SIZE];
     /* Garbage beyond the end would show. */
     memset(quoted, 'Z', sizeof quoted);
-    return mst__log_quote(mst_bytes(text, size), quoted);
+    return mst__log_quote(mst_bytes_of(text, size), quoted);
 }
 
 static void quoting(void **state)
@@ -158,7 +158,7 @@ static void check_shown(const char *text)
         size_t size = mst__unicode_next(rest, &c);
         assert_true(size > 0);
         assert_true(mst__unicode_is_shown(c));
-        rest = mst_bytes(rest.data + size, rest.size - size);
+        rest = mst_bytes_of(rest.data + size, rest.size - size);
     }
 }
 

@@ -9,7 +9,7 @@ static const uint8_t hash_key[MST_SIPHASH_KEY_SIZE] = {1, 2, 3};
 static struct mst_bytes key_of(uint64_t number, char text[32])
 {
     int size = snprintf(text, 32, "key-%llu", (unsigned long long)number);
-    return mst_bytes(text, (size_t)size);
+    return mst_bytes_of(text, (size_t)size);
 }
 
 static void add_get_remove(void **state)
@@ -23,15 +23,15 @@ static void add_get_remove(void **state)
     assert_non_null(a);
     assert_int_equal(*a, 0);
     *a = 7;
-    int *nul = mst__map_add(&map, mst_bytes("a\0", 2));
+    int *nul = mst__map_add(&map, mst_bytes_of("a\0", 2));
     assert_ptr_not_equal(nul, a);
     assert_ptr_equal(mst__map_get(&map, mst_bytes_str("a")), a);
-    assert_ptr_equal(mst__map_get(&map, mst_bytes("a\0", 2)), nul);
-    assert_bytes(mst__map_key(nul), mst_bytes("a\0", 2));
+    assert_ptr_equal(mst__map_get(&map, mst_bytes_of("a\0", 2)), nul);
+    assert_bytes(mst__map_key(nul), mst_bytes_of("a\0", 2));
     assert_int_equal(mst__map_count(&map), 2);
     mst__map_remove(&map, a);
     assert_null(mst__map_get(&map, mst_bytes_str("a")));
-    assert_ptr_equal(mst__map_get(&map, mst_bytes("a\0", 2)), nul);
+    assert_ptr_equal(mst__map_get(&map, mst_bytes_of("a\0", 2)), nul);
     mst__map_remove(&map, nul);
     assert_int_equal(mst__map_count(&map), 0);
     assert_null(mst__map_first(&map));
@@ -43,9 +43,9 @@ static void the_empty_key_is_a_key(void **state)
     (void)state;
     struct mst__map map;
     mst__map_init(&map, 1, hash_key);
-    assert_null(mst__map_get(&map, mst_bytes(NULL, 0)));
-    void *value = mst__map_add(&map, mst_bytes(NULL, 0));
-    assert_ptr_equal(mst__map_get(&map, mst_bytes(NULL, 0)), value);
+    assert_null(mst__map_get(&map, mst_bytes_of(NULL, 0)));
+    void *value = mst__map_add(&map, mst_bytes_of(NULL, 0));
+    assert_ptr_equal(mst__map_get(&map, mst_bytes_of(NULL, 0)), value);
     assert_ptr_equal(mst__map_get(&map, mst_bytes_str("")), value);
     assert_int_equal(mst__map_key(value).size, 0);
     mst__map_close(&map);

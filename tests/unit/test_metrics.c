@@ -217,14 +217,14 @@ static void largest_page_fits(void **state)
     static char evil[MST_METRICS_RUN_ID_SIZE_MAX];
     memset(evil, 0x1b, sizeof evil);
     for (size_t i = 0; i < MST_METRICS_JOBS_MAX; i++) {
-        metrics.jobs.jobs[i].run_id = mst_bytes(evil, sizeof evil);
+        metrics.jobs.jobs[i].run_id = mst_bytes_of(evil, sizeof evil);
     }
     struct mst__buf page;
     mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
     assert_int_equal(mst__metrics_render(&metrics, &page), 0);
     assert_true(mst__buf_size(&page) > sizeof sample_page);
     /* Not all of the jobs, and it says how many are left out. */
-    assert_int_equal(mst__buf_append(&page, mst_bytes("", 1)), 0);
+    assert_int_equal(mst__buf_append(&page, mst_bytes_of("", 1)), 0);
     const char *text = (const char *)mst__buf_bytes(&page).data;
     assert_non_null(strstr(text, "\nmuster_jobs_unlisted 56\n"));
     unsigned listed = 0;
@@ -257,7 +257,7 @@ static void jobs_have_series(void **state)
     struct mst__buf page;
     mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
     assert_int_equal(mst__metrics_render(&metrics, &page), 0);
-    assert_int_equal(mst__buf_append(&page, mst_bytes("", 1)), 0);
+    assert_int_equal(mst__buf_append(&page, mst_bytes_of("", 1)), 0);
     const char *text = (const char *)mst__buf_bytes(&page).data;
 #define EVIL "{run=\"a\\\\\\\\b\\\"c\\\\x0az\\\\x1b\\\\xff\\\\\\\\x1b\""
     static const char *const lines[] = {

@@ -137,7 +137,7 @@ static void store_of_the_round(void **state)
     assert_value(nodes[1].got.store, "key", STR("value"));
     assert_value(nodes[1].got.store, "MASTER_ADDR", STR("127.0.0.1"));
     struct mst_store_stats stats = {.size = sizeof stats};
-    assert_ok(mst_store_stats(nodes[0].got.store, &stats));
+    assert_ok(mst_store_get_stats(nodes[0].got.store, &stats));
     assert_int_equal(stats.connects, 1);
     assert_string_equal(stats.dialect, "C");
     assert_non_null(strstr(stats.peer, f->text));

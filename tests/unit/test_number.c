@@ -58,11 +58,11 @@ static void prefix_as_strtoll(void **state)
     }
     /* No NUL is needed, and one is no digit. */
     int64_t number = 0;
-    assert_true(mst__number_parse_prefix(mst_bytes("123", 2), &number));
+    assert_true(mst__number_parse_prefix(mst_bytes_of("123", 2), &number));
     assert_int_equal(number, 12);
-    assert_true(mst__number_parse_prefix(mst_bytes("4\0005", 3), &number));
+    assert_true(mst__number_parse_prefix(mst_bytes_of("4\0005", 3), &number));
     assert_int_equal(number, 4);
-    assert_false(mst__number_parse_prefix(mst_bytes(NULL, 0), &number));
+    assert_false(mst__number_parse_prefix(mst_bytes_of(NULL, 0), &number));
 }
 
 static void whole_text_within_bounds(void **state)
@@ -96,9 +96,9 @@ static void format_and_back(void **state)
         size_t size = mst__number_format(number, text);
         char wanted[32];
         int wanted_size = snprintf(wanted, sizeof wanted, "%lld", (long long)number);
-        assert_bytes(mst_bytes(text, size), mst_bytes(wanted, (size_t)wanted_size));
+        assert_bytes(mst_bytes_of(text, size), mst_bytes_of(wanted, (size_t)wanted_size));
         int64_t back = 0;
-        assert_true(mst__number_parse(mst_bytes(text, size), INT64_MIN, INT64_MAX, &back));
+        assert_true(mst__number_parse(mst_bytes_of(text, size), INT64_MIN, INT64_MAX, &back));
         assert_true(back == number);
     }
 }

@@ -476,7 +476,7 @@ static void carried(void **state)
         mst__buf_init(&wanted, MST_KIB(4));
         assemble_into(&wanted, "\"zz_future\"");
         assemble_into(&wanted, cases[i].kept);
-        assert_bytes(mst_bytes(record.extra.data, record.extra.size), mst__buf_bytes(&wanted));
+        assert_bytes(mst_bytes_of(record.extra.data, record.extra.size), mst__buf_bytes(&wanted));
         mst__buf_close(&wanted);
         assert_round_trip(&record);
         mst__state_close(&record);
@@ -490,7 +490,7 @@ static void carried_twice(void **state)
     RECORD(&input, "x", "4b 01", "y", "4b 02", "x", "4b 03");
     struct mst__state record;
     assert_reads(&input, &record);
-    assert_bytes_str(mst_bytes(record.extra.data, record.extra.size),
+    assert_bytes_str(mst_bytes_of(record.extra.data, record.extra.size),
                      "\x8c\x01xK\x03\x8c\x01yK\x02");
     assert_round_trip(&record);
     mst__state_close(&record);
@@ -505,7 +505,7 @@ static void carried_spares(void **state)
     struct mst__state record;
     assert_reads(&input, &record);
     assert_int_equal(record.dialect, MST_RECORD_D1);
-    assert_bytes_str(mst_bytes(record.extra.data, record.extra.size),
+    assert_bytes_str(mst_bytes_of(record.extra.data, record.extra.size),
                      "\x8c\x0fredundancy_list\x8f");
     assert_round_trip(&record);
     /* Where the dialect has such a list, the state's own counts. */
@@ -549,7 +549,7 @@ static void cut_anywhere(void **state)
         assert_int_equal(read_exact(whole, &record), 0);
         mst__state_close(&record);
         for (size_t size = 0; size < whole.size; size++) {
-            assert_int_equal(read_exact(mst_bytes(whole.data, size), &record), MST_EPROTO);
+            assert_int_equal(read_exact(mst_bytes_of(whole.data, size), &record), MST_EPROTO);
         }
         mst__buf_close(&inputs[i]);
     }
@@ -745,10 +745,10 @@ static void base64(void **state)
         struct mst__buf again;
         mst__buf_init(&text, MST_KIB(1));
         mst__buf_init(&again, MST_KIB(1));
-        assert_int_equal(mst__base64_write(&text, mst_bytes(bytes, size)), 0);
+        assert_int_equal(mst__base64_write(&text, mst_bytes_of(bytes, size)), 0);
         assert_int_equal(mst__buf_size(&text), (size + 2) / 3 * 4);
         assert_int_equal(mst__base64_read(&again, mst__buf_bytes(&text)), 0);
-        assert_bytes(mst__buf_bytes(&again), mst_bytes(bytes, size));
+        assert_bytes(mst__buf_bytes(&again), mst_bytes_of(bytes, size));
         mst__buf_close(&text);
         mst__buf_close(&again);
     }

@@ -42,7 +42,8 @@ static void read_record(const struct fixture *f, struct mst__state *ret_state)
         backend.ops->get_state(backend.self, mst__clock_deadline_ms(PLENTY_MS), &stored, &err));
     assert_true(stored.exists);
     mst__state_init(ret_state);
-    assert_ok(mst__pickle_read(mst_bytes(stored.record.data, stored.record.size), ret_state, &err));
+    assert_ok(
+        mst__pickle_read(mst_bytes_of(stored.record.data, stored.record.size), ret_state, &err));
     mst_buffer_free(&stored.record);
     mst_buffer_free(&stored.token);
     backend.ops->close(backend.self);
@@ -60,7 +61,7 @@ static void await_record(const struct fixture *f, size_t participants, size_t wa
     for (;;) {
         struct mst_buffer value = {0};
         assert_ok(mst_store_get(store, STR("torch.rendezvous.job"), PLENTY_MS, &value, &err));
-        bool is_empty = mst__bytes_equal(mst_bytes(value.data, value.size), sentinel);
+        bool is_empty = mst__bytes_equal(mst_bytes_of(value.data, value.size), sentinel);
         mst_buffer_free(&value);
         if (!is_empty) {
             struct mst__state state;

@@ -39,10 +39,10 @@ static void there_and_back(void **state)
         mst_bytes_str("1"),
         mst_bytes_str("a/b"),
         mst_bytes_str("%2F"),
-        mst_bytes("\0\xff", 2),
+        mst_bytes_of("\0\xff", 2),
         mst_bytes_str("..1"),
         mst_bytes_str("/1.2/"),
-        mst_bytes(longest, sizeof longest),
+        mst_bytes_of(longest, sizeof longest),
     };
     const uint64_t epochs[] = {1, 10, UINT64_MAX};
     const int64_t rounds[] = {1, 20, INT64_MAX};
@@ -52,7 +52,7 @@ static void there_and_back(void **state)
             assert_true(mst__round_key_read(make_key(run_ids[i], epochs[j], rounds[j]), &key));
             assert_true(key.epoch == epochs[j]);
             assert_true(key.round == rounds[j]);
-            assert_bytes(mst_bytes(key.run_id, key.run_id_size), run_ids[i]);
+            assert_bytes(mst_bytes_of(key.run_id, key.run_id_size), run_ids[i]);
         }
     }
 }
@@ -99,7 +99,7 @@ static void others(void **state)
     struct mst_bytes end = mst_bytes_str(".1.2/x");
     memcpy(longest, begin.data, begin.size);
     memcpy(longest + sizeof longest - end.size, end.data, end.size);
-    assert_false(mst__round_key_read(mst_bytes(longest, sizeof longest), &key));
+    assert_false(mst__round_key_read(mst_bytes_of(longest, sizeof longest), &key));
 }
 
 int main(void)

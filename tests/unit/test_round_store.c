@@ -144,7 +144,7 @@ static void node_close(struct node *node)
 static uint64_t connects(const struct node *node)
 {
     struct mst_store_stats stats = {.size = sizeof stats};
-    assert_int_equal(mst_store_stats(node->got.store, &stats), 0);
+    assert_int_equal(mst_store_get_stats(node->got.store, &stats), 0);
     return stats.connects;
 }
 
@@ -165,7 +165,7 @@ static struct mst_bytes make_value(size_t size)
         state = state * 1664525 + 1013904223;
         value[i] = (uint8_t)(state >> 24);
     }
-    return mst_bytes(value, size);
+    return mst_bytes_of(value, size);
 }
 
 /* A thread that waits for the value of a key. */
@@ -235,7 +235,7 @@ static void suite_queues(struct mst_store *store)
     assert_ok(mst_store_queue_len(store, STR("q"), PLENTY_MS, &number, &err));
     assert_int_equal(number, 2);
     assert_ok(mst_store_queue_pop(store, STR("q"), true, PLENTY_MS, &value, &err));
-    assert_bytes_str(mst_bytes(value.data, value.size), "one");
+    assert_bytes_str(mst_bytes_of(value.data, value.size), "one");
     mst_buffer_free(&value);
     assert_ok(mst_store_append(store, STR("key"), STR("a"), PLENTY_MS, &err));
     assert_ok(mst_store_append(store, STR("key"), STR("b"), PLENTY_MS, &err));
@@ -290,7 +290,7 @@ static void large_values(void **state)
     struct mst_bytes value = make_value(VALUE_SIZE);
     static const size_t sizes[] = {1, 65535, 65536, 65537, 1000000, VALUE_SIZE};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        struct mst_bytes part = mst_bytes(value.data, sizes[i]);
+        struct mst_bytes part = mst_bytes_of(value.data, sizes[i]);
         assert_ok(mst_store_set(node.got.store, STR("key"), part, PLENTY_MS, &err));
         assert_value(node.got.store, "key", part);
     }
@@ -300,7 +300,7 @@ static void large_values(void **state)
     struct mst_buffer got[3] = {{0}};
     assert_ok(mst_store_multi_get(node.got.store, keys, 3, PLENTY_MS, got, &err));
     for (size_t i = 0; i < 3; i++) {
-        assert_bytes(mst_bytes(got[i].data, got[i].size), value);
+        assert_bytes(mst_bytes_of(got[i].data, got[i].size), value);
         mst_buffer_free(&got[i]);
     }
     assert_int_equal(connects(&node), 1);

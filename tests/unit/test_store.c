@@ -131,7 +131,7 @@ static void test_queues(void **state)
         assert_ok(mst_store_queue_len(store, STR("q"), PLENTY_MS, &count, &err));
         assert_int_equal(count, 2);
         assert_ok(mst_store_queue_pop(store, STR("q"), true, PLENTY_MS, &value, &err));
-        assert_bytes_str(mst_bytes(value.data, value.size), "one");
+        assert_bytes_str(mst_bytes_of(value.data, value.size), "one");
         mst_buffer_free(&value);
         assert_ok(mst_store_queue_pop(store, STR("q"), false, PLENTY_MS, &value, &err));
         assert_int_equal(value.size, 0);
@@ -223,7 +223,7 @@ static void test_pool_is_bounded(void **state)
     int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
     do {
         assert_true(mst__clock_ms() < deadline_ms);
-        assert_int_equal(mst_store_stats(store, &stats), 0);
+        assert_int_equal(mst_store_get_stats(store, &stats), 0);
     } while (stats.connects < WAITERS);
     assert_string_equal(stats.dialect, "C");
     assert_string_equal(stats.peer, fixture->tcp);

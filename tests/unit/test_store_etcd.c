@@ -165,7 +165,7 @@ static void odd_keys(struct mst_store *store)
         (void)snprintf(text, sizeof text, "%u", (unsigned)i);
         struct mst_buffer value = {0};
         assert_ok(mst_store_get(store, keys[i], PLENTY_MS, &value, &err));
-        assert_bytes_str(mst_bytes(value.data, value.size), text);
+        assert_bytes_str(mst_bytes_of(value.data, value.size), text);
         mst_buffer_free(&value);
     }
     mst_keys_free(&list);
@@ -200,7 +200,8 @@ static void many_keys(struct mst_store *store)
     assert_ok(mst_store_multi_get(store, keys, COUNT, PLENTY_MS, found, &err));
     for (size_t i = 0; i < COUNT; i++) {
         bool is_second = i < 10 || i >= 290;
-        assert_bytes_str(mst_bytes(found[i].data, found[i].size), is_second ? "second" : "first");
+        assert_bytes_str(mst_bytes_of(found[i].data, found[i].size),
+                         is_second ? "second" : "first");
         mst_buffer_free(&found[i]);
     }
     int64_t count = 0;
@@ -270,7 +271,7 @@ static void assert_v2(struct mst__v2 *v2, const char *path, const char *wanted)
         assert_int_equal(answer.code, MST_V2_NOT_FOUND);
     } else {
         assert_int_equal(answer.code, MST_V2_OK);
-        assert_bytes_str(mst_bytes(answer.node.value.data, answer.node.value.size), wanted);
+        assert_bytes_str(mst_bytes_of(answer.node.value.data, answer.node.value.size), wanted);
     }
     mst__v2_answer_close(&answer);
 }

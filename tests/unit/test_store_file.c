@@ -84,7 +84,7 @@ static void test_bytes(void **state)
     static const char wanted[] = RECORD_K RECORD_N RECORD_K_GONE;
     char got[200];
     size_t size = read_file(fixture->path, got, sizeof got);
-    assert_bytes(mst_bytes(got, size), mst_bytes(wanted, sizeof wanted - 1));
+    assert_bytes(mst_bytes_of(got, size), mst_bytes_of(wanted, sizeof wanted - 1));
     mst_store_close(store);
 }
 
@@ -123,7 +123,7 @@ static void test_torn_tail(void **state)
         mst_store_close(store);
         char got[100];
         size_t size = read_file(fixture->path, got, sizeof got);
-        assert_bytes(mst_bytes(got, size), mst_bytes(RECORD_N RECORD_K, 12 + 11));
+        assert_bytes(mst_bytes_of(got, size), mst_bytes_of(RECORD_N RECORD_K, 12 + 11));
     }
 }
 
@@ -140,7 +140,7 @@ static void test_long_torn_tail(void **state)
     mst_store_close(store);
     char got[100];
     size_t size = read_file(fixture->path, got, sizeof got);
-    assert_bytes(mst_bytes(got, size), mst_bytes(RECORD_N RECORD_K, 12 + 11));
+    assert_bytes(mst_bytes_of(got, size), mst_bytes_of(RECORD_N RECORD_K, 12 + 11));
 }
 
 /* A write that fails in the middle leaves nothing behind. */
@@ -158,14 +158,14 @@ static void test_file_full(void **state)
     struct sigaction usual;
     assert_int_equal(sigaction(SIGXFSZ, &ignore, &usual), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
-    int rv = mst_store_set(store, STR("n"), mst_bytes(value, sizeof value), PLENTY_MS, &err);
+    int rv = mst_store_set(store, STR("n"), mst_bytes_of(value, sizeof value), PLENTY_MS, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(sigaction(SIGXFSZ, &usual, NULL), 0);
     assert_int_equal(rv, MST_ESYS);
     assert_int_equal(err.sys, EFBIG);
     char got[200];
     size_t size = read_file(fixture->path, got, sizeof got);
-    assert_bytes(mst_bytes(got, size), mst_bytes(RECORD_K, 11));
+    assert_bytes(mst_bytes_of(got, size), mst_bytes_of(RECORD_K, 11));
     assert_value(store, "k", STR("v"));
     mst_store_close(store);
 }
@@ -184,7 +184,7 @@ static void test_not_a_store(void **state)
     assert_fails(mst_store_check(store, &key, 1, PLENTY_MS, &exist, &err), MST_EPROTO, "offset 0");
     char got[100];
     size_t size = read_file(fixture->path, got, sizeof got);
-    assert_bytes(mst_bytes(got, size), mst_bytes(text, sizeof text - 1));
+    assert_bytes(mst_bytes_of(got, size), mst_bytes_of(text, sizeof text - 1));
     mst_store_close(store);
     char url[120];
     (void)snprintf(url, sizeof url, "file://%s", fixture->directory);
@@ -333,10 +333,10 @@ static void test_large(void **state)
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (uint8_t)(i * 7 + i / 251);
     }
-    assert_ok(mst_store_set(store, STR("big"), mst_bytes(bytes, size), PLENTY_MS, &err));
+    assert_ok(mst_store_set(store, STR("big"), mst_bytes_of(bytes, size), PLENTY_MS, &err));
     assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
     struct mst_store *other = open_store(fixture->url);
-    assert_value(other, "big", mst_bytes(bytes, size));
+    assert_value(other, "big", mst_bytes_of(bytes, size));
     assert_value(other, "k", STR("v"));
     mst_store_close(other);
     mst_store_close(store);

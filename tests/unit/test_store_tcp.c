@@ -238,7 +238,7 @@ static void assert_stats(struct mst_store *store,
                          const char *dialect)
 {
     struct mst_store_stats stats = {.size = sizeof stats};
-    assert_int_equal(mst_store_stats(store, &stats), 0);
+    assert_int_equal(mst_store_get_stats(store, &stats), 0);
     assert_int_equal(stats.connects, connects);
     assert_int_equal(stats.retries, retries);
     assert_string_equal(stats.dialect, dialect);
@@ -347,7 +347,7 @@ static void test_half_sent(void **state)
     uint8_t *value = calloc(1, size);
     assert_non_null(value);
     enum mst_compare_set outcome = MST_COMPARE_SET_DONE;
-    assert_ok(mst_store_compare_set(store, key_k, STR("no"), mst_bytes(value, size), PLENTY_MS,
+    assert_ok(mst_store_compare_set(store, key_k, STR("no"), mst_bytes_of(value, size), PLENTY_MS,
                                     &outcome, NULL, &err));
     assert_int_equal(outcome, MST_COMPARE_SET_DIFFERS);
     assert_stats(store, 2, 1, "C");

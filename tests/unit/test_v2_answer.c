@@ -48,8 +48,8 @@ static void assert_text_member(const json_t *json, const char *name, const char 
         assert_int_equal(size, 0);
         return;
     }
-    assert_bytes(mst_bytes(text, size),
-                 mst_bytes(json_string_value(member), json_string_length(member)));
+    assert_bytes(mst_bytes_of(text, size),
+                 mst_bytes_of(json_string_value(member), json_string_length(member)));
     assert_int_equal(text[size], 0); /* usable as a C string */
 }
 

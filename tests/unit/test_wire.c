@@ -76,7 +76,7 @@ static struct mst__command sample(enum mst__op op, struct mst__buf *items)
             command.number = 0xfedcba98;
             break;
         case MST_SHAPE_KEY_VALUE_VALUE:
-            command.expected = mst_bytes("\x01\0e", 3);
+            command.expected = mst_bytes_of("\x01\0e", 3);
             /* fall through */
         case MST_SHAPE_KEY_VALUE:
             command.value = mst_bytes_str("the value");
@@ -120,16 +120,16 @@ static void reader_enter(struct mst__wire_reader *reader, enum mst__dialect dial
     size_t size = 0;
     struct mst_err err;
     if (dialect == MST_DIALECT_C) {
-        struct mst_bytes validate = mst_bytes("\0\xce\xf7\x85\x3c", 5);
+        struct mst_bytes validate = mst_bytes_of("\0\xce\xf7\x85\x3c", 5);
         assert_int_equal(mst__wire_read_request(reader, &limits, validate, &command, &size, &err),
                          MST_WIRE_VALIDATE);
         assert_int_equal(size, 5);
     } else if (dialect == MST_DIALECT_B) {
         assert_int_equal(
-            mst__wire_read_request(reader, &limits, mst_bytes("\x0b", 1), &command, &size, &err),
+            mst__wire_read_request(reader, &limits, mst_bytes_of("\x0b", 1), &command, &size, &err),
             MST_WIRE_REQUEST);
     } else {
-        struct mst_bytes delete_ = mst_bytes("\x08\0\0\0\0\0\0\0\0", 9);
+        struct mst_bytes delete_ = mst_bytes_of("\x08\0\0\0\0\0\0\0\0", 9);
         assert_int_equal(mst__wire_read_request(reader, &limits, delete_, &command, &size, &err),
                          MST_WIRE_EITHER);
         mst__wire_settle_a(reader);
@@ -153,8 +153,8 @@ static void read_growing(struct mst__wire_reader *reader,
         char *copy = mst__memdup(bytes.data, have);
         /* Without the NUL that memdup adds. */
         copy = mst__realloc(copy, have == 0 ? 1 : have);
-        int rv =
-            mst__wire_read_request(reader, &limits, mst_bytes(copy, have), &command, &size, NULL);
+        int rv = mst__wire_read_request(reader, &limits, mst_bytes_of(copy, have), &command, &size,
+                                        NULL);
         if (have < bytes.size) {
             assert_int_equal(rv, MST_WIRE_MORE);
             assert_true(size > have);
@@ -263,7 +263,8 @@ static int read_hex(enum mst__dialect dialect, const char *hex, struct mst_err *
     }
     struct mst__command command;
     size_t taken = 0;
-    return mst__wire_read_request(&reader, &limits, mst_bytes(raw, size), &command, &taken, reterr);
+    return mst__wire_read_request(&reader, &limits, mst_bytes_of(raw, size), &command, &taken,
+                                  reterr);
 }
 
 static void limits_are_exact(void **state)
@@ -370,7 +371,7 @@ static void validate_spelling(void **state)
     struct mst__buf out;
     mst__buf_init(&out, 100);
     assert_int_equal(mst__wire_write_validate(&out), 0);
-    assert_bytes(mst__buf_bytes(&out), mst_bytes("\0\xce\xf7\x85\x3c", 5));
+    assert_bytes(mst__buf_bytes(&out), mst_bytes_of("\0\xce\xf7\x85\x3c", 5));
     mst__buf_close(&out);
 }
 
@@ -392,7 +393,7 @@ static struct mst__reply sample_reply(const struct mst__command *command, struct
             reply.number = -5;
             break;
         case MST_REPLY_BYTES:
-            reply.bytes = mst_bytes("a\0b", 3);
+            reply.bytes = mst_bytes_of("a\0b", 3);
             break;
         case MST_REPLY_POP:
             reply.number = 3;
@@ -407,7 +408,7 @@ static struct mst__reply sample_reply(const struct mst__command *command, struct
         case MST_REPLY_ITEMS: {
             uint64_t count = reply.kind == MST_REPLY_LIST ? 2 : command->count;
             for (uint64_t i = 0; i < count; i++) {
-                assert_int_equal(mst__buf_append_str(items, mst_bytes("xyz", i % 4)), 0);
+                assert_int_equal(mst__buf_append_str(items, mst_bytes_of("xyz", i % 4)), 0);
             }
             reply.bytes = mst__buf_bytes(items);
             break;
@@ -438,8 +439,8 @@ static void replies_there_and_back(void **state)
             char *copy = mst__realloc(mst__memdup(bytes.data, have), have == 0 ? 1 : have);
             struct mst__reply reply = {0};
             size_t size = 0;
-            int rv =
-                mst__wire_read_reply(&command, &limits, mst_bytes(copy, have), &reply, &size, NULL);
+            int rv = mst__wire_read_reply(&command, &limits, mst_bytes_of(copy, have), &reply,
+                                          &size, NULL);
             if (have < bytes.size) {
                 assert_int_equal(rv, MST_WIRE_MORE);
                 assert_in_range(size, have + 1, bytes.size);
@@ -465,7 +466,8 @@ static int read_reply_bytes(enum mst__op op, uint64_t count, const char *bytes, 
     struct mst__reply reply;
     size_t taken = 0;
     struct mst_err err = {0};
-    int rv = mst__wire_read_reply(&command, &limits, mst_bytes(bytes, size), &reply, &taken, &err);
+    int rv =
+        mst__wire_read_reply(&command, &limits, mst_bytes_of(bytes, size), &reply, &taken, &err);
     if (rv < 0) {
         assert_int_equal(err.code, rv);
         assert_true(err.msg[0] != '\0');
@@ -499,12 +501,12 @@ static void cancel_may_meet_the_end_of_the_wait(void **state)
     struct mst__reply reply;
     size_t size = 0;
     assert_int_equal(
-        mst__wire_read_reply(&command, &limits, mst_bytes("\0\1", 2), &reply, &size, NULL),
+        mst__wire_read_reply(&command, &limits, mst_bytes_of("\0\1", 2), &reply, &size, NULL),
         MST_WIRE_REQUEST);
     assert_int_equal(reply.status, MST_STATUS_STOP_WAITING);
     assert_int_equal(size, 1);
     assert_int_equal(
-        mst__wire_read_reply(&command, &limits, mst_bytes("\1", 1), &reply, &size, NULL),
+        mst__wire_read_reply(&command, &limits, mst_bytes_of("\1", 1), &reply, &size, NULL),
         MST_WIRE_REQUEST);
     assert_int_equal(reply.status, MST_STATUS_WAIT_CANCELED);
 }
@@ -534,14 +536,15 @@ static void notices(void **state)
     struct mst__buf out;
     mst__buf_init(&out, 100);
     assert_int_equal(mst__wire_write_notice(&out, MST_NOTICE_DELETED, mst_bytes_str("k"),
-                                            mst_bytes_str("old"), mst_bytes(NULL, 0)),
+                                            mst_bytes_str("old"), mst_bytes_of(NULL, 0)),
                      0);
     assert_bytes(mst__buf_bytes(&out),
-                 mst_bytes("\x02\x01\0\0\0\0\0\0\0k\x03\0\0\0\0\0\0\0old\0\0\0\0\0\0\0\0", 29));
+                 mst_bytes_of("\x02\x01\0\0\0\0\0\0\0k\x03\0\0\0\0\0\0\0old\0\0\0\0\0\0\0\0", 29));
     /* What does not fit is not written by halves. */
     char large[60] = {0};
     assert_int_equal(mst__wire_write_notice(&out, MST_NOTICE_UPDATED, mst_bytes_str("k"),
-                                            mst_bytes_str("old"), mst_bytes(large, sizeof large)),
+                                            mst_bytes_str("old"),
+                                            mst_bytes_of(large, sizeof large)),
                      MST_ELIMIT);
     assert_int_equal(mst__buf_size(&out), 29);
     mst__buf_close(&out);

@@ -355,7 +355,7 @@ static void first_version(void **state)
         size_t size = mst__buf_size(&frame) - added_size(&messages[i]);
         mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
         struct mst__job_message message;
-        read_message(mst_bytes(mst__buf_bytes(&frame).data, size), &message);
+        read_message(mst_bytes_of(mst__buf_bytes(&frame).data, size), &message);
         if (message.type == MST_JOB_ANNOUNCE) {
             assert_bytes_str(message.u.announce.labels[1].key, "host");
             assert_false(message.u.announce.announcement.budget.is_limited);
@@ -408,8 +408,8 @@ static void cut_off(void **state)
             struct mst__job_message message;
             struct mst_err err = {0};
             size_t size = 0;
-            int rv =
-                mst__job_read(mst_bytes(bytes.data, have), SIZE_MAX_LARGE, &message, &size, &err);
+            int rv = mst__job_read(mst_bytes_of(bytes.data, have), SIZE_MAX_LARGE, &message, &size,
+                                   &err);
             assert_int_equal(rv, 0);
             assert_int_equal(size, have < MST_JOB_HEAD_SIZE ? MST_JOB_HEAD_SIZE : bytes.size);
         }
@@ -439,7 +439,7 @@ static void too_short_and_too_long(void **state)
             }
             mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
             size_t used = 0;
-            struct mst_bytes cut = mst_bytes(mst__buf_bytes(&frame).data, size);
+            struct mst_bytes cut = mst_bytes_of(mst__buf_bytes(&frame).data, size);
             assert_int_equal(mst__job_read(cut, SIZE_MAX_LARGE, &message, &used, &err), MST_EPROTO);
             assert_int_equal(err.code, MST_EPROTO);
         }
@@ -467,7 +467,8 @@ static void bits_turned(void **state)
             struct mst__job_message message;
             struct mst_err err = {0};
             size_t size = 0;
-            int rv = mst__job_read(mst_bytes(bytes, whole), SIZE_MAX_LARGE, &message, &size, &err);
+            int rv =
+                mst__job_read(mst_bytes_of(bytes, whole), SIZE_MAX_LARGE, &message, &size, &err);
             assert_true(rv == 1 || rv == 0 || rv == MST_EPROTO || rv == MST_ELIMIT);
             if (rv < 0) {
                 assert_int_equal(err.code, rv);
@@ -491,7 +492,7 @@ static int read_head(uint32_t size, uint8_t type, struct mst_err *reterr)
     head[4] = type;
     struct mst__job_message message;
     size_t used = 0;
-    return mst__job_read(mst_bytes(head, sizeof head), SIZE_MAX_LARGE, &message, &used, reterr);
+    return mst__job_read(mst_bytes_of(head, sizeof head), SIZE_MAX_LARGE, &message, &used, reterr);
 }
 
 static void sizes(void **state)

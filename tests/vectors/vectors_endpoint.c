@@ -46,7 +46,7 @@ static const char *defect_of(const json_t *line)
 
 static struct mst_bytes bytes_of(const json_t *text)
 {
-    return mst_bytes(json_string_value(text), json_string_length(text));
+    return mst_bytes_of(json_string_value(text), json_string_length(text));
 }
 
 /* Whether @err, which came with @code, is a refusal whose message begins with @start. */
@@ -162,9 +162,9 @@ static int compare_options(const json_t *wanted,
     for (size_t i = 0; i < options->count; i++) {
         const struct mst__option *option = &options->list[i];
         const json_t *pair = json_array_get(wanted, i);
-        if (!mst__bytes_equal(mst_bytes(option->key, option->key_size),
+        if (!mst__bytes_equal(mst_bytes_of(option->key, option->key_size),
                               bytes_of(json_array_get(pair, 0))) ||
-            !mst__bytes_equal(mst_bytes(option->value, option->value_size),
+            !mst__bytes_equal(mst_bytes_of(option->value, option->value_size),
                               bytes_of(json_array_get(pair, 1)))) {
             return DIFFER(reason, "option %zu is %.60s=%.60s", i, option->key, option->value);
         }

@@ -69,7 +69,7 @@ static int read_member(struct mst__state *state, const json_t *json, mst__peer_i
 {
     const json_t *addr = json_object_get(json, "addr");
     struct mst__node node = {
-        .addr = mst_bytes(json_string_value(addr), json_string_length(addr)),
+        .addr = mst_bytes_of(json_string_value(addr), json_string_length(addr)),
         .pid = vectors_int(json, "pid"),
         .local_id = vectors_int(json, "local_id"),
     };
@@ -270,9 +270,9 @@ void vectors_pickle_document(const json_t *document, struct vectors_count *count
             if (bytes == NULL || id == NULL || expect == NULL) {
                 rv = vectors_differ(why, sizeof why, "a vector has an id, expect and hex");
             } else if (strcmp(expect, "accept") == 0) {
-                rv = check_accept(vector, mst_bytes(bytes, size), why, sizeof why);
+                rv = check_accept(vector, mst_bytes_of(bytes, size), why, sizeof why);
             } else {
-                rv = check_reject(mst_bytes(bytes, size), why, sizeof why);
+                rv = check_reject(mst_bytes_of(bytes, size), why, sizeof why);
             }
             vectors_count_one(count, id == NULL ? lists[list] : id, rv, why);
             mst__free(bytes);

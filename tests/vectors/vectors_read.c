@@ -46,7 +46,7 @@ int vectors_read_node(const json_t *json, struct mst__node *ret_node)
         return -1;
     }
     *ret_node = (struct mst__node){
-        .addr = mst_bytes(json_string_value(addr), json_string_length(addr)),
+        .addr = mst_bytes_of(json_string_value(addr), json_string_length(addr)),
         .pid = json_integer_value(pid),
         .local_id = json_integer_value(local_id),
     };

@@ -1,0 +1,138 @@
+// cxx/test_cxx.cc - the public headers in C++17, with no `struct` before the name of a struct, and
+// the shared library behind them. A function with the name of a struct would hide it here.
+#include <muster/muster.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+
+static int failed;
+
+#define CHECK(condition)                                                                \
+    do {                                                                                \
+        if (!(condition)) {                                                             \
+            failed++;                                                                   \
+            std::printf("%s:%d: '%s' does not hold\n", __FILE__, __LINE__, #condition); \
+        }                                                                               \
+    } while (0)
+
+static constexpr std::int64_t plenty_ms = 60000;
+
+static void store_calls()
+{
+    mst_err err{};
+    mst_store_options options;
+    mst_store_options_init(&options);
+    mst_store *store = nullptr;
+    CHECK(mst_store_open("hash:", &options, plenty_ms, &store, &err) == 0);
+
+    const mst_bytes key = mst_bytes_str("key");
+    const mst_bytes value = mst_bytes_of("va\0ue", 5);
+    CHECK(mst_store_set(store, key, value, plenty_ms, &err) == 0);
+    mst_buffer got{};
+    CHECK(mst_store_get(store, key, plenty_ms, &got, &err) == 0);
+    CHECK(got.size == 5 && std::memcmp(got.data, "va\0ue", 5) == 0);
+    mst_buffer_free(&got);
+
+    mst_compare_set outcome = MST_COMPARE_SET_ABSENT;
+    CHECK(mst_store_compare_set(store, key, value, mst_bytes_str("new"), plenty_ms, &outcome,
+                                nullptr, &err) == 0);
+    CHECK(outcome == MST_COMPARE_SET_DONE);
+
+    mst_keys keys{};
+    CHECK(mst_store_list(store, plenty_ms, &keys, &err) == 0);
+    CHECK(keys.count == 1 && keys.keys[0].size == 3);
+    mst_keys_free(&keys);
+
+    mst_store_stats stats{};
+    stats.size = sizeof stats;
+    CHECK(mst_store_get_stats(store, &stats) == 0);
+    CHECK(stats.connects == 0);
+
+    CHECK(mst_store_try_get(store, mst_bytes_str("none"), plenty_ms, &got, &err) == MST_ENOTFOUND);
+    CHECK(err.code == MST_ENOTFOUND && std::strlen(err.msg) > 0);
+    mst_store_close(store);
+}
+
+static void server_calls()
+{
+    mst_err err{};
+    mst_server_options options;
+    mst_server_options_init(&options);
+    options.log = mst_log{};
+    mst_server *server = nullptr;
+    CHECK(mst_server_new(&options, &server, &err) == 0);
+    if (server == nullptr) {
+        return;
+    }
+    std::thread running([server] {
+        mst_err run_err{};
+        CHECK(mst_server_run(server, &run_err) == 0);
+    });
+    const std::string url = "tcp://" + std::string(mst_server_address(server, 0));
+    mst_store *store = nullptr;
+    CHECK(mst_store_open(url.c_str(), nullptr, plenty_ms, &store, &err) == 0);
+    std::int64_t sum = 0;
+    CHECK(mst_store_add(store, mst_bytes_str("n"), 3, plenty_ms, &sum, &err) == 0);
+    CHECK(sum == 3);
+    mst_store_close(store);
+    mst_server_stop(server);
+    running.join();
+    mst_server_free(server);
+}
+
+static void on_event(void *arg, const mst_event *event)
+{
+    (void)event;
+    ++*static_cast<int *>(arg);
+}
+
+static void rendezvous_calls()
+{
+    mst_err err{};
+    mst_params *params = nullptr;
+    CHECK(mst_params_new("c10d", "", "cxx", 1, 1, "localhost", &params, &err) == 0);
+    CHECK(mst_params_set(params, "last_call_timeout", "1", &err) == 0);
+    int events = 0;
+    mst_params_on_event(params, on_event, &events);
+    mst_handler *handler = nullptr;
+    CHECK(mst_handler_new(params, &handler, &err) == 0);
+    mst_rendezvous round{};
+    round.size = sizeof round;
+    CHECK(mst_handler_next(handler, &round, &err) == 0);
+    CHECK(round.rank == 0 && round.world_size == 1);
+    mst_store_close(round.store);
+    mst_changes changes{};
+    changes.size = sizeof changes;
+    CHECK(mst_handler_poll(handler, 0, &changes, &err) == MST_ETIMEOUT);
+    CHECK(changes.nodes_waiting == 0 && !changes.closed);
+    CHECK(std::string(mst_handler_run_id(handler)) == "cxx");
+    CHECK(mst_handler_shutdown(handler, &err) == 0);
+    mst_handler_free(handler);
+    mst_params_free(params);
+    CHECK(events > 0);
+}
+
+static void other_structs()
+{
+    mst_etcd_options options;
+    mst_etcd_options_init(&options);
+    CHECK(std::string(options.host) == "localhost");
+    const mst_etcd_server *server = nullptr;
+    CHECK(server == nullptr);
+}
+
+int main()
+{
+    static void (*const tests[])() = {store_calls, server_calls, rendezvous_calls, other_structs};
+    int broken = 0;
+    int passed = 0;
+    for (const auto test : tests) {
+        const int before = failed;
+        test();
+        (failed == before ? passed : broken)++;
+    }
+    std::printf("%d passed, %d failed, 0 skipped\n", passed, broken);
+    return broken == 0 ? 0 : 1;
+}
