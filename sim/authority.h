@@ -604,6 +604,8 @@ void mst__sim_auth_lead_wake(struct mst__sim_auth *sim, struct mst__sim_auth_nod
 int64_t mst__sim_auth_lead_due_us(const struct mst__sim_auth_node *node);
 /* How many nodes it knows of; 0 when there is none. */
 uint32_t mst__sim_auth_lead_count(const struct mst__sim_auth_node *node);
+/* Whether its authority has written something that is not stored yet, or has to. */
+bool mst__sim_auth_lead_is_writing(const struct mst__sim_auth_node *node);
 /* What the authority on @node waits for; nothing when there is none. */
 void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size);
 

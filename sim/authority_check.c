@@ -481,8 +481,13 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
         return "there are other keys than nodes";
     }
     /* News of a key may be under way, and until it has come a round with a dead node in it. */
-    if (count > 0 && mst__sim_auth_lead_count(&sim->nodes[sim->store.keys[0].node]) != count) {
+    const struct mst__sim_auth_node *leader =
+        count > 0 ? &sim->nodes[sim->store.keys[0].node] : NULL;
+    if (leader != NULL && mst__sim_auth_lead_count(leader) != count) {
         return "the authority knows of other nodes than there are";
+    }
+    if (leader != NULL && mst__sim_auth_lead_is_writing(leader)) {
+        return "the round that the authority has made is not stored yet";
     }
     /* It may be sealed with a node that has just died, and then its members have yet to hear of it
      * and to come back. */

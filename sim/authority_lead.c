@@ -342,6 +342,11 @@ uint32_t mst__sim_auth_lead_count(const struct mst__sim_auth_node *node)
     return node->lead == NULL ? 0 : node->lead->authority.living_count;
 }
 
+bool mst__sim_auth_lead_is_writing(const struct mst__sim_auth_node *node)
+{
+    return node->lead != NULL && (node->lead->is_writing || node->lead->has_to_write);
+}
+
 void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size)
 {
     if (node->lead != NULL) {
