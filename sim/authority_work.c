@@ -303,7 +303,7 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
     } else if (message->type == MST_JOB_REFUSED &&
                message->u.refused.refusal == MST_REFUSAL_CLOSED) {
         check_end(sim, node, &message->u.refused.end);
-    } else if (message->type == MST_JOB_REOPENED && node->app == MST_SIM_AUTH_HOLDING &&
+    } else if (message->type == MST_JOB_REOPENED && node->member.phase == MST_MEMBER_HOLDING &&
                message->u.reopened.why == MST_AUTHORITY_WHY_FAILED) {
         const struct mst__sim_auth_seal *seal = work_seal(sim, claim->epoch, claim->round);
         const struct mst__job_end *end = &message->u.reopened.end;

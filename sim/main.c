@@ -44,6 +44,7 @@ struct options {
     bool stops; /* at the first broken rule */
     const char *mutant;
     bool lists_mutants;
+    bool wants_help;
 };
 
 struct totals {
@@ -127,6 +128,8 @@ static bool parse(int argc, char **argv, struct options *options)
             options->stops = true;
         } else if (strcmp(argv[i], "--mutants") == 0 && mst__sim_mutant_count() > 0) {
             options->lists_mutants = true;
+        } else if (strcmp(argv[i], "--help") == 0) {
+            options->wants_help = true;
         } else if (i + 1 < argc && parse_option(options, argv[i], argv[i + 1])) {
             i++;
         } else {
@@ -320,6 +323,10 @@ int main(int argc, char **argv)
     struct options options = {.has_seed = false};
     if (!parse(argc, argv, &options)) {
         return 2;
+    }
+    if (options.wants_help) {
+        (void)printf("%s", usage);
+        return 0;
     }
     if (options.lists_mutants) {
         mst__sim_mutant_list(stdout);

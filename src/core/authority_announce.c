@@ -335,9 +335,13 @@ static int announce_check_claim(struct announce *announce)
         return 0;
     }
     bool is_inherited = authority->round == 0 || authority->round_epoch != authority->options.epoch;
-    announce->adopts = !announce->is_same && is_inherited &&
+    /* Words of one process on two connections may come in the wrong order, the old ones first. */
+    bool is_same_contact =
+        announce->is_same && announce_contact(announce->said) == announce->old->contact;
+    announce->adopts = !is_same_contact && is_inherited &&
                        claim->epoch != authority->options.epoch &&
                        claim_compare(claim, authority) > 0;
+    announce->is_same = announce->is_same && !announce->adopts;
     if (!claim->holds || announce->adopts) {
         return 0;
     }

@@ -171,6 +171,31 @@ static void replaced_is_over(void **state)
     run_close(&run);
 }
 
+/* What a process has said last counts, also if an authority that begins hears an older word of it
+ * first, over a connection that is gone. */
+static void older_word_comes_first(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 2, 3, 9);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.contact = 5;
+    said.claim = (struct mst__claim){.epoch = 7, .round = 2, .rank = 0, .world = 3};
+    assert_int_equal(run_say(&run, &said), 0);
+    said.contact = 6;
+    said.claim.round = 3;
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run.authority.round, 3);
+    assert_int_equal(run.authority.living_count, 1);
+    assert_int_equal(run.authority.held_count, 1);
+    /* On one connection words come in their order, so a process says nothing of the kind. */
+    said.claim.round = 4;
+    assert_int_equal(run_say(&run, &said), MST_EEXPELLED);
+    assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
+    run_close(&run);
+}
+
 /* --- what a claim costs --- */
 
 /* A round of which one member has come costs as much as one member, whatever its size. */
@@ -373,6 +398,7 @@ int main(void)
         cmocka_unit_test(claimed_rounds_are_bounded),
         cmocka_unit_test(restored_rounds_are_bounded),
         cmocka_unit_test(newer_contact_wins),
+        cmocka_unit_test(older_word_comes_first),
         cmocka_unit_test(replaced_is_over),
         cmocka_unit_test(ends_have_causes),
     };
