@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIM = os.environ["MUSTER_SIM"]
 # In turn: record, legacy, record, authority. Slow builds may want fewer.
-RUNS = int(os.environ.get("MUSTER_SIM_RUNS", "4000"))
+RUNS = int(os.environ.get("MUSTER_SIM_RUNS", "2000"))
 # Where there is no repository.
 FIRST_SEED_DEFAULT = 20_000_000
 
