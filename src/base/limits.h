@@ -71,20 +71,15 @@
 #define MST_ACCEPTS_MAX 256
 #define MST_PUSHES_MAX 256
 
-/* A STORE_REPLY, and what the loop hands to the kernel at once when a peer has read something; less
- * when there are so many connections that all of them would exceed the share of a turn, but not so
- * little that system calls cost more than the bytes. What a job tells a node waits behind one of
- * them at most. */
+/* What the loop hands to the kernel at once when a peer has read something; less when there are so
+ * many connections that all of them would exceed the share of a turn, but not so little that system
+ * calls cost more than the bytes. */
 #define MST_PIECE_SIZE MST_KIB(64)
 #define MST_PIECE_SIZE_MIN MST_KIB(4)
 
 /* Unsent answers to a node's messages beyond which its messages are not read: it does not read
  * either. An answer is 5 bytes as a rule. */
 #define MST_TOLD_SIZE_MAX MST_KIB(64)
-
-/* What a framed connection may have in the kernel that is not under way: the same as with a node's
- * own side, because messages wait behind it. */
-#define MST_UNSENT_SIZE_MAX MST_KIB(128)
 
 /* What the engine keeps of each of its two buffers (long replies, notices) for the next time: so
  * little that it need not be counted. */

@@ -15,31 +15,30 @@
 #define MST_JOB_NAMES_MAX 16
 
 /* type, number, name */
-#define MST_JOB_TYPE_MAP(X)                                                            \
-    /* From a node. */                                                                 \
-    X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */    \
-    X(HEARTBEAT, 2, "heartbeat")                                                       \
-    X(LEAVE, 3, "leave")                                                               \
-    X(CLOSE, 4, "close")     /* of a run, by anybody; no announcement needed */        \
-    X(STATUS, 5, "status")   /* the same */                                            \
-    X(STORE, 6, "store")     /* a stream of requests of dialect C; empty: it begins */ \
-    X(FINISH, 7, "finish")   /* the work of a member is done */                        \
-    X(RESTART, 8, "restart") /* it has failed, and needs a new round */                \
-    /* To a node. */                                                                   \
-    X(WELCOME, 32, "welcome")                                                          \
-    X(REFUSED, 33, "refused")                                                          \
-    X(SEALED, 34, "sealed")                                                            \
-    X(QUEUED, 35, "queued")                                                            \
-    X(SPARE, 36, "spare")                                                              \
-    X(WAITING, 37, "waiting")                                                          \
-    X(LOST, 38, "lost")                                                                \
-    X(REOPENED, 39, "reopened")                                                        \
-    X(CLOSED, 40, "closed")                                                            \
-    X(EXPELLED, 41, "expelled")                                                        \
-    X(STATUS_TOLD, 42, "status_told")                                                  \
-    X(PONG, 43, "pong")                                                                \
-    X(STORE_REPLY, 44, "store_reply") /* their replies; empty: it has begun */         \
-    X(STORE_END, 45, "store_end")     /* a request was refused: the stream is over */
+#define MST_JOB_TYPE_MAP(X)                                                         \
+    /* From a node. */                                                              \
+    X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */ \
+    X(HEARTBEAT, 2, "heartbeat")                                                    \
+    X(LEAVE, 3, "leave")                                                            \
+    X(CLOSE, 4, "close")     /* of a run, by anybody; no announcement needed */     \
+    X(STATUS, 5, "status")   /* the same */                                         \
+    X(STORE, 6, "store")     /* requests to the store, of version 1: refused */     \
+    X(FINISH, 7, "finish")   /* the work of a member is done */                     \
+    X(RESTART, 8, "restart") /* it has failed, and needs a new round */             \
+    /* To a node. */                                                                \
+    X(WELCOME, 32, "welcome")                                                       \
+    X(REFUSED, 33, "refused")                                                       \
+    X(SEALED, 34, "sealed")                                                         \
+    X(QUEUED, 35, "queued")                                                         \
+    X(SPARE, 36, "spare")                                                           \
+    X(WAITING, 37, "waiting")                                                       \
+    X(LOST, 38, "lost")                                                             \
+    X(REOPENED, 39, "reopened")                                                     \
+    X(CLOSED, 40, "closed")                                                         \
+    X(EXPELLED, 41, "expelled")                                                     \
+    X(STATUS_TOLD, 42, "status_told")                                               \
+    X(PONG, 43, "pong")                                                             \
+    X(STORE_END, 45, "store_end") /* refuses a STORE */
 
 enum mst__job_type {
 #define JOB_TYPE_ENUM(name, number, text) MST_JOB_##name = (number),
@@ -175,7 +174,7 @@ struct mst__job_message {
             struct mst__job_end end; /* the cause of a failure */
         } reopened;
         struct mst__job_status status;
-        struct mst_bytes text; /* EXPELLED, STORE, STORE_REPLY, STORE_END */
+        struct mst_bytes text; /* EXPELLED, STORE, STORE_END */
     } u;
 };
 

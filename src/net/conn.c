@@ -5,7 +5,7 @@
  * arrived together are gathered and written at once. What the kernel does not take is queued
  * (conn_output.c), and until it is gone the connection is neither read nor served: so a peer that
  * does not read costs a bounded amount of memory and disturbs nobody. A framed connection
- * (conn_frames.c) is read all the same, and only its requests to the store wait.
+ * (conn_frames.c) is read until much is queued: a node's place depends on its messages.
  *
  * A connection that must end while a command is being applied is doomed first and closed when the
  * command is done with: the engine may still be handing out what the command caused. */
@@ -75,11 +75,8 @@ static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SI
     mst__address_format(&conn->peer.any, sizeof conn->peer, ret_text);
 }
 
-/* The one line that says why @conn, or its stream of requests, ended. */
-static void log_end(struct mst__conn *conn,
-                    const char *event,
-                    enum mst__why why,
-                    const char *detail)
+/* The one line that says why @conn ended. */
+static void log_end(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
     const struct mst_log *log = &conn->server->options.log;
     enum mst_log_level level = why_level(why);
@@ -89,7 +86,7 @@ static void log_end(struct mst__conn *conn,
     char peer[MST_ADDRESS_SIZE];
     char quoted[MST_LOG_QUOTE_SIZE];
     peer_text(conn, peer);
-    mst__log(log, level, event, "peer=%s dialect=%s why=%s detail=%s", peer,
+    mst__log(log, level, "conn.closed", "peer=%s dialect=%s why=%s detail=%s", peer,
              mst__dialect_name(conn->reader.dialect), mst__why_name(why),
              mst__log_quote(mst_bytes_str(detail), quoted));
 }
@@ -110,7 +107,7 @@ void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *forma
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    log_end(conn, "conn.closed", why, detail);
+    log_end(conn, why, detail);
 }
 
 static void conn_leave_overdue(struct mst__conn *conn)
@@ -132,8 +129,7 @@ static void conn_leave_overdue(struct mst__conn *conn)
 void mst__conn_update_overdue(struct mst__conn *conn)
 {
     bool under_way = mst__buf_size(&conn->input) > 0 || mst__conn_has_output(conn) ||
-                     mst__buf_size(&conn->store) > 0 || conn->is_released ||
-                     conn->server->kv.list_client == &conn->client;
+                     conn->is_released || conn->server->kv.list_client == &conn->client;
     if (under_way == conn->is_overdue) {
         return;
     }
@@ -189,7 +185,6 @@ static void conn_close(struct mst__conn *conn)
     mst__kv_client_close(&server->kv, &conn->client);
     mst__job_leave_seat(conn, &conn->seat);
     conn_free_input(conn);
-    mst__conn_free_store(conn);
     mst__conn_free_output(conn);
     if (conn->prev == NULL) {
         server->conns = conn->next;
@@ -204,45 +199,22 @@ static void conn_close(struct mst__conn *conn)
 
 /* --- output --- */
 
-void mst__conn_gather(struct mst__conn *conn, enum mst__sort sort)
-{
-    struct mst_server *server = conn->server;
-    if (MST_UNLIKELY(server->replies_sort != (int)sort)) {
-        mst__conn_flush(conn);
-        server->replies_sort = (int)sort;
-    }
-}
-
 void mst__conn_flush(struct mst__conn *conn)
 {
     struct mst__buf *replies = &conn->server->replies;
-    mst__conn_send(conn, (enum mst__sort)conn->server->replies_sort, mst__buf_bytes(replies), NULL);
+    mst__conn_send(conn, mst__buf_bytes(replies), NULL);
     mst__buf_clear(replies);
     if (replies->capacity > CONN_REPLIES_KEPT) {
         mst__buf_close(replies); /* one large reply shall not cost memory for ever */
     }
 }
 
-void mst__conn_end_stream(struct mst__conn *conn, enum mst__why why, const char *detail)
-{
-    uint8_t frame[MST_JOB_HEAD_SIZE + sizeof((struct mst_err *)0)->msg];
-    struct mst_bytes text = mst_bytes_str(detail);
-    MST_ASSERT(text.size <= sizeof frame - MST_JOB_HEAD_SIZE);
-    if (conn->is_store_over || conn->is_doomed) {
-        return; /* the first reason counts */
-    }
-    conn->is_store_over = true;
-    mst__list_leave(conn);
-    mst__store_u32(frame, (uint32_t)text.size + 1);
-    frame[4] = MST_JOB_STORE_END;
-    memcpy(frame + MST_JOB_HEAD_SIZE, text.data, text.size);
-    mst__conn_send(conn, MST_SORT_PLAIN, mst_bytes_of(frame, MST_JOB_HEAD_SIZE + text.size), NULL);
-    if (!conn->is_doomed) {
-        log_end(conn, "store.ended", why, detail);
-    }
-}
+/* A request cannot be served, and there are no replies for that: @conn ends for reason @why; the
+ * format says more. */
+static void conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+    MST_PRINTF(3, 4);
 
-void mst__conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
+static void conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
 {
     char detail[sizeof((struct mst_err *)0)->msg];
     va_list args;
@@ -250,34 +222,28 @@ void mst__conn_reject(struct mst__conn *conn, enum mst__why why, const char *for
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
     mst__conn_flush(conn); /* what came before it is answered */
-    if (conn->is_framed) {
-        mst__conn_end_stream(conn, why, detail);
-    } else {
-        mst__conn_doom(conn, why, "%s", detail);
-    }
+    mst__conn_doom(conn, why, "%s", detail);
 }
 
 /* Append to the replies of the connection being served. */
 static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
     struct mst__buf *replies = &conn->server->replies;
-    enum mst__sort sort = conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN;
     /* Behind output that waits there is no write yet, only a chunk that need not be copied. */
     bool is_large =
         reply->bytes.size >= CONN_LARGE_SIZE ||
         (reply->bytes.size >= CONN_SHARED_SIZE && reply->shared && mst__conn_has_output(conn));
     conn->server->kv.steps += is_large ? 0 : reply->bytes.size >> 10;
-    mst__conn_gather(conn, sort);
     int rv = is_large ? mst__wire_write_reply_head(replies, reply)
                       : mst__wire_write_reply(replies, reply);
     if (rv == 0 && is_large) {
         mst__conn_flush(conn);
-        mst__conn_send(conn, sort, reply->bytes, reply->shared);
+        mst__conn_send(conn, reply->bytes, reply->shared);
     } else if (rv == MST_ELIMIT) {
-        mst__conn_reject(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
-                         conn->server->wire_limits.message_size_max);
+        conn_reject(conn, MST_WHY_LIMIT, "reply larger than %zu bytes",
+                    conn->server->wire_limits.message_size_max);
     } else if (rv != 0) {
-        mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a reply");
+        conn_reject(conn, MST_WHY_MEMORY, "no memory for a reply");
     }
 }
 
@@ -288,8 +254,7 @@ static void conn_release(struct mst__conn *conn)
 {
     static const uint8_t stop_byte = 0;
     conn->is_released = false;
-    mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN,
-                   mst_bytes_of(&stop_byte, 1), NULL);
+    mst__conn_send(conn, mst_bytes_of(&stop_byte, 1), NULL);
 }
 
 /* Answer those whose waiting is over. */
@@ -363,7 +328,7 @@ static void deliver_notices(struct mst_server *server, bool is_ending)
         }
         server->kv.steps += MST_STEPS_WRITE;
         if (!conn->is_served) {
-            mst__conn_push(conn, MST_SORT_PLAIN, server->notice_bytes, server->notice_shared);
+            mst__conn_push(conn, server->notice_bytes, server->notice_shared);
         } else if (mst__buf_append(&server->replies, server->notice_bytes) != 0) {
             mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
         }
@@ -422,15 +387,15 @@ static void conn_refuse(struct mst__conn *conn, const struct mst__command *comma
     const char *op = mst__op_name(command->op);
     switch (code) {
         case MST_ETYPE:
-            mst__conn_reject(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
+            conn_reject(conn, MST_WHY_NOT_A_NUMBER, "%s on a value that is no number", op);
             break;
         case MST_ELIMIT:
-            mst__conn_reject(conn, MST_WHY_LIMIT,
-                             "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
-                             conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
+            conn_reject(conn, MST_WHY_LIMIT,
+                        "%s would exceed a limit: %zu of %zu bytes of memory are used", op,
+                        conn->server->kv.memory_used, conn->server->kv.limits.memory_max);
             break;
         default:
-            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for %s", op);
+            conn_reject(conn, MST_WHY_MEMORY, "no memory for %s", op);
             break;
     }
 }
@@ -488,12 +453,6 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     mst__conns_deliver(server);
 }
 
-/* The same for those elsewhere: the loop below has it in line. */
-void mst__conn_apply(struct mst__conn *conn, const struct mst__command *command)
-{
-    conn_apply(conn, command);
-}
-
 /* Dialect A or B is told apart by what follows, or by nothing following for a while. */
 static void conn_begin_grace(struct mst__conn *conn)
 {
@@ -504,16 +463,12 @@ static void conn_begin_grace(struct mst__conn *conn)
     }
 }
 
-/* What a job tells its node must not wait behind megabytes of replies, in the kernel either. */
+/* From now on @conn has messages. Whatever it may still get from the store is no message. */
 static void conn_begin_frames(struct mst__conn *conn)
 {
-    int unsent = (int)MST_UNSENT_SIZE_MAX;
-    uv_os_fd_t fd = -1;
-    mst__conn_flush(conn); /* that was of another sort */
     conn->is_framed = true;
-    if (conn->uv.handle.type == UV_TCP && uv_fileno(&conn->uv.handle, &fd) == 0) {
-        /* An improvement for slow networks only. */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    if (mst__kv_is_waiting(&conn->client) || conn->client.watches_count > 0) {
+        conn_reject(conn, MST_WHY_PROTOCOL, "messages from a connection that waits for keys");
     }
 }
 
@@ -547,11 +502,12 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
         size_t size = 0;
         int rv = mst__wire_read_request(&conn->reader, &server->wire_limits,
                                         mst__bytes_skip(input, used), &command, &size, &err);
+        bool is_request = rv == MST_WIRE_REQUEST || rv == MST_WIRE_JOB;
+        if (MST_UNLIKELY(mst__kv_is_listing(&server->kv)) && is_request) {
+            conn->is_input_waiting = true;
+            break;
+        }
         if (MST_LIKELY(rv == MST_WIRE_REQUEST)) {
-            if (MST_UNLIKELY(mst__kv_is_listing(&server->kv))) {
-                conn->is_input_waiting = true;
-                break;
-            }
             conn_apply(conn, &command);
             used += size;
             if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
@@ -563,9 +519,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             conn_begin_frames(conn);
             used += size;
         } else if (rv < 0) {
-            mst__conn_flush(conn); /* what came before it is answered */
-            mst__conn_doom(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s",
-                           err.msg);
+            conn_reject(conn, rv == MST_ELIMIT ? MST_WHY_LIMIT : MST_WHY_PROTOCOL, "%s", err.msg);
         } else {
             conn->input_wanted = size;
             if (rv == MST_WIRE_EITHER) {
@@ -589,27 +543,22 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     return used;
 }
 
-bool mst__conn_charge(struct mst_server *server, const struct mst__buf *buf, size_t *charged)
-{
-    size_t cost = buf->capacity == 0 ? 0 : mst__mem_cost(buf->capacity);
-    if (cost <= *charged) {
-        return true;
-    }
-    if (!mst__kv_charge(&server->kv, cost - *charged)) {
-        return false;
-    }
-    *charged = cost;
-    return true;
-}
-
+/* Count the memory of the connection's own buffer. */
 static void conn_charge_input(struct mst__conn *conn)
 {
-    const struct mst__kv *kv = &conn->server->kv;
-    if (!mst__conn_charge(conn->server, &conn->input, &conn->input_charged)) {
+    struct mst__kv *kv = &conn->server->kv;
+    size_t capacity = conn->input.capacity;
+    size_t cost = capacity == 0 ? 0 : mst__mem_cost(capacity);
+    if (cost <= conn->input_charged) {
+        return;
+    }
+    if (!mst__kv_charge(kv, cost - conn->input_charged)) {
         mst__conn_doom(conn, MST_WHY_LIMIT,
                        "no room for a request of %zu bytes: %zu of %zu bytes of memory are used",
                        conn->input_wanted, kv->memory_used, kv->limits.memory_max);
+        return;
     }
+    conn->input_charged = cost;
 }
 
 /* Keep what is left of @input, which is not in the connection's own buffer. */
@@ -643,9 +592,6 @@ static void conn_serve_own(struct mst__conn *conn)
 static void conn_settle(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
-    if (MST_UNLIKELY(conn->has_ended) && !mst__conn_store_waits(conn)) {
-        mst__conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
-    }
     if (!conn->is_doomed) {
         mst__conn_update_reading(conn);
         mst__conn_update_overdue(conn);
@@ -675,9 +621,7 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void conn_ended(struct mst__conn *conn, ssize_t status)
 {
-    if (status == UV_EOF && conn->is_framed && mst__conn_store_waits(conn)) {
-        conn->has_ended = true; /* what it has asked for before is still done */
-    } else if (status == UV_ENOBUFS) {
+    if (status == UV_ENOBUFS) {
         mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
     } else if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
         mst__conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
@@ -743,7 +687,7 @@ static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
 void mst__conn_update_reading(struct mst__conn *conn)
 {
     bool is_wanted = !conn->is_doomed && !conn->is_closing && !conn->is_input_waiting &&
-                     !conn->is_resting && !conn->is_beginning && !conn->has_ended &&
+                     !conn->is_resting &&
                      (conn->is_framed ? !mst__conn_is_deaf(conn) : !mst__conn_has_output(conn));
     if (MST_LIKELY(is_wanted == conn->is_reading)) {
         return;
@@ -761,30 +705,24 @@ void mst__conn_update_reading(struct mst__conn *conn)
 
 void mst__conn_take_turn(struct mst__conn *conn)
 {
-    bool is_waited_for = mst__buf_size(&conn->input) > 0 || mst__buf_size(&conn->store) > 0;
     conn->is_resting = false;
     if (!conn->is_doomed && conn->is_released) {
         conn->server->kv.steps += MST_STEPS_WRITE;
         conn_release(conn);
     }
     mst__conn_write(conn);
-    if (!conn->is_doomed && conn->is_store_stuck) {
-        mst__conn_end_stuck_store(conn);
-    } else if (!conn->is_doomed && is_waited_for) {
+    if (!conn->is_doomed && mst__buf_size(&conn->input) > 0) {
         conn_serve_own(conn);
     }
     conn_settle(conn);
 }
 
-void mst__conn_drained(struct mst__conn *conn, bool was_reply)
+void mst__conn_drained(struct mst__conn *conn)
 {
     int64_t now_ms = mst__server_now_ms(conn->server);
     conn->active_ms = now_ms;
     if (!conn->is_reading) {
         conn->input_ms = now_ms; /* nobody has looked at it meanwhile */
-    }
-    if (was_reply && conn->replies.pending == 0) {
-        conn->store_ms = now_ms; /* the same */
     }
     if (!conn->is_in_line) {
         mst__conn_take_turn(conn);
@@ -808,7 +746,6 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
     mst__buf_init(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE);
-    mst__buf_init(&conn->store, 2 * server->wire_limits.message_size_max); /* and one behind it */
     int rv = listener->is_unix ? uv_pipe_init(&server->loop, &conn->uv.pipe, 0)
                                : uv_tcp_init(&server->loop, &conn->uv.tcp);
     MST_ASSERT(rv == 0); /* neither can fail on Unix */
@@ -882,41 +819,27 @@ void mst__conn_accept(struct mst__listener *listener)
 
 /* --- all connections --- */
 
-bool mst__conn_is_late(const struct mst_server *server,
-                       int64_t now_ms,
-                       int64_t since_ms,
-                       size_t size)
+/* Whether the request at the front of the input of @conn is too late: it has the request timeout,
+ * and the time that its bytes, as far as is known, need at the slowest rate. */
+static bool conn_input_is_late(const struct mst__conn *conn, int64_t now_ms)
 {
+    size_t have = mst__buf_size(&conn->input);
+    size_t size = have > conn->input_wanted ? have : conn->input_wanted;
     int64_t bytes_ms = (int64_t)size * 1000 / (int64_t)MST_RATE_MIN;
-    return now_ms - since_ms - bytes_ms >= server->options.request_timeout_ms;
-}
-
-/* The same for the stream of a node; its other messages go on meanwhile. */
-static void sweep_store(struct mst__conn *conn, int64_t now_ms)
-{
-    size_t have = mst__buf_size(&conn->store);
-    size_t size = have > conn->store_wanted ? have : conn->store_wanted;
-    if (have > 0 && !mst__conn_store_waits(conn) &&
-        mst__conn_is_late(conn->server, now_ms, conn->store_ms, size)) {
-        conn->is_store_stuck = true;
-        mst__conn_want_turn(conn);
-    }
+    return have > 0 && conn->is_reading &&
+           now_ms - conn->input_ms - bytes_ms >= conn->server->options.request_timeout_ms;
 }
 
 static void sweep_overdue(struct mst_server *server, int64_t now_ms)
 {
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = conn->overdue_next) {
-        sweep_store(conn, now_ms);
-        size_t have = mst__buf_size(&conn->input);
-        size_t size = have > conn->input_wanted ? have : conn->input_wanted;
         if (mst__conn_has_output(conn) && mst__conn_output_is_late(conn, now_ms)) {
             mst__conn_doom(conn, MST_WHY_DOES_NOT_READ, "%zu bytes unsent, taken too slowly",
-                           conn->told.pending + conn->replies.pending);
+                           conn->output.pending);
         }
-        if (have > 0 && conn->is_reading &&
-            mst__conn_is_late(server, now_ms, conn->input_ms, size)) {
-            mst__conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms", have,
-                           (long long)(now_ms - conn->input_ms));
+        if (conn_input_is_late(conn, now_ms)) {
+            mst__conn_doom(conn, MST_WHY_STUCK_REQUEST, "%zu bytes of a request in %lld ms",
+                           mst__buf_size(&conn->input), (long long)(now_ms - conn->input_ms));
         }
     }
 }
@@ -970,7 +893,7 @@ void mst__conns_shut_down(struct mst_server *server, bool force)
 void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames)
 {
     MST_ASSERT(!conn->is_served);
-    mst__conn_push(conn, MST_SORT_TOLD, frames, NULL);
+    mst__conn_push(conn, frames, NULL);
 }
 
 void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *detail)

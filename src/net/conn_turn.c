@@ -142,9 +142,9 @@ void mst__list_go_on(struct mst_server *server)
         struct mst__conn *conn = mst__conn_of(kv->list_client);
         struct mst_bytes items;
         if (mst__kv_list_next(kv, &items) != 0) {
-            mst__conn_reject(conn, MST_WHY_MEMORY, "no memory for a list of keys");
+            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a list of keys");
         } else {
-            mst__conn_send(conn, conn->is_framed ? MST_SORT_STREAM : MST_SORT_PLAIN, items, NULL);
+            mst__conn_send(conn, items, NULL);
         }
         if (!mst__kv_is_listing(kv) && !conn->is_doomed) {
             mst__conn_update_overdue(conn);

@@ -146,7 +146,6 @@ struct mst_server {
     struct mst__conn *doomed;  /* to be closed when the command under way is done with */
     struct mst__turns turns;
     struct mst__buf replies; /* of the connection being served */
-    int replies_sort;        /* enum mst__sort: how they are sent */
     struct mst__buf notice;  /* for those who watch the same key; its bytes, and what they lie in */
     struct mst_bytes notice_bytes;
     void *notice_shared; /* by the engine, or NULL */

@@ -368,7 +368,6 @@ static void visit_message(struct visitor *visitor, struct mst__job_message *mess
             break;
         case MST_JOB_EXPELLED:
         case MST_JOB_STORE:
-        case MST_JOB_STORE_REPLY:
         case MST_JOB_STORE_END:
             visit_rest(visitor, &message->u.text);
             break;
@@ -449,9 +448,7 @@ int mst__job_read(struct mst_bytes input,
         return mst__fail(reterr, MST_EPROTO, 0, "job frame of %u bytes and type %u", size,
                          input.data[4]);
     }
-    bool is_large =
-        type == MST_JOB_STORE || type == MST_JOB_STORE_REPLY || type == MST_JOB_STATUS_TOLD;
-    size_t limit = is_large ? size_max : MST_JOB_SIZE_MAX;
+    size_t limit = type == MST_JOB_STATUS_TOLD ? size_max : MST_JOB_SIZE_MAX;
     if (size > limit) {
         return mst__fail(reterr, MST_ELIMIT, 0, "job frame %s of %u bytes, at most %zu", name, size,
                          limit);

@@ -14,7 +14,7 @@
 
 #define MST_JOB_HEAD_SIZE 5
 
-/* A frame without its head, but for those that have the limits of the store. */
+/* A frame without its head, but for a status. */
 #define MST_JOB_SIZE_MAX MST_KIB(64)
 
 /* Append @message as a frame: 0, MST_ELIMIT, MST_ENOMEM; @output is then unchanged. */
@@ -30,8 +30,7 @@ int mst__job_member_write(struct mst__buf *members, const struct mst__job_member
 bool mst__job_member_next(struct mst_bytes *members, struct mst__job_member *ret_member);
 
 /**
- * Read one frame from the front of @input; those of the store and a status have at most @size_max
- * bytes.
+ * Read one frame from the front of @input; a status has at most @size_max bytes.
  *
  * Returns 1 with @ret_message, which borrows from @input, and the size of the frame in @ret_size; 0
  * when more is needed, @ret_size bytes in all as far as is known; MST_EPROTO, MST_ELIMIT.

@@ -47,11 +47,6 @@ void mst__wire_reader_init(struct mst__wire_reader *reader)
     *reader = (struct mst__wire_reader){.dialect = MST_DIALECT_UNKNOWN};
 }
 
-void mst__wire_reader_restart(struct mst__wire_reader *reader)
-{
-    reader->items_end = 0;
-}
-
 void mst__wire_settle_a(struct mst__wire_reader *reader)
 {
     MST_ASSERT(reader->dialect == MST_DIALECT_LEGACY);

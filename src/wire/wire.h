@@ -61,9 +61,6 @@ struct mst__wire_reader {
 
 void mst__wire_reader_init(struct mst__wire_reader *reader);
 
-/* Forget an unfinished request; the dialect stays. */
-void mst__wire_reader_restart(struct mst__wire_reader *reader);
-
 /**
  * Read one request from the front of @input.
  *

@@ -5,8 +5,8 @@ import time
 import unittest
 
 import harness
-from test_job_frames import (EXPELLED, HEARTBEAT, LEAVE, PONG, STORE, STORE_REPLY, WELCOME, Node,
-                             receive, receive_sealed, request, send, text)
+from test_job_frames import (EXPELLED, HEARTBEAT, LEAVE, PONG, WELCOME, Node, receive,
+                             receive_sealed, send, text)
 
 CLOSE, STATUS = 4, 5
 REFUSED, CLOSED, STATUS_TOLD = 33, 40, 42
@@ -16,7 +16,7 @@ FOUNDED_MAX, IDLE_MAX = 16, 4096
 
 class Life(unittest.TestCase):
     def test_any_bytes_are_a_sign_of_life(self):
-        """A node that asks the store and sends no heartbeats is not silent."""
+        """A node that asks for the status and sends no heartbeats is not silent."""
         with harness.Server() as server:
             node = Node(server, expiry_us=1_500_000)
             wire = node.connect()
@@ -25,8 +25,8 @@ class Life(unittest.TestCase):
             receive_sealed(wire)
             for _ in range(8):
                 time.sleep(0.3)
-                send(wire, STORE, request("num_keys"))
-                receive(wire, STORE_REPLY)
+                send(wire, STATUS, text("none"))
+                receive(wire, REFUSED)
             send(wire, HEARTBEAT, b"\x01")
             receive(wire, PONG)
 

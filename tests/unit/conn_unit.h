@@ -154,12 +154,6 @@ static inline void put_message(struct mst__buf *output, const struct mst__job_me
     assert_int_equal(mst__job_write(output, message), 0);
 }
 
-static inline void put_store(struct mst__buf *output, struct mst_bytes requests)
-{
-    const struct mst__job_message message = {.type = MST_JOB_STORE, .u.text = requests};
-    put_message(output, &message);
-}
-
 /* The greeting of a node, after which the connection is framed. */
 static inline void put_greeting(struct mst__buf *output)
 {

@@ -118,32 +118,6 @@ static void deadline_grows_with_the_request(void **state)
     assert_int_equal(closed_for(f, MST_WHY_STUCK_REQUEST), 2);
 }
 
-/* The same in a node's stream, in which other messages go on; the node stays. */
-static void store_request_has_a_deadline(void **state)
-{
-    struct fixture *f = *state;
-    int fd = peer_new(f->server, 0);
-    put_greeting(&f->bytes);
-    send_all(f, fd);
-    put_set(&f->bytes, "/key", filler(40));
-    uint8_t request[9];
-    memcpy(request, mst__buf_bytes(&f->bytes).data, sizeof request);
-    mst__buf_clear(&f->bytes);
-    for (size_t i = 0; i < 4; i++) {
-        put_store(&f->bytes, mst_bytes_of(request + i, 1));
-        send_all(f, fd);
-        pass_ms(f->server, i < 3 ? TIMEOUT_MS / 4 : 0);
-    }
-    assert_int_equal(peer_drain(fd, 1), 0);
-    pass_ms(f->server, TIMEOUT_MS / 4);
-    uint8_t head[MST_JOB_HEAD_SIZE];
-    peer_receive(f->server, fd, head, sizeof head);
-    assert_int_equal(head[4], MST_JOB_STORE_END);
-    assert_int_equal(f->server->conns_count, 1);
-    assert_int_equal(f->server->kv.memory_used, 0);
-    (void)close(fd);
-}
-
 /* --- unsent output --- */
 
 /* A peer that has asked for @size bytes, of which it reads nothing yet. */
@@ -207,74 +181,30 @@ static void silent_reader_has_its_time(void **state)
 
 /* --- framed connections --- */
 
-/* What has come on a framed connection. */
-struct frames {
-    size_t stream_size;      /* bytes in STORE_REPLYs */
-    size_t largest;          /* frame */
-    size_t counts[256];      /* frames by type */
-    size_t stream_when[256]; /* stream_size when the first of a type came */
+/* The type of the next frame that comes; what is in it is thrown away. */
+static uint8_t frame_await(struct fixture *f, int fd)
+{
+    static uint8_t body[MST_JOB_SIZE_MAX];
     uint8_t head[MST_JOB_HEAD_SIZE];
-    size_t head_size, body_left;
-};
-
-/* Take in what is there; false when the connection has ended. */
-static bool frames_read(struct frames *frames, int fd, size_t size_max)
-{
-    static uint8_t memory[1 << 16];
-    while (size_max > 0) {
-        size_t room = size_max < sizeof memory ? size_max : sizeof memory;
-        if (frames->head_size < sizeof frames->head) {
-            room = sizeof frames->head - frames->head_size;
-        } else if (frames->body_left < room) {
-            room = frames->body_left;
-        }
-        ssize_t got = room == 0 ? 0 : recv(fd, memory, room, 0);
-        if (got <= 0 && room > 0) {
-            return got < 0 && errno == EAGAIN;
-        }
-        size_max -= (size_t)got < size_max ? (size_t)got : size_max;
-        if (frames->head_size < sizeof frames->head) {
-            memcpy(frames->head + frames->head_size, memory, (size_t)got);
-            frames->head_size += (size_t)got;
-            if (frames->head_size < sizeof frames->head) {
-                continue;
-            }
-            uint8_t type = frames->head[4];
-            frames->body_left = mst__load_u32(frames->head) - 1;
-            frames->stream_when[type] =
-                frames->counts[type] == 0 ? frames->stream_size : frames->stream_when[type];
-            frames->counts[type]++;
-            frames->largest =
-                frames->body_left > frames->largest ? frames->body_left : frames->largest;
-        } else {
-            frames->body_left -= (size_t)got;
-            frames->stream_size += frames->head[4] == MST_JOB_STORE_REPLY ? (size_t)got : 0;
-        }
-        frames->head_size = frames->body_left == 0 ? 0 : frames->head_size;
-    }
-    return true;
+    peer_receive(f->server, fd, head, sizeof head);
+    assert_in_range(mst__load_u32(head), 1, sizeof body);
+    peer_receive(f->server, fd, body, mst__load_u32(head) - 1);
+    return head[4];
 }
 
-/* Read until @count frames of @type have come. */
-static void frames_await(struct fixture *f, struct frames *frames, int fd, int type, size_t count)
+/* Read @size bytes, which are all that come. */
+static void stream_await(struct fixture *f, int fd, size_t size)
 {
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
-    while (frames->counts[type] < count || frames->body_left > 0) {
-        assert_true(frames_read(frames, fd, SIZE_MAX));
+    for (size_t got = 0; got < size;) {
+        ssize_t some = peer_drain(fd, size - got);
+        assert_true(some >= 0);
+        got += (size_t)some;
         turn(f->server);
         assert_true(mst__clock_ms() < end_ms);
     }
-}
-
-static void frames_await_stream(struct fixture *f, struct frames *frames, int fd, size_t size)
-{
-    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
-    while (frames->stream_size < size) {
-        assert_true(frames_read(frames, fd, SIZE_MAX));
-        turn(f->server);
-        assert_true(mst__clock_ms() < end_ms);
-    }
-    assert_int_equal(frames->stream_size, size);
+    settle(f->server);
+    assert_int_equal(peer_drain(fd, 1), 0);
 }
 
 static void put_status(struct mst__buf *output)
@@ -282,16 +212,6 @@ static void put_status(struct mst__buf *output)
     const struct mst__job_message message = {.type = MST_JOB_STATUS,
                                              .u.close = {.run_id = mst_bytes_str("none")}};
     put_message(output, &message);
-}
-
-/* @requests in STOREs of a size that a node uses. */
-static void put_stores(struct mst__buf *output, struct mst_bytes requests)
-{
-    while (requests.size > 0) {
-        size_t size = requests.size < MST_KIB(32) ? requests.size : MST_KIB(32);
-        put_store(output, mst_bytes_of(requests.data, size));
-        requests = mst__bytes_skip(requests, size);
-    }
 }
 
 static int node_new(struct fixture *f)
@@ -302,10 +222,17 @@ static int node_new(struct fixture *f)
     return fd;
 }
 
-static void node_ask(struct fixture *f, int fd, const struct mst__buf *requests)
+/* A client of the store, which does not read yet and has sent what is gathered. */
+static int client_new(struct fixture *f)
 {
-    put_stores(&f->bytes, mst__buf_bytes(requests));
+    struct mst__buf requests = f->bytes;
+    mst__buf_init(&f->bytes, MST_MIB(80));
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    assert_int_equal(mst__buf_append(&f->bytes, mst__buf_bytes(&requests)), 0);
+    mst__buf_close(&requests);
+    int fd = peer_new(f->server, 1 << 16);
     send_all(f, fd);
+    return fd;
 }
 
 /* A value of @size bytes under /value. */
@@ -321,191 +248,67 @@ static void set_value(struct fixture *f, size_t size)
     assert_int_equal(f->server->conns_count, 0);
 }
 
-/* Messages are answered while a reply waits for its reader, and before the rest of it. */
-static void messages_overtake_replies(void **state)
-{
-    struct fixture *f = *state;
-    const size_t size = MST_MIB(8);
-    set_value(f, size);
-    int fd = node_new(f);
-    struct mst__buf requests;
-    mst__buf_init(&requests, 1024);
-    put_get(&requests, "/value");
-    put_get(&requests, "/value");
-    node_ask(f, fd, &requests);
-    put_status(&f->bytes);
-    send_all(f, fd);
-    struct frames frames = {0};
-    frames_await_stream(f, &frames, fd, 2 * (size + 8));
-    assert_int_equal(frames.counts[MST_JOB_REFUSED], 1);
-    assert_true(frames.stream_when[MST_JOB_REFUSED] < size);
-    assert_true(frames.largest <= MST_PIECE_SIZE);
-    mst__buf_close(&requests);
-    (void)close(fd);
-}
-
-/* Requests are kept back while replies are not read, but not without end; the node stays. */
-static void requests_that_wait_are_bounded(void **state)
-{
-    struct fixture *f = *state;
-    const size_t held_max = f->server->wire_limits.message_size_max;
-    set_value(f, MST_MIB(8));
-    int fd = node_new(f);
-    struct mst__buf requests;
-    mst__buf_init(&requests, held_max + MST_MIB(9));
-    put_get(&requests, "/value");
-    node_ask(f, fd, &requests);
-    mst__buf_clear(&requests);
-    while (mst__buf_size(&requests) <= held_max) {
-        put_set(&requests, "/other", filler(MST_MIB(1)));
-    }
-    struct frames frames = {0};
-    mst__buf_truncate(&requests, held_max);
-    node_ask(f, fd, &requests);
-    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 0);
-    assert_true(f->server->kv.memory_used > held_max);
-    put_get(&f->bytes, "/value");
-    mst__buf_clear(&requests);
-    assert_int_equal(mst__buf_append(&requests, mst__buf_bytes(&f->bytes)), 0);
-    mst__buf_clear(&f->bytes);
-    node_ask(f, fd, &requests);
-    assert_true(f->server->kv.memory_used < MST_MIB(9));
-    frames_await(f, &frames, fd, MST_JOB_STORE_END, 1);
-    put_status(&f->bytes);
-    send_all(f, fd);
-    frames_await(f, &frames, fd, MST_JOB_REFUSED, 1);
-    assert_int_equal(frames.stream_size, MST_MIB(8) + 8);
-    assert_int_equal(f->server->conns_count, 1);
-    mst__buf_close(&requests);
-    (void)close(fd);
-}
-
 /* Many want one value, which is there once; it can be replaced meanwhile. */
 static void values_are_shared(void **state)
 {
     struct fixture *f = *state;
-    enum { NODES = 30 };
+    enum { CLIENTS = 30 };
     const size_t size = MST_MIB(7);
     set_value(f, size);
     size_t before = f->server->kv.memory_used;
-    int fds[NODES];
-    struct frames frames[NODES] = {0};
-    struct mst__buf requests;
-    mst__buf_init(&requests, 1024);
-    put_get(&requests, "/value");
-    for (size_t i = 0; i < NODES; i++) {
-        fds[i] = node_new(f);
-        node_ask(f, fds[i], &requests);
+    int fds[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        put_get(&f->bytes, "/value");
+        fds[i] = client_new(f);
     }
     assert_true(f->server->kv.memory_used < size + MST_MIB(1));
-    for (size_t i = 0; i < NODES; i++) {
-        frames_await_stream(f, &frames[i], fds[i], size + 8);
-        assert_int_equal(frames[i].counts[MST_JOB_STORE_END], 0);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        stream_await(f, fds[i], size + 8);
     }
-    assert_int_equal(f->server->conns_count, NODES);
-    for (size_t i = 0; i < NODES; i++) {
+    assert_int_equal(f->server->conns_count, CLIENTS);
+    for (size_t i = 0; i < CLIENTS; i++) {
         (void)close(fds[i]);
     }
     settle(f->server);
     assert_int_equal(f->server->kv.memory_used, before);
-    mst__buf_close(&requests);
 }
 
-/* A reply that cannot be kept for its reader ends the stream, and not the node. */
-static void reply_without_memory_ends_the_stream(void **state)
+/* Requests to the store in frames are refused one by one, and the node stays. */
+static void store_frames_are_refused(void **state)
 {
     struct fixture *f = *state;
-    const size_t size = MST_KIB(7); /* is copied */
-    set_value(f, size);
     int fd = node_new(f);
-    struct mst__buf items;
-    mst__buf_init(&items, MST_KIB(64));
-    for (size_t i = 0; i < 3500; i++) {
-        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/value")), 0);
-    }
-    const struct mst__command command = {
-        .op = MST_OP_MULTI_GET, .count = 3500, .items = mst__buf_bytes(&items)};
     struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(64));
-    put_command(&requests, &command);
-    node_ask(f, fd, &requests);
-    struct frames frames = {0};
-    frames_await(f, &frames, fd, MST_JOB_STORE_END, 1);
-    put_store(&f->bytes, mst_bytes_of("", 0)); /* begin anew */
+    mst__buf_init(&requests, 1024);
+    put_set(&requests, "/key", filler(40));
+    const struct mst__job_message stores[] = {
+        {.type = MST_JOB_STORE, .u.text = mst__buf_bytes(&requests)},
+        {.type = MST_JOB_STORE, .u.text = mst_bytes_of("", 0)},
+    };
+    put_message(&f->bytes, &stores[0]);
+    put_message(&f->bytes, &stores[1]);
+    put_status(&f->bytes);
     send_all(f, fd);
-    size_t replies = frames.counts[MST_JOB_STORE_REPLY];
-    frames_await(f, &frames, fd, MST_JOB_STORE_REPLY, replies + 1);
-    size_t before = frames.stream_size;
-    mst__buf_clear(&requests);
-    put_get(&requests, "/value");
-    node_ask(f, fd, &requests);
-    frames_await_stream(f, &frames, fd, before + size + 8);
+    assert_int_equal(frame_await(f, fd), MST_JOB_STORE_END);
+    assert_int_equal(frame_await(f, fd), MST_JOB_STORE_END);
+    assert_int_equal(frame_await(f, fd), MST_JOB_REFUSED);
     assert_int_equal(f->server->conns_count, 1);
-    mst__buf_close(&items);
+    assert_int_equal(f->server->kv.keys_count, 0);
     mst__buf_close(&requests);
     (void)close(fd);
 }
 
-/* The same when there is room for nothing, be it that a value is held or that it is copied. */
-static void full_memory_ends_the_stream(void **state)
+/* Nothing of the store comes between messages: who waits for keys cannot begin with them. */
+static void frames_are_not_mixed_with_replies(void **state)
 {
     struct fixture *f = *state;
-    struct mst__kv *kv = &f->server->kv;
-    set_value(f, MST_MIB(5));
-    const struct mst__command set = {.op = MST_OP_SET, .key = filler(8000)};
-    const struct mst__command commands[] = {
-        {.op = MST_OP_GET, .key = mst_bytes_str("/value")},
-        {.op = MST_OP_LIST_KEYS},
-    };
-    int setter = peer_new(f->server, 0);
-    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
-    put_command(&f->bytes, &set);
-    send_all(f, setter);
-    (void)close(setter);
-    settle(f->server);
-    for (size_t i = 0; i < 2; i++) {
-        int fd = node_new(f);
-        struct mst__buf requests;
-        mst__buf_init(&requests, 1024);
-        put_command(&requests, &commands[i]);
-        size_t rest = kv->limits.memory_max - kv->memory_used;
-        assert_true(mst__kv_charge(kv, rest));
-        node_ask(f, fd, &requests);
-        mst__kv_discharge(kv, rest);
-        struct frames frames = {0};
-        frames_await(f, &frames, fd, MST_JOB_STORE_END, 1);
-        put_status(&f->bytes);
-        send_all(f, fd);
-        frames_await(f, &frames, fd, MST_JOB_REFUSED, 1);
-        assert_int_equal(f->server->conns_count, 1);
-        (void)close(fd);
-        settle(f->server);
-        mst__buf_close(&requests);
-    }
-}
-
-/* Replies that nobody wants any more are not sent. */
-static void new_stream_drops_the_old_replies(void **state)
-{
-    struct fixture *f = *state;
-    set_value(f, MST_MIB(8));
-    int fd = node_new(f);
-    struct mst__buf requests;
-    mst__buf_init(&requests, 1024);
-    put_get(&requests, "/value");
-    node_ask(f, fd, &requests);
-    struct mst__conn *conn = f->server->conns;
-    assert_true(conn->replies.pending > MST_MIB(1));
-    put_store(&f->bytes, mst_bytes_of("", 0));
-    send_all(f, fd);
-    assert_true(conn->replies.pending <= MST_PIECE_SIZE + MST_JOB_HEAD_SIZE);
-    put_status(&f->bytes);
-    send_all(f, fd);
-    struct frames frames = {0};
-    frames_await(f, &frames, fd, MST_JOB_REFUSED, 1);
-    assert_true(frames.stream_size < MST_MIB(8));
-    assert_int_equal(conn->replies.pending, 0);
-    mst__buf_close(&requests);
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT_CHANGE, .key = mst_bytes_str("/never"), .value = mst_bytes_str("")};
+    put_command(&f->bytes, &wait);
+    assert_int_equal(mst__buf_append_u8(&f->bytes, MST_WIRE_OPCODE_JOB), 0);
+    int fd = client_new(f);
+    assert_true(peer_is_closed(f->server, fd));
+    assert_int_equal(closed_for(f, MST_WHY_PROTOCOL), 1);
     (void)close(fd);
 }
 
@@ -524,10 +327,10 @@ static void deaf_node_is_not_read(void **state)
         ssize_t sent = send(fd, all.data + at, all.size - at, MSG_NOSIGNAL);
         at = (at + (sent > 0 ? (size_t)sent : 0)) % all.size;
         settle(f->server);
-        assert_true(conn->told.pending <= MST_TOLD_SIZE_MAX + MST_FLUSH_SIZE + MST_KIB(1));
+        assert_true(conn->output.pending <= MST_TOLD_SIZE_MAX + MST_FLUSH_SIZE + MST_KIB(1));
         assert_true(mst__clock_ms() < end_ms);
     }
-    assert_true(conn->told.pending > MST_TOLD_SIZE_MAX);
+    assert_true(conn->output.pending > MST_TOLD_SIZE_MAX);
     while (peer_drain(fd, SIZE_MAX) > 0 || mst__conn_has_output(conn)) {
         settle(f->server);
         assert_true(mst__clock_ms() < end_ms);
@@ -564,7 +367,7 @@ static void unread_notices_are_bounded(void **state)
         put_set(&f->bytes, "/value", filler(size));
         send_all(f, setter);
         if (closed_for(f, MST_WHY_DOES_NOT_READ) == 0) {
-            pending_max = conn->replies.pending > pending_max ? conn->replies.pending : pending_max;
+            pending_max = conn->output.pending > pending_max ? conn->output.pending : pending_max;
         }
         ssize_t some;
         while ((some = peer_drain(watcher, SIZE_MAX)) > 0) {
@@ -592,35 +395,15 @@ static void sent_output_costs_nothing(void **state)
     struct fixture *f = *state;
     set_value(f, MST_KIB(48)); /* is copied */
     size_t before = f->server->kv.memory_used;
-    int plain = peer_new(f->server, 1 << 16);
-    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
     for (size_t i = 0; i < 200; i++) {
         put_get(&f->bytes, "/value");
     }
-    send_all(f, plain);
-    int node = node_new(f);
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(64));
-    for (size_t i = 0; i < 200; i++) {
-        put_get(&requests, "/value");
-    }
-    node_ask(f, node, &requests);
+    int fd = client_new(f);
     assert_true(f->server->kv.memory_used > before);
-    const size_t size = 200 * (MST_KIB(48) + 8);
-    struct frames frames = {0};
-    frames_await_stream(f, &frames, node, size);
-    for (size_t got = 0; got < size;) {
-        ssize_t some = peer_drain(plain, size - got);
-        assert_true(some >= 0);
-        got += (size_t)some;
-        turn(f->server);
-    }
-    settle(f->server);
-    assert_int_equal(f->server->conns_count, 2);
+    stream_await(f, fd, 200 * (MST_KIB(48) + 8));
+    assert_int_equal(f->server->conns_count, 1);
     assert_int_equal(f->server->kv.memory_used, before);
-    mst__buf_close(&requests);
-    (void)close(plain);
-    (void)close(node);
+    (void)close(fd);
 }
 
 /* What a connection keeps is counted as the system gives it: with what is beside it, in pages. */
@@ -668,19 +451,17 @@ static void silence_has_a_limit(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         int fd = node_new(f);
         const struct mst__job_message announce = announcement(refused[i]);
-        struct frames frames = {0};
         put_message(&f->bytes, &announce);
         send_all(f, fd);
-        frames_await(f, &frames, fd, MST_JOB_REFUSED, 1);
+        assert_int_equal(frame_await(f, fd), MST_JOB_REFUSED);
         assert_int_equal(mst__map_count(&f->server->jobs.map), 0);
         (void)close(fd);
     }
     int fd = node_new(f);
     const struct mst__job_message announce = announcement(MST_JOB_EXPIRY_US_MAX);
-    struct frames frames = {0};
     put_message(&f->bytes, &announce);
     send_all(f, fd);
-    frames_await(f, &frames, fd, MST_JOB_WELCOME, 1);
+    assert_int_equal(frame_await(f, fd), MST_JOB_WELCOME);
     (void)close(fd);
 }
 
@@ -743,16 +524,12 @@ int main(void)
         CASE(request_has_a_deadline),
         CASE(deadline_is_of_each_request),
         CASE(deadline_grows_with_the_request),
-        CASE(store_request_has_a_deadline),
         CASE(slow_reader_is_served),
         CASE(trickling_reader_is_not),
         CASE(silent_reader_has_its_time),
-        CASE(messages_overtake_replies),
-        CASE(requests_that_wait_are_bounded),
         CASE_SMALL(values_are_shared),
-        CASE_SMALL(reply_without_memory_ends_the_stream),
-        CASE_SMALL(full_memory_ends_the_stream),
-        CASE(new_stream_drops_the_old_replies),
+        CASE(store_frames_are_refused),
+        CASE(frames_are_not_mixed_with_replies),
         CASE(deaf_node_is_not_read),
         CASE(unread_notices_are_bounded),
         CASE(sent_output_costs_nothing),

@@ -286,81 +286,6 @@ static void others_have_their_turn(void **state)
     (void)close(other);
 }
 
-/* A node's messages do not wait for its requests, however much those have to do. */
-static void messages_do_not_wait_for_the_store(void **state)
-{
-    struct fixture *f = *state;
-    set_keys(f, 2 * MST_TURN_STEPS);
-    int node = node_new(f);
-    const struct mst__conn *conn = f->server->conns;
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_MIB(1));
-    /* A reply of no size, for a list of keys would be held up by its reader. */
-    struct mst__buf items;
-    mst__buf_init(&items, MST_MIB(1));
-    for (size_t key = 0; key < MST_TURN_STEPS; key++) {
-        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/1")), 0);
-    }
-    const struct mst__command check = {
-        .op = MST_OP_CHECK, .count = MST_TURN_STEPS, .items = mst__buf_bytes(&items)};
-    for (size_t i = 0; i < 10; i++) {
-        put_command(&requests, &check);
-    }
-    put_store(&f->bytes, mst__buf_bytes(&requests));
-    const struct mst__job_message status = {.type = MST_JOB_STATUS,
-                                            .u.close = {.run_id = mst_bytes_str("none")}};
-    put_message(&f->bytes, &status);
-    put_store(&f->bytes, mst_bytes_of("", 0)); /* is confirmed when all of it is done */
-    peer_send(f->server, node, mst__buf_bytes(&f->bytes));
-    mst__buf_clear(&f->bytes);
-    bool has_waited = false;
-    size_t replies = 0;
-    size_t refusals = 0;
-    size_t begun = 0;
-    while (begun == 0) {
-        turn(f->server);
-        has_waited = has_waited || (conn->is_in_line && conn->is_beginning);
-        uint8_t head[MST_JOB_HEAD_SIZE];
-        while (recv(node, head, sizeof head, MSG_PEEK) == (ssize_t)sizeof head) {
-            size_t size = mst__load_u32(head) - 1;
-            refusals += head[4] == MST_JOB_REFUSED ? 1 : 0;
-            /* The message has been answered before most of the requests. */
-            assert_true(head[4] != MST_JOB_REFUSED || replies <= 3);
-            replies += head[4] == MST_JOB_STORE_REPLY ? size : 0;
-            begun += head[4] == MST_JOB_STORE_REPLY && size == 0 ? 1 : 0;
-            assert_int_equal(peer_drain(node, sizeof head + size), sizeof head + size);
-        }
-    }
-    assert_true(has_waited);
-    assert_int_equal(refusals, 1);
-    assert_int_equal(replies, 10);
-    mst__buf_close(&items);
-    mst__buf_close(&requests);
-    (void)close(node);
-}
-
-/* The last requests of a node that has closed are served, all of them. */
-static void last_requests_of_a_node(void **state)
-{
-    struct fixture *f = *state;
-    int node = node_new(f);
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_MIB(8));
-    const size_t count = 3 * MST_TURN_STEPS;
-    for (size_t i = 0; i < count; i++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "/%zu", i);
-        put_set(&requests, key, mst_bytes_str("v"));
-    }
-    put_store(&f->bytes, mst__buf_bytes(&requests));
-    peer_send(f->server, node, mst__buf_bytes(&f->bytes));
-    (void)close(node);
-    settle(f->server);
-    assert_int_equal(f->server->kv.keys_count, count);
-    assert_int_equal(f->server->conns_count, 0);
-    mst__buf_close(&requests);
-}
-
 /* Whom one request releases, or tells something, is written to over several turns. */
 static void one_for_many(void **state)
 {
@@ -637,8 +562,8 @@ static void list_begin(struct fixture *f, int fd)
     assert_true(mst__kv_is_listing(&f->server->kv));
 }
 
-/* What @fd was sent: a whole list of @count keys, and nothing behind it. */
-static void list_check(struct fixture *f, int fd, size_t count)
+/* What @fd was sent: a whole list of @count keys. */
+static void list_receive(struct fixture *f, int fd, size_t count)
 {
     size_t size = 8 + f->server->kv.keys_size;
     uint8_t *bytes = mst__malloc(size);
@@ -653,6 +578,12 @@ static void list_check(struct fixture *f, int fd, size_t count)
         assert_int_equal(bytes[0], '/');
     }
     mst__free(bytes);
+}
+
+/* The same, and nothing behind it. */
+static void list_check(struct fixture *f, int fd, size_t count)
+{
+    list_receive(f, fd, count);
     settle(f->server);
     assert_int_equal(peer_drain(fd, SIZE_MAX), 0);
 }
@@ -733,85 +664,26 @@ static void list_while_a_barrier_is_left(void **state)
     (void)close(fds[0]);
 }
 
-/* The same for a node whose stream ends with a request that is none, or @begins anew. */
-static void list_while_a_stream_ends(struct fixture *f, bool begins)
+/* Messages begin behind a list that is asked for before them. */
+static void list_before_messages(void **state)
 {
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(4));
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
     int fd = client_new(f);
-    int node = node_new(f);
-    put_barrier(&requests);
-    put_store(&f->bytes, mst__buf_bytes(&requests));
-    send_all(f, node);
-    list_begin(f, fd);
-    put_store(&f->bytes, begins ? mst_bytes_of("", 0) : mst_bytes_of("\xff", 1));
-    send_unread(f, &node, 1);
-    turn(f->server);
-    assert_true(mst__kv_is_listing(&f->server->kv));
-    assert_int_equal(f->server->kv.keys_count, LISTED + 1);
-    uint8_t head[MST_JOB_HEAD_SIZE];
-    peer_receive(f->server, node, head, sizeof head);
-    assert_int_equal(head[4], begins ? MST_JOB_STORE_REPLY : MST_JOB_STORE_END);
-    settle(f->server);
-    assert_int_equal(f->server->kv.keys_count, LISTED);
-    assert_int_equal(f->server->conns_count, 2);
-    list_check(f, fd, LISTED + 1);
-    /* The stream goes on, with whatever was sent behind. */
-    (void)peer_drain(node, SIZE_MAX);
-    put_store(&f->bytes, mst_bytes_of("", 0));
-    mst__buf_clear(&requests);
-    put_get(&requests, "/1");
-    put_store(&f->bytes, mst__buf_bytes(&requests));
-    send_all(f, node);
-    peer_receive(f->server, node, head, sizeof head);
-    assert_int_equal(head[4], MST_JOB_STORE_REPLY);
-    assert_int_equal(mst__load_u32(head), 1);
-    peer_receive(f->server, node, head, sizeof head);
-    assert_int_equal(mst__load_u32(head), 1 + 8 + 1);
-    mst__buf_close(&requests);
-    (void)close(node);
-    (void)close(fd);
-    settle(f->server);
-}
-
-static void list_while_streams_end(void **state)
-{
-    struct fixture *f = *state;
-    set_keys(f, LISTED);
-    list_while_a_stream_ends(f, true);
-    list_while_a_stream_ends(f, false);
-}
-
-/* A node's list comes in frames, and what was asked behind it comes behind it. */
-static void list_of_a_node(void **state)
-{
-    struct fixture *f = *state;
-    set_keys(f, LISTED);
-    int node = node_new(f);
     const struct mst__command list = {.op = MST_OP_LIST_KEYS};
-    struct mst__buf requests;
-    mst__buf_init(&requests, MST_KIB(4));
-    put_command(&requests, &list);
-    put_get(&requests, "/1");
-    put_store(&f->bytes, mst__buf_bytes(&requests));
-    send_unread(f, &node, 1);
+    const struct mst__job_message status = {.type = MST_JOB_STATUS,
+                                            .u.close = {.run_id = mst_bytes_str("none")}};
+    uint8_t head[MST_JOB_HEAD_SIZE];
+    put_command(&f->bytes, &list);
+    assert_int_equal(mst__buf_append_u8(&f->bytes, MST_WIRE_OPCODE_JOB), 0);
+    put_message(&f->bytes, &status);
+    send_unread(f, &fd, 1);
     turn(f->server);
     assert_true(mst__kv_is_listing(&f->server->kv));
-    size_t replies = 0;
-    size_t want = 8 + f->server->kv.keys_size + 8 + 1;
-    while (replies < want) {
-        uint8_t head[MST_JOB_HEAD_SIZE];
-        peer_receive(f->server, node, head, sizeof head);
-        assert_int_equal(head[4], MST_JOB_STORE_REPLY);
-        size_t size = mst__load_u32(head) - 1;
-        static uint8_t piece[MST_PIECE_SIZE];
-        assert_true(size <= sizeof piece);
-        peer_receive(f->server, node, piece, size);
-        replies += size;
-    }
-    assert_int_equal(replies, want);
-    mst__buf_close(&requests);
-    (void)close(node);
+    list_receive(f, fd, LISTED);
+    peer_receive(f->server, fd, head, sizeof head);
+    assert_int_equal(head[4], MST_JOB_REFUSED);
+    (void)close(fd);
 }
 
 /* A large value that has changed is in memory once, however many are to be told of it. */
@@ -863,8 +735,6 @@ int main(void)
         CASE(messages),
         CASE(many_ends),
         CASE(others_have_their_turn),
-        CASE(messages_do_not_wait_for_the_store),
-        CASE(last_requests_of_a_node),
         CASE(one_for_many),
         CASE(storm),
         CASE(large_requests),
@@ -875,8 +745,7 @@ int main(void)
         CASE(long_list),
         CASE(list_for_nobody),
         CASE(list_while_a_barrier_is_left),
-        CASE(list_while_streams_end),
-        CASE(list_of_a_node),
+        CASE(list_before_messages),
         CASE(large_notice),
     };
     return MST_RUN_TESTS(tests);
