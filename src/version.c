@@ -5,3 +5,8 @@ const char *mst_version(void)
 {
     return MST_VERSION;
 }
+
+int mst_version_number(void)
+{
+    return MST_VERSION_NUMBER;
+}

@@ -40,9 +40,21 @@ enum mst_errcode {
 #undef MST_ERR_ENUM
 };
 
+/** The family of numbers that a system code belongs to. Codes of libuv are stored as the errno that
+ * they stand for. Numbers are ABI: append, never renumber. */
+enum mst_err_domain {
+    MST_DOMAIN_NONE = 0,   /* there is no system code */
+    MST_DOMAIN_ERRNO = 1,  /* errno: strerror() */
+    MST_DOMAIN_GAI = 2,    /* getaddrinfo: gai_strerror() */
+    MST_DOMAIN_CURL = 3,   /* CURLcode: curl_easy_strerror() */
+    MST_DOMAIN_EXIT = 4,   /* exit status of a process; 0 is one */
+    MST_DOMAIN_SIGNAL = 5, /* number of the signal that ended a process: strsignal() */
+};
+
 struct mst_err {
-    int code;      /* MST_E... */
-    int sys;       /* errno, uv or curl code behind it, else 0 */
+    int code;                   /* MST_E... */
+    int sys;                    /* the system code behind it, or 0 */
+    enum mst_err_domain domain; /* the family that sys is from */
     char msg[200]; /* "connect to 'node0:29400': Connection refused"; a long one ends with `…` */
 };
 

@@ -50,7 +50,9 @@ struct mst_etcd_options {
     struct mst_log log;
 };
 
-MST_API void mst_etcd_options_init(struct mst_etcd_options *options);
+/** Fill @options, which the caller has @size bytes of, with the defaults: call it with
+ * `sizeof options`. From any thread; it cannot fail. */
+MST_API void mst_etcd_options_init(struct mst_etcd_options *options, size_t size);
 
 /**
  * Start an etcd and wait until it is healthy. @options may be NULL; what it points to is copied.

@@ -1,4 +1,5 @@
-/* muster/muster.h - everything. */
+/* muster/muster.h - all that a program needs; <muster/backend.h> is for authors of backends, and
+ * <muster/legacy.h> for programs that need the extra data of backend `etcd`. */
 #ifndef MST_MUSTER_H
 #define MST_MUSTER_H
 

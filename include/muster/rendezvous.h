@@ -5,6 +5,9 @@
  * the handler keeps the node alive in the background and tells of changes (mst_handler_poll);
  * calling mst_handler_next again leaves the round and enters the next one.
  *
+ * Backends of one's own are in <muster/backend.h>, extra data of backend `etcd` in
+ * <muster/legacy.h>.
+ *
  * Every handle may be used from several threads; parameters, once they are not changed any more.
  * Every blocking call has a deadline. */
 #ifndef MST_RENDEZVOUS_H
@@ -106,13 +109,6 @@ MST_API int mst_params_duration_ms(const struct mst_params *params,
                                    int64_t *ret_ms,
                                    struct mst_err *reterr);
 
-/** MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. 0
- * if such options are to be ignored. Called once by each handler that is made. */
-MST_API int mst_params_check_known(const struct mst_params *params,
-                                   const char *const *known,
-                                   size_t known_count,
-                                   struct mst_err *reterr);
-
 /* --- events --- */
 
 enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_NODE_FAILED };
@@ -145,7 +141,7 @@ struct mst_handler; /* opaque */
 
 /** The outcome of a round. */
 struct mst_rendezvous {
-    size_t size; /* sizeof(struct mst_rendezvous), set by the caller */
+    size_t size; /* sizeof(struct mst_rendezvous), see mst_rendezvous_init */
     int64_t round;
     int64_t rank;
     int64_t world_size;
@@ -156,9 +152,13 @@ struct mst_rendezvous {
     uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */
 };
 
+/** Empty @round and note in it that the caller has @size bytes: `sizeof round`.
+ * From any thread; it cannot fail. */
+MST_API void mst_rendezvous_init(struct mst_rendezvous *round, size_t size);
+
 /** What has changed since mst_handler_next returned. */
 struct mst_changes {
-    size_t size; /* sizeof(struct mst_changes), set by the caller */
+    size_t size; /* sizeof(struct mst_changes), see mst_changes_init */
     int64_t nodes_waiting;
     int64_t participants_lost; /* how many members of our round are gone */
     char lost[512]; /* which, as mst_handler_node calls them; blanks between, cut off when long */
@@ -168,57 +168,9 @@ struct mst_changes {
     char reason[256]; /* closed: why, cut off when long; "" where the backend does not know */
 };
 
-/**
- * What a handler has to offer; handlers of programs fill one in. All but the first two may be NULL
- * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd.
- * Calls mean what the functions of the same name below say.
- */
-struct mst_handler_ops {
-    size_t size;
-    int (*next)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
-    void (*free)(void *self);
-    const char *(*backend)(void *self);
-    const char *(*run_id)(void *self);
-    int (*is_closed)(void *self, bool *ret, struct mst_err *reterr);
-    int (*set_closed)(void *self, struct mst_err *reterr);
-    int (*nodes_waiting)(void *self, int64_t *ret, struct mst_err *reterr);
-    int (*poll)(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr);
-    int (*fd)(void *self);
-    void (*cancel)(void *self);
-    bool (*use_agent_store)(void *self);
-    int (*shutdown)(void *self, struct mst_err *reterr);
-    int (*leave)(void *self, struct mst_err *reterr);
-    const char *(*node)(void *self);
-    int (*set_extra)(void *self,
-                     const char *name,
-                     const char *json,
-                     int64_t timeout_ms,
-                     struct mst_err *reterr);
-    int (*get_extra)(void *self,
-                     const char *name,
-                     int64_t timeout_ms,
-                     struct mst_buffer *ret_json,
-                     struct mst_err *reterr);
-};
-
-/** Wrap @self (taken on success) as a handler. @ops is borrowed for the handler's life. */
-MST_API int mst_handler_wrap(const struct mst_handler_ops *ops,
-                             void *self,
-                             struct mst_handler **ret_handler,
-                             struct mst_err *reterr);
-
-typedef int (*mst_handler_creator)(const struct mst_params *params,
-                                   void *arg,
-                                   struct mst_handler **ret_handler,
-                                   struct mst_err *reterr);
-
-/** Let @creator make the handlers of backend @name. The same creator twice is fine, another one for
- * a known name is MST_EINVAL. For the whole process; built in are `muster`, `c10d`, `etcd-v2`,
- * `etcd-v3`, `etcd` and `static`. */
-MST_API int mst_registry_add(const char *name,
-                             mst_handler_creator creator,
-                             void *arg,
-                             struct mst_err *reterr);
+/** Empty @changes and note in it that the caller has @size bytes: `sizeof changes`.
+ * From any thread; it cannot fail. */
+MST_API void mst_changes_init(struct mst_changes *changes, size_t size);
 
 /** Make a handler for @params (copied as needed). MST_EINVAL for an unknown backend (the known ones
  * are named), a bad option, or a handler that calls itself by another name; MST_ECONN when the
@@ -259,42 +211,23 @@ MST_API int mst_handler_poll(struct mst_handler *handler,
                              struct mst_err *reterr);
 
 /** Readable when mst_handler_poll has something to tell; -1 if there is none. Owned by @handler. */
-MST_API int mst_handler_fd(struct mst_handler *handler);
+MST_API int mst_handler_fd(const struct mst_handler *handler);
 
 /** Make mst_handler_next and mst_handler_poll return MST_ECANCELED: those that other threads are
  * blocked in, within seconds, and all later ones, so that a call about to block is not missed. What
  * is left to do with @handler is to shut it down and free it. From any thread or signal handler. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
-MST_API const char *mst_handler_run_id(struct mst_handler *handler);
-MST_API const char *mst_handler_backend(struct mst_handler *handler);
+MST_API const char *mst_handler_run_id(const struct mst_handler *handler);
+MST_API const char *mst_handler_backend(const struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
-MST_API bool mst_handler_use_agent_store(struct mst_handler *handler);
+MST_API bool mst_handler_use_agent_store(const struct mst_handler *handler);
 
 /** What this node is called by others and in messages: addr_pid_local_id, the last a number
  * that each process draws, so that containers with equal host names and process ids differ; of
  * `muster` and `etcd-v3` their option `node_name` if that is given; of `etcd` muster_ and a random
  * number; "" if the backend has no names. Owned by @handler. */
-MST_API const char *mst_handler_node(struct mst_handler *handler);
-
-/**
- * Extra data of the round that was joined, which only backend `etcd` has: @name stands for a JSON
- * value, given and returned as text. Getting waits until somebody has set it. The peers of that
- * backend see the same.
- *
- * MST_ENOTSUP: the backend has none. MST_EINVAL: no JSON, or no round is joined. MST_ETIMEOUT,
- * MST_ECONN, MST_EUNKNOWN, MST_ESTATE (what is stored there is something else).
- */
-MST_API int mst_handler_set_extra(struct mst_handler *handler,
-                                  const char *name,
-                                  const char *json,
-                                  int64_t timeout_ms,
-                                  struct mst_err *reterr);
-MST_API int mst_handler_get_extra(struct mst_handler *handler,
-                                  const char *name,
-                                  int64_t timeout_ms,
-                                  struct mst_buffer *ret_json,
-                                  struct mst_err *reterr);
+MST_API const char *mst_handler_node(const struct mst_handler *handler);
 
 /** Leave the round without closing the rendezvous: stop heartbeats and take ourselves out of the
  * group at once, so that the others need not wait for us to expire. Bounded by `close_timeout`. A

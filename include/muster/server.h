@@ -52,8 +52,9 @@ struct mst_server_options {
     struct mst_log log;
 };
 
-/** Fill @options with the defaults. */
-MST_API void mst_server_options_init(struct mst_server_options *options);
+/** Fill @options, which the caller has @size bytes of, with the defaults: call it with
+ * `sizeof options`. From any thread; it cannot fail. */
+MST_API void mst_server_options_init(struct mst_server_options *options, size_t size);
 
 /**
  * Bind and listen; connections are accepted by the kernel from now on and served once

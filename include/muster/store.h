@@ -31,8 +31,9 @@ struct mst_store_options {
     struct mst_log log;
 };
 
-/** Fill @options with the defaults. */
-MST_API void mst_store_options_init(struct mst_store_options *options);
+/** Fill @options, which the caller has @size bytes of, with the defaults: call it with
+ * `sizeof options`. From any thread; it cannot fail. */
+MST_API void mst_store_options_init(struct mst_store_options *options, size_t size);
 
 /**
  * Open a store: `tcp://host:port` (ours or PyTorch's server), `tcp://[::1]:29500`,
@@ -224,13 +225,19 @@ MST_API int mst_store_barrier(struct mst_store *store,
 
 /** What a store handle has been through, for diagnosis. */
 struct mst_store_stats {
-    size_t size;       /* sizeof(struct mst_store_stats), set by the caller */
+    size_t size;       /* sizeof(struct mst_store_stats), see mst_store_stats_init */
     uint64_t connects; /* connections made */
     uint64_t retries;  /* requests sent again after a lost connection */
     char peer[128];    /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
     char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */
 };
-MST_API int mst_store_get_stats(struct mst_store *store, struct mst_store_stats *ret_stats);
+
+/** Empty @stats and note in it that the caller has @size bytes: `sizeof stats`.
+ * From any thread; it cannot fail. */
+MST_API void mst_store_stats_init(struct mst_store_stats *stats, size_t size);
+
+/** Returns 0, or MST_EINVAL for a size that makes no sense. From any thread. */
+MST_API int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats);
 
 #ifdef __cplusplus
 }

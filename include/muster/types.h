@@ -1,4 +1,11 @@
-/* muster/types.h - what every other public header needs: visibility, byte strings. */
+/* muster/types.h - what every other public header needs: visibility, byte strings.
+ *
+ * Structs whose first field is `size` may grow at their end. The caller's size decides: a library
+ * that is newer than its caller takes defaults for options that the caller lacks, and writes no
+ * result beyond the caller's size. One that is older takes a larger struct when all that it does
+ * not know is zero, else MST_ENOTSUP, and leaves zero in results that it does not know. Each such
+ * struct that a caller makes has a function `mst_NAME_init(&name, sizeof name)`, which works in C,
+ * in C++ and through a foreign function interface. Structs without `size` never change. */
 #ifndef MST_TYPES_H
 #define MST_TYPES_H
 

@@ -61,7 +61,7 @@ static int next_store(struct mst__etcd_v3 *self,
 {
     const struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = self->params->log;
     struct mst__backend *backend = NULL;
     char *root = mst__etcd_v3_key_store(&self->keys, round->round, round->epoch);

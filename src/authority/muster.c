@@ -450,7 +450,7 @@ static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
 {
     const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = muster->endpoint};
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = muster->params->log;
     struct mst__backend *backend = NULL;
     int rv = mst__tcp_new(&url, &options, &backend, reterr);

@@ -171,8 +171,22 @@ void mst__err_fill(struct mst_err *reterr, int code, int sys, const char *format
         err_name_cause(whole, "limit reached", "limit");
     }
     reterr->code = code;
-    reterr->sys = sys;
+    mst__err_code(reterr, sys == 0 ? MST_DOMAIN_NONE : MST_DOMAIN_ERRNO, sys);
     err_set(reterr, whole);
+}
+
+void mst__err_code(struct mst_err *reterr, enum mst_err_domain domain, int sys)
+{
+    if (reterr != NULL) {
+        reterr->sys = sys;
+        reterr->domain = domain;
+    }
+}
+
+bool mst__err_is_errno(const struct mst_err *err, int number)
+{
+    MST_ASSERT(number != 0);
+    return err->domain == MST_DOMAIN_ERRNO && err->sys == number;
 }
 
 int mst__err_wrap(struct mst_err *reterr, int code, const char *format, ...)

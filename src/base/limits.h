@@ -9,6 +9,10 @@
 #define MST_MIB(n) ((size_t)(n) << 20)
 #define MST_GIB(n) ((size_t)(n) << 30)
 
+/* A public struct that says its own size. Far more than any has, and little enough that a size
+ * which was never set is found out before that many bytes are read. */
+#define MST_SIZED_MAX MST_KIB(16)
+
 /* Defaults of the server, each an option of `muster serve`. Key and value are PyTorch's own. */
 #define MST_KEY_SIZE_DEFAULT MST_KIB(8)
 #define MST_VALUE_SIZE_DEFAULT MST_MIB(8)

@@ -26,7 +26,8 @@ int mst__bench_resolve(const char *host,
     struct addrinfo *found = NULL;
     int error = getaddrinfo(host, service, &hints, &found);
     if (error != 0) {
-        return mst__fail(reterr, MST_ERESOLVE, 0, "look up '%s': %s", host, gai_strerror(error));
+        return mst__fail_from(reterr, MST_ERESOLVE, MST_DOMAIN_GAI, error, "look up '%s': %s", host,
+                              gai_strerror(error));
     }
     *ret_target = (struct mst__bench_target){.protocol = protocol};
     MST_ASSERT(found->ai_addrlen <= sizeof ret_target->address);

@@ -78,7 +78,7 @@ struct job_bench {
 static void server_run(size_t nodes, int port_fd)
 {
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     const char *const hosts[] = {"127.0.0.1"};
     options.hosts = hosts;
     options.hosts_count = 1;

@@ -79,7 +79,7 @@ static _Noreturn void server_process(int port_pipe)
     struct mst_server *server = NULL;
     struct mst_err err;
     static const char *const hosts[] = {"127.0.0.1"};
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.hosts = hosts;
     options.hosts_count = 1;
     if (mst_server_new(&options, &server, &err) != 0) {

@@ -157,7 +157,7 @@ static int fill_options(struct etcd *etcd, char **more)
 int mst__cli_etcd(int argc, char **argv)
 {
     struct etcd etcd = {.attempts = 3, .timeout_ms = 60000, .output = "none", .log_level = "warn"};
-    mst_etcd_options_init(&etcd.options);
+    mst_etcd_options_init(&etcd.options, sizeof etcd.options);
     const struct mst__option options[] = {
         {"enable-v2", NULL,
          "Switch the v2 API on, which the handlers etcd and etcd-v2 and PyTorch's need. etcd 3.6 "

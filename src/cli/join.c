@@ -582,7 +582,7 @@ static int fail(struct join *join)
     }
     int exit_code = mst__rdzv_fail(&join->rdzv, join->params, &join->err);
     if (join->is_command_bad) {
-        return join->err.sys == ENOENT ? MST_EXIT_NO_COMMAND : MST_EXIT_NOT_RUNNABLE;
+        return mst__err_is_errno(&join->err, ENOENT) ? MST_EXIT_NO_COMMAND : MST_EXIT_NOT_RUNNABLE;
     }
     if (exit_code == MST_EXIT_CLOSED || exit_code == MST_EXIT_SPARE) {
         char text[sizeof join->err.msg];

@@ -48,7 +48,7 @@ bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
 
 void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *endpoint)
 {
-    if (err->code != MST_ECONN || err->sys != ECONNREFUSED) {
+    if (err->code != MST_ECONN || !mst__err_is_errno(err, ECONNREFUSED)) {
         return;
     }
     char text[MST_ENDPOINT_TEXT_SIZE];
@@ -60,7 +60,7 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
 
 void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port)
 {
-    if (err->sys != EADDRINUSE || port == 0) {
+    if (!mst__err_is_errno(err, EADDRINUSE) || port == 0) {
         return;
     }
     struct mst__endpoint endpoint = {.port = (uint16_t)port};
@@ -256,7 +256,7 @@ static int open_tcp(struct mst__look *look,
     char url[MST_ENDPOINT_TEXT_SIZE + 8];
     (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(endpoint, text)); /* fits */
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.value_size_max = MST_VALUE_SIZE_MAX; /* reading costs what is there */
     return mst_store_open(url, &options, timeout_ms, &look->store, reterr);
 }

@@ -192,7 +192,7 @@ static int run_server(struct mst_server *server,
 static int serve_with(const struct serve *serve)
 {
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     int exit_code = open_log(serve, &options.log);
     if (exit_code != MST_EXIT_OK) {
         return exit_code;

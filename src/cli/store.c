@@ -562,7 +562,7 @@ static bool check_usage(const struct verb *verb, size_t words, const struct sett
 static int open_store(const char *url, struct job *job)
 {
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.key_size_max = (size_t)job->settings->key_size_max;
     options.value_size_max = (size_t)job->settings->value_size_max;
     return mst_store_open(url, &options, job->settings->timeout_ms, &job->store, &job->err);

@@ -270,6 +270,7 @@ int mst__http_conn_new(const struct mst__http_setup *setup,
         rv = rc == CURLE_OUT_OF_MEMORY ? MST_ENOMEM : MST_ENOTSUP;
         mst__err_fill(reterr, rv, 0, "connection to etcd: libcurl refuses an option: %s",
                       conn->curl->easy_strerror(rc));
+        mst__err_code(reterr, MST_DOMAIN_CURL, (int)rc);
         goto fail;
     }
     *ret_conn = conn;
@@ -463,8 +464,9 @@ int mst__http_conn_begin(struct mst__http_conn *conn,
     }
     CURLcode rc = conn_add(conn, request);
     if (rc != CURLE_OK) {
-        return mst__fail(reterr, rc == CURLE_OUT_OF_MEMORY ? MST_ENOMEM : MST_EINVAL, 0,
-                         "request to '%s': %s", target->where, conn->curl->easy_strerror(rc));
+        return mst__fail_from(reterr, rc == CURLE_OUT_OF_MEMORY ? MST_ENOMEM : MST_EINVAL,
+                              MST_DOMAIN_CURL, (int)rc, "request to '%s': %s", target->where,
+                              conn->curl->easy_strerror(rc));
     }
     return 0;
 }
@@ -655,8 +657,10 @@ int mst__http_conn_fail(const struct mst__http_conn *conn, struct mst_err *reter
             mst__err_fill(reterr, code, 0, "request to '%s': %s", where, reason);
             break;
     }
-    if (reterr != NULL) {
-        reterr->sys = os_errno != 0 ? (int)os_errno : (int)conn->result;
+    if (os_errno != 0) {
+        mst__err_code(reterr, MST_DOMAIN_ERRNO, (int)os_errno);
+    } else if (conn->result != CURLE_OK) {
+        mst__err_code(reterr, MST_DOMAIN_CURL, (int)conn->result);
     }
     return code;
 }

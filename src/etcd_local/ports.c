@@ -53,8 +53,8 @@ static int resolve(const char *host, struct mst__port *port, struct mst_err *ret
     struct addrinfo *found = NULL;
     int rv = getaddrinfo(host, NULL, &hints, &found);
     if (rv != 0) {
-        return mst__fail(reterr, MST_ERESOLVE, 0, "etcd: look up host '%.80s': %s", host,
-                         gai_strerror(rv));
+        return mst__fail_from(reterr, MST_ERESOLVE, MST_DOMAIN_GAI, rv,
+                              "etcd: look up host '%.80s': %s", host, gai_strerror(rv));
     }
     for (struct addrinfo *at = found; at != NULL && port->count < MST_PORTS_ADDRESSES_MAX;
          at = at->ai_next) {

@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "etcd/http.h"
 #include "etcd_local/binary.h"
 #include "etcd_local/ports.h"
@@ -53,13 +54,14 @@ struct mst_etcd_server {
     bool is_healthy;   /* was once */
 };
 
-void mst_etcd_options_init(struct mst_etcd_options *options)
+void mst_etcd_options_init(struct mst_etcd_options *options, size_t size)
 {
-    *options = (struct mst_etcd_options){
-        .size = sizeof *options,
+    static const struct mst_etcd_options defaults = {
+        .size = sizeof defaults,
         .host = "localhost",
         .attempts = ATTEMPTS_DEFAULT,
     };
+    mst__sized_init(options, size, &defaults, sizeof defaults);
 }
 
 /* --- last words --- */
@@ -250,10 +252,14 @@ static int fail_ended(struct mst_etcd_server *server,
 {
     char how[MST_PROCESS_END_SIZE];
     bool is_usage = end->is_known && !end->is_signal && end->number == EXIT_STATUS_USAGE;
-    return fail_with_words(server, reterr, MST_ECONN, is_usage, "etcd %s ('%.50s') %s%s",
-                           server->binary.version, server->binary.path,
-                           mst__process_describe(end, how),
-                           server->is_healthy ? "" : " at its start");
+    int rv =
+        fail_with_words(server, reterr, MST_ECONN, is_usage, "etcd %s ('%.50s') %s%s",
+                        server->binary.version, server->binary.path,
+                        mst__process_describe(end, how), server->is_healthy ? "" : " at its start");
+    if (end->is_known) {
+        mst__err_code(reterr, end->is_signal ? MST_DOMAIN_SIGNAL : MST_DOMAIN_EXIT, end->number);
+    }
+    return rv;
 }
 
 /* One question: whether it is healthy. @ret_why, what it or the network says, is set if not. */
@@ -396,11 +402,6 @@ static int attempt_start(struct mst_etcd_server *server,
 
 static int check_options(const struct mst_etcd_options *options, struct mst_err *reterr)
 {
-    if (options->size != sizeof *options) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "etcd options: size is %zu, wanted %zu; use mst_etcd_options_init",
-                         options->size, sizeof *options);
-    }
     if (options->output == MST_ETCD_OUTPUT_FILE && options->output_path == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "etcd options: output to a file, and no path");
     }
@@ -518,18 +519,22 @@ static int server_start(struct mst_etcd_server *server,
     return rv == 0 ? start_all(server, options, deadline_ms, reterr) : rv;
 }
 
-int mst_etcd_server_start(const struct mst_etcd_options *options,
+int mst_etcd_server_start(const struct mst_etcd_options *given,
                           int64_t timeout_ms,
                           struct mst_etcd_server **ret_server,
                           struct mst_err *reterr)
 {
-    struct mst_etcd_options defaults;
-    if (options == NULL) {
-        mst_etcd_options_init(&defaults);
-        options = &defaults;
-    }
+    struct mst_etcd_options taken;
+    mst_etcd_options_init(&taken, sizeof taken);
+    const struct mst_etcd_options *options = &taken;
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    int rv = check_options(options, reterr);
+    int rv = 0;
+    if (given != NULL) {
+        rv = mst__sized_take(&taken, sizeof taken, given, "mst_etcd_options", reterr);
+    }
+    if (rv == 0) {
+        rv = check_options(options, reterr);
+    }
     if (rv != 0) {
         return rv;
     }

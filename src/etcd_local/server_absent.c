@@ -3,10 +3,12 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/sized.h"
 
-void mst_etcd_options_init(struct mst_etcd_options *options)
+void mst_etcd_options_init_sized(struct mst_etcd_options *options, size_t size)
 {
-    *options = (struct mst_etcd_options){.size = sizeof *options, .host = "localhost"};
+    static const struct mst_etcd_options defaults = {.size = sizeof defaults, .host = "localhost"};
+    mst__sized_init(options, size, &defaults, sizeof defaults);
 }
 
 int mst_etcd_server_start(const struct mst_etcd_options *options,

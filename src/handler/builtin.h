@@ -2,7 +2,7 @@
 #ifndef MST_HANDLER_BUILTIN_H
 #define MST_HANDLER_BUILTIN_H
 
-#include <muster/rendezvous.h>
+#include <muster/backend.h>
 
 /* Each is an mst_handler_creator; @arg is not used. */
 int mst__c10d_create(const struct mst_params *params,

@@ -4,6 +4,7 @@
  * never part of a message. */
 #include "handler/etcd_settings.h"
 
+#include <muster/backend.h>
 #include <string.h>
 #include <strings.h>
 
@@ -232,7 +233,7 @@ int mst__etcd_store_new(const struct mst__http_options *http,
                         struct mst_err *reterr)
 {
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = http->log;
     struct mst__backend *backend = NULL;
     int rv = mst__etcd2_new(http, root, &options, &backend, reterr);

@@ -2,15 +2,18 @@
  * rest is the backend's. */
 #include "handler/handler.h"
 
+#include <muster/backend.h>
+#include <muster/legacy.h>
 #include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/sized.h"
 
 struct mst_handler {
-    struct mst_handler_ops ops; /* a copy: what an older caller's lacks is NULL */
+    struct mst_handler_ops ops;
     void *self;
     char *backend; /* for handlers that do not tell; NULL = nobody knows */
     char *run_id;
@@ -21,26 +24,39 @@ static int no_handler(const char *call, struct mst_err *reterr)
     return mst__fail(reterr, MST_EINVAL, 0, "%s without a handler", call);
 }
 
+void mst_rendezvous_init(struct mst_rendezvous *round, size_t size)
+{
+    mst__sized_init(round, size, NULL, 0);
+}
+
+void mst_changes_init(struct mst_changes *changes, size_t size)
+{
+    mst__sized_init(changes, size, NULL, 0);
+}
+
+void mst_handler_ops_init(struct mst_handler_ops *ops, size_t size)
+{
+    mst__sized_init(ops, size, NULL, 0);
+}
+
 int mst_handler_wrap(const struct mst_handler_ops *ops,
                      void *self,
                      struct mst_handler **ret_handler,
                      struct mst_err *reterr)
 {
-    size_t size_min = offsetof(struct mst_handler_ops, backend); /* what follows next and free */
-    if (ops == NULL || ops->size < size_min || ops->size > sizeof *ops) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "handler operations of size %zu; it must be sizeof(struct "
-                         "mst_handler_ops), %zu here",
-                         ops == NULL ? 0 : ops->size, sizeof *ops);
+    struct mst_handler_ops taken = {.size = sizeof taken}; /* what an older caller lacks is NULL */
+    int rv = mst__sized_take(&taken, sizeof taken, ops, "mst_handler_ops", reterr);
+    if (rv != 0) {
+        return rv;
     }
-    if (ops->next == NULL || ops->free == NULL) {
+    if (taken.next == NULL || taken.free == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "a handler needs at least next and free");
     }
     struct mst_handler *handler = mst__calloc(1, sizeof *handler);
     if (handler == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "handler");
     }
-    memcpy(&handler->ops, ops, ops->size);
+    handler->ops = taken;
     handler->self = self;
     *ret_handler = handler;
     return 0;
@@ -73,20 +89,19 @@ int mst_handler_next(struct mst_handler *handler,
     if (handler == NULL) {
         return no_handler("mst_handler_next", reterr);
     }
-    if (ret == NULL || ret->size < sizeof ret->size || ret->size > sizeof *ret) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "mst_handler_next: set the size of struct mst_rendezvous to its sizeof");
+    int rv = mst__sized_check(ret, "mst_rendezvous", reterr);
+    if (rv != 0) {
+        return rv;
     }
     struct mst_rendezvous outcome = {.size = sizeof outcome};
-    int rv = handler->ops.next(handler->self, &outcome, reterr);
+    rv = handler->ops.next(handler->self, &outcome, reterr);
     if (rv != 0) {
         return rv;
     }
     if (ret->size < offsetof(struct mst_rendezvous, master_addr)) {
         mst_store_close(outcome.store); /* an older caller does not know that there is one */
     }
-    outcome.size = ret->size;
-    memcpy(ret, &outcome, ret->size);
+    mst__sized_give(ret, &outcome, sizeof outcome);
     return 0;
 }
 
@@ -142,22 +157,20 @@ int mst_handler_poll(struct mst_handler *handler,
     if (handler == NULL) {
         return no_handler("mst_handler_poll", reterr);
     }
-    if (ret == NULL || ret->size < sizeof ret->size || ret->size > sizeof *ret) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "mst_handler_poll: set the size of struct mst_changes to its sizeof");
+    int rv = mst__sized_check(ret, "mst_changes", reterr);
+    if (rv != 0) {
+        return rv;
     }
     struct mst_changes changes = {.size = sizeof changes};
-    int rv = handler->ops.poll == NULL
-                 ? poll_nothing(timeout_ms, reterr)
-                 : handler->ops.poll(handler->self, timeout_ms, &changes, reterr);
+    rv = handler->ops.poll == NULL ? poll_nothing(timeout_ms, reterr)
+                                   : handler->ops.poll(handler->self, timeout_ms, &changes, reterr);
     if (rv == 0 || rv == MST_ETIMEOUT) {
-        changes.size = ret->size;
-        memcpy(ret, &changes, ret->size);
+        mst__sized_give(ret, &changes, sizeof changes);
     }
     return rv;
 }
 
-int mst_handler_fd(struct mst_handler *handler)
+int mst_handler_fd(const struct mst_handler *handler)
 {
     return handler == NULL || handler->ops.fd == NULL ? -1 : handler->ops.fd(handler->self);
 }
@@ -169,7 +182,7 @@ void mst_handler_cancel(struct mst_handler *handler)
     }
 }
 
-const char *mst_handler_run_id(struct mst_handler *handler)
+const char *mst_handler_run_id(const struct mst_handler *handler)
 {
     const char *run_id = handler == NULL ? NULL : handler->run_id;
     if (handler != NULL && handler->ops.run_id != NULL) {
@@ -178,7 +191,7 @@ const char *mst_handler_run_id(struct mst_handler *handler)
     return run_id == NULL ? "" : run_id;
 }
 
-const char *mst_handler_backend(struct mst_handler *handler)
+const char *mst_handler_backend(const struct mst_handler *handler)
 {
     const char *backend = handler == NULL ? NULL : handler->backend;
     if (handler != NULL && handler->ops.backend != NULL) {
@@ -187,13 +200,13 @@ const char *mst_handler_backend(struct mst_handler *handler)
     return backend == NULL ? "" : backend;
 }
 
-bool mst_handler_use_agent_store(struct mst_handler *handler)
+bool mst_handler_use_agent_store(const struct mst_handler *handler)
 {
     return handler != NULL && handler->ops.use_agent_store != NULL &&
            handler->ops.use_agent_store(handler->self);
 }
 
-const char *mst_handler_node(struct mst_handler *handler)
+const char *mst_handler_node(const struct mst_handler *handler)
 {
     const char *node = NULL;
     if (handler != NULL && handler->ops.node != NULL) {
@@ -202,7 +215,7 @@ const char *mst_handler_node(struct mst_handler *handler)
     return node == NULL ? "" : node;
 }
 
-static int no_extra(struct mst_handler *handler, struct mst_err *reterr)
+static int no_extra(const struct mst_handler *handler, struct mst_err *reterr)
 {
     return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' has no extra data",
                      mst_handler_backend(handler));

@@ -6,6 +6,8 @@
 #ifndef MST_HANDLER_HEAD_H
 #define MST_HANDLER_HEAD_H
 
+#include <muster/backend.h>
+
 #include "handler/bootstrap.h"
 #include "handler/events.h"
 #include "handler/owner.h"

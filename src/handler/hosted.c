@@ -64,7 +64,7 @@ int mst__hosted_start(const struct mst__endpoint *endpoint,
     mst__host_listen(endpoint, host);
     const char *hosts[] = {host};
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.hosts = hosts;
     options.hosts_count = host[0] == '\0' ? 0 : 1;
     options.port = endpoint->port;

@@ -3,6 +3,7 @@
  * the same here and there; only durations with a unit or a fraction are ours. */
 #include "handler/params.h"
 
+#include <muster/backend.h>
 #include <string.h>
 
 #include "base/buf.h"

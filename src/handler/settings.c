@@ -4,6 +4,7 @@
  * busy or declare everybody dead, and names that are no option. */
 #include "handler/settings.h"
 
+#include <muster/backend.h>
 #include <string.h>
 #include <strings.h>
 

@@ -412,8 +412,8 @@ static int listen_host(struct mst__http *http,
     struct addrinfo *found = NULL;
     int rv = getaddrinfo(host, port, &hints, &found);
     if (rv != 0) {
-        return mst__fail(reterr, rv == EAI_MEMORY ? MST_ENOMEM : MST_ERESOLVE, 0,
-                         "host '%s' to listen on: %s", host, gai_strerror(rv));
+        return mst__fail_from(reterr, rv == EAI_MEMORY ? MST_ENOMEM : MST_ERESOLVE, MST_DOMAIN_GAI,
+                              rv, "host '%s' to listen on: %s", host, gai_strerror(rv));
     }
     int fd = -1;
     for (struct addrinfo *info = found; info != NULL && fd < 0; info = info->ai_next) {
@@ -421,7 +421,8 @@ static int listen_host(struct mst__http *http,
         if (fd < 0) {
             mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
             rv = mst__fail(reterr, MST_ESYS, errno, "bind '%s'", http->address);
-            if (reterr->sys != EADDRNOTAVAIL && reterr->sys != EAFNOSUPPORT) {
+            if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) &&
+                !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
                 break; /* it is this machine's, and something is wrong with it */
             }
         }
@@ -450,7 +451,7 @@ static int http_listen(struct mst__http *http,
      * where the kernel has no IPv6, and `::` takes IPv4 too unless told not to. */
     if (strcmp(endpoint.host, "*") == 0) {
         rv = listen_host(http, "::", port, false, ret_fd, reterr);
-        if (rv != 0 && reterr->sys == EAFNOSUPPORT) {
+        if (rv != 0 && mst__err_is_errno(reterr, EAFNOSUPPORT)) {
             rv = listen_host(http, "0.0.0.0", port, true, ret_fd, reterr);
         }
         return rv;

@@ -271,7 +271,7 @@ static int open_everywhere(struct mst_server *server, int port, struct mst_err *
 {
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
     int rv = open_tcp(server, (struct sockaddr *)&any6, sizeof any6, port, false, reterr);
-    if (rv == 0 || reterr->sys != EAFNOSUPPORT) {
+    if (rv == 0 || !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
         return rv;
     }
     struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_ANY)}};
@@ -295,8 +295,8 @@ static int open_host(struct mst_server *server,
     struct addrinfo *found = NULL;
     int rv = getaddrinfo(host, NULL, &hints, &found);
     if (rv != 0) {
-        return mst__fail(reterr, MST_ERESOLVE, 0, "host '%s' to listen on: %s", host,
-                         gai_strerror(rv));
+        return mst__fail_from(reterr, MST_ERESOLVE, MST_DOMAIN_GAI, rv,
+                              "host '%s' to listen on: %s", host, gai_strerror(rv));
     }
     /* Beside a wildcard of IPv4, the one of IPv6 must leave IPv4 alone. */
     bool ipv6_only = options->ipv6_only || has_host(options, "0.0.0.0") || strcmp(host, "::") != 0;
@@ -318,9 +318,10 @@ static int open_loopback(struct mst_server *server,
         return rv;
     }
     rv = open_host(server, options, "::1", reterr);
-    if (rv != 0 && (reterr->sys == EADDRNOTAVAIL || reterr->sys == EAFNOSUPPORT)) {
+    if (rv != 0 &&
+        (mst__err_is_errno(reterr, EADDRNOTAVAIL) || mst__err_is_errno(reterr, EAFNOSUPPORT))) {
         struct mst__listener *failed = &server->listeners[server->listeners_count - 1];
-        if (failed->is_open && reterr->sys == EADDRNOTAVAIL) {
+        if (failed->is_open && mst__err_is_errno(reterr, EADDRNOTAVAIL)) {
             uv_close(&failed->uv.handle, NULL);
             failed->is_open = false;
             server->listeners_count--;
@@ -368,7 +369,8 @@ int mst__listen_open(struct mst_server *server,
     }
     for (int tries = 1; options->listen_fds_count == 0; tries++) {
         rv = open_hosts(server, options, &err);
-        if (rv == 0 || options->port != 0 || err.sys != EADDRINUSE || tries == LISTEN_PORT_TRIES) {
+        if (rv == 0 || options->port != 0 || !mst__err_is_errno(&err, EADDRINUSE) ||
+            tries == LISTEN_PORT_TRIES) {
             break;
         }
         mst__listen_close(server);

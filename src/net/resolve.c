@@ -141,7 +141,8 @@ static int resolve_failed(const char *host, int status, struct mst_err *reterr)
     if (status == EAI_MEMORY) {
         return mst__fail(reterr, MST_ENOMEM, 0, "resolve '%s'", host);
     }
-    return mst__fail(reterr, MST_ERESOLVE, 0, "resolve '%s': %s", host, gai_strerror(status));
+    return mst__fail_from(reterr, MST_ERESOLVE, MST_DOMAIN_GAI, status, "resolve '%s': %s", host,
+                          gai_strerror(status));
 }
 
 int mst__resolve(const struct mst__endpoint *endpoint,

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "net/http.h"
 #include "net/server.h"
 
@@ -24,10 +25,10 @@
 #define SWEEP_TICK_MS_MAX 1000
 #define SWEEP_TICK_MS_MIN 10
 
-void mst_server_options_init(struct mst_server_options *options)
+void mst_server_options_init(struct mst_server_options *options, size_t size)
 {
-    *options = (struct mst_server_options){
-        .size = sizeof *options,
+    static const struct mst_server_options defaults = {
+        .size = sizeof defaults,
         .connections_max = MST_CONNECTIONS_DEFAULT,
         .memory_max = MST_MEMORY_DEFAULT,
         .key_size_max = MST_KEY_SIZE_DEFAULT,
@@ -38,14 +39,11 @@ void mst_server_options_init(struct mst_server_options *options)
         .job_expiry_ms = 600000,
         .log = {.level = MST_LOG_INFO},
     };
+    mst__sized_init(options, size, &defaults, sizeof defaults);
 }
 
 static int server_check_options(const struct mst_server_options *options, struct mst_err *reterr)
 {
-    if (options->size != sizeof *options) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "server options were not made by mst_server_options_init");
-    }
     if (options->port < 0 || options->port > 65535) {
         return mst__fail(reterr, MST_EINVAL, 0, "port %d is not within 0 … 65535", options->port);
     }
@@ -260,11 +258,17 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     return 0;
 }
 
-int mst_server_new(const struct mst_server_options *options,
+int mst_server_new(const struct mst_server_options *given,
                    struct mst_server **ret_server,
                    struct mst_err *reterr)
 {
-    int rv = server_check_options(options, reterr);
+    struct mst_server_options taken;
+    mst_server_options_init(&taken, sizeof taken);
+    int rv = mst__sized_take(&taken, sizeof taken, given, "mst_server_options", reterr);
+    const struct mst_server_options *options = &taken;
+    if (rv == 0) {
+        rv = server_check_options(options, reterr);
+    }
     if (rv != 0) {
         return rv;
     }

@@ -64,7 +64,7 @@ static int open_store(struct c10d *c10d,
                       struct mst_err *reterr)
 {
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = c10d->log;
     struct mst__backend *backend = NULL;
     int rv = open_backend(c10d, &options, deadline_ms, &backend, reterr);

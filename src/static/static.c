@@ -109,7 +109,7 @@ static int open_store(struct group *group, int64_t deadline_ms, struct mst_err *
         (void)mst__hosted_url(group->hosted, url);
     }
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = group->params->log;
     int64_t slice_ms = SLICE_MS_FIRST;
     int rv;

@@ -275,9 +275,7 @@ static int connect_until(struct mst__pool *pool,
         }
         mst__err_fill(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
                       attempts, attempts == 1 ? "attempt" : "attempts");
-        if (reterr != NULL) {
-            reterr->sys = last.sys; /* which the message has said already */
-        }
+        mst__err_code(reterr, last.domain, last.sys); /* which the message has said already */
         return last.code;
     }
 }

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/siphash.h"
+#include "base/sized.h"
 #include "store/backoff.h"
 #include "wire/wire.h"
 
@@ -21,13 +22,14 @@
 static _Atomic uint64_t operations_total;
 static _Atomic uint64_t waits_total;
 
-void mst_store_options_init(struct mst_store_options *options)
+void mst_store_options_init(struct mst_store_options *options, size_t size)
 {
-    *options = (struct mst_store_options){
-        .size = sizeof *options,
+    static const struct mst_store_options defaults = {
+        .size = sizeof defaults,
         .key_size_max = MST_KEY_SIZE_DEFAULT,
         .value_size_max = MST_VALUE_SIZE_DEFAULT,
     };
+    mst__sized_init(options, size, &defaults, sizeof defaults);
 }
 
 int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes)
@@ -48,22 +50,19 @@ int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes)
 
 /* --- opening and closing --- */
 
-/* The caller's options over the defaults; an older caller's struct may be shorter. */
+/* The caller's options over the defaults. */
 static int options_take(const struct mst_store_options *given,
                         struct mst_store_options *ret_options,
                         struct mst_err *reterr)
 {
-    mst_store_options_init(ret_options);
+    mst_store_options_init(ret_options, sizeof *ret_options);
     if (given == NULL) {
         return 0;
     }
-    if (given->size < sizeof given->size || given->size > sizeof *ret_options) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "options of size %zu; set them up with mst_store_options_init",
-                         given->size);
+    int rv = mst__sized_take(ret_options, sizeof *ret_options, given, "mst_store_options", reterr);
+    if (rv != 0) {
+        return rv;
     }
-    memcpy(ret_options, given, given->size);
-    ret_options->size = sizeof *ret_options;
     if (ret_options->key_size_max < 1 || ret_options->key_size_max > MST_KEY_SIZE_MAX) {
         return mst__fail(reterr, MST_EINVAL, 0, "key_size_max %zu is not between 1 and %zu",
                          ret_options->key_size_max, MST_KEY_SIZE_MAX);
@@ -149,17 +148,22 @@ void mst_store_close(struct mst_store *store)
     }
 }
 
-int mst_store_get_stats(struct mst_store *store, struct mst_store_stats *ret_stats)
+void mst_store_stats_init(struct mst_store_stats *stats, size_t size)
 {
-    size_t size = ret_stats->size;
-    if (size < sizeof size || size > sizeof *ret_stats) {
-        return MST_EINVAL;
+    mst__sized_init(stats, size, NULL, 0);
+}
+
+int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats)
+{
+    int rv = mst__sized_check(ret_stats, "mst_store_stats", NULL);
+    if (rv != 0) {
+        return rv;
     }
-    struct mst_store_stats stats = {.size = size};
+    struct mst_store_stats stats = {.size = sizeof stats};
     if (store->backend->ops->stats != NULL) {
         store->backend->ops->stats(store->backend, &stats);
     }
-    memcpy(ret_stats, &stats, size);
+    mst__sized_give(ret_stats, &stats, sizeof stats);
     return 0;
 }
 

@@ -1,5 +1,7 @@
 // cxx/test_cxx.cc - the public headers in C++17, with no `struct` before the name of a struct, and
 // the shared library behind them. A function with the name of a struct would hide it here.
+#include <muster/backend.h>
+#include <muster/legacy.h>
 #include <muster/muster.h>
 
 #include <cstdio>
@@ -23,7 +25,7 @@ static void store_calls()
 {
     mst_err err{};
     mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     mst_store *store = nullptr;
     CHECK(mst_store_open("hash:", &options, plenty_ms, &store, &err) == 0);
 
@@ -45,8 +47,8 @@ static void store_calls()
     CHECK(keys.count == 1 && keys.keys[0].size == 3);
     mst_keys_free(&keys);
 
-    mst_store_stats stats{};
-    stats.size = sizeof stats;
+    mst_store_stats stats;
+    mst_store_stats_init(&stats, sizeof stats);
     CHECK(mst_store_get_stats(store, &stats) == 0);
     CHECK(stats.connects == 0);
 
@@ -59,7 +61,7 @@ static void server_calls()
 {
     mst_err err{};
     mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.log = mst_log{};
     mst_server *server = nullptr;
     CHECK(mst_server_new(&options, &server, &err) == 0);
@@ -98,13 +100,13 @@ static void rendezvous_calls()
     mst_params_on_event(params, on_event, &events);
     mst_handler *handler = nullptr;
     CHECK(mst_handler_new(params, &handler, &err) == 0);
-    mst_rendezvous round{};
-    round.size = sizeof round;
+    mst_rendezvous round;
+    mst_rendezvous_init(&round, sizeof round);
     CHECK(mst_handler_next(handler, &round, &err) == 0);
     CHECK(round.rank == 0 && round.world_size == 1);
     mst_store_close(round.store);
-    mst_changes changes{};
-    changes.size = sizeof changes;
+    mst_changes changes;
+    mst_changes_init(&changes, sizeof changes);
     CHECK(mst_handler_poll(handler, 0, &changes, &err) == MST_ETIMEOUT);
     CHECK(changes.nodes_waiting == 0 && !changes.closed);
     CHECK(std::string(mst_handler_run_id(handler)) == "cxx");
@@ -117,15 +119,75 @@ static void rendezvous_calls()
 static void other_structs()
 {
     mst_etcd_options options;
-    mst_etcd_options_init(&options);
+    mst_etcd_options_init(&options, sizeof options);
     CHECK(std::string(options.host) == "localhost");
     const mst_etcd_server *server = nullptr;
     CHECK(server == nullptr);
+    CHECK(mst_version_number() == MST_VERSION_NUMBER);
+    CHECK(std::to_string(MST_VERSION_NUMBER / 1000000) + "." +
+              std::to_string(MST_VERSION_NUMBER / 1000 % 1000) + "." +
+              std::to_string(MST_VERSION_NUMBER % 1000) ==
+          mst_version());
+}
+
+// A program that is newer than the library: it may ask for nothing that the library does not know.
+struct newer_options {
+    mst_server_options known;
+    int unknown;
+};
+
+static void newer_caller()
+{
+    mst_err err{};
+    newer_options options;
+    mst_server_options_init(&options.known, sizeof options);
+    CHECK(options.known.size == sizeof options && options.unknown == 0);
+    mst_server *server = nullptr;
+    CHECK(mst_server_new(&options.known, &server, &err) == 0);
+    mst_server_free(server);
+    options.unknown = 1;
+    CHECK(mst_server_new(&options.known, &server, &err) == MST_ENOTSUP);
+    CHECK(std::strstr(err.msg, "mst_server_options") != nullptr);
+}
+
+static int failing_next(void *self, mst_rendezvous *ret, mst_err *reterr)
+{
+    (void)self;
+    (void)ret;
+    *reterr = mst_err{};
+    reterr->code = MST_ECLOSED;
+    return MST_ECLOSED;
+}
+
+static void count_free(void *self)
+{
+    ++*static_cast<int *>(self);
+}
+
+static void own_backend()
+{
+    mst_err err{};
+    int freed = 0;
+    mst_handler_ops ops;
+    mst_handler_ops_init(&ops, sizeof ops);
+    ops.next = failing_next;
+    ops.free = count_free;
+    mst_handler *handler = nullptr;
+    CHECK(mst_handler_wrap(&ops, &freed, &handler, &err) == 0);
+    mst_rendezvous round;
+    mst_rendezvous_init(&round, sizeof round);
+    CHECK(mst_handler_next(handler, &round, &err) == MST_ECLOSED);
+    CHECK(err.domain == MST_DOMAIN_NONE);
+    mst_buffer json{};
+    CHECK(mst_handler_get_extra(handler, "a", 0, &json, &err) == MST_ENOTSUP);
+    mst_handler_free(handler);
+    CHECK(freed == 1);
 }
 
 int main()
 {
-    static void (*const tests[])() = {store_calls, server_calls, rendezvous_calls, other_structs};
+    static void (*const tests[])() = {store_calls,   server_calls, rendezvous_calls,
+                                      other_structs, newer_caller, own_backend};
     int broken = 0;
     int passed = 0;
     for (const auto test : tests) {

@@ -393,7 +393,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)snprintf(run.path, sizeof run.path, "/tmp/muster-fuzz-%d.sock", (int)getpid()); /* fits */
     (void)snprintf(host, sizeof host, "unix:%s", run.path);
     const char *const hosts[] = {host};
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.hosts = hosts;
     options.hosts_count = 1;
     options.connections_max = PEERS - 1;

@@ -185,7 +185,7 @@ void suite_prefixes(const char *url)
 void suite_limits(const char *url, bool has_own_limits)
 {
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.key_size_max = 16;
     options.value_size_max = 8;
     struct mst_store *store = NULL;
@@ -203,6 +203,21 @@ void suite_limits(const char *url, bool has_own_limits)
     assert_value(store, "k", STR("12345678"));
     assert_ok(mst_store_delete(store, STR("k"), PLENTY_MS, NULL, &err));
     mst_store_close(store);
+    /* Options of an older caller, and of a newer one that asks for more than there is. */
+    options.size = offsetof(struct mst_store_options, value_size_max);
+    assert_ok(mst_store_open(url, &options, PLENTY_MS, &store, &err));
+    assert_ok(mst_store_set(store, STR("k"), STR("123456789"), PLENTY_MS, &err));
+    assert_ok(mst_store_delete(store, STR("k"), PLENTY_MS, NULL, &err));
+    mst_store_close(store);
+    struct {
+        struct mst_store_options known;
+        int unknown;
+    } more;
+    mst_store_options_init(&more.known, sizeof more);
+    assert_ok(mst_store_open(url, &more.known, PLENTY_MS, &store, &err));
+    mst_store_close(store);
+    more.unknown = 1;
+    assert_fails(mst_store_open(url, &more.known, PLENTY_MS, &store, &err), MST_ENOTSUP, "newer");
     options.size = 3;
     assert_fails(mst_store_open(url, &options, PLENTY_MS, &store, &err), MST_EINVAL, "");
     options.size = sizeof options;

@@ -9,7 +9,7 @@
 static int fixture_open_with(void **state, size_t memory_max)
 {
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.request_timeout_ms = TIMEOUT_MS;
     options.memory_max = memory_max;
     return fixture_new(state, &options);

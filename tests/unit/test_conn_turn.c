@@ -7,7 +7,7 @@
 static int fixture_open(void **state)
 {
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     return fixture_new(state, &options);
 }
 

@@ -45,10 +45,21 @@ static void fail_fills_all(void **state)
     assert_int_equal(mst__fail(&err, MST_ESYS, ENOENT, "open '%s'", "/x"), MST_ESYS);
     assert_int_equal(err.code, MST_ESYS);
     assert_int_equal(err.sys, ENOENT);
+    assert_int_equal(err.domain, MST_DOMAIN_ERRNO);
+    assert_true(mst__err_is_errno(&err, ENOENT));
+    assert_false(mst__err_is_errno(&err, EPERM));
     assert_string_equal(err.msg, "open '/x': No such file or directory");
     assert_int_equal(mst__fail(&err, MST_EINVAL, 0, "port %d", 7), MST_EINVAL);
     assert_int_equal(err.sys, 0);
+    assert_int_equal(err.domain, MST_DOMAIN_NONE);
     assert_string_equal(err.msg, "port 7");
+    /* A number of another family is no errno, whatever it is. */
+    assert_int_equal(mst__fail_from(&err, MST_ECONN, MST_DOMAIN_CURL, ENOENT, "curl"), MST_ECONN);
+    assert_int_equal(err.sys, ENOENT);
+    assert_int_equal(err.domain, MST_DOMAIN_CURL);
+    assert_string_equal(err.msg, "curl");
+    assert_false(mst__err_is_errno(&err, ENOENT));
+    assert_int_equal(mst__fail_from(NULL, MST_ECONN, MST_DOMAIN_CURL, 1, "nobody asks"), MST_ECONN);
     assert_int_equal(mst__fail(NULL, MST_EINVAL, 0, "nobody asks"), MST_EINVAL);
 }
 
@@ -91,6 +102,7 @@ static void wrap_puts_context_before(void **state)
     assert_int_equal(mst__err_wrap(&err, MST_ETIMEOUT, "get '%s'", "k"), MST_ETIMEOUT);
     assert_int_equal(err.code, MST_ETIMEOUT);
     assert_int_equal(err.sys, ECONNREFUSED);
+    assert_int_equal(err.domain, MST_DOMAIN_ERRNO);
     assert_string_equal(err.msg, "get 'k': connect to 'h:1': Connection refused");
     assert_int_equal(mst__err_wrap(NULL, MST_ETIMEOUT, "nobody asks"), MST_ETIMEOUT);
 
@@ -100,6 +112,7 @@ static void wrap_puts_context_before(void **state)
     assert_int_equal(mst__err_pass(&passed, MST_ESYS, &err), MST_ESYS);
     assert_int_equal(passed.code, MST_ESYS);
     assert_int_equal(passed.sys, ECONNRESET);
+    assert_int_equal(passed.domain, MST_DOMAIN_ERRNO);
     assert_string_equal(passed.msg, "receive: Connection reset by peer");
     assert_int_equal(mst__err_pass(NULL, MST_ESYS, &err), MST_ESYS);
 }

@@ -4,6 +4,7 @@
 #include "unit/node_unit.h"
 
 #include <arpa/inet.h>
+#include <muster/legacy.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>

@@ -416,6 +416,7 @@ static void test_refused(void **state)
         mst__http_call(http, &read_request, mst__clock_deadline_ms(PLENTY_MS), &response, &err);
     assert_int_equal(rv, MST_ERESOLVE);
     assert_non_null(strstr(err.msg, "nowhere.invalid"));
+    assert_int_equal(err.domain, MST_DOMAIN_CURL);
     mst__http_response_close(&response);
     mst__http_free(http);
 }

@@ -58,7 +58,7 @@ static int fixture_open(void **state)
     assert_non_null(mkdtemp(fixture.files));
     assert_int_equal(setenv("TMPDIR", fixture.tmp, 1), 0);
     (void)unsetenv("TORCHELASTIC_ETCD_BINARY_PATH");
-    mst_etcd_options_init(&fixture.options);
+    mst_etcd_options_init(&fixture.options, sizeof fixture.options);
     *state = &fixture;
     return 0;
 }
@@ -346,6 +346,8 @@ static void test_dies(void **state)
     }
     assert_int_equal(err.code, MST_ECONN);
     assert_non_null(strstr(err.msg, "killed by signal 9"));
+    assert_int_equal(err.domain, MST_DOMAIN_SIGNAL);
+    assert_int_equal(err.sys, SIGKILL);
     assert_non_null(strstr(err.msg, "it printed: "));
     assert_null(strstr(err.msg, "at its start"));
     mst_etcd_server_stop(server);
@@ -812,7 +814,7 @@ static void test_wrong_options(void **state)
     (void)state;
     struct mst_etcd_server *none = NULL;
     struct mst_etcd_options options = fixture.options;
-    options.size = 8;
+    options.size = 7;
     assert_fails(mst_etcd_server_start(&options, START_MS, &none, &err), MST_EINVAL, "size");
     options = fixture.options;
     options.output = MST_ETCD_OUTPUT_FILE;

@@ -333,7 +333,7 @@ static int server_with(const char *http_address,
 {
     static const char *const hosts[] = {"127.0.0.1"};
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.hosts = hosts;
     options.hosts_count = 1;
     options.http_address = http_address;
@@ -387,6 +387,9 @@ static void wrong_addresses_are_named(void **state)
         assert_null(server);
         assert_non_null(strstr(err.msg, "http address '"));
         assert_non_null(strstr(err.msg, cases[i].says));
+        assert_int_equal(err.domain, cases[i].code == MST_ERESOLVE ? MST_DOMAIN_GAI
+                                     : cases[i].code == MST_ESYS   ? MST_DOMAIN_ERRNO
+                                                                   : MST_DOMAIN_NONE);
         assert_int_equal(server_with(cases[i].address, &server, NULL), cases[i].code);
     }
 }

@@ -1,6 +1,7 @@
 /* unit/test_params.c - parameters, their options, the settings made of them, and events as JSON. */
 #include "unit/store_unit.h"
 
+#include <muster/backend.h>
 #include <stdlib.h>
 #include <unistd.h>
 

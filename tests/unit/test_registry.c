@@ -2,8 +2,10 @@
  * has little to say. */
 #include "unit/store_unit.h"
 
+#include <muster/backend.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -179,15 +181,26 @@ static void calls(void **state)
     assert_int_equal(less.size, offsetof(struct mst_rendezvous, store));
     assert_int_equal(less.master_port, 1);
     less.size = 0;
-    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "sizeof");
-    less.size = sizeof less + 1;
-    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "sizeof");
-    struct mst_changes changes = {.size = sizeof changes};
+    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "mst_rendezvous_init");
+    /* One that knows more finds zero in what this library does not know. */
+    struct {
+        struct mst_rendezvous known;
+        uint64_t unknown;
+    } more = {.unknown = 5};
+    mst_rendezvous_init(&more.known, sizeof more);
+    more.unknown = 5;
+    assert_ok(mst_handler_next(handler, &more.known, &err));
+    assert_int_equal(more.known.size, sizeof more);
+    assert_int_equal(more.known.world_size, 2);
+    assert_int_equal(more.unknown, 0);
+    mst_store_close(more.known.store);
+    struct mst_changes changes;
+    mst_changes_init(&changes, sizeof changes);
     assert_ok(mst_handler_poll(handler, 5, &changes, &err));
     assert_int_equal(changes.nodes_waiting, 3);
     assert_true(changes.closed);
     changes.size = 3;
-    assert_fails(mst_handler_poll(handler, 5, &changes, &err), MST_EINVAL, "sizeof");
+    assert_fails(mst_handler_poll(handler, 5, &changes, &err), MST_EINVAL, "mst_changes_init");
     assert_fails(mst_handler_next(NULL, &got, &err), MST_EINVAL, "without a handler");
     mst_handler_free(handler);
     mst_handler_free(NULL);
@@ -225,11 +238,23 @@ static void wrapping(void **state)
 {
     (void)state;
     struct mst_handler *handler = NULL;
+    static char name[] = "toy-named";
+    /* A newer program's operations may say more, as long as this library need not do it. */
+    struct {
+        struct mst_handler_ops known;
+        void (*unknown)(void);
+    } more;
+    mst_handler_ops_init(&more.known, sizeof more);
+    more.known = named_ops;
+    more.known.size = sizeof more;
+    assert_ok(mst_handler_wrap(&more.known, name, &handler, &err));
+    atomic_fetch_add(&alive, 1);
+    mst_handler_free(handler);
+    more.unknown = abort;
+    assert_fails(mst_handler_wrap(&more.known, name, &handler, &err), MST_ENOTSUP, "newer");
     struct mst_handler_ops ops = least_ops;
-    ops.size = sizeof ops + 8;
-    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "size");
     ops.size = offsetof(struct mst_handler_ops, free);
-    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "size");
+    assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "next and free");
     ops.size = sizeof ops;
     ops.free = NULL;
     assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "next and free");
@@ -237,7 +262,6 @@ static void wrapping(void **state)
     /* An older program's operations end earlier; what lies behind them is not looked at. */
     ops = named_ops;
     ops.size = offsetof(struct mst_handler_ops, poll);
-    static char name[] = "toy-named";
     assert_ok(mst_handler_wrap(&ops, name, &handler, &err));
     atomic_fetch_add(&alive, 1);
     assert_string_equal(mst_handler_backend(handler), "toy-named");

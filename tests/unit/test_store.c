@@ -38,7 +38,7 @@ static int fixture_open(void **state)
     (void)snprintf(unix_host, sizeof unix_host, "unix:%s", fixture->socket);
     const char *hosts[] = {"127.0.0.1", unix_host};
     struct mst_server_options options;
-    mst_server_options_init(&options);
+    mst_server_options_init(&options, sizeof options);
     options.hosts = hosts;
     options.hosts_count = 2;
     options.port = 0;

@@ -684,7 +684,7 @@ static const struct mst_store_options *logging(struct mst_store_options *options
                                                mst_log_fn log,
                                                void *arg)
 {
-    mst_store_options_init(options);
+    mst_store_options_init(options, sizeof *options);
     options->log = (struct mst_log){.fn = log, .arg = arg, .level = MST_LOG_DEBUG};
     return options;
 }

@@ -617,7 +617,7 @@ static void test_server_comes_later(void **state)
     assert_fails(mst_store_open(late.script.url, NULL, SHORT_MS, &store, &err), MST_ECONN,
                  "Connection refused (");
     struct mst_store_options options;
-    mst_store_options_init(&options);
+    mst_store_options_init(&options, sizeof options);
     options.log = (struct mst_log){.fn = start_late, .arg = &late, .level = MST_LOG_DEBUG};
     assert_ok(mst_store_open(url, &options, PLENTY_MS, &store, &err));
     assert_true(late.listens);
