@@ -94,14 +94,14 @@ static void lead_announce(struct mst__sim_auth_lead *lead,
         .claim = claim == NULL ? said : *claim,
         .driver = (void *)(uintptr_t)key->created,
     };
-    enum mst__refusal refusal = MST_REFUSAL_NONE;
-    mst__authority_id id = MST_AUTHORITY_NOBODY;
+    const struct mst__authority_event event = {
+        .kind = MST_AUTHORITY_EVENT_KEPT, .now_us = sim->now_us, .announcement = &announcement};
     struct mst_err err = {0};
-    int rv = mst__authority_announce_kept(&lead->authority, &announcement, sim->now_us, &id,
-                                          &refusal, &err);
+    int rv = mst__authority_step(&lead->authority, &event, &err);
+    enum mst__refusal refusal = lead->authority.refusal;
     mst__authority_check(&lead->authority);
     if (rv == 0) {
-        lead_keep(lead, key->created, id);
+        lead_keep(lead, key->created, lead->authority.announced);
     } else if (refusal == MST_REFUSAL_STALE) {
         lead_drop(lead, key->created);
     } else {
@@ -317,8 +317,9 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
     }
     for (size_t i = 0; i < lead->count; i++) {
         if (lead->keys[i].created == news->key.created) {
-            (void)mst__authority_lost(&lead->authority, lead->keys[i].id,
-                                      sim->now_us); /* may have been replaced */
+            const struct mst__authority_event event = {
+                .kind = MST_AUTHORITY_EVENT_DEAD, .now_us = sim->now_us, .id = lead->keys[i].id};
+            (void)mst__authority_step(&lead->authority, &event, NULL); /* may have been replaced */
         }
     }
     lead_flow(lead);
@@ -327,7 +328,9 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
 void mst__sim_auth_lead_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (node->lead != NULL) {
-        (void)mst__authority_tick(&node->lead->authority, sim->now_us); /* asked for when armed */
+        const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_TIME,
+                                                   .now_us = sim->now_us};
+        (void)mst__authority_step(&node->lead->authority, &event, NULL); /* always 0 */
         lead_flow(node->lead);
     }
 }

@@ -116,15 +116,31 @@ static void server_job(struct mst__sim_auth *sim)
     server->sealed_max = 0;
 }
 
-static void server_touch(struct mst__sim_auth *sim)
+static int server_step(struct mst__sim_auth *sim,
+                       const struct mst__authority_event *event,
+                       struct mst_err *reterr)
 {
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
+    int rv = mst__authority_step(&server->authority, event, reterr);
     server->steps++;
     if (authority->used_count <= CHECK_MEMBERS || server->steps > authority->used_count) {
         mst__authority_check(authority);
         server->steps = 0;
     }
+    return rv;
+}
+
+/* What happens to the node that is seated at @link. */
+static int seat_step(struct mst__sim_auth *sim,
+                     const struct mst__sim_auth_link *link,
+                     enum mst__authority_event_kind kind)
+{
+    struct mst__authority_event event = {.kind = kind, .now_us = sim->now_us, .id = link->seat};
+    if (kind == MST_AUTHORITY_EVENT_DISCONNECTED) {
+        event.driver = link;
+    }
+    return server_step(sim, &event, NULL);
 }
 
 /* The loop waits no longer. */
@@ -193,8 +209,9 @@ static void server_tick(struct mst__sim_auth *sim)
         mst__listening_judge(listening, server_due_us(sim), sim->now_us) != MST_LISTENING_DUE) {
         return;
     }
-    (void)mst__authority_tick(&server->authority, listening->heard_us); /* server_schedule asks */
-    server_touch(sim);
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_TIME,
+                                               .now_us = listening->heard_us};
+    (void)server_step(sim, &event, NULL); /* always 0 */
 }
 
 /* --- effects --- */
@@ -415,9 +432,7 @@ void mst__sim_auth_server_turn(struct mst__sim_auth *sim)
 static void seat_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     if (link->is_seated) {
-        (void)mst__authority_disconnected(&sim->server.authority, link->seat, link,
-                                          sim->now_us); /* may be over */
-        server_touch(sim);
+        (void)seat_step(sim, link, MST_AUTHORITY_EVENT_DISCONNECTED); /* may be over */
     }
     link->is_seated = false;
     link->seat = MST_AUTHORITY_NOBODY;
@@ -469,14 +484,16 @@ static void take_announce(struct mst__sim_auth *sim,
     const struct mst__authority_member *before = mst__authority_get(authority, known);
     struct mst__sim_auth_link *other = before == NULL ? NULL : before->driver;
     uint64_t contact = before == NULL ? 0 : before->contact;
-    enum mst__refusal refusal = MST_REFUSAL_NONE;
-    mst__authority_id id = MST_AUTHORITY_NOBODY;
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_ANNOUNCED,
+                                               .now_us = sim->now_us,
+                                               .announcement = &announcement};
     struct mst_err err = {0};
     server->claiming = announcement.claim.round;
     bool was_shut = server->is_shut;
-    int rv = mst__authority_announce(authority, &announcement, sim->now_us, &id, &refusal, &err);
+    int rv = server_step(sim, &event, &err);
     server->claiming = 0;
-    server_touch(sim);
+    mst__authority_id id = authority->announced;
+    enum mst__refusal refusal = authority->refusal;
     if (rv != 0) {
         mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "refuses: %s", err.msg);
         mst__sim_auth_check_unclaimed(sim, link, &announcement, refusal);
@@ -492,7 +509,7 @@ static void take_announce(struct mst__sim_auth *sim,
     }
     mst__sim_auth_check_announced(sim, link, &announcement, contact, was_shut);
     if (link->is_seated && link->seat != id) {
-        bool was_over = mst__authority_left(authority, link->seat, sim->now_us) != 0;
+        bool was_over = seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT) != 0;
         seat_leave(sim, link);
         if (was_over) {
             reply_expelled(sim, link);
@@ -525,7 +542,7 @@ static void take_heartbeat(struct mst__sim_auth *sim,
     if (!link->is_seated) {
         return;
     }
-    if (mst__authority_heartbeat(&sim->server.authority, link->seat, sim->now_us) != 0) {
+    if (seat_step(sim, link, MST_AUTHORITY_EVENT_HEARD) != 0) {
         seat_leave(sim, link);
         reply_expelled(sim, link);
     } else if (wants_pong) {
@@ -560,12 +577,11 @@ static void take_status(struct mst__sim_auth *sim, struct mst__sim_auth_link *li
 
 static void take_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
-    struct mst__authority *authority = &sim->server.authority;
     link->has_parted = true;
     if (!link->is_seated) {
         return;
     }
-    (void)mst__authority_left(authority, link->seat, sim->now_us); /* may be over */
+    (void)seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT); /* may be over */
     seat_leave(sim, link);
 }
 
@@ -573,9 +589,11 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
 {
     server_job(sim);
     struct mst__authority *authority = &sim->server.authority;
-    (void)mst__authority_shut(authority, mst_bytes_str("done"), mst_bytes_str("somebody"),
-                              sim->now_us); /* closed before is as good */
-    server_touch(sim);
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_SHUT,
+                                               .now_us = sim->now_us,
+                                               .reason = mst_bytes_str("done"),
+                                               .owner = mst_bytes_str("somebody")};
+    (void)server_step(sim, &event, NULL); /* closed before is as good */
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
         .u.close = {.reason = mst_bytes_str(authority->close_reason),
@@ -604,13 +622,15 @@ static void take_word(struct mst__sim_auth *sim,
         return;
     }
     mst__sim_auth_work_word(sim, link, message);
-    int rv = message->type == MST_JOB_FINISH
-                 ? mst__authority_finished(authority, link->seat, message->u.finish.epoch,
-                                           message->u.finish.round, sim->now_us)
-                 : mst__authority_failed(authority, link->seat, message->u.restart.epoch,
-                                         message->u.restart.round, &message->u.restart.cause,
-                                         sim->now_us);
-    server_touch(sim);
+    bool is_finish = message->type == MST_JOB_FINISH;
+    const struct mst__authority_event event = {
+        .kind = is_finish ? MST_AUTHORITY_EVENT_FINISHED : MST_AUTHORITY_EVENT_FAILED,
+        .now_us = sim->now_us,
+        .id = link->seat,
+        .epoch = is_finish ? message->u.finish.epoch : message->u.restart.epoch,
+        .round = is_finish ? message->u.finish.round : message->u.restart.round,
+        .cause = &message->u.restart.cause};
+    int rv = server_step(sim, &event, NULL);
     if (rv == MST_ENOTFOUND) {
         seat_leave(sim, link);
         reply_expelled(sim, link);

@@ -215,17 +215,19 @@ static int announce(struct mst__etcd_v3_authority *authority,
                     int64_t now_us,
                     struct mst_err *reterr)
 {
-    enum mst__refusal refusal;
+    struct mst__authority *machine = &authority->machine;
     struct mst_err err = {0};
     said->session = (uint64_t)entry->create_revision;
     said->wall_here_us = mst__clock_wall_us();
     said->driver = entry;
-    mst__authority_id id = MST_AUTHORITY_NOBODY;
-    int rv = mst__authority_announce_kept(&authority->machine, said, now_us, &id, &refusal, &err);
+    const struct mst__authority_event event = {
+        .kind = MST_AUTHORITY_EVENT_KEPT, .now_us = now_us, .announcement = said};
+    int rv = mst__authority_step(machine, &event, &err);
     if (rv == 0) {
-        entry->id = id;
+        entry->id = machine->announced;
         return 0;
     }
+    enum mst__refusal refusal = machine->refusal;
     if (refusal == MST_REFUSAL_MEMORY) {
         return fail_memory(reterr);
     }
@@ -248,13 +250,15 @@ static void part(struct mst__etcd_v3_authority *authority,
     if (entry->id == MST_AUTHORITY_NOBODY) {
         return;
     }
+    struct mst__authority_event event = {.kind = has_left ? MST_AUTHORITY_EVENT_LEFT
+                                                          : MST_AUTHORITY_EVENT_DEAD,
+                                         .now_us = now_us,
+                                         .id = entry->id};
     /* Each says MST_ENOTFOUND when the session was over before: then there is nothing to do. */
-    if (has_left) {
-        (void)mst__authority_left(machine, entry->id, now_us);
-    } else {
-        (void)mst__authority_lost(machine, entry->id, now_us);
-    }
-    (void)mst__authority_disconnected(machine, entry->id, entry, now_us);
+    (void)mst__authority_step(machine, &event, NULL);
+    event.kind = MST_AUTHORITY_EVENT_DISCONNECTED;
+    event.driver = entry;
+    (void)mst__authority_step(machine, &event, NULL);
     entry->id = MST_AUTHORITY_NOBODY;
 }
 
@@ -426,8 +430,11 @@ static int build_machine(struct mst__etcd_v3_authority *authority,
     rv = rv == 0 ? build_nodes(&build) : rv;
     mst__free(build.sessions);
     if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
-        (void)mst__authority_shut(&authority->machine, mst_bytes_str(round->reason),
-                                  mst_bytes_str(round->owner), now_us); /* it was not */
+        const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_SHUT,
+                                                   .now_us = now_us,
+                                                   .reason = mst_bytes_str(round->reason),
+                                                   .owner = mst_bytes_str(round->owner)};
+        (void)mst__authority_step(&authority->machine, &event, NULL); /* it was not */
     }
     rv = rv == 0 ? effects_take(authority) : rv;
     return rv == 0 ? 0 : fail_memory(reterr);
@@ -511,7 +518,8 @@ int mst__etcd_v3_authority_tick(struct mst__etcd_v3_authority *authority,
                                 int64_t *ret_due_us,
                                 struct mst_err *reterr)
 {
-    (void)mst__authority_tick(&authority->machine, now_us); /* taking effects may change it */
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_TIME, .now_us = now_us};
+    (void)mst__authority_step(&authority->machine, &event, NULL); /* always 0 */
     int rv = effects_take(authority);
     *ret_due_us = mst__authority_due_us(&authority->machine);
     return rv == 0 ? 0 : fail_memory(reterr);

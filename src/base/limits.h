@@ -145,12 +145,11 @@
  * connection may found or close that nobody knew: nodes need one, so that this is for strangers. */
 #define MST_JOBS_IDLE_MAX 4096
 #define MST_JOBS_FOUNDED_MAX 16
-/* The size of a run id, how long somebody who does not say is waited for, and the longest time of
- * an option. The silence that a node may ask for is that of its whole run, and a machine that is
- * dead without a word holds the run up for so long: an hour is 240 times the default, and more than
- * anybody waits for an accelerator or a file system that hangs. */
+/* The size of a run id, and the longest time of an option. The silence that a node may ask for is
+ * that of its whole run, and a machine that is dead without a word holds the run up for so long: an
+ * hour is 240 times the default, and more than anybody waits for an accelerator or a file system
+ * that hangs. */
 #define MST_JOB_RUN_ID_SIZE_MAX 1024
-#define MST_JOB_EXPIRY_US_DEFAULT 15000000
 #define MST_JOB_EXPIRY_US_MAX ((int64_t)3600 * 1000000)
 #define MST_JOB_MS_MAX ((int64_t)366 * 24 * 3600 * 1000)
 

@@ -42,6 +42,16 @@ const char *mst__authority_phase_name(enum mst__authority_phase phase)
     return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "undefined";
 }
 
+const char *mst__authority_event_name(enum mst__authority_event_kind kind)
+{
+    static const char *const names[MST_AUTHORITY_EVENT_COUNT] = {
+#define EVENT_NAME(name, text) (text),
+        MST_AUTHORITY_EVENT_MAP(EVENT_NAME)
+#undef EVENT_NAME
+    };
+    return names[kind];
+}
+
 const char *mst__authority_standing_name(enum mst__authority_standing standing)
 {
     static const char *const names[] = {"gathered", "queued", "spare",   "member",
@@ -147,7 +157,8 @@ int64_t mst__authority_due_us(const struct mst__authority *authority)
     return time_min(authority_deadline_us(authority), authority_waiting_due_us(authority));
 }
 
-void mst__authority_enter(struct mst__authority *authority, int64_t now_us)
+/* Take the time of an event. */
+static void authority_enter(struct mst__authority *authority, int64_t now_us)
 {
     int64_t due_us = time_max(authority_deadline_us(authority), authority->now_us);
     if (mst__saturate_subtract(now_us, due_us) > MST_AUTHORITY_LATE_US) {
@@ -583,11 +594,10 @@ void mst__authority_adopt(struct mst__authority *authority,
     authority_tell_waiting(authority);
 }
 
-int mst__authority_restore(struct mst__authority *authority,
-                           uint64_t epoch,
-                           int64_t round,
-                           uint32_t world,
-                           int64_t now_us)
+static int authority_restore(struct mst__authority *authority,
+                             uint64_t epoch,
+                             int64_t round,
+                             uint32_t world)
 {
     bool is_fresh = authority->phase == MST_AUTHORITY_OPEN && authority->round == 0 &&
                     authority->stats.announcements == 0;
@@ -597,7 +607,6 @@ int mst__authority_restore(struct mst__authority *authority,
     if (!is_fresh || !is_valid) {
         return MST_EINVAL;
     }
-    mst__authority_enter(authority, now_us);
     mst__authority_adopt(authority, epoch, round, world);
     return 0;
 }
@@ -631,24 +640,18 @@ static void authority_give_up(struct mst__authority *authority)
     mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, first);
 }
 
-void mst__authority_settle(struct mst__authority *authority, int64_t now_us)
+static void authority_settle(struct mst__authority *authority)
 {
-    mst__authority_enter(authority, now_us);
     if (authority->phase != MST_AUTHORITY_CLOSED && authority->unknown_count > 0) {
         authority_give_up(authority);
     }
     mst__authority_advance(authority);
 }
 
-/* --- events of a session --- */
+/* --- sessions --- */
 
-int mst__authority_heartbeat(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
+static int member_heard(struct mst__authority *authority, struct mst__authority_member *member)
 {
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member = mst__members_get(authority, id);
-    if (member == NULL || !mst__members_is_living(member)) {
-        return MST_ENOTFOUND;
-    }
     if (member->is_absent) {
         return MST_EINVAL;
     }
@@ -658,13 +661,10 @@ int mst__authority_heartbeat(struct mst__authority *authority, mst__authority_id
     return 0;
 }
 
-int mst__authority_disconnected(struct mst__authority *authority,
-                                mst__authority_id id,
-                                const void *driver,
-                                int64_t now_us)
+static int authority_disconnect(struct mst__authority *authority,
+                                struct mst__authority_member *member,
+                                const void *driver)
 {
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member = mst__members_get(authority, id);
     if (member == NULL || member->driver != driver) {
         return MST_ENOTFOUND;
     }
@@ -696,53 +696,6 @@ void mst__authority_attach(struct mst__authority *authority,
     member->driver = driver;
 }
 
-int mst__authority_resumed(struct mst__authority *authority,
-                           mst__authority_id id,
-                           uint64_t incarnation,
-                           uint64_t session,
-                           void *driver,
-                           int64_t now_us)
-{
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member = mst__members_get(authority, id);
-    if (member == NULL || !mst__members_is_living(member)) {
-        return MST_ENOTFOUND;
-    }
-    if (member->incarnation != incarnation || member->session != session) {
-        return MST_ESTATE;
-    }
-    mst__authority_attach(authority, member, driver);
-    mst__authority_tell_standing(authority, member);
-    authority->stats.resumes++;
-    mst__authority_advance(authority);
-    return 0;
-}
-
-static int authority_part(struct mst__authority *authority,
-                          mst__authority_id id,
-                          enum mst__authority_ended how,
-                          int64_t now_us)
-{
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member = mst__members_get(authority, id);
-    if (member == NULL || !mst__members_is_living(member)) {
-        return MST_ENOTFOUND;
-    }
-    mst__authority_part(authority, member, how);
-    mst__authority_advance(authority);
-    return 0;
-}
-
-int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
-{
-    return authority_part(authority, id, MST_AUTHORITY_ENDED_LEFT, now_us);
-}
-
-int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
-{
-    return authority_part(authority, id, MST_AUTHORITY_ENDED_DEAD, now_us);
-}
-
 /* --- time passes --- */
 
 /* Those who had not been heard of for too long at @heard_us are lost. */
@@ -771,21 +724,78 @@ static void authority_call_off(struct mst__authority *authority)
     }
 }
 
-int64_t mst__authority_tick(struct mst__authority *authority, int64_t heard_us)
+static void authority_pass(struct mst__authority *authority, int64_t heard_us)
 {
-    mst__authority_enter(authority, heard_us);
     authority_expire(authority, heard_us);
-    if (authority->phase != MST_AUTHORITY_CLOSED) {
-        if (authority_reclaim_due_us(authority) <= heard_us) {
-            authority_give_up(authority);
-        }
-        bool is_late = authority->phase == MST_AUTHORITY_OPEN && heard_us >= authority->return_us;
-        if (is_late) {
-            authority_call_off(authority);
-        }
-        mst__authority_advance(authority);
+    if (authority->phase == MST_AUTHORITY_CLOSED) {
+        return;
     }
-    return mst__authority_due_us(authority);
+    if (authority_reclaim_due_us(authority) <= heard_us) {
+        authority_give_up(authority);
+    }
+    bool is_late = authority->phase == MST_AUTHORITY_OPEN && heard_us >= authority->return_us;
+    if (is_late) {
+        authority_call_off(authority);
+    }
+    mst__authority_advance(authority);
+}
+
+/* --- events --- */
+
+/* Those of the session @member. */
+static int authority_step_session(struct mst__authority *authority,
+                                  struct mst__authority_member *member,
+                                  const struct mst__authority_event *event)
+{
+    bool has_left = event->kind == MST_AUTHORITY_EVENT_LEFT;
+    if (member == NULL || !mst__members_is_living(member)) {
+        return MST_ENOTFOUND;
+    }
+    switch (event->kind) {
+        case MST_AUTHORITY_EVENT_HEARD:
+            return member_heard(authority, member);
+        case MST_AUTHORITY_EVENT_FINISHED:
+        case MST_AUTHORITY_EVENT_FAILED:
+            return mst__authority_hear_word(authority, member, event);
+        default:
+            mst__authority_part(authority, member,
+                                has_left ? MST_AUTHORITY_ENDED_LEFT : MST_AUTHORITY_ENDED_DEAD);
+            mst__authority_advance(authority);
+            return 0;
+    }
+}
+
+int mst__authority_step(struct mst__authority *authority,
+                        const struct mst__authority_event *event,
+                        struct mst_err *reterr)
+{
+    authority_enter(authority, event->now_us);
+    switch (event->kind) {
+        case MST_AUTHORITY_EVENT_ANNOUNCED:
+            return mst__authority_announce(authority, event->announcement, reterr);
+        case MST_AUTHORITY_EVENT_KEPT:
+            return mst__authority_announce_kept(authority, event->announcement, reterr);
+        case MST_AUTHORITY_EVENT_DISCONNECTED:
+            return authority_disconnect(authority, mst__members_get(authority, event->id),
+                                        event->driver);
+        case MST_AUTHORITY_EVENT_SHUT:
+            return mst__authority_shut(authority, event->reason, event->owner);
+        case MST_AUTHORITY_EVENT_TIME:
+            authority_pass(authority, event->now_us);
+            return 0;
+        case MST_AUTHORITY_EVENT_RESTORED:
+            return authority_restore(authority, event->epoch, event->round, event->world);
+        case MST_AUTHORITY_EVENT_SETTLED:
+            authority_settle(authority);
+            return 0;
+        case MST_AUTHORITY_EVENT_HEARD:
+        case MST_AUTHORITY_EVENT_FINISHED:
+        case MST_AUTHORITY_EVENT_FAILED:
+        case MST_AUTHORITY_EVENT_LEFT:
+        case MST_AUTHORITY_EVENT_DEAD:
+            break;
+    }
+    return authority_step_session(authority, mst__members_get(authority, event->id), event);
 }
 
 /* --- effects --- */

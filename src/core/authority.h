@@ -3,9 +3,8 @@
  *
  * Pure: events go in, effects come out; time is an argument. A driver (the server's loop, the
  * holder of the oldest key in an etcd, the simulator) feeds what its nodes say, then takes the
- * effects until there are none and sends them. Only mst__authority_announce allocates; when it
- * fails nothing has changed. An announcement, a heartbeat and a loss cost O(1), a seal
- * O(n log n).
+ * effects until there are none and sends them. Only an announcement allocates; when it fails
+ * nothing has changed. An announcement, a heartbeat and a loss cost O(1), a seal O(n log n).
  *
  * Nodes are known by name. A process of a node has a session, a number of its own, and an
  * incarnation, which is told and, where contacts say so, not trusted. Of two processes with one
@@ -196,6 +195,8 @@ struct mst__announcement {
     /* How new the way is by which this has come, for the driver knows which of two connections is
      * the newer one; 0 = the incarnation says it. */
     uint64_t contact;
+    int64_t expiry_us; /* silence after which it counts as lost; the most patient one counts */
+    size_t memory_max; /* what the authority may have allocated afterwards; 0 = any */
     struct mst_bytes address; /* where others reach it; of rank 0: the bootstrap address */
     const struct mst__label *labels;
     size_t labels_count;
@@ -325,13 +326,13 @@ struct mst__authority_effect {
 
 struct mst__authority_options {
     uint64_t epoch;       /* new and larger at each start; > 0 */
-    int64_t expiry_us;    /* silence after which a connected node is lost; INT64_MAX = never */
+    int64_t expiry_us;    /* silence after which a connected node is lost, unless one of them asks
+                             for more; INT64_MAX = never */
     int64_t grace_us;     /* after its connection closed */
     int64_t reclaim_us;   /* for the members of a round after a restart of the authority */
     int64_t return_us;    /* for members to come back from a round that is over before they are
                               expelled; INT64_MAX = as long as they live */
     uint32_t members_max; /* living ones; up to MST_AUTHORITY_MEMBERS_MAX */
-    size_t memory_max;    /* what memory_used may come to; 0 = any. The driver may change it */
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE]; /* random: nodes choose their names */
     mst__authority_trace_fn trace;          /* may be NULL */
     mst__authority_ended_fn ended;          /* may be NULL */
@@ -354,7 +355,7 @@ struct mst__authority_list {
 
 /* Counted since the authority began. @steps counts the members that were looked at. */
 struct mst__authority_stats {
-    uint64_t announcements, refusals, heartbeats, seals, losses, leaves, resumes, replacements;
+    uint64_t announcements, refusals, heartbeats, seals, losses, leaves, replacements;
     uint64_t finishes, restarts;
     uint64_t steps;
 };
@@ -408,6 +409,11 @@ struct mst__authority {
     uint32_t places_pages;
     uint32_t arrays_capacity;
     size_t memory_used; /* by all that was allocated; blocks' own headers left out */
+    size_t memory_max;  /* of the announcement that is looked at */
+
+    /* The answer to the last announcement. */
+    mst__authority_id announced;
+    enum mst__refusal refusal;
 
     /* What is to be told. */
     struct mst__authority_list pending; /* notices to one */
@@ -436,103 +442,104 @@ void mst__authority_init(struct mst__authority *authority,
                          const struct mst__authority_options *options);
 void mst__authority_close(struct mst__authority *authority);
 
-/**
- * A round was sealed before this authority took over, for a driver that has it in store: the next
- * one gets a larger number, and the places 0 to @world - 1 wait for reclaim_us to be claimed. The
- * driver then announces the members with claims, those who hold the round and those who have come
- * back. Only before the first announcement.
+/* What happens to an authority. Those of a session @id fail with MST_ENOTFOUND when it is over: the
+ * node was lost or replaced, and has to announce itself anew.
  *
- * Returns 0, or MST_EINVAL and nothing has changed.
- */
-int mst__authority_restore(struct mst__authority *authority,
-                           uint64_t epoch,
-                           int64_t round,
-                           uint32_t world,
-                           int64_t now_us);
-
-/**
- * A node announces itself: for the next round, coming back from its round, or, with claim.holds, as
- * one who is in a round already. Of the same name, a process with a newer contact replaces another
- * one at once. The session is present afterwards.
+ * ANNOUNCED: a node announces itself (@announcement): for the next round, coming back from its
+ * round, or, with claim.holds, as one who is in a round already. Of the same name, a process with a
+ * newer contact replaces another one at once. The session is present afterwards, and told anew how
+ * it stands, for effects are not delivered to the absent. 0, with authority->announced, which is
+ * the id that it had if it is known; or the code beside authority->refusal, with a sentence, and
+ * nothing has changed.
  *
- * Returns 0 and the session's id, which is the one that it had if it is known; or the code beside
- * @ret_refusal, with a sentence, and nothing has changed.
- */
-int mst__authority_announce(struct mst__authority *authority,
-                            const struct mst__announcement *announcement,
-                            int64_t now_us,
-                            mst__authority_id *ret_id,
-                            enum mst__refusal *ret_refusal,
-                            struct mst_err *reterr);
-
-/* Events of a session. Each returns 0, or MST_ENOTFOUND when the session is over: the node was lost
- * or replaced, and has to announce itself anew. */
-
-/* It is alive. MST_EINVAL while it is absent. */
-int mst__authority_heartbeat(struct mst__authority *authority,
-                             mst__authority_id id,
-                             int64_t now_us);
-
-/* Its connection @driver was closed; it has grace_us to come again. Always to be called before the
- * driver forgets what @driver points to, also for sessions that are over. MST_ENOTFOUND also when
- * the session has another connection by now, then nothing has changed. */
-int mst__authority_disconnected(struct mst__authority *authority,
-                                mst__authority_id id,
-                                const void *driver,
-                                int64_t now_us);
-
-/* It has a connection again, or another one, and is told anew how it stands, for effects are not
- * delivered to the absent: SEALED, which it may know already, REOPENED, QUEUED or SPARE. MST_ESTATE
- * when @incarnation or @session is not the session's: nothing has changed. */
-int mst__authority_resumed(struct mst__authority *authority,
-                           mst__authority_id id,
-                           uint64_t incarnation,
-                           uint64_t session,
-                           void *driver,
-                           int64_t now_us);
-
-/* The work of this member of the round (@epoch, @round) is done. When that of all is, the job is
+ * KEPT: the same, for core/authority_keep.h: an older session of the same process is lost, and one
+ * that has a newer one is refused as stale.
+ *
+ * HEARD: @id is alive. MST_EINVAL while it is absent.
+ *
+ * DISCONNECTED: the connection @driver of @id was closed; the node has grace_us to come again.
+ * Always to be told before the driver forgets what @driver points to, also for sessions that are
+ * over. MST_ENOTFOUND also when the session has another connection by now: nothing has changed.
+ *
+ * FINISHED: the work of @id in the round (@epoch, @round) is done. When that of all is, the job is
  * closed as finished. To be said again after a new authority has taken over. MST_ESTATE when it is
- * not in that round any more, or the round is over: nothing has changed. */
-int mst__authority_finished(struct mst__authority *authority,
-                            mst__authority_id id,
-                            uint64_t epoch,
-                            int64_t round,
-                            int64_t now_us);
+ * not in that round any more, or the round is over: nothing has changed.
+ *
+ * FAILED: the work of @id in the round (@epoch, @round) has failed of @cause, whose rank and node
+ * need not be filled in, and it needs a new round. The first failure of a round is its cause and
+ * uses one restart of the budget: the round is over. When there is none left the job is closed as
+ * failed. MST_ESTATE as above: later failures of a round follow from the first.
+ *
+ * LEFT: @id wants nothing any more. This closes nothing.
+ *
+ * DEAD: the driver knows that @id is.
+ *
+ * SHUT: end the run for good. @reason and @owner are cut off at their limits. MST_ECLOSED when it
+ * was closed before, and the first reason stays.
+ *
+ * TIME: time has passed, and the driver has fed everything that its nodes had said until @now_us,
+ * which may be before the last event: see core/listening.h. Silence is judged at that time.
+ *
+ * RESTORED: the round (@epoch, @round) was sealed with @world members before this authority took
+ * over, for a driver that has it in store: the next one gets a larger number, and the places 0 to
+ * @world - 1 wait for reclaim_us to be claimed. The driver then announces the members with claims,
+ * those who hold the round and those who have come back. MST_EINVAL, also behind the first
+ * announcement.
+ *
+ * SETTLED: members that have not claimed their places are lost now: for a driver that knows that it
+ * has announced all there are. */
+#define MST_AUTHORITY_EVENT_MAP(X)  \
+    X(ANNOUNCED, "announced")       \
+    X(KEPT, "kept")                 \
+    X(HEARD, "heard")               \
+    X(DISCONNECTED, "disconnected") \
+    X(FINISHED, "finished")         \
+    X(FAILED, "failed")             \
+    X(LEFT, "left")                 \
+    X(DEAD, "dead")                 \
+    X(SHUT, "shut")                 \
+    X(TIME, "time")                 \
+    X(RESTORED, "restored")         \
+    X(SETTLED, "settled")
 
-/* The work of this member of the round (@epoch, @round) has failed, and it needs a new round. The
- * first failure of a round is its cause and uses one restart of the budget: the round is over. When
- * there is none left the job is closed as failed. Rank and node of @cause need not be filled in.
- * MST_ESTATE as above: later failures of a round follow from the first. */
-int mst__authority_failed(struct mst__authority *authority,
-                          mst__authority_id id,
-                          uint64_t epoch,
-                          int64_t round,
-                          const struct mst__cause *cause,
-                          int64_t now_us);
+enum mst__authority_event_kind {
+#define MST_AUTHORITY_EVENT_ENUM(name, text) MST_AUTHORITY_EVENT_##name,
+    MST_AUTHORITY_EVENT_MAP(MST_AUTHORITY_EVENT_ENUM)
+#undef MST_AUTHORITY_EVENT_ENUM
+};
+#define MST_AUTHORITY_EVENT_COUNT (MST_AUTHORITY_EVENT_SETTLED + 1)
 
-/* It wants nothing any more. This closes nothing. */
-int mst__authority_left(struct mst__authority *authority, mst__authority_id id, int64_t now_us);
+/* "heard" for MST_AUTHORITY_EVENT_HEARD. Static memory. */
+const char *mst__authority_event_name(enum mst__authority_event_kind kind);
 
-/* The driver knows that it is dead. */
-int mst__authority_lost(struct mst__authority *authority, mst__authority_id id, int64_t now_us);
+/* What it points to is borrowed for the call. */
+struct mst__authority_event {
+    enum mst__authority_event_kind kind;
+    int64_t now_us;
+    mst__authority_id id;
+    union {
+        const struct mst__announcement *announcement; /* ANNOUNCED, KEPT */
+        const void *driver;                           /* DISCONNECTED */
+        struct {
+            uint64_t epoch;
+            int64_t round;
+            uint32_t world;                 /* RESTORED */
+            const struct mst__cause *cause; /* FAILED */
+        };                                  /* FINISHED, FAILED, RESTORED */
+        struct {
+            struct mst_bytes reason, owner;
+        }; /* SHUT */
+    };
+};
 
-/* End the run for good. @reason and @owner are cut off at their limits. MST_ECLOSED when it was
- * closed before, and the first reason stays. */
-int mst__authority_shut(struct mst__authority *authority,
-                        struct mst_bytes reason,
-                        struct mst_bytes owner,
-                        int64_t now_us);
+/* Feed @event: 0, or the code that its kind names and, of an announcement, a sentence in @reterr,
+ * which else may be NULL. */
+int mst__authority_step(struct mst__authority *authority,
+                        const struct mst__authority_event *event,
+                        struct mst_err *reterr);
 
-/* Time has passed, and the driver has fed everything that its nodes had said until @heard_us, which
- * may be before the last event: see core/listening.h. Silence is judged at that time. The value is
- * when something is due next, INT64_MAX for nothing; any other call may make it earlier. */
-int64_t mst__authority_tick(struct mst__authority *authority, int64_t heard_us);
+/* When the next TIME is due; INT64_MAX = nothing is. Each event may make it earlier. */
 int64_t mst__authority_due_us(const struct mst__authority *authority);
-
-/* Members that have not claimed their places are lost now: for a driver that knows that it has
- * announced all there are. */
-void mst__authority_settle(struct mst__authority *authority, int64_t now_us);
 
 /**
  * Take the next effect; false when there is none. To be taken until then after every event or after

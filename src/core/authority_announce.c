@@ -583,9 +583,6 @@ static int announce_reserve(struct announce *announce, char **ret_text, uint16_t
 
 int mst__authority_announce(struct mst__authority *authority,
                             const struct mst__announcement *announcement,
-                            int64_t now_us,
-                            mst__authority_id *ret_id,
-                            enum mst__refusal *ret_refusal,
                             struct mst_err *reterr)
 {
     struct announce announce = {
@@ -593,15 +590,15 @@ int mst__authority_announce(struct mst__authority *authority,
         .said = announcement,
         .reterr = reterr,
     };
-    mst__authority_enter(authority, now_us);
     authority->stats.announcements++;
+    authority->memory_max = announcement->memory_max;
     char *text = NULL;
     uint16_t text_size = 0;
     int rv = announce_check(&announce);
     if (rv == 0) {
         rv = announce_reserve(&announce, &text, &text_size);
     }
-    *ret_refusal = announce.refusal;
+    authority->refusal = announce.refusal;
     if (rv != 0) {
         authority->stats.refusals++;
         return rv;
@@ -609,6 +606,9 @@ int mst__authority_announce(struct mst__authority *authority,
     const struct mst__claim *claim = &announcement->claim;
     if (claim->epoch != authority->options.epoch && claim->round > authority->round_floor) {
         authority->round_floor = claim->round;
+    }
+    if (announcement->expiry_us > authority->options.expiry_us) {
+        authority->options.expiry_us = announcement->expiry_us;
     }
     struct mst__authority_member *member = announce.old;
     if (announce.is_same) {
@@ -620,7 +620,7 @@ int mst__authority_announce(struct mst__authority *authority,
     } else {
         member = announce_new(&announce, text, text_size);
     }
-    *ret_id = mst__authority_id_of(authority, member);
+    authority->announced = mst__authority_id_of(authority, member);
     mst__authority_advance(authority);
     return 0;
 }

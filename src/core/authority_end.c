@@ -91,10 +91,8 @@ static void authority_end(struct mst__authority *authority,
 
 int mst__authority_shut(struct mst__authority *authority,
                         struct mst_bytes reason,
-                        struct mst_bytes owner,
-                        int64_t now_us)
+                        struct mst_bytes owner)
 {
-    mst__authority_enter(authority, now_us);
     if (authority->phase == MST_AUTHORITY_CLOSED) {
         return MST_ECLOSED;
     }
@@ -175,44 +173,7 @@ void mst__authority_finish(struct mst__authority *authority)
                   mst_bytes_str(reason), mst_bytes_str(""));
 }
 
-/* The session @id, if it is in the round (@epoch, @round) and that is whole; else the error. */
-static int authority_at_work(struct mst__authority *authority,
-                             mst__authority_id id,
-                             uint64_t epoch,
-                             int64_t round,
-                             struct mst__authority_member **ret_member)
-{
-    struct mst__authority_member *member = mst__members_get(authority, id);
-    if (member == NULL || !mst__members_is_living(member)) {
-        return MST_ENOTFOUND;
-    }
-    *ret_member = member;
-    bool is_it = epoch == authority->round_epoch && round == authority->round &&
-                 member->place == MST_PLACE_HOLDING && mst__authority_is_whole(authority);
-    return is_it ? 0 : MST_ESTATE;
-}
-
-int mst__authority_finished(struct mst__authority *authority,
-                            mst__authority_id id,
-                            uint64_t epoch,
-                            int64_t round,
-                            int64_t now_us)
-{
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member;
-    int rv = authority_at_work(authority, id, epoch, round, &member);
-    if (rv != 0 || member->is_finished) {
-        return rv;
-    }
-    mst__members_unlink(authority, member);
-    member->is_finished = true;
-    authority->finished_count++;
-    authority->stats.finishes++;
-    mst__authority_advance(authority);
-    return 0;
-}
-
-/* --- failed --- */
+/* --- words of the work --- */
 
 /* Use one restart of the budget; false when there is none. */
 static bool budget_use(struct mst__authority *authority)
@@ -232,19 +193,22 @@ static bool budget_use(struct mst__authority *authority)
     return true;
 }
 
-int mst__authority_failed(struct mst__authority *authority,
-                          mst__authority_id id,
-                          uint64_t epoch,
-                          int64_t round,
-                          const struct mst__cause *cause,
-                          int64_t now_us)
+static void member_finish(struct mst__authority *authority, struct mst__authority_member *member)
 {
-    mst__authority_enter(authority, now_us);
-    struct mst__authority_member *member;
-    int rv = authority_at_work(authority, id, epoch, round, &member);
-    if (rv != 0) {
-        return rv;
+    if (member->is_finished) {
+        return;
     }
+    mst__members_unlink(authority, member);
+    member->is_finished = true;
+    authority->finished_count++;
+    authority->stats.finishes++;
+    mst__authority_advance(authority);
+}
+
+static void member_fail(struct mst__authority *authority,
+                        struct mst__authority_member *member,
+                        const struct mst__cause *cause)
+{
     mst__authority_unfinish(authority, member);
     cause_take(authority, cause, member->rank);
     if (budget_use(authority)) {
@@ -252,6 +216,22 @@ int mst__authority_failed(struct mst__authority *authority,
         mst__authority_advance(authority);
     } else {
         authority_fail(authority);
+    }
+}
+
+int mst__authority_hear_word(struct mst__authority *authority,
+                             struct mst__authority_member *member,
+                             const struct mst__authority_event *event)
+{
+    bool is_at_work = event->epoch == authority->round_epoch && event->round == authority->round &&
+                      member->place == MST_PLACE_HOLDING && mst__authority_is_whole(authority);
+    if (!is_at_work) {
+        return MST_ESTATE;
+    }
+    if (event->kind == MST_AUTHORITY_EVENT_FINISHED) {
+        member_finish(authority, member);
+    } else {
+        member_fail(authority, member, event->cause);
     }
     return 0;
 }

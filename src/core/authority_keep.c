@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "core/authority_members.h"
 #include "core/authority_moves.h"
 
 /* --- to the store --- */
@@ -41,24 +42,21 @@ uint32_t mst__authority_gone(const struct mst__authority *authority,
 
 int mst__authority_announce_kept(struct mst__authority *authority,
                                  const struct mst__announcement *announcement,
-                                 int64_t now_us,
-                                 mst__authority_id *ret_id,
-                                 enum mst__refusal *ret_refusal,
                                  struct mst_err *reterr)
 {
-    mst__authority_id id = mst__authority_find(authority, announcement->name);
-    const struct mst__authority_member *other = mst__authority_get(authority, id);
-    if (other != NULL && other->incarnation == announcement->incarnation) {
-        if (other->session > announcement->session) {
-            *ret_refusal = MST_REFUSAL_STALE;
-            return mst__fail(reterr, MST_EEXPELLED, 0,
-                             "this process has entered again since, with a newer session");
-        }
-        if (other->session < announcement->session) {
-            (void)mst__authority_lost(authority, id, now_us); /* it lives */
-        }
+    struct mst__authority_member *other = mst__members_named(authority, announcement->name);
+    bool is_one = other != NULL && mst__members_is_living(other) &&
+                  other->incarnation == announcement->incarnation;
+    if (is_one && other->session > announcement->session) {
+        authority->refusal = MST_REFUSAL_STALE;
+        return mst__fail(reterr, MST_EEXPELLED, 0,
+                         "this process has entered again since, with a newer session");
     }
-    return mst__authority_announce(authority, announcement, now_us, ret_id, ret_refusal, reterr);
+    if (is_one && other->session < announcement->session) {
+        mst__authority_part(authority, other, MST_AUTHORITY_ENDED_DEAD);
+        mst__authority_advance(authority);
+    }
+    return mst__authority_announce(authority, announcement, reterr);
 }
 
 /* --- from the store --- */
@@ -166,7 +164,9 @@ static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
     }
     rv = rv == 0 ? rebuild_turn(rebuild, TURN_BACK) : rv;
     if (rv == 0) {
-        mst__authority_settle(authority, now_us);
+        const struct mst__authority_event settled = {.kind = MST_AUTHORITY_EVENT_SETTLED,
+                                                     .now_us = now_us};
+        (void)mst__authority_step(authority, &settled, NULL); /* always 0 */
         rv = rebuild_turn(rebuild, TURN_OLD);
     }
     return rv;
@@ -190,7 +190,12 @@ int mst__authority_rebuild(struct mst__authority *authority,
     };
     int rv = 0;
     if (round != NULL) {
-        rv = mst__authority_restore(authority, round->epoch, round->round, round->world, now_us);
+        const struct mst__authority_event restored = {.kind = MST_AUTHORITY_EVENT_RESTORED,
+                                                      .now_us = now_us,
+                                                      .epoch = round->epoch,
+                                                      .round = round->round,
+                                                      .world = round->world};
+        rv = mst__authority_step(authority, &restored, NULL);
     }
     mst__map_init(&rebuild.newest, sizeof(size_t), authority->options.hash_key);
     rv = rv == 0 ? rebuild_compare(&rebuild) : rv;

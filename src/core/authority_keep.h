@@ -33,15 +33,6 @@ uint32_t mst__authority_gone(const struct mst__authority *authority,
                              const uint64_t *sessions,
                              bool *ret_is_gone);
 
-/* As mst__authority_announce; but an older session of the same process is lost, and one that has a
- * newer one is refused as stale. */
-int mst__authority_announce_kept(struct mst__authority *authority,
-                                 const struct mst__announcement *announcement,
-                                 int64_t now_us,
-                                 mst__authority_id *ret_id,
-                                 enum mst__refusal *ret_refusal,
-                                 struct mst_err *reterr);
-
 /* What is kept of a session. */
 struct mst__kept_session {
     struct mst_bytes node; /* the same for all sessions of a node, and for no others; borrowed */
@@ -52,7 +43,7 @@ struct mst__kept_session {
     bool is_ended; /* it has left, or the round says that it is gone */
 };
 
-/* Announce the session @index with mst__authority_announce_kept, with @claim instead of what it
+/* Announce the session @index with the event KEPT, with @claim instead of what it
  * says itself unless that is NULL, and take the effects. 0, also when it was refused, or an
  * error. */
 typedef int (*mst__kept_announce_fn)(void *arg, size_t index, const struct mst__claim *claim);

@@ -31,7 +31,7 @@ bool mst__members_is_ranked(const struct mst__authority *authority,
 
 static bool members_has_room(const struct mst__authority *authority, size_t size)
 {
-    size_t max = authority->options.memory_max;
+    size_t max = authority->memory_max;
     return max == 0 || (authority->memory_used <= max && size <= max - authority->memory_used);
 }
 

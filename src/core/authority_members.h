@@ -35,7 +35,7 @@ bool mst__members_is_ranked(const struct mst__authority *authority,
                             const struct mst__authority_member *member);
 
 /* Room for one more entry, and for sealing with all of them: 0, MST_ENOMEM, or MST_ELIMIT when
- * options.memory_max does not allow it. The same of the next one. */
+ * memory_max does not allow it. The same of the next one. */
 int mst__members_reserve(struct mst__authority *authority);
 
 /* Whoever has a rank, or had it, in the current round; MST_INDEX_NONE, MST_INDEX_RELEASED. Room for

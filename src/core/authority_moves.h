@@ -24,8 +24,19 @@ void mst__authority_move(struct mst__authority *authority,
                          enum mst__authority_phase to,
                          enum mst__authority_why why);
 
-/* Take the time of an event from the driver. */
-void mst__authority_enter(struct mst__authority *authority, int64_t now_us);
+/* The events ANNOUNCED, KEPT, FINISHED and FAILED, SHUT. */
+int mst__authority_announce(struct mst__authority *authority,
+                            const struct mst__announcement *announcement,
+                            struct mst_err *reterr);
+int mst__authority_announce_kept(struct mst__authority *authority,
+                                 const struct mst__announcement *announcement,
+                                 struct mst_err *reterr);
+int mst__authority_hear_word(struct mst__authority *authority,
+                             struct mst__authority_member *member,
+                             const struct mst__authority_event *event);
+int mst__authority_shut(struct mst__authority *authority,
+                        struct mst_bytes reason,
+                        struct mst_bytes owner);
 
 /* The round that runs or is reclaimed is over, because of the member with @rank; nothing if it is
  * already. */

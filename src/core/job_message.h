@@ -53,7 +53,6 @@ struct mst__job_announce {
     uint32_t version;
     struct mst_bytes run_id;
     int64_t heartbeat_us; /* how often it will say something */
-    int64_t expiry_us;    /* silence after which it counts as lost */
     /* Reading does not fill in its labels and driver: they are in @labels. */
     struct mst__announcement announcement;
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX];

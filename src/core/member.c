@@ -700,8 +700,8 @@ void mst__member_message(const struct mst__member *member,
         announce->version = MST_JOB_VERSION;
         announce->run_id = options->run_id;
         announce->heartbeat_us = options->beat_us;
-        announce->expiry_us = options->expiry_us;
         announce->announcement = options->self;
+        announce->announcement.expiry_us = options->expiry_us;
         announce->announcement.address = member->address;
         announce->announcement.claim = member->claim;
         /* Who has yet to say that its work has failed is in the round until it has said so. */

@@ -25,6 +25,23 @@ static struct mst__job *job_of(void *value)
     return *(struct mst__job **)value;
 }
 
+/* --- events --- */
+
+static int job_step(struct mst__job *job,
+                    const struct mst__authority_event *event,
+                    struct mst_err *reterr)
+{
+    return mst__authority_step(&job->authority, event, reterr);
+}
+
+/* What happens to the node in @seat, and nothing else is to be said of it. */
+static int seat_step(const struct mst__job_seat *seat, enum mst__authority_event_kind kind)
+{
+    const struct mst__authority_event event = {
+        .kind = kind, .now_us = job_now_us(), .id = seat->id};
+    return job_step(seat->job, &event, NULL);
+}
+
 /* --- the time of a job --- */
 
 static void on_awake(uv_idle_t *awake)
@@ -92,13 +109,13 @@ static void job_account(struct mst__job *job)
     job->charged = size;
 }
 
-/* Let it have what the engine has left. */
-static void job_allow(struct mst__job *job)
+/* It may have what the engine has left. */
+static size_t job_memory_max(const struct mst__job *job)
 {
     const struct mst__kv *kv = &job->server->kv;
     size_t room = kv->limits.memory_max - kv->memory_used;
     size_t max = job->authority.memory_used + room;
-    job->authority.options.memory_max = max == 0 ? 1 : max; /* 0 would mean any */
+    return max == 0 ? 1 : max; /* 0 would mean any */
 }
 
 /* --- jobs without nodes --- */
@@ -232,7 +249,9 @@ static void job_turn(struct mst__job *job)
     const struct mst__listening *listening = &job->server->jobs.listening;
     int64_t now_us = job_now_us();
     if (mst__listening_judge(listening, job_due_us(job), now_us) == MST_LISTENING_DUE) {
-        (void)mst__authority_tick(&job->authority, listening->heard_us); /* asked for below */
+        const struct mst__authority_event passed = {.kind = MST_AUTHORITY_EVENT_TIME,
+                                                    .now_us = listening->heard_us};
+        (void)job_step(job, &passed, NULL); /* always 0 */
     }
     mst__job_tell(job);
     mst__job_keys_look(job);
@@ -313,7 +332,6 @@ static struct mst__job *job_find(struct mst_server *server, struct mst_bytes run
 
 static int job_add(struct mst_server *server,
                    struct mst_bytes run_id,
-                   int64_t expiry_us,
                    struct mst__job **ret_job,
                    struct mst_err *reterr)
 {
@@ -342,7 +360,7 @@ static int job_add(struct mst_server *server,
     struct mst__authority_options options = {
         /* Its own: a run id that was forgotten and comes again begins with round 1 again. */
         .epoch = jobs->epoch++,
-        .expiry_us = expiry_us,
+        .expiry_us = 0, /* nodes say it */
         .grace_us = server->options.job_grace_ms * 1000,
         .reclaim_us = server->options.job_reclaim_ms * 1000,
         .return_us = INT64_MAX,
@@ -363,7 +381,6 @@ static int job_add(struct mst_server *server,
 static int job_get(struct mst_server *server,
                    struct mst__job_seat *seat,
                    struct mst_bytes run_id,
-                   int64_t expiry_us,
                    struct mst__job **ret_job,
                    struct mst_err *reterr)
 {
@@ -389,7 +406,7 @@ static int job_get(struct mst_server *server,
                          "taken from it",
                          MST_JOBS_FOUNDED_MAX);
     }
-    int rv = job_add(server, run_id, expiry_us, ret_job, reterr);
+    int rv = job_add(server, run_id, ret_job, reterr);
     seat->founded += rv == 0;
     return rv;
 }
@@ -502,7 +519,7 @@ static bool unseat(struct mst_server *server,
                    struct mst__job_seat *seat,
                    struct mst_err *reterr)
 {
-    int rv = mst__authority_left(&seat->job->authority, seat->id, job_now_us());
+    int rv = seat_step(seat, MST_AUTHORITY_EVENT_LEFT);
     mst__job_leave_seat(conn, seat);
     return rv == 0 || reply_expelled(server, reterr);
 }
@@ -515,16 +532,17 @@ static bool take_announce(struct mst_server *server,
 {
     struct mst_err err = {0};
     struct mst__job *job = NULL;
-    if (announce->version == 0 || announce->expiry_us <= 0) {
+    int64_t expiry_us = announce->announcement.expiry_us;
+    if (announce->version == 0 || expiry_us <= 0) {
         (void)mst__fail(&err, MST_EPROTO, 0, "version %u of the job protocol, expiry %lld us",
-                        announce->version, (long long)announce->expiry_us);
+                        announce->version, (long long)expiry_us);
         return reply_refused(server, MST_EPROTO, MST_REFUSAL_MALFORMED, &err, reterr);
     }
-    if (announce->expiry_us > MST_JOB_EXPIRY_US_MAX) {
+    if (expiry_us > MST_JOB_EXPIRY_US_MAX) {
         (void)mst__fail(&err, MST_ELIMIT, 0,
                         "a silence of %lld s shall be taken for life; at most %lld s are: "
                         "keep_alive_interval x keep_alive_max_attempt is too long",
-                        (long long)(announce->expiry_us / 1000000),
+                        (long long)(expiry_us / 1000000),
                         (long long)(MST_JOB_EXPIRY_US_MAX / 1000000));
         return reply_refused(server, MST_ELIMIT, MST_REFUSAL_MALFORMED, &err, reterr);
     }
@@ -532,7 +550,7 @@ static bool take_announce(struct mst_server *server,
         (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
         return false;
     }
-    int rv = job_get(server, seat, announce->run_id, announce->expiry_us, &job, &err);
+    int rv = job_get(server, seat, announce->run_id, &job, &err);
     if (rv != 0) {
         return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
     }
@@ -541,17 +559,20 @@ static bool take_announce(struct mst_server *server,
     announcement.wall_here_us = mst__clock_wall_us();
     announcement.driver = conn;
     announcement.contact = seat->contact;
+    announcement.memory_max = job_memory_max(job);
     mst__authority_id known = mst__authority_find(&job->authority, announcement.name);
     const struct mst__authority_member *member = mst__authority_get(&job->authority, known);
     struct mst__conn *other = member == NULL ? NULL : member->driver;
-    job_allow(job);
-    enum mst__refusal refusal = MST_REFUSAL_NONE;
-    mst__authority_id id;
+    const struct mst__authority_event announced = {.kind = MST_AUTHORITY_EVENT_ANNOUNCED,
+                                                   .now_us = job_now_us(),
+                                                   .announcement = &announcement};
     mst__job_log_announcing(job, &announcement);
-    rv = mst__authority_announce(&job->authority, &announcement, job_now_us(), &id, &refusal, &err);
+    rv = job_step(job, &announced, &err);
     mst__job_log_announced(job, rv == 0);
     job_account(job);
     job_touch(job);
+    mst__authority_id id = job->authority.announced;
+    enum mst__refusal refusal = job->authority.refusal;
     if (refusal == MST_REFUSAL_CLOSED) {
         return reply_closed(server, job, announce, &err, reterr);
     }
@@ -567,9 +588,6 @@ static bool take_announce(struct mst_server *server,
     }
     seat->job = job;
     seat->id = id;
-    if (announce->expiry_us > job->authority.options.expiry_us) {
-        job->authority.options.expiry_us = announce->expiry_us; /* the most patient one counts */
-    }
     if (announce->heartbeat_us > job->heartbeat_us) {
         job->heartbeat_us = announce->heartbeat_us;
     }
@@ -585,7 +603,7 @@ static bool take_heartbeat(struct mst_server *server,
     if (seat->job == NULL) {
         return true; /* its session is over, and it has been told or will be */
     }
-    int rv = mst__authority_heartbeat(&seat->job->authority, seat->id, job_now_us());
+    int rv = seat_step(seat, MST_AUTHORITY_EVENT_HEARD);
     if (rv != 0) {
         mst__job_leave_seat(conn, seat);
         return reply_expelled(server, reterr);
@@ -612,18 +630,20 @@ static bool take_word(struct mst_server *server,
         return true;
     }
     struct mst__job *job = seat->job;
-    int rv;
+    struct mst__authority_event event = {.now_us = job_now_us(), .id = seat->id};
     if (message->type == MST_JOB_FINISH) {
-        const struct mst__job_finish *finish = &message->u.finish;
-        mst__job_log_finish(job, seat->id, finish);
-        rv = mst__authority_finished(&job->authority, seat->id, finish->epoch, finish->round,
-                                     job_now_us());
+        mst__job_log_finish(job, seat->id, &message->u.finish);
+        event.kind = MST_AUTHORITY_EVENT_FINISHED;
+        event.epoch = message->u.finish.epoch;
+        event.round = message->u.finish.round;
     } else {
-        const struct mst__job_restart *restart = &message->u.restart;
-        mst__job_log_restart(job, seat->id, restart);
-        rv = mst__authority_failed(&job->authority, seat->id, restart->epoch, restart->round,
-                                   &restart->cause, job_now_us());
+        mst__job_log_restart(job, seat->id, &message->u.restart);
+        event.kind = MST_AUTHORITY_EVENT_FAILED;
+        event.epoch = message->u.restart.epoch;
+        event.round = message->u.restart.round;
+        event.cause = &message->u.restart.cause;
     }
+    int rv = job_step(job, &event, NULL);
     job_touch(job);
     if (rv == MST_ENOTFOUND) {
         mst__job_leave_seat(conn, seat);
@@ -639,13 +659,16 @@ static bool take_close(struct mst_server *server,
 {
     struct mst_err err = {0};
     struct mst__job *job = NULL;
-    int rv = job_get(server, seat, message->u.close.run_id, MST_JOB_EXPIRY_US_DEFAULT, &job, &err);
+    int rv = job_get(server, seat, message->u.close.run_id, &job, &err);
     if (rv != 0) {
         return reply_refused(server, rv, MST_REFUSAL_MALFORMED, &err, reterr);
     }
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_SHUT,
+                                               .now_us = job_now_us(),
+                                               .reason = message->u.close.reason,
+                                               .owner = message->u.close.owner};
     /* Closed before is as good; the first reason stays and is what is answered. */
-    (void)mst__authority_shut(&job->authority, message->u.close.reason, message->u.close.owner,
-                              job_now_us());
+    (void)job_step(job, &event, NULL);
     job_touch(job);
     const struct mst__job_message told = {
         .type = MST_JOB_CLOSED,
@@ -694,8 +717,7 @@ bool mst__job_take(struct mst_server *server,
             return take_heartbeat(server, conn, seat, message->u.heartbeat.wants_pong, reterr);
         case MST_JOB_LEAVE:
             if (seat->job != NULL && seat_is_own(conn, seat)) {
-                (void)mst__authority_left(&seat->job->authority, seat->id,
-                                          job_now_us()); /* may be over */
+                (void)seat_step(seat, MST_AUTHORITY_EVENT_LEFT); /* may be over */
                 mst__job_leave_seat(conn, seat);
             }
             return true;
@@ -717,14 +739,18 @@ bool mst__job_take(struct mst_server *server,
 void mst__job_heard(const struct mst__job_seat *seat)
 {
     /* A session that is over is told so when it says something. */
-    (void)mst__authority_heartbeat(&seat->job->authority, seat->id, job_now_us());
+    (void)seat_step(seat, MST_AUTHORITY_EVENT_HEARD);
 }
 
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat)
 {
     if (seat->job != NULL) {
         /* Also when the session is over or has another connection: this one must be forgotten. */
-        (void)mst__authority_disconnected(&seat->job->authority, seat->id, conn, job_now_us());
+        const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_DISCONNECTED,
+                                                   .now_us = job_now_us(),
+                                                   .id = seat->id,
+                                                   .driver = conn};
+        (void)job_step(seat->job, &event, NULL);
         job_touch(seat->job);
     }
     seat->job = NULL;

@@ -201,7 +201,7 @@ static void visit_announce(struct visitor *visitor, struct mst__job_announce *an
     visit_u32(visitor, &announce->version);
     visit_text(visitor, &announce->run_id);
     visit_i64(visitor, &announce->heartbeat_us);
-    visit_i64(visitor, &announce->expiry_us);
+    visit_i64(visitor, &announcement->expiry_us);
     visit_text(visitor, &announcement->name);
     visit_u64(visitor, &announcement->incarnation);
     visit_u64(visitor, &announcement->session);

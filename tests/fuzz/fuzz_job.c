@@ -33,6 +33,28 @@ struct run {
     int64_t round; /* the last one that was told to all */
 };
 
+static int step(struct run *run,
+                const struct conn *conn,
+                enum mst__authority_event_kind kind,
+                const struct mst__job_message *message)
+{
+    struct mst__authority_event event = {.kind = kind, .now_us = run->now_us, .id = conn->id};
+    if (kind == MST_AUTHORITY_EVENT_DISCONNECTED) {
+        event.driver = conn;
+    } else if (kind == MST_AUTHORITY_EVENT_FINISHED) {
+        event.epoch = message->u.finish.epoch;
+        event.round = message->u.finish.round;
+    } else if (kind == MST_AUTHORITY_EVENT_FAILED) {
+        event.epoch = message->u.restart.epoch;
+        event.round = message->u.restart.round;
+        event.cause = &message->u.restart.cause;
+    } else if (kind == MST_AUTHORITY_EVENT_SHUT) {
+        event.reason = mst_bytes_str("why");
+        event.owner = mst_bytes_str("who");
+    }
+    return mst__authority_step(&run->authority, &event, NULL);
+}
+
 static void write_and_read(const struct mst__job_message *message)
 {
     struct mst__buf first;
@@ -120,11 +142,13 @@ static void announce(struct run *run, struct conn *conn, const struct mst__job_a
     struct mst__announcement announcement = said->announcement;
     announcement.labels = said->labels;
     announcement.driver = conn;
-    enum mst__refusal refusal = MST_REFUSAL_NONE;
-    mst__authority_id id;
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_ANNOUNCED,
+                                               .now_us = run->now_us,
+                                               .announcement = &announcement};
     struct mst_err err = {0};
-    int rv =
-        mst__authority_announce(&run->authority, &announcement, run->now_us, &id, &refusal, &err);
+    int rv = mst__authority_step(&run->authority, &event, &err);
+    enum mst__refusal refusal = run->authority.refusal;
+    mst__authority_id id = run->authority.announced;
     MST_ASSERT((rv == 0) == (refusal == MST_REFUSAL_NONE));
     if (rv != 0) {
         const struct mst__job_message refused = {
@@ -136,7 +160,7 @@ static void announce(struct run *run, struct conn *conn, const struct mst__job_a
         return;
     }
     if (conn->has_seat && conn->id != id) {
-        (void)mst__authority_left(&run->authority, conn->id, run->now_us); /* may be over */
+        (void)step(run, conn, MST_AUTHORITY_EVENT_LEFT, NULL); /* may be over */
     }
     conn->has_seat = true;
     conn->id = id;
@@ -152,26 +176,23 @@ static void take(struct run *run, struct conn *conn, const struct mst__job_messa
             break;
         case MST_JOB_HEARTBEAT:
             if (conn->has_seat) {
-                (void)mst__authority_heartbeat(&run->authority, conn->id, run->now_us);
+                (void)step(run, conn, MST_AUTHORITY_EVENT_HEARD, message);
             }
             break;
         case MST_JOB_LEAVE:
             if (conn->has_seat) {
-                (void)mst__authority_left(&run->authority, conn->id, run->now_us);
+                (void)step(run, conn, MST_AUTHORITY_EVENT_LEFT, message);
             }
             conn->has_seat = false;
             break;
         case MST_JOB_FINISH:
             if (conn->has_seat) {
-                (void)mst__authority_finished(&run->authority, conn->id, message->u.finish.epoch,
-                                              message->u.finish.round, run->now_us);
+                (void)step(run, conn, MST_AUTHORITY_EVENT_FINISHED, message);
             }
             break;
         case MST_JOB_RESTART:
             if (conn->has_seat) {
-                (void)mst__authority_failed(&run->authority, conn->id, message->u.restart.epoch,
-                                            message->u.restart.round, &message->u.restart.cause,
-                                            run->now_us);
+                (void)step(run, conn, MST_AUTHORITY_EVENT_FAILED, message);
             }
             break;
         case MST_JOB_STATUS_TOLD:
@@ -188,7 +209,7 @@ static void take(struct run *run, struct conn *conn, const struct mst__job_messa
 static void hang_up(struct run *run, struct conn *conn)
 {
     if (conn->has_seat) {
-        (void)mst__authority_disconnected(&run->authority, conn->id, conn, run->now_us);
+        (void)step(run, conn, MST_AUTHORITY_EVENT_DISCONNECTED, NULL);
     }
     conn->has_seat = false;
     mst__buf_clear(&conn->input);
@@ -229,10 +250,9 @@ static void act(struct run *run, struct conn *conn, unsigned action)
         hang_up(run, conn);
     } else if (action == WAIT_SHORT || action == WAIT_LONG) {
         run->now_us += action == WAIT_SHORT ? 50000 : 500000;
-        (void)mst__authority_tick(&run->authority, run->now_us); /* the input says when */
+        (void)step(run, conn, MST_AUTHORITY_EVENT_TIME, NULL); /* the input says when */
     } else if (action == SHUT) {
-        (void)mst__authority_shut(&run->authority, mst_bytes_str("why"), mst_bytes_str("who"),
-                                  run->now_us);
+        (void)step(run, conn, MST_AUTHORITY_EVENT_SHUT, NULL);
     }
 }
 

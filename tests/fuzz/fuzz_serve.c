@@ -213,10 +213,10 @@ static void send_message(struct run *run, struct peer *peer)
                 .version = 1,
                 .run_id = mst_bytes_str(names[choice / 6 % 2]),
                 .heartbeat_us = 1000000,
-                .expiry_us = 1000000,
                 .announcement = {.name = mst_bytes_str(names[take(run) % 4]),
                                  .incarnation = take(run) % 4,
                                  .session = take(run) % 4,
+                                 .expiry_us = 1000000,
                                  .nodes_min = 1 + choice / 12 % 2,
                                  .nodes_max = 2 + choice / 24 % 2,
                                  .pinned_rank = MST_AUTHORITY_RANK_NONE}};

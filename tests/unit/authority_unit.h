@@ -181,14 +181,103 @@ static inline void run_drain(struct unit_run *run)
         (run)->log[0] = '\0';                    \
     } while (0)
 
+/* What happens to the session @id, and nothing else is to be said of it. */
+static inline int step_session(struct mst__authority *authority,
+                               enum mst__authority_event_kind kind,
+                               mst__authority_id id,
+                               int64_t now_us)
+{
+    const struct mst__authority_event event = {.kind = kind, .now_us = now_us, .id = id};
+    return mst__authority_step(authority, &event, NULL);
+}
+
+static inline int step_heard(struct mst__authority *authority, mst__authority_id id, int64_t now_us)
+{
+    return step_session(authority, MST_AUTHORITY_EVENT_HEARD, id, now_us);
+}
+
+static inline void step_time(struct mst__authority *authority, int64_t heard_us)
+{
+    assert_int_equal(step_session(authority, MST_AUTHORITY_EVENT_TIME, 0, heard_us), 0);
+}
+
+static inline int step_cut(struct mst__authority *authority,
+                           mst__authority_id id,
+                           const void *driver,
+                           int64_t now_us)
+{
+    const struct mst__authority_event event = {
+        .kind = MST_AUTHORITY_EVENT_DISCONNECTED, .now_us = now_us, .id = id, .driver = driver};
+    return mst__authority_step(authority, &event, NULL);
+}
+
+/* The work of @id in a round is done or, with a @cause, has failed. */
+static inline int step_word(struct mst__authority *authority,
+                            mst__authority_id id,
+                            uint64_t epoch,
+                            int64_t round,
+                            const struct mst__cause *cause,
+                            int64_t now_us)
+{
+    const struct mst__authority_event event = {.kind = cause == NULL ? MST_AUTHORITY_EVENT_FINISHED
+                                                                     : MST_AUTHORITY_EVENT_FAILED,
+                                               .now_us = now_us,
+                                               .id = id,
+                                               .epoch = epoch,
+                                               .round = round,
+                                               .cause = cause};
+    return mst__authority_step(authority, &event, NULL);
+}
+
+static inline int step_shut(struct mst__authority *authority,
+                            const char *reason,
+                            const char *owner,
+                            int64_t now_us)
+{
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_SHUT,
+                                               .now_us = now_us,
+                                               .reason = mst_bytes_str(reason),
+                                               .owner = mst_bytes_str(owner)};
+    return mst__authority_step(authority, &event, NULL);
+}
+
+static inline int step_restore(struct mst__authority *authority,
+                               uint64_t epoch,
+                               int64_t round,
+                               uint32_t world,
+                               int64_t now_us)
+{
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_RESTORED,
+                                               .now_us = now_us,
+                                               .epoch = epoch,
+                                               .round = round,
+                                               .world = world};
+    return mst__authority_step(authority, &event, NULL);
+}
+
+static inline void step_settle(struct mst__authority *authority, int64_t now_us)
+{
+    assert_int_equal(step_session(authority, MST_AUTHORITY_EVENT_SETTLED, 0, now_us), 0);
+}
+
+static inline int step_announce(struct mst__authority *authority,
+                                const struct mst__announcement *announcement,
+                                int64_t now_us,
+                                struct mst_err *reterr)
+{
+    const struct mst__authority_event event = {
+        .kind = MST_AUTHORITY_EVENT_ANNOUNCED, .now_us = now_us, .announcement = announcement};
+    return mst__authority_step(authority, &event, reterr);
+}
+
 static inline int run_say(struct unit_run *run, const struct mst__announcement *announcement)
 {
-    mst__authority_id id;
-    int rv = mst__authority_announce(&run->authority, announcement, run->now_us, &id, &run->refusal,
-                                     &run->err);
+    int rv = step_announce(&run->authority, announcement, run->now_us, &run->err);
+    run->refusal = run->authority.refusal;
     assert_int_equal(rv == 0, run->refusal == MST_REFUSAL_NONE);
     if (rv == 0) {
-        assert_true(id == mst__authority_find(&run->authority, announcement->name));
+        assert_true(run->authority.announced ==
+                    mst__authority_find(&run->authority, announcement->name));
     }
     run_drain(run);
     return rv;
@@ -234,21 +323,23 @@ static inline mst__authority_id run_id(const struct unit_run *run, const char *n
 
 static inline void run_leave(struct unit_run *run, const char *name)
 {
-    assert_int_equal(mst__authority_left(&run->authority, run_id(run, name), run->now_us), 0);
+    assert_int_equal(
+        step_session(&run->authority, MST_AUTHORITY_EVENT_LEFT, run_id(run, name), run->now_us), 0);
     run_drain(run);
 }
 
 static inline void run_lose(struct unit_run *run, const char *name)
 {
-    assert_int_equal(mst__authority_lost(&run->authority, run_id(run, name), run->now_us), 0);
+    assert_int_equal(
+        step_session(&run->authority, MST_AUTHORITY_EVENT_DEAD, run_id(run, name), run->now_us), 0);
     run_drain(run);
 }
 
 /* The work of @name in the current round is done, or has failed with @status. */
 static inline int run_finish(struct unit_run *run, const char *name)
 {
-    int rv = mst__authority_finished(&run->authority, run_id(run, name), run->authority.round_epoch,
-                                     run->authority.round, run->now_us);
+    int rv = step_word(&run->authority, run_id(run, name), run->authority.round_epoch,
+                       run->authority.round, NULL, run->now_us);
     run_drain(run);
     return rv;
 }
@@ -256,8 +347,8 @@ static inline int run_finish(struct unit_run *run, const char *name)
 static inline int run_fail(struct unit_run *run, const char *name, int32_t status)
 {
     const struct mst__cause cause = {.worker = 1, .status = status, .text = mst_bytes_str("boom")};
-    int rv = mst__authority_failed(&run->authority, run_id(run, name), run->authority.round_epoch,
-                                   run->authority.round, &cause, run->now_us);
+    int rv = step_word(&run->authority, run_id(run, name), run->authority.round_epoch,
+                       run->authority.round, &cause, run->now_us);
     run_drain(run);
     return rv;
 }
@@ -266,15 +357,7 @@ static inline void run_cut(struct unit_run *run, const char *name)
 {
     mst__authority_id id = run_id(run, name);
     const void *driver = mst__authority_get(&run->authority, id)->driver;
-    assert_int_equal(mst__authority_disconnected(&run->authority, id, driver, run->now_us), 0);
-    run_drain(run);
-}
-
-static inline void run_resume(struct unit_run *run, const char *name)
-{
-    assert_int_equal(mst__authority_resumed(&run->authority, run_id(run, name), 1, 1,
-                                            (void *)(uintptr_t)name, run->now_us),
-                     0);
+    assert_int_equal(step_cut(&run->authority, id, driver, run->now_us), 0);
     run_drain(run);
 }
 
@@ -286,7 +369,7 @@ static inline void run_beat(struct unit_run *run)
     while ((member = mst__authority_next_member(&run->authority, &cursor)) != NULL) {
         if (member->driver != NULL && member->place != MST_PLACE_GONE) {
             mst__authority_id id = mst__authority_id_of(&run->authority, member);
-            assert_int_equal(mst__authority_heartbeat(&run->authority, id, run->now_us), 0);
+            assert_int_equal(step_heard(&run->authority, id, run->now_us), 0);
         }
     }
 }
@@ -306,7 +389,7 @@ static inline void run_pass(struct unit_run *run, int64_t time_us, bool alive)
             continue;
         }
         run->now_us = next_us > run->now_us ? next_us : run->now_us;
-        (void)mst__authority_tick(&run->authority, run->now_us);
+        step_time(&run->authority, run->now_us);
         run_drain(run);
         if (run->now_us >= end_us && mst__authority_due_us(&run->authority) > end_us) {
             return;

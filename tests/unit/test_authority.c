@@ -66,7 +66,7 @@ static void absent_is_not_sealed(void **state)
     run_cut(&run, "b");
     run_pass(&run, 500000, true);
     assert_told(&run, "");
-    run_resume(&run, "b");
+    run_join(&run, "b");
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     run_close(&run);
 }
@@ -90,7 +90,7 @@ static void absent_is_waited_for(void **state)
     run_back(&run, "b");
     run_back(&run, "c");
     assert_told(&run, "");
-    run_resume(&run, "a");
+    run_join(&run, "a");
     assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
     run_close(&run);
 }
@@ -185,7 +185,7 @@ static void silence_is_loss(void **state)
     assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
     run.now_us += 10 * SECOND_US;
     mst__authority_id a = run_id(&run, "a");
-    assert_int_equal(mst__authority_heartbeat(&run.authority, a, run.now_us), 0);
+    assert_int_equal(step_heard(&run.authority, a, run.now_us), 0);
     run_pass(&run, 5 * SECOND_US - 1, false);
     assert_told(&run, "");
     run_pass(&run, 1, false);
@@ -205,16 +205,16 @@ static void heartbeat_of_the_lost(void **state)
     mst__authority_id id = run_id(&run, "a");
     run_pass(&run, 15 * SECOND_US, false);
     assert_told(&run, "sealed 7/1 of 1 at a a=0; expelled a; ");
-    assert_int_equal(mst__authority_heartbeat(&run.authority, id, run.now_us), MST_ENOTFOUND);
-    assert_int_equal(mst__authority_left(&run.authority, id, run.now_us), MST_ENOTFOUND);
-    assert_int_equal(mst__authority_lost(&run.authority, id, run.now_us), MST_ENOTFOUND);
-    assert_int_equal(mst__authority_resumed(&run.authority, id, 1, 1, NULL, run.now_us),
+    assert_int_equal(step_heard(&run.authority, id, run.now_us), MST_ENOTFOUND);
+    assert_int_equal(step_session(&run.authority, MST_AUTHORITY_EVENT_LEFT, id, run.now_us),
+                     MST_ENOTFOUND);
+    assert_int_equal(step_session(&run.authority, MST_AUTHORITY_EVENT_DEAD, id, run.now_us),
                      MST_ENOTFOUND);
     /* The same process may come again, and its old id stays that of a session that is over. */
     run_join(&run, "a");
     assert_told(&run, "sealed 7/2 of 1 at a a=0; ");
     assert_true(id != run_id(&run, "a"));
-    assert_int_equal(mst__authority_heartbeat(&run.authority, id, run.now_us), MST_ENOTFOUND);
+    assert_int_equal(step_heard(&run.authority, id, run.now_us), MST_ENOTFOUND);
     run_close(&run);
 }
 
@@ -228,10 +228,7 @@ static void grace(void **state)
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     run_cut(&run, "b");
     run_pass(&run, 900000, true);
-    assert_int_equal(
-        mst__authority_resumed(&run.authority, run_id(&run, "b"), 1, 2, NULL, run.now_us),
-        MST_ESTATE);
-    run_resume(&run, "b");
+    run_join(&run, "b");
     run_pass(&run, 10 * SECOND_US, true);
     assert_told(&run, "sealed 7/1 of 2 at a b=1; ");
     const struct mst__authority_member *b = mst__authority_get(&run.authority, run_id(&run, "b"));
@@ -241,6 +238,26 @@ static void grace(void **state)
     assert_told(&run, "");
     run_pass(&run, 1, true);
     assert_told(&run, "lost b=1; reopened 2 lost b; ");
+    run_close(&run);
+}
+
+/* Of the times that nodes allow for silence the longest counts, for all. */
+static void patience(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    run_join(&run, "a");
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.expiry_us = 20 * SECOND_US;
+    assert_int_equal(run_say(&run, &said), 0);
+    said.expiry_us = SECOND_US;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; sealed 7/1 of 2 at a b=1; ");
+    run_pass(&run, 20 * SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "expelled a; expelled b; ");
     run_close(&run);
 }
 
@@ -255,9 +272,11 @@ static void old_connection(void **state)
     mst__authority_id id = run_id(&run, "a");
     const void *first = mst__authority_get(&run.authority, id)->driver;
     char second[] = "a, by another way";
-    assert_int_equal(mst__authority_resumed(&run.authority, id, 1, 1, second, run.now_us), 0);
-    assert_int_equal(mst__authority_disconnected(&run.authority, id, first, run.now_us),
-                     MST_ENOTFOUND);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.driver = second;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_true(run_id(&run, "a") == id);
+    assert_int_equal(step_cut(&run.authority, id, first, run.now_us), MST_ENOTFOUND);
     run_pass(&run, 10 * SECOND_US, true);
     assert_told(&run, "sealed 7/1 of 1 at a a, by another way=0; ");
     run_close(&run);
@@ -342,17 +361,14 @@ static void replaced_twice(void **state)
     struct mst__announcement said = run_announcement(&run, "a");
     char drivers[][3] = {"a1", "a2", "a3"};
     for (size_t i = 0; i < COUNT(drivers); i++) {
-        mst__authority_id id;
         said.incarnation = i + 1;
         said.session = i + 1;
         said.driver = drivers[i];
-        assert_int_equal(
-            mst__authority_announce(&run.authority, &said, run.now_us, &id, &run.refusal, &run.err),
-            0);
+        assert_int_equal(step_announce(&run.authority, &said, run.now_us, &run.err), 0);
+        mst__authority_id id = run.authority.announced;
         if (i == 1) {
             /* Its connection is closed before it can be told. */
-            assert_int_equal(
-                mst__authority_disconnected(&run.authority, id, drivers[1], run.now_us), 0);
+            assert_int_equal(step_cut(&run.authority, id, drivers[1], run.now_us), 0);
         }
     }
     assert_told(&run, "expelled a1; ");
@@ -619,13 +635,9 @@ static void closed_for_good(void **state)
     run_join(&run, "b");
     run_join(&run, "c");
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; spare c; ");
-    assert_int_equal(mst__authority_shut(&run.authority, mst_bytes_str("training is done"),
-                                         mst_bytes_str("a"), run.now_us),
-                     0);
+    assert_int_equal(step_shut(&run.authority, "training is done", "a", run.now_us), 0);
     assert_told(&run, "closed by a: training is done; ");
-    assert_int_equal(
-        mst__authority_shut(&run.authority, mst_bytes_str("again"), mst_bytes_str("b"), run.now_us),
-        MST_ECLOSED);
+    assert_int_equal(step_shut(&run.authority, "again", "b", run.now_us), MST_ECLOSED);
     struct mst__announcement said = run_announcement(&run, "d");
     assert_int_equal(run_say(&run, &said), MST_ECLOSED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLOSED);
@@ -840,14 +852,14 @@ static void restored_from_store(void **state)
     (void)state;
     struct unit_run run;
     run_init_epoch(&run, 2, 3, 8);
-    assert_int_equal(mst__authority_restore(&run.authority, 7, 0, 3, run.now_us), MST_EINVAL);
-    assert_int_equal(mst__authority_restore(&run.authority, 7, 4, 0, run.now_us), MST_EINVAL);
-    assert_int_equal(mst__authority_restore(&run.authority, 7, 4, 3, run.now_us), 0);
-    assert_int_equal(mst__authority_restore(&run.authority, 7, 4, 3, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(&run.authority, 7, 0, 3, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(&run.authority, 7, 4, 0, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(&run.authority, 7, 4, 3, run.now_us), 0);
+    assert_int_equal(step_restore(&run.authority, 7, 4, 3, run.now_us), MST_EINVAL);
     assert_int_equal(run_hold(&run, "b", claim_second), 0);
     assert_int_equal(run_hold(&run, "a", claim_first), 0);
     assert_told(&run, "");
-    mst__authority_settle(&run.authority, run.now_us);
+    step_settle(&run.authority, run.now_us);
     assert_told(&run, "lost ?=2; reopened 5 lost ?; ");
     run_close(&run);
 }
@@ -874,7 +886,7 @@ static void described(void **state)
     run_cut(&run, "b");
     assert_described("round 1 is open: 3 wait, last call for 19.5 s more, up to 5 nodes; "
                      "connection lost: b");
-    run_resume(&run, "b");
+    run_join(&run, "b");
     run_pass(&run, 20 * SECOND_US, true);
     assert_described("round 1 runs with 3 nodes");
     run_join(&run, "d");
@@ -884,9 +896,7 @@ static void described(void **state)
                      "needed for the minimum of 3; gone since the last round: a (lost)");
     mst__authority_describe(&run.authority, run.now_us, text, 10);
     assert_string_equal(text, "round 2 i");
-    assert_int_equal(
-        mst__authority_shut(&run.authority, mst_bytes_str("done"), mst_bytes_str("b"), run.now_us),
-        0);
+    assert_int_equal(step_shut(&run.authority, "done", "b", run.now_us), 0);
     assert_described("closed by 'b': done");
     run_close(&run);
 
@@ -939,6 +949,7 @@ int main(void)
         cmocka_unit_test(silence_is_loss),
         cmocka_unit_test(heartbeat_of_the_lost),
         cmocka_unit_test(grace),
+        cmocka_unit_test(patience),
         cmocka_unit_test(old_connection),
         cmocka_unit_test(not_back_in_time),
         cmocka_unit_test(leaving_is_not_closing),

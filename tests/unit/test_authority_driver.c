@@ -51,11 +51,11 @@ static void judged_as_of_what_was_read(void **state)
     int64_t due_us = begun_us + 15 * SECOND_US;
     assert_int_equal(mst__authority_due_us(&run.authority), due_us);
     run.now_us = due_us + SECOND_US;
-    assert_int_equal(mst__authority_heartbeat(&run.authority, run_id(&run, "a"), run.now_us), 0);
-    (void)mst__authority_tick(&run.authority, due_us - 1);
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    step_time(&run.authority, due_us - 1);
     assert_told(&run, "");
-    assert_int_equal(mst__authority_heartbeat(&run.authority, run_id(&run, "b"), run.now_us), 0);
-    (void)mst__authority_tick(&run.authority, due_us);
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "b"), run.now_us), 0);
+    step_time(&run.authority, due_us);
     assert_told(&run, "expelled c; lost c=2; reopened 2 lost c; ");
     assert_int_equal(mst__authority_due_us(&run.authority), run.now_us + 15 * SECOND_US);
     run_close(&run);
@@ -75,8 +75,8 @@ static void stopped_driver(void **state)
     run_pass(&run, 10 * SECOND_US, true);
     run_cut(&run, "c");
     run.now_us += 3600 * (int64_t)SECOND_US;
-    assert_int_equal(mst__authority_heartbeat(&run.authority, run_id(&run, "a"), run.now_us), 0);
-    (void)mst__authority_tick(&run.authority, run.now_us);
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    step_time(&run.authority, run.now_us);
     assert_told(&run, "expelled b; lost b=1; reopened 2 lost b; ");
     run_pass(&run, SECOND_US - 1, false);
     assert_told(&run, "");
@@ -95,7 +95,7 @@ static void stopped_while_reclaiming(void **state)
     said.claim = (struct mst__claim){.epoch = 3, .round = 5, .world = 2, .rank = 0, .holds = true};
     assert_int_equal(run_say(&run, &said), 0);
     run.now_us += 7 * SECOND_US;
-    (void)mst__authority_tick(&run.authority, run.now_us);
+    step_time(&run.authority, run.now_us);
     run_pass(&run, SECOND_US - 1, false);
     assert_int_equal(run.authority.phase, MST_AUTHORITY_RECLAIMING);
     said = run_announcement(&run, "b");
@@ -213,7 +213,7 @@ static void claim_reserves_nothing(void **state)
     assert_true(run.authority.stats.steps < 1000);
     /* All others are lost: as many are listed as there is room for, and all are counted. */
     run.now_us += 5 * SECOND_US;
-    (void)mst__authority_tick(&run.authority, run.now_us);
+    step_time(&run.authority, run.now_us);
     struct mst__authority_effect effect;
     assert_true(mst__authority_next_effect(&run.authority, &effect));
     assert_int_equal(effect.kind, MST_TOLD_LOST);
@@ -288,11 +288,11 @@ static void restored_rounds_are_bounded(void **state)
     run_init(&run, 1, 2);
     const int64_t most = MST_AUTHORITY_ROUND_MAX;
     struct mst__authority *authority = &run.authority;
-    assert_int_equal(mst__authority_restore(authority, 1, most + 1, 2, run.now_us), MST_EINVAL);
-    assert_int_equal(mst__authority_restore(authority, 0, 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(authority, 1, most + 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(authority, 0, 1, 2, run.now_us), MST_EINVAL);
     uint64_t epoch = (uint64_t)INT64_MAX + 1;
-    assert_int_equal(mst__authority_restore(authority, epoch, 1, 2, run.now_us), MST_EINVAL);
-    assert_int_equal(mst__authority_restore(authority, epoch - 1, most, 2, run.now_us), 0);
+    assert_int_equal(step_restore(authority, epoch, 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(authority, epoch - 1, most, 2, run.now_us), 0);
     assert_true(mst__authority_round_next(authority) == most + 1);
     run_close(&run);
 }
@@ -302,13 +302,13 @@ static void memory_is_bounded(void **state)
     (void)state;
     struct unit_run run;
     run_init(&run, 2, 1000);
-    run.authority.options.memory_max = MST_KIB(64);
     char names[1000][8];
     uint32_t count = 0;
     int rv = 0;
     for (; count < 1000 && rv == 0; count += rv == 0) {
         (void)snprintf(names[count], sizeof names[count], "n%" PRIu32, count);
         struct mst__announcement said = run_announcement(&run, names[count]);
+        said.memory_max = MST_KIB(64);
         rv = run_say(&run, &said);
         assert_true(run.authority.memory_used <= MST_KIB(64));
     }

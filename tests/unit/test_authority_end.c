@@ -64,12 +64,11 @@ static void finished_is_not_lost(void **state)
     run_cut(&run, "b");
     for (int i = 0; i < 100; i++) { /* of a, too, nothing is heard */
         run.now_us += SECOND_US;
-        assert_int_equal(mst__authority_heartbeat(&run.authority, run_id(&run, "c"), run.now_us),
-                         0);
-        (void)mst__authority_tick(&run.authority, run.now_us);
+        assert_int_equal(step_heard(&run.authority, run_id(&run, "c"), run.now_us), 0);
+        step_time(&run.authority, run.now_us);
     }
     assert_told(&run, "");
-    run_resume(&run, "b");
+    run_join(&run, "b");
     assert_told(&run, "sealed 7/1 of 3 at a b=1; ");
     run_leave(&run, "a");
     run_lose(&run, "b");
@@ -268,13 +267,13 @@ static void finish_of_another_round(void **state)
     struct unit_run run;
     run_three(&run, 3, 3);
     mst__authority_id id = run_id(&run, "a");
-    assert_int_equal(mst__authority_finished(&run.authority, id, 7, 2, run.now_us), MST_ESTATE);
-    assert_int_equal(mst__authority_finished(&run.authority, id, 6, 1, run.now_us), MST_ESTATE);
+    assert_int_equal(step_word(&run.authority, id, 7, 2, NULL, run.now_us), MST_ESTATE);
+    assert_int_equal(step_word(&run.authority, id, 6, 1, NULL, run.now_us), MST_ESTATE);
     run_join(&run, "d");
     assert_told(&run, "spare d; ");
     assert_int_equal(run_finish(&run, "d"), MST_ESTATE);
     run_leave(&run, "a");
-    assert_int_equal(mst__authority_finished(&run.authority, id, 7, 1, run.now_us), MST_ENOTFOUND);
+    assert_int_equal(step_word(&run.authority, id, 7, 1, NULL, run.now_us), MST_ENOTFOUND);
     assert_int_equal(run.authority.finished_count, 0);
     run_close(&run);
 }
@@ -443,12 +442,14 @@ static void cause_is_told_again(void **state)
     memset(text, 'x', sizeof text);
     const struct mst__cause cause = {
         .worker = MST_CAUSE_WORKER_NONE, .signal = 9, .text = mst_bytes_of(text, sizeof text)};
-    assert_int_equal(
-        mst__authority_failed(&run.authority, run_id(&run, "b"), 7, 1, &cause, run.now_us), 0);
+    assert_int_equal(step_word(&run.authority, run_id(&run, "b"), 7, 1, &cause, run.now_us), 0);
     struct mst__authority_effect effect;
     assert_true(mst__authority_next_effect(&run.authority, &effect));
     assert_int_equal(effect.kind, MST_TOLD_REOPENED);
-    run_resume(&run, "a");
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
     const struct mst__cause told = mst__authority_cause(&run.authority);
     assert_int_equal(told.rank, 1);
     assert_bytes_str(told.node, "b");

@@ -265,8 +265,7 @@ static void model_drain(struct model *model)
 static void model_cut(struct model *model, struct model_node *node)
 {
     if (node->conn != 0) {
-        (void)mst__authority_disconnected(&model->authority, node->id, (void *)node->conn,
-                                          model->now_us);
+        (void)step_cut(&model->authority, node->id, (void *)node->conn, model->now_us);
         node->conn = 0;
     }
 }
@@ -289,13 +288,12 @@ static void model_announce(struct model *model, struct model_node *node, bool ke
         .driver = (void *)conn,
     };
     said.claim.holds = node->mode == MODEL_IN;
-    enum mst__refusal refusal;
     struct mst_err err;
-    mst__authority_id id;
-    int rv = mst__authority_announce(&model->authority, &said, model->now_us, &id, &refusal, &err);
+    int rv = step_announce(&model->authority, &said, model->now_us, &err);
+    enum mst__refusal refusal = model->authority.refusal;
     if (rv == 0) {
         node->conn = conn;
-        node->id = id;
+        node->id = model->authority.announced;
         return;
     }
     model_note_end(model);
@@ -343,22 +341,12 @@ static void model_kill(struct model *model, struct model_node *node, bool is_sil
     node->mode = MODEL_OUT;
 }
 
-/* Find the authority again, with a new connection: resume, or announce. */
+/* Find the authority again, with a new connection. */
 static void model_reconnect(struct model *model, struct model_node *node)
 {
-    if (node->mode == MODEL_OUT || node->conn != 0 || node->is_paused) {
-        return;
-    }
-    uintptr_t conn = ++model->conn_last;
-    int rv = model_below(model, 2) == 0
-                 ? mst__authority_resumed(&model->authority, node->id, node->incarnation,
-                                          node->incarnation * 3, (void *)conn, model->now_us)
-                 : MST_ENOTFOUND;
-    if (rv != 0) {
+    if (node->mode != MODEL_OUT && node->conn == 0 && !node->is_paused) {
         model_announce(model, node, false);
-        return;
     }
-    node->conn = conn;
 }
 
 static void model_beat(struct model *model)
@@ -368,11 +356,10 @@ static void model_beat(struct model *model)
         if (node->conn == 0 || node->is_paused) {
             continue;
         }
-        int rv = mst__authority_heartbeat(&model->authority, node->id, model->now_us);
+        int rv = step_heard(&model->authority, node->id, model->now_us);
         if (rv != 0) {
             assert_int_equal(rv, MST_ENOTFOUND);
-            (void)mst__authority_disconnected(&model->authority, node->id, (void *)node->conn,
-                                              model->now_us);
+            (void)step_cut(&model->authority, node->id, (void *)node->conn, model->now_us);
             node->conn = 0;
             node->mode = MODEL_WAIT;
         }
@@ -392,7 +379,7 @@ static void model_pass(struct model *model, int64_t time_us)
             model->beat_us = model->now_us;
             model_beat(model);
         }
-        (void)mst__authority_tick(&model->authority, model->now_us);
+        step_time(&model->authority, model->now_us);
         model_drain(model);
     }
 }
@@ -404,10 +391,10 @@ static void model_say(struct model *model, struct model_node *node, bool is_fail
         return;
     }
     const struct mst__cause cause = {.status = 1, .text = mst_bytes_str(node->name)};
-    int rv = is_failed ? mst__authority_failed(&model->authority, node->id, node->told.epoch,
-                                               node->told.round, &cause, model->now_us)
-                       : mst__authority_finished(&model->authority, node->id, node->told.epoch,
-                                                 node->told.round, model->now_us);
+    int rv = is_failed ? step_word(&model->authority, node->id, node->told.epoch, node->told.round,
+                                   &cause, model->now_us)
+                       : step_word(&model->authority, node->id, node->told.epoch, node->told.round,
+                                   NULL, model->now_us);
     assert_true(rv == 0 || rv == MST_ENOTFOUND || rv == MST_ESTATE);
     const struct mst__budget *budget = &model->budget;
     assert_true(!budget->is_limited || model->authority.restarts <= budget->restarts_max);
@@ -444,7 +431,8 @@ static void model_step(struct model *model)
         node->is_paused = !node->is_paused;
     } else if (kind < 57) {
         if (is_up && node->conn != 0) {
-            (void)mst__authority_left(&model->authority, node->id, model->now_us);
+            (void)step_session(&model->authority, MST_AUTHORITY_EVENT_LEFT, node->id,
+                               model->now_us);
             node->conn = 0;
             node->mode = MODEL_OUT;
         }
@@ -460,8 +448,7 @@ static void model_step(struct model *model)
         model_restart_authority(model);
     } else if (kind == 79 && model_below(model, 20) == 0) {
         model->is_closed = true;
-        (void)mst__authority_shut(&model->authority, mst_bytes_str("done"), mst_bytes_str("x"),
-                                  model->now_us);
+        (void)step_shut(&model->authority, "done", "x", model->now_us);
     } else if (kind >= 80 && kind < 86 && model->has_words) {
         model_say(model, node, kind == 80);
     } else {
@@ -562,13 +549,11 @@ static bool sweep_once(unsigned long nth)
         uint32_t used = run.authority.used_count;
         uint32_t living = run.authority.living_count;
         int64_t round = run.authority.round;
-        mst__authority_id id;
-        int rv =
-            mst__authority_announce(&run.authority, &said, run.now_us, &id, &run.refusal, &run.err);
+        int rv = step_announce(&run.authority, &said, run.now_us, &run.err);
         mst__authority_check(&run.authority);
         if (rv != 0) {
             assert_int_equal(rv, MST_ENOMEM);
-            assert_int_equal(run.refusal, MST_REFUSAL_MEMORY);
+            assert_int_equal(run.authority.refusal, MST_REFUSAL_MEMORY);
             assert_int_equal(run.authority.used_count, used);
             assert_int_equal(run.authority.living_count, living);
             assert_true(run.authority.round == round);
@@ -580,7 +565,7 @@ static bool sweep_once(unsigned long nth)
     }
     bool has_failed = mst__mem_failed();
     mst__mem_fail_nth(0);
-    mst__authority_settle(&run.authority, run.now_us);
+    step_settle(&run.authority, run.now_us);
     mst__authority_check(&run.authority);
     assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
     assert_int_equal(run.authority.world, 40);
@@ -601,7 +586,7 @@ static void every_allocation_fails(void **state)
     struct unit_run run;
     run_init_epoch(&run, 1, 1, 8);
     mst__mem_fail_nth(1);
-    assert_int_equal(mst__authority_restore(&run.authority, 7, 1, 1, run.now_us), 0);
+    assert_int_equal(step_restore(&run.authority, 7, 1, 1, run.now_us), 0);
     assert_false(mst__mem_failed());
     mst__mem_fail_nth(0);
     run_close(&run);
@@ -624,9 +609,8 @@ static void many_members(void **state)
         (void)snprintf(names[i], sizeof names[i], "node%u", (i * 7919) % MANY);
         struct mst__announcement said = run_announcement(&run, names[i]);
         uint64_t before = authority->stats.steps;
-        assert_int_equal(
-            mst__authority_announce(authority, &said, run.now_us, &ids[i], &run.refusal, &run.err),
-            0);
+        assert_int_equal(step_announce(authority, &said, run.now_us, &run.err), 0);
+        ids[i] = authority->announced;
         uint64_t steps = authority->stats.steps - before;
         if (i + 1 < MANY) {
             assert_true(steps <= 4);
@@ -650,12 +634,12 @@ static void many_members(void **state)
     uint64_t before = authority->stats.steps;
     run.now_us += SECOND_US;
     for (uint32_t i = 0; i < MANY; i++) {
-        assert_int_equal(mst__authority_heartbeat(authority, ids[i], run.now_us), 0);
+        assert_int_equal(step_heard(authority, ids[i], run.now_us), 0);
     }
     assert_true(authority->stats.steps - before <= 2 * MANY);
     /* Nor does a loss, and two effects tell them all. */
     before = authority->stats.steps;
-    assert_int_equal(mst__authority_lost(authority, ids[17], run.now_us), 0);
+    assert_int_equal(step_session(authority, MST_AUTHORITY_EVENT_DEAD, ids[17], run.now_us), 0);
     assert_true(authority->stats.steps - before <= 4);
     assert_true(mst__authority_next_effect(authority, &effect));
     assert_int_equal(effect.kind, MST_TOLD_LOST);

@@ -80,10 +80,7 @@ static void ranks_announce(struct unit_run *run, const char *spec)
     said.labels = labels;
     said.driver = (void *)(uintptr_t) "somebody";
     said.claim = run_claim(run, parts[0]);
-    mst__authority_id id;
-    int rv =
-        mst__authority_announce(&run->authority, &said, run->now_us, &id, &run->refusal, &run->err);
-    assert_int_equal(rv, 0);
+    assert_int_equal(step_announce(&run->authority, &said, run->now_us, &run->err), 0);
     mst__authority_check(&run->authority);
 }
 

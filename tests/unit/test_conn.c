@@ -434,10 +434,10 @@ static struct mst__job_message announcement(int64_t expiry_us)
         .u.announce = {.version = MST_JOB_VERSION,
                        .run_id = mst_bytes_str("job"),
                        .heartbeat_us = 1000000000,
-                       .expiry_us = expiry_us,
                        .announcement = {.name = mst_bytes_str("node"),
                                         .incarnation = 1,
                                         .session = 1,
+                                        .expiry_us = expiry_us,
                                         .nodes_min = 2,
                                         .nodes_max = 2,
                                         .pinned_rank = MST_AUTHORITY_RANK_NONE}}};

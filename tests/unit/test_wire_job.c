@@ -26,10 +26,10 @@ static struct mst__job_message make_announce(void)
         .version = 7,
         .run_id = text("job"),
         .heartbeat_us = 5000000,
-        .expiry_us = INT64_MAX,
         .announcement = {.name = text("node0"),
                          .incarnation = UINT64_MAX,
                          .session = 3,
+                         .expiry_us = INT64_MAX,
                          .address = text("[::1]:29400"),
                          .labels = labels,
                          .labels_count = 2,
@@ -210,7 +210,7 @@ static void fields_of_announce(void **state)
     const struct mst__announcement *heard = &announce->announcement;
     assert_int_equal(announce->version, 7);
     assert_bytes_str(announce->run_id, "job");
-    assert_int_equal(announce->expiry_us, INT64_MAX);
+    assert_int_equal(announce->announcement.expiry_us, INT64_MAX);
     assert_bytes_str(heard->name, "node0");
     assert_true(heard->incarnation == UINT64_MAX);
     assert_bytes_str(heard->address, "[::1]:29400");
