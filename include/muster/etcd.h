@@ -47,6 +47,9 @@ struct mst_etcd_options {
     const char *key_path;
     const char *client_ca_path;
 
+    /** Readable = give up the start with MST_ECANCELED: an eventfd or the like; -1 = nothing. */
+    int cancel_fd;
+
     struct mst_log log;
 };
 
@@ -63,12 +66,12 @@ MST_API void mst_etcd_options_init(struct mst_etcd_options *options, size_t size
  * for any child may collect them, which makes their exit status unknown but does no harm. Any
  * thread may start one; it lives on when that thread ends, and dies when the process does.
  *
- * The deadline holds for all attempts together. An interrupted thread gets MST_ECANCELED.
+ * The deadline holds for all attempts together.
  *
  * Returns 0, MST_ENOTFOUND (no etcd binary), MST_ENOTSUP (v2 asked for, and this etcd has none),
- * MST_ETIMEOUT, MST_ESYS, MST_ECONN (it ended at once, or is no etcd: the message has the end of
- * what it printed), MST_EAUTH (its certificate is not for the host), MST_ERESOLVE, MST_EINVAL,
- * MST_ELIMIT, MST_ENOMEM. Nothing of a failed start is left behind.
+ * MST_ETIMEOUT, MST_ECANCELED, MST_ESYS, MST_ECONN (it ended at once, or is no etcd: the message
+ * has the end of what it printed), MST_EAUTH (its certificate is not for the host), MST_ERESOLVE,
+ * MST_EINVAL, MST_ELIMIT, MST_ENOMEM. Nothing of a failed start is left behind.
  */
 MST_API int mst_etcd_server_start(const struct mst_etcd_options *options,
                                   int64_t timeout_ms,

@@ -10,9 +10,7 @@
 #include "authority/etcd_v3.h"
 #include "authority/etcd_v3_self.h"
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/bootstrap.h"
@@ -37,15 +35,13 @@ static int next_wait(struct mst__etcd_v3 *self, struct mst_err *reterr)
 {
     struct mst__member *member = &self->member;
     self->part_ms = TIDY_MS;
-    (void)mst__interrupt_by(self->head.owner.cancel_fd);
     mst__etcd_v3_feed(self,
                       (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
                                                  .address = mst_bytes_str(self->address),
                                                  .timeout_us = self->settings.job.job.join_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&self->head.owner)) {
-        mst__etcd_v3_turn(self, INT64_MAX);
+        mst__etcd_v3_turn(self, mst__until_by(self->head.owner.cancel_fd, INT64_MAX));
     }
-    (void)mst__interrupt_by(-1);
     if (member->phase == MST_MEMBER_JOINING) {
         leave_within(self, TIDY_MS);
         return mst__owner_fail_cancelled(reterr);
@@ -112,10 +108,9 @@ static int next_join(void *arg, void *ret_arg, struct mst_err *reterr)
     if (mst__owner_is_cancelled(&self->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
-    (void)mst__interrupt_by(self->head.owner.cancel_fd);
-    int rv = mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
-                                    self->addr, &fd, self->address, reterr);
-    (void)mst__interrupt_by(-1);
+    int rv =
+        mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
+                               self->head.owner.cancel_fd, self->addr, &fd, self->address, reterr);
     rv = rv == 0 ? next_wait(self, reterr) : rv;
     if (rv == 0) {
         rv = next_outcome(self, ret, reterr);
@@ -145,22 +140,13 @@ static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *r
 
 /* --- the other calls --- */
 
-static int64_t call_deadline_ms(const struct mst__etcd_v3 *self)
-{
-    return mst__clock_deadline_ms(self->settings.etcd.read_timeout_ms);
-}
-
-static int64_t close_deadline_ms(const struct mst__etcd_v3 *self)
-{
-    return mst__clock_deadline_ms(self->settings.job.job.close_us / 1000);
-}
-
 static int etcd_v3_look(void *arg, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
     struct mst__etcd_v3_round round;
     int64_t revision;
-    int rv = mst__etcd_v3_read_round(self->v3, &self->keys, call_deadline_ms(self), &round,
+    int rv = mst__etcd_v3_read_round(self->v3, &self->keys,
+                                     mst__until_in(self->settings.etcd.read_timeout_ms), &round,
                                      &revision, reterr);
     if (rv == 0) {
         *ret_closed = round.state == MST_ETCD_V3_CLOSED || mst__view_has_closed(&self->head.view);
@@ -174,7 +160,7 @@ static int close_for_good(struct mst__etcd_v3 *self, const char *name, struct ms
 {
     struct mst_err err = {0};
     int rv = mst__etcd_v3_shut(self->v3, &self->keys, "asked to", self->node,
-                               close_deadline_ms(self), &err);
+                               mst__until_in(self->settings.job.job.close_us / 1000), &err);
     return mst__head_after_close(&self->head, name, rv, &err, reterr);
 }
 
@@ -225,7 +211,7 @@ static void etcd_v3_free(void *arg)
     }
     mst__owner_stop(&self->head.owner);
     struct mst_err ignored; /* what is left of us goes with the lease */
-    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+    (void)mst__etcd_v3_forget(self, mst__until_in(TIDY_MS), &ignored);
     mst__etcd_v3_release(self);
     mst__etcd_v3_round_close(&self->round);
     if (self->v3 != NULL) {
@@ -244,9 +230,7 @@ static void etcd_v3_free(void *arg)
 static void watch(void *arg)
 {
     struct mst__etcd_v3 *self = arg;
-    (void)mst__interrupt_by(self->head.owner.stop_fd);
-    mst__etcd_v3_turn(self, INT64_MAX);
-    (void)mst__interrupt_by(-1);
+    mst__etcd_v3_turn(self, mst__until_by(self->head.owner.stop_fd, INT64_MAX));
 }
 
 static const struct mst__head_ops etcd_v3_head_ops = {

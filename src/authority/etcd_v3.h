@@ -28,13 +28,13 @@ void mst__etcd_v3_look_close(struct mst__etcd_v3_look *look);
 /* Read it. 0, MST_ESTATE when what is there is no rendezvous, MST_ENOMEM, or an error of
  * mst__v3_txn. */
 int mst__etcd_v3_look_read(struct mst__etcd_v3_look *look,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst_err *reterr);
 
 /* One sentence: what the run of @keys does or waits for. The same. */
 int mst__etcd_v3_describe(struct mst__v3 *v3,
                           const struct mst__etcd_v3_keys *keys,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           char *ret_text,
                           size_t ret_size,
                           struct mst_err *reterr);

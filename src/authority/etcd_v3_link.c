@@ -7,7 +7,7 @@
 #include "authority/etcd_v3_self.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
+#include "base/until.h"
 
 /* For taking our lease back; it runs out if that fails. */
 #define TIDY_MS 1000
@@ -53,11 +53,11 @@ static bool round_is_full(const struct mst__etcd_v3 *self)
 }
 
 /* What the next round waits for. */
-static void explain(struct mst__etcd_v3 *self)
+static void explain(struct mst__etcd_v3 *self, int wake_fd)
 {
     char sentence[sizeof((struct mst_err *)0)->msg];
     struct mst_err ignored;
-    if (mst__etcd_v3_describe(self->v3, &self->keys, mst__clock_deadline_ms(DESCRIBE_MS), sentence,
+    if (mst__etcd_v3_describe(self->v3, &self->keys, mst__until_by(wake_fd, DESCRIBE_MS), sentence,
                               sizeof sentence, &ignored) != 0) {
         (void)snprintf(sentence, sizeof sentence, "no round was sealed in time"); /* fits */
     }
@@ -84,7 +84,7 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
             self->has_to_enter = false;
             return;
         case MST_MEMBER_EXPLAIN:
-            self->has_to_explain = true; /* after the other effects */
+            self->has_to_explain = true; /* the next turn does */
             return;
         case MST_MEMBER_SEALED:
             self->claim = self->member.claim;
@@ -103,13 +103,8 @@ void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event
     for (size_t i = 0; i < self->member.effects_count; i++) {
         carry_out(self, &self->member.effects[i]);
     }
-    if (self->has_to_explain) {
-        self->has_to_explain = false;
-        explain(self);
-    }
     if (self->member.phase == MST_MEMBER_OUT && self->lease != 0) {
-        self->part_rv =
-            mst__etcd_v3_part(self, mst__clock_deadline_ms(self->part_ms), &self->part_err);
+        self->part_rv = mst__etcd_v3_part(self, mst__until_in(self->part_ms), &self->part_err);
         self->claim.holds = false;
     }
 }
@@ -130,7 +125,7 @@ static void hear_expelled(struct mst__etcd_v3 *self, const char *text)
     struct mst_err ignored; /* what is left of us goes with the lease */
     self->claim.holds = false;
     hear(self, &message);
-    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(TIDY_MS), &ignored);
+    (void)mst__etcd_v3_forget(self, mst__until_in(TIDY_MS), &ignored);
 }
 
 /* Whether the round says that our session has ended: by rank, for a name may be that of another
@@ -300,15 +295,15 @@ static void end(struct mst__etcd_v3 *self, const struct mst_err *err)
     }
 }
 
-static void turn_connected(struct mst__etcd_v3 *self, int64_t deadline_ms)
+static void turn_connected(struct mst__etcd_v3 *self, struct mst__until until)
 {
     struct mst_err err = {0};
     int64_t due_us = mst__member_due_us(&self->member);
-    int64_t until_ms = least(deadline_ms, due_us == INT64_MAX ? INT64_MAX : due_us / 1000 + 1);
+    until = mst__until_sooner(until, due_us == INT64_MAX ? INT64_MAX : due_us / 1000 + 1);
     bool is_entering = self->has_to_enter;
     self->has_to_enter = false;
-    int rv = is_entering ? mst__etcd_v3_enter(self, until_ms, &err)
-                         : mst__etcd_v3_step(self, until_ms, &err);
+    int rv =
+        is_entering ? mst__etcd_v3_enter(self, until, &err) : mst__etcd_v3_step(self, until, &err);
     if (rv == 0) {
         look(self);
     } else if (rv == MST_ECANCELED || (rv == MST_ETIMEOUT && !is_entering)) {
@@ -320,18 +315,22 @@ static void turn_connected(struct mst__etcd_v3 *self, int64_t deadline_ms)
     }
 }
 
-void mst__etcd_v3_turn(struct mst__etcd_v3 *self, int64_t deadline_ms)
+void mst__etcd_v3_turn(struct mst__etcd_v3 *self, struct mst__until until)
 {
     const struct mst__member *member = &self->member;
     bool is_over = member->phase == MST_MEMBER_EXPELLED || self->lease == 0;
-    if (member->link == MST_MEMBER_CONNECTING) {
+    if (self->has_to_explain) {
+        self->has_to_explain = false;
+        explain(self, until.wake_fd);
+    } else if (member->link == MST_MEMBER_CONNECTING) {
         mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
     } else if (member->link != MST_MEMBER_APART && (!is_over || self->has_to_enter)) {
-        turn_connected(self, deadline_ms);
+        turn_connected(self, until);
     } else {
-        int64_t deadline_us = deadline_ms > INT64_MAX / 1000 ? INT64_MAX : deadline_ms * 1000;
-        /* Interrupted or not: whoever waits looks why. */
-        (void)mst__interrupt_pause(least(mst__member_due_us(member), deadline_us));
+        int64_t deadline_us =
+            until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
+        /* Woken or not: whoever waits looks why. */
+        (void)mst__until_pause(until.wake_fd, least(mst__member_due_us(member), deadline_us));
     }
     if (now_us() >= mst__member_due_us(member)) {
         mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});

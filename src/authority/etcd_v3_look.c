@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
+#include "base/until.h"
 
 /* Between attempts to write something that others write, too. */
 #define RACE_US 20000
@@ -37,7 +37,7 @@ int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
 
 int mst__etcd_v3_read_round(struct mst__v3 *v3,
                             const struct mst__etcd_v3_keys *keys,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst__etcd_v3_round *ret_round,
                             int64_t *ret_revision,
                             struct mst_err *reterr)
@@ -45,7 +45,7 @@ int mst__etcd_v3_read_round(struct mst__v3 *v3,
     const struct mst__v3_range range = {.key = mst_bytes_str(keys->round)};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    int rv = mst__v3_range(v3, &range, deadline_ms, &result, reterr);
+    int rv = mst__v3_range(v3, &range, until, &result, reterr);
     if (rv == 0) {
         rv = mst__etcd_v3_round_of(&result.ranges[0], ret_round, ret_revision, reterr);
     }
@@ -60,7 +60,7 @@ static int shut_put(struct mst__v3 *v3,
                     const struct mst__etcd_v3_keys *keys,
                     const struct mst__etcd_v3_round *round,
                     int64_t revision,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     bool *ret_won,
                     struct mst_err *reterr)
 {
@@ -80,7 +80,7 @@ static int shut_put(struct mst__v3 *v3,
         .compares = &compare, .compare_count = 1, .success = &put, .success_count = 1};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    rv = mst__v3_txn(v3, &txn, deadline_ms, &result, reterr);
+    rv = mst__v3_txn(v3, &txn, until, &result, reterr);
     *ret_won = rv == 0 && result.succeeded;
     mst__v3_result_close(&result);
     mst__buf_close(&text);
@@ -91,14 +91,14 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
                       const struct mst__etcd_v3_keys *keys,
                       const char *reason,
                       const char *owner,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr)
 {
     struct mst_err lost = {0}; /* the last answer that did not come */
     for (;;) {
         struct mst__etcd_v3_round round;
         int64_t revision = 0;
-        int rv = mst__etcd_v3_read_round(v3, keys, deadline_ms, &round, &revision, reterr);
+        int rv = mst__etcd_v3_read_round(v3, keys, until, &round, &revision, reterr);
         if (rv != 0) {
             if (lost.code != 0 && reterr != NULL) {
                 *reterr = lost;
@@ -110,7 +110,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
             round.state = MST_ETCD_V3_CLOSED;
             (void)snprintf(round.reason, sizeof round.reason, "%s", reason); /* cut off when long */
             (void)snprintf(round.owner, sizeof round.owner, "%s", owner);    /* fits */
-            rv = shut_put(v3, keys, &round, revision, deadline_ms, &is_closed, reterr);
+            rv = shut_put(v3, keys, &round, revision, until, &is_closed, reterr);
         }
         mst__etcd_v3_round_close(&round);
         if (rv != 0 && rv != MST_EUNKNOWN) {
@@ -124,8 +124,8 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
         if (rv == MST_EUNKNOWN && reterr != NULL) {
             lost = *reterr;
         }
-        if (mst__clock_ms() >= deadline_ms ||
-            !mst__interrupt_pause(mst__clock_ns() / 1000 + RACE_US)) {
+        if (mst__until_is_over(until) ||
+            !mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + RACE_US)) {
             return rv != 0 ? rv : mst__fail(reterr, MST_ETIMEOUT, 0, "close: others are faster");
         }
     }
@@ -149,7 +149,7 @@ void mst__etcd_v3_survey_close(struct mst__etcd_v3_survey *survey)
 
 int mst__etcd_v3_survey_read(struct mst__v3 *v3,
                              const struct mst__etcd_v3_keys *keys,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              struct mst__etcd_v3_survey *survey,
                              struct mst_err *reterr)
 {
@@ -161,7 +161,7 @@ int mst__etcd_v3_survey_read(struct mst__v3 *v3,
         {.kind = MST_V3_OP_RANGE, .u.range = {.key = mst_bytes_str(keys->round)}},
     };
     const struct mst__v3_txn txn = {.success = reads, .success_count = 2};
-    int rv = mst__v3_txn(v3, &txn, deadline_ms, &survey->nodes, reterr);
+    int rv = mst__v3_txn(v3, &txn, until, &survey->nodes, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -178,7 +178,7 @@ int mst__etcd_v3_survey_read(struct mst__v3 *v3,
     /* They were written before the round was, and stay until the next one. */
     const struct mst__v3_range letters = {.key = mst_bytes_str(keys->letters),
                                           .span = MST_V3_PREFIX};
-    return mst__v3_range(v3, &letters, deadline_ms, &survey->letters, reterr);
+    return mst__v3_range(v3, &letters, until, &survey->letters, reterr);
 }
 
 struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_survey *survey)
@@ -224,13 +224,13 @@ void mst__etcd_v3_look_close(struct mst__etcd_v3_look *look)
 /* Build what the authority knows from what is stored. */
 static int look_build(struct mst__v3 *v3,
                       const struct mst__etcd_v3_keys *keys,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst__etcd_v3_survey *survey,
                       struct mst__etcd_v3_authority *authority,
                       struct mst_err *reterr)
 {
     mst__etcd_v3_survey_init(survey);
-    int rv = mst__etcd_v3_survey_read(v3, keys, deadline_ms, survey, reterr);
+    int rv = mst__etcd_v3_survey_read(v3, keys, until, survey, reterr);
     if (rv == 0) {
         const struct mst__etcd_v3_stored stored = mst__etcd_v3_survey_stored(survey);
         rv = mst__etcd_v3_authority_build(authority, &stored, mst__clock_ns() / 1000, reterr);
@@ -242,11 +242,11 @@ static int look_build(struct mst__v3 *v3,
 }
 
 int mst__etcd_v3_look_read(struct mst__etcd_v3_look *look,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst_err *reterr)
 {
     struct mst__etcd_v3_survey survey;
-    int rv = look_build(look->v3, &look->keys, deadline_ms, &survey, &look->authority, reterr);
+    int rv = look_build(look->v3, &look->keys, until, &survey, &look->authority, reterr);
     if (rv == 0) {
         const struct mst__v3_kvs *nodes = &survey.nodes.ranges[0];
         look->modified = survey.round_revision;
@@ -263,7 +263,7 @@ int mst__etcd_v3_look_read(struct mst__etcd_v3_look *look,
 
 int mst__etcd_v3_describe(struct mst__v3 *v3,
                           const struct mst__etcd_v3_keys *keys,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           char *ret_text,
                           size_t ret_size,
                           struct mst_err *reterr)
@@ -271,7 +271,7 @@ int mst__etcd_v3_describe(struct mst__v3 *v3,
     struct mst__etcd_v3_survey survey;
     struct mst__etcd_v3_authority authority;
     mst__etcd_v3_authority_init(&authority);
-    int rv = look_build(v3, keys, deadline_ms, &survey, &authority, reterr);
+    int rv = look_build(v3, keys, until, &survey, &authority, reterr);
     if (rv == 0) {
         mst__authority_describe(&authority.machine, mst__clock_ns() / 1000, ret_text, ret_size);
     }

@@ -66,7 +66,7 @@ struct mst__etcd_v3 {
 
 /* Enter, or say that we want the next round, if we are in already. 0; MST_ENOTFOUND when our
  * session has ended: then it can be tried again; other errors of etcd/v3.h. */
-int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /**
  * Keep the session alive, and do what there is to do, until something has been seen.
@@ -74,15 +74,15 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct ms
  * Returns 0, also when nothing has changed for us; MST_ETIMEOUT, MST_ECANCELED; MST_ENOTFOUND when
  * our session has ended; other errors of etcd/v3.h, after which it can be tried again.
  */
-int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /* Say that we go, and go: forget the session. */
-int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /* Forget the session: its lease is revoked, and with it goes all that is on it. 0 or an error of
  * etcd/v3.h; then that goes when the lease expires. If our key may still come then, the next one to
  * enter goes on with this session; else there is none afterwards. */
-int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr);
+int mst__etcd_v3_forget(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /* Release what we have of the session: its lease is gone, or expires. */
 void mst__etcd_v3_release(struct mst__etcd_v3 *self);
@@ -101,7 +101,7 @@ int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
 /* Read `round`. 0, MST_ESTATE, or an error of mst__v3_range. The caller closes @ret_round. */
 int mst__etcd_v3_read_round(struct mst__v3 *v3,
                             const struct mst__etcd_v3_keys *keys,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst__etcd_v3_round *ret_round,
                             int64_t *ret_revision,
                             struct mst_err *reterr);
@@ -112,7 +112,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
                       const struct mst__etcd_v3_keys *keys,
                       const char *reason,
                       const char *owner,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr);
 
 /* Everything that is stored, for an authority. */
@@ -129,7 +129,7 @@ void mst__etcd_v3_survey_close(struct mst__etcd_v3_survey *survey);
 /* 0, MST_ESTATE, or an error of mst__v3_txn. @survey is initialised. */
 int mst__etcd_v3_survey_read(struct mst__v3 *v3,
                              const struct mst__etcd_v3_keys *keys,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              struct mst__etcd_v3_survey *survey,
                              struct mst_err *reterr);
 
@@ -144,7 +144,7 @@ void mst__etcd_v3_member(struct mst__etcd_v3 *self);
 /* Feed @event, stamped with the present time, and carry out what comes of it. */
 void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event);
 
-/* Wait until something has happened, @deadline_ms or an interruption, and feed it to the member. */
-void mst__etcd_v3_turn(struct mst__etcd_v3 *self, int64_t deadline_ms);
+/* Wait until something has happened, but not beyond @until, and feed it to the member. */
+void mst__etcd_v3_turn(struct mst__etcd_v3 *self, struct mst__until until);
 
 #endif /* MST_AUTHORITY_ETCD_V3_SELF_H */

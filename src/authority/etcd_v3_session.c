@@ -11,9 +11,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/until.h"
 
 /* The shortest lease that etcd grants, and what a lease is for. */
 #define TTL_S_MIN 2
@@ -49,10 +49,7 @@ static int write_txn(struct mst__etcd_v3 *self,
                      struct mst__v3_result *result,
                      struct mst_err *reterr)
 {
-    int before = mst__interrupt_by(-1);
-    int rv = mst__v3_txn(self->v3, txn, mst__clock_deadline_ms(WRITE_MS), result, reterr);
-    (void)mst__interrupt_by(before);
-    return rv;
+    return mst__v3_txn(self->v3, txn, mst__until_in(WRITE_MS), result, reterr);
 }
 
 /* --- life --- */
@@ -74,15 +71,13 @@ void mst__etcd_v3_release(struct mst__etcd_v3 *self)
     self->letter = (struct mst__etcd_v3_letter){.kind = MST_ETCD_V3_LETTER_NONE};
 }
 
-int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+int mst__etcd_v3_forget(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     if (self->lease == 0) {
         mst__etcd_v3_release(self);
         return 0;
     }
-    int before = mst__interrupt_by(-1);
-    int rv = mst__v3_lease_revoke(self->v3, self->lease, deadline_ms, reterr);
-    (void)mst__interrupt_by(before);
+    int rv = mst__v3_lease_revoke(self->v3, self->lease, until, reterr);
     rv = rv == MST_ENOTFOUND ? 0 : rv; /* it has expired */
     /* A key that nobody knows of could still come, and be newer than that of the next session, as
      * if we had entered in that order: so the next one is this one again. */
@@ -98,7 +93,7 @@ int mst__etcd_v3_forget(struct mst__etcd_v3 *self, int64_t deadline_ms, struct m
 static int fail_ended(struct mst__etcd_v3 *self, struct mst_err *reterr)
 {
     struct mst_err ignored; /* what is left of us goes with the lease */
-    (void)mst__etcd_v3_forget(self, mst__clock_deadline_ms(REVOKE_MS), &ignored);
+    (void)mst__etcd_v3_forget(self, mst__until_in(REVOKE_MS), &ignored);
     mst__etcd_v3_release(self);
     return mst__fail(reterr, MST_ENOTFOUND, 0,
                      "node '%.60s': its lease has expired, the others count it as dead",
@@ -186,12 +181,12 @@ static int64_t ttl_s(const struct mst__etcd_v3 *self)
     return seconds < TTL_S_MIN ? TTL_S_MIN : seconds;
 }
 
-static int grant(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+static int grant(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     int64_t lease = 0;
     int64_t seconds = 0;
     int64_t begin_ms = mst__clock_ms();
-    int rv = mst__v3_lease_grant(self->v3, ttl_s(self), deadline_ms, &lease, &seconds, reterr);
+    int rv = mst__v3_lease_grant(self->v3, ttl_s(self), until, &lease, &seconds, reterr);
     if (rv != 0) {
         return rv; /* one that was granted in vain expires */
     }
@@ -212,12 +207,12 @@ static int grant(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err 
     return 0;
 }
 
-static int beat(struct mst__etcd_v3 *self, struct mst_err *reterr)
+static int beat(struct mst__etcd_v3 *self, int wake_fd, struct mst_err *reterr)
 {
     int64_t begin_ms = mst__clock_ms();
     int64_t wait_ms = self->ttl_ms / 3 < 1000 ? 1000 : self->ttl_ms / 3;
     int64_t seconds = 0;
-    int rv = mst__v3_lease_keep_alive(self->v3, self->lease, mst__clock_deadline_ms(wait_ms),
+    int rv = mst__v3_lease_keep_alive(self->v3, self->lease, mst__until_by(wake_fd, wait_ms),
                                       &seconds, reterr);
     if (rv == MST_ENOTFOUND) {
         self->lease = 0;
@@ -307,8 +302,7 @@ static void join_replace(struct mst__etcd_v3 *self, const struct mst__v3_kvs *gh
             node.said.incarnation > 0 ? node.said.incarnation : (uint64_t)kv->create_revision;
         mst__etcd_v3_node_close(&node);
         if (incarnation < (uint64_t)self->incarnation) {
-            (void)mst__v3_lease_revoke(self->v3, kv->lease, mst__clock_deadline_ms(WRITE_MS),
-                                       &ignored);
+            (void)mst__v3_lease_revoke(self->v3, kv->lease, mst__until_in(WRITE_MS), &ignored);
         }
     }
 }
@@ -396,7 +390,7 @@ static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *ret
 /* Whether our key says @text; nobody knows whether it was put. */
 static int rejoin_check(struct mst__etcd_v3 *self,
                         struct mst_bytes text,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         bool *ret_is_put,
                         struct mst_err *reterr)
 {
@@ -404,7 +398,7 @@ static int rejoin_check(struct mst__etcd_v3 *self,
     const struct mst__v3_txn txn = {.success = reads, .success_count = 2};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    int rv = mst__v3_txn(self->v3, &txn, deadline_ms, &result, reterr);
+    int rv = mst__v3_txn(self->v3, &txn, until, &result, reterr);
     if (rv == 0 && result.ranges[0].count == 0) {
         rv = fail_ended(self, reterr);
     }
@@ -418,7 +412,7 @@ static int rejoin_check(struct mst__etcd_v3 *self,
 }
 
 /* Put our key again, which says that we want the next round. */
-static int rejoin(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+static int rejoin(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__buf text;
     mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
@@ -443,7 +437,7 @@ static int rejoin(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err
         } else if (rv == 0 || rv == MST_ENOTFOUND) {
             rv = fail_ended(self, reterr);
         } else if (rv == MST_EUNKNOWN) {
-            rv = rejoin_check(self, mst__buf_bytes(&text), deadline_ms, &is_put, reterr);
+            rv = rejoin_check(self, mst__buf_bytes(&text), until, &is_put, reterr);
         }
     }
     mst__v3_result_close(&result);
@@ -451,20 +445,20 @@ static int rejoin(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err
     return rv;
 }
 
-int mst__etcd_v3_enter(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     self->claim.holds = false;
     if (self->lease != 0 && self->create_revision != 0) {
-        return rejoin(self, deadline_ms, reterr);
+        return rejoin(self, until, reterr);
     }
     bool is_put = false;
-    int rv = self->lease == 0 ? grant(self, deadline_ms, reterr) : 0;
+    int rv = self->lease == 0 ? grant(self, until, reterr) : 0;
     rv = rv == 0 ? join(self, &is_put, reterr) : rv;
     /* What an earlier attempt has put may be out of date. */
-    return rv == 0 && !is_put ? rejoin(self, deadline_ms, reterr) : rv;
+    return rv == 0 && !is_put ? rejoin(self, until, reterr) : rv;
 }
 
-int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     if (self->lease == 0) {
         return 0;
@@ -483,19 +477,19 @@ int mst__etcd_v3_part(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst
                 .compares = &ours, .compare_count = 1, .success = &put, .success_count = 1};
             struct mst__v3_result result;
             mst__v3_result_init(&result);
-            (void)mst__v3_txn(self->v3, &txn, deadline_ms, &result, &ignored);
+            (void)mst__v3_txn(self->v3, &txn, until, &result, &ignored);
             mst__v3_result_close(&result);
         }
         mst__buf_close(&text);
     }
-    return mst__etcd_v3_forget(self, deadline_ms, reterr);
+    return mst__etcd_v3_forget(self, until, reterr);
 }
 
 /* --- our place among the keys --- */
 
 /* Find our predecessor. False in @ret_found when there is none. */
 static int look_before(struct mst__etcd_v3 *self,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        bool *ret_found,
                        struct mst_err *reterr)
 {
@@ -514,7 +508,7 @@ static int look_before(struct mst__etcd_v3 *self,
     const struct mst__v3_txn txn = {.success = reads, .success_count = 4};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    int rv = mst__v3_txn(self->v3, &txn, deadline_ms, &result, reterr);
+    int rv = mst__v3_txn(self->v3, &txn, until, &result, reterr);
     *ret_found = rv == 0 && result.ranges[1].count > 0;
     if (rv == 0 && (result.ranges[0].count == 0 ||
                     result.ranges[0].items[0].create_revision != self->create_revision)) {
@@ -535,12 +529,12 @@ static int look_before(struct mst__etcd_v3 *self,
 }
 
 /* Read everything and be the authority, if ours is the oldest key. */
-static int take_over(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+static int take_over(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__etcd_v3_survey survey;
     mst__etcd_v3_survey_init(&survey);
     self->is_authority = false;
-    int rv = mst__etcd_v3_survey_read(self->v3, &self->keys, deadline_ms, &survey, reterr);
+    int rv = mst__etcd_v3_survey_read(self->v3, &self->keys, until, &survey, reterr);
     if (rv != 0) {
         mst__etcd_v3_survey_close(&survey);
         return rv;
@@ -563,26 +557,26 @@ static int take_over(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_
         }
     } else {
         bool is_found;
-        rv = look_before(self, deadline_ms, &is_found, reterr);
+        rv = look_before(self, until, &is_found, reterr);
     }
     mst__etcd_v3_survey_close(&survey);
     return rv;
 }
 
 /* There is no watch: find out whom and what to watch. */
-static int find_place(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+static int find_place(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     mst__etcd_v3_authority_close(&self->authority);
     mst__free(self->before);
     self->before = NULL;
     if (!self->is_authority) {
         bool is_found;
-        int rv = look_before(self, deadline_ms, &is_found, reterr);
+        int rv = look_before(self, until, &is_found, reterr);
         if (rv != 0 || is_found) {
             return rv;
         }
     }
-    return take_over(self, deadline_ms, reterr);
+    return take_over(self, until, reterr);
 }
 
 /* --- being the authority --- */
@@ -820,12 +814,13 @@ static int take_event(struct mst__etcd_v3 *self,
 
 /* Wait for events; then take those that have come. An authority takes many at once, so that it
  * decides, and writes, once for all of them. */
-static int take_events(struct mst__etcd_v3 *self, int64_t until_ms, struct mst_err *reterr)
+static int take_events(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     size_t rounds = self->is_authority ? BATCH_MAX : 1;
     for (size_t i = 0; i < rounds; i++) {
         struct mst__v3_events events = {.count = 0};
-        int rv = mst__v3_watch_next(self->watch, i == 0 ? until_ms : 0, &events, reterr);
+        int rv = mst__v3_watch_next(self->watch, i == 0 ? until : mst__until_with(until, 0),
+                                    &events, reterr);
         if (rv == MST_ESTATE) {
             drop_watch(self); /* compacted: read everything */
             return 0;
@@ -851,16 +846,15 @@ static bool has_news(const struct mst__etcd_v3 *self, int64_t revision)
     return self->round_revision != revision || self->letter.kind > MST_ETCD_V3_LETTER_RANK;
 }
 
-int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst_err *reterr)
+int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     if (self->lease == 0) {
         return fail_ended(self, reterr);
     }
-    int rv = mst__clock_ms() >= self->beat_ms ? beat(self, reterr) : 0;
-    int64_t until_ms = least(deadline_ms, self->beat_ms);
+    int rv = mst__clock_ms() >= self->beat_ms ? beat(self, until.wake_fd, reterr) : 0;
     int64_t round = self->round_revision;
     if (rv == 0 && self->watch == NULL) {
-        rv = find_place(self, least(deadline_ms, mst__clock_deadline_ms(WRITE_MS)), reterr);
+        rv = find_place(self, mst__until_sooner(until, mst__clock_deadline_ms(WRITE_MS)), reterr);
         if (rv == 0 && !self->is_authority && has_news(self, round)) {
             return 0; /* it was read, so that no watch will tell of it */
         }
@@ -880,6 +874,6 @@ int mst__etcd_v3_step(struct mst__etcd_v3 *self, int64_t deadline_ms, struct mst
     if (rv != 0 || self->watch == NULL) {
         return rv;
     }
-    rv = take_events(self, least(until_ms, due_ms), reterr);
-    return rv == MST_ETIMEOUT && mst__clock_ms() < deadline_ms ? 0 : rv;
+    rv = take_events(self, mst__until_sooner(until, least(self->beat_ms, due_ms)), reterr);
+    return rv == MST_ETIMEOUT && !mst__until_is_over(until) ? 0 : rv;
 }

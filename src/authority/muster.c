@@ -13,7 +13,6 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/bootstrap.h"
@@ -48,7 +47,7 @@ static int ask_status(const struct mst__muster *muster,
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
     struct mst__job_message answer;
-    int rv = mst__job_client_ask(&muster->endpoint, &question, mst__clock_deadline_ms(timeout_ms),
+    int rv = mst__job_client_ask(&muster->endpoint, &question, mst__until_in(timeout_ms),
                                  ret_client, &answer, reterr);
     if (rv == 0 && answer.type != MST_JOB_STATUS_TOLD) {
         mst__job_client_close(*ret_client);
@@ -164,15 +163,13 @@ static int next_wait(struct mst__muster *muster, struct mst_err *reterr)
     struct mst__member *member = &muster->member;
     muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
     muster->part_rv = 0;
-    (void)mst__interrupt_by(muster->head.owner.cancel_fd);
     mst__muster_step(muster,
                      (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
                                                 .address = mst_bytes_str(muster->address),
                                                 .timeout_us = muster->settings.job.join_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&muster->head.owner)) {
-        mst__muster_turn(muster, INT64_MAX);
+        mst__muster_turn(muster, mst__until_by(muster->head.owner.cancel_fd, INT64_MAX));
     }
-    (void)mst__interrupt_by(-1);
     if (member->phase == MST_MEMBER_JOINING) {
         leave_within(muster, WITHDRAW_MS);
         return mst__owner_fail_cancelled(reterr);
@@ -190,10 +187,9 @@ static int next_join(void *self, void *ret_arg, struct mst_err *reterr)
     if (mst__owner_is_cancelled(&muster->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
-    (void)mst__interrupt_by(muster->head.owner.cancel_fd);
     int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
-                                    muster->addr, &reserved_fd, muster->address, reterr);
-    (void)mst__interrupt_by(-1);
+                                    muster->head.owner.cancel_fd, muster->addr, &reserved_fd,
+                                    muster->address, reterr);
     rv = rv == 0 ? next_wait(muster, reterr) : rv;
     if (rv == 0) {
         rv = next_outcome(muster, ret, reterr);
@@ -246,7 +242,7 @@ static int close_here(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     const struct mst__member *member = &muster->member;
-    int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
+    struct mst__until until = mst__until_in(muster->settings.job.close_us / 1000);
     int rv = 0;
     if (member->phase == MST_MEMBER_CLOSED) {
         return 0; /* somebody was quicker */
@@ -254,14 +250,14 @@ static int close_here(void *self, void *arg, struct mst_err *reterr)
     if (muster->client == NULL || member->phase != MST_MEMBER_HOLDING) {
         rv = mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
     } else {
-        rv = mst__job_client_send(muster->client, arg, deadline_ms, reterr);
+        rv = mst__job_client_send(muster->client, arg, until, reterr);
     }
     const struct mst__job_client *client = muster->client;
     while (rv == 0 && member->phase == MST_MEMBER_HOLDING) {
-        mst__muster_turn(muster, deadline_ms);
+        mst__muster_turn(muster, until);
         if (muster->client != client) {
             rv = mst__fail(reterr, MST_ECONN, 0, "%.60s: the connection is lost", muster->where);
-        } else if (mst__clock_ms() >= deadline_ms) {
+        } else if (mst__until_is_over(until)) {
             rv = mst__fail(reterr, MST_ETIMEOUT, 0, "%.60s does not answer", muster->where);
         }
     }
@@ -275,7 +271,7 @@ static int close_anyhow(struct mst__muster *muster,
                         struct mst__job_message *question,
                         struct mst_err *reterr)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(muster->settings.job.close_us / 1000);
+    struct mst__until until = mst__until_in(muster->settings.job.close_us / 1000);
     if (mst__owner_try_begin(&muster->head.owner)) {
         int rv = mst__owner_run(&muster->head.owner, close_here, question, reterr);
         mst__owner_end(&muster->head.owner);
@@ -285,8 +281,7 @@ static int close_anyhow(struct mst__muster *muster,
     }
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
-    int rv =
-        mst__job_client_ask(&muster->endpoint, question, deadline_ms, &client, &answer, reterr);
+    int rv = mst__job_client_ask(&muster->endpoint, question, until, &client, &answer, reterr);
     mst__job_client_close(client);
     return rv;
 }
@@ -378,7 +373,7 @@ static void linger(const struct mst__muster *muster)
 {
     int64_t until_ms = mst__clock_deadline_ms(LINGER_MS);
     while (mst__clock_ms() < until_ms && linger_for(muster) > 0) {
-        (void)mst__interrupt_pause(mst__clock_ns() / 1000 + LINGER_LOOK_US); /* nothing does */
+        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + LINGER_LOOK_US); /* nothing wakes */
     }
 }
 
@@ -405,9 +400,7 @@ static void watch(void *self)
 {
     struct mst__muster *muster = self;
     mst__tcp_prune(muster->store, STORE_IDLE_MS);
-    (void)mst__interrupt_by(muster->head.owner.stop_fd);
-    mst__muster_turn(muster, INT64_MAX);
-    (void)mst__interrupt_by(-1);
+    mst__muster_turn(muster, mst__until_by(muster->head.owner.stop_fd, INT64_MAX));
 }
 
 static const struct mst__head_ops muster_head_ops = {

@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
+#include "base/until.h"
 #include "core/expire.h"
 
 /* The time for one attempt to connect. */
@@ -77,11 +77,7 @@ static int link_send(struct mst__muster *muster,
     if (muster->client == NULL) {
         return mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
     }
-    int before = mst__interrupt_by(-1);
-    int rv = mst__job_client_send(muster->client, message,
-                                  mst__clock_deadline_ms(MST_MUSTER_SEND_MS), reterr);
-    (void)mst__interrupt_by(before);
-    return rv;
+    return mst__job_client_send(muster->client, message, mst__until_in(MST_MUSTER_SEND_MS), reterr);
 }
 
 static int link_say(struct mst__muster *muster,
@@ -112,9 +108,7 @@ static int link_ask_why(struct mst__muster *muster, struct mst_err *reterr)
 static void link_end(struct mst__muster *muster, bool is_parting)
 {
     if (is_parting && muster->part_rv == 0) {
-        int before = mst__interrupt_by(-1);
-        mst__job_client_finish(muster->client, mst__clock_deadline_ms(muster->part_ms));
-        (void)mst__interrupt_by(before);
+        mst__job_client_finish(muster->client, mst__until_in(muster->part_ms));
         muster->client = NULL;
     }
     link_close(muster);
@@ -184,18 +178,18 @@ void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err)
 /* --- turns --- */
 
 /* Try to connect, once. */
-static void turn_connect(struct mst__muster *muster, int64_t deadline_ms)
+static void turn_connect(struct mst__muster *muster, struct mst__until until)
 {
     struct mst_err err = {0};
-    int64_t until_ms = least(deadline_ms, mst__clock_deadline_ms(CONNECT_MS));
-    until_ms = least(until_ms, ms_after(mst__member_due_us(&muster->member)));
-    int rv = mst__job_client_open(&muster->endpoint, until_ms, &muster->client, &err);
+    until = mst__until_sooner(until, mst__clock_deadline_ms(CONNECT_MS));
+    until = mst__until_sooner(until, ms_after(mst__member_due_us(&muster->member)));
+    int rv = mst__job_client_open(&muster->endpoint, until, &muster->client, &err);
     if (rv == 0) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
     } else if (rv != MST_ECANCELED) {
         mst__view_unknown(&muster->head.view, &err);
         mst__muster_cut(muster, &err);
-    } /* else: interrupted, and the next turn goes on with it */
+    } /* else: woken, and the next turn goes on with it */
 }
 
 /* How @name stands in @status; MST_STANDING_GONE when it is not there. */
@@ -233,13 +227,13 @@ static bool hear_why(struct mst__muster *muster, const struct mst__job_message *
     return true;
 }
 
-static void turn_connected(struct mst__muster *muster, int64_t deadline_ms)
+static void turn_connected(struct mst__muster *muster, struct mst__until until)
 {
     struct mst_err err = {0};
     struct mst__job_message message;
-    int64_t due_ms = ms_after(mst__member_due_us(&muster->member));
+    until = mst__until_sooner(until, ms_after(mst__member_due_us(&muster->member)));
     /* First of all what has come: after a pause of this process it tells why. */
-    int rv = mst__job_client_receive(muster->client, least(deadline_ms, due_ms), &message, &err);
+    int rv = mst__job_client_receive(muster->client, until, &message, &err);
     if (rv == 0 && !hear_why(muster, &message)) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD,
                                                             .message = &message});
@@ -252,16 +246,18 @@ static void turn_connected(struct mst__muster *muster, int64_t deadline_ms)
     }
 }
 
-void mst__muster_turn(struct mst__muster *muster, int64_t deadline_ms)
+void mst__muster_turn(struct mst__muster *muster, struct mst__until until)
 {
     int64_t due_us = mst__member_due_us(&muster->member);
     if (muster->client != NULL) {
-        turn_connected(muster, deadline_ms);
+        turn_connected(muster, until);
     } else if (muster->member.link == MST_MEMBER_CONNECTING) {
-        turn_connect(muster, deadline_ms);
+        turn_connect(muster, until);
     } else {
-        int64_t deadline_us = deadline_ms > INT64_MAX / 1000 ? INT64_MAX : deadline_ms * 1000;
-        (void)mst__interrupt_pause(least(due_us, deadline_us)); /* whoever waits looks why */
+        int64_t deadline_us =
+            until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
+        /* Woken or not: whoever waits looks why. */
+        (void)mst__until_pause(until.wake_fd, least(due_us, deadline_us));
     }
     if (now_us() >= mst__member_due_us(&muster->member)) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_TIME});

@@ -51,8 +51,8 @@ void mst__muster_member(struct mst__muster *muster);
 /* Feed @event, stamped with the present time, and carry out what comes of it. */
 void mst__muster_step(struct mst__muster *muster, struct mst__member_event event);
 
-/* Wait until something has happened, @deadline_ms or an interruption, and feed it to the member. */
-void mst__muster_turn(struct mst__muster *muster, int64_t deadline_ms);
+/* Wait until something has happened, but not beyond @until, and feed it to the member. */
+void mst__muster_turn(struct mst__muster *muster, struct mst__until until);
 
 /* The connection is of no use any more, for the reason @err. */
 void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err);

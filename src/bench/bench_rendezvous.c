@@ -23,8 +23,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "bench/bench.h"
 #include "bench/bench_job.h"
 #include "bench/bench_tally.h"
@@ -237,7 +237,7 @@ static int measure_steady(struct meeting *meeting, struct mst_err *reterr)
     int64_t begin_ns = mst__clock_ns();
     rv = rv != 0 ? rv : mst__bench_traffic(&begin_bytes, reterr);
     if (rv == 0) {
-        (void)mst__interrupt_pause(begin_ns / 1000 + meeting->steady_ms * 1000); /* by nobody */
+        (void)mst__until_pause(-1, begin_ns / 1000 + meeting->steady_ms * 1000); /* nothing wakes */
         rv = mst__bench_traffic(&end_bytes, reterr);
     }
     rv = rv != 0 || pid == 0 ? rv : mst__bench_cpu_ns(pid, &end_cpu_ns, reterr);

@@ -10,7 +10,6 @@
 
 #include "base/assert.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/port_file.h"
@@ -116,10 +115,9 @@ static int etcd_with(struct etcd *etcd)
         return mst__cli_fail(&err);
     }
     catch_signals(false);
-    (void)mst__interrupt_by(signal_fd);
+    etcd->options.cancel_fd = signal_fd;
     struct mst_etcd_server *server = NULL;
     int rv = mst_etcd_server_start(&etcd->options, etcd->timeout_ms, &server, &err);
-    (void)mst__interrupt_by(-1);
     if (rv == MST_ECANCELED && signal_number != 0) {
         return MST_EXIT_SIGNAL + signal_number;
     }

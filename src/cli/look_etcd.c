@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "legacy/legacy.h"
@@ -65,16 +64,16 @@ int mst__look_etcd_read(struct mst__look *look,
                         struct mst_err *reterr)
 {
     struct mst__look_etcd *etcd = look->etcd;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    struct mst__until until = mst__until_in(timeout_ms);
     if (etcd->is_legacy) {
         uint64_t before = etcd->view.exists ? etcd->view.modified : 0;
-        int rv = mst__legacy_look_read(&etcd->legacy, deadline_ms, &etcd->view, reterr);
+        int rv = mst__legacy_look_read(&etcd->legacy, until, &etcd->view, reterr);
         look->exists = rv == 0 && etcd->view.exists;
         *ret_changed = (look->exists ? etcd->view.modified : 0) != before;
         return rv;
     }
     struct mst__stored stored = {0};
-    int rv = etcd->backend.ops->get_state(etcd->backend.self, deadline_ms, &stored, reterr);
+    int rv = etcd->backend.ops->get_state(etcd->backend.self, until, &stored, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -169,9 +168,8 @@ static int ask(struct mst__look_job *job,
     enum mst__job_type wanted =
         question->type == MST_JOB_STATUS ? MST_JOB_STATUS_TOLD : MST_JOB_CLOSED;
     look_job_clear(job);
-    int rv =
-        mst__job_client_ask(&job->settings.place.endpoint, question,
-                            mst__clock_deadline_ms(timeout_ms), &job->client, ret_answer, reterr);
+    int rv = mst__job_client_ask(&job->settings.place.endpoint, question, mst__until_in(timeout_ms),
+                                 &job->client, ret_answer, reterr);
     if (rv == 0 && ret_answer->type != wanted) {
         rv = mst__fail(reterr, MST_EPROTO, 0, "the server says '%s' instead of '%s'",
                        mst__job_type_name(ret_answer->type), mst__job_type_name(wanted));

@@ -74,7 +74,7 @@ int mst__look_v3_read(struct mst__look_v3 *look,
                       struct mst__job_status *ret_status,
                       struct mst_err *reterr)
 {
-    int rv = mst__etcd_v3_look_read(&look->look, mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv = mst__etcd_v3_look_read(&look->look, mst__until_in(timeout_ms), reterr);
     if (rv != 0) {
         return rv;
     }
@@ -119,5 +119,5 @@ int mst__look_v3_shut(struct mst__look_v3 *look,
     int rv = mst__look_v3_read(look, timeout_ms, &ignored, reterr);
     return rv != 0 ? rv
                    : mst__etcd_v3_shut(look->look.v3, &look->look.keys, reason, owner,
-                                       mst__clock_deadline_ms(timeout_ms), reterr);
+                                       mst__until_in(timeout_ms), reterr);
 }

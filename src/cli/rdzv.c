@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "base/base64.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -70,8 +69,8 @@ void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t
                                               .u.close.run_id = mst_bytes_str("muster")};
     struct mst__job_message answer;
     struct mst__job_client *client = NULL;
-    int rv = mst__job_client_ask(&endpoint, &question, mst__clock_deadline_ms(TAKEN_MS), &client,
-                                 &answer, NULL);
+    int rv =
+        mst__job_client_ask(&endpoint, &question, mst__until_in(TAKEN_MS), &client, &answer, NULL);
     mst__job_client_close(client);
     if (rv == 0 || rv == MST_ENOTFOUND || rv == MST_EINVAL) {
         mst__cli_say("muster: port %d belongs to another muster: a `muster serve`, or a node of "

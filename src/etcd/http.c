@@ -15,10 +15,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/http_conn.h"
 #include "etcd/secret.h"
 
@@ -134,14 +134,14 @@ void mst__http_rotate(struct mst__http *http)
 struct http_flight {
     struct mst__http_conn *conn;
     const struct mst__http_request *request;
-    enum mst__http_until until; /* DONE or HEAD */
+    enum mst__http_until goal; /* DONE or HEAD */
     struct mst__http_response *response;
 };
 
 /* Send it to the current endpoint, once. */
 static int http_attempt(struct mst__http *http,
                         const struct http_flight *flight,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     struct mst__http_conn *conn = flight->conn;
@@ -152,10 +152,11 @@ static int http_attempt(struct mst__http *http,
         return rv;
     }
     int64_t patience_ms = mst__clock_deadline_ms(http->patience_ms);
-    bool is_patience = atomic_load(&http->endpoint_count) > 1 && patience_ms < deadline_ms;
-    rv = mst__http_conn_drive(conn, flight->until, is_patience ? patience_ms : deadline_ms);
-    bool is_enough = flight->until == MST_HTTP_UNTIL_HEAD ? mst__http_conn_is_head_done(conn)
-                                                          : mst__http_conn_is_ok(conn);
+    bool is_patience = atomic_load(&http->endpoint_count) > 1 && patience_ms < until.deadline_ms;
+    rv = mst__http_conn_drive(conn, flight->goal,
+                              is_patience ? mst__until_with(until, patience_ms) : until);
+    bool is_enough = flight->goal == MST_HTTP_UNTIL_HEAD ? mst__http_conn_is_head_done(conn)
+                                                         : mst__http_conn_is_ok(conn);
     if (rv == 0 && is_enough) {
         return 0;
     }
@@ -163,7 +164,7 @@ static int http_attempt(struct mst__http *http,
     rv = rv != 0 ? mst__http_conn_fail_wait(conn, rv, is_patience, &err)
                  : mst__http_conn_fail(conn, &err);
     if ((rv == MST_ECONN || rv == MST_EUNKNOWN) && mst__http_conn_is_suspect(conn) &&
-        mst__http_conn_probe(conn, deadline_ms, &err) != 0) {
+        mst__http_conn_probe(conn, until, &err) != 0) {
         rv = MST_EAUTH;
     }
     if (rv == MST_ECONN || rv == MST_EUNKNOWN || rv == MST_ERESOLVE) {
@@ -175,45 +176,45 @@ static int http_attempt(struct mst__http *http,
 /* Send it until it is answered or there is no point in going on. */
 static int http_persist(struct mst__http *http,
                         const struct http_flight *flight,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     size_t count = atomic_load(&http->endpoint_count);
     for (size_t attempt = 1;; attempt++) {
-        if (mst__interrupt_is_pending()) {
+        if (mst__until_is_woken(until.wake_fd)) {
             return mst__fail(reterr, MST_ECANCELED, 0, "request to '%s' was cancelled",
                              mst__http_where(http));
         }
-        if (mst__clock_ms() >= deadline_ms) {
+        if (mst__until_is_over(until)) {
             return mst__fail(reterr, MST_ETIMEOUT, 0,
                              "request to '%s' was not sent before its deadline",
                              mst__http_where(http));
         }
-        int rv = http_attempt(http, flight, deadline_ms, reterr);
+        int rv = http_attempt(http, flight, until, reterr);
         if ((rv != MST_ECONN && rv != MST_ERESOLVE) || attempt == HTTP_ROUNDS * count) {
             return rv;
         }
         int64_t pause_ms = attempt % count == 0 ? HTTP_PAUSE_MS * (int64_t)(attempt / count) : 0;
         int64_t until_ms = mst__clock_ms() + pause_ms;
-        if (until_ms >= deadline_ms) {
+        if (until_ms >= until.deadline_ms) {
             return rv;
         }
-        /* Whether it was interrupted is asked above. */
-        (void)mst__interrupt_pause(until_ms * 1000);
+        /* Whether it was woken is asked above. */
+        (void)mst__until_pause(until.wake_fd, until_ms * 1000);
     }
 }
 
 int mst__http_call(struct mst__http *http,
                    const struct mst__http_request *request,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__http_response *response,
                    struct mst_err *reterr)
 {
     struct http_flight flight = {
-        .request = request, .until = MST_HTTP_UNTIL_DONE, .response = response};
+        .request = request, .goal = MST_HTTP_UNTIL_DONE, .response = response};
     int rv = http_take(http, &flight.conn, reterr);
     if (rv == 0) {
-        rv = http_persist(http, &flight, deadline_ms, reterr);
+        rv = http_persist(http, &flight, until, reterr);
     }
     http_give_back(http, flight.conn);
     return rv;
@@ -223,7 +224,7 @@ int mst__http_call(struct mst__http *http,
 
 int mst__http_stream_open(struct mst__http *http,
                           const struct mst__http_request *request,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst__http_stream **ret_stream,
                           struct mst_err *reterr)
 {
@@ -234,11 +235,11 @@ int mst__http_stream_open(struct mst__http *http,
     *stream = (struct mst__http_stream){.http = http};
     mst__http_response_init(&stream->head);
     struct http_flight flight = {
-        .request = request, .until = MST_HTTP_UNTIL_HEAD, .response = &stream->head};
+        .request = request, .goal = MST_HTTP_UNTIL_HEAD, .response = &stream->head};
     int rv = http_take(http, &flight.conn, reterr);
     stream->conn = flight.conn;
     if (rv == 0) {
-        rv = http_persist(http, &flight, deadline_ms, reterr);
+        rv = http_persist(http, &flight, until, reterr);
     }
     if (rv != 0) {
         mst__http_stream_close(stream);
@@ -279,7 +280,7 @@ static bool http_stream_line(struct mst__http_stream *stream, struct mst_bytes *
 }
 
 int mst__http_stream_read(struct mst__http_stream *stream,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_bytes *ret_line,
                           struct mst_err *reterr)
 {
@@ -300,7 +301,7 @@ int mst__http_stream_read(struct mst__http_stream *stream,
                        ? rv
                        : mst__err_wrap(reterr, MST_ECONN, "stream was cut off");
         }
-        int rv = mst__http_conn_drive(conn, MST_HTTP_UNTIL_BODY, deadline_ms);
+        int rv = mst__http_conn_drive(conn, MST_HTTP_UNTIL_BODY, until);
         if (rv == MST_ETIMEOUT || rv == MST_ECANCELED) {
             return mst__fail(reterr, rv, 0, "stream from '%s': %s", where,
                              rv == MST_ETIMEOUT ? "nothing came before the deadline" : "cancelled");

@@ -2,7 +2,7 @@
  * TLS, a deadline on everything.
  *
  * Calls may come from several threads at once; each uses a connection of its own. Waiting ends when
- * the thread is interrupted (base/interrupt.h). All use of libcurl is in http_conn.c. */
+ * it is woken (base/until.h). All use of libcurl is in http_conn.c. */
 #ifndef MST_ETCD_HTTP_H
 #define MST_ETCD_HTTP_H
 
@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/endpoint.h"
+#include "base/until.h"
 
 #define MST_HTTP_ENDPOINTS_MAX 16
 
@@ -87,7 +88,7 @@ void mst__http_response_close(struct mst__http_response *response);
  */
 int mst__http_call(struct mst__http *http,
                    const struct mst__http_request *request,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__http_response *response,
                    struct mst_err *reterr);
 
@@ -123,7 +124,7 @@ struct mst__http_stream;
  */
 int mst__http_stream_open(struct mst__http *http,
                           const struct mst__http_request *request,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst__http_stream **ret_stream,
                           struct mst_err *reterr);
 
@@ -139,7 +140,7 @@ const struct mst__http_response *mst__http_stream_head(const struct mst__http_st
  * at its regular end; MST_ECONN when it was cut off; MST_ELIMIT, MST_ENOMEM.
  */
 int mst__http_stream_read(struct mst__http_stream *stream,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_bytes *ret_line,
                           struct mst_err *reterr);
 

@@ -17,9 +17,9 @@
 #include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/curl.h"
 
 /* To reach a host, TLS included. */
@@ -472,8 +472,8 @@ int mst__http_conn_begin(struct mst__http_conn *conn,
 }
 
 int mst__http_conn_drive(struct mst__http_conn *conn,
-                         enum mst__http_until until,
-                         int64_t deadline_ms)
+                         enum mst__http_until goal,
+                         struct mst__until until)
 {
     size_t size_before = mst__buf_size(&conn->response->body);
     for (;;) {
@@ -491,22 +491,22 @@ int mst__http_conn_drive(struct mst__http_conn *conn,
         if (conn->is_done && conn->result == CURLE_OK && !conn->is_head_done) {
             conn->result = CURLE_PARTIAL_FILE; /* cut off within the head: libcurl is content */
         }
-        if (conn->is_done || (until == MST_HTTP_UNTIL_HEAD && conn->is_head_done) ||
-            (until == MST_HTTP_UNTIL_BODY && mst__buf_size(&conn->response->body) > size_before)) {
+        if (conn->is_done || (goal == MST_HTTP_UNTIL_HEAD && conn->is_head_done) ||
+            (goal == MST_HTTP_UNTIL_BODY && mst__buf_size(&conn->response->body) > size_before)) {
             return 0;
         }
         int64_t now_ms = mst__clock_ms();
-        if (now_ms >= deadline_ms) {
+        if (now_ms >= until.deadline_ms) {
             return MST_ETIMEOUT;
         }
-        int64_t wait_ms = deadline_ms - now_ms < 60000 ? deadline_ms - now_ms : 60000;
-        struct curl_waitfd interrupt = {.fd = mst__interrupt_fd(), .events = CURL_WAIT_POLLIN};
-        CURLMcode rc = conn->curl->multi_poll(conn->multi, &interrupt, interrupt.fd >= 0 ? 1 : 0,
-                                              (int)wait_ms, NULL);
+        int64_t wait_ms = until.deadline_ms - now_ms < 60000 ? until.deadline_ms - now_ms : 60000;
+        struct curl_waitfd wake = {.fd = until.wake_fd, .events = CURL_WAIT_POLLIN};
+        CURLMcode rc =
+            conn->curl->multi_poll(conn->multi, &wake, wake.fd >= 0 ? 1 : 0, (int)wait_ms, NULL);
         if (rc != CURLM_OK) {
             return MST_ESYS;
         }
-        if (interrupt.fd >= 0 && interrupt.revents != 0) {
+        if (wake.fd >= 0 && wake.revents != 0) {
             return MST_ECANCELED;
         }
     }
@@ -565,7 +565,7 @@ bool mst__http_conn_is_suspect(const struct mst__http_conn *conn)
 }
 
 int mst__http_conn_probe(const struct mst__http_conn *conn,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     int64_t connect_ms = mst__clock_ms() + HTTP_CONNECT_MS;
@@ -581,8 +581,8 @@ int mst__http_conn_probe(const struct mst__http_conn *conn,
                                     (long)CURL_SSLVERSION_MAX_TLSv1_2) == CURLE_OK &&
         conn->curl->easy_setopt(probe->easy, CURLOPT_CONNECT_ONLY, 1L) == CURLE_OK &&
         mst__http_conn_begin(probe, &request, conn->target, &response, NULL) == 0 &&
-        mst__http_conn_drive(probe, MST_HTTP_UNTIL_DONE,
-                             connect_ms < deadline_ms ? connect_ms : deadline_ms) == 0 &&
+        mst__http_conn_drive(probe, MST_HTTP_UNTIL_DONE, mst__until_sooner(until, connect_ms)) ==
+            0 &&
         conn_is_refused(probe)) {
         rv = mst__http_conn_fail(probe, reterr);
     }

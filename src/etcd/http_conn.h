@@ -49,8 +49,8 @@ enum mst__http_until { MST_HTTP_UNTIL_DONE, MST_HTTP_UNTIL_HEAD, MST_HTTP_UNTIL_
 /* Go on until the request is done, or earlier: when the head is there, or more of the body than at
  * the beginning. 0, MST_ETIMEOUT, MST_ECANCELED, MST_ESYS; nothing is filled in. */
 int mst__http_conn_drive(struct mst__http_conn *conn,
-                         enum mst__http_until until,
-                         int64_t deadline_ms);
+                         enum mst__http_until goal,
+                         struct mst__until until);
 
 bool mst__http_conn_is_head_done(const struct mst__http_conn *conn);
 bool mst__http_conn_is_done(const struct mst__http_conn *conn);
@@ -74,7 +74,7 @@ bool mst__http_conn_is_suspect(const struct mst__http_conn *conn);
 
 /* Connect once more, send nothing, and see: MST_EAUTH when our certificate is refused, else 0. */
 int mst__http_conn_probe(const struct mst__http_conn *conn,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr);
 
 #endif /* MST_ETCD_HTTP_CONN_H */

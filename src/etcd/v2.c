@@ -8,9 +8,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/json.h"
 
 /* The server refuses longer ones, and so we do. */
@@ -162,7 +162,7 @@ static int finish_path(struct mst__buf *buf, int rv, const char *key, struct mst
  * no leader. */
 static int v2_call(struct mst__v2 *v2,
                    const struct mst__http_request *request,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr)
 {
@@ -171,7 +171,7 @@ static int v2_call(struct mst__v2 *v2,
     struct mst_err err;
     int rv;
     for (int64_t pause_ms = V2_PAUSE_MS;; pause_ms *= 2) {
-        rv = mst__http_call(v2->http, request, deadline_ms, &response, &err);
+        rv = mst__http_call(v2->http, request, until, &response, &err);
         if (rv != 0) {
             break;
         }
@@ -185,12 +185,12 @@ static int v2_call(struct mst__v2 *v2,
         }
         pause_ms = pause_ms < V2_PAUSE_MS_MAX ? pause_ms : V2_PAUSE_MS_MAX;
         int64_t until_ms = mst__clock_ms() + pause_ms;
-        if (until_ms >= deadline_ms) {
+        if (until_ms >= until.deadline_ms) {
             rv = mst__err_wrap(&err, MST_ETIMEOUT, "until the deadline");
             break;
         }
-        /* The next call asks whether we were interrupted. */
-        (void)mst__interrupt_pause(until_ms * 1000);
+        /* The next call asks whether we were woken. */
+        (void)mst__until_pause(until.wake_fd, until_ms * 1000);
     }
     mst__http_response_close(&response);
     if (rv != 0 && reterr != NULL) {
@@ -203,7 +203,7 @@ int mst__v2_get(struct mst__v2 *v2,
                 const char *key,
                 bool is_recursive,
                 bool is_quorum,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr)
 {
@@ -222,7 +222,7 @@ int mst__v2_get(struct mst__v2 *v2,
             .path = (const char *)mst__buf_bytes(&path).data,
             .is_repeatable = true,
         };
-        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+        rv = v2_call(v2, &request, until, answer, reterr);
     }
     mst__buf_close(&path);
     return rv;
@@ -298,7 +298,7 @@ static int append_write(struct mst__buf *buf, const struct mst__v2_write *write)
 static int v2_write(struct mst__v2 *v2,
                     const struct mst__v2_write *write,
                     enum mst__http_method method,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__v2_answer *answer,
                     struct mst_err *reterr)
 {
@@ -322,7 +322,7 @@ static int v2_write(struct mst__v2 *v2,
             .content_type = "application/x-www-form-urlencoded",
             .is_repeatable = write->is_refresh && write->condition != MST_V2_IF_INDEX,
         };
-        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+        rv = v2_call(v2, &request, until, answer, reterr);
     }
     mst__buf_close(&path);
     mst__buf_close(&body);
@@ -331,29 +331,29 @@ static int v2_write(struct mst__v2 *v2,
 
 int mst__v2_put(struct mst__v2 *v2,
                 const struct mst__v2_write *write,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr)
 {
-    return v2_write(v2, write, MST_HTTP_PUT, deadline_ms, answer, reterr);
+    return v2_write(v2, write, MST_HTTP_PUT, until, answer, reterr);
 }
 
 int mst__v2_append(struct mst__v2 *v2,
                    const char *key,
                    struct mst_bytes value,
                    int64_t ttl_s,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr)
 {
     struct mst__v2_write write = {.key = key, .value = value, .ttl_s = ttl_s};
-    return v2_write(v2, &write, MST_HTTP_POST, deadline_ms, answer, reterr);
+    return v2_write(v2, &write, MST_HTTP_POST, until, answer, reterr);
 }
 
 int mst__v2_delete(struct mst__v2 *v2,
                    const struct mst__v2_write *write,
                    bool is_recursive,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr)
 {
@@ -377,7 +377,7 @@ int mst__v2_delete(struct mst__v2 *v2,
             .method = MST_HTTP_DELETE,
             .path = (const char *)mst__buf_bytes(&path).data,
         };
-        rv = v2_call(v2, &request, deadline_ms, answer, reterr);
+        rv = v2_call(v2, &request, until, answer, reterr);
     }
     mst__buf_close(&path);
     return rv;
@@ -388,12 +388,12 @@ int mst__v2_delete(struct mst__v2 *v2,
 /* The head has come; the rest comes with the event. */
 static int v2_wait_read(struct mst__v2 *v2,
                         struct mst__http_stream *stream,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__v2_answer *answer,
                         struct mst_err *reterr)
 {
     struct mst_bytes line;
-    int rv = mst__http_stream_read(stream, deadline_ms, &line, reterr);
+    int rv = mst__http_stream_read(stream, until, &line, reterr);
     if (rv == MST_ENOTFOUND) {
         return mst__fail(reterr, MST_ECONN, 0, "wait at '%s' ended without an event",
                          mst__v2_where(v2));
@@ -425,7 +425,7 @@ int mst__v2_wait(struct mst__v2 *v2,
                  const char *key,
                  bool is_recursive,
                  uint64_t from_index,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  struct mst__v2_answer *answer,
                  struct mst_err *reterr)
 {
@@ -448,9 +448,9 @@ int mst__v2_wait(struct mst__v2 *v2,
             .is_repeatable = true,
         };
         struct mst__http_stream *stream = NULL;
-        rv = mst__http_stream_open(v2->http, &request, deadline_ms, &stream, reterr);
+        rv = mst__http_stream_open(v2->http, &request, until, &stream, reterr);
         if (rv == 0) {
-            rv = v2_wait_read(v2, stream, deadline_ms, answer, reterr);
+            rv = v2_wait_read(v2, stream, until, answer, reterr);
         }
         mst__http_stream_close(stream);
     }
@@ -489,7 +489,7 @@ static int add_machines(struct mst__v2 *v2, struct mst_bytes text)
     return 0;
 }
 
-int mst__v2_sync_machines(struct mst__v2 *v2, int64_t deadline_ms, struct mst_err *reterr)
+int mst__v2_sync_machines(struct mst__v2 *v2, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__http_request request = {
         .method = MST_HTTP_GET,
@@ -498,7 +498,7 @@ int mst__v2_sync_machines(struct mst__v2 *v2, int64_t deadline_ms, struct mst_er
     };
     struct mst__http_response response;
     mst__http_response_init(&response);
-    int rv = mst__http_call(v2->http, &request, deadline_ms, &response, reterr);
+    int rv = mst__http_call(v2->http, &request, until, &response, reterr);
     if (rv == 0 && response.status == 200) {
         rv = add_machines(v2, mst__buf_bytes(&response.body));
         if (rv != 0) {

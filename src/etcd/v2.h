@@ -125,19 +125,19 @@ int mst__v2_get(struct mst__v2 *v2,
                 const char *key,
                 bool is_recursive,
                 bool is_quorum,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr);
 int mst__v2_put(struct mst__v2 *v2,
                 const struct mst__v2_write *write,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr);
 /* condition: ALWAYS, IF_VALUE or IF_INDEX. @is_dir and @is_recursive as in the API. */
 int mst__v2_delete(struct mst__v2 *v2,
                    const struct mst__v2_write *write,
                    bool is_recursive,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr);
 /* Create a key with a name that etcd chooses, in the directory @key. */
@@ -145,7 +145,7 @@ int mst__v2_append(struct mst__v2 *v2,
                    const char *key,
                    struct mst_bytes value,
                    int64_t ttl_s,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr);
 
@@ -159,11 +159,11 @@ int mst__v2_wait(struct mst__v2 *v2,
                  const char *key,
                  bool is_recursive,
                  uint64_t from_index,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  struct mst__v2_answer *answer,
                  struct mst_err *reterr);
 
 /* The members' client URLs become the endpoints besides those given. 0 or an error as above. */
-int mst__v2_sync_machines(struct mst__v2 *v2, int64_t deadline_ms, struct mst_err *reterr);
+int mst__v2_sync_machines(struct mst__v2 *v2, struct mst__until until, struct mst_err *reterr);
 
 #endif /* MST_ETCD_V2_H */

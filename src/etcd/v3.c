@@ -13,9 +13,9 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/secret.h"
 #include "etcd/v3_self.h"
 
@@ -29,9 +29,6 @@ static const char *const prefixes[] = {"/v3", "/v3beta", "/v3alpha"};
 
 /* A token that is refused right after it was given is not going to be better. */
 #define RENEWALS_MAX 2
-
-/* Whoever waits for another thread's token looks this often whether it was interrupted. */
-#define TOKEN_WAIT_MS 50
 
 struct mst__v3 {
     struct mst__http *http;
@@ -99,7 +96,7 @@ static int next_prefix(struct mst__v3 *v3,
 /* Ask for a token with user and password. NULL with 0: this etcd wants none. */
 static int authenticate(struct mst__v3 *v3,
                         const char *prefix,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         char **ret_token,
                         struct mst__v3_error *ret_error,
                         struct mst_err *reterr)
@@ -126,7 +123,7 @@ static int authenticate(struct mst__v3 *v3,
         .needs_leader = true,
         .is_repeatable = true, /* one token more harms nobody */
     };
-    rv = mst__http_call(v3->http, &request, deadline_ms, &response, reterr);
+    rv = mst__http_call(v3->http, &request, until, &response, reterr);
     if (rv != 0) {
         rv = mst__err_wrap(reterr, rv, "authenticate as '%.40s'", v3->user);
         goto out;
@@ -151,20 +148,15 @@ out:
     return rv;
 }
 
-/* Wait until the thread that asks for a token is done, or @deadline_ms. */
-static int wait_for_token(struct mst__v3 *v3, int64_t deadline_ms, struct mst_err *reterr)
+/* Wait until the thread that asks for a token is done, or @until. */
+static int wait_for_token(struct mst__v3 *v3, struct mst__until until, struct mst_err *reterr)
 {
     while (v3->is_asking) {
-        int64_t now_ms = mst__clock_ms();
-        if (now_ms >= deadline_ms || mst__interrupt_is_pending()) {
-            int code = now_ms >= deadline_ms ? MST_ETIMEOUT : MST_ECANCELED;
-            return mst__fail(reterr, code, 0, "authenticate as '%.40s': %s", v3->user,
-                             mst_strerror(code));
+        int rv = mst__until_cond(until, &v3->changed, &v3->mutex);
+        if (rv != 0) {
+            return mst__fail(reterr, rv, 0, "authenticate as '%.40s': %s", v3->user,
+                             mst_strerror(rv));
         }
-        int64_t until_ms = now_ms + TOKEN_WAIT_MS;
-        until_ms = until_ms < deadline_ms ? until_ms : deadline_ms;
-        struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-        (void)pthread_cond_timedwait(&v3->changed, &v3->mutex, &until); /* the loop looks */
     }
     return 0;
 }
@@ -172,13 +164,13 @@ static int wait_for_token(struct mst__v3 *v3, int64_t deadline_ms, struct mst_er
 /* Have a token, if there is a user. One thread asks, the others wait for it. */
 static int get_token(struct mst__v3 *v3,
                      const char *prefix,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst__v3_error *ret_error,
                      struct mst_err *reterr)
 {
     *ret_error = (struct mst__v3_error){0};
     lock(v3);
-    int rv = v3->has_token ? 0 : wait_for_token(v3, deadline_ms, reterr);
+    int rv = v3->has_token ? 0 : wait_for_token(v3, until, reterr);
     if (rv != 0 || v3->has_token) {
         unlock(v3);
         return rv;
@@ -186,7 +178,7 @@ static int get_token(struct mst__v3 *v3,
     v3->is_asking = true;
     unlock(v3);
     char *token = NULL;
-    rv = authenticate(v3, prefix, deadline_ms, &token, ret_error, reterr);
+    rv = authenticate(v3, prefix, until, &token, ret_error, reterr);
     lock(v3);
     if (rv == 0) {
         mst__secret_free(v3->token);
@@ -221,7 +213,7 @@ void mst__v3_access_close(struct mst__v3_access *access)
 /* Get a token; an etcd that has no leader now, or another prefix, is asked again. */
 static int access_token(struct mst__v3 *v3,
                         struct mst__v3_access *access,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     struct mst__v3_trial trial = {0};
@@ -230,13 +222,13 @@ static int access_token(struct mst__v3 *v3,
         access->prefix = v3->prefix;
         unlock(v3);
         struct mst__v3_error error;
-        int rv = get_token(v3, prefixes[access->prefix], deadline_ms, &error, reterr);
+        int rv = get_token(v3, prefixes[access->prefix], until, &error, reterr);
         bool is_repeated =
             rv != 0 && (error.fate == MST_V3_TRANSIENT || error.fate == MST_V3_NO_PATH);
         if (!is_repeated) {
             return rv;
         }
-        rv = mst__v3_recover(v3, access, &error, false, deadline_ms, &trial, reterr);
+        rv = mst__v3_recover(v3, access, &error, false, until, &trial, reterr);
         if (rv != 0) {
             return mst__err_wrap(reterr, rv, "authenticate as '%.40s'", v3->user);
         }
@@ -246,12 +238,12 @@ static int access_token(struct mst__v3 *v3,
 int mst__v3_access(struct mst__v3 *v3,
                    const char *path,
                    bool has_token,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_access *access,
                    struct mst_err *reterr)
 {
     mst__v3_access_close(access);
-    int rv = has_token && v3->user != NULL ? access_token(v3, access, deadline_ms, reterr) : 0;
+    int rv = has_token && v3->user != NULL ? access_token(v3, access, until, reterr) : 0;
     if (rv != 0) {
         return rv;
     }
@@ -285,17 +277,17 @@ int64_t mst__v3_pause_until_ms(struct mst__v3_trial *trial)
     return mst__clock_ms() + trial->pause_ms;
 }
 
-bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms)
+bool mst__v3_pause(struct mst__v3_trial *trial, struct mst__until until)
 {
     int64_t until_ms = mst__v3_pause_until_ms(trial);
-    return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
+    return until_ms < until.deadline_ms && mst__until_pause(until.wake_fd, until_ms * 1000);
 }
 
 int mst__v3_recover(struct mst__v3 *v3,
                     const struct mst__v3_access *access,
                     const struct mst__v3_error *error,
                     bool is_write,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__v3_trial *trial,
                     struct mst_err *reterr)
 {
@@ -323,10 +315,10 @@ int mst__v3_recover(struct mst__v3 *v3,
                                  error->message);
             }
             mst__http_rotate(v3->http);
-            if (mst__v3_pause(trial, deadline_ms)) {
+            if (mst__v3_pause(trial, until)) {
                 return 0;
             }
-            if (mst__interrupt_is_pending()) {
+            if (mst__until_is_woken(until.wake_fd)) {
                 return mst__fail(reterr, MST_ECANCELED, 0, "request to '%.60s' was cancelled",
                                  where);
             }
@@ -379,7 +371,7 @@ static struct mst_bytes v3_call_answer(const struct v3_call *call)
 static int v3_call_once(struct mst__v3 *v3,
                         struct v3_call *call,
                         const struct mst__v3_access *access,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         bool *ret_is_error,
                         struct mst__v3_error *ret_error,
                         struct mst_err *reterr)
@@ -393,7 +385,7 @@ static int v3_call_once(struct mst__v3 *v3,
         .needs_leader = (call->traits & V3_LEADERLESS) == 0,
         .is_repeatable = (call->traits & V3_WRITE) == 0,
     };
-    int rv = mst__http_call(v3->http, &request, deadline_ms, &call->response, reterr);
+    int rv = mst__http_call(v3->http, &request, until, &call->response, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -408,7 +400,7 @@ static int v3_call_once(struct mst__v3 *v3,
 static int v3_call(struct mst__v3 *v3,
                    struct v3_call *call,
                    int rv,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst_err *reterr)
 {
     if (rv != 0) {
@@ -424,12 +416,12 @@ static int v3_call(struct mst__v3 *v3,
     do {
         struct mst__v3_error error;
         is_error = false;
-        rv = mst__v3_access(v3, call->path, has_token, deadline_ms, &access, reterr);
+        rv = mst__v3_access(v3, call->path, has_token, until, &access, reterr);
         if (rv == 0) {
-            rv = v3_call_once(v3, call, &access, deadline_ms, &is_error, &error, reterr);
+            rv = v3_call_once(v3, call, &access, until, &is_error, &error, reterr);
         }
         if (rv == 0 && is_error) {
-            rv = mst__v3_recover(v3, &access, &error, is_write, deadline_ms, &trial, reterr);
+            rv = mst__v3_recover(v3, &access, &error, is_write, until, &trial, reterr);
         }
     } while (rv == 0 && is_error);
     mst__v3_access_close(&access);
@@ -448,14 +440,14 @@ static int v3_call_done(struct v3_call *call, int rv, struct mst_err *reterr)
 
 int mst__v3_range(struct mst__v3 *v3,
                   const struct mst__v3_range *range,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__v3_result *result,
                   struct mst_err *reterr)
 {
     mst__v3_result_close(result);
     struct v3_call call;
     v3_call_init(&call, "range", "/kv/range", range->is_serializable ? V3_LEADERLESS : 0);
-    int rv = v3_call(v3, &call, mst__v3_write_range(&call.body, range), deadline_ms, reterr);
+    int rv = v3_call(v3, &call, mst__v3_write_range(&call.body, range), until, reterr);
     if (rv == 0) {
         rv = mst__v3_read_range(v3_call_answer(&call), result, reterr);
         rv = v3_call_done(&call, rv, reterr);
@@ -466,14 +458,14 @@ int mst__v3_range(struct mst__v3 *v3,
 
 int mst__v3_put(struct mst__v3 *v3,
                 const struct mst__v3_put *put,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v3_result *result,
                 struct mst_err *reterr)
 {
     mst__v3_result_close(result);
     struct v3_call call;
     v3_call_init(&call, "put", "/kv/put", V3_WRITE);
-    int rv = v3_call(v3, &call, mst__v3_write_put(&call.body, put), deadline_ms, reterr);
+    int rv = v3_call(v3, &call, mst__v3_write_put(&call.body, put), until, reterr);
     if (rv == 0) {
         rv = mst__v3_read_put(v3_call_answer(&call), result, reterr);
         rv = v3_call_done(&call, rv, reterr);
@@ -484,14 +476,14 @@ int mst__v3_put(struct mst__v3 *v3,
 
 int mst__v3_delete(struct mst__v3 *v3,
                    const struct mst__v3_delete *del,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_result *result,
                    struct mst_err *reterr)
 {
     mst__v3_result_close(result);
     struct v3_call call;
     v3_call_init(&call, "delete", "/kv/deleterange", V3_WRITE);
-    int rv = v3_call(v3, &call, mst__v3_write_delete(&call.body, del), deadline_ms, reterr);
+    int rv = v3_call(v3, &call, mst__v3_write_delete(&call.body, del), until, reterr);
     if (rv == 0) {
         rv = mst__v3_read_delete(v3_call_answer(&call), result, reterr);
         rv = v3_call_done(&call, rv, reterr);
@@ -502,14 +494,14 @@ int mst__v3_delete(struct mst__v3 *v3,
 
 int mst__v3_txn(struct mst__v3 *v3,
                 const struct mst__v3_txn *txn,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v3_result *result,
                 struct mst_err *reterr)
 {
     mst__v3_result_close(result);
     struct v3_call call;
     v3_call_init(&call, "transaction", "/kv/txn", mst__v3_txn_is_read(txn) ? 0 : V3_WRITE);
-    int rv = v3_call(v3, &call, mst__v3_write_txn(&call.body, txn), deadline_ms, reterr);
+    int rv = v3_call(v3, &call, mst__v3_write_txn(&call.body, txn), until, reterr);
     if (rv == 0) {
         rv = mst__v3_read_txn(v3_call_answer(&call), txn, result, reterr);
         rv = v3_call_done(&call, rv, reterr);
@@ -522,7 +514,7 @@ int mst__v3_txn(struct mst__v3 *v3,
 
 int mst__v3_lease_grant(struct mst__v3 *v3,
                         int64_t ttl_s,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         int64_t *lease,
                         int64_t *ret_ttl_s,
                         struct mst_err *reterr)
@@ -531,7 +523,7 @@ int mst__v3_lease_grant(struct mst__v3 *v3,
     /* A second lease of no particular id harms nobody: it expires. */
     v3_call_init(&call, "lease grant", "/lease/grant", *lease == 0 ? 0 : V3_WRITE);
     int rv = mst__v3_write_lease(&call.body, ttl_s, *lease);
-    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    rv = v3_call(v3, &call, rv, until, reterr);
     if (rv == 0) {
         struct mst__v3_lease granted = {0};
         rv = mst__v3_read_lease(v3_call_answer(&call), &granted, reterr);
@@ -550,12 +542,12 @@ static int lease_ask(struct mst__v3 *v3,
                      struct v3_call *call,
                      int64_t lease,
                      int64_t ttl_s_min,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      int64_t *ret_ttl_s,
                      struct mst_err *reterr)
 {
     int rv = lease == 0 ? MST_EINVAL : mst__v3_write_lease(&call->body, 0, lease);
-    rv = v3_call(v3, call, rv, deadline_ms, reterr);
+    rv = v3_call(v3, call, rv, until, reterr);
     if (rv == 0) {
         struct mst__v3_lease answer = {0};
         struct mst_bytes body = v3_call_answer(call);
@@ -575,35 +567,35 @@ static int lease_ask(struct mst__v3 *v3,
 
 int mst__v3_lease_keep_alive(struct mst__v3 *v3,
                              int64_t lease,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              int64_t *ret_ttl_s,
                              struct mst_err *reterr)
 {
     struct v3_call call;
     v3_call_init(&call, "lease keep-alive", "/lease/keepalive", V3_STREAM);
-    return lease_ask(v3, &call, lease, 1, deadline_ms, ret_ttl_s, reterr);
+    return lease_ask(v3, &call, lease, 1, until, ret_ttl_s, reterr);
 }
 
 int mst__v3_lease_time_to_live(struct mst__v3 *v3,
                                int64_t lease,
-                               int64_t deadline_ms,
+                               struct mst__until until,
                                int64_t *ret_ttl_s,
                                struct mst_err *reterr)
 {
     struct v3_call call;
     v3_call_init(&call, "lease time-to-live", "/lease/timetolive", 0);
-    return lease_ask(v3, &call, lease, 0, deadline_ms, ret_ttl_s, reterr);
+    return lease_ask(v3, &call, lease, 0, until, ret_ttl_s, reterr);
 }
 
 int mst__v3_lease_revoke(struct mst__v3 *v3,
                          int64_t lease,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     struct v3_call call;
     v3_call_init(&call, "lease revoke", "/lease/revoke", V3_WRITE);
     int rv = lease == 0 ? MST_EINVAL : mst__v3_write_lease(&call.body, 0, lease);
-    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    rv = v3_call(v3, &call, rv, until, reterr);
     v3_call_close(&call);
     return rv;
 }
@@ -611,14 +603,14 @@ int mst__v3_lease_revoke(struct mst__v3 *v3,
 /* --- the server --- */
 
 int mst__v3_status(struct mst__v3 *v3,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_status *ret_status,
                    struct mst_err *reterr)
 {
     struct v3_call call;
     v3_call_init(&call, "status", "/maintenance/status", V3_LEADERLESS | V3_TOKENLESS);
     int rv = mst__buf_append(&call.body, mst_bytes_str("{}"));
-    rv = v3_call(v3, &call, rv, deadline_ms, reterr);
+    rv = v3_call(v3, &call, rv, until, reterr);
     if (rv == 0) {
         rv = mst__v3_read_status(v3_call_answer(&call), ret_status, reterr);
         rv = v3_call_done(&call, rv, reterr);
@@ -629,12 +621,12 @@ int mst__v3_status(struct mst__v3 *v3,
 
 int mst__v3_compact(struct mst__v3 *v3,
                     int64_t revision,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst_err *reterr)
 {
     struct v3_call call;
     v3_call_init(&call, "compaction", "/kv/compaction", V3_WRITE);
-    int rv = v3_call(v3, &call, mst__v3_write_compact(&call.body, revision), deadline_ms, reterr);
+    int rv = v3_call(v3, &call, mst__v3_write_compact(&call.body, revision), until, reterr);
     v3_call_close(&call);
     return rv;
 }

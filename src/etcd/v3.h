@@ -122,23 +122,23 @@ void mst__v3_result_close(struct mst__v3_result *result);
  */
 int mst__v3_range(struct mst__v3 *v3,
                   const struct mst__v3_range *range,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__v3_result *result,
                   struct mst_err *reterr);
 int mst__v3_put(struct mst__v3 *v3,
                 const struct mst__v3_put *put,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v3_result *result,
                 struct mst_err *reterr);
 int mst__v3_delete(struct mst__v3 *v3,
                    const struct mst__v3_delete *del,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_result *result,
                    struct mst_err *reterr);
 /* A transaction without puts and deletes counts as a read. */
 int mst__v3_txn(struct mst__v3 *v3,
                 const struct mst__v3_txn *txn,
-                int64_t deadline_ms,
+                struct mst__until until,
                 struct mst__v3_result *result,
                 struct mst_err *reterr);
 
@@ -148,23 +148,23 @@ int mst__v3_txn(struct mst__v3 *v3,
  * an id it may be sent again: a lease that was granted in vain expires. */
 int mst__v3_lease_grant(struct mst__v3 *v3,
                         int64_t ttl_s,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         int64_t *lease,
                         int64_t *ret_ttl_s,
                         struct mst_err *reterr);
 /* Each: MST_ENOTFOUND when the lease is gone. */
 int mst__v3_lease_keep_alive(struct mst__v3 *v3,
                              int64_t lease,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              int64_t *ret_ttl_s,
                              struct mst_err *reterr);
 int mst__v3_lease_revoke(struct mst__v3 *v3,
                          int64_t lease,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr);
 int mst__v3_lease_time_to_live(struct mst__v3 *v3,
                                int64_t lease,
-                               int64_t deadline_ms,
+                               struct mst__until until,
                                int64_t *ret_ttl_s,
                                struct mst_err *reterr);
 
@@ -218,7 +218,7 @@ int mst__v3_watch_new(struct mst__v3 *v3,
  * but MST_ESTATE it can be read on.
  */
 int mst__v3_watch_next(struct mst__v3_watch *watch,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst__v3_events *ret_events,
                        struct mst_err *reterr);
 /* NULL is fine. */
@@ -234,14 +234,14 @@ struct mst__v3_status {
 };
 
 int mst__v3_status(struct mst__v3 *v3,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_status *ret_status,
                    struct mst_err *reterr);
 
 /* For maintenance and tests. */
 int mst__v3_compact(struct mst__v3 *v3,
                     int64_t revision,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst_err *reterr);
 
 #endif /* MST_ETCD_V3_H */

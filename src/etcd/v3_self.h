@@ -32,7 +32,7 @@ struct mst__v3_trial {
 int mst__v3_access(struct mst__v3 *v3,
                    const char *path,
                    bool has_token,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__v3_access *access,
                    struct mst_err *reterr);
 void mst__v3_access_close(struct mst__v3_access *access);
@@ -47,13 +47,13 @@ int mst__v3_recover(struct mst__v3 *v3,
                     const struct mst__v3_access *access,
                     const struct mst__v3_error *error,
                     bool is_write,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__v3_trial *trial,
                     struct mst_err *reterr);
 
 /* Pause before the next try, each time for longer. False when there is no time left, or the thread
- * was interrupted. */
-bool mst__v3_pause(struct mst__v3_trial *trial, int64_t deadline_ms);
+ * was woken. */
+bool mst__v3_pause(struct mst__v3_trial *trial, struct mst__until until);
 
 /* Until when that pause would be, for those who cannot stay so long. */
 int64_t mst__v3_pause_until_ms(struct mst__v3_trial *trial);

@@ -19,10 +19,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/v3_self.h"
 
 /* How long a stream may be silent before its member is asked, and how long that and the beginning
@@ -183,16 +183,15 @@ static int watch_write(const struct mst__v3_watch *watch,
 }
 
 /* Begin a stream; that etcd has the ranges is told in it. */
-static int watch_open(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_open(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     int64_t now_ms = mst__clock_ms();
-    int64_t until_ms = now_ms + watch->answer_ms;
-    until_ms = until_ms < deadline_ms ? until_ms : deadline_ms;
+    until = mst__until_sooner(until, now_ms + watch->answer_ms);
     struct mst__buf body;
     mst__buf_init(&body, MST_V3_REQUEST_SIZE_MAX);
     int rv = watch_write(watch, &body, reterr);
     if (rv == 0) {
-        rv = mst__v3_access(watch->v3, "/watch", true, until_ms, &watch->access, reterr);
+        rv = mst__v3_access(watch->v3, "/watch", true, until, &watch->access, reterr);
     }
     if (rv == 0) {
         struct mst__http_request request = {
@@ -205,8 +204,8 @@ static int watch_open(struct mst__v3_watch *watch, int64_t deadline_ms, struct m
             .is_watch = true,
             .is_repeatable = true,
         };
-        rv = mst__http_stream_open(mst__v3_http(watch->v3), &request, until_ms, &watch->stream,
-                                   reterr);
+        rv =
+            mst__http_stream_open(mst__v3_http(watch->v3), &request, until, &watch->stream, reterr);
     }
     mst__buf_close(&body);
     watch->since_ms = now_ms;
@@ -216,7 +215,7 @@ static int watch_open(struct mst__v3_watch *watch, int64_t deadline_ms, struct m
 /* What etcd has said in place of events: do something about it, and begin a new stream. */
 static int watch_recover(struct mst__v3_watch *watch,
                          const struct mst__v3_error *error,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     struct mst_err why;
@@ -228,8 +227,7 @@ static int watch_recover(struct mst__v3_watch *watch,
         mst__http_rotate(mst__v3_http(watch->v3));
         return 0;
     }
-    int rv = mst__v3_recover(watch->v3, &watch->access, error, false, deadline_ms, &watch->trial,
-                             reterr);
+    int rv = mst__v3_recover(watch->v3, &watch->access, error, false, until, &watch->trial, reterr);
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd watch");
 }
 
@@ -326,7 +324,7 @@ static int watch_created(struct mst__v3_watch *watch,
 
 static int watch_line(struct mst__v3_watch *watch,
                       struct mst__v3_line *line,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr)
 {
     size_t at = watch_find(watch, line->watch_id);
@@ -348,11 +346,11 @@ static int watch_line(struct mst__v3_watch *watch,
                 watch->compact_revision = line->compact_revision;
                 return 0;
             }
-            return watch_recover(watch, &line->error, deadline_ms, reterr);
+            return watch_recover(watch, &line->error, until, reterr);
         case MST_V3_LINE_ERROR:
             break;
     }
-    return watch_recover(watch, &line->error, deadline_ms, reterr);
+    return watch_recover(watch, &line->error, until, reterr);
 }
 
 /* --- reading --- */
@@ -360,28 +358,28 @@ static int watch_line(struct mst__v3_watch *watch,
 /* A stream that is refused from the beginning: what it says is the error, whatever the status. */
 static int watch_refused(struct mst__v3_watch *watch,
                          struct mst_bytes text,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     struct mst__v3_error error;
     int status = mst__http_stream_status(watch->stream);
     (void)mst__v3_read_error(status, text, &error); /* with this status it is one */
-    return watch_recover(watch, &error, deadline_ms, reterr);
+    return watch_recover(watch, &error, until, reterr);
 }
 
 /* The stream was silent for long: is its member alive? 0 whatever the answer; when it is not, or is
  * none any more that we talk to, the stream is lost. */
-static int watch_check(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_check(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     int64_t now_ms = mst__clock_ms();
     if (watch->asking_ms == 0) {
         watch->asking_ms = now_ms;
     }
     int64_t until_ms = watch->asking_ms + watch->answer_ms;
-    bool is_cut_short = deadline_ms < until_ms;
+    bool is_cut_short = until.deadline_ms < until_ms;
     struct mst_err why;
     struct mst__v3_status status;
-    int rv = mst__v3_status(watch->v3, is_cut_short ? deadline_ms : until_ms, &status, &why);
+    int rv = mst__v3_status(watch->v3, mst__until_sooner(until, until_ms), &status, &why);
     if (rv == MST_ETIMEOUT && is_cut_short) {
         return 0; /* the next call goes on asking */
     }
@@ -414,13 +412,13 @@ static int watch_fail_late(const struct mst__v3_watch *watch, struct mst_err *re
 }
 
 /* The pause between two attempts, which may be longer than any one call is allowed to wait. */
-static int watch_pause(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_pause(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     if (watch->again_ms == 0) {
         watch->again_ms = mst__v3_pause_until_ms(&watch->trial);
     }
-    int64_t until_ms = watch->again_ms < deadline_ms ? watch->again_ms : deadline_ms;
-    if (!mst__interrupt_pause(until_ms * 1000)) {
+    int64_t until_ms = watch->again_ms < until.deadline_ms ? watch->again_ms : until.deadline_ms;
+    if (!mst__until_pause(until.wake_fd, until_ms * 1000)) {
         return mst__fail(reterr, MST_ECANCELED, 0, "etcd watch: cancelled");
     }
     if (until_ms < watch->again_ms) {
@@ -431,18 +429,20 @@ static int watch_pause(struct mst__v3_watch *watch, int64_t deadline_ms, struct 
 }
 
 /* Have a stream. 0 also when there is none yet but time left. */
-static int watch_connect(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_connect(struct mst__v3_watch *watch,
+                         struct mst__until until,
+                         struct mst_err *reterr)
 {
-    int paused = watch->is_failing ? watch_pause(watch, deadline_ms, reterr) : 0;
+    int paused = watch->is_failing ? watch_pause(watch, until, reterr) : 0;
     if (paused != 0) {
         return paused;
     }
     struct mst_err why;
-    int rv = watch_open(watch, deadline_ms, &why);
+    int rv = watch_open(watch, until, &why);
     if (rv != 0 && is_final(rv)) {
         return mst__fail(reterr, rv, 0, "%s", why.msg);
     }
-    if (rv == MST_ETIMEOUT && mst__clock_ms() >= deadline_ms) {
+    if (rv == MST_ETIMEOUT && mst__until_is_over(until)) {
         /* It was the caller's deadline, which says nothing about the member. */
         return watch_fail_late(watch, reterr);
     }
@@ -463,7 +463,9 @@ static int64_t watch_patience_ms(const struct mst__v3_watch *watch)
 }
 
 /* Nothing came in time, which may have been the caller's or that of the stream. */
-static int watch_silent(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_silent(struct mst__v3_watch *watch,
+                        struct mst__until until,
+                        struct mst_err *reterr)
 {
     if (mst__clock_ms() < watch_patience_ms(watch)) {
         return watch_fail_late(watch, reterr);
@@ -476,8 +478,8 @@ static int watch_silent(struct mst__v3_watch *watch, int64_t deadline_ms, struct
         watch_lose(watch, &why);
         return 0;
     }
-    int rv = watch_check(watch, deadline_ms, reterr);
-    if (rv == 0 && mst__clock_ms() >= deadline_ms) {
+    int rv = watch_check(watch, until, reterr);
+    if (rv == 0 && mst__until_is_over(until)) {
         rv = watch_fail_late(watch, reterr);
     }
     return rv;
@@ -486,18 +488,18 @@ static int watch_silent(struct mst__v3_watch *watch, int64_t deadline_ms, struct
 /* A line has come. */
 static int watch_read(struct mst__v3_watch *watch,
                       struct mst_bytes text,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr)
 {
     watch->since_ms = mst__clock_ms();
     watch->asking_ms = 0;
     if (mst__http_stream_status(watch->stream) != 200) {
-        return watch_refused(watch, text, deadline_ms, reterr);
+        return watch_refused(watch, text, until, reterr);
     }
     struct mst_err why;
     struct mst__v3_line line;
     int rv = mst__v3_read_line(text, &line, &why);
-    rv = rv != 0 ? rv : watch_line(watch, &line, deadline_ms, &why);
+    rv = rv != 0 ? rv : watch_line(watch, &line, until, &why);
     mst__v3_line_close(&line);
     if (rv != 0) {
         /* The line is gone: a new stream brings it again. */
@@ -508,24 +510,23 @@ static int watch_read(struct mst__v3_watch *watch,
 }
 
 /* Wait for one line of the stream and act on it, or on its end. */
-static int watch_step(struct mst__v3_watch *watch, int64_t deadline_ms, struct mst_err *reterr)
+static int watch_step(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
-    int64_t until_ms = watch_patience_ms(watch);
-    until_ms = until_ms < deadline_ms ? until_ms : deadline_ms;
+    struct mst__until patience = mst__until_sooner(until, watch_patience_ms(watch));
     struct mst_bytes text;
     struct mst_err why;
-    int rv = mst__http_stream_read(watch->stream, until_ms, &text, &why);
+    int rv = mst__http_stream_read(watch->stream, patience, &text, &why);
     switch (rv) {
         case 0:
-            return watch_read(watch, text, deadline_ms, reterr);
+            return watch_read(watch, text, until, reterr);
         case MST_ETIMEOUT:
-            return watch_silent(watch, deadline_ms, reterr);
+            return watch_silent(watch, until, reterr);
         case MST_ECANCELED:
             break;
         case MST_ENOTFOUND:
         case MST_ECONN:
             if (mst__http_stream_status(watch->stream) != 200) {
-                return watch_refused(watch, mst_bytes_of("", 0), deadline_ms, reterr);
+                return watch_refused(watch, mst_bytes_of("", 0), until, reterr);
             }
             mst__http_rotate(mst__v3_http(watch->v3));
             watch_lose(watch, &why);
@@ -560,7 +561,7 @@ static int watch_hand_out(struct mst__v3_watch *watch,
 }
 
 int mst__v3_watch_next(struct mst__v3_watch *watch,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst__v3_events *ret_events,
                        struct mst_err *reterr)
 {
@@ -571,8 +572,8 @@ int mst__v3_watch_next(struct mst__v3_watch *watch,
                              "read the keys, and watch from there",
                              (long long)watch->compact_revision);
         }
-        int rv = watch->stream == NULL ? watch_connect(watch, deadline_ms, reterr)
-                                       : watch_step(watch, deadline_ms, reterr);
+        int rv = watch->stream == NULL ? watch_connect(watch, until, reterr)
+                                       : watch_step(watch, until, reterr);
         if (rv != 0) {
             return rv;
         }

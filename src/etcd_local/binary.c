@@ -119,10 +119,10 @@ static bool parse_version(struct mst__binary *binary, const char *text)
 
 static int read_version(struct mst__binary *binary,
                         struct mst__process *process,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
-    int rv = mst__process_wait(process, deadline_ms);
+    int rv = mst__process_wait(process, until);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "etcd: '%.100s --version' %s", binary->path,
                          rv == MST_ETIMEOUT ? "does not end" : "was interrupted");
@@ -143,7 +143,7 @@ static int read_version(struct mst__binary *binary,
         tail[0] == '\0' ? "nothing" : mst__process_last_words(tail, words, sizeof words));
 }
 
-int mst__binary_probe(struct mst__binary *binary, int64_t deadline_ms, struct mst_err *reterr)
+int mst__binary_probe(struct mst__binary *binary, struct mst__until until, struct mst_err *reterr)
 {
     char option[] = "--version";
     char *argv[] = {binary->path, option, NULL};
@@ -152,7 +152,7 @@ int mst__binary_probe(struct mst__binary *binary, int64_t deadline_ms, struct ms
     if (rv != 0) {
         return rv;
     }
-    rv = read_version(binary, process, deadline_ms, reterr);
+    rv = read_version(binary, process, until, reterr);
     mst__process_free(process);
     return rv;
 }

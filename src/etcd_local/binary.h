@@ -7,6 +7,8 @@
 #include <muster/log.h>
 #include <stdbool.h>
 
+#include "base/until.h"
+
 struct mst__binary {
     char path[PATH_MAX];
     char version[32]; /* "3.4.23" */
@@ -31,7 +33,7 @@ int mst__binary_find(const char *given,
  * Returns 0; MST_ECONN when it is no etcd, MST_ESYS when it cannot be run, MST_ETIMEOUT,
  * MST_ECANCELED, MST_ENOMEM.
  */
-int mst__binary_probe(struct mst__binary *binary, int64_t deadline_ms, struct mst_err *reterr);
+int mst__binary_probe(struct mst__binary *binary, struct mst__until until, struct mst_err *reterr);
 
 /* Whether it is at least that version. */
 bool mst__binary_is_from(const struct mst__binary *binary, int64_t major, int64_t minor);

@@ -19,10 +19,9 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd_local/spawn.h"
 
 /* A kernel without pidfd cannot wake us for the end; then we look this often. */
@@ -179,23 +178,9 @@ bool mst__process_has_ended(struct mst__process *process, struct mst__process_en
     return has_ended || is_ending;
 }
 
-int mst__process_wait(struct mst__process *process, int64_t deadline_ms)
+int mst__process_wait(struct mst__process *process, struct mst__until until)
 {
-    for (;;) {
-        int64_t left_ms = deadline_ms - mst__clock_ms();
-        int timeout_ms = left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-        struct pollfd fds[] = {
-            {.fd = process->ended_fd, .events = POLLIN},
-            {.fd = mst__interrupt_fd(), .events = POLLIN},
-        };
-        int ready = poll(fds, 2, timeout_ms);
-        if (ready > 0) {
-            return fds[0].revents != 0 ? 0 : MST_ECANCELED;
-        }
-        if (ready == 0 && left_ms <= 0) {
-            return MST_ETIMEOUT;
-        }
-    }
+    return mst__until_ready(until, process->ended_fd, POLLIN);
 }
 
 static void send_signal(struct mst__process *process, int number)
@@ -209,15 +194,13 @@ static void send_signal(struct mst__process *process, int number)
 
 void mst__process_stop(struct mst__process *process, int64_t grace_ms)
 {
-    int before = mst__interrupt_by(-1); /* this has to be done in any case, and has an end */
     if (grace_ms > 0) {
         send_signal(process, SIGTERM);
     }
-    if (mst__process_wait(process, mst__clock_deadline_ms(grace_ms)) != 0) {
+    if (mst__process_wait(process, mst__until_in(grace_ms)) != 0) {
         send_signal(process, SIGKILL);
-        (void)mst__process_wait(process, INT64_MAX); /* nothing survives that */
+        (void)mst__process_wait(process, mst__until_at(INT64_MAX)); /* nothing survives that */
     }
-    (void)mst__interrupt_by(before);
 }
 
 /* --- making one --- */

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/until.h"
+
 struct mst__process;
 
 /* How much of the output is kept. */
@@ -43,8 +45,8 @@ pid_t mst__process_pid(const struct mst__process *process);
 /* Whether it has ended, and how. Exact: a process that is a zombie has. */
 bool mst__process_has_ended(struct mst__process *process, struct mst__process_end *ret_end);
 
-/* Wait for its end: 0, MST_ETIMEOUT, MST_ECANCELED (this thread was interrupted). */
-int mst__process_wait(struct mst__process *process, int64_t deadline_ms);
+/* Wait for its end: 0, MST_ETIMEOUT, MST_ECANCELED (woken). */
+int mst__process_wait(struct mst__process *process, struct mst__until until);
 
 /* End it and everything in its process group: SIGTERM, and SIGKILL after @grace_ms. Returns once it
  * has ended. */

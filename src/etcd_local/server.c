@@ -16,11 +16,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/until.h"
 #include "etcd/http.h"
 #include "etcd_local/binary.h"
 #include "etcd_local/ports.h"
@@ -60,6 +60,7 @@ void mst_etcd_options_init(struct mst_etcd_options *options, size_t size)
         .size = sizeof defaults,
         .host = "localhost",
         .attempts = ATTEMPTS_DEFAULT,
+        .cancel_fd = -1,
     };
     mst__sized_init(options, size, &defaults, sizeof defaults);
 }
@@ -264,7 +265,7 @@ static int fail_ended(struct mst_etcd_server *server,
 
 /* One question: whether it is healthy. @ret_why, what it or the network says, is set if not. */
 static int ask_health(struct mst__http *http,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       bool *ret_is_healthy,
                       struct mst_err *ret_why)
 {
@@ -275,10 +276,8 @@ static int ask_health(struct mst__http *http,
     };
     struct mst__http_response response;
     mst__http_response_init(&response);
-    int64_t probe_deadline_ms = mst__clock_deadline_ms(PROBE_TIMEOUT_MS);
-    int rv = mst__http_call(http, &request,
-                            probe_deadline_ms < deadline_ms ? probe_deadline_ms : deadline_ms,
-                            &response, ret_why);
+    until = mst__until_sooner(until, mst__clock_deadline_ms(PROBE_TIMEOUT_MS));
+    int rv = mst__http_call(http, &request, until, &response, ret_why);
     *ret_is_healthy = rv == 0 && response.status == 200;
     if (rv == 0 && !*ret_is_healthy) {
         mst__err_fill(ret_why, MST_ECONN, 0, "GET /health: status %d", response.status);
@@ -289,14 +288,14 @@ static int ask_health(struct mst__http *http,
 
 static int await_health_by(struct mst_etcd_server *server,
                            struct mst__http *http,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst_err *reterr)
 {
     struct mst_err why = {0};
     for (;;) {
         bool is_healthy = false;
         struct mst__process_end end;
-        int rv = ask_health(http, deadline_ms, &is_healthy, &why);
+        int rv = ask_health(http, until, &is_healthy, &why);
         if (mst__process_has_ended(server->process, &end)) {
             return fail_ended(server, &end, reterr);
         }
@@ -306,12 +305,12 @@ static int await_health_by(struct mst_etcd_server *server,
         if (rv == MST_ECANCELED || rv == MST_EAUTH || rv == MST_ENOMEM) {
             return mst__fail(reterr, rv, 0, "etcd: %s", why.msg);
         }
-        if (mst__clock_ms() >= deadline_ms) {
+        if (mst__until_is_over(until)) {
             return fail_with_words(server, reterr, MST_ETIMEOUT, false,
                                    "etcd %s is not healthy in time: %.70s", server->binary.version,
                                    why.msg);
         }
-        if (!mst__interrupt_pause(mst__clock_ns() / 1000 + PROBE_INTERVAL_US)) {
+        if (!mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + PROBE_INTERVAL_US)) {
             return mst__fail(reterr, MST_ECANCELED, 0, "etcd: its start was interrupted");
         }
     }
@@ -319,7 +318,7 @@ static int await_health_by(struct mst_etcd_server *server,
 
 static int await_health(struct mst_etcd_server *server,
                         const struct mst_etcd_options *options,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     bool shows_cert = options->client_ca_path != NULL;
@@ -337,7 +336,7 @@ static int await_health(struct mst_etcd_server *server,
     if (rv != 0) {
         return rv;
     }
-    rv = await_health_by(server, http, deadline_ms, reterr);
+    rv = await_health_by(server, http, until, reterr);
     mst__http_free(http);
     return rv;
 }
@@ -366,7 +365,7 @@ static int run_etcd(struct mst_etcd_server *server,
 static int attempt_start(struct mst_etcd_server *server,
                          const struct mst_etcd_options *options,
                          unsigned attempt,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     struct mst__port client = {0};
@@ -384,7 +383,7 @@ static int attempt_start(struct mst_etcd_server *server,
         rv = run_etcd(server, options, &client, &peer, reterr);
     }
     if (rv == 0) {
-        rv = await_health(server, options, deadline_ms, reterr);
+        rv = await_health(server, options, until, reterr);
     }
     mst__port_release(&client);
     mst__port_release(&peer);
@@ -472,13 +471,13 @@ static void server_free(struct mst_etcd_server *server)
 
 static int start_all(struct mst_etcd_server *server,
                      const struct mst_etcd_options *options,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst_err *reterr)
 {
     unsigned attempts = options->attempts == 0 ? 1 : options->attempts;
     for (unsigned attempt = 0;; attempt++) {
         struct mst_err err = {0};
-        int rv = attempt_start(server, options, attempt, deadline_ms, &err);
+        int rv = attempt_start(server, options, attempt, until, &err);
         if (rv == 0) {
             server->is_healthy = true;
             return 0;
@@ -495,7 +494,7 @@ static int start_all(struct mst_etcd_server *server,
 
 static int server_start(struct mst_etcd_server *server,
                         const struct mst_etcd_options *options,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     const char *host = options->host == NULL ? "localhost" : options->host;
@@ -505,7 +504,7 @@ static int server_start(struct mst_etcd_server *server,
     }
     int rv = mst__binary_find(options->binary_path, &server->log, &server->binary, reterr);
     if (rv == 0) {
-        rv = mst__binary_probe(&server->binary, deadline_ms, reterr);
+        rv = mst__binary_probe(&server->binary, until, reterr);
     }
     if (rv == 0 && options->enable_v2) {
         rv = check_v2(&server->binary, reterr);
@@ -516,7 +515,7 @@ static int server_start(struct mst_etcd_server *server,
     if (rv == 0) {
         rv = mst__scratch_open(options->data_dir, &server->log, &server->scratch, reterr);
     }
-    return rv == 0 ? start_all(server, options, deadline_ms, reterr) : rv;
+    return rv == 0 ? start_all(server, options, until, reterr) : rv;
 }
 
 int mst_etcd_server_start(const struct mst_etcd_options *given,
@@ -527,7 +526,6 @@ int mst_etcd_server_start(const struct mst_etcd_options *given,
     struct mst_etcd_options taken;
     mst_etcd_options_init(&taken, sizeof taken);
     const struct mst_etcd_options *options = &taken;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     int rv = 0;
     if (given != NULL) {
         rv = mst__sized_take(&taken, sizeof taken, given, "mst_etcd_options", reterr);
@@ -543,7 +541,7 @@ int mst_etcd_server_start(const struct mst_etcd_options *given,
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd server");
     }
     *server = (struct mst_etcd_server){.log = options->log, .output_fd = -1};
-    rv = server_start(server, options, deadline_ms, reterr);
+    rv = server_start(server, options, mst__until_by(options->cancel_fd, timeout_ms), reterr);
     if (rv != 0) {
         server_free(server);
         return rv;

@@ -5,9 +5,10 @@
 #include "base/err.h"
 #include "base/sized.h"
 
-void mst_etcd_options_init_sized(struct mst_etcd_options *options, size_t size)
+void mst_etcd_options_init(struct mst_etcd_options *options, size_t size)
 {
-    static const struct mst_etcd_options defaults = {.size = sizeof defaults, .host = "localhost"};
+    static const struct mst_etcd_options defaults = {
+        .size = sizeof defaults, .host = "localhost", .cancel_fd = -1};
     mst__sized_init(options, size, &defaults, sizeof defaults);
 }
 

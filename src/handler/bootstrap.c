@@ -9,11 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "handler/host.h"
+#include "store/store.h"
 
 #define KEY_ADDR "MASTER_ADDR"
 #define KEY_PORT "MASTER_PORT"
@@ -60,12 +60,13 @@ void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
 /* What others shall call us; empty after an error. */
 static int find_address(const char *local_addr,
                         const struct mst__endpoint *endpoint,
+                        int wake_fd,
                         char ret_addr[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
     ret_addr[0] = '\0';
     if (local_addr == NULL || local_addr[0] == '\0') {
-        return mst__host_advertise(endpoint, mst__clock_deadline_ms(ADVERTISE_MS), ret_addr,
+        return mst__host_advertise(endpoint, mst__until_by(wake_fd, ADVERTISE_MS), ret_addr,
                                    reterr);
     }
     int size = snprintf(ret_addr, MST_HOST_SIZE, "%s", local_addr);
@@ -109,13 +110,14 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
 
 int mst__bootstrap_reserve(const char *local_addr,
                            const struct mst__endpoint *endpoint,
+                           int wake_fd,
                            char addr[MST_HOST_SIZE],
                            int *ret_fd,
                            char ret_address[MST_ENDPOINT_TEXT_SIZE],
                            struct mst_err *reterr)
 {
     int port = 0;
-    int rv = addr[0] == '\0' ? find_address(local_addr, endpoint, addr, reterr) : 0;
+    int rv = addr[0] == '\0' ? find_address(local_addr, endpoint, wake_fd, addr, reterr) : 0;
     if (rv == 0) {
         rv = bind_free(ret_fd, &port, reterr);
     }
@@ -139,10 +141,11 @@ static int find_port(int *ret_port, struct mst_err *reterr)
 }
 
 static int serve(struct mst__bootstrap *bootstrap,
+                 int wake_fd,
                  struct mst__bootstrap_info *info,
                  struct mst_err *reterr)
 {
-    int rv = find_address(bootstrap->local_addr, &bootstrap->endpoint, info->addr, reterr);
+    int rv = find_address(bootstrap->local_addr, &bootstrap->endpoint, wake_fd, info->addr, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -169,7 +172,8 @@ static int publish(const struct mst__bootstrap_round *round,
     size_t port_size = mst__number_format(info->port, port);
     const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
     const struct mst_bytes values[] = {mst_bytes_str(info->addr), mst_bytes_of(port, port_size)};
-    return mst_store_multi_set(round->store, keys, values, 2, round->call_ms, reterr);
+    return mst__store_multi_set(round->store, keys, values, 2,
+                                mst__until_by(round->wake_fd, round->call_ms), reterr);
 }
 
 /* --- the others --- */
@@ -181,14 +185,14 @@ static int read_values(const struct mst__bootstrap_round *round,
                        struct mst_err *reterr)
 {
     const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
+    struct mst__until until = mst__until_by(round->wake_fd, wait_ms);
     if (!round->is_by_key) {
-        return mst_store_multi_get(round->store, keys, 2, wait_ms, ret_values, reterr);
+        return mst__store_multi_get(round->store, keys, 2, until, ret_values, reterr);
     }
-    int64_t deadline_ms = mst__clock_deadline_ms(wait_ms);
     int rv = 0;
     for (size_t i = 2; i > 0 && rv == 0; i--) {
-        rv = mst_store_get(round->store, keys[i - 1], deadline_ms - mst__clock_ms(),
-                           &ret_values[i - 1], reterr);
+        rv = mst__store_fetch(round->store, keys[i - 1], MST_OP_GET, true, until,
+                              &ret_values[i - 1], reterr);
     }
     if (rv != 0) {
         mst_buffer_free(&ret_values[1]);
@@ -259,7 +263,7 @@ int mst__bootstrap_run(struct mst__bootstrap *bootstrap,
     struct mst__bootstrap_info info = {.port = 0};
     int rv = 0;
     if (round->rank == 0) {
-        rv = serve(bootstrap, &info, reterr);
+        rv = serve(bootstrap, round->wake_fd, &info, reterr);
         if (rv == 0) {
             rv = publish(round, &info, reterr);
         }

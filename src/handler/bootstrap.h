@@ -48,6 +48,7 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
  */
 int mst__bootstrap_reserve(const char *local_addr,
                            const struct mst__endpoint *endpoint,
+                           int wake_fd,
                            char addr[MST_HOST_SIZE],
                            int *ret_fd,
                            char ret_address[MST_ENDPOINT_TEXT_SIZE],
@@ -74,6 +75,7 @@ struct mst__bootstrap_round {
     int64_t wait_ms;    /* how long to wait for rank 0 to tell */
     bool is_repeated;   /* agents of this kind tell in every round, and of another port each time */
     bool is_by_key;     /* the store is quicker with one key at a time */
+    int wake_fd;        /* readable = give up */
 };
 
 /**

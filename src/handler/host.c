@@ -170,7 +170,7 @@ static bool is_my_name(const char *host)
 }
 
 int mst__host_is_me(const struct mst__endpoint *endpoint,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     bool *ret_is_me,
                     struct mst_err *reterr)
 {
@@ -179,7 +179,7 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
         return 0;
     }
     struct addrinfo *addresses = NULL;
-    int rv = mst__resolve(endpoint, deadline_ms, &addresses, reterr);
+    int rv = mst__resolve(endpoint, until, &addresses, reterr);
     if (rv != 0) {
         if (rv != MST_ERESOLVE && rv != MST_ETIMEOUT) {
             return rv;
@@ -254,9 +254,9 @@ static bool is_listened_at(const struct addrinfo *address)
 
 bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(wait_ms);
+    struct mst__until until = mst__until_in(wait_ms);
     struct addrinfo *addresses = NULL;
-    if (mst__resolve(endpoint, deadline_ms, &addresses, NULL) != 0) {
+    if (mst__resolve(endpoint, until, &addresses, NULL) != 0) {
         return false;
     }
     bool is_taken = false;
@@ -264,7 +264,7 @@ bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms)
         for (const struct addrinfo *at = addresses; at != NULL && !is_taken; at = at->ai_next) {
             is_taken = is_listened_at(at);
         }
-        if (is_taken || mst__clock_ms() + TAKEN_LOOK_MS >= deadline_ms) {
+        if (is_taken || mst__clock_ms() + TAKEN_LOOK_MS >= until.deadline_ms) {
             break;
         }
         (void)poll(NULL, 0, TAKEN_LOOK_MS); /* sooner does no harm */
@@ -339,12 +339,12 @@ static bool interface_for_world(const struct ifaddrs *interfaces, char ret_host[
 }
 
 int mst__host_advertise(const struct mst__endpoint *endpoint,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
     struct addrinfo *addresses = NULL;
-    int rv = mst__resolve(endpoint, deadline_ms, &addresses, reterr);
+    int rv = mst__resolve(endpoint, until, &addresses, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -9,16 +9,17 @@
 #include <stdint.h>
 
 #include "base/endpoint.h"
+#include "base/until.h"
 
 /**
  * Whether @endpoint's host is this machine: it resolves to a loopback address, to an address of one
  * of our interfaces, or to one that turns out to lead back here when bound and connected to; or it
- * is our host name. A name that cannot be resolved by @deadline_ms is somebody else's.
+ * is our host name. A name that cannot be resolved by @until is somebody else's.
  *
  * Returns 0, MST_ESYS, MST_ENOMEM.
  */
 int mst__host_is_me(const struct mst__endpoint *endpoint,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     bool *ret_is_me,
                     struct mst_err *reterr);
 
@@ -41,7 +42,7 @@ bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms);
  * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ESYS, MST_ENOMEM.
  */
 int mst__host_advertise(const struct mst__endpoint *endpoint,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr);
 

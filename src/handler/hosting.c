@@ -1,7 +1,6 @@
 /* handler/hosting.c - who serves the store or the authority at an endpoint. */
 #include "handler/hosting.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "handler/host.h"
 #include "handler/params.h"
@@ -18,8 +17,7 @@ int mst__hosting_begin(const struct mst__c10d *settings,
     *ret_hosted = NULL;
     bool is_me = settings->is_host;
     if (!settings->is_host_known) {
-        int rv =
-            mst__host_is_me(&settings->endpoint, mst__clock_deadline_ms(IS_ME_MS), &is_me, reterr);
+        int rv = mst__host_is_me(&settings->endpoint, mst__until_in(IS_ME_MS), &is_me, reterr);
         if (rv != 0) {
             return rv;
         }

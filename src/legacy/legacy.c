@@ -13,7 +13,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/builtin.h"
@@ -156,7 +155,7 @@ static void watch(void *arg)
     struct handler *handler = arg;
     const struct mst__legacy_drive drive = {
         .v2 = handler->v2,
-        .interrupt_fd = handler->head.owner.stop_fd,
+        .wake_fd = handler->head.owner.stop_fd,
         .call_ms = handler->settings.etcd.read_timeout_ms,
         .on_reach = watch_reach,
         .arg = handler,
@@ -170,9 +169,8 @@ static void watch(void *arg)
     }
     watch_reach(handler, rv == 0 ? NULL : &err);
     if (rv != 0) {
-        (void)mst__interrupt_by(handler->head.owner.stop_fd);
-        (void)mst__interrupt_pause(now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
-        (void)mst__interrupt_by(-1);
+        /* The caller sees whether to go on. */
+        (void)mst__until_pause(drive.wake_fd, now_us() + AGAIN_US_MAX);
     } else if (handler->machine.is_expelled && !was_expelled) {
         mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
                    "Node '%s' has lost its membership in rendezvous '%s': its key "
@@ -183,11 +181,11 @@ static void watch(void *arg)
 
 /* --- next --- */
 
-static struct mst__legacy_drive drive_with(const struct handler *handler, int interrupt_fd)
+static struct mst__legacy_drive drive_with(const struct handler *handler, int wake_fd)
 {
     return (struct mst__legacy_drive){
         .v2 = handler->v2,
-        .interrupt_fd = interrupt_fd,
+        .wake_fd = wake_fd,
         .is_tidy = true,
         .call_ms = handler->settings.etcd.read_timeout_ms,
     };
@@ -205,10 +203,7 @@ static int set_up(const struct mst__legacy_drive *drive,
         if (rv != MST_ECONN || now_us() + pause_us >= end_us) {
             return rv;
         }
-        (void)mst__interrupt_by(drive->interrupt_fd);
-        bool is_over = mst__interrupt_pause(now_us() + pause_us);
-        (void)mst__interrupt_by(-1);
-        if (!is_over) {
+        if (!mst__until_pause(drive->wake_fd, now_us() + pause_us)) {
             return mst__owner_fail_cancelled(reterr);
         }
         pause_us = pause_us * 2 > AGAIN_US_MAX ? AGAIN_US_MAX : pause_us * 2;
@@ -283,7 +278,6 @@ static int next_bootstrap(struct handler *handler,
     struct mst__bootstrap_info info = {.port = 0};
     char name[MST_LEGACY_NODE_SIZE];
     mst__legacy_node_name(master, 0, name);
-    (void)mst__interrupt_by(handler->head.owner.cancel_fd);
     int rv = next_store(handler, outcome->version, &store, reterr);
     if (rv == 0) {
         const struct mst__bootstrap_round round = {
@@ -294,10 +288,10 @@ static int next_bootstrap(struct handler *handler,
             .wait_ms = master == 0 ? BOOTSTRAP_PEER_MS : BOOTSTRAP_MS,
             .is_repeated = true, /* every round has a store of its own */
             .is_by_key = true,
+            .wake_fd = handler->head.owner.cancel_fd,
         };
         rv = mst__bootstrap_run(&handler->bootstrap, &round, &info, reterr);
     }
-    (void)mst__interrupt_by(-1);
     if (mst__owner_is_cancelled(&handler->head.owner)) {
         rv = mst__owner_fail_cancelled(reterr);
     }
@@ -509,7 +503,7 @@ static int legacy_set_extra(void *self,
     int rv = extra_key(handler, key, reterr);
     return rv != 0 ? rv
                    : mst__legacy_extra_set(handler->v2, key, name, mst_bytes_str(json),
-                                           mst__clock_deadline_ms(timeout_ms), reterr);
+                                           mst__until_in(timeout_ms), reterr);
 }
 
 static int legacy_get_extra(void *self,
@@ -524,11 +518,9 @@ static int legacy_get_extra(void *self,
     if (rv != 0) {
         return rv;
     }
-    (void)mst__interrupt_by(handler->head.owner.cancel_fd);
-    rv = mst__legacy_extra_get(handler->v2, key, name, mst__clock_deadline_ms(timeout_ms), ret_json,
-                               reterr);
-    (void)mst__interrupt_by(-1);
-    return rv;
+    return mst__legacy_extra_get(handler->v2, key, name,
+                                 mst__until_by(handler->head.owner.cancel_fd, timeout_ms), ret_json,
+                                 reterr);
 }
 
 /* --- making one --- */

@@ -52,7 +52,7 @@ void mst__legacy_look_close(struct mst__legacy_look *look);
 /* Read it; nothing is written. @view is initialised, and emptied first. 0, MST_ESTATE when what is
  * there is no document, or an error of mst__v2_get. */
 int mst__legacy_look_read(struct mst__legacy_look *look,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst__legacy_view *view,
                           struct mst_err *reterr);
 
@@ -65,7 +65,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
                           const char *key,
                           const char *name,
                           struct mst_bytes json,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_err *reterr);
 
 /* Wait until there is such a member and read it, as the text of a JSON value. 0, MST_ETIMEOUT,
@@ -73,7 +73,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
 int mst__legacy_extra_get(struct mst__v2 *v2,
                           const char *key,
                           const char *name,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_buffer *ret_json,
                           struct mst_err *reterr);
 

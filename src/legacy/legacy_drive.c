@@ -11,7 +11,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/prng.h"
@@ -73,30 +72,18 @@ static void answer_clear(struct answer *answer)
 
 /* --- interruption --- */
 
-static void run_install(const struct run *run)
-{
-    (void)mst__interrupt_by(run->is_interrupted ? -1 : run->drive->interrupt_fd);
-}
-
-static void run_uninstall(void)
-{
-    (void)mst__interrupt_by(-1);
-}
-
 /* See whether the run was interrupted. */
 static void run_notice(struct run *run)
 {
     if (run->is_interrupted) {
         return;
     }
-    run_install(run);
-    run->is_interrupted = mst__interrupt_is_pending();
-    run_uninstall();
+    run->is_interrupted = mst__until_is_woken(run->drive->wake_fd);
     run->tidy_ms = mst__clock_deadline_ms(MST_LEGACY_TIDY_US / 1000);
 }
 
 /* When a request must be over. */
-static int64_t run_call_deadline_ms(const struct run *run, int64_t most_ms)
+static struct mst__until run_until(const struct run *run, int64_t most_ms)
 {
     int64_t call_ms = run->drive->call_ms < most_ms ? run->drive->call_ms : most_ms;
     int64_t deadline_ms = mst__clock_ms() + call_ms;
@@ -105,7 +92,8 @@ static int64_t run_call_deadline_ms(const struct run *run, int64_t most_ms)
     if (run->is_interrupted && run->tidy_ms < deadline_ms) {
         deadline_ms = run->tidy_ms;
     }
-    return deadline_ms;
+    return (struct mst__until){.deadline_ms = deadline_ms,
+                               .wake_fd = run->is_interrupted ? -1 : run->drive->wake_fd};
 }
 
 /* --- answers --- */
@@ -177,9 +165,8 @@ static int run_value(struct run *run,
 
 static int run_get(struct run *run, const struct mst__legacy_effect *effect, struct answer *answer)
 {
-    int64_t deadline_ms = run_call_deadline_ms(run, CALL_MS_MAX);
-    int rv =
-        mst__v2_get(run->drive->v2, effect->key, false, false, deadline_ms, &answer->v2, &run->err);
+    struct mst__until until = run_until(run, CALL_MS_MAX);
+    int rv = mst__v2_get(run->drive->v2, effect->key, false, false, until, &answer->v2, &run->err);
     rv = run_heard(run, rv, false, answer);
     return rv == 0 ? run_value(run, effect, answer) : rv;
 }
@@ -192,9 +179,8 @@ static const char *last_component(const char *key)
 
 static int run_list(struct run *run, const struct mst__legacy_effect *effect, struct answer *answer)
 {
-    int64_t deadline_ms = run_call_deadline_ms(run, CALL_MS_MAX);
-    int rv =
-        mst__v2_get(run->drive->v2, effect->key, false, false, deadline_ms, &answer->v2, &run->err);
+    struct mst__until until = run_until(run, CALL_MS_MAX);
+    int rv = mst__v2_get(run->drive->v2, effect->key, false, false, until, &answer->v2, &run->err);
     rv = run_heard(run, rv, false, answer);
     size_t count = answer->v2.node.node_count;
     if (rv != 0 || answer->event.kind != MST_LEGACY_EVENT_ANSWER || answer->event.code != 0 ||
@@ -257,12 +243,11 @@ static int run_write(struct run *run,
         write.value = mst__buf_bytes(&text);
     }
     if (rv == 0) {
-        int64_t deadline_ms =
-            run_call_deadline_ms(run, effect->is_refresh ? REFRESH_MS_MAX : CALL_MS_MAX);
+        struct mst__until until = run_until(run, effect->is_refresh ? REFRESH_MS_MAX : CALL_MS_MAX);
         struct mst__v2 *v2 = run->drive->v2;
         rv = effect->kind == MST_LEGACY_PUT
-                 ? mst__v2_put(v2, &write, deadline_ms, &answer->v2, &run->err)
-                 : mst__v2_delete(v2, &write, effect->is_dir, deadline_ms, &answer->v2, &run->err);
+                 ? mst__v2_put(v2, &write, until, &answer->v2, &run->err)
+                 : mst__v2_delete(v2, &write, effect->is_dir, until, &answer->v2, &run->err);
         rv = run_heard(run, rv, true, answer);
     }
     mst__buf_close(&text);
@@ -279,10 +264,13 @@ static bool is_removal(enum mst__v2_action action)
 
 static int run_poll(struct run *run, const struct mst__legacy_effect *effect, struct answer *answer)
 {
-    int64_t until_ms = effect->until_us / 1000 + (effect->until_us % 1000 == 0 ? 0 : 1);
-    int rv = mst__v2_wait(run->drive->v2, effect->key, false, effect->from_index, until_ms,
+    struct mst__until until = {
+        .deadline_ms = effect->until_us / 1000 + (effect->until_us % 1000 == 0 ? 0 : 1),
+        .wake_fd = run->drive->wake_fd,
+    };
+    int rv = mst__v2_wait(run->drive->v2, effect->key, false, effect->from_index, until,
                           &answer->v2, &run->err);
-    if (rv == MST_ETIMEOUT && mst__clock_ms() >= until_ms) {
+    if (rv == MST_ETIMEOUT && mst__until_is_over(until)) {
         run->err = (struct mst_err){0}; /* nothing has failed */
         answer->event.kind = MST_LEGACY_EVENT_TIME;
         return 0;
@@ -303,20 +291,18 @@ static int run_wait(struct run *run, const struct mst__legacy_effect *effect, st
 {
     int rv = 0;
     if (!run->is_interrupted) {
-        run_install(run);
         if (effect->kind == MST_LEGACY_WAIT) {
             rv = run_poll(run, effect, answer);
         } else {
-            (void)mst__interrupt_pause(effect->until_us); /* interrupted or not is asked below */
+            (void)mst__until_pause(run->drive->wake_fd, effect->until_us); /* asked below */
             answer->event.kind = MST_LEGACY_EVENT_TIME;
         }
-        run_uninstall();
         run_notice(run);
     } else if (run->is_told) {
         /* The machine knows, and pauses before it asks again: as long as it may
      * tidy up. */
         int64_t tidy_us = run->tidy_ms * 1000;
-        (void)mst__interrupt_pause(effect->until_us < tidy_us ? effect->until_us : tidy_us);
+        (void)mst__until_pause(-1, effect->until_us < tidy_us ? effect->until_us : tidy_us);
         answer->event.kind = MST_LEGACY_EVENT_TIME;
     }
     if (run->is_interrupted && !run->is_told) {
@@ -393,7 +379,6 @@ static int run_effect(struct run *run,
     if (effect->kind == MST_LEGACY_WAIT || effect->kind == MST_LEGACY_PAUSE) {
         return run_wait(run, effect, answer);
     }
-    run_install(run);
     switch (effect->kind) {
         case MST_LEGACY_GET:
             rv = run_get(run, effect, answer);
@@ -411,7 +396,6 @@ static int run_effect(struct run *run,
             MST_ASSERT(effect->kind != MST_LEGACY_DONE);
             break;
     }
-    run_uninstall();
     return rv;
 }
 

@@ -12,7 +12,7 @@
 struct mst__legacy_drive {
     struct mst__v2 *v2;
     /* Readable = end the operation. -1 = it cannot be interrupted. */
-    int interrupt_fd;
+    int wake_fd;
     /* With it an interrupted operation takes back what it has entered; without, it is given up
      * where it is. */
     bool is_tidy;

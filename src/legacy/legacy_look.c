@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/until.h"
 #include "etcd/json.h"
 #include "etcd/legacy_doc.h"
 #include "handler/params.h"
@@ -79,7 +79,7 @@ static int64_t rank_of(const char *key)
 
 /* Whose keys are there. */
 static int read_seats(struct mst__legacy_look *look,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst__legacy_view *view,
                       struct mst_err *reterr)
 {
@@ -95,7 +95,7 @@ static int read_seats(struct mst__legacy_look *look,
     }
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
-    int rv = mst__v2_get(look->v2, path, false, false, deadline_ms, &answer, reterr);
+    int rv = mst__v2_get(look->v2, path, false, false, until, &answer, reterr);
     for (size_t i = 0; rv == 0 && answer.code == MST_V2_OK && i < answer.node.node_count; i++) {
         const struct mst__v2_node *node = &answer.node.nodes[i];
         int64_t rank = rank_of(node->key);
@@ -109,7 +109,7 @@ static int read_seats(struct mst__legacy_look *look,
 }
 
 int mst__legacy_look_read(struct mst__legacy_look *look,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst__legacy_view *view,
                           struct mst_err *reterr)
 {
@@ -117,7 +117,7 @@ int mst__legacy_look_read(struct mst__legacy_look *look,
     mst__v2_answer_init(&answer);
     mst__legacy_view_close(view);
     const char *key = look->paths.active;
-    int rv = mst__v2_get(look->v2, key, false, false, deadline_ms, &answer, reterr);
+    int rv = mst__v2_get(look->v2, key, false, false, until, &answer, reterr);
     if (rv == 0 && answer.code == MST_V2_OK && answer.node.is_dir) {
         rv = mst__fail(reterr, MST_ESTATE, 0, "'%.100s' is a directory", key);
     } else if (rv == 0 && answer.code == MST_V2_OK) {
@@ -131,7 +131,7 @@ int mst__legacy_look_read(struct mst__legacy_look *look,
             mst__fail(reterr, MST_ESTATE, 0, "'%.80s': %s (%s)", key, answer.message, answer.cause);
     }
     mst__v2_answer_close(&answer);
-    return rv == 0 && view->exists ? read_seats(look, deadline_ms, view, reterr) : rv;
+    return rv == 0 && view->exists ? read_seats(look, until, view, reterr) : rv;
 }
 
 /* --- extra data --- */
@@ -161,7 +161,7 @@ static int extra_write(struct mst__v2 *v2,
                        const struct mst__v2_node *node,
                        const char *name,
                        const struct mst__json *value,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst__v2_answer *answer,
                        struct mst_err *reterr)
 {
@@ -183,7 +183,7 @@ static int extra_write(struct mst__v2 *v2,
             .value = mst__buf_bytes(&text),
             .ttl_s = MST_V2_NO_TTL,
         };
-        rv = mst__v2_put(v2, &write, deadline_ms, answer, reterr);
+        rv = mst__v2_put(v2, &write, until, answer, reterr);
     }
     mst__buf_close(&text);
     return rv;
@@ -194,7 +194,7 @@ static int extra_try(struct mst__v2 *v2,
                      const char *key,
                      const char *name,
                      const struct mst__json *value,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      bool *ret_done,
                      struct mst_err *reterr)
 {
@@ -202,13 +202,13 @@ static int extra_try(struct mst__v2 *v2,
     struct mst__v2_answer written;
     mst__v2_answer_init(&read);
     mst__v2_answer_init(&written);
-    int rv = mst__v2_get(v2, key, false, false, deadline_ms, &read, reterr);
+    int rv = mst__v2_get(v2, key, false, false, until, &read, reterr);
     if (rv == 0 && read.code != MST_V2_OK && read.code != MST_V2_NOT_FOUND) {
         rv = mst__fail(reterr, MST_ESTATE, 0, "'%.80s': %s (%s)", key, read.message, read.cause);
     }
     if (rv == 0) {
-        rv = extra_write(v2, key, read.code == MST_V2_OK ? &read.node : NULL, name, value,
-                         deadline_ms, &written, reterr);
+        rv = extra_write(v2, key, read.code == MST_V2_OK ? &read.node : NULL, name, value, until,
+                         &written, reterr);
     }
     *ret_done = rv == 0 && written.code == MST_V2_OK;
     bool is_lost = written.code == MST_V2_EXISTS || written.code == MST_V2_COMPARE_FAILED ||
@@ -228,7 +228,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
                           const char *key,
                           const char *name,
                           struct mst_bytes json,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_err *reterr)
 {
     struct mst__json *value = NULL;
@@ -239,8 +239,8 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
     }
     bool is_done = false;
     while (rv == 0 && !is_done) {
-        rv = extra_try(v2, key, name, value, deadline_ms, &is_done, reterr);
-        bool is_late = mst__clock_ms() >= deadline_ms;
+        rv = extra_try(v2, key, name, value, until, &is_done, reterr);
+        bool is_late = mst__until_is_over(until);
         if ((rv == MST_EUNKNOWN || rv == MST_ECONN) && !is_late) {
             rv = 0;
         }
@@ -249,7 +249,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
                 mst__fail(reterr, MST_ETIMEOUT, 0, "extra data '%.60s': others were quicker", name);
         }
         if (rv == 0 && !is_done) {
-            (void)mst__interrupt_pause(mst__clock_ns() / 1000 + EXTRA_PAUSE_US);
+            (void)mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + EXTRA_PAUSE_US);
         }
     }
     mst__json_free(value);
@@ -291,7 +291,7 @@ static int extra_take(const char *key,
 int mst__legacy_extra_get(struct mst__v2 *v2,
                           const char *key,
                           const char *name,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst_buffer *ret_json,
                           struct mst_err *reterr)
 {
@@ -300,14 +300,14 @@ int mst__legacy_extra_get(struct mst__v2 *v2,
     bool is_found = false;
     int rv = 0;
     while (rv == 0 && !is_found) {
-        rv = mst__v2_get(v2, key, false, false, deadline_ms, &answer, reterr);
+        rv = mst__v2_get(v2, key, false, false, until, &answer, reterr);
         if (rv == 0) {
             rv = extra_take(key, &answer, name, &is_found, ret_json, reterr);
         }
         if (rv == 0 && !is_found) {
             uint64_t from = answer.index + 1;
-            rv = mst__v2_wait(v2, key, false, from, deadline_ms, &answer, reterr);
-            rv = rv == MST_ECONN && mst__clock_ms() < deadline_ms ? 0 : rv;
+            rv = mst__v2_wait(v2, key, false, from, until, &answer, reterr);
+            rv = rv == MST_ECONN && mst__clock_ms() < until.deadline_ms ? 0 : rv;
         }
     }
     mst__v2_answer_close(&answer);

@@ -20,9 +20,9 @@
 #include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "net/resolve.h"
 
 #define CLIENT_STAGGER_MS 250
@@ -41,36 +41,19 @@ static int fail_interrupted(struct mst_err *reterr)
     return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
 }
 
-/* Poll's timeout for @deadline_ms; 0 when it has passed. */
-static int poll_timeout(int64_t deadline_ms)
-{
-    int64_t left = deadline_ms - mst__clock_ms();
-    if (left <= 0) {
-        return 0;
-    }
-    return left > 1000000 ? 1000000 : (int)left;
-}
-
 /* Wait until @fd is ready for @events: 0, MST_ETIMEOUT, MST_ECANCELED or MST_ESYS. */
-static int wait_ready(int fd, short events, int64_t deadline_ms, struct mst_err *reterr)
+static int wait_ready(int fd, short events, struct mst__until until, struct mst_err *reterr)
 {
-    for (;;) {
-        struct pollfd pollfds[] = {{.fd = fd, .events = events},
-                                   {.fd = mst__interrupt_fd(), .events = POLLIN}};
-        int timeout = poll_timeout(deadline_ms);
-        int ready = poll(pollfds, 2, timeout);
-        if (ready > 0 && pollfds[0].revents != 0) {
+    int rv = mst__until_ready(until, fd, events);
+    switch (rv) {
+        case 0:
             return 0;
-        }
-        if (ready > 0) {
+        case MST_ECANCELED:
             return fail_interrupted(reterr);
-        }
-        if (ready < 0 && errno != EINTR) {
-            return mst__fail(reterr, MST_ESYS, errno, "poll");
-        }
-        if (ready == 0 && timeout == 0) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "deadline passed");
-        }
+        case MST_ETIMEOUT:
+            return mst__fail(reterr, rv, 0, "deadline passed");
+        default:
+            return mst__fail(reterr, rv, errno, "poll");
     }
 }
 
@@ -233,7 +216,7 @@ static int race_lost(const struct race *race, struct mst_err *reterr)
 
 /* Run the race to its end; @ret_winner is the attempt that connected. */
 static int race_run(struct race *race,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     size_t *ret_winner,
                     struct mst_err *reterr)
 {
@@ -248,22 +231,23 @@ static int race_run(struct race *race,
         if (race_running(race) == 0) {
             return race_lost(race, reterr);
         }
-        if (now_ms >= deadline_ms) {
+        if (now_ms >= until.deadline_ms) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "no answer in time");
         }
         struct pollfd pollfds[CLIENT_ADDRESSES_MAX + 1];
         for (size_t i = 0; i < race->started; i++) {
             pollfds[i] = (struct pollfd){.fd = race->attempts[i].fd, .events = POLLOUT};
         }
-        bool more = race->started < race->count && race->next_start_ms < deadline_ms;
-        int timeout = poll_timeout(more ? race->next_start_ms : deadline_ms);
-        struct pollfd *interrupt = &pollfds[race->started];
-        *interrupt = (struct pollfd){.fd = mst__interrupt_fd(), .events = POLLIN};
+        bool more = race->started < race->count && race->next_start_ms < until.deadline_ms;
+        int timeout =
+            mst__until_poll_ms(more ? mst__until_with(until, race->next_start_ms) : until);
+        struct pollfd *wake = &pollfds[race->started];
+        *wake = (struct pollfd){.fd = until.wake_fd, .events = POLLIN};
         int ready = poll(pollfds, (nfds_t)race->started + 1, timeout);
         if (ready < 0 && errno != EINTR) {
             return mst__fail(reterr, MST_ESYS, errno, "poll");
         }
-        if (ready > 0 && interrupt->revents != 0) {
+        if (ready > 0 && wake->revents != 0) {
             return fail_interrupted(reterr);
         }
         size_t winner = ready > 0 ? race_collect(race, pollfds) : SIZE_MAX;
@@ -276,7 +260,7 @@ static int race_run(struct race *race,
 
 static int race_prepare(struct race *race,
                         const struct mst__target *target,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     *race = (struct race){0};
@@ -292,7 +276,7 @@ static int race_prepare(struct race *race,
         return 0;
     }
     struct addrinfo *addresses = NULL;
-    int rv = mst__resolve(&target->endpoint, deadline_ms, &addresses, reterr);
+    int rv = mst__resolve(&target->endpoint, until, &addresses, reterr);
     if (rv == 0) {
         race_add_all(race, addresses);
         freeaddrinfo(addresses);
@@ -326,12 +310,12 @@ static int client_init(struct mst__client *client, size_t input_max, struct mst_
 
 int mst__client_open(const struct mst__target *target,
                      size_t input_max,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst__client *ret_client,
                      struct mst_err *reterr)
 {
     struct race race;
-    int rv = race_prepare(&race, target, deadline_ms, reterr);
+    int rv = race_prepare(&race, target, until, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -341,7 +325,7 @@ int mst__client_open(const struct mst__target *target,
         return rv;
     }
     size_t winner = SIZE_MAX;
-    rv = race_run(&race, deadline_ms, &winner, reterr);
+    rv = race_run(&race, until, &winner, reterr);
     for (size_t i = 0; i < race.started; i++) {
         if (i != winner && race.attempts[i].fd >= 0) {
             (void)close(race.attempts[i].fd); /* came too late: nothing was sent on it */
@@ -372,7 +356,7 @@ void mst__client_close(struct mst__client *client)
 
 int mst__client_send(struct mst__client *client,
                      struct mst_bytes bytes,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      size_t *ret_sent,
                      struct mst_err *reterr)
 {
@@ -385,7 +369,7 @@ int mst__client_send(struct mst__client *client,
         if (took >= 0) {
             sent += (size_t)took;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            rv = wait_ready(client->fd, POLLOUT, deadline_ms, reterr);
+            rv = wait_ready(client->fd, POLLOUT, until, reterr);
         } else if (errno != EINTR) {
             rv = mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "send");
         }
@@ -433,7 +417,7 @@ int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *
 
 int mst__client_receive(struct mst__client *client,
                         size_t wanted,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr)
 {
     MST_ASSERT(client->fd >= 0);
@@ -442,7 +426,7 @@ int mst__client_receive(struct mst__client *client,
         /* The answer to what was just asked is not there yet: to try first would be a call in
          * vain. */
         size_t before = mst__buf_size(&client->input);
-        rv = wait_ready(client->fd, POLLIN, deadline_ms, reterr);
+        rv = wait_ready(client->fd, POLLIN, until, reterr);
         while (rv == 0 && mst__buf_size(&client->input) < wanted) {
             rv = mst__client_read(client, wanted, reterr);
             if (mst__buf_size(&client->input) == before) {

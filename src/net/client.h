@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/endpoint.h"
+#include "base/until.h"
 #include "net/address.h"
 
 /* Whom to connect to. */
@@ -33,7 +34,7 @@ struct mst__client {
  */
 int mst__client_open(const struct mst__target *target,
                      size_t input_max,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst__client *ret_client,
                      struct mst_err *reterr);
 
@@ -47,7 +48,7 @@ void mst__client_close(struct mst__client *client);
  */
 int mst__client_send(struct mst__client *client,
                      struct mst_bytes bytes,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      size_t *ret_sent,
                      struct mst_err *reterr);
 
@@ -62,7 +63,7 @@ uint64_t mst__client_messages(void);
  */
 int mst__client_receive(struct mst__client *client,
                         size_t wanted,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr);
 
 /* Receive once, what there is, with room for client->input to get to @wanted bytes. That nothing is

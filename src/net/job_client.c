@@ -13,8 +13,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "kv/kv.h"
 #include "wire/wire.h"
 
@@ -47,10 +47,10 @@ void mst__job_client_close(struct mst__job_client *client)
 }
 
 static int client_flush(struct mst__job_client *client,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst_err *reterr);
 
-void mst__job_client_finish(struct mst__job_client *client, int64_t deadline_ms)
+void mst__job_client_finish(struct mst__job_client *client, struct mst__until until)
 {
     if (client == NULL) {
         return;
@@ -58,8 +58,8 @@ void mst__job_client_finish(struct mst__job_client *client, int64_t deadline_ms)
     /* To close with something unread in the socket would throw away at the other end what we have
      * just sent; so wait for the other end to close. */
     struct mst__job_message message;
-    if (client_flush(client, deadline_ms, NULL) == 0 && shutdown(client->conn.fd, SHUT_WR) == 0) {
-        while (mst__job_client_receive(client, deadline_ms, &message, NULL) == 0) {
+    if (client_flush(client, until, NULL) == 0 && shutdown(client->conn.fd, SHUT_WR) == 0) {
+        while (mst__job_client_receive(client, until, &message, NULL) == 0) {
         }
     }
     mst__job_client_close(client);
@@ -71,12 +71,13 @@ static int fail_where(const struct mst__job_client *client, int rv, struct mst_e
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "job server %.60s", client->where);
 }
 
-/* Send the output, all of it until @deadline_ms. */
-static int client_flush(struct mst__job_client *client, int64_t deadline_ms, struct mst_err *reterr)
+/* Send the output, all of it by @until. */
+static int client_flush(struct mst__job_client *client,
+                        struct mst__until until,
+                        struct mst_err *reterr)
 {
     size_t sent = 0;
-    int rv = mst__client_send(&client->conn, mst__buf_bytes(&client->output), deadline_ms, &sent,
-                              reterr);
+    int rv = mst__client_send(&client->conn, mst__buf_bytes(&client->output), until, &sent, reterr);
     mst__buf_consume(&client->output, sent);
     return fail_where(client, rv, reterr);
 }
@@ -85,7 +86,7 @@ static int client_flush(struct mst__job_client *client, int64_t deadline_ms, str
 static int client_push(struct mst__job_client *client, struct mst_err *reterr)
 {
     struct mst_err err = {0};
-    int rv = client_flush(client, 0, &err);
+    int rv = client_flush(client, mst__until_at(0), &err);
     return rv == 0 || rv == MST_ETIMEOUT || rv == MST_ECANCELED ? 0
                                                                 : mst__err_pass(reterr, rv, &err);
 }
@@ -103,17 +104,18 @@ static int put_greeting(struct mst__buf *output)
     return rv;
 }
 
-static int client_greet(struct mst__job_client *client, int64_t deadline_ms, struct mst_err *reterr)
+static int client_greet(struct mst__job_client *client,
+                        struct mst__until until,
+                        struct mst_err *reterr)
 {
     int rv = put_greeting(&client->output);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "greeting");
     }
-    int64_t greeting_ms = mst__clock_deadline_ms(GREETING_MS);
-    greeting_ms = greeting_ms < deadline_ms ? greeting_ms : deadline_ms;
-    rv = client_flush(client, greeting_ms, reterr);
+    until = mst__until_sooner(until, mst__clock_deadline_ms(GREETING_MS));
+    rv = client_flush(client, until, reterr);
     if (rv == 0) {
-        rv = fail_where(client, mst__client_receive(&client->conn, 1, greeting_ms, reterr), reterr);
+        rv = fail_where(client, mst__client_receive(&client->conn, 1, until, reterr), reterr);
     }
     if (rv != 0) {
         return rv;
@@ -131,7 +133,7 @@ static int client_greet(struct mst__job_client *client, int64_t deadline_ms, str
 }
 
 int mst__job_client_open(const struct mst__endpoint *endpoint,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__job_client **ret_client,
                          struct mst_err *reterr)
 {
@@ -143,8 +145,8 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     mst__buf_init(&client->output, 2 * MST_JOB_SIZE_MAX + 64);
     client->conn.fd = -1;
     const struct mst__target target = {.endpoint = *endpoint};
-    int rv = mst__client_open(&target, INPUT_SIZE_MAX, deadline_ms, &client->conn, reterr);
-    rv = rv == 0 ? client_greet(client, deadline_ms, reterr) : rv;
+    int rv = mst__client_open(&target, INPUT_SIZE_MAX, until, &client->conn, reterr);
+    rv = rv == 0 ? client_greet(client, until, reterr) : rv;
     if (rv != 0) {
         mst__job_client_close(client);
         return rv;
@@ -155,12 +157,12 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
 
 int mst__job_client_send(struct mst__job_client *client,
                          const struct mst__job_message *message,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr)
 {
     int rv = mst__job_write(&client->output, message);
     if (rv == MST_ELIMIT && mst__buf_size(&client->output) > 0) {
-        rv = client_flush(client, deadline_ms, reterr);
+        rv = client_flush(client, until, reterr);
         if (rv != 0) {
             return rv;
         }
@@ -191,48 +193,37 @@ static int client_next(struct mst__job_client *client,
     return rv;
 }
 
-static int poll_timeout(int64_t deadline_ms)
-{
-    int64_t left_ms = deadline_ms - mst__clock_ms();
-    return left_ms <= 0 ? 0 : left_ms > 1000000 ? 1000000 : (int)left_ms;
-}
-
 /* Wait until something can be done, and do it: receive until the input has @wanted bytes, or
  * send. */
 static int client_turn(struct mst__job_client *client,
                        size_t wanted,
-                       int64_t deadline_ms,
-                       bool *ret_interrupted,
+                       struct mst__until until,
                        struct mst_err *reterr)
 {
     bool has_output = mst__buf_size(&client->output) > 0;
-    struct pollfd pollfds[] = {
-        {.fd = client->conn.fd, .events = (short)(POLLIN | (has_output ? POLLOUT : 0))},
-        {.fd = mst__interrupt_fd(), .events = POLLIN},
-    };
-    if (poll(pollfds, 2, poll_timeout(deadline_ms)) < 0) {
-        return errno == EINTR ? 0 : mst__fail(reterr, MST_ESYS, errno, "poll");
+    int rv = mst__until_ready(until, client->conn.fd, has_output ? POLLIN | POLLOUT : POLLIN);
+    if (rv == MST_ETIMEOUT) {
+        return 0;
     }
-    *ret_interrupted = pollfds[1].revents != 0;
-    int rv = 0;
-    if (pollfds[0].revents != 0) {
-        rv = mst__client_read(&client->conn, wanted, reterr);
-        client->heard_ms = mst__clock_ms();
+    if (rv != 0) {
+        return rv == MST_ESYS ? mst__fail(reterr, rv, errno, "poll")
+                              : mst__fail(reterr, rv, 0, "interrupted");
     }
-    if (rv == 0 && pollfds[0].revents != 0 && has_output) {
+    rv = mst__client_read(&client->conn, wanted, reterr);
+    client->heard_ms = mst__clock_ms();
+    if (rv == 0 && has_output) {
         rv = client_push(client, reterr);
     }
     return rv;
 }
 
 int mst__job_client_receive(struct mst__job_client *client,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst__job_message *ret_message,
                             struct mst_err *reterr)
 {
     mst__buf_consume(&client->conn.input, client->used);
     client->used = 0;
-    bool is_interrupted = false;
     for (unsigned late = 0;;) {
         size_t wanted = 0;
         int rv = client_next(client, ret_message, &wanted, reterr);
@@ -240,16 +231,13 @@ int mst__job_client_receive(struct mst__job_client *client,
             return 0;
         }
         size_t before = mst__buf_size(&client->conn.input);
-        if (rv == 0 && is_interrupted) {
-            return fail_where(client, mst__fail(reterr, MST_ECANCELED, 0, "interrupted"), reterr);
-        }
         if (rv == 0) {
-            rv = client_turn(client, wanted, deadline_ms, &is_interrupted, reterr);
+            rv = client_turn(client, wanted, until, reterr);
         }
         if (rv != 0) {
             return fail_where(client, rv, reterr);
         }
-        bool is_late = mst__clock_ms() >= deadline_ms;
+        bool is_late = mst__until_is_over(until);
         bool has_read = mst__buf_size(&client->conn.input) != before;
         if (is_late && (!has_read || ++late > LATE_READS_MAX)) {
             return fail_where(client, mst__fail(reterr, MST_ETIMEOUT, 0, "deadline passed"),
@@ -271,18 +259,18 @@ int mst__job_client_refused(const struct mst__job_message *message, struct mst_e
 
 int mst__job_client_ask(const struct mst__endpoint *endpoint,
                         const struct mst__job_message *question,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__job_client **ret_client,
                         struct mst__job_message *ret_message,
                         struct mst_err *reterr)
 {
     struct mst__job_client *client = NULL;
-    int rv = mst__job_client_open(endpoint, deadline_ms, &client, reterr);
+    int rv = mst__job_client_open(endpoint, until, &client, reterr);
     if (rv == 0) {
-        rv = mst__job_client_send(client, question, deadline_ms, reterr);
+        rv = mst__job_client_send(client, question, until, reterr);
     }
     if (rv == 0) {
-        rv = mst__job_client_receive(client, deadline_ms, ret_message, reterr);
+        rv = mst__job_client_receive(client, until, ret_message, reterr);
     }
     if (rv == 0 && ret_message->type == MST_JOB_REFUSED) {
         rv = mst__job_client_refused(ret_message, reterr);

@@ -1,7 +1,7 @@
 /* net/job_client.h - a node's connection to the authority of its job.
  *
- * One thread at a time uses it. Waiting ends when the thread is interrupted (base/interrupt.h);
- * what has arrived by then is not lost. */
+ * One thread at a time uses it. Waiting ends when it is woken (base/until.h); what has arrived
+ * by then is not lost. */
 #ifndef MST_NET_JOB_CLIENT_H
 #define MST_NET_JOB_CLIENT_H
 
@@ -18,22 +18,22 @@ struct mst__job_client; /* opaque */
  * MST_ERESOLVE, MST_ETIMEOUT, MST_ECANCELED, MST_ENOMEM, MST_EPROTO. Messages name the endpoint.
  */
 int mst__job_client_open(const struct mst__endpoint *endpoint,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__job_client **ret_client,
                          struct mst_err *reterr);
 
 /* Without a word. NULL is fine. */
 void mst__job_client_close(struct mst__job_client *client);
 
-/* Close, and make sure that what was sent has arrived, until @deadline_ms at most. */
-void mst__job_client_finish(struct mst__job_client *client, int64_t deadline_ms);
+/* Close, and make sure that what was sent has arrived, by @until at most. */
+void mst__job_client_finish(struct mst__job_client *client, struct mst__until until);
 
 /* Say @message; what the kernel does not take at once leaves in the next receive. 0; MST_ECONN, and
- * MST_ETIMEOUT and MST_ECANCELED when there is too much of that until @deadline_ms, after which the
+ * MST_ETIMEOUT and MST_ECANCELED when there is too much of that by @until, after which the
  * connection is of no use; MST_ELIMIT, MST_ENOMEM: nothing was sent. */
 int mst__job_client_send(struct mst__job_client *client,
                          const struct mst__job_message *message,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_err *reterr);
 
 /**
@@ -43,7 +43,7 @@ int mst__job_client_send(struct mst__job_client *client,
  * MST_ECONN, MST_EPROTO, MST_ELIMIT, MST_ENOMEM.
  */
 int mst__job_client_receive(struct mst__job_client *client,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst__job_message *ret_message,
                             struct mst_err *reterr);
 
@@ -55,7 +55,7 @@ int64_t mst__job_client_heard_ms(const struct mst__job_client *client);
  * error. */
 int mst__job_client_ask(const struct mst__endpoint *endpoint,
                         const struct mst__job_message *question,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__job_client **ret_client,
                         struct mst__job_message *ret_message,
                         struct mst_err *reterr);

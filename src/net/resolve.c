@@ -11,13 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 
 #define RESOLVERS_MAX 64
-#define SLICE_MS 50
 
 static atomic_int resolvers_count;
 
@@ -117,19 +115,10 @@ static int job_start(struct resolve_job *job)
     return status;
 }
 
-static bool job_wait(struct resolve_job *job, int64_t deadline_ms)
+static bool job_wait(struct resolve_job *job, struct mst__until until)
 {
     (void)pthread_mutex_lock(&job->mutex);
-    int64_t now_ms = mst__clock_ms();
-    while (!job->done && now_ms < deadline_ms && !mst__interrupt_is_pending()) {
-        /* In slices: an interruption does not ring here. */
-        int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
-        struct timespec until = {
-            .tv_sec = (time_t)(until_ms / 1000),
-            .tv_nsec = (long)(until_ms % 1000) * 1000000,
-        };
-        (void)pthread_cond_timedwait(&job->done_cond, &job->mutex, &until); /* looked at above */
-        now_ms = mst__clock_ms();
+    while (!job->done && mst__until_cond(until, &job->done_cond, &job->mutex) == 0) {
     }
     bool done = job->done;
     (void)pthread_mutex_unlock(&job->mutex);
@@ -146,7 +135,7 @@ static int resolve_failed(const char *host, int status, struct mst_err *reterr)
 }
 
 int mst__resolve(const struct mst__endpoint *endpoint,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  struct addrinfo **ret_addresses,
                  struct mst_err *reterr)
 {
@@ -176,7 +165,7 @@ int mst__resolve(const struct mst__endpoint *endpoint,
     if (status != 0) {
         atomic_fetch_sub(&resolvers_count, 1);
         rv = mst__fail(reterr, MST_ESYS, status, "start a thread to resolve '%s'", endpoint->host);
-    } else if (!job_wait(job, deadline_ms)) {
+    } else if (!job_wait(job, until)) {
         rv = mst__fail(reterr, MST_ETIMEOUT, 0, "resolve '%s': no answer in time", endpoint->host);
     } else if (job->status != 0) {
         rv = resolve_failed(endpoint->host, job->status, reterr);

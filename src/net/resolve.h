@@ -6,6 +6,7 @@
 #include <netdb.h>
 
 #include "base/endpoint.h"
+#include "base/until.h"
 
 /**
  * Look up the stream addresses of @endpoint, both families. A numeric address is taken as it is.
@@ -14,7 +15,7 @@
  * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ENOMEM, MST_ESYS.
  */
 int mst__resolve(const struct mst__endpoint *endpoint,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  struct addrinfo **ret_addresses,
                  struct mst_err *reterr);
 

@@ -1,13 +1,15 @@
 /* record/backend.h - where the record of a dynamic rendezvous is kept.
  *
  * A backend stores one record and replaces it only if it is still the one that was read. Calls may
- * come from several threads at once. Deadlines are points in monotonic time. */
+ * come from several threads at once. Each ends by its @until. */
 #ifndef MST_RECORD_BACKEND_H
 #define MST_RECORD_BACKEND_H
 
 #include <muster/error.h>
 #include <muster/store.h>
 #include <stdbool.h>
+
+#include "base/until.h"
 
 /* The record of a run is called this and the run id; the prefix of the keys of a round is this, the
  * run id, a dot and the round. */
@@ -30,7 +32,7 @@ struct mst__record_backend_ops {
      * stored cannot be a record; MST_ENOMEM. @ret_stored is written on success.
      */
     int (*get_state)(void *self,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst__stored *ret_stored,
                      struct mst_err *reterr);
 
@@ -46,7 +48,7 @@ struct mst__record_backend_ops {
                      struct mst_bytes record,
                      const struct mst_bytes *token,
                      bool may_be_unread,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      bool *ret_won,
                      struct mst__stored *ret_stored,
                      struct mst_err *reterr);
@@ -61,13 +63,13 @@ struct mst__record_backend_ops {
     int (*wait_change)(void *self,
                        const struct mst_bytes *token,
                        uint64_t skip,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst_err *reterr);
 
     /* The store that the nodes share, for keys beside the record. Borrowed from the backend. With
      * @is_lazy nobody is asked for this. */
     int (*store)(void *self,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  struct mst_store **ret_store,
                  struct mst_err *reterr);
 

@@ -15,11 +15,10 @@
 
 #include "base/base64.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "handler/builtin.h"
 #include "handler/hosted.h"
 #include "handler/hosting.h"
@@ -27,9 +26,6 @@
 #include "handler/settings.h"
 #include "record/record.h"
 #include "store/store.h"
-
-/* How often a thread that waits for another one to connect looks up. */
-#define SLICE_MS 20
 
 struct c10d {
     struct mst__hosted *hosted; /* NULL = somebody else serves the store */
@@ -49,17 +45,17 @@ struct c10d {
 
 static int open_backend(struct c10d *c10d,
                         const struct mst_store_options *options,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__backend **ret_backend,
                         struct mst_err *reterr)
 {
     return c10d->url.scheme == MST_URL_FILE
                ? mst__file_open(&c10d->url, options, ret_backend, reterr)
-               : mst__tcp_open(&c10d->url, options, deadline_ms, ret_backend, reterr);
+               : mst__tcp_open(&c10d->url, options, until, ret_backend, reterr);
 }
 
 static int open_store(struct c10d *c10d,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
@@ -67,36 +63,27 @@ static int open_store(struct c10d *c10d,
     mst_store_options_init(&options, sizeof options);
     options.log = c10d->log;
     struct mst__backend *backend = NULL;
-    int rv = open_backend(c10d, &options, deadline_ms, &backend, reterr);
+    int rv = open_backend(c10d, &options, until, &backend, reterr);
     return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
 }
 
 /* Wait while another thread opens the store, each by its own deadline. With the mutex held. */
-static void await_opening(struct c10d *c10d, int64_t deadline_ms)
+static void await_opening(struct c10d *c10d, struct mst__until until)
 {
-    int64_t now_ms = mst__clock_ms();
-    while (c10d->is_opening && now_ms < deadline_ms && !mst__interrupt_is_pending()) {
-        /* In slices: an interruption does not ring here. */
-        int64_t until_ms = deadline_ms - now_ms > SLICE_MS ? now_ms + SLICE_MS : deadline_ms;
-        struct timespec until = {
-            .tv_sec = (time_t)(until_ms / 1000),
-            .tv_nsec = (long)(until_ms % 1000) * 1000000,
-        };
-        (void)pthread_cond_timedwait(&c10d->cond, &c10d->mutex, &until); /* looked at above */
-        now_ms = mst__clock_ms();
+    while (c10d->is_opening && mst__until_cond(until, &c10d->cond, &c10d->mutex) == 0) {
     }
 }
 
 /* Whoever serves the store may come last, so it is opened when it is needed. */
 static int c10d_store(void *self,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
     struct c10d *c10d = self;
     int rv = 0;
     (void)pthread_mutex_lock(&c10d->mutex); /* a default mutex: cannot fail */
-    await_opening(c10d, deadline_ms);
+    await_opening(c10d, until);
     if (c10d->store == NULL && c10d->is_opening) {
         rv = mst__fail(reterr, MST_ETIMEOUT, 0, "%s: not connected when the deadline passed",
                        c10d->where);
@@ -104,7 +91,7 @@ static int c10d_store(void *self,
         struct mst_store *store = NULL;
         c10d->is_opening = true;
         (void)pthread_mutex_unlock(&c10d->mutex);
-        rv = open_store(c10d, deadline_ms, &store, reterr);
+        rv = open_store(c10d, until, &store, reterr);
         (void)pthread_mutex_lock(&c10d->mutex);
         c10d->is_opening = false;
         c10d->store = store;
@@ -159,39 +146,39 @@ static int compare_set(struct c10d *c10d,
                        struct mst_store *store,
                        struct mst_bytes expected,
                        struct mst_bytes desired,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst_buffer *ret_value,
                        struct mst_err *reterr)
 {
     enum mst_compare_set outcome;
     struct mst_bytes key = mst_bytes_str(c10d->key);
-    int rv = mst_store_compare_set(store, key, expected, desired, deadline_ms - mst__clock_ms(),
-                                   &outcome, ret_value, reterr);
+    int rv =
+        mst__store_compare_set(store, key, expected, desired, until, &outcome, ret_value, reterr);
     if (rv != 0 || outcome != MST_COMPARE_SET_ABSENT) {
         return rv;
     }
     mst_buffer_free(ret_value);
     struct mst_bytes nothing = mst_bytes_of(NULL, 0);
-    return mst_store_compare_set(store, key, nothing, mst_bytes_str(MST_C10D_SENTINEL),
-                                 deadline_ms - mst__clock_ms(), &outcome, ret_value, reterr);
+    return mst__store_compare_set(store, key, nothing, mst_bytes_str(MST_C10D_SENTINEL), until,
+                                  &outcome, ret_value, reterr);
 }
 
 static int c10d_get_state(void *self,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           struct mst__stored *ret_stored,
                           struct mst_err *reterr)
 {
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_buffer value = {NULL, 0};
-    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    int rv = c10d_store(c10d, until, &store, reterr);
     if (rv == 0) {
-        rv = mst_store_try_get(store, mst_bytes_str(c10d->key), deadline_ms - mst__clock_ms(),
-                               &value, reterr);
+        rv = mst__store_fetch(store, mst_bytes_str(c10d->key), MST_OP_GET, false, until, &value,
+                              reterr);
     }
     if (rv == MST_ENOTFOUND) {
         rv = compare_set(c10d, store, mst_bytes_of(NULL, 0), mst_bytes_str(MST_C10D_SENTINEL),
-                         deadline_ms, &value, reterr);
+                         until, &value, reterr);
     }
     return rv != 0 ? rv : decode(c10d, &value, ret_stored, reterr);
 }
@@ -200,7 +187,7 @@ static int c10d_set_state(void *self,
                           struct mst_bytes record,
                           const struct mst_bytes *token,
                           bool may_be_unread,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           bool *ret_won,
                           struct mst__stored *ret_stored,
                           struct mst_err *reterr)
@@ -211,7 +198,7 @@ static int c10d_set_state(void *self,
     struct mst_buffer value = {NULL, 0};
     struct mst__buf text;
     mst__buf_init(&text, MST_VALUE_SIZE_MAX);
-    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    int rv = c10d_store(c10d, until, &store, reterr);
     if (rv == 0) {
         rv = mst__base64_write(&text, record);
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "record of %zu bytes", record.size);
@@ -219,7 +206,7 @@ static int c10d_set_state(void *self,
     struct mst_bytes desired = mst__buf_bytes(&text);
     struct mst_bytes expected = token == NULL ? mst_bytes_str(MST_C10D_SENTINEL) : *token;
     if (rv == 0) {
-        rv = compare_set(c10d, store, expected, desired, deadline_ms, &value, reterr);
+        rv = compare_set(c10d, store, expected, desired, until, &value, reterr);
     }
     if (rv == 0) {
         bool won = mst__bytes_equal(mst_bytes_of(value.data, value.size), desired);
@@ -237,17 +224,17 @@ static int c10d_set_state(void *self,
 static int c10d_wait_change(void *self,
                             const struct mst_bytes *token,
                             uint64_t skip,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst_err *reterr)
 {
     (void)skip; /* the store knows values and does not count them */
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_bytes sentinel = mst_bytes_str(MST_C10D_SENTINEL);
-    int rv = c10d_store(c10d, deadline_ms, &store, reterr);
+    int rv = c10d_store(c10d, until, &store, reterr);
     return rv != 0 ? rv
                    : mst__store_wait_change(store, mst_bytes_str(c10d->key),
-                                            token == NULL ? &sentinel : token, deadline_ms, reterr);
+                                            token == NULL ? &sentinel : token, until, reterr);
 }
 
 static void c10d_close(void *self)

@@ -10,7 +10,6 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/prng.h"
 #include "codec/pickle.h"
@@ -46,14 +45,10 @@ int64_t mst__drive_now_us(void)
 
 /* --- interruption --- */
 
-static void run_install(const struct run *run)
+/* What ends a wait of the run; once interrupted, nothing does. */
+static int run_wake_fd(const struct run *run)
 {
-    (void)mst__interrupt_by(run->is_interrupted ? -1 : run->drive->interrupt_fd);
-}
-
-static void run_uninstall(void)
-{
-    (void)mst__interrupt_by(-1);
+    return run->is_interrupted ? -1 : run->drive->wake_fd;
 }
 
 /* Whether the run was interrupted just now. */
@@ -62,15 +57,13 @@ static bool run_notice(struct run *run)
     if (run->is_interrupted) {
         return false;
     }
-    run_install(run);
-    run->is_interrupted = mst__interrupt_is_pending();
-    run_uninstall();
+    run->is_interrupted = mst__until_is_woken(run->drive->wake_fd);
     run->tidy_ms = mst__clock_deadline_ms(TIDY_MS);
     return run->is_interrupted;
 }
 
 /* When a call of the backend must be over. */
-static int64_t run_call_deadline_ms(const struct run *run)
+static struct mst__until run_until(const struct run *run)
 {
     const struct mst__session *session = run->session;
     int64_t now_ms = mst__clock_ms();
@@ -89,7 +82,7 @@ static int64_t run_call_deadline_ms(const struct run *run)
     if (run->is_interrupted && run->tidy_ms < deadline_ms) {
         deadline_ms = run->tidy_ms;
     }
-    return deadline_ms;
+    return (struct mst__until){.deadline_ms = deadline_ms, .wake_fd = run_wake_fd(run)};
 }
 
 /* --- reading and writing --- */
@@ -97,15 +90,11 @@ static int64_t run_call_deadline_ms(const struct run *run)
 static int call_get(struct run *run, struct mst__stored *ret_stored)
 {
     const struct mst__record_backend *backend = run->drive->backend;
-    run_install(run);
-    int rv =
-        backend->ops->get_state(backend->self, run_call_deadline_ms(run), ret_stored, &run->err);
-    run_uninstall();
+    int rv = backend->ops->get_state(backend->self, run_until(run), ret_stored, &run->err);
     /* Without a write there is nothing of us in the record that would have to be tidied up. */
     bool is_in_doubt = run->drive->is_tidy && run->session->stats.writes > 0;
     if (rv != 0 && run_notice(run) && is_in_doubt) {
-        rv = backend->ops->get_state(backend->self, run_call_deadline_ms(run), ret_stored,
-                                     &run->err);
+        rv = backend->ops->get_state(backend->self, run_until(run), ret_stored, &run->err);
     }
     return rv;
 }
@@ -182,11 +171,9 @@ static int write_record(struct run *run,
                         struct mst__stored *ret_stored)
 {
     const struct mst__record_backend *backend = run->drive->backend;
-    run_install(run);
     int rv = backend->ops->set_state(
         backend->self, record, effect->has_token ? &effect->token : NULL, effect->may_be_unread,
-        run_call_deadline_ms(run), ret_won, ret_stored, &run->err);
-    run_uninstall();
+        run_until(run), ret_won, ret_stored, &run->err);
     if (rv == 0 || rv == MST_ESTATE) {
         return rv;
     }
@@ -278,13 +265,15 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
 static int wait_change(const struct mst__record_backend *backend,
                        struct mst__session *session,
                        int64_t skip,
-                       int64_t until_us)
+                       int64_t until_us,
+                       int wake_fd)
 {
     struct mst_bytes token = mst_bytes_of(session->token.data, session->token.size);
     struct mst_err ignored;
-    int64_t until_ms = until_us / 1000 + (until_us % 1000 == 0 ? 0 : 1);
+    struct mst__until until = {.deadline_ms = until_us / 1000 + (until_us % 1000 == 0 ? 0 : 1),
+                               .wake_fd = wake_fd};
     int rv = backend->ops->wait_change(backend->self, session->has_token ? &token : NULL,
-                                       (uint64_t)skip, until_ms, &ignored);
+                                       (uint64_t)skip, until, &ignored);
     if (rv == MST_ENOTSUP) {
         session->options.can_watch = false;
     }
@@ -299,14 +288,14 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
         return;
     }
     struct mst__session *session = run->session;
-    run_install(run);
     int rv = MST_ETIMEOUT;
     if (effect->wants_change && session->options.can_watch) {
-        rv = wait_change(run->drive->backend, session, effect->skip, effect->until_us);
+        rv = wait_change(run->drive->backend, session, effect->skip, effect->until_us,
+                         run_wake_fd(run));
     } else {
-        (void)mst__interrupt_pause(effect->until_us); /* interrupted or not is asked below */
+        (void)mst__until_pause(run_wake_fd(run),
+                               effect->until_us); /* woken or not is asked below */
     }
-    run_uninstall();
     if (run_notice(run)) {
         run->is_told = true;
         answer_with(answer, MST_EVENT_CANCEL);
@@ -318,16 +307,13 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
 
 int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session, int64_t until_us)
 {
-    struct run run = {.drive = drive, .session = session};
-    run_install(&run);
     int rv = MST_ETIMEOUT;
     if (session->options.can_watch) {
-        rv = wait_change(drive->backend, session, 0, until_us);
+        rv = wait_change(drive->backend, session, 0, until_us, drive->wake_fd);
     } else {
-        (void)mst__interrupt_pause(until_us);
+        (void)mst__until_pause(drive->wake_fd, until_us);
     }
-    run_uninstall();
-    if (run_notice(&run)) {
+    if (mst__until_is_woken(drive->wake_fd)) {
         return MST_ECANCELED;
     }
     return rv == MST_ETIMEOUT ? MST_ETIMEOUT : 0;

@@ -14,7 +14,7 @@ struct mst__drive {
     const struct mst__record_backend *backend;
     const struct mst__events *events;
     /* Readable = end the operation. -1 = it cannot be interrupted. */
-    int interrupt_fd;
+    int wake_fd;
     /* With it an interrupted operation takes back what it has entered into the record, if that is
      * quick; without, it fails at once and leaves everything as it is. */
     bool is_tidy;

@@ -17,11 +17,11 @@
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/until.h"
 #include "etcd/v2.h"
 #include "handler/builtin.h"
 #include "handler/params.h"
@@ -57,15 +57,15 @@ struct etcd_v2 {
 
 /* --- reaching it --- */
 
-/* Whether to try again after @rv, when a pause is over. It is not when interrupted. */
-static bool try_again(int rv, int64_t deadline_ms, int64_t *pause_ms)
+/* Whether to try again after @rv, when a pause is over. It is not when woken. */
+static bool try_again(int rv, struct mst__until until, int64_t *pause_ms)
 {
     if (rv != MST_ECONN) {
         return false;
     }
     int64_t until_ms = mst__clock_ms() + *pause_ms;
     *pause_ms = *pause_ms * 2 > AGAIN_MS_MAX ? AGAIN_MS_MAX : *pause_ms * 2;
-    return until_ms < deadline_ms && mst__interrupt_pause(until_ms * 1000);
+    return until_ms < until.deadline_ms && mst__until_pause(until.wake_fd, until_ms * 1000);
 }
 
 /* An answer about the record is good for whoever asks within this time. */
@@ -101,7 +101,7 @@ static bool take_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
 
 /* Read the key. */
 static int read_key(struct etcd_v2 *etcd,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__v2_answer *answer,
                     struct mst_err *reterr)
 {
@@ -109,8 +109,8 @@ static int read_key(struct etcd_v2 *etcd,
     bool is_in_doubt = atomic_load(&etcd->is_in_doubt);
     int rv;
     do {
-        rv = mst__v2_get(etcd->v2, etcd->key, false, is_in_doubt, deadline_ms, answer, reterr);
-    } while (try_again(rv, deadline_ms, &pause_ms));
+        rv = mst__v2_get(etcd->v2, etcd->key, false, is_in_doubt, until, answer, reterr);
+    } while (try_again(rv, until, &pause_ms));
     if (rv == MST_EUNKNOWN) {
         rv = MST_ECONN; /* a read has no outcome that could matter */
         if (reterr != NULL) {
@@ -135,11 +135,11 @@ static struct mst_store *store_of(struct etcd_v2 *etcd)
 /* Opened when it is needed, and without a lock: of two threads that do so at a time one has done it
  * in vain. */
 static int etcd_v2_store(void *self,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst_store **ret_store,
                          struct mst_err *reterr)
 {
-    (void)deadline_ms; /* nobody is asked */
+    (void)until.deadline_ms; /* nobody is asked */
     struct etcd_v2 *etcd = self;
     struct mst_store *store = NULL;
     if (store_of(etcd) == NULL) {
@@ -244,7 +244,7 @@ static int decode(const struct etcd_v2 *etcd,
 }
 
 static int etcd_v2_get_state(void *self,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              struct mst__stored *ret_stored,
                              struct mst_err *reterr)
 {
@@ -252,7 +252,7 @@ static int etcd_v2_get_state(void *self,
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
     bool is_fresh = !atomic_load(&etcd->is_in_doubt) && take_fresh(etcd, &answer);
-    int rv = is_fresh ? 0 : read_key(etcd, deadline_ms, &answer, reterr);
+    int rv = is_fresh ? 0 : read_key(etcd, until, &answer, reterr);
     if (rv == 0 && answer.code == MST_V2_NOT_FOUND) {
         see(etcd, 0, answer.index);
         *ret_stored = (struct mst__stored){.exists = false};
@@ -270,7 +270,7 @@ static int etcd_v2_get_state(void *self,
 static int write_key(struct etcd_v2 *etcd,
                      struct mst_bytes text,
                      const struct mst_bytes *token,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct mst__v2_answer *answer,
                      struct mst_err *reterr)
 {
@@ -284,8 +284,8 @@ static int write_key(struct etcd_v2 *etcd,
     int64_t pause_ms = AGAIN_MS_FIRST;
     int rv;
     do {
-        rv = mst__v2_put(etcd->v2, &write, deadline_ms, answer, reterr);
-    } while (try_again(rv, deadline_ms, &pause_ms));
+        rv = mst__v2_put(etcd->v2, &write, until, answer, reterr);
+    } while (try_again(rv, until, &pause_ms));
     if (rv == MST_EUNKNOWN || rv == MST_ECANCELED) {
         atomic_store(&etcd->is_in_doubt, true);
     }
@@ -294,7 +294,7 @@ static int write_key(struct etcd_v2 *etcd,
 
 /* Before the first write of a record: what a run of this name has left behind goes. If that fails
  * it is said and no more: an etcd that cannot be reached fails the write as well. */
-static void sweep_old_run(struct etcd_v2 *etcd, int64_t deadline_ms)
+static void sweep_old_run(struct etcd_v2 *etcd, struct mst__until until)
 {
     (void)pthread_mutex_lock(&etcd->mutex);
     bool is_due = etcd->seen_modified == 0 && etcd->seen_index > etcd->swept_index;
@@ -302,7 +302,7 @@ static void sweep_old_run(struct etcd_v2 *etcd, int64_t deadline_ms)
     etcd->swept_index = is_due ? index : etcd->swept_index;
     (void)pthread_mutex_unlock(&etcd->mutex);
     struct mst_err err = {0};
-    if (is_due && mst__etcd_v2_sweep(etcd->v2, etcd->params->run_id, index, deadline_ms,
+    if (is_due && mst__etcd_v2_sweep(etcd->v2, etcd->params->run_id, index, until,
                                      &etcd->params->log, &err) != 0) {
         char detail[MST_LOG_QUOTE_SIZE];
         mst__log(&etcd->params->log, MST_LOG_WARN, "rendezvous.not_swept", "detail=%s",
@@ -314,7 +314,7 @@ static int etcd_v2_set_state(void *self,
                              struct mst_bytes record,
                              const struct mst_bytes *token,
                              bool may_be_unread,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              bool *ret_won,
                              struct mst__stored *ret_stored,
                              struct mst_err *reterr)
@@ -325,10 +325,10 @@ static int etcd_v2_set_state(void *self,
     struct mst__buf text;
     mst__buf_init(&text, MST_VALUE_SIZE_MAX);
     if (token == NULL) {
-        sweep_old_run(etcd, deadline_ms);
+        sweep_old_run(etcd, until);
     }
     int rv = mst__base64_write(&text, record);
-    rv = rv == 0 ? write_key(etcd, mst__buf_bytes(&text), token, deadline_ms, &answer, reterr)
+    rv = rv == 0 ? write_key(etcd, mst__buf_bytes(&text), token, until, &answer, reterr)
                  : mst__fail(reterr, rv, 0, "record of %zu bytes", record.size);
     bool is_lost = false;
     if (rv == 0) {
@@ -356,7 +356,7 @@ static int etcd_v2_set_state(void *self,
         *ret_stored = (struct mst__stored){.is_unread = may_be_unread};
     }
     if (is_lost && !may_be_unread) {
-        rv = etcd_v2_get_state(etcd, deadline_ms, ret_stored, reterr);
+        rv = etcd_v2_get_state(etcd, until, ret_stored, reterr);
     }
     return rv;
 }
@@ -378,7 +378,7 @@ static uint64_t wait_from(struct etcd_v2 *etcd, uint64_t modified)
 static int etcd_v2_wait_change(void *self,
                                const struct mst_bytes *token,
                                uint64_t skip,
-                               int64_t deadline_ms,
+                               struct mst__until until,
                                struct mst_err *reterr)
 {
     struct etcd_v2 *etcd = self;
@@ -389,13 +389,13 @@ static int etcd_v2_wait_change(void *self,
     mst__v2_answer_init(&answer);
     int rv = 0;
     while (rv == 0 && from != 0) {
-        rv = mst__v2_wait(etcd->v2, etcd->key, false, from, deadline_ms, &answer, reterr);
+        rv = mst__v2_wait(etcd->v2, etcd->key, false, from, until, &answer, reterr);
         if (rv != 0 || answer.code != MST_V2_INDEX_CLEARED) {
             break;
         }
         /* The etcd has forgotten what happened since. What there is now tells as well, and from
          * there on it remembers again. */
-        rv = read_key(etcd, deadline_ms, &answer, reterr);
+        rv = read_key(etcd, until, &answer, reterr);
         if (rv == 0) {
             uint64_t now = answer.code == MST_V2_OK ? answer.node.modified : 0;
             see(etcd, now, answer.index);
@@ -412,8 +412,8 @@ static int etcd_v2_wait_change(void *self,
     if (rv == MST_ECONN || rv == MST_EUNKNOWN) {
         /* The caller reads, which tells more. Not at once, lest an etcd that takes requests and
          * drops polls be asked without end. */
-        int64_t until_ms = mst__clock_deadline_ms(AGAIN_MS_FIRST);
-        (void)mst__interrupt_pause((until_ms < deadline_ms ? until_ms : deadline_ms) * 1000);
+        until = mst__until_sooner(until, mst__clock_deadline_ms(AGAIN_MS_FIRST));
+        (void)mst__until_pause(until.wake_fd, until.deadline_ms * 1000);
     }
     return rv;
 }

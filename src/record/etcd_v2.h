@@ -31,7 +31,7 @@ int mst__etcd_v2_backend_new(const struct mst_params *params,
 int mst__etcd_v2_sweep(struct mst__v2 *v2,
                        const char *run_id,
                        uint64_t index_max,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        const struct mst_log *log,
                        struct mst_err *reterr);
 

@@ -54,7 +54,7 @@ static int look_at(const struct mst__v2_node *node, const char *run_id, bool *re
 int mst__etcd_v2_sweep(struct mst__v2 *v2,
                        const char *run_id,
                        uint64_t index_max,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        const struct mst_log *log,
                        struct mst_err *reterr)
 {
@@ -63,7 +63,7 @@ int mst__etcd_v2_sweep(struct mst__v2 *v2,
     mst__v2_answer_init(&list);
     mst__v2_answer_init(&answer);
     size_t count = 0;
-    int rv = mst__v2_get(v2, MST_ETCD_V2_STORE, false, true, deadline_ms, &list, reterr);
+    int rv = mst__v2_get(v2, MST_ETCD_V2_STORE, false, true, until, &list, reterr);
     for (size_t i = 0; rv == 0 && i < list.node.node_count; i++) {
         const struct mst__v2_node *node = &list.node.nodes[i];
         bool is_dead = false;
@@ -76,7 +76,7 @@ int mst__etcd_v2_sweep(struct mst__v2 *v2,
                                                 .condition = MST_V2_IF_INDEX,
                                                 .previous_index = node->modified,
                                                 .ttl_s = MST_V2_NO_TTL};
-            rv = mst__v2_delete(v2, &write, false, deadline_ms, &answer, reterr);
+            rv = mst__v2_delete(v2, &write, false, until, &answer, reterr);
             count += rv == 0 && answer.code == MST_V2_OK ? 1 : 0;
         }
     }

@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
 #include "handler/host.h"
 #include "record/record_self.h"
@@ -44,9 +43,9 @@ static struct mst__session_options session_options(const struct mst__record *rec
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    (void)mst__interrupt_by(record->head.owner.cancel_fd);
-    int rv = record->backend.ops->store(record->backend.self, deadline_us / 1000, &store, reterr);
-    (void)mst__interrupt_by(-1);
+    struct mst__until until = {.deadline_ms = deadline_us / 1000,
+                               .wake_fd = record->head.owner.cancel_fd};
+    int rv = record->backend.ops->store(record->backend.self, until, &store, reterr);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
@@ -67,7 +66,7 @@ static int next_join(struct mst__record *record,
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->head.owner.cancel_fd,
+        .wake_fd = record->head.owner.cancel_fd,
         .is_tidy = true,
     };
     int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
@@ -93,8 +92,8 @@ static int next_store(struct mst__record *record,
                       struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    int rv = record->backend.ops->store(
-        record->backend.self, mst__clock_deadline_ms(record->backend.call_ms), &store, reterr);
+    int rv = record->backend.ops->store(record->backend.self,
+                                        mst__until_in(record->backend.call_ms), &store, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -143,10 +142,9 @@ static int next_bootstrap(struct mst__record *record,
             .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
             .is_repeated = is_old,
             .is_by_key = record->backend.is_by_key,
+            .wake_fd = record->head.owner.cancel_fd,
         };
-        (void)mst__interrupt_by(record->head.owner.cancel_fd);
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
-        (void)mst__interrupt_by(-1);
         if (mst__owner_is_cancelled(&record->head.owner)) {
             rv = mst__owner_fail_cancelled(reterr);
         }
@@ -201,7 +199,7 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
     struct mst__record *record = self;
     const int64_t *timeout_us = arg;
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
     int rv = 0;
     mst__owner_joined(&record->head.owner, false);
     if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
@@ -245,7 +243,7 @@ static int ask(struct mst__record *record,
                struct mst_err *reterr)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
     const struct mst__session_options options = session_options(record);
     struct mst__session session;
     int rv = mst__session_init(&session, &options);
@@ -322,7 +320,7 @@ static void record_dispose(struct mst__record *record)
 static void linger(struct mst__record *record)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .interrupt_fd = -1};
+        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
     const struct mst__state *state = &record->session.state;
     int64_t until_us = mst__drive_now_us() + LINGER_US;
     struct mst_err ignored; /* what cannot be read is not worth staying for */

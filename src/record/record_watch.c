@@ -1,10 +1,9 @@
 /* record/record_watch.c - what the thread does that keeps a node alive and tells of changes. */
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
+#include "base/until.h"
 #include "record/record_self.h"
 
 /* Pauses after failures. */
@@ -103,9 +102,7 @@ static bool watch_wait(struct mst__record *record,
     *ret_operation = MST_OPERATION_KEEP_ALIVE;
     bool is_known = mst__record_publish(record, NULL, &changes) == 0 && changes.is_known;
     if (!is_known) {
-        (void)mst__interrupt_by(drive->interrupt_fd);
-        bool is_over = mst__interrupt_pause(mst__drive_now_us() + record->again_us);
-        (void)mst__interrupt_by(-1);
+        bool is_over = mst__until_pause(drive->wake_fd, mst__drive_now_us() + record->again_us);
         record->again_us = least(record->again_us * 2, AGAIN_US_MAX);
         return is_over;
     }
@@ -117,9 +114,8 @@ static bool watch_wait(struct mst__record *record,
     int64_t until_us = least(beat_us, changes.poll_us);
     int rv = mst__drive_wait(drive, &record->session, until_us);
     if (rv == 0 && mst__drive_now_us() < changes.poll_us_min) {
-        (void)mst__interrupt_by(drive->interrupt_fd);
-        rv = mst__interrupt_pause(least(changes.poll_us_min, until_us)) ? 0 : MST_ECANCELED;
-        (void)mst__interrupt_by(-1);
+        rv = mst__until_pause(drive->wake_fd, least(changes.poll_us_min, until_us)) ? 0
+                                                                                    : MST_ECANCELED;
     }
     if (mst__drive_now_us() < beat_us) {
         *ret_operation = MST_OPERATION_POLL;
@@ -134,7 +130,7 @@ void mst__record_watch(void *arg)
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
-        .interrupt_fd = record->head.owner.stop_fd,
+        .wake_fd = record->head.owner.stop_fd,
     };
     enum mst__operation operation;
     if (!watch_wait(record, &drive, &operation)) {

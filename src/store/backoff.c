@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/interrupt.h"
+#include "base/until.h"
 
 void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms)
 {
@@ -22,9 +22,9 @@ static void backoff_seed(struct mst__backoff *backoff)
     }
 }
 
-bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
+bool mst__backoff_pause(struct mst__backoff *backoff, struct mst__until until)
 {
-    int64_t left_ms = deadline_ms - mst__clock_ms();
+    int64_t left_ms = until.deadline_ms - mst__clock_ms();
     if (left_ms <= 0) {
         return false;
     }
@@ -39,5 +39,5 @@ bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms)
     if (backoff->pause_us > backoff->pause_us_max) {
         backoff->pause_us = backoff->pause_us_max;
     }
-    return mst__interrupt_pause(mst__clock_ns() / 1000 + pause_us);
+    return mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + pause_us);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/prng.h"
+#include "base/until.h"
 
 struct mst__backoff {
     struct mst__prng prng;
@@ -17,8 +18,7 @@ struct mst__backoff {
 /* The first pause is about @first_ms, each one is longer, none exceeds @max_ms. */
 void mst__backoff_init(struct mst__backoff *backoff, int64_t first_ms, int64_t max_ms);
 
-/* Pause, but not beyond @deadline_ms. False, at once, when that has passed already or the thread is
- * interrupted. */
-bool mst__backoff_pause(struct mst__backoff *backoff, int64_t deadline_ms);
+/* Pause, but not beyond @until. False, at once, when that has passed already or wakes. */
+bool mst__backoff_pause(struct mst__backoff *backoff, struct mst__until until);
 
 #endif /* MST_STORE_BACKOFF_H */

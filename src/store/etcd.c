@@ -7,9 +7,9 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/until.h"
 #include "etcd/http.h"
 #include "etcd/secret.h"
 
@@ -28,7 +28,7 @@ static_assert(MST_URL_ENDPOINTS_MAX <= MST_HTTP_ENDPOINTS_MAX,
 
 int mst__etcd_open(const struct mst__url *url,
                    const struct mst_store_options *options,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr)
 {
@@ -52,10 +52,10 @@ int mst__etcd_open(const struct mst__url *url,
         .password = password,
         .log = options->log,
     };
-    int rv = url->scheme == MST_URL_ETCD2
-                 ? mst__etcd2_open(&http, url->path, options, deadline_ms, ret_backend, reterr)
-                 : mst__etcd3_open(&http, url->path, etcd->lease_s, options, deadline_ms,
-                                   ret_backend, reterr);
+    int rv =
+        url->scheme == MST_URL_ETCD2
+            ? mst__etcd2_open(&http, url->path, options, until, ret_backend, reterr)
+            : mst__etcd3_open(&http, url->path, etcd->lease_s, options, until, ret_backend, reterr);
     mst__secret_free(password);
     return rv;
 }
@@ -63,10 +63,10 @@ int mst__etcd_open(const struct mst__url *url,
 /* --- attempts --- */
 
 void mst__etcd_attempts_init(struct mst__etcd_attempts *attempts,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              atomic_uint_fast64_t *retries)
 {
-    *attempts = (struct mst__etcd_attempts){.deadline_ms = deadline_ms, .retries = retries};
+    *attempts = (struct mst__etcd_attempts){.until = until, .retries = retries};
     mst__backoff_init(&attempts->backoff, ETCD_AGAIN_MS_FIRST, ETCD_AGAIN_MS_MAX);
 }
 
@@ -80,7 +80,7 @@ bool mst__etcd_again(struct mst__etcd_attempts *attempts, int rv, const struct m
     if (err != NULL) {
         attempts->why = *err;
     }
-    if (!mst__backoff_pause(&attempts->backoff, attempts->deadline_ms)) {
+    if (!mst__backoff_pause(&attempts->backoff, attempts->until)) {
         return false;
     }
     atomic_fetch_add(attempts->retries, 1);
@@ -92,7 +92,7 @@ int mst__etcd_read_failed(const struct mst__etcd_attempts *attempts, int rv, str
     if (rv == MST_ETIMEOUT && attempts->is_away) {
         rv = mst__err_pass(reterr, MST_ECONN, &attempts->why);
     }
-    if (rv == MST_ECONN && mst__interrupt_is_pending()) {
+    if (rv == MST_ECONN && mst__until_is_woken(attempts->until.wake_fd)) {
         return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
     }
     return rv;
@@ -211,7 +211,7 @@ static struct mst__reply reply_status(uint8_t status)
 }
 
 /* ADD, APPEND, COMPARE_SET, DELETE: until nobody else has changed the value meanwhile. */
-static int run_change(const struct run *run, size_t value_size_max, int64_t deadline_ms)
+static int run_change(const struct run *run, size_t value_size_max, struct mst__until until)
 {
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, RACE_MS_FIRST, RACE_MS_MAX);
@@ -224,7 +224,7 @@ static int run_change(const struct run *run, size_t value_size_max, int64_t dead
         if (is_over) {
             break;
         }
-        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, until)) {
             rv = mst__fail(run->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
         }
     }
@@ -283,7 +283,7 @@ int mst__etcd_run(const struct mst__etcd_ops *ops,
         case MST_OP_APPEND:
         case MST_OP_COMPARE_SET:
         case MST_OP_DELETE:
-            return run_change(&run, backend->options.value_size_max, attempts->deadline_ms);
+            return run_change(&run, backend->options.value_size_max, attempts->until);
         case MST_OP_MULTI_SET:
             result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
             return ops->multi_set == NULL ? run_lacks(&run) : ops->multi_set(call);
@@ -305,12 +305,12 @@ int mst__etcd_run(const struct mst__etcd_ops *ops,
     }
 }
 
-int mst__etcd_probe(struct mst__backend *backend, int64_t deadline_ms, struct mst_err *reterr)
+int mst__etcd_probe(struct mst__backend *backend, struct mst__until until, struct mst_err *reterr)
 {
     const struct mst__command command = {.op = MST_OP_GET};
     struct mst__answer ignored = {0};
     mst__buf_init(&ignored.memory, backend->options.value_size_max + 1);
-    int rv = backend->ops->execute(backend, &command, deadline_ms, &ignored, reterr);
+    int rv = backend->ops->execute(backend, &command, until, &ignored, reterr);
     mst__buf_close(&ignored.memory);
     return rv;
 }

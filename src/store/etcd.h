@@ -10,7 +10,7 @@
 /* The attempts of one call. An etcd that is away, or has no leader, is tried again until the call's
  * deadline. */
 struct mst__etcd_attempts {
-    int64_t deadline_ms;
+    struct mst__until until;
     struct mst__backoff backoff;
     atomic_uint_fast64_t *retries; /* of the store, for its statistics */
     bool is_away;                  /* nobody was there when we tried last, */
@@ -18,7 +18,7 @@ struct mst__etcd_attempts {
 };
 
 void mst__etcd_attempts_init(struct mst__etcd_attempts *attempts,
-                             int64_t deadline_ms,
+                             struct mst__until until,
                              atomic_uint_fast64_t *retries);
 
 /* Whether a request that ended in @rv is worth another attempt; if so it has paused. */
@@ -98,7 +98,7 @@ int mst__etcd_run(const struct mst__etcd_ops *ops,
                   struct mst_err *reterr);
 
 /* See by a first command whether somebody answers, has the API and lets us in: 0, or its error. */
-int mst__etcd_probe(struct mst__backend *backend, int64_t deadline_ms, struct mst_err *reterr);
+int mst__etcd_probe(struct mst__backend *backend, struct mst__until until, struct mst_err *reterr);
 
 /* Fill in @stats of a store at @where. */
 void mst__etcd_stats(const atomic_uint_fast64_t *retries,

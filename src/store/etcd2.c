@@ -146,8 +146,8 @@ static int call_get(struct call *call, const char *path)
 {
     int rv;
     do {
-        rv = mst__v2_get(call->etcd2->v2, path, false, true, call->attempts.deadline_ms,
-                         &call->answer, call->reterr);
+        rv = mst__v2_get(call->etcd2->v2, path, false, true, call->attempts.until, &call->answer,
+                         call->reterr);
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv != 0) {
         return mst__etcd_read_failed(&call->attempts, rv, call->reterr);
@@ -191,12 +191,12 @@ static int call_read(struct call *call, bool *ret_exists)
  * @ret_is_event tells whether there was an event. */
 static int call_poll(struct call *call, const char *path, uint64_t from_index, bool *ret_is_event)
 {
-    int64_t until_ms = mst__clock_deadline_ms(POLL_MS_MAX);
-    int64_t deadline_ms = call->attempts.deadline_ms;
-    bool is_slice = until_ms < deadline_ms;
+    struct mst__until until =
+        mst__until_sooner(call->attempts.until, mst__clock_deadline_ms(POLL_MS_MAX));
+    bool is_slice = until.deadline_ms < call->attempts.until.deadline_ms;
     *ret_is_event = false;
-    int rv = mst__v2_wait(call->etcd2->v2, path, false, from_index,
-                          is_slice ? until_ms : deadline_ms, &call->answer, call->reterr);
+    int rv =
+        mst__v2_wait(call->etcd2->v2, path, false, from_index, until, &call->answer, call->reterr);
     if (rv == 0) {
         /* Otherwise history was cleared, or etcd's own watcher: reading again is the answer. */
         *ret_is_event = call->answer.code == MST_V2_OK;
@@ -235,7 +235,7 @@ static int change_first_event(struct call *call, const struct base *base)
     uint64_t from = (base->exists ? base->modified : base->index) + 1;
     int rv;
     do {
-        rv = mst__v2_wait(call->etcd2->v2, call_path(call), false, from, call->attempts.deadline_ms,
+        rv = mst__v2_wait(call->etcd2->v2, call_path(call), false, from, call->attempts.until,
                           &call->answer, call->reterr);
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv != 0) {
@@ -296,11 +296,11 @@ static int change_send(struct call *call,
         .value = mst__buf_bytes(&call->text),
         .ttl_s = MST_V2_NO_TTL,
     };
-    int64_t deadline_ms = call->attempts.deadline_ms;
+    struct mst__until until = call->attempts.until;
     struct mst__v2 *v2 = call->etcd2->v2;
     int rv = change == MST_ETCD_DELETE
-                 ? mst__v2_delete(v2, &write, false, deadline_ms, &call->answer, call->reterr)
-                 : mst__v2_put(v2, &write, deadline_ms, &call->answer, call->reterr);
+                 ? mst__v2_delete(v2, &write, false, until, &call->answer, call->reterr)
+                 : mst__v2_put(v2, &write, until, &call->answer, call->reterr);
     if (rv != 0) {
         return rv;
     }
@@ -414,8 +414,8 @@ static int execute_set(void *arg)
     };
     bool maybe_done = false;
     do {
-        rv = mst__v2_put(call->etcd2->v2, &write, call->attempts.deadline_ms, &call->answer,
-                         call->reterr);
+        rv =
+            mst__v2_put(call->etcd2->v2, &write, call->attempts.until, &call->answer, call->reterr);
         maybe_done = maybe_done || rv == MST_EUNKNOWN;
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv != 0) {
@@ -654,13 +654,13 @@ static const struct mst__etcd_ops etcd2_ops = {
 
 static int etcd2_execute(struct mst__backend *backend,
                          const struct mst__command *command,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__answer *result,
                          struct mst_err *reterr)
 {
     struct etcd2 *etcd2 = (struct etcd2 *)backend;
     struct call call = {.etcd2 = etcd2, .command = command, .reterr = reterr};
-    mst__etcd_attempts_init(&call.attempts, deadline_ms, &etcd2->retries);
+    mst__etcd_attempts_init(&call.attempts, until, &etcd2->retries);
     /* Base64 takes a third more. */
     mst__buf_init(&call.name, strlen(etcd2->root) + 2 * MST_KEY_SIZE_MAX + 8);
     mst__buf_init(&call.value, backend->options.value_size_max + 8);
@@ -725,7 +725,7 @@ fail:
 int mst__etcd2_open(const struct mst__http_options *http,
                     const char *root,
                     const struct mst_store_options *options,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr)
 {
@@ -734,7 +734,7 @@ int mst__etcd2_open(const struct mst__http_options *http,
     if (rv != 0) {
         return rv;
     }
-    rv = mst__etcd_probe(backend, deadline_ms, reterr);
+    rv = mst__etcd_probe(backend, until, reterr);
     if (rv != 0) {
         etcd2_free(backend);
         return rv;

@@ -130,8 +130,7 @@ static int call_read(struct call *call, const struct mst__v3_txn *txn)
 {
     int rv;
     do {
-        rv = mst__v3_txn(call->etcd3->v3, txn, call->attempts.deadline_ms, &call->result,
-                         call->reterr);
+        rv = mst__v3_txn(call->etcd3->v3, txn, call->attempts.until, &call->result, call->reterr);
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     return rv == 0 ? 0 : mst__etcd_read_failed(&call->attempts, rv, call->reterr);
 }
@@ -140,7 +139,7 @@ static int call_range(struct call *call, const struct mst__v3_range *range)
 {
     int rv;
     do {
-        rv = mst__v3_range(call->etcd3->v3, range, call->attempts.deadline_ms, &call->result,
+        rv = mst__v3_range(call->etcd3->v3, range, call->attempts.until, &call->result,
                            call->reterr);
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv == 0 && call->result.range_count != 1) {
@@ -157,10 +156,10 @@ static int call_put(struct call *call, const struct mst__v3_op *puts, size_t cou
     bool maybe_done = false;
     int rv;
     do {
-        rv = count == 1 ? mst__v3_put(call->etcd3->v3, &puts[0].u.put, call->attempts.deadline_ms,
+        rv = count == 1 ? mst__v3_put(call->etcd3->v3, &puts[0].u.put, call->attempts.until,
                                       &call->result, call->reterr)
-                        : mst__v3_txn(call->etcd3->v3, &txn, call->attempts.deadline_ms,
-                                      &call->result, call->reterr);
+                        : mst__v3_txn(call->etcd3->v3, &txn, call->attempts.until, &call->result,
+                                      call->reterr);
         maybe_done = maybe_done || rv == MST_EUNKNOWN;
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv == 0) {
@@ -231,8 +230,7 @@ static int change_send(struct call *call,
         .failure = failure,
         .failure_count = 1,
     };
-    int rv =
-        mst__v3_txn(call->etcd3->v3, &txn, call->attempts.deadline_ms, &call->result, call->reterr);
+    int rv = mst__v3_txn(call->etcd3->v3, &txn, call->attempts.until, &call->result, call->reterr);
     if (rv != 0) {
         return call_refused(call, rv, change->size);
     }
@@ -255,7 +253,7 @@ static int change_scan(struct call *call,
     int64_t seen = 0;
     while (rv == 0 && seen < until) {
         struct mst__v3_events events = {0};
-        rv = mst__v3_watch_next(watch, call->attempts.deadline_ms, &events, call->reterr);
+        rv = mst__v3_watch_next(watch, call->attempts.until, &events, call->reterr);
         for (size_t i = 0; rv == 0 && i < events.count; i++) {
             const struct mst__v3_kv *kv = &events.items[i].kv;
             seen = kv->mod_revision;
@@ -614,11 +612,11 @@ static int watch_next(struct call *call,
 {
     struct mst__etcd3_lease *lease = call->etcd3->lease;
     for (;;) {
-        int64_t deadline_ms = call->attempts.deadline_ms;
+        struct mst__until until = call->attempts.until;
         int64_t check_ms = mst__clock_deadline_ms(LEASE_CHECK_MS);
-        bool is_last = lease == NULL || deadline_ms <= check_ms;
-        int rv =
-            mst__v3_watch_next(watch, is_last ? deadline_ms : check_ms, ret_events, call->reterr);
+        bool is_last = lease == NULL || until.deadline_ms <= check_ms;
+        int rv = mst__v3_watch_next(watch, is_last ? until : mst__until_with(until, check_ms),
+                                    ret_events, call->reterr);
         if (is_last || (rv != MST_ETIMEOUT && rv != MST_ECONN)) {
             return rv;
         }
@@ -759,7 +757,7 @@ static const struct mst__etcd_ops etcd3_ops = {
 
 static int etcd3_execute(struct mst__backend *backend,
                          const struct mst__command *command,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__answer *result,
                          struct mst_err *reterr)
 {
@@ -769,7 +767,7 @@ static int etcd3_execute(struct mst__backend *backend,
         return rv;
     }
     struct call call = {.etcd3 = etcd3, .command = command, .reterr = reterr};
-    mst__etcd_attempts_init(&call.attempts, deadline_ms, &etcd3->retries);
+    mst__etcd_attempts_init(&call.attempts, until, &etcd3->retries);
     mst__buf_init(&call.names,
                   MST_V3_TXN_MAX * (strlen(etcd3->root) + backend->options.key_size_max + 1) + 1);
     mst__v3_result_init(&call.result);
@@ -795,7 +793,7 @@ static void forget_changes(struct etcd3 *etcd3)
     struct mst__v3_delete del = {.key = mst_bytes_str(etcd3->by)};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    (void)mst__v3_delete(etcd3->v3, &del, mst__clock_deadline_ms(CLOSE_MS), &result, NULL);
+    (void)mst__v3_delete(etcd3->v3, &del, mst__until_in(CLOSE_MS), &result, NULL);
     mst__v3_result_close(&result);
 }
 
@@ -869,7 +867,7 @@ int mst__etcd3_open(const struct mst__http_options *http,
                     const char *root,
                     int64_t lease_s,
                     const struct mst_store_options *options,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr)
 {
@@ -879,9 +877,9 @@ int mst__etcd3_open(const struct mst__http_options *http,
         return rv;
     }
     struct etcd3 *etcd3 = (struct etcd3 *)backend;
-    rv = mst__etcd_probe(backend, deadline_ms, reterr);
+    rv = mst__etcd_probe(backend, until, reterr);
     if (rv == 0 && lease_s > 0) {
-        rv = mst__etcd3_lease_open(etcd3->v3, etcd3->lease_key, lease_s, deadline_ms, &options->log,
+        rv = mst__etcd3_lease_open(etcd3->v3, etcd3->lease_key, lease_s, until, &options->log,
                                    &etcd3->lease, reterr);
     }
     if (rv != 0) {

@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/until.h"
 #include "store/backoff.h"
 
 /* Pauses while others are about to grant, or an old lease about to expire. */
@@ -75,15 +75,14 @@ static int64_t interval_ms(const struct mst__etcd3_lease *lease)
 static void *keep_alive(void *arg)
 {
     struct mst__etcd3_lease *lease = arg;
-    (void)mst__interrupt_by(lease->stop_fd); /* a new thread has none to restore */
     bool is_stalled = false;
     int64_t pause_ms = interval_ms(lease);
     while (!atomic_load(&lease->is_lost) &&
-           mst__interrupt_pause(mst__clock_ns() / 1000 + pause_ms * 1000)) {
+           mst__until_pause(lease->stop_fd, mst__clock_ns() / 1000 + pause_ms * 1000)) {
         struct mst_err err = {0};
         int64_t ttl_s = 0;
-        int rv = mst__v3_lease_keep_alive(lease->v3, lease->id,
-                                          mst__clock_deadline_ms(interval_ms(lease)), &ttl_s, &err);
+        int rv = mst__v3_lease_keep_alive(
+            lease->v3, lease->id, mst__until_by(lease->stop_fd, interval_ms(lease)), &ttl_s, &err);
         if (rv == MST_ENOTFOUND) {
             mst__etcd3_lease_lost(lease);
         } else if (rv == MST_ECANCELED) {
@@ -146,14 +145,14 @@ void mst__etcd3_lease_close(struct mst__etcd3_lease *lease)
 
 /* Read the key: the number in it, 0 when there is none. */
 static int find(struct mst__etcd3_lease *lease,
-                int64_t deadline_ms,
+                struct mst__until until,
                 int64_t *ret_id,
                 struct mst_err *reterr)
 {
     struct mst__v3_range range = {.key = mst_bytes_str(lease->key), .span = MST_V3_KEY};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    int rv = mst__v3_range(lease->v3, &range, deadline_ms, &result, reterr);
+    int rv = mst__v3_range(lease->v3, &range, until, &result, reterr);
     *ret_id = 0;
     if (rv == 0 && result.range_count > 0 && result.ranges[0].count > 0) {
         const struct mst_buffer *value = &result.ranges[0].items[0].value;
@@ -170,7 +169,7 @@ static int find(struct mst__etcd3_lease *lease,
  * a lost answer that is the only way, and otherwise one small request. */
 static int publish(struct mst__etcd3_lease *lease,
                    int64_t id,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst_err *reterr)
 {
     char text[MST_NUMBER_SIZE];
@@ -186,52 +185,53 @@ static int publish(struct mst__etcd3_lease *lease,
         .compares = &compare, .compare_count = 1, .success = &put, .success_count = 1};
     struct mst__v3_result result;
     mst__v3_result_init(&result);
-    int rv = mst__v3_txn(lease->v3, &txn, deadline_ms, &result, reterr);
+    int rv = mst__v3_txn(lease->v3, &txn, until, &result, reterr);
     mst__v3_result_close(&result);
     return rv;
 }
 
 /* Grant a lease and try to make it the job's. @ret_id is the job's now, or 0: look again. */
 static int grant(struct mst__etcd3_lease *lease,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  int64_t *ret_id,
                  struct mst_err *reterr)
 {
     int64_t id = 0;
     int64_t ttl_s = 0;
     *ret_id = 0;
-    int rv = mst__v3_lease_grant(lease->v3, lease->ttl_s, deadline_ms, &id, &ttl_s, reterr);
+    int rv = mst__v3_lease_grant(lease->v3, lease->ttl_s, until, &id, &ttl_s, reterr);
     if (rv != 0) {
         return rv;
     }
     int64_t found = 0;
-    rv = publish(lease, id, deadline_ms, reterr);
+    rv = publish(lease, id, until, reterr);
     if (rv == 0 || rv == MST_EUNKNOWN) {
-        rv = find(lease, deadline_ms, &found, reterr);
+        rv = find(lease, until, &found, reterr);
     }
     if (rv == 0 && found != id) {
         /* An attempt whose answer was lost may still be executed: the key goes with the lease. */
         struct mst_err ignored;
-        (void)mst__v3_lease_revoke(lease->v3, id, mst__clock_deadline_ms(LEASE_REVOKE_MS),
-                                   &ignored);
+        (void)mst__v3_lease_revoke(lease->v3, id, mst__until_in(LEASE_REVOKE_MS), &ignored);
     }
     *ret_id = rv == 0 && found == id ? id : 0;
     return rv;
 }
 
-static int lease_join(struct mst__etcd3_lease *lease, int64_t deadline_ms, struct mst_err *reterr)
+static int lease_join(struct mst__etcd3_lease *lease,
+                      struct mst__until until,
+                      struct mst_err *reterr)
 {
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, LEASE_LOOK_MS_FIRST, LEASE_LOOK_MS_MAX);
     for (;;) {
         int64_t id = 0;
         int64_t ttl_s = lease->ttl_s;
-        int rv = find(lease, deadline_ms, &id, reterr);
+        int rv = find(lease, until, &id, reterr);
         if (rv == 0 && id == 0) {
-            rv = grant(lease, deadline_ms, &id, reterr);
+            rv = grant(lease, until, &id, reterr);
         }
         if (rv == 0 && id != 0) {
-            rv = mst__v3_lease_keep_alive(lease->v3, id, deadline_ms, &ttl_s, reterr);
+            rv = mst__v3_lease_keep_alive(lease->v3, id, until, &ttl_s, reterr);
         }
         if (rv == 0 && id != 0) {
             lease->id = id;
@@ -243,7 +243,7 @@ static int lease_join(struct mst__etcd3_lease *lease, int64_t deadline_ms, struc
         if (!is_passing) {
             return rv;
         }
-        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, until)) {
             return rv == MST_ECONN
                        ? rv
                        : mst__fail(reterr, MST_ETIMEOUT, 0, "no lease at %s by the deadline",
@@ -255,7 +255,7 @@ static int lease_join(struct mst__etcd3_lease *lease, int64_t deadline_ms, struc
 int mst__etcd3_lease_open(struct mst__v3 *v3,
                           const char *key,
                           int64_t ttl_s,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           const struct mst_log *log,
                           struct mst__etcd3_lease **ret_lease,
                           struct mst_err *reterr)
@@ -272,7 +272,7 @@ int mst__etcd3_lease_open(struct mst__v3 *v3,
     lease->key = mst__strdup(key);
     int rv = lease->key != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "lease");
     if (rv == 0) {
-        rv = lease_join(lease, deadline_ms, reterr);
+        rv = lease_join(lease, until, reterr);
     }
     if (rv == 0) {
         rv = start_thread(lease, reterr);

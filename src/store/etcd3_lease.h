@@ -20,7 +20,7 @@ struct mst__etcd3_lease;
 int mst__etcd3_lease_open(struct mst__v3 *v3,
                           const char *key,
                           int64_t ttl_s,
-                          int64_t deadline_ms,
+                          struct mst__until until,
                           const struct mst_log *log,
                           struct mst__etcd3_lease **ret_lease,
                           struct mst_err *reterr);

@@ -96,7 +96,7 @@ static int lock_try(struct file *file, struct file_lock *lock, struct mst_err *r
 
 static int lock_take(struct file *file,
                      bool exclusive,
-                     int64_t deadline_ms,
+                     struct mst__until until,
                      struct file_lock *ret_lock,
                      struct mst_err *reterr)
 {
@@ -122,7 +122,7 @@ static int lock_take(struct file *file,
         if (rv != 0 && rv != MST_ETIMEOUT) {
             return rv;
         }
-        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, until)) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "'%s' stayed locked until the deadline",
                              file->path);
         }
@@ -467,12 +467,12 @@ static int prepare_write(struct file *file,
 
 static int execute_write(struct file *file,
                          const struct mst__command *command,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__answer *result,
                          struct mst_err *reterr)
 {
     struct file_lock lock;
-    int rv = lock_take(file, true, deadline_ms, &lock, reterr);
+    int rv = lock_take(file, true, until, &lock, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -554,12 +554,12 @@ static int answer_read(struct file *file,
 
 static int execute_read(struct file *file,
                         const struct mst__command *command,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct file_lock lock;
-    int rv = lock_take(file, false, deadline_ms, &lock, reterr);
+    int rv = lock_take(file, false, until, &lock, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -579,18 +579,18 @@ static int execute_read(struct file *file,
 /* Look again and again, until all keys are there. */
 static int execute_wait(struct file *file,
                         const struct mst__command *command,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, FILE_LOOK_MS_FIRST, FILE_LOOK_MS_MAX);
     for (;;) {
-        int rv = execute_read(file, command, deadline_ms, result, reterr);
+        int rv = execute_read(file, command, until, result, reterr);
         if (rv != 0 || result->reply.status == MST_STATUS_READY) {
             return rv;
         }
-        if (!mst__backoff_pause(&backoff, deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, until)) {
             return mst__fail(reterr, MST_ETIMEOUT, 0, "not in '%s' when the deadline passed",
                              file->path);
         }
@@ -599,7 +599,7 @@ static int execute_wait(struct file *file,
 
 static int file_execute(struct mst__backend *backend,
                         const struct mst__command *command,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
@@ -611,14 +611,14 @@ static int file_execute(struct mst__backend *backend,
         case MST_OP_APPEND:
         case MST_OP_DELETE:
         case MST_OP_MULTI_SET:
-            return execute_write(file, command, deadline_ms, result, reterr);
+            return execute_write(file, command, until, result, reterr);
         case MST_OP_GET:
         case MST_OP_CHECK:
         case MST_OP_NUM_KEYS:
         case MST_OP_LIST_KEYS:
-            return execute_read(file, command, deadline_ms, result, reterr);
+            return execute_read(file, command, until, result, reterr);
         case MST_OP_WAIT:
-            return execute_wait(file, command, deadline_ms, result, reterr);
+            return execute_wait(file, command, until, result, reterr);
         default:
             return mst__fail(reterr, MST_ENOTSUP, 0, "a file store has no %s",
                              mst__op_name(command->op));

@@ -7,15 +7,12 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "kv/kv.h"
 #include "store/store.h"
 #include "wire/wire.h"
-
-/* How often a waiting thread that can be interrupted looks whether it is. */
-#define HASH_SLICE_MS 20
 
 struct hash {
     struct mst__backend backend; /* first, so that one can be had from the other */
@@ -46,7 +43,7 @@ static void hash_ring(struct hash *hash)
 /* Sleep until the call is over or the deadline passes. The mutex is held. */
 static int hash_sleep(struct hash *hash,
                       struct hash_call *call,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr)
 {
     pthread_condattr_t attributes;
@@ -55,35 +52,22 @@ static int hash_sleep(struct hash *hash,
     (void)pthread_cond_init(&call->over_cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
     call->is_waiting = true;
-    bool is_interrupted = false;
-    int64_t now_ms = mst__clock_ms();
-    while (!call->over && !is_interrupted && now_ms < deadline_ms) {
-        /* An interruption does not ring here, so look for it now and then. */
-        bool in_slices = mst__interrupt_fd() >= 0 && deadline_ms - now_ms > HASH_SLICE_MS;
-        int64_t until_ms = in_slices ? now_ms + HASH_SLICE_MS : deadline_ms;
-        struct timespec until = {
-            .tv_sec = (time_t)(until_ms / 1000),
-            .tv_nsec = (long)(until_ms % 1000) * 1000000,
-        };
-        (void)pthread_cond_timedwait(&call->over_cond, &hash->mutex, &until); /* looked at above */
-        now_ms = mst__clock_ms();
-        is_interrupted = mst__interrupt_is_pending();
+    int rv = 0;
+    while (rv == 0 && !call->over) {
+        rv = mst__until_cond(until, &call->over_cond, &hash->mutex);
     }
     call->is_waiting = false;
     (void)pthread_cond_destroy(&call->over_cond);
-    if (!call->over && is_interrupted) {
-        return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
-    }
-    if (!call->over) {
-        return mst__fail(reterr, MST_ETIMEOUT, 0, "not there when the deadline passed");
-    }
-    return 0;
+    return rv == 0 ? 0
+                   : mst__fail(reterr, rv, 0,
+                               rv == MST_ECANCELED ? "interrupted"
+                                                   : "not there when the deadline passed");
 }
 
 static int hash_apply(struct hash *hash,
                       struct hash_call *call,
                       const struct mst__command *command,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst__answer *result,
                       struct mst_err *reterr)
 {
@@ -95,7 +79,7 @@ static int hash_apply(struct hash *hash,
     result->reply = reply;
     if (reply.kind == MST_REPLY_LATER) {
         hash_ring(hash); /* coming to a barrier can release nobody, but a promise may be settled */
-        return hash_sleep(hash, call, deadline_ms, reterr);
+        return hash_sleep(hash, call, until, reterr);
     }
     rv = mst__answer_take(result, reply.bytes);
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "answer of %zu bytes", reply.bytes.size);
@@ -103,7 +87,7 @@ static int hash_apply(struct hash *hash,
 
 static int hash_execute(struct mst__backend *backend,
                         const struct mst__command *command,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
@@ -111,7 +95,7 @@ static int hash_execute(struct mst__backend *backend,
     struct hash_call call = {.over = false};
     mst__kv_client_init(&call.client);
     (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
-    int rv = hash_apply(hash, &call, command, deadline_ms, result, reterr);
+    int rv = hash_apply(hash, &call, command, until, result, reterr);
     mst__kv_client_close(&hash->kv, &call.client);
     hash_ring(hash);
     (void)pthread_mutex_unlock(&hash->mutex);

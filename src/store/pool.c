@@ -128,25 +128,24 @@ static void greeting_of(enum mst__dialect dialect,
 /* Greet in @dialect. @ret_refused tells whether the server closed instead of answering. */
 static int greet(struct mst__client *client,
                  enum mst__dialect dialect,
-                 int64_t deadline_ms,
+                 struct mst__until until,
                  bool *ret_refused,
                  struct mst_err *reterr)
 {
     struct mst_bytes greeting;
     struct mst_bytes answer;
     greeting_of(dialect, &greeting, &answer);
-    int64_t until_ms = deadline_ms;
-    if (dialect != MST_DIALECT_C) {
-        int64_t soon_ms = mst__clock_deadline_ms(POOL_LEGACY_GREETING_MS);
-        until_ms = soon_ms < deadline_ms ? soon_ms : deadline_ms;
-    }
+    struct mst__until soon =
+        dialect == MST_DIALECT_C
+            ? until
+            : mst__until_sooner(until, mst__clock_deadline_ms(POOL_LEGACY_GREETING_MS));
     size_t sent = 0;
-    int rv = mst__client_send(client, greeting, until_ms, &sent, reterr);
+    int rv = mst__client_send(client, greeting, soon, &sent, reterr);
     if (rv == 0) {
-        rv = mst__client_receive(client, answer.size, until_ms, reterr);
+        rv = mst__client_receive(client, answer.size, soon, reterr);
     }
     *ret_refused = rv == MST_ECONN;
-    if (rv == MST_ETIMEOUT && until_ms < deadline_ms) {
+    if (rv == MST_ETIMEOUT && soon.deadline_ms < until.deadline_ms) {
         return mst__fail(reterr, MST_ECONN, 0, "no answer to the greeting of dialect %s",
                          mst__dialect_name(dialect));
     }
@@ -165,19 +164,18 @@ static int greet(struct mst__client *client,
 /* One round of connecting, and a greeting in @dialect. */
 static int connect_as(struct mst__pool *pool,
                       enum mst__dialect dialect,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst__pool_conn *conn,
                       bool *ret_refused,
                       struct mst_err *reterr)
 {
     *ret_refused = false;
     struct mst__client client;
-    int rv = mst__client_open(&pool->target, pool->limits.message_size_max, deadline_ms, &client,
-                              reterr);
+    int rv = mst__client_open(&pool->target, pool->limits.message_size_max, until, &client, reterr);
     if (rv != 0) {
         return rv;
     }
-    rv = greet(&client, dialect, deadline_ms, ret_refused, reterr);
+    rv = greet(&client, dialect, until, ret_refused, reterr);
     if (rv != 0) {
         mst__client_close(&client);
         return rv;
@@ -189,20 +187,20 @@ static int connect_as(struct mst__pool *pool,
 
 /* Find out the dialect: the newest first. A failure other than a refusal tells nothing. */
 static int connect_probing(struct mst__pool *pool,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst__pool_conn *conn,
                            struct mst_err *reterr)
 {
     bool refused = true;
     int rv = MST_ECONN;
     for (unsigned i = 0; i < POOL_PROBES && refused; i++) {
-        rv = connect_as(pool, MST_DIALECT_C, deadline_ms, conn, &refused, reterr);
+        rv = connect_as(pool, MST_DIALECT_C, until, conn, &refused, reterr);
     }
     if (refused) {
-        rv = connect_as(pool, MST_DIALECT_B, deadline_ms, conn, &refused, reterr);
+        rv = connect_as(pool, MST_DIALECT_B, until, conn, &refused, reterr);
     }
     if (refused) {
-        rv = connect_as(pool, MST_DIALECT_A, deadline_ms, conn, &refused, reterr);
+        rv = connect_as(pool, MST_DIALECT_A, until, conn, &refused, reterr);
     }
     if (refused) {
         return mst__fail(reterr, MST_ECONN, 0,
@@ -213,7 +211,7 @@ static int connect_probing(struct mst__pool *pool,
 
 /* One round: as the last server was, or by probing. */
 static int connect_once(struct mst__pool *pool,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__pool_conn *conn,
                         struct mst_err *reterr)
 {
@@ -223,9 +221,9 @@ static int connect_once(struct mst__pool *pool,
     int rv;
     bool refused = false;
     if (remembered == MST_DIALECT_UNKNOWN) {
-        rv = connect_probing(pool, deadline_ms, conn, reterr);
+        rv = connect_probing(pool, until, conn, reterr);
     } else {
-        rv = connect_as(pool, remembered, deadline_ms, conn, &refused, reterr);
+        rv = connect_as(pool, remembered, until, conn, &refused, reterr);
     }
     (void)pthread_mutex_lock(&pool->mutex);
     if (rv == 0) {
@@ -245,7 +243,7 @@ static int connect_once(struct mst__pool *pool,
 
 /* Connect, again and again until the deadline. */
 static int connect_until(struct mst__pool *pool,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          struct mst__pool_conn *conn,
                          struct mst_err *reterr)
 {
@@ -254,7 +252,7 @@ static int connect_until(struct mst__pool *pool,
     struct mst_err last = {0};
     for (unsigned attempts = 1;; attempts++) {
         struct mst_err err = {0};
-        int rv = connect_once(pool, deadline_ms, conn, &err);
+        int rv = connect_once(pool, until, conn, &err);
         if (rv == 0) {
             char peer[MST_LOG_QUOTE_SIZE];
             mst__log(&pool->log, MST_LOG_DEBUG, "store.connected", "peer=%s dialect=%s attempts=%u",
@@ -267,7 +265,7 @@ static int connect_until(struct mst__pool *pool,
             last = err;
         }
         bool again = rv == MST_ECONN || rv == MST_ERESOLVE;
-        if (again && mst__backoff_pause(&backoff, deadline_ms)) {
+        if (again && mst__backoff_pause(&backoff, until)) {
             char name[MST_LOG_QUOTE_SIZE];
             mst__log(&pool->log, MST_LOG_DEBUG, "store.connect_again", "to=%s attempts=%u",
                      mst__log_quote(mst_bytes_str(pool->name), name), attempts);
@@ -297,15 +295,11 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
  * idle one only makes room. NULL in @ret_conn means room. */
 static int pool_reserve(struct mst__pool *pool,
                         bool fresh,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__pool_conn **ret_conn)
 {
-    struct timespec until = {
-        .tv_sec = (time_t)(deadline_ms / 1000),
-        .tv_nsec = (long)(deadline_ms % 1000) * 1000000,
-    };
     int rv = 0;
-    bool late = false;
+    int over = 0;
     *ret_conn = NULL;
     (void)pthread_mutex_lock(&pool->mutex); /* a default mutex: cannot fail */
     for (;;) {
@@ -326,11 +320,11 @@ static int pool_reserve(struct mst__pool *pool,
             pool->open_count++;
             break;
         }
-        if (late) {
-            rv = MST_ETIMEOUT;
+        if (over != 0) {
+            rv = over;
             break;
         }
-        late = pthread_cond_timedwait(&pool->idle_cond, &pool->mutex, &until) != 0;
+        over = mst__until_cond(until, &pool->idle_cond, &pool->mutex);
     }
     (void)pthread_mutex_unlock(&pool->mutex);
     return rv;
@@ -404,13 +398,13 @@ void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms)
 
 int mst__pool_get(struct mst__pool *pool,
                   bool fresh,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__pool_conn **ret_conn,
                   struct mst_err *reterr)
 {
     for (;;) {
         struct mst__pool_conn *conn = NULL;
-        int rv = pool_reserve(pool, fresh, deadline_ms, &conn);
+        int rv = pool_reserve(pool, fresh, until, &conn);
         if (rv != 0) {
             return mst__fail(reterr, rv, 0, "all %d connections to %s stayed in use", MST_POOL_MAX,
                              pool->name);
@@ -428,7 +422,7 @@ int mst__pool_get(struct mst__pool *pool,
             pool_unreserve(pool);
             return mst__fail(reterr, MST_ENOMEM, 0, "connection to %s", pool->name);
         }
-        rv = connect_until(pool, deadline_ms, conn, reterr);
+        rv = connect_until(pool, until, conn, reterr);
         if (rv != 0) {
             mst__pool_drop(pool, conn);
             return rv;

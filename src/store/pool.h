@@ -48,14 +48,14 @@ void mst__pool_close(struct mst__pool *pool);
 
 /**
  * Get a connection: an idle one that is still good, or with @fresh always a new one. Connecting is
- * tried again and again until @deadline_ms.
+ * tried again and again as long as @until allows.
  *
  * Returns 0; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT (no server answered), MST_EPROTO (somebody else
  * did), MST_EINVAL, MST_ESYS, MST_ENOMEM. Goes back with mst__pool_put or mst__pool_drop.
  */
 int mst__pool_get(struct mst__pool *pool,
                   bool fresh,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__pool_conn **ret_conn,
                   struct mst_err *reterr);
 

@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -76,20 +75,20 @@ static int options_take(const struct mst_store_options *given,
 
 static int backend_open(const struct mst__url *url,
                         const struct mst_store_options *options,
-                        int64_t deadline_ms,
+                        struct mst__until until,
                         struct mst__backend **ret_backend,
                         struct mst_err *reterr)
 {
     switch (url->scheme) {
         case MST_URL_TCP:
         case MST_URL_UNIX:
-            return mst__tcp_open(url, options, deadline_ms, ret_backend, reterr);
+            return mst__tcp_open(url, options, until, ret_backend, reterr);
         case MST_URL_FILE:
             return mst__file_open(url, options, ret_backend, reterr);
         case MST_URL_ETCD2:
         case MST_URL_ETCD3:
 #ifdef MST_WITH_ETCD
-            return mst__etcd_open(url, options, deadline_ms, ret_backend, reterr);
+            return mst__etcd_open(url, options, until, ret_backend, reterr);
 #else
             return mst__fail(reterr, MST_ENOTSUP, 0,
                              "this muster was built without etcd, so it has no %s:// stores",
@@ -107,7 +106,7 @@ int mst_store_open(const char *url,
                    struct mst_store **ret_store,
                    struct mst_err *reterr)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
+    struct mst__until until = mst__until_in(timeout_ms);
     struct mst_store_options own_options;
     int rv = options_take(options, &own_options, reterr);
     if (rv != 0) {
@@ -120,7 +119,7 @@ int mst_store_open(const char *url,
     }
     struct mst__backend *backend = NULL;
     struct mst_store *store = NULL;
-    rv = backend_open(&parts, &own_options, deadline_ms, &backend, reterr);
+    rv = backend_open(&parts, &own_options, until, &backend, reterr);
     if (rv == 0) {
         rv = mst__store_first(backend, &store, reterr);
     }
@@ -171,7 +170,7 @@ int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *r
 
 struct call {
     struct mst_store *store;
-    int64_t deadline_ms;
+    struct mst__until until;
     struct mst__buf items; /* the keys, with the values of MULTI_SET */
     struct mst__command command;
     struct mst__answer result;
@@ -188,7 +187,7 @@ static int call_begin(struct call *call,
                       const struct mst_bytes *keys,
                       const struct mst_bytes *values,
                       size_t keys_count,
-                      int64_t deadline_ms,
+                      struct mst__until until,
                       struct mst_err *reterr)
 {
     const struct mst_store_options *options = &store->backend->options;
@@ -196,7 +195,7 @@ static int call_begin(struct call *call,
         mst__wire_limits(options->key_size_max, options->value_size_max);
     *call = (struct call){
         .store = store,
-        .deadline_ms = deadline_ms,
+        .until = until,
         .command = {.op = op, .count = keys_count},
         .name = mst__op_name(op),
         .shown_key = keys_count == 0 ? mst_bytes_of(NULL, 0) : keys[0],
@@ -243,8 +242,7 @@ static int call_run(struct call *call, enum mst__op op)
     call->command.op = op;
     mst__buf_clear(&call->result.memory);
     call->result.reply = (struct mst__reply){0};
-    return backend->ops->execute(backend, &call->command, call->deadline_ms, &call->result,
-                                 call->reterr);
+    return backend->ops->execute(backend, &call->command, call->until, &call->result, call->reterr);
 }
 
 /* Hand the answer's bytes to the caller. */
@@ -283,8 +281,7 @@ int mst_store_set(struct mst_store *store,
                   struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, mst__clock_deadline_ms(timeout_ms),
-                        reterr);
+    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -298,12 +295,12 @@ int mst_store_set(struct mst_store *store,
 static int add_by(struct mst_store *store,
                   struct mst_bytes key,
                   int64_t delta,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   int64_t *ret_sum,
                   struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, deadline_ms, reterr);
+    int rv = call_begin(&call, store, MST_OP_ADD, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         call.command.number = delta;
         rv = call_run(&call, MST_OP_ADD);
@@ -321,7 +318,7 @@ int mst_store_add(struct mst_store *store,
                   int64_t *ret_sum,
                   struct mst_err *reterr)
 {
-    return add_by(store, key, delta, mst__clock_deadline_ms(timeout_ms), ret_sum, reterr);
+    return add_by(store, key, delta, mst__until_in(timeout_ms), ret_sum, reterr);
 }
 
 int mst_store_check(struct mst_store *store,
@@ -333,7 +330,7 @@ int mst_store_check(struct mst_store *store,
 {
     struct call call;
     int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+                        mst__until_in(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_CHECK);
     }
@@ -346,11 +343,11 @@ int mst_store_check(struct mst_store *store,
 static int wait_by(struct mst_store *store,
                    const struct mst_bytes *keys,
                    size_t keys_count,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_WAIT, keys, NULL, keys_count, deadline_ms, reterr);
+    int rv = call_begin(&call, store, MST_OP_WAIT, keys, NULL, keys_count, until, reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_WAIT);
     }
@@ -363,17 +360,17 @@ int mst_store_wait(struct mst_store *store,
                    int64_t timeout_ms,
                    struct mst_err *reterr)
 {
-    return wait_by(store, keys, keys_count, mst__clock_deadline_ms(timeout_ms), reterr);
+    return wait_by(store, keys, keys_count, mst__until_in(timeout_ms), reterr);
 }
 
 int mst__store_wait_change(struct mst_store *store,
                            struct mst_bytes key,
                            const struct mst_bytes *value,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_WAIT_CHANGE, &key, NULL, 1, deadline_ms, reterr);
+    int rv = call_begin(&call, store, MST_OP_WAIT_CHANGE, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         call.command.number = value == NULL ? 0 : (int64_t)mst__fingerprint(*value);
         rv = call_run(&call, MST_OP_WAIT_CHANGE);
@@ -416,19 +413,18 @@ static int compare_set_run(struct call *call,
     return rv;
 }
 
-int mst_store_compare_set(struct mst_store *store,
-                          struct mst_bytes key,
-                          struct mst_bytes expected,
-                          struct mst_bytes desired,
-                          int64_t timeout_ms,
-                          enum mst_compare_set *ret_outcome,
-                          struct mst_buffer *ret_value,
-                          struct mst_err *reterr)
+int mst__store_compare_set(struct mst_store *store,
+                           struct mst_bytes key,
+                           struct mst_bytes expected,
+                           struct mst_bytes desired,
+                           struct mst__until until,
+                           enum mst_compare_set *ret_outcome,
+                           struct mst_buffer *ret_value,
+                           struct mst_err *reterr)
 {
     struct call call;
     enum mst_compare_set outcome = MST_COMPARE_SET_DONE;
-    int rv = call_begin(&call, store, MST_OP_COMPARE_SET, &key, NULL, 1,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_COMPARE_SET, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         rv = compare_set_run(&call, expected, desired, &outcome);
     }
@@ -444,6 +440,19 @@ int mst_store_compare_set(struct mst_store *store,
     return call_end(&call, rv);
 }
 
+int mst_store_compare_set(struct mst_store *store,
+                          struct mst_bytes key,
+                          struct mst_bytes expected,
+                          struct mst_bytes desired,
+                          int64_t timeout_ms,
+                          enum mst_compare_set *ret_outcome,
+                          struct mst_buffer *ret_value,
+                          struct mst_err *reterr)
+{
+    return mst__store_compare_set(store, key, expected, desired, mst__until_in(timeout_ms),
+                                  ret_outcome, ret_value, reterr);
+}
+
 int mst_store_delete(struct mst_store *store,
                      struct mst_bytes key,
                      int64_t timeout_ms,
@@ -451,8 +460,8 @@ int mst_store_delete(struct mst_store *store,
                      struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_DELETE);
     }
@@ -468,8 +477,8 @@ int mst_store_num_keys(struct mst_store *store,
                        struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0, mst__until_in(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_NUM_KEYS);
     }
@@ -485,8 +494,8 @@ int mst_store_list(struct mst_store *store,
                    struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0, mst__until_in(timeout_ms),
+                        reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_LIST_KEYS);
     }
@@ -503,8 +512,8 @@ int mst_store_queue_push(struct mst_store *store,
                          struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1, mst__until_in(timeout_ms),
+                        reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -522,8 +531,8 @@ int mst_store_queue_len(struct mst_store *store,
                         struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1, mst__until_in(timeout_ms),
+                        reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_QUEUE_LEN);
     }
@@ -585,22 +594,22 @@ static int fetch(struct call *call, enum mst__op op, bool block)
         if (rv != 0) {
             return rv;
         }
-        if (round > 0 && !mst__backoff_pause(&backoff, call->deadline_ms)) {
+        if (round > 0 && !mst__backoff_pause(&backoff, call->until)) {
             return mst__fail(call->reterr, MST_ETIMEOUT, 0, "deadline passed");
         }
     }
 }
 
-static int fetch_by(struct mst_store *store,
-                    struct mst_bytes key,
-                    enum mst__op op,
-                    bool block,
-                    int64_t deadline_ms,
-                    struct mst_buffer *ret_value,
-                    struct mst_err *reterr)
+int mst__store_fetch(struct mst_store *store,
+                     struct mst_bytes key,
+                     enum mst__op op,
+                     bool block,
+                     struct mst__until until,
+                     struct mst_buffer *ret_value,
+                     struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, op, &key, NULL, 1, deadline_ms, reterr);
+    int rv = call_begin(&call, store, op, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         rv = fetch(&call, op, block);
     }
@@ -616,8 +625,8 @@ int mst_store_get(struct mst_store *store,
                   struct mst_buffer *ret_value,
                   struct mst_err *reterr)
 {
-    return fetch_by(store, key, MST_OP_GET, true, mst__clock_deadline_ms(timeout_ms), ret_value,
-                    reterr);
+    return mst__store_fetch(store, key, MST_OP_GET, true, mst__until_in(timeout_ms), ret_value,
+                            reterr);
 }
 
 int mst_store_try_get(struct mst_store *store,
@@ -626,8 +635,8 @@ int mst_store_try_get(struct mst_store *store,
                       struct mst_buffer *ret_value,
                       struct mst_err *reterr)
 {
-    return fetch_by(store, key, MST_OP_GET, false, mst__clock_deadline_ms(timeout_ms), ret_value,
-                    reterr);
+    return mst__store_fetch(store, key, MST_OP_GET, false, mst__until_in(timeout_ms), ret_value,
+                            reterr);
 }
 
 int mst_store_queue_pop(struct mst_store *store,
@@ -637,8 +646,8 @@ int mst_store_queue_pop(struct mst_store *store,
                         struct mst_buffer *ret_value,
                         struct mst_err *reterr)
 {
-    return fetch_by(store, key, MST_OP_QUEUE_POP, block, mst__clock_deadline_ms(timeout_ms),
-                    ret_value, reterr);
+    return mst__store_fetch(store, key, MST_OP_QUEUE_POP, block, mst__until_in(timeout_ms),
+                            ret_value, reterr);
 }
 
 /* --- several keys --- */
@@ -713,7 +722,7 @@ static int multi_get_run(struct call *call, struct mst_buffer *values)
         if (rv != 0) {
             return rv;
         }
-        if (!mst__backoff_pause(&backoff, call->deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, call->until)) {
             return mst__fail(call->reterr, MST_ETIMEOUT, 0, "deadline passed");
         }
     }
@@ -723,18 +732,48 @@ static int multi_get_run(struct call *call, struct mst_buffer *values)
 static int multi_get_singly(struct mst_store *store,
                             const struct mst_bytes *keys,
                             size_t keys_count,
-                            int64_t deadline_ms,
+                            struct mst__until until,
                             struct mst_buffer *values,
                             struct mst_err *reterr)
 {
     for (size_t i = 0; i < keys_count; i++) {
-        int rv = fetch_by(store, keys[i], MST_OP_GET, true, deadline_ms, &values[i], reterr);
+        int rv = mst__store_fetch(store, keys[i], MST_OP_GET, true, until, &values[i], reterr);
         if (rv != 0) {
             buffers_free(values, i);
             return rv;
         }
     }
     return 0;
+}
+
+int mst__store_multi_get(struct mst_store *store,
+                         const struct mst_bytes *keys,
+                         size_t keys_count,
+                         struct mst__until until,
+                         struct mst_buffer *ret_values,
+                         struct mst_err *reterr)
+{
+    struct call call;
+    if (keys_count == 0) {
+        return 0;
+    }
+    struct mst_buffer *values = mst__calloc(keys_count, sizeof *values);
+    if (values == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "multi_get of %zu keys", keys_count);
+    }
+    int rv = call_begin(&call, store, MST_OP_MULTI_GET, keys, NULL, keys_count, until, reterr);
+    if (rv == 0) {
+        rv = multi_get_run(&call, values);
+    }
+    rv = call_end(&call, rv);
+    if (rv == MST_ENOTSUP) {
+        rv = multi_get_singly(store, keys, keys_count, until, values, reterr);
+    }
+    if (rv == 0) {
+        memcpy(ret_values, values, keys_count * sizeof *values);
+    }
+    mst__free(values);
+    return rv;
 }
 
 int mst_store_multi_get(struct mst_store *store,
@@ -744,42 +783,19 @@ int mst_store_multi_get(struct mst_store *store,
                         struct mst_buffer *ret_values,
                         struct mst_err *reterr)
 {
-    struct call call;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    if (keys_count == 0) {
-        return 0;
-    }
-    struct mst_buffer *values = mst__calloc(keys_count, sizeof *values);
-    if (values == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "multi_get of %zu keys", keys_count);
-    }
-    int rv =
-        call_begin(&call, store, MST_OP_MULTI_GET, keys, NULL, keys_count, deadline_ms, reterr);
-    if (rv == 0) {
-        rv = multi_get_run(&call, values);
-    }
-    rv = call_end(&call, rv);
-    if (rv == MST_ENOTSUP) {
-        rv = multi_get_singly(store, keys, keys_count, deadline_ms, values, reterr);
-    }
-    if (rv == 0) {
-        memcpy(ret_values, values, keys_count * sizeof *values);
-    }
-    mst__free(values);
-    return rv;
+    return mst__store_multi_get(store, keys, keys_count, mst__until_in(timeout_ms), ret_values,
+                                reterr);
 }
 
-int mst_store_multi_set(struct mst_store *store,
-                        const struct mst_bytes *keys,
-                        const struct mst_bytes *values,
-                        size_t keys_count,
-                        int64_t timeout_ms,
-                        struct mst_err *reterr)
+int mst__store_multi_set(struct mst_store *store,
+                         const struct mst_bytes *keys,
+                         const struct mst_bytes *values,
+                         size_t keys_count,
+                         struct mst__until until,
+                         struct mst_err *reterr)
 {
     struct call call;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    int rv =
-        call_begin(&call, store, MST_OP_MULTI_SET, keys, values, keys_count, deadline_ms, reterr);
+    int rv = call_begin(&call, store, MST_OP_MULTI_SET, keys, values, keys_count, until, reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_MULTI_SET);
     }
@@ -793,6 +809,16 @@ int mst_store_multi_set(struct mst_store *store,
         }
     }
     return call_end(&call, rv);
+}
+
+int mst_store_multi_set(struct mst_store *store,
+                        const struct mst_bytes *keys,
+                        const struct mst_bytes *values,
+                        size_t keys_count,
+                        int64_t timeout_ms,
+                        struct mst_err *reterr)
+{
+    return mst__store_multi_set(store, keys, values, keys_count, mst__until_in(timeout_ms), reterr);
 }
 
 /* --- append --- */
@@ -827,7 +853,7 @@ static int append_by_compare_set(struct call *call, struct mst_bytes piece)
         if (rv != 0 || outcome == MST_COMPARE_SET_DONE) {
             break;
         }
-        if (!mst__backoff_pause(&backoff, call->deadline_ms)) {
+        if (!mst__backoff_pause(&backoff, call->until)) {
             rv = mst__fail(call->reterr, MST_ETIMEOUT, 0, "others kept changing the value");
             break;
         }
@@ -843,8 +869,8 @@ int mst_store_append(struct mst_store *store,
                      struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1,
-                        mst__clock_deadline_ms(timeout_ms), reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -884,7 +910,7 @@ static int join_key(struct mst_bytes key,
 static int barrier_by_counting(struct mst_store *store,
                                struct mst_bytes key,
                                int64_t size,
-                               int64_t deadline_ms,
+                               struct mst__until until,
                                struct mst_err *reterr)
 {
     struct mst__buf memory;
@@ -893,14 +919,14 @@ static int barrier_by_counting(struct mst_store *store,
     int64_t count = 0;
     int rv = join_key(key, "/num_members", &memory, &name, reterr);
     if (rv == 0) {
-        rv = add_by(store, name, 1, deadline_ms, &count, reterr);
+        rv = add_by(store, name, 1, until, &count, reterr);
     }
     if (rv == 0) {
         rv = join_key(key, "/last_member", &memory, &name, reterr);
     }
     if (rv == 0 && count >= size) {
         struct call call;
-        rv = call_begin(&call, store, MST_OP_SET, &name, NULL, 1, deadline_ms, reterr);
+        rv = call_begin(&call, store, MST_OP_SET, &name, NULL, 1, until, reterr);
         if (rv == 0) {
             call.command.value = mst_bytes_str("1");
             rv = call_run(&call, MST_OP_SET);
@@ -908,7 +934,7 @@ static int barrier_by_counting(struct mst_store *store,
         rv = call_end(&call, rv);
     }
     if (rv == 0) {
-        rv = wait_by(store, &name, 1, deadline_ms, reterr);
+        rv = wait_by(store, &name, 1, until, reterr);
     }
     mst__buf_close(&memory);
     return rv;
@@ -921,14 +947,14 @@ int mst_store_barrier(struct mst_store *store,
                       struct mst_err *reterr)
 {
     struct call call;
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, deadline_ms, reterr);
+    struct mst__until until = mst__until_in(timeout_ms);
+    int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         /* PyTorch's PrefixStore never uses BARRIER; under a prefix we do as it does. */
         call.command.number = size;
         rv = store->is_view ? MST_ENOTSUP : call_run(&call, MST_OP_BARRIER);
         if (rv == MST_ENOTSUP) {
-            rv = barrier_by_counting(store, key, size, deadline_ms, reterr);
+            rv = barrier_by_counting(store, key, size, until, reterr);
         }
     }
     return call_end(&call, rv);

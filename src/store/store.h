@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/command.h"
 #include "base/endpoint.h"
+#include "base/until.h"
 
 /* An answer that outlives the exchange: reply.bytes is all of what memory holds. */
 struct mst__answer {
@@ -37,7 +38,7 @@ struct mst__backend_ops {
      */
     int (*execute)(struct mst__backend *backend,
                    const struct mst__command *command,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__answer *result,
                    struct mst_err *reterr);
     bool can_block; /* a GET, with less work than a GET, a WAIT and another GET are */
@@ -61,7 +62,7 @@ int mst__tcp_new(const struct mst__url *url,
                  struct mst_err *reterr);
 int mst__tcp_open(const struct mst__url *url,
                   const struct mst_store_options *options,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__backend **ret_backend,
                   struct mst_err *reterr);
 
@@ -84,7 +85,7 @@ struct mst__http_options;
 int mst__etcd2_open(const struct mst__http_options *http,
                     const char *root,
                     const struct mst_store_options *options,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr);
 /* The same without asking the etcd anything: for those who talk to it already. */
@@ -103,13 +104,13 @@ int mst__etcd3_open(const struct mst__http_options *http,
                     const char *root,
                     int64_t lease_s,
                     const struct mst_store_options *options,
-                    int64_t deadline_ms,
+                    struct mst__until until,
                     struct mst__backend **ret_backend,
                     struct mst_err *reterr);
 /* Either, as @url says. */
 int mst__etcd_open(const struct mst__url *url,
                    const struct mst_store_options *options,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr);
 
@@ -125,14 +126,45 @@ struct mst__store_totals mst__store_totals(void);
  * Wait until the value under @key is not @value any more (NULL = until there is one). May return
  * early, and later than a change that was undone at once.
  *
- * Returns 0, MST_ETIMEOUT at @deadline_ms, MST_ECANCELED, MST_ECONN when the connection was lost in
+ * Returns 0, MST_ETIMEOUT at @until, MST_ECANCELED, MST_ECONN when the connection was lost in
  * it, MST_ENOTSUP when the store, or the server behind it, does not tell of changes.
  */
 int mst__store_wait_change(struct mst_store *store,
                            struct mst_bytes key,
                            const struct mst_bytes *value,
-                           int64_t deadline_ms,
+                           struct mst__until until,
                            struct mst_err *reterr);
+
+/* The calls of the same names as muster/store.h has them, that end by @until. */
+int mst__store_compare_set(struct mst_store *store,
+                           struct mst_bytes key,
+                           struct mst_bytes expected,
+                           struct mst_bytes desired,
+                           struct mst__until until,
+                           enum mst_compare_set *ret_outcome,
+                           struct mst_buffer *ret_value,
+                           struct mst_err *reterr);
+int mst__store_multi_get(struct mst_store *store,
+                         const struct mst_bytes *keys,
+                         size_t keys_count,
+                         struct mst__until until,
+                         struct mst_buffer *ret_values,
+                         struct mst_err *reterr);
+int mst__store_multi_set(struct mst_store *store,
+                         const struct mst_bytes *keys,
+                         const struct mst_bytes *values,
+                         size_t keys_count,
+                         struct mst__until until,
+                         struct mst_err *reterr);
+
+/* GET or QUEUE_POP, as @op says; with @block it waits for a value. */
+int mst__store_fetch(struct mst_store *store,
+                     struct mst_bytes key,
+                     enum mst__op op,
+                     bool block,
+                     struct mst__until until,
+                     struct mst_buffer *ret_value,
+                     struct mst_err *reterr);
 
 struct mst_store {
     struct mst__backend *backend;

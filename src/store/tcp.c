@@ -63,7 +63,7 @@ struct tcp {
 struct exchange {
     struct tcp *tcp;
     const struct mst__command *command;
-    int64_t deadline_ms;
+    struct mst__until until;
     struct mst__pool_conn *conn;
     size_t request_size; /* how much of the output must have left for it to be executed */
     bool connected;      /* there was a connection to send it on */
@@ -80,7 +80,7 @@ static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
     while (conn->unconfirmed > 0) {
-        int rv = mst__client_receive(&conn->client, 1, exchange->deadline_ms, reterr);
+        int rv = mst__client_receive(&conn->client, 1, exchange->until, reterr);
         if (rv != 0) {
             return rv;
         }
@@ -115,7 +115,7 @@ static int read_reply(struct exchange *exchange,
         if (rv != MST_WIRE_MORE) {
             return rv < 0 ? rv : 0;
         }
-        rv = mst__client_receive(client, *ret_size, exchange->deadline_ms, reterr);
+        rv = mst__client_receive(client, *ret_size, exchange->until, reterr);
         if (rv != 0) {
             exchange->answered = exchange->answered || mst__buf_size(&client->input) > 0;
             return rv;
@@ -166,8 +166,8 @@ static int send_output(struct exchange *exchange, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
     size_t sent = 0;
-    int rv = mst__client_send(&conn->client, mst__buf_bytes(&conn->output), exchange->deadline_ms,
-                              &sent, reterr);
+    int rv = mst__client_send(&conn->client, mst__buf_bytes(&conn->output), exchange->until, &sent,
+                              reterr);
     if (sent >= exchange->request_size) {
         exchange->maybe_executed = true;
     }
@@ -296,7 +296,7 @@ static int exchange_get(struct exchange *exchange,
 
 /* --- all other operations --- */
 
-/* The deadline of a WAIT or BARRIER has passed, or the thread was interrupted in it, as @rv says:
+/* The deadline of a WAIT or BARRIER has passed, or the call was woken in it, as @rv says:
  * tell the server, and leave. Its confirmation is read when the connection is used next. */
 static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *reterr)
 {
@@ -307,8 +307,8 @@ static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *re
     if (mst__wire_has_op(conn->dialect, MST_OP_CANCEL_WAIT) &&
         put_request(exchange, &cancel, &ignored) == 0) {
         /* If it does not leave at once, closing the connection says the same. */
-        exchange->cancelled =
-            mst__client_send(&conn->client, mst__buf_bytes(&conn->output), 0, &sent, &ignored) == 0;
+        exchange->cancelled = mst__client_send(&conn->client, mst__buf_bytes(&conn->output),
+                                               mst__until_at(0), &sent, &ignored) == 0;
         conn->unconfirmed++;
         mst__buf_clear(&conn->output);
     }
@@ -383,14 +383,14 @@ static int exchange_run(struct exchange *exchange,
     *exchange = (struct exchange){
         .tcp = exchange->tcp,
         .command = exchange->command,
-        .deadline_ms = exchange->deadline_ms,
+        .until = exchange->until,
         .request_size = 1,
     };
-    int rv = mst__pool_get(pool, fresh, exchange->deadline_ms, &exchange->conn, reterr);
+    int rv = mst__pool_get(pool, fresh, exchange->until, &exchange->conn, reterr);
     if (rv != 0) {
         return rv;
     }
-    if (mst__clock_ms() >= exchange->deadline_ms) {
+    if (mst__until_is_over(exchange->until)) {
         mst__pool_put(pool, exchange->conn);
         return mst__fail(reterr, MST_ETIMEOUT, 0, "%s: deadline passed before anything was sent",
                          pool->name);
@@ -481,7 +481,7 @@ static void ability_set(struct tcp *tcp, enum tcp_feature feature, enum tcp_abil
  * barrier for one, whose counter is removed again. */
 static int feature_probe(struct tcp *tcp,
                          enum tcp_feature feature,
-                         int64_t deadline_ms,
+                         struct mst__until until,
                          bool *ret_answered)
 {
     static const enum mst__op ops[TCP_FEATURES_COUNT] = {
@@ -491,7 +491,7 @@ static int feature_probe(struct tcp *tcp,
     };
     struct mst__command command = {
         .op = ops[feature], .key = mst_bytes_str(TCP_PROBE_KEY), .number = 1};
-    struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
+    struct exchange exchange = {.tcp = tcp, .command = &command, .until = until};
     struct mst__answer result = {0};
     mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
     struct mst_err ignored;
@@ -508,12 +508,12 @@ static int feature_probe(struct tcp *tcp,
 /* The connection was closed on an operation of @feature. Does the server lack it? */
 static enum tcp_ability feature_find_out(struct tcp *tcp,
                                          enum tcp_feature feature,
-                                         int64_t deadline_ms)
+                                         struct mst__until until)
 {
     enum tcp_ability ability = ability_get(tcp, feature);
     for (unsigned refusals = 0; ability == TCP_UNTRIED && refusals < TCP_REFUSALS; refusals++) {
         bool answered = false;
-        int rv = feature_probe(tcp, feature, deadline_ms, &answered);
+        int rv = feature_probe(tcp, feature, until, &answered);
         if (answered) {
             ability = TCP_PRESENT;
         } else if (rv == MST_ENOTSUP) {
@@ -530,10 +530,10 @@ static enum tcp_ability feature_find_out(struct tcp *tcp,
 }
 
 /* Whether the value under @key is there and no number. */
-static bool is_not_a_number(struct tcp *tcp, struct mst_bytes key, int64_t deadline_ms)
+static bool is_not_a_number(struct tcp *tcp, struct mst_bytes key, struct mst__until until)
 {
     struct mst__command command = {.op = MST_OP_GET, .key = key};
-    struct exchange exchange = {.tcp = tcp, .command = &command, .deadline_ms = deadline_ms};
+    struct exchange exchange = {.tcp = tcp, .command = &command, .until = until};
     struct mst__answer result = {0};
     mst__buf_init(&result.memory, tcp->pool.limits.message_size_max);
     struct mst_err ignored;
@@ -576,12 +576,12 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
         return mst__fail(reterr, MST_ECONN, 0, "connection to %s lost", tcp->pool.name);
     }
     if (maybe_executed && !exchange->answered && feature != TCP_FEATURES_COUNT &&
-        feature_find_out(tcp, feature, exchange->deadline_ms) == TCP_MISSING) {
+        feature_find_out(tcp, feature, exchange->until) == TCP_MISSING) {
         return fail_missing(tcp, op, reterr);
     }
     if (maybe_executed && !is_idempotent(op)) {
         if ((op == MST_OP_ADD || op == MST_OP_BARRIER) &&
-            is_not_a_number(tcp, exchange->command->key, exchange->deadline_ms)) {
+            is_not_a_number(tcp, exchange->command->key, exchange->until)) {
             return mst__fail(reterr, MST_ETYPE, 0, "the value at %s is not a number",
                              tcp->pool.name);
         }
@@ -617,7 +617,7 @@ static int give_up(const struct exchange *exchange,
 
 static int tcp_execute(struct mst__backend *backend,
                        const struct mst__command *command,
-                       int64_t deadline_ms,
+                       struct mst__until until,
                        struct mst__answer *result,
                        struct mst_err *reterr)
 {
@@ -626,7 +626,7 @@ static int tcp_execute(struct mst__backend *backend,
     if (feature != TCP_FEATURES_COUNT && ability_get(tcp, feature) == TCP_MISSING) {
         return fail_missing(tcp, command->op, reterr);
     }
-    struct exchange exchange = {.tcp = tcp, .command = command, .deadline_ms = deadline_ms};
+    struct exchange exchange = {.tcp = tcp, .command = command, .until = until};
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, TCP_AGAIN_MS_FIRST, TCP_AGAIN_MS_MAX);
     bool ever_executed = false;
@@ -639,7 +639,7 @@ static int tcp_execute(struct mst__backend *backend,
         }
         if (rv == MST_ECONN && exchange.connected) {
             rv = answer_loss(&exchange, closes, reterr);
-            if (rv == 0 && mst__backoff_pause(&backoff, deadline_ms)) {
+            if (rv == 0 && mst__backoff_pause(&backoff, until)) {
                 atomic_fetch_add(&tcp->retries, 1);
                 mst__log(&tcp->pool.log, MST_LOG_INFO, "store.again", "op=%s closes=%u",
                          mst__op_name(command->op), closes);
@@ -656,7 +656,7 @@ static int tcp_execute(struct mst__backend *backend,
 
 /* Servers that know WAIT_CHANGE say so: they seem to have a certain key. Others are never asked for
  * it. */
-static int changes_find_out(struct tcp *tcp, int64_t deadline_ms, struct mst_err *reterr)
+static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst_err *reterr)
 {
     enum tcp_ability ability = ability_get(tcp, TCP_CHANGES);
     if (ability == TCP_UNTRIED) {
@@ -668,7 +668,7 @@ static int changes_find_out(struct tcp *tcp, int64_t deadline_ms, struct mst_err
         int rv = mst__buf_append_str(&items, mst_bytes_str(MST_KV_ANNOUNCEMENT));
         if (rv == 0) {
             command.items = mst__buf_bytes(&items);
-            rv = tcp_execute(&tcp->backend, &command, deadline_ms, &result, reterr);
+            rv = tcp_execute(&tcp->backend, &command, until, &result, reterr);
         } else {
             rv = mst__fail(reterr, rv, 0, "request");
         }
@@ -685,17 +685,17 @@ static int changes_find_out(struct tcp *tcp, int64_t deadline_ms, struct mst_err
 /* All operations of the backend come in here. */
 static int tcp_run(struct mst__backend *backend,
                    const struct mst__command *command,
-                   int64_t deadline_ms,
+                   struct mst__until until,
                    struct mst__answer *result,
                    struct mst_err *reterr)
 {
     if (MST_UNLIKELY(command->op == MST_OP_WAIT_CHANGE)) {
-        int rv = changes_find_out((struct tcp *)backend, deadline_ms, reterr);
+        int rv = changes_find_out((struct tcp *)backend, until, reterr);
         if (rv != 0) {
             return rv;
         }
     }
-    return tcp_execute(backend, command, deadline_ms, result, reterr);
+    return tcp_execute(backend, command, until, result, reterr);
 }
 
 void mst__tcp_prune(struct mst_store *store, int64_t idle_ms)
@@ -758,7 +758,7 @@ int mst__tcp_new(const struct mst__url *url,
 
 int mst__tcp_open(const struct mst__url *url,
                   const struct mst_store_options *options,
-                  int64_t deadline_ms,
+                  struct mst__until until,
                   struct mst__backend **ret_backend,
                   struct mst_err *reterr)
 {
@@ -769,7 +769,7 @@ int mst__tcp_open(const struct mst__url *url,
     }
     struct mst__pool *pool = &((struct tcp *)backend)->pool;
     struct mst__pool_conn *conn = NULL;
-    rv = mst__pool_get(pool, true, deadline_ms, &conn, reterr);
+    rv = mst__pool_get(pool, true, until, &conn, reterr);
     if (rv != 0) {
         tcp_free(backend);
         return rv;

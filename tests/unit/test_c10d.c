@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "handler/host.h"
 #include "handler/hosted.h"
 #include "handler/hosting.h"
@@ -68,9 +68,9 @@ static struct mst__record_backend new_backend(struct mst_store *store)
     return backend;
 }
 
-static int64_t soon(void)
+static struct mst__until soon(void)
 {
-    return mst__clock_deadline_ms(PLENTY_MS);
+    return mst__until_in(PLENTY_MS);
 }
 
 static void stored_free(struct mst__stored *stored)
@@ -235,7 +235,7 @@ struct waiter {
     pthread_t thread;
     const struct mst__record_backend *backend;
     const struct mst_bytes *token;
-    int interrupt_fd;
+    int wake_fd;
     int rv;
 };
 
@@ -243,9 +243,9 @@ static void *wait_change(void *arg)
 {
     struct waiter *waiter = arg;
     struct mst_err ignored;
-    (void)mst__interrupt_by(waiter->interrupt_fd);
-    waiter->rv = waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, 0, soon(),
-                                                   &ignored);
+    struct mst__until until = mst__until_by(waiter->wake_fd, PLENTY_MS);
+    waiter->rv =
+        waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, 0, until, &ignored);
     return NULL;
 }
 
@@ -260,11 +260,10 @@ static void change_in(const char *url)
     struct mst_store *store = open_store(url);
     struct mst__record_backend backend = new_backend(store);
     struct mst__stored stored = get(&backend);
-    int64_t short_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(backend.ops->wait_change(backend.self, NULL, 0, short_ms, &err), MST_ETIMEOUT,
-                 KEY);
+    assert_fails(backend.ops->wait_change(backend.self, NULL, 0, mst__until_in(SHORT_MS), &err),
+                 MST_ETIMEOUT, KEY);
 
-    struct waiter waiter = {.backend = &backend, .interrupt_fd = -1};
+    struct waiter waiter = {.backend = &backend, .wake_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     assert_true(set(&backend, "one", NULL, &stored));
     assert_int_equal(waited(&waiter), 0);
@@ -280,14 +279,13 @@ static void change_in(const char *url)
 
     /* Interrupted, and afterwards everything works as before. */
     token = bytes_of(&second.token);
-    waiter.interrupt_fd = eventfd(1, EFD_CLOEXEC);
+    waiter.wake_fd = eventfd(1, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     assert_int_equal(waited(&waiter), MST_ECANCELED);
-    assert_int_equal(close(waiter.interrupt_fd), 0);
-    waiter.interrupt_fd = -1;
-    short_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(backend.ops->wait_change(backend.self, &token, 0, short_ms, &err), MST_ETIMEOUT,
-                 KEY);
+    assert_int_equal(close(waiter.wake_fd), 0);
+    waiter.wake_fd = -1;
+    assert_fails(backend.ops->wait_change(backend.self, &token, 0, mst__until_in(SHORT_MS), &err),
+                 MST_ETIMEOUT, KEY);
     stored_free(&second);
 
     /* Under a prefix it is the prefixed key. */
@@ -295,9 +293,8 @@ static void change_in(const char *url)
     assert_ok(mst_store_prefix(store, STR("p"), &view, &err));
     assert_ok(mst_store_set(store, STR("p/k"), STR("v"), PLENTY_MS, &err));
     struct mst_bytes value = STR("v");
-    assert_fails(
-        mst__store_wait_change(view, STR("k"), &value, mst__clock_deadline_ms(SHORT_MS), &err),
-        MST_ETIMEOUT, "k");
+    assert_fails(mst__store_wait_change(view, STR("k"), &value, mst__until_in(SHORT_MS), &err),
+                 MST_ETIMEOUT, "k");
     value = STR("w");
     assert_ok(mst__store_wait_change(view, STR("k"), &value, soon(), &err));
     assert_ok(mst__store_wait_change(view, STR("k"), NULL, soon(), &err));
@@ -325,11 +322,11 @@ static void files_tell_nothing(void **state)
 static void await_connection_taken(struct mst_store *store)
 {
     struct mst_store_stats stats = {.size = sizeof stats};
-    int64_t deadline_ms = soon();
+    struct mst__until until = soon();
     do {
         assert_value(store, KEY, STR(SENTINEL));
         assert_int_equal(mst_store_get_stats(store, &stats), 0);
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
     } while (stats.connects < 2);
 }
 
@@ -343,7 +340,7 @@ static void wait_outlives_no_server(void **state)
     assert_false(stored.exists);
     assert_ok(
         backend.ops->wait_change(backend.self, &(struct mst_bytes){NULL, 0}, 0, soon(), &err));
-    struct waiter waiter = {.backend = &backend, .interrupt_fd = -1};
+    struct waiter waiter = {.backend = &backend, .wake_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     await_connection_taken(store);
     struct mst__endpoint endpoint = {.host = "127.0.0.1"};

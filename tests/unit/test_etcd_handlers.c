@@ -305,7 +305,7 @@ static uint64_t index_now(struct mst__v2 *v2)
 {
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
-    assert_ok(mst__v2_get(v2, "/", false, true, mst__clock_deadline_ms(PLENTY_MS), &answer, &err));
+    assert_ok(mst__v2_get(v2, "/", false, true, mst__until_in(PLENTY_MS), &answer, &err));
     uint64_t index = answer.index;
     mst__v2_answer_close(&answer);
     return index;
@@ -346,8 +346,7 @@ static void run_id_used_again(void **state)
                                              .ttl_s = MST_V2_NO_TTL};
         struct mst__v2_answer answer;
         mst__v2_answer_init(&answer);
-        assert_ok(
-            mst__v2_delete(v2, &record, false, mst__clock_deadline_ms(PLENTY_MS), &answer, &err));
+        assert_ok(mst__v2_delete(v2, &record, false, mst__until_in(PLENTY_MS), &answer, &err));
         assert_int_equal(answer.code, MST_V2_OK);
         mst__v2_answer_close(&answer);
     }
@@ -376,8 +375,7 @@ static void quicker_ones_keep_their_keys(void **state)
     uint64_t index = index_now(v2);
     put_key(all, "torch.rendezvous.quick.0/b");
     put_key(all, "torch.rendezvous.quick.0/c");
-    assert_ok(
-        mst__etcd_v2_sweep(v2, "quick", index, mst__clock_deadline_ms(PLENTY_MS), &log, &err));
+    assert_ok(mst__etcd_v2_sweep(v2, "quick", index, mst__until_in(PLENTY_MS), &log, &err));
     assert_absent(all, "torch.rendezvous.quick.0/a");
     assert_value(all, "torch.rendezvous.quick.0/b", STR("old"));
     assert_value(all, "torch.rendezvous.quick.0/c", STR("old"));

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/http.h"
 #include "unit/unit.h"
 
@@ -247,15 +247,15 @@ static struct mst__http_request write_request(void)
 }
 
 /* Call and compare the code; the answer is thrown away. */
-static void expect(struct mst__http *http,
-                   struct mst__http_request request,
-                   int64_t timeout_ms,
-                   int wanted)
+static void expect_by(struct mst__http *http,
+                      struct mst__http_request request,
+                      struct mst__until until,
+                      int wanted)
 {
     struct mst__http_response response;
     mst__http_response_init(&response);
     err = (struct mst_err){0};
-    int rv = mst__http_call(http, &request, mst__clock_deadline_ms(timeout_ms), &response, &err);
+    int rv = mst__http_call(http, &request, until, &response, &err);
     if (rv != wanted) {
         fail_msg("%s %s gives %s: %s", request.method == MST_HTTP_GET ? "GET" : "PUT", request.path,
                  mst_errname(rv), err.msg);
@@ -265,6 +265,14 @@ static void expect(struct mst__http *http,
         assert_non_null(strstr(err.msg, "http://127.0.0.1:"));
     }
     mst__http_response_close(&response);
+}
+
+static void expect(struct mst__http *http,
+                   struct mst__http_request request,
+                   int64_t timeout_ms,
+                   int wanted)
+{
+    expect_by(http, request, mst__until_in(timeout_ms), wanted);
 }
 
 static void test_kept_alive(void **state)
@@ -283,15 +291,15 @@ static void test_kept_alive(void **state)
     struct mst__http_response response;
     mst__http_response_init(&response);
     struct mst__http_request request = write_request();
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    assert_int_equal(mst__http_call(http, &request, deadline_ms, &response, &err), 0);
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    assert_int_equal(mst__http_call(http, &request, until, &response, &err), 0);
     assert_int_equal(response.status, 201);
     assert_true(response.is_json);
     assert_true(response.has_index);
     assert_int_equal(response.etcd_index, 42);
     assert_bytes_str(mst__buf_bytes(&response.body), "hello");
 
-    assert_int_equal(mst__http_call(http, &read_request, deadline_ms, &response, &err), 0);
+    assert_int_equal(mst__http_call(http, &read_request, until, &response, &err), 0);
     assert_int_equal(response.status, 404);
     assert_false(response.is_json);
     assert_false(response.has_index);
@@ -390,8 +398,8 @@ static void test_cut_off(void **state)
     }
     struct mst__http_response response;
     mst__http_response_init(&response);
-    assert_int_equal(
-        mst__http_call(http, &read_request, mst__clock_deadline_ms(PLENTY_MS), &response, &err), 0);
+    assert_int_equal(mst__http_call(http, &read_request, mst__until_in(PLENTY_MS), &response, &err),
+                     0);
     assert_bytes_str(mst__buf_bytes(&response.body), "full");
     mst__http_response_close(&response);
     mst__http_free(http);
@@ -412,8 +420,7 @@ static void test_refused(void **state)
     assert_int_equal(mst__http_new(&options, &http, &err), 0);
     struct mst__http_response response;
     mst__http_response_init(&response);
-    int rv =
-        mst__http_call(http, &read_request, mst__clock_deadline_ms(PLENTY_MS), &response, &err);
+    int rv = mst__http_call(http, &read_request, mst__until_in(PLENTY_MS), &response, &err);
     assert_int_equal(rv, MST_ERESOLVE);
     assert_non_null(strstr(err.msg, "nowhere.invalid"));
     assert_int_equal(err.domain, MST_DOMAIN_CURL);
@@ -523,10 +530,10 @@ static void test_not_http(void **state)
     expect(http, write_request(), PLENTY_MS, MST_EUNKNOWN);
     struct mst__http_response response;
     mst__http_response_init(&response);
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    assert_int_equal(mst__http_call(http, &read_request, deadline_ms, &response, &err), 0);
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    assert_int_equal(mst__http_call(http, &read_request, until, &response, &err), 0);
     assert_int_equal(response.status, 301);
-    assert_int_equal(mst__http_call(http, &read_request, deadline_ms, &response, &err), 0);
+    assert_int_equal(mst__http_call(http, &read_request, until, &response, &err), 0);
     assert_int_equal(response.status, 200);
     assert_int_equal(response.etcd_index, 7);
     assert_int_equal(fake->requests, 4);
@@ -591,15 +598,14 @@ static void test_interrupt(void **state)
     struct fake *fake = START(steps);
     struct mst__http *http = client(fake->port);
     struct interrupter interrupter = {.fake = fake, .fd = eventfd(0, EFD_CLOEXEC)};
-    assert_int_equal(mst__interrupt_by(interrupter.fd), -1);
+    struct mst__until until = mst__until_by(interrupter.fd, PLENTY_MS);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, interrupter_run, &interrupter), 0);
-    expect(http, read_request, PLENTY_MS, MST_ECANCELED);
+    expect_by(http, read_request, until, MST_ECANCELED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     /* It stays so, and nothing is sent any more. */
-    expect(http, write_request(), PLENTY_MS, MST_ECANCELED);
+    expect_by(http, write_request(), until, MST_ECANCELED);
     assert_int_equal(mst__http_requests(http), 1);
-    assert_int_equal(mst__interrupt_by(-1), interrupter.fd);
     (void)close(interrupter.fd);
     mst__http_free(http);
     fake_stop(fake);
@@ -610,8 +616,7 @@ static void test_interrupt(void **state)
 static struct mst__http_stream *open_stream(struct mst__http *http)
 {
     struct mst__http_stream *stream = NULL;
-    if (mst__http_stream_open(http, &read_request, mst__clock_deadline_ms(PLENTY_MS), &stream,
-                              &err) != 0) {
+    if (mst__http_stream_open(http, &read_request, mst__until_in(PLENTY_MS), &stream, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     return stream;
@@ -620,7 +625,7 @@ static struct mst__http_stream *open_stream(struct mst__http *http)
 static void assert_line(struct mst__http_stream *stream, const char *wanted)
 {
     struct mst_bytes line;
-    if (mst__http_stream_read(stream, mst__clock_deadline_ms(PLENTY_MS), &line, &err) != 0) {
+    if (mst__http_stream_read(stream, mst__until_in(PLENTY_MS), &line, &err) != 0) {
         fail_msg("%s", err.msg);
     }
     assert_bytes_str(line, wanted);
@@ -630,7 +635,7 @@ static void assert_stream_fails(struct mst__http_stream *stream, int64_t timeout
 {
     struct mst_bytes line;
     err = (struct mst_err){0};
-    int rv = mst__http_stream_read(stream, mst__clock_deadline_ms(timeout_ms), &line, &err);
+    int rv = mst__http_stream_read(stream, mst__until_in(timeout_ms), &line, &err);
     if (rv != wanted || err.code != rv || strstr(err.msg, "http://127.0.0.1:") == NULL) {
         fail_msg("stream gives %s: %s", mst_errname(rv), err.msg);
     }
@@ -785,12 +790,12 @@ static void test_faults(void **state)
         struct mst__http_response response;
         mst__http_response_init(&response);
         struct mst_bytes line;
-        int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+        struct mst__until until = mst__until_in(PLENTY_MS);
         err = (struct mst_err){0};
         int rv = mst__http_new(&options, &http, &err);
-        rv = rv != 0 ? rv : mst__http_call(http, &request, deadline_ms, &response, &err);
-        rv = rv != 0 ? rv : mst__http_stream_open(http, &request, deadline_ms, &stream, &err);
-        rv = rv != 0 ? rv : mst__http_stream_read(stream, deadline_ms, &line, &err);
+        rv = rv != 0 ? rv : mst__http_call(http, &request, until, &response, &err);
+        rv = rv != 0 ? rv : mst__http_stream_open(http, &request, until, &stream, &err);
+        rv = rv != 0 ? rv : mst__http_stream_read(stream, until, &line, &err);
         sweep_end(&sweep, rv);
         assert_int_equal(err.code, rv);
         mst__http_stream_close(stream);

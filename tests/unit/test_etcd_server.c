@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/http.h"
 #include "etcd_local/process.h"
 
@@ -148,7 +148,7 @@ static int ask_method(const struct mst_etcd_server *server,
     };
     struct mst__http_response response;
     mst__http_response_init(&response);
-    assert_ok(mst__http_call(http, &request, mst__clock_deadline_ms(PLENTY_MS), &response, &err));
+    assert_ok(mst__http_call(http, &request, mst__until_in(PLENTY_MS), &response, &err));
     struct mst_bytes answer = mst__buf_bytes(&response.body);
     (void)snprintf(ret_body, 256, "%.*s", (int)answer.size, (const char *)answer.data);
     int status = response.status;
@@ -797,7 +797,7 @@ static void test_interrupted(void **state)
     (void)state;
     int fd = eventfd(0, EFD_CLOEXEC);
     assert_true(fd >= 0);
-    (void)mst__interrupt_by(fd);
+    fixture.options.cancel_fd = fd;
     pthread_t thread;
     void *result = NULL;
     script(HANGS);
@@ -805,7 +805,6 @@ static void test_interrupted(void **state)
     assert_start_fails(fixture.script, MST_ECANCELED, "etcd");
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_non_null(result);
-    (void)mst__interrupt_by(-1);
     (void)close(fd);
 }
 

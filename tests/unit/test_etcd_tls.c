@@ -71,13 +71,13 @@ static int attempt(struct mst__http_options options, uint16_t port)
     if (rv == 0) {
         struct mst__v2_write write = {
             .key = "/a", .value = mst_bytes_str("x"), .ttl_s = MST_V2_NO_TTL};
-        int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-        rv = mst__v2_put(v2, &write, deadline_ms, &answer, &err);
+        struct mst__until until = mst__until_in(PLENTY_MS);
+        rv = mst__v2_put(v2, &write, until, &answer, &err);
         if (rv == 0) {
             assert_int_equal(answer.code, MST_V2_OK);
-            assert_int_equal(mst__v2_get(v2, "/a", false, true, deadline_ms, &answer, &err), 0);
+            assert_int_equal(mst__v2_get(v2, "/a", false, true, until, &answer, &err), 0);
             assert_int_equal(
-                mst__v2_wait(v2, "/a", false, answer.node.modified, deadline_ms, &answer, &err), 0);
+                mst__v2_wait(v2, "/a", false, answer.node.modified, until, &answer, &err), 0);
             assert_int_equal(answer.node.value.data[0], 'x');
             assert_int_equal(mst__v2_requests(v2), 3);
         }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
+#include "base/until.h"
 #include "unit/etcd_unit.h"
 #include "unit/unit.h"
 
@@ -49,9 +49,9 @@ static struct mst_err err;
         }                                                                                 \
     } while (0)
 
-static int64_t soon(void)
+static struct mst__until soon(void)
 {
-    return mst__clock_deadline_ms(PLENTY_MS);
+    return mst__until_in(PLENTY_MS);
 }
 
 static struct mst__v2 *client_with(struct mst__http_options options, uint16_t port)
@@ -342,22 +342,20 @@ static void test_wait(void **state)
         index = answer.index + 1;
     }
     assert_int_equal(index, last + 1);
-    assert_fails(
-        mst__v2_wait(v2, "/wait/a", false, index, mst__clock_deadline_ms(SHORT_MS), &answer, &err),
-        MST_ETIMEOUT, "127.0.0.1");
+    assert_fails(mst__v2_wait(v2, "/wait/a", false, index, mst__until_in(SHORT_MS), &answer, &err),
+                 MST_ETIMEOUT, "127.0.0.1");
     assert_ok(mst__v2_wait(v2, "/wait", true, last - 1, soon(), &answer, &err));
     assert_string_equal(answer.node.key, "/wait/other");
     /* A directory alone does not see what is below it. */
-    assert_fails(
-        mst__v2_wait(v2, "/wait", false, last - 1, mst__clock_deadline_ms(SHORT_MS), &answer, &err),
-        MST_ETIMEOUT, "127.0.0.1");
+    assert_fails(mst__v2_wait(v2, "/wait", false, last - 1, mst__until_in(SHORT_MS), &answer, &err),
+                 MST_ETIMEOUT, "127.0.0.1");
 }
 
 struct waiter {
     pthread_t thread;
     const char *key;
     uint64_t from;
-    int interrupt_fd;
+    int wake_fd;
     int rv;
     struct mst_err err;
     struct mst__v2_answer answer;
@@ -366,10 +364,10 @@ struct waiter {
 static void *waiter_run(void *arg)
 {
     struct waiter *waiter = arg;
-    (void)mst__interrupt_by(waiter->interrupt_fd);
+    struct mst__until until = mst__until_by(waiter->wake_fd, PLENTY_MS);
     mst__v2_answer_init(&waiter->answer);
     waiter->rv =
-        mst__v2_wait(v2, waiter->key, false, waiter->from, soon(), &waiter->answer, &waiter->err);
+        mst__v2_wait(v2, waiter->key, false, waiter->from, until, &waiter->answer, &waiter->err);
     return NULL;
 }
 
@@ -378,10 +376,10 @@ static void waiter_start(struct waiter *waiter, const struct mst__v2 *client)
 {
     uint64_t before = mst__v2_requests(client);
     assert_int_equal(pthread_create(&waiter->thread, NULL, waiter_run, waiter), 0);
-    int64_t deadline_ms = soon();
+    struct mst__until until = soon();
     while (mst__v2_requests(client) == before) {
-        assert_true(mst__clock_ms() < deadline_ms);
-        (void)mst__interrupt_pause(mst__clock_ns() / 1000 + 1000);
+        assert_true(!mst__until_is_over(until));
+        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + 1000);
     }
 }
 
@@ -397,7 +395,7 @@ static void test_wait_woken(void **state)
 {
     (void)state;
     put("/woken/a", "0");
-    struct waiter waiter = {.key = "/woken/a", .from = answer.index + 1, .interrupt_fd = -1};
+    struct waiter waiter = {.key = "/woken/a", .from = answer.index + 1, .wake_fd = -1};
     waiter_start(&waiter, v2);
     put("/woken/a", "1");
     uint64_t index = answer.index;
@@ -409,11 +407,11 @@ static void test_wait_woken(void **state)
     mst__v2_answer_close(&waiter.answer);
 
     waiter.from = index + 1;
-    waiter.interrupt_fd = eventfd(0, EFD_CLOEXEC);
+    waiter.wake_fd = eventfd(0, EFD_CLOEXEC);
     waiter_start(&waiter, v2);
-    assert_int_equal(eventfd_write(waiter.interrupt_fd, 1), 0);
+    assert_int_equal(eventfd_write(waiter.wake_fd, 1), 0);
     waiter_join(&waiter, MST_ECANCELED);
-    (void)close(waiter.interrupt_fd);
+    (void)close(waiter.wake_fd);
     mst__v2_answer_close(&waiter.answer);
 }
 
@@ -432,9 +430,9 @@ static void test_ttl(void **state)
     assert_value("/ttl/a", "x");
     assert_true(answer.node.has_ttl);
     assert_true(answer.node.ttl_s > 100 && answer.node.ttl_s <= 200);
-    assert_fails(mst__v2_wait(v2, "/ttl/a", false, index + 1, mst__clock_deadline_ms(SHORT_MS),
-                              &answer, &err),
-                 MST_ETIMEOUT, "127.0.0.1");
+    assert_fails(
+        mst__v2_wait(v2, "/ttl/a", false, index + 1, mst__until_in(SHORT_MS), &answer, &err),
+        MST_ETIMEOUT, "127.0.0.1");
     put("/ttl/a", "y");
     get("/ttl/a");
     assert_false(answer.node.has_ttl);
@@ -471,7 +469,7 @@ static void test_index_cleared(void **state)
     assert_true(answer.index >= index + 1100);
     /* Read, and wait from there. */
     assert_value("/cleared/a", "x");
-    struct waiter waiter = {.key = "/cleared/a", .from = answer.index + 1, .interrupt_fd = -1};
+    struct waiter waiter = {.key = "/cleared/a", .from = answer.index + 1, .wake_fd = -1};
     waiter_start(&waiter, v2);
     put("/cleared/a", "y");
     waiter_join(&waiter, 0);
@@ -504,7 +502,7 @@ static void test_restart(void **state)
     static const int signals[] = {SIGKILL, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         put("/a", "x");
-        struct waiter waiter = {.key = "/a", .from = answer.index + 1, .interrupt_fd = -1};
+        struct waiter waiter = {.key = "/a", .from = answer.index + 1, .wake_fd = -1};
         waiter_start(&waiter, v2);
         etcd_unit_end(etcd, signals[i]);
         waiter_join(&waiter, MST_ECONN);
@@ -527,11 +525,11 @@ static void test_stopped(void **state)
     uint64_t requests = mst__v2_requests(v2);
     etcd_unit_pause(etcd);
     struct mst__v2_write write = write_of("/a", "y");
-    int64_t deadline_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(mst__v2_put(v2, &write, deadline_ms, &answer, &err), MST_EUNKNOWN, "127.0.0.1");
+    struct mst__until until = mst__until_in(SHORT_MS);
+    assert_fails(mst__v2_put(v2, &write, until, &answer, &err), MST_EUNKNOWN, "127.0.0.1");
     assert_int_equal(mst__v2_requests(v2), requests + 1);
-    deadline_ms = mst__clock_deadline_ms(SHORT_MS);
-    assert_fails(mst__v2_get(v2, "/a", false, true, deadline_ms, &answer, &err), MST_ETIMEOUT,
+    until = mst__until_in(SHORT_MS);
+    assert_fails(mst__v2_get(v2, "/a", false, true, until, &answer, &err), MST_ETIMEOUT,
                  "127.0.0.1");
     assert_int_equal(kill(etcd->pid, SIGCONT), 0);
     /* It was unknown indeed: either is right, and one of them it is. */
@@ -591,7 +589,7 @@ static void test_cluster(void **state)
     etcd_unit_end(current_member(), SIGKILL);
     struct mst__v2_write write = write_of("/a", "three");
     assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_EUNKNOWN, "127.0.0.1");
-    assert_fails(mst__v2_get(v2, "/a", false, true, mst__clock_deadline_ms(1000), &answer, &err),
+    assert_fails(mst__v2_get(v2, "/a", false, true, mst__until_in(1000), &answer, &err),
                  MST_ETIMEOUT, "127.0.0.1");
     assert_ok(mst__v2_get(v2, "/a", false, false, soon(), &answer, &err));
     assert_bytes_str(mst_bytes_of(answer.node.value.data, answer.node.value.size), "two");

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "base/mem.h"
+#include "base/until.h"
 #include "etcd/v3_self.h"
 #include "unit/etcd_unit.h"
 #include "unit/store_unit.h"
@@ -23,14 +23,14 @@ static struct etcd_unit shared;
 static struct mst__v3 *v3;
 static struct mst__v3_result result;
 
-static int64_t plenty(void)
+static struct mst__until plenty(void)
 {
-    return mst__clock_deadline_ms(PLENTY_MS);
+    return mst__until_in(PLENTY_MS);
 }
 
-static int64_t soon(void)
+static struct mst__until soon(void)
 {
-    return mst__clock_deadline_ms(SHORT_MS);
+    return mst__until_in(SHORT_MS);
 }
 
 static struct mst__v3 *connect_to(const struct etcd_unit *members,
@@ -368,10 +368,10 @@ static void test_watch_from_now(void **state)
     int64_t before = put("wn", "before");
     struct mst__v3_watch *watch = watch_one(v3, "wn", MST_V3_KEY, 0);
     struct mst__v3_events events = {0};
-    int64_t deadline_ms = plenty();
+    struct mst__until until = plenty();
     int rv;
     while ((rv = mst__v3_watch_next(watch, soon(), &events, &err)) == MST_ETIMEOUT &&
-           mst__clock_ms() < deadline_ms) {
+           !mst__until_is_over(until)) {
         put("wn", "after");
     }
     assert_int_equal(rv, 0);
@@ -412,10 +412,9 @@ static void test_watch_canceled(void **state)
     expect_nothing(watch);
     int fd = eventfd(1, EFD_CLOEXEC);
     assert_true(fd >= 0);
-    (void)mst__interrupt_by(fd);
     struct mst__v3_events events = {0};
-    assert_fails(mst__v3_watch_next(watch, plenty(), &events, &err), MST_ECANCELED, "cancelled");
-    (void)mst__interrupt_by(-1);
+    assert_fails(mst__v3_watch_next(watch, mst__until_by(fd, PLENTY_MS), &events, &err),
+                 MST_ECANCELED, "cancelled");
     (void)close(fd);
     expect(watch, "wc", "1", put("wc", "1"));
     mst__v3_watch_close(watch);
@@ -562,8 +561,8 @@ static void test_watch_restart(void **state)
         expect_nothing(watch);
         etcd_unit_end(&etcd, signals[i]);
         struct mst__v3_events events = {0};
-        assert_fails(mst__v3_watch_next(watch, mst__clock_deadline_ms(300), &events, &err),
-                     MST_ECONN, "no stream");
+        assert_fails(mst__v3_watch_next(watch, mst__until_in(300), &events, &err), MST_ECONN,
+                     "no stream");
         struct mst__v3_range range = {.key = BYTES("r")};
         assert_int_equal(mst__v3_range(client, &range, plenty(), &result, &err), MST_ECONN);
         struct mst__v3_put refused = {.key = BYTES("r")};
@@ -580,7 +579,7 @@ static void test_watch_restart(void **state)
     /* It waits for one that is only just being started. */
     etcd_unit_end(&etcd, SIGKILL);
     struct mst__v3_events events = {0};
-    assert_fails(mst__v3_watch_next(watch, mst__clock_deadline_ms(300), &events, &err), MST_ECONN,
+    assert_fails(mst__v3_watch_next(watch, mst__until_in(300), &events, &err), MST_ECONN,
                  "no stream");
     etcd_unit_again(&etcd, true);
     int64_t last = put_by(client, BYTES("r"), BYTES("4"));
@@ -759,20 +758,20 @@ static void test_no_quorum(void **state)
     etcd_unit_end(&members[1], SIGKILL);
     /* The member says so by itself when it has missed the others for long enough. */
     struct mst__v3_events events = {0};
-    int64_t deadline_ms = plenty();
+    struct mst__until until = plenty();
     int rv = MST_ETIMEOUT;
-    while (rv == MST_ETIMEOUT && mst__clock_ms() < deadline_ms) {
-        rv = mst__v3_watch_next(watch, mst__clock_deadline_ms(1000), &events, &err);
+    while (rv == MST_ETIMEOUT && !mst__until_is_over(until)) {
+        rv = mst__v3_watch_next(watch, mst__until_in(1000), &events, &err);
     }
     assert_int_equal(rv, MST_ECONN);
     assert_non_null(strstr(err.msg, "no leader"));
     struct mst__v3_range range = {.key = BYTES("q")};
-    assert_fails(mst__v3_range(client, &range, mst__clock_deadline_ms(500), &result, &err),
-                 MST_ETIMEOUT, "no leader");
+    assert_fails(mst__v3_range(client, &range, mst__until_in(500), &result, &err), MST_ETIMEOUT,
+                 "no leader");
     /* A write that nobody began with is no unknown outcome. */
     struct mst__v3_put write = {.key = BYTES("q"), .value = BYTES("lost")};
-    assert_fails(mst__v3_put(client, &write, mst__clock_deadline_ms(500), &result, &err),
-                 MST_ETIMEOUT, "no leader");
+    assert_fails(mst__v3_put(client, &write, mst__until_in(500), &result, &err), MST_ETIMEOUT,
+                 "no leader");
     range.is_serializable = true;
     assert_ok(mst__v3_range(client, &range, plenty(), &result, &err));
     assert_bytes_str(value_of(&result.ranges[0].items[0]), "0");

@@ -141,9 +141,9 @@ static void end(void)
     assert_int_equal(atomic_load(&script_at), script_count);
 }
 
-static int64_t plenty(void)
+static struct mst__until plenty(void)
 {
-    return mst__clock_deadline_ms(PLENTY_MS);
+    return mst__until_in(PLENTY_MS);
 }
 
 static int do_range(void)

@@ -21,8 +21,8 @@ static size_t count_standing(const struct fixture *f, enum mst__authority_standi
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
     size_t count = 0;
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    if (mst__job_client_ask(&f->endpoint, &question, deadline_ms, &client, &answer, &err) != 0) {
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    if (mst__job_client_ask(&f->endpoint, &question, until, &client, &answer, &err) != 0) {
         return 0; /* nobody has been there yet */
     }
     struct mst_bytes members = answer.u.status.members;
@@ -38,9 +38,9 @@ static void await_standing(const struct fixture *f,
                            enum mst__authority_standing standing,
                            size_t count)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    struct mst__until until = mst__until_in(PLENTY_MS);
     while (count_standing(f, standing) != count) {
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
         (void)poll(NULL, 0, 1);
     }
 }
@@ -174,10 +174,10 @@ static void keys_of_old_rounds_go(void **state)
         assert_ok(mst_store_set(stores[i], STR("key"), STR("value"), PLENTY_MS, &err));
     }
     /* Each round has two keys of the node and ours. */
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    struct mst__until until = mst__until_in(PLENTY_MS);
     int64_t count = INT64_MAX;
     while (count > 9) {
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
         (void)poll(NULL, 0, 1);
         assert_ok(mst_store_num_keys(all, PLENTY_MS, &count, &err));
     }
@@ -439,9 +439,9 @@ static void server_restarts(void **state)
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;
     bool is_closed;
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    struct mst__until until = mst__until_in(PLENTY_MS);
     while (mst_handler_is_closed(nodes[0].handler, &is_closed, &err) == 0) {
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
         (void)poll(NULL, 0, 1);
     }
     assert_int_equal(err.code, MST_ECONN);

@@ -34,8 +34,8 @@ static void *want(void *arg)
 {
     struct wanting *wanting = arg;
     atomic_store(&wanting->tid, (int)syscall(SYS_gettid));
-    wanting->rv = mst__pool_get(wanting->pool, false, mst__clock_deadline_ms(PLENTY_MS),
-                                &wanting->conn, &wanting->err);
+    wanting->rv = mst__pool_get(wanting->pool, false, mst__until_in(PLENTY_MS), &wanting->conn,
+                                &wanting->err);
     return NULL;
 }
 
@@ -84,11 +84,11 @@ static void all_in_use(void **state)
     struct mst__pool_conn *conns[MST_POOL_MAX];
     pool_open(&pool, f);
     for (size_t i = 0; i < MST_POOL_MAX; i++) {
-        assert_ok(mst__pool_get(&pool, false, mst__clock_deadline_ms(PLENTY_MS), &conns[i], &err));
+        assert_ok(mst__pool_get(&pool, false, mst__until_in(PLENTY_MS), &conns[i], &err));
     }
     struct mst__pool_conn *none = NULL;
-    assert_fails(mst__pool_get(&pool, false, mst__clock_deadline_ms(SHORT_MS), &none, &err),
-                 MST_ETIMEOUT, "stayed in use");
+    assert_fails(mst__pool_get(&pool, false, mst__until_in(SHORT_MS), &none, &err), MST_ETIMEOUT,
+                 "stayed in use");
     struct wanting wanting;
     wanting_start(&wanting, &pool);
     mst__pool_put(&pool, conns[0]);
@@ -115,7 +115,7 @@ static void idle_ones_are_closed(void **state)
     struct mst__pool_conn *conns[3];
     pool_open(&pool, f);
     for (size_t i = 0; i < 3; i++) {
-        assert_ok(mst__pool_get(&pool, true, mst__clock_deadline_ms(PLENTY_MS), &conns[i], &err));
+        assert_ok(mst__pool_get(&pool, true, mst__until_in(PLENTY_MS), &conns[i], &err));
     }
     mst__pool_put(&pool, conns[0]);
     mst__pool_put(&pool, conns[1]);

@@ -38,8 +38,7 @@ static void read_record(const struct fixture *f, struct mst__state *ret_state)
     struct mst__record_backend backend;
     struct mst__stored stored = {0};
     assert_ok(mst__c10d_backend_new(server_store(f), "job", "server", PLENTY_MS, &backend, &err));
-    assert_ok(
-        backend.ops->get_state(backend.self, mst__clock_deadline_ms(PLENTY_MS), &stored, &err));
+    assert_ok(backend.ops->get_state(backend.self, mst__until_in(PLENTY_MS), &stored, &err));
     assert_true(stored.exists);
     mst__state_init(ret_state);
     assert_ok(

@@ -355,8 +355,8 @@ static void from_an_event(void **state)
     const struct mst__job_message question = {.type = MST_JOB_CLOSE, .u.close.run_id = STR("job")};
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
-    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__clock_deadline_ms(PLENTY_MS),
-                                  &client, &answer, &err));
+    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__until_in(PLENTY_MS), &client,
+                                  &answer, &err));
     mst__job_client_close(client);
     struct mst_changes changes = {.size = sizeof changes};
     assert_ok(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err)); /* told after the event */
@@ -450,8 +450,8 @@ static int64_t ask_silence_us(const struct fixture *f)
     const struct mst__job_message question = {.type = MST_JOB_STATUS, .u.close.run_id = STR("job")};
     struct mst__job_client *client = NULL;
     struct mst__job_message answer;
-    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__clock_deadline_ms(PLENTY_MS),
-                                  &client, &answer, &err));
+    assert_ok(mst__job_client_ask(&f->endpoint, &question, mst__until_in(PLENTY_MS), &client,
+                                  &answer, &err));
     assert_int_equal(answer.type, MST_JOB_STATUS_TOLD);
     struct mst_bytes members = answer.u.status.members;
     struct mst__job_member member;

@@ -274,7 +274,7 @@ static bool is_me(const char *host)
     struct mst__endpoint endpoint = {.port = 1};
     (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", host);
     bool answer = false;
-    assert_ok(mst__host_is_me(&endpoint, mst__clock_deadline_ms(PLENTY_MS), &answer, &err));
+    assert_ok(mst__host_is_me(&endpoint, mst__until_in(PLENTY_MS), &answer, &err));
     return answer;
 }
 
@@ -325,14 +325,14 @@ static void host_own_address(void **state)
     struct mst__endpoint endpoint = {.port = 1};
     char host[MST_HOST_SIZE];
     (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    assert_ok(mst__host_advertise(&endpoint, deadline_ms, host, &err));
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    assert_ok(mst__host_advertise(&endpoint, until, host, &err));
     assert_string_equal(host, address);
     mst__host_listen(&endpoint, host);
     assert_string_equal(host, address);
     /* Our own name may well resolve to loopback; others must not be told that. */
     assert_int_equal(gethostname(endpoint.host, sizeof endpoint.host - 1), 0);
-    if (mst__host_advertise(&endpoint, deadline_ms, host, &err) == 0) {
+    if (mst__host_advertise(&endpoint, until, host, &err) == 0) {
         assert_false(mst__host_is_loopback(host));
     }
     mst__host_listen(&endpoint, host);
@@ -359,8 +359,8 @@ static void host_loopback(void **state)
         mst__host_listen(&endpoint, host);
         assert_string_equal(host, cases[i].listen);
         if (cases[i].advertise != NULL) {
-            int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-            assert_ok(mst__host_advertise(&endpoint, deadline_ms, host, &err));
+            struct mst__until until = mst__until_in(PLENTY_MS);
+            assert_ok(mst__host_advertise(&endpoint, until, host, &err));
             assert_string_equal(host, cases[i].advertise);
         }
     }

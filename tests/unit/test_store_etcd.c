@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/interrupt.h"
+#include "base/until.h"
 #include "etcd/v2.h"
 #include "etcd/v3.h"
 #include "store/store.h"
@@ -246,9 +246,9 @@ static struct mst__v3 *open_v3(void)
     return v3;
 }
 
-static int64_t plenty(void)
+static struct mst__until plenty(void)
 {
-    return mst__clock_deadline_ms(PLENTY_MS);
+    return mst__until_in(PLENTY_MS);
 }
 
 static void put_v2(struct mst__v2 *v2, const char *path, bool is_dir, const char *value)
@@ -371,7 +371,7 @@ static void test_layout_of_etcd3(void **state)
 struct watcher {
     struct mst_store *store;
     const char *value;
-    int interrupt_fd;
+    int wake_fd;
     int rv;
     pthread_t thread;
 };
@@ -380,9 +380,9 @@ static void *watch_change(void *arg)
 {
     struct watcher *watcher = arg;
     struct mst_bytes value = STR(watcher->value == NULL ? "" : watcher->value);
-    (void)mst__interrupt_by(watcher->interrupt_fd); /* a new thread has none to restore */
+    struct mst__until until = mst__until_by(watcher->wake_fd, PLENTY_MS);
     watcher->rv = mst__store_wait_change(watcher->store, STR("w"),
-                                         watcher->value == NULL ? NULL : &value, plenty(), NULL);
+                                         watcher->value == NULL ? NULL : &value, until, NULL);
     return NULL;
 }
 
@@ -394,14 +394,14 @@ static void watcher_start(struct watcher *watcher)
 static void wait_change(struct mst_store *store)
 {
     struct mst_bytes value = STR("1");
-    struct watcher watcher = {.store = store, .interrupt_fd = -1};
+    struct watcher watcher = {.store = store, .wake_fd = -1};
     /* Until there is one. */
     watcher_start(&watcher);
     assert_ok(mst_store_set(store, STR("w"), value, PLENTY_MS, &err));
     assert_int_equal(pthread_join(watcher.thread, NULL), 0);
     assert_int_equal(watcher.rv, 0);
     /* Not while it is the same; at once when it differs. */
-    assert_fails(mst__store_wait_change(store, STR("w"), &value, mst__clock_ms() + SHORT_MS, &err),
+    assert_fails(mst__store_wait_change(store, STR("w"), &value, mst__until_in(SHORT_MS), &err),
                  MST_ETIMEOUT, "deadline");
     assert_ok(mst__store_wait_change(store, STR("w"), NULL, plenty(), &err));
     watcher.value = "1";
@@ -411,12 +411,12 @@ static void wait_change(struct mst_store *store)
     assert_int_equal(watcher.rv, 0);
     /* And whoever waits can be interrupted. */
     watcher.value = NULL;
-    watcher.interrupt_fd = eventfd(0, EFD_CLOEXEC);
+    watcher.wake_fd = eventfd(0, EFD_CLOEXEC);
     watcher_start(&watcher);
-    assert_int_equal(eventfd_write(watcher.interrupt_fd, 1), 0);
+    assert_int_equal(eventfd_write(watcher.wake_fd, 1), 0);
     assert_int_equal(pthread_join(watcher.thread, NULL), 0);
     assert_int_equal(watcher.rv, MST_ECANCELED);
-    (void)close(watcher.interrupt_fd); /* an eventfd: nothing to lose */
+    (void)close(watcher.wake_fd); /* an eventfd: nothing to lose */
 }
 
 static void test_wait_change(void **state)
@@ -429,9 +429,9 @@ static void test_wait_change(void **state)
 /* Wait until the tap has done what it was set to do. */
 static void tap_wait(void)
 {
-    int64_t deadline_ms = plenty();
+    struct mst__until until = plenty();
     while (!tap_is_done(&tap)) {
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
         (void)poll(NULL, 0, 2); /* between two looks */
     }
 }
@@ -720,9 +720,9 @@ static void test_lease(void **state)
     (void)poll(NULL, 0, 4000); /* what is tested */
     assert_value(second, "k", STR("v"));
     mst_store_close(second);
-    int64_t deadline_ms = plenty();
+    struct mst__until until = plenty();
     while (count_v3(v3, "/leased", NULL) > 0) {
-        assert_true(mst__clock_ms() < deadline_ms);
+        assert_true(!mst__until_is_over(until));
         (void)poll(NULL, 0, 50); /* between two looks */
     }
     mst__v3_free(v3);
@@ -748,9 +748,9 @@ static void test_lease_lost(void **state)
         assert_ok(mst__v3_lease_revoke(v3, strtoll(value, NULL, 10), plenty(), &err));
         if (i == 0) {
             /* The keeper notices, */
-            int64_t deadline_ms = plenty();
+            struct mst__until until = plenty();
             while (atomic_load(&seen.lost) == 0) {
-                assert_true(mst__clock_ms() < deadline_ms);
+                assert_true(!mst__until_is_over(until));
                 (void)poll(NULL, 0, 20); /* between two looks */
             }
             struct mst_buffer got = {0};

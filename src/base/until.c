@@ -1,0 +1,115 @@
+/* base/until.c - waiting against a deadline and a descriptor. */
+#include "base/until.h"
+
+#include <errno.h>
+#include <muster/error.h>
+#include <poll.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+/* Nobody rings a condition for a descriptor, so it is looked at this often. */
+#define SLICE_MS 20
+
+#define POLL_MS_MAX 1000000
+
+struct mst__until mst__until_at(int64_t deadline_ms)
+{
+    return (struct mst__until){.deadline_ms = deadline_ms, .wake_fd = -1};
+}
+
+struct mst__until mst__until_in(int64_t timeout_ms)
+{
+    return mst__until_at(mst__clock_deadline_ms(timeout_ms));
+}
+
+struct mst__until mst__until_by(int wake_fd, int64_t timeout_ms)
+{
+    return (struct mst__until){.deadline_ms = mst__clock_deadline_ms(timeout_ms),
+                               .wake_fd = wake_fd};
+}
+
+struct mst__until mst__until_with(struct mst__until until, int64_t deadline_ms)
+{
+    until.deadline_ms = deadline_ms;
+    return until;
+}
+
+struct mst__until mst__until_sooner(struct mst__until until, int64_t deadline_ms)
+{
+    return deadline_ms < until.deadline_ms ? mst__until_with(until, deadline_ms) : until;
+}
+
+bool mst__until_is_over(struct mst__until until)
+{
+    return mst__clock_ms() >= until.deadline_ms;
+}
+
+int mst__until_poll_ms(struct mst__until until)
+{
+    int64_t left_ms = until.deadline_ms - mst__clock_ms();
+    return left_ms <= 0 ? 0 : left_ms > POLL_MS_MAX ? POLL_MS_MAX : (int)left_ms;
+}
+
+int mst__until_ready(struct mst__until until, int fd, short events)
+{
+    for (;;) {
+        struct pollfd pollfds[] = {{.fd = fd, .events = events},
+                                   {.fd = until.wake_fd, .events = POLLIN}};
+        int timeout_ms = mst__until_poll_ms(until);
+        int ready = poll(pollfds, 2, timeout_ms); /* a descriptor below 0 is not looked at */
+        if (ready > 0) {
+            return pollfds[0].revents != 0 ? 0 : MST_ECANCELED;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return MST_ESYS;
+        }
+        if (ready == 0 && timeout_ms == 0) {
+            return MST_ETIMEOUT;
+        }
+    }
+}
+
+int mst__until_cond(struct mst__until until, pthread_cond_t *cond, pthread_mutex_t *mutex)
+{
+    if (mst__until_is_over(until)) {
+        return MST_ETIMEOUT;
+    }
+    if (mst__until_is_woken(until.wake_fd)) {
+        return MST_ECANCELED;
+    }
+    int64_t end_ms = until.wake_fd < 0
+                         ? until.deadline_ms
+                         : mst__until_sooner(until, mst__clock_deadline_ms(SLICE_MS)).deadline_ms;
+    struct timespec end = {
+        .tv_sec = (time_t)(end_ms / 1000),
+        .tv_nsec = (long)(end_ms % 1000) * 1000000,
+    };
+    (void)pthread_cond_timedwait(cond, mutex, &end); /* rung or late: the caller looks */
+    return 0;
+}
+
+bool mst__until_pause(int wake_fd, int64_t until_us)
+{
+    for (;;) {
+        int64_t left_us = until_us - mst__clock_ns() / 1000;
+        bool is_over = left_us <= 0;
+        struct timespec timeout = {
+            .tv_sec = is_over ? 0 : (time_t)(left_us / 1000000),
+            .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,
+        };
+        struct pollfd pollfd = {.fd = wake_fd, .events = POLLIN};
+        int ready = ppoll(&pollfd, 1, &timeout, NULL); /* a descriptor below 0 is not looked at */
+        if (ready > 0) {
+            return false;
+        }
+        if (is_over || (ready == 0 && mst__clock_ns() / 1000 >= until_us)) {
+            return true;
+        }
+    }
+}
+
+bool mst__until_is_woken(int wake_fd)
+{
+    return wake_fd >= 0 && !mst__until_pause(wake_fd, 0);
+}
