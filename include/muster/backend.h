@@ -12,13 +12,6 @@
 extern "C" {
 #endif
 
-/** MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. 0
- * if such options are to be ignored. Called once by each handler that is made. */
-MST_API int mst_params_check_known(const struct mst_params *params,
-                                   const char *const *known,
-                                   size_t known_count,
-                                   struct mst_err *reterr);
-
 /**
  * What a handler has to offer; handlers of programs fill one in. All but the first two may be NULL
  * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd.
@@ -66,18 +59,40 @@ MST_API int mst_handler_wrap(const struct mst_handler_ops *ops,
                              struct mst_handler **ret_handler,
                              struct mst_err *reterr);
 
+/** Makes a handler for @params, which is borrowed for the call, and wraps it with mst_handler_wrap.
+ * @arg is that of struct mst_backend. Called from the thread that calls mst_handler_new, from
+ * several at the same time. Returns 0 or an error, which mst_handler_new passes on. */
 typedef int (*mst_handler_creator)(const struct mst_params *params,
                                    void *arg,
                                    struct mst_handler **ret_handler,
                                    struct mst_err *reterr);
 
-/** Let @creator make the handlers of backend @name. The same creator twice is fine, another one for
- * a known name is MST_EINVAL. For the whole process; built in are `muster`, `c10d`, `etcd-v2`,
- * `etcd-v3`, `etcd` and `static`. */
-MST_API int mst_registry_add(const char *name,
-                             mst_handler_creator creator,
-                             void *arg,
-                             struct mst_err *reterr);
+/** A backend, as its author describes it. */
+struct mst_backend {
+    size_t size;      /* sizeof(struct mst_backend), see mst_backend_init */
+    const char *name; /* copied */
+    mst_handler_creator creator;
+    void *arg; /* for the creator; it stays the author's, for the life of the process */
+
+    /** The options that it knows (copied). mst_handler_new refuses others with the nearest of these
+     * before it calls the creator, or leaves them out, see mst_params_ignore_unknown. NULL = the
+     * creator looks at the options itself. */
+    const char *const *options;
+    size_t options_count;
+};
+
+/** Empty @backend and note in it that the caller has @size bytes: `sizeof backend`.
+ * From any thread; it cannot fail. */
+MST_API void mst_backend_init(struct mst_backend *backend, size_t size);
+
+/** Let the creator of @backend make the handlers of its name, for the whole process. The same name
+ * with the same creator and argument twice is fine. Built in are `muster`, `c10d`, `etcd-v2`,
+ * `etcd-v3`, `etcd` and `static`.
+ *
+ * Returns 0, MST_EINVAL (no name, no creator, a name that has another creator), MST_ELIMIT (too
+ * many backends), MST_ENOTSUP (fields that this library does not know), MST_ENOMEM. From any
+ * thread. */
+MST_API int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr);
 
 #ifdef __cplusplus
 }

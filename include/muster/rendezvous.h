@@ -27,19 +27,16 @@ extern "C" {
 struct mst_params; /* opaque */
 
 /**
- * Describe a rendezvous: which @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`, `etcd`, `static`,
- * or one that was added), at which @endpoint (`host:port`, `[::1]:29400`, a path, or empty; of an
- * etcd several with commas between them), for which @run_id, with how many nodes.
- * @local_addr is what others should call this node; NULL = found out. All are copied.
+ * Begin the description of a rendezvous: which @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`,
+ * `etcd`, `static`, or one that was added) meets for which job, @run_id. Both are copied. The
+ * setters below say the rest; the limits of mst_params_set_nodes are the only part that every
+ * handler needs. The caller releases @ret_params with mst_params_free.
  *
- * Returns 0, MST_EINVAL for an empty backend, nodes_min < 1 or nodes_max < nodes_min, MST_ENOMEM.
+ * Returns 0, MST_EINVAL for an empty backend, MST_ENOMEM. An empty run id and a backend that does
+ * not exist are refused by mst_handler_new.
  */
 MST_API int mst_params_new(const char *backend,
-                           const char *endpoint,
                            const char *run_id,
-                           int64_t nodes_min,
-                           int64_t nodes_max,
-                           const char *local_addr,
                            struct mst_params **ret_params,
                            struct mst_err *reterr);
 
@@ -48,27 +45,52 @@ MST_API int mst_params_new(const char *backend,
  * scheme is the backend, the rest of the query its options. Without `max_workers` it is
  * `min_workers`. `%XX` stands for any byte but NUL, several endpoints have commas between them.
  *
- * Returns 0, MST_EINVAL, which names the part that is wrong, or as mst_params_new does.
+ * Returns 0, MST_EINVAL, which names the part that is wrong, MST_ELIMIT for too many options,
+ * MST_ENOMEM.
  */
 MST_API int mst_params_from_url(const char *url,
-                                const char *local_addr,
                                 struct mst_params **ret_params,
                                 struct mst_err *reterr);
 
+/** Release @params. Handlers that were made from it have copies. NULL is fine. */
 MST_API void mst_params_free(struct mst_params *params);
 
-/** Replace the limits. MST_EINVAL as above, and then nothing has changed. */
+/** Where nodes meet: `host:port`, `[::1]:29400`, a path; of an etcd several with commas between
+ * them. Copied. NULL and "" stand for the default of the backend, which is this machine. Returns 0
+ * or MST_ENOMEM, and then nothing has changed. Whether it is an endpoint is checked by
+ * mst_handler_new. */
+MST_API int mst_params_set_endpoint(struct mst_params *params,
+                                    const char *endpoint,
+                                    struct mst_err *reterr);
+
+/** How many nodes make a round: at least @nodes_min, at most @nodes_max. Returns 0, or MST_EINVAL
+ * for nodes_min < 1 or nodes_max < nodes_min, and then nothing has changed. */
 MST_API int mst_params_set_nodes(struct mst_params *params,
                                  int64_t nodes_min,
                                  int64_t nodes_max,
                                  struct mst_err *reterr);
 
+/** What other nodes call this one, a host name or an address. Copied. NULL = found out, which is
+ * the default. Returns 0 or MST_ENOMEM, and then nothing has changed. */
+MST_API int mst_params_set_local_addr(struct mst_params *params,
+                                      const char *local_addr,
+                                      struct mst_err *reterr);
+
 /** Set option @key to @value (both copied); the last one wins. Which options there are, and what
- * they may be, is checked when a handler is made. */
+ * they may be, is checked when a handler is made. Returns 0, MST_EINVAL for an empty key or no
+ * value, MST_ELIMIT for too many options, MST_ENOMEM; on failure nothing has changed. */
 MST_API int mst_params_set(struct mst_params *params,
                            const char *key,
                            const char *value,
                            struct mst_err *reterr);
+
+/** Forget option @key, so that it has its default. One that is not set is fine. */
+MST_API void mst_params_unset(struct mst_params *params, const char *key);
+
+/** The options that @backend knows, @ret_count names in static memory, which are there for the life
+ * of the process. NULL and 0 when there is no such backend in this build, or when it was added
+ * without a list of them. From any thread. */
+MST_API const char *const *mst_backend_options(const char *backend, size_t *ret_count);
 
 /** Set options from `key=value,key=value`. MST_EINVAL names the part that is wrong; nothing has
  * been set then. */
@@ -147,7 +169,11 @@ struct mst_rendezvous {
     int64_t world_size;
     struct mst_store *store; /* keys of this round only; the caller closes it. Those of a round
                               * before the last may be gone */
-    char master_addr[256];   /* where the workers' own store is, empty if nobody told */
+    /** Where the workers' own store is. Empty, with port 0, when the node with rank 0 has not told
+     * it in time: torch's agents before 2.4 tell after the rendezvous. Its agent then writes the
+     * keys MASTER_ADDR and MASTER_PORT into @store: wait for them there, or on rank 0, choose an
+     * address and write them. */
+    char master_addr[256];
     int master_port;
     uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */
 };

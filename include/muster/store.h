@@ -42,14 +42,14 @@ MST_API void mst_store_options_init(struct mst_store_options *options, size_t si
  * is put under that prefix, as with mst_store_prefix.
  *
  * In an etcd: `etcd2://host:port/directory` (its v2 API, one directory, as torch's EtcdStore on
- * that prefix) and `etcd3://host:port/root` (its v3 API, keys below the root). Several endpoints of
- * one cluster have commas between them. Parameters, with `?` first and `&` between them: `prefix`;
- * `tls=1`, `cacert`, `cert`, `key` (also spelled `ca_cert`, `ssl_cert`, `ssl_cert_key`) and
- * `server_name` for TLS; `user` and `password_file`, without which the password is that of the
- * environment variable MUSTER_ETCD_PASSWORD; `lease=SECONDS` of etcd3: all keys are on one lease,
- * which all stores on that root keep alive from a thread of their own, so that the keys go when the
- * last of them has been gone for so long. When that lease is lost, with all keys, every call ends
- * in MST_ECLOSED. Without the meson feature `etcd` they are MST_ENOTSUP.
+ * that prefix) and `etcd3://host:port/root` (its v3 API, keys below the root). Several endpoints
+ * of one cluster have commas between them. Parameters, with `?` first and `&` between them:
+ * `prefix`; `tls=1`, `cacert`, `cert`, `key` (also spelled `ca_cert`, `ssl_cert`, `ssl_cert_key`)
+ * and `server_name` for TLS; `user` and `password_file`, without which the password is that of the
+ * environment variable MUSTER_ETCD_PASSWORD; `lease=SECONDS` of etcd3, rounded up: all keys are on
+ * one lease, which all stores on that root keep alive from a thread of their own, so that the keys
+ * go when the last of them has been gone for so long. When that lease is lost, with all keys,
+ * every call ends in MST_ECLOSED. Without the meson feature `etcd` they are MST_ENOTSUP.
  *
  * A tcp store connects here, trying all addresses of the name again and again until @timeout_ms is
  * over, and so does a store in an etcd. @options may be NULL. The caller releases @ret_store with

@@ -500,7 +500,9 @@ static int parse_etcd_parameter(struct mst_bytes name,
     }
     if (is_lease && url->scheme == MST_URL_ETCD3) {
         switches->has_lease = true;
-        if (!mst__number_parse(value, 1, LEASE_S_MAX, &etcd->lease_s)) {
+        /* Whole seconds are all that etcd knows. */
+        if (!mst__number_parse_scaled(value, 1, &etcd->lease_s) || etcd->lease_s < 1 ||
+            etcd->lease_s > LEASE_S_MAX) {
             return mst__fail(reterr, MST_EINVAL, 0, "lease is not a number of seconds from 1 to %d",
                              LEASE_S_MAX);
         }

@@ -85,9 +85,23 @@ bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *re
         struct mst_bytes digits = mst_bytes_of(point + 1, text.size - whole_size - 1);
         int64_t fraction = 0;
         int64_t scale = 1;
-        if (digits.size > FRACTION_DIGITS_MAX || !number_digits(digits, &fraction)) {
+        struct mst_bytes more = {0};
+        if (digits.size > FRACTION_DIGITS_MAX) {
+            more =
+                mst_bytes_of(digits.data + FRACTION_DIGITS_MAX, digits.size - FRACTION_DIGITS_MAX);
+            digits.size = FRACTION_DIGITS_MAX;
+        }
+        if (!number_digits(digits, &fraction)) {
             return false;
         }
+        bool is_more = false;
+        for (size_t i = 0; i < more.size; i++) {
+            if (more.data[i] < '0' || more.data[i] > '9') {
+                return false;
+            }
+            is_more = is_more || more.data[i] != '0';
+        }
+        fraction += is_more ? 1 : 0;
         for (size_t i = 0; i < digits.size; i++) {
             scale *= 10;
         }

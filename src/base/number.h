@@ -16,7 +16,8 @@ bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t 
 
 /* Read a decimal number that may have a fraction, `1.5`, and is the whole of @text, without a sign;
  * the result is @factor (1 … 2^30) times as much. Parts of one count as one, so that only zero is
- * zero. False when it is none, does not fit, or has more than 9 digits behind the point. */
+ * zero; what follows the ninth digit behind the point counts as one more there. False when it is
+ * none or does not fit. */
 bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *ret_number);
 
 /* Write @number in decimal; returns its length. No NUL. */

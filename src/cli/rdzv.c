@@ -144,12 +144,11 @@ bool mst__rdzv_is_url(const struct mst__rdzv *rdzv)
 static int params_from_url(const struct mst__rdzv *rdzv,
                            int64_t nodes_min,
                            int64_t nodes_max,
-                           const char *local_addr,
                            struct mst_params **ret_params,
                            struct mst_err *reterr)
 {
     struct mst_params *params = NULL;
-    int rv = mst_params_from_url(rdzv->endpoint, local_addr, &params, reterr);
+    int rv = mst_params_from_url(rdzv->endpoint, &params, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -182,14 +181,16 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
     struct mst_err err;
     int rv = 0;
     if (mst__rdzv_is_url(rdzv)) {
-        rv = params_from_url(rdzv, nodes_min, nodes_max, local_addr, &params, &err);
+        rv = params_from_url(rdzv, nodes_min, nodes_max, &params, &err);
     } else if (rdzv->run_id == NULL || rdzv->run_id[0] == '\0') {
         *ret_exit = mst__cli_usage_error(rdzv->command, "--rdzv-id is missing: which job is it?");
         return false;
     } else {
-        rv = mst_params_new(mst__rdzv_backend(rdzv), rdzv->endpoint, rdzv->run_id, nodes_min,
-                            nodes_max, local_addr, &params, &err);
+        rv = mst_params_new(mst__rdzv_backend(rdzv), rdzv->run_id, &params, &err);
+        rv = rv == 0 ? mst_params_set_endpoint(params, rdzv->endpoint, &err) : rv;
+        rv = rv == 0 ? mst_params_set_nodes(params, nodes_min, nodes_max, &err) : rv;
     }
+    rv = rv == 0 ? mst_params_set_local_addr(params, local_addr, &err) : rv;
     for (size_t i = 0; i < rdzv->conf.count && rv == 0; i++) {
         rv = mst_params_parse(params, rdzv->conf.values[i], &err);
     }

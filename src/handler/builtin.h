@@ -1,8 +1,11 @@
-/* handler/builtin.h - the creators of the built-in handlers, for the registry. */
+/* handler/builtin.h - the creators of the built-in handlers and the options that each knows, for
+ * the registry. */
 #ifndef MST_HANDLER_BUILTIN_H
 #define MST_HANDLER_BUILTIN_H
 
 #include <muster/backend.h>
+
+#include "handler/params.h"
 
 /* Each is an mst_handler_creator; @arg is not used. */
 int mst__c10d_create(const struct mst_params *params,
@@ -29,5 +32,12 @@ int mst__static_create(const struct mst_params *params,
                        void *arg,
                        struct mst_handler **ret_handler,
                        struct mst_err *reterr);
+
+extern const struct mst__known mst__c10d_known;
+extern const struct mst__known mst__etcd_v2_known;
+extern const struct mst__known mst__etcd_v3_known;
+extern const struct mst__known mst__legacy_known;
+extern const struct mst__known mst__muster_known;
+extern const struct mst__known mst__static_known;
 
 #endif /* MST_HANDLER_BUILTIN_H */

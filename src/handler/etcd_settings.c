@@ -4,7 +4,6 @@
  * never part of a message. */
 #include "handler/etcd_settings.h"
 
-#include <muster/backend.h>
 #include <string.h>
 #include <strings.h>
 
@@ -13,7 +12,7 @@
 #include "base/mem.h"
 #include "base/unicode.h"
 #include "etcd/secret.h"
-#include "handler/params.h"
+#include "handler/builtin.h"
 #include "store/store.h"
 
 #define DEFAULT_READ_MS 60000
@@ -29,6 +28,9 @@ static const char *const v2_options[] = {MST_DYNAMIC_OPTIONS, ETCD_OPTIONS};
 static const char *const v3_options[] = {MST_MUSTER_OPTIONS, ETCD_OPTIONS};
 static const char *const legacy_options[] = {"timeout", "last_call_timeout", "etcd_prefix",
                                              "read_timeout", ETCD_OPTIONS};
+const struct mst__known mst__etcd_v2_known = MST_KNOWN(v2_options);
+const struct mst__known mst__etcd_v3_known = MST_KNOWN(v3_options);
+const struct mst__known mst__legacy_known = MST_KNOWN(legacy_options);
 
 /* --- where --- */
 
@@ -247,8 +249,7 @@ int mst__etcd_v2_read(const struct mst_params *params,
                       struct mst_err *reterr)
 {
     struct mst__etcd_v2_settings settings = {0};
-    int rv = mst__dynamic_read_known(params, v2_options, sizeof v2_options / sizeof v2_options[0],
-                                     &settings.dynamic, reterr);
+    int rv = mst__dynamic_read_known(params, &mst__etcd_v2_known, &settings.dynamic, reterr);
     if (rv == 0) {
         rv = read_etcd(params, false, &settings.etcd, reterr);
     }
@@ -273,8 +274,7 @@ int mst__etcd_v3_read(const struct mst_params *params,
 {
     struct mst__etcd_v3_settings settings = {.job.pinned_rank = MST_AUTHORITY_RANK_NONE};
     struct mst__dynamic dynamic;
-    int rv = mst__dynamic_read_known(params, v3_options, sizeof v3_options / sizeof v3_options[0],
-                                     &dynamic, reterr);
+    int rv = mst__dynamic_read_known(params, &mst__etcd_v3_known, &dynamic, reterr);
     if (rv == 0) {
         settings.job.job = dynamic.settings;
         rv = mst__muster_read_node(params, &settings.job, reterr);
@@ -353,8 +353,7 @@ int mst__legacy_read(const struct mst_params *params,
         .nodes_min = mst_params_nodes_min(params),
         .nodes_max = mst_params_nodes_max(params),
     };
-    int rv = mst_params_check_known(params, legacy_options,
-                                    sizeof legacy_options / sizeof legacy_options[0], reterr);
+    int rv = mst__params_check_known(params, &mst__legacy_known, reterr);
     if (rv == 0) {
         rv = read_times(params, &settings, reterr);
     }

@@ -8,8 +8,10 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/unicode.h"
+#include "handler/builtin.h"
 
 static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host"};
+const struct mst__known mst__muster_known = MST_KNOWN(muster_options);
 
 static int fail_option(const char *key, const char *value, const char *rule, struct mst_err *reterr)
 {
@@ -143,8 +145,7 @@ int mst__muster_read(const struct mst_params *params,
 {
     struct mst__muster_settings settings = {.pinned_rank = MST_AUTHORITY_RANK_NONE};
     struct mst__dynamic dynamic;
-    int rv = mst__dynamic_read_known(
-        params, muster_options, sizeof muster_options / sizeof muster_options[0], &dynamic, reterr);
+    int rv = mst__dynamic_read_known(params, &mst__muster_known, &dynamic, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -3,7 +3,6 @@
  * the same here and there; only durations with a unit or a fraction are ours. */
 #include "handler/params.h"
 
-#include <muster/backend.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -18,20 +17,21 @@
 
 /* --- options --- */
 
-static void options_close(struct mst__options *options)
+static void options_close(struct mst__param_options *options)
 {
     for (size_t i = 0; i < options->count; i++) {
         mst__free(options->list[i].key);
         mst__free(options->list[i].value);
     }
     mst__free(options->list);
-    *options = (struct mst__options){0};
+    *options = (struct mst__param_options){0};
 }
 
-static struct mst__option *options_find(const struct mst__options *options, struct mst_bytes key)
+static struct mst__param_option *options_find(const struct mst__param_options *options,
+                                              struct mst_bytes key)
 {
     for (size_t i = 0; i < options->count; i++) {
-        struct mst__option *option = &options->list[i];
+        struct mst__param_option *option = &options->list[i];
         if (mst__bytes_equal(mst_bytes_of(option->key, option->key_size), key)) {
             return option;
         }
@@ -40,7 +40,7 @@ static struct mst__option *options_find(const struct mst__options *options, stru
 }
 
 /* Make room for one more. 0, MST_ELIMIT or MST_ENOMEM. */
-static int options_grow(struct mst__options *options)
+static int options_grow(struct mst__param_options *options)
 {
     if (options->count < options->capacity) {
         return 0;
@@ -49,7 +49,7 @@ static int options_grow(struct mst__options *options)
         return MST_ELIMIT;
     }
     size_t capacity = options->capacity == 0 ? 8 : options->capacity * 2;
-    struct mst__option *list = mst__realloc(options->list, capacity * sizeof *list);
+    struct mst__param_option *list = mst__realloc(options->list, capacity * sizeof *list);
     if (list == NULL) {
         return MST_ENOMEM;
     }
@@ -59,13 +59,15 @@ static int options_grow(struct mst__options *options)
 }
 
 /* Both are copied; on failure nothing has changed. */
-static int options_set(struct mst__options *options, struct mst_bytes key, struct mst_bytes value)
+static int options_set(struct mst__param_options *options,
+                       struct mst_bytes key,
+                       struct mst_bytes value)
 {
     char *new_value = mst__memdup(value.data, value.size);
     if (new_value == NULL) {
         return MST_ENOMEM;
     }
-    struct mst__option *option = options_find(options, key);
+    struct mst__param_option *option = options_find(options, key);
     if (option != NULL) {
         mst__free(option->value);
         option->value = new_value;
@@ -78,7 +80,7 @@ static int options_set(struct mst__options *options, struct mst_bytes key, struc
         mst__free(new_value);
         return rv == 0 ? MST_ENOMEM : rv;
     }
-    options->list[options->count++] = (struct mst__option){
+    options->list[options->count++] = (struct mst__param_option){
         .key = new_key,
         .key_size = key.size,
         .value = new_value,
@@ -88,10 +90,10 @@ static int options_set(struct mst__options *options, struct mst_bytes key, struc
 }
 
 /* Add all of @from to @to, which is released on failure. */
-static int options_copy(struct mst__options *to, const struct mst__options *from)
+static int options_copy(struct mst__param_options *to, const struct mst__param_options *from)
 {
     for (size_t i = 0; i < from->count; i++) {
-        const struct mst__option *option = &from->list[i];
+        const struct mst__param_option *option = &from->list[i];
         int rv = options_set(to, mst_bytes_of(option->key, option->key_size),
                              mst_bytes_of(option->value, option->value_size));
         if (rv != 0) {
@@ -130,38 +132,49 @@ int mst__params_check_nodes(int64_t nodes_min, int64_t nodes_max, struct mst_err
     return 0;
 }
 
+/* Replace the text @field by a copy of @text, which may be NULL. On failure nothing has changed. */
+static int replace_text(char **field, const char *text, const char *what, struct mst_err *reterr)
+{
+    char *copy = text == NULL ? NULL : mst__strdup(text);
+    if (text != NULL && copy == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "%s", what);
+    }
+    mst__free(*field);
+    *field = copy;
+    return 0;
+}
+
+int mst_params_set_endpoint(struct mst_params *params, const char *endpoint, struct mst_err *reterr)
+{
+    return replace_text(&params->endpoint, endpoint == NULL ? "" : endpoint, "endpoint", reterr);
+}
+
+int mst_params_set_local_addr(struct mst_params *params,
+                              const char *local_addr,
+                              struct mst_err *reterr)
+{
+    return replace_text(&params->local_addr, local_addr, "local address", reterr);
+}
+
 int mst_params_new(const char *backend,
-                   const char *endpoint,
                    const char *run_id,
-                   int64_t nodes_min,
-                   int64_t nodes_max,
-                   const char *local_addr,
                    struct mst_params **ret_params,
                    struct mst_err *reterr)
 {
     if (backend == NULL || backend[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "backend missing; name one, such as c10d");
     }
-    int rv = mst__params_check_nodes(nodes_min, nodes_max, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    struct mst_params *params = mst__malloc(sizeof *params);
+    struct mst_params *params = mst__calloc(1, sizeof *params);
     if (params == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "parameters");
     }
-    *params = (struct mst_params){
-        .backend = mst__strdup(backend),
-        .endpoint = mst__strdup(endpoint == NULL ? "" : endpoint),
-        .run_id = mst__strdup(run_id == NULL ? "" : run_id),
-        .local_addr = local_addr == NULL ? NULL : mst__strdup(local_addr),
-        .nodes_min = nodes_min,
-        .nodes_max = nodes_max,
-    };
-    if (params->backend == NULL || params->endpoint == NULL || params->run_id == NULL ||
-        (local_addr != NULL && params->local_addr == NULL)) {
+    int rv = replace_text(&params->backend, backend, "backend", reterr);
+    rv = rv == 0 ? replace_text(&params->run_id, run_id == NULL ? "" : run_id, "run id", reterr)
+                 : rv;
+    rv = rv == 0 ? mst_params_set_endpoint(params, NULL, reterr) : rv;
+    if (rv != 0) {
         mst_params_free(params);
-        return mst__fail(reterr, MST_ENOMEM, 0, "parameters");
+        return rv;
     }
     *ret_params = params;
     return 0;
@@ -185,16 +198,18 @@ int mst__params_copy(const struct mst_params *params,
                      struct mst_err *reterr)
 {
     struct mst_params *copy = NULL;
-    int rv = mst_params_new(params->backend, params->endpoint, params->run_id, params->nodes_min,
-                            params->nodes_max, params->local_addr, &copy, reterr);
-    if (rv != 0) {
-        return rv;
+    int rv = mst_params_new(params->backend, params->run_id, &copy, reterr);
+    rv = rv == 0 ? mst_params_set_endpoint(copy, params->endpoint, reterr) : rv;
+    rv = rv == 0 ? mst_params_set_local_addr(copy, params->local_addr, reterr) : rv;
+    if (rv == 0 && (rv = options_copy(&copy->options, &params->options)) != 0) {
+        rv = mst__fail(reterr, rv, 0, "parameters");
     }
-    rv = options_copy(&copy->options, &params->options);
     if (rv != 0) {
         mst_params_free(copy);
-        return mst__fail(reterr, rv, 0, "parameters");
+        return rv;
     }
+    copy->nodes_min = params->nodes_min;
+    copy->nodes_max = params->nodes_max;
     copy->ignores_unknown = params->ignores_unknown;
     copy->on_event = params->on_event;
     copy->on_event_arg = params->on_event_arg;
@@ -279,6 +294,20 @@ int mst_params_set(struct mst_params *params,
     return rv == 0 ? 0 : options_fail(rv, mst_bytes_str(key), reterr);
 }
 
+void mst_params_unset(struct mst_params *params, const char *key)
+{
+    struct mst__param_options *options = &params->options;
+    struct mst__param_option *option = options_find(options, mst_bytes_str(key));
+    if (option == NULL) {
+        return;
+    }
+    mst__free(option->key);
+    mst__free(option->value);
+    size_t behind = options->count - (size_t)(option - options->list) - 1;
+    memmove(option, option + 1, behind * sizeof *option);
+    options->count--;
+}
+
 /* Take `part` of `part,part` from the front of @rest. */
 static struct mst_bytes next_part(struct mst_bytes *rest, char separator, bool *ret_found)
 {
@@ -291,7 +320,9 @@ static struct mst_bytes next_part(struct mst_bytes *rest, char separator, bool *
 }
 
 /* Set the one option that @part, `key=value`, is about. */
-static int parse_part(struct mst__options *options, struct mst_bytes part, struct mst_err *reterr)
+static int parse_part(struct mst__param_options *options,
+                      struct mst_bytes part,
+                      struct mst_err *reterr)
 {
     struct mst_bytes rest = part;
     bool has_value;
@@ -318,7 +349,7 @@ int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct m
         return 0;
     }
     /* Into a copy, so that a mistake at the end leaves nothing half set. */
-    struct mst__options options = {0};
+    struct mst__param_options options = {0};
     int rv = options_copy(&options, &params->options);
     if (rv != 0) {
         return mst__fail(reterr, rv, 0, "options");
@@ -345,7 +376,7 @@ int mst_params_parse(struct mst_params *params, const char *text, struct mst_err
 
 const char *mst_params_text(const struct mst_params *params, const char *key, const char *fallback)
 {
-    const struct mst__option *option = options_find(&params->options, mst_bytes_str(key));
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     return option == NULL ? fallback : option->value;
 }
 
@@ -354,7 +385,9 @@ static char lower(uint8_t c)
     return (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
 }
 
-static bool is_one_of(const struct mst__option *option, const char *const *words, size_t count)
+static bool is_one_of(const struct mst__param_option *option,
+                      const char *const *words,
+                      size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         size_t at = 0;
@@ -377,7 +410,7 @@ int mst_params_bool(const struct mst_params *params,
 {
     static const char *const yes[] = {"1", "true", "t", "yes", "y"};
     static const char *const no[] = {"0", "false", "f", "no", "n"};
-    const struct mst__option *option = options_find(&params->options, mst_bytes_str(key));
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     if (option == NULL) {
         *ret = fallback;
     } else if (is_one_of(option, yes, sizeof yes / sizeof yes[0])) {
@@ -455,7 +488,7 @@ int mst_params_int(const struct mst_params *params,
                    int64_t *ret,
                    struct mst_err *reterr)
 {
-    const struct mst__option *option = options_find(&params->options, mst_bytes_str(key));
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     if (option == NULL) {
         *ret = fallback;
         return 0;
@@ -498,7 +531,7 @@ int mst_params_duration_ms(const struct mst_params *params,
                            int64_t *ret_ms,
                            struct mst_err *reterr)
 {
-    const struct mst__option *option = options_find(&params->options, mst_bytes_str(key));
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
     if (option == NULL) {
         *ret_ms = fallback_ms;
         return 0;
@@ -540,17 +573,16 @@ static void join_words(const char *const *words, size_t count, char *ret_text, s
     }
 }
 
-int mst_params_check_known(const struct mst_params *params,
-                           const char *const *known,
-                           size_t known_count,
-                           struct mst_err *reterr)
+int mst__params_check_known(const struct mst_params *params,
+                            const struct mst__known *known,
+                            struct mst_err *reterr)
 {
     for (size_t i = 0; i < params->options.count; i++) {
-        const struct mst__option *option = &params->options.list[i];
+        const struct mst__param_option *option = &params->options.list[i];
         bool found = false;
-        for (size_t k = 0; k < known_count && !found; k++) {
+        for (size_t k = 0; k < known->count && !found; k++) {
             found = mst__bytes_equal(mst_bytes_of(option->key, option->key_size),
-                                     mst_bytes_str(known[k]));
+                                     mst_bytes_str(known->names[k]));
         }
         if (found) {
             continue;
@@ -562,13 +594,13 @@ int mst_params_check_known(const struct mst_params *params,
                      mst__log_quote(mst_bytes_of(option->key, option->key_size), key));
             continue;
         }
-        const char *nearest = mst__nearest(option->key, known, known_count);
+        const char *nearest = mst__nearest(option->key, known->names, known->count);
         if (nearest != NULL) {
             return mst__fail(reterr, MST_EINVAL, 0, "unknown option '%.60s'; did you mean '%s'?",
                              option->key, nearest);
         }
         char words[160];
-        join_words(known, known_count, words, sizeof words);
+        join_words(known->names, known->count, words, sizeof words);
         return mst__fail(reterr, MST_EINVAL, 0, "unknown option '%.40s'; known are: %s",
                          option->key, words);
     }

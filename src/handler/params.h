@@ -7,7 +7,7 @@
 
 #include <muster/rendezvous.h>
 
-struct mst__option {
+struct mst__param_option {
     char *key; /* heap, as the value; a NUL behind each */
     size_t key_size;
     char *value;
@@ -15,8 +15,8 @@ struct mst__option {
 };
 
 /* Options in the order in which their keys came first. */
-struct mst__options {
-    struct mst__option *list;
+struct mst__param_options {
+    struct mst__param_option *list;
     size_t count;
     size_t capacity;
 };
@@ -25,14 +25,32 @@ struct mst_params {
     char *backend;
     char *endpoint;
     char *run_id;
-    char *local_addr; /* may be NULL */
-    int64_t nodes_min, nodes_max;
-    struct mst__options options;
+    char *local_addr;             /* may be NULL */
+    int64_t nodes_min, nodes_max; /* 0 = not set */
+    struct mst__param_options options;
     bool ignores_unknown;  /* options */
     mst_event_fn on_event; /* may be NULL */
     void *on_event_arg;
     struct mst_log log;
 };
+
+/* The options that a backend knows. */
+struct mst__known {
+    const char *const *names;
+    size_t count;
+};
+
+/* A struct mst__known of the array @options. */
+#define MST_KNOWN(options)                              \
+    {                                                   \
+        (options), sizeof(options) / sizeof(options)[0] \
+    }
+
+/* MST_EINVAL if an option is set that is not among @known; names it and the nearest known one. 0 if
+ * such options are to be ignored, which is logged. Called once by each handler that is made. */
+int mst__params_check_known(const struct mst_params *params,
+                            const struct mst__known *known,
+                            struct mst_err *reterr);
 
 /* mst_params_parse for text that may hold a NUL. */
 int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct mst_err *reterr);

@@ -130,10 +130,7 @@ static int parse_query(struct mst_bytes query,
     return rv;
 }
 
-int mst_params_from_url(const char *url,
-                        const char *local_addr,
-                        struct mst_params **ret_params,
-                        struct mst_err *reterr)
+int mst_params_from_url(const char *url, struct mst_params **ret_params, struct mst_err *reterr)
 {
     struct mst_bytes query = mst_bytes_str(url == NULL ? "" : url);
     bool has_query;
@@ -147,8 +144,9 @@ int mst_params_from_url(const char *url,
     }
     if (rv == 0) {
         int64_t nodes_max = parts.nodes_max == 0 ? parts.nodes_min : parts.nodes_max;
-        rv = mst_params_new(parts.backend, parts.endpoint, parts.run_id, parts.nodes_min, nodes_max,
-                            local_addr, &params, reterr);
+        rv = mst_params_new(parts.backend, parts.run_id, &params, reterr);
+        rv = rv == 0 ? mst_params_set_endpoint(params, parts.endpoint, reterr) : rv;
+        rv = rv == 0 ? mst_params_set_nodes(params, parts.nodes_min, nodes_max, reterr) : rv;
     }
     rv = rv == 0 ? parse_query(query, &parts, params, reterr) : rv;
     parts_close(&parts);

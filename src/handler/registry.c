@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "base/sized.h"
 #include "handler/builtin.h"
 #include "handler/handler.h"
 
@@ -14,12 +15,17 @@ struct entry {
     const char *name;
     mst_handler_creator creator;
     void *arg;
+    const struct mst__known *known; /* options; NULL = nobody says */
+    bool is_checked;                /* its options are, before the creator is called */
 };
 
 #ifdef MST_WITH_ETCD
 #define ETCD_V2_CREATE mst__etcd_v2_create
 #define ETCD_V3_CREATE mst__etcd_v3_create
 #define LEGACY_CREATE mst__legacy_create
+#define ETCD_V2_KNOWN &mst__etcd_v2_known
+#define ETCD_V3_KNOWN &mst__etcd_v3_known
+#define LEGACY_KNOWN &mst__legacy_known
 #else
 /* The name is known, what is behind it is not there. */
 static int refuse(const struct mst_params *params,
@@ -37,12 +43,19 @@ static int refuse(const struct mst_params *params,
 #define ETCD_V2_CREATE refuse
 #define ETCD_V3_CREATE refuse
 #define LEGACY_CREATE refuse
+#define ETCD_V2_KNOWN NULL
+#define ETCD_V3_KNOWN NULL
+#define LEGACY_KNOWN NULL
 #endif
 
+/* Their creators look at the options themselves. */
 static const struct entry builtins[] = {
-    {"muster", mst__muster_create, NULL}, {"c10d", mst__c10d_create, NULL},
-    {"etcd-v2", ETCD_V2_CREATE, NULL},    {"etcd-v3", ETCD_V3_CREATE, NULL},
-    {"etcd", LEGACY_CREATE, NULL},        {"static", mst__static_create, NULL},
+    {"muster", mst__muster_create, NULL, &mst__muster_known, false},
+    {"c10d", mst__c10d_create, NULL, &mst__c10d_known, false},
+    {"etcd-v2", ETCD_V2_CREATE, NULL, ETCD_V2_KNOWN, false},
+    {"etcd-v3", ETCD_V3_CREATE, NULL, ETCD_V3_KNOWN, false},
+    {"etcd", LEGACY_CREATE, NULL, LEGACY_KNOWN, false},
+    {"static", mst__static_create, NULL, &mst__static_known, false},
 };
 #define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])
 
@@ -66,46 +79,98 @@ static const struct entry *find(const char *name)
     return NULL;
 }
 
-/* With the lock held. */
-static int add(const char *name, mst_handler_creator creator, void *arg, struct mst_err *reterr)
+/* The options of @backend, copied: one block of the list, its names and their text. NULL when there
+ * is no memory. */
+static struct mst__known *copy_known(const struct mst_backend *backend)
 {
-    const struct entry *known = find(name);
-    if (known != NULL) {
-        if (known->creator == creator && known->arg == arg) {
+    size_t list_size = backend->options_count * sizeof(char *);
+    size_t size = sizeof(struct mst__known) + list_size;
+    for (size_t i = 0; i < backend->options_count; i++) {
+        size += strlen(backend->options[i]) + 1;
+    }
+    struct mst__known *known = mst__malloc(size);
+    if (known == NULL) {
+        return NULL;
+    }
+    const char **names = (const char **)(known + 1);
+    char *text = (char *)(names + backend->options_count);
+    for (size_t i = 0; i < backend->options_count; i++) {
+        size_t name_size = strlen(backend->options[i]) + 1;
+        names[i] = memcpy(text, backend->options[i], name_size);
+        text += name_size;
+    }
+    *known = (struct mst__known){.names = names, .count = backend->options_count};
+    return known;
+}
+
+/* With the lock held. */
+static int add(const struct mst_backend *backend, struct mst_err *reterr)
+{
+    const struct entry *present = find(backend->name);
+    if (present != NULL) {
+        if (present->creator == backend->creator && present->arg == backend->arg) {
             return 0;
         }
         return mst__fail(reterr, MST_EINVAL, 0,
                          "backend '%.60s' is there already, with another creator; choose another "
                          "name",
-                         name);
+                         backend->name);
     }
     if (added_count == MST_REGISTRY_MAX) {
         return mst__fail(reterr, MST_ELIMIT, 0, "backend '%.60s' is one too many, the limit is %d",
-                         name, MST_REGISTRY_MAX);
+                         backend->name, MST_REGISTRY_MAX);
     }
-    char *copy = mst__strdup(name);
-    if (copy == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "backend '%.60s'", name);
+    char *name = mst__strdup(backend->name);
+    struct mst__known *known = NULL;
+    if (name != NULL && backend->options != NULL) {
+        known = copy_known(backend);
     }
-    added[added_count++] = (struct entry){.name = copy, .creator = creator, .arg = arg};
+    if (name == NULL || (backend->options != NULL && known == NULL)) {
+        mst__free(name);
+        return mst__fail(reterr, MST_ENOMEM, 0, "backend '%.60s'", backend->name);
+    }
+    added[added_count++] = (struct entry){
+        .name = name,
+        .creator = backend->creator,
+        .arg = backend->arg,
+        .known = known,
+        .is_checked = known != NULL,
+    };
     return 0;
 }
 
-int mst_registry_add(const char *name,
-                     mst_handler_creator creator,
-                     void *arg,
-                     struct mst_err *reterr)
+void mst_backend_init(struct mst_backend *backend, size_t size)
 {
-    if (name == NULL || name[0] == '\0') {
+    mst__sized_init(backend, size, NULL, 0);
+}
+
+int mst_registry_add(const struct mst_backend *backend, struct mst_err *reterr)
+{
+    struct mst_backend taken = {.size = sizeof taken};
+    int rv = mst__sized_take(&taken, sizeof taken, backend, "mst_backend", reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (taken.name == NULL || taken.name[0] == '\0') {
         return mst__fail(reterr, MST_EINVAL, 0, "a backend needs a name");
     }
-    if (creator == NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' without a creator", name);
+    if (taken.creator == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' without a creator", taken.name);
     }
     (void)pthread_mutex_lock(&mutex); /* a default mutex: cannot fail */
-    int rv = add(name, creator, arg, reterr);
+    rv = add(&taken, reterr);
     (void)pthread_mutex_unlock(&mutex);
     return rv;
+}
+
+const char *const *mst_backend_options(const char *backend, size_t *ret_count)
+{
+    (void)pthread_mutex_lock(&mutex);
+    const struct entry *found = backend == NULL ? NULL : find(backend);
+    const struct mst__known *known = found == NULL ? NULL : found->known;
+    (void)pthread_mutex_unlock(&mutex);
+    *ret_count = known == NULL ? 0 : known->count;
+    return known == NULL ? NULL : known->names;
 }
 
 /* "unknown backend", with what there is. With the lock held. */
@@ -155,7 +220,10 @@ int mst_handler_new(const struct mst_params *params,
         return rv;
     }
     struct mst_handler *handler = NULL;
-    rv = entry.creator(params, entry.arg, &handler, reterr);
+    if (entry.is_checked) {
+        rv = mst__params_check_known(params, entry.known, reterr);
+    }
+    rv = rv == 0 ? entry.creator(params, entry.arg, &handler, reterr) : rv;
     if (rv != 0) {
         return rv;
     }

@@ -4,13 +4,12 @@
  * busy or declare everybody dead, and names that are no option. */
 #include "handler/settings.h"
 
-#include <muster/backend.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/err.h"
 #include "base/unicode.h"
-#include "handler/params.h"
+#include "handler/builtin.h"
 
 #define C10D_PORT_DEFAULT 29400
 #define DEFAULT_READ_MS 60000
@@ -22,6 +21,7 @@
 /* The last one chose between the peers' servers once; ours is the one it is. */
 static const char *const c10d_options[] = {MST_DYNAMIC_OPTIONS, "store_type", "serve", "is_host",
                                            "use_libuv"};
+const struct mst__known mst__c10d_known = MST_KNOWN(c10d_options);
 
 static int out_of_range(const char *key, const char *rule, struct mst_err *reterr)
 {
@@ -131,13 +131,11 @@ int mst__dynamic_read(const struct mst_params *params,
                       struct mst__dynamic *ret_dynamic,
                       struct mst_err *reterr)
 {
-    return mst__dynamic_read_known(
-        params, c10d_options, sizeof c10d_options / sizeof c10d_options[0], ret_dynamic, reterr);
+    return mst__dynamic_read_known(params, &mst__c10d_known, ret_dynamic, reterr);
 }
 
 int mst__dynamic_read_known(const struct mst_params *params,
-                            const char *const *known,
-                            size_t known_count,
+                            const struct mst__known *known,
                             struct mst__dynamic *ret_dynamic,
                             struct mst_err *reterr)
 {
@@ -146,7 +144,7 @@ int mst__dynamic_read_known(const struct mst_params *params,
                      .nodes_max = mst_params_nodes_max(params)},
     };
     int64_t skew_ms = 0;
-    int rv = mst_params_check_known(params, known, known_count, reterr);
+    int rv = mst__params_check_known(params, known, reterr);
     if (rv == 0) {
         rv = read_timeouts(params, &dynamic.settings, reterr);
     }

@@ -3,11 +3,10 @@
 #ifndef MST_HANDLER_SETTINGS_H
 #define MST_HANDLER_SETTINGS_H
 
-#include <muster/rendezvous.h>
-
 #include "base/endpoint.h"
 #include "core/settings.h"
 #include "core/state.h"
+#include "handler/params.h"
 
 /* What every dynamic handler is told, whatever its store is. */
 struct mst__dynamic {
@@ -24,8 +23,7 @@ struct mst__dynamic {
 
 /* mst__dynamic_read for a handler that knows the options @known. */
 int mst__dynamic_read_known(const struct mst_params *params,
-                            const char *const *known,
-                            size_t known_count,
+                            const struct mst__known *known,
                             struct mst__dynamic *ret_dynamic,
                             struct mst_err *reterr);
 

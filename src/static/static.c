@@ -314,10 +314,13 @@ static const struct mst_handler_ops static_ops = {
 
 /* --- making one --- */
 
+static const char *const static_options[] = {"rank", "timeout"};
+const struct mst__known mst__static_known = MST_KNOWN(static_options);
+
 static int read_params(struct group *group, const struct mst_params *params, struct mst_err *reterr)
 {
-    static const char *const known[] = {"rank", "timeout"};
-    int rv = mst_params_check_known(params, known, sizeof known / sizeof known[0], reterr);
+    int rv = mst__params_check_known(params, &mst__static_known, reterr);
+    rv = rv == 0 ? mst__params_check_nodes(params->nodes_min, params->nodes_max, reterr) : rv;
     if (rv != 0) {
         return rv;
     }

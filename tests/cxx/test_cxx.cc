@@ -94,7 +94,9 @@ static void rendezvous_calls()
 {
     mst_err err{};
     mst_params *params = nullptr;
-    CHECK(mst_params_new("c10d", "", "cxx", 1, 1, "localhost", &params, &err) == 0);
+    CHECK(mst_params_new("c10d", "cxx", &params, &err) == 0);
+    CHECK(mst_params_set_nodes(params, 1, 1, &err) == 0);
+    CHECK(mst_params_set_local_addr(params, "localhost", &err) == 0);
     CHECK(mst_params_set(params, "last_call_timeout", "1", &err) == 0);
     int events = 0;
     mst_params_on_event(params, on_event, &events);

@@ -54,7 +54,7 @@ static inline struct mst_params *node_params(const char *backend,
                                              const char *options)
 {
     struct mst_params *params = NULL;
-    assert_ok(mst_params_new(backend, endpoint, "job", min, max, local_addr, &params, &err));
+    assert_ok(unit_params(backend, endpoint, "job", min, max, local_addr, &params, &err));
     assert_ok(mst_params_parse(params, options, &err));
     return params;
 }

@@ -29,6 +29,29 @@ static struct mst_err err;
         }                                       \
     } while (0)
 
+/* Parameters with all that a test may want to say; @local_addr may be NULL. */
+static inline int unit_params(const char *backend,
+                              const char *endpoint,
+                              const char *run_id,
+                              int64_t nodes_min,
+                              int64_t nodes_max,
+                              const char *local_addr,
+                              struct mst_params **ret_params,
+                              struct mst_err *reterr)
+{
+    struct mst_params *params = NULL;
+    int rv = mst_params_new(backend, run_id, &params, reterr);
+    rv = rv == 0 ? mst_params_set_endpoint(params, endpoint, reterr) : rv;
+    rv = rv == 0 ? mst_params_set_nodes(params, nodes_min, nodes_max, reterr) : rv;
+    rv = rv == 0 ? mst_params_set_local_addr(params, local_addr, reterr) : rv;
+    if (rv != 0) {
+        mst_params_free(params);
+        return rv;
+    }
+    *ret_params = params;
+    return 0;
+}
+
 /* It fails with @code, and the error says so and has @part in its message. */
 #define assert_fails(call, wanted, part)                                               \
     do {                                                                               \

@@ -362,7 +362,7 @@ static void wait_outlives_no_server(void **state)
 static struct mst_params *new_params(const char *endpoint, const char *options)
 {
     struct mst_params *params = NULL;
-    assert_ok(mst_params_new("c10d", endpoint, "job", 1, 1, NULL, &params, &err));
+    assert_ok(unit_params("c10d", endpoint, "job", 1, 1, NULL, &params, &err));
     assert_ok(mst_params_parse(params, options, &err));
     return params;
 }

@@ -184,7 +184,7 @@ static void url_of_etcd(void **state)
     assert_int_equal(url.etcd.lease_s, 0);
     mst__url_close(&url);
     assert_int_equal(mst__url_parse("etcd3://a:1,[::1]:2,c:3//jobs///7%2f%20/?prefix=p/q&tls=1&"
-                                    "lease=30",
+                                    "lease=29.5",
                                     &url, &err),
                      0);
     assert_int_equal(url.scheme, MST_URL_ETCD3);
@@ -262,6 +262,8 @@ static void url_refuses(void **state)
         {"etcd2://h:1/a%0", "the path has a '%'"},
         {"etcd2://h:1/p?lease=5", "etcd3:// only"},
         {"etcd3://h:1/p?lease=0", "lease is not a number of seconds from 1"},
+        {"etcd3://h:1/p?lease=1.x", "lease is not a number"},
+        {"etcd3://h:1/p?lease=31536000.5", "lease is not a number"},
         {"etcd3://h:1/p?lease=", "lease is not a number"},
         {"etcd3://h:1/p?lease=5&lease=5", "'lease' is given twice"},
         {"etcd3://h:1/p?tls=yes", "tls is 0 or 1"},

@@ -46,7 +46,7 @@ static struct mst_handler *new_handler(const char *backend,
     struct mst_handler *handler = NULL;
     char id[64];
     (void)snprintf(id, sizeof id, "%s-%s", run_id, backend);
-    assert_ok(mst_params_new(backend, endpoint, id, min, max, "127.0.0.1", &params, &err));
+    assert_ok(unit_params(backend, endpoint, id, min, max, "127.0.0.1", &params, &err));
     assert_ok(mst_params_parse(params, options, &err));
     assert_ok(mst_handler_new(params, &handler, &err));
     mst_params_free(params);

@@ -12,7 +12,7 @@
 static struct mst_params *new_params(const char *backend, const char *endpoint, const char *options)
 {
     struct mst_params *params = NULL;
-    assert_ok(mst_params_new(backend, endpoint, "job", 2, 4, NULL, &params, &err));
+    assert_ok(unit_params(backend, endpoint, "job", 2, 4, NULL, &params, &err));
     assert_ok(mst_params_parse(params, options, &err));
     return params;
 }
@@ -236,7 +236,7 @@ static void refuses(void **state)
     }
     struct mst_params *params = NULL;
     struct mst__legacy_settings legacy;
-    assert_ok(mst_params_new("etcd", "h", "", 1, 1, NULL, &params, &err));
+    assert_ok(unit_params("etcd", "h", "", 1, 1, NULL, &params, &err));
     assert_fails(mst__legacy_read(params, &legacy, &err), MST_EINVAL, "run_id");
     mst_params_free(params);
 }
@@ -249,11 +249,11 @@ static void url_parts(void **state)
     struct mst_params *params = NULL;
     assert_ok(mst_params_from_url("etcd://h:1,i:2/a%2Fb/c?min_workers=2&max_workers=4&timeout=60"
                                   "&etcd_prefix=%2Fp+q",
-                                  "me", &params, &err));
+                                  &params, &err));
     assert_string_equal(mst_params_backend(params), "etcd");
     assert_string_equal(mst_params_endpoint(params), "h:1,i:2");
     assert_string_equal(mst_params_run_id(params), "a/b/c");
-    assert_string_equal(mst_params_local_addr(params), "me");
+    assert_null(mst_params_local_addr(params));
     assert_int_equal(mst_params_nodes_min(params), 2);
     assert_int_equal(mst_params_nodes_max(params), 4);
     assert_string_equal(mst_params_text(params, "timeout", ""), "60");
@@ -264,7 +264,7 @@ static void url_parts(void **state)
     assert_fails(mst_params_set_nodes(params, 3, 2, &err), MST_EINVAL, "nodes_max");
     assert_int_equal(mst_params_nodes_min(params), 3);
     mst_params_free(params);
-    assert_ok(mst_params_from_url("etcd-v2:///job?min_workers=2", NULL, &params, &err));
+    assert_ok(mst_params_from_url("etcd-v2:///job?min_workers=2", &params, &err));
     assert_string_equal(mst_params_endpoint(params), "");
     assert_int_equal(mst_params_nodes_max(params), 2);
     mst_params_free(params);
@@ -293,15 +293,13 @@ static void url_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst_params *params = NULL;
-        assert_fails(mst_params_from_url(cases[i].url, NULL, &params, &err), MST_EINVAL,
-                     cases[i].named);
+        assert_fails(mst_params_from_url(cases[i].url, &params, &err), MST_EINVAL, cases[i].named);
         assert_null(params);
     }
     /* The query may hold a password, and is not repeated. */
     struct mst_params *params = NULL;
-    assert_fails(
-        mst_params_from_url("etcd://h/job?password=pst&min_workers=0", NULL, &params, &err),
-        MST_EINVAL, "URL 'etcd://h/job'");
+    assert_fails(mst_params_from_url("etcd://h/job?password=pst&min_workers=0", &params, &err),
+                 MST_EINVAL, "URL 'etcd://h/job'");
     assert_null(strstr(err.msg, "pst"));
 }
 
@@ -313,8 +311,7 @@ static void no_memory(void **state)
     while (sweep_next(&sweep)) {
         struct mst_params *params = NULL;
         struct mst__legacy_settings legacy;
-        int rv = mst_params_from_url("etcd://h/job?min_workers=2&user=u&password=p", NULL, &params,
-                                     &err);
+        int rv = mst_params_from_url("etcd://h/job?min_workers=2&user=u&password=p", &params, &err);
         if (rv == 0) {
             rv = mst__legacy_read(params, &legacy, &err);
         }

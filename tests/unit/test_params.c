@@ -1,7 +1,6 @@
 /* unit/test_params.c - parameters, their options, the settings made of them, and events as JSON. */
 #include "unit/store_unit.h"
 
-#include <muster/backend.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,7 +13,7 @@
 static struct mst_params *new_params(const char *endpoint, const char *options)
 {
     struct mst_params *params = NULL;
-    assert_ok(mst_params_new("c10d", endpoint, "job", 2, 4, NULL, &params, &err));
+    assert_ok(unit_params("c10d", endpoint, "job", 2, 4, NULL, &params, &err));
     assert_ok(mst_params_parse(params, options, &err));
     return params;
 }
@@ -23,7 +22,7 @@ static void params_new(void **state)
 {
     (void)state;
     struct mst_params *params = NULL;
-    assert_ok(mst_params_new("c10d", "h:1", "job", 2, 4, "10.0.0.7", &params, &err));
+    assert_ok(unit_params("c10d", "h:1", "job", 2, 4, "10.0.0.7", &params, &err));
     assert_string_equal(mst_params_backend(params), "c10d");
     assert_string_equal(mst_params_endpoint(params), "h:1");
     assert_string_equal(mst_params_run_id(params), "job");
@@ -32,20 +31,64 @@ static void params_new(void **state)
     assert_int_equal(mst_params_nodes_max(params), 4);
     mst_params_free(params);
     params = NULL;
-    assert_ok(mst_params_new("c10d", NULL, NULL, 1, 1, NULL, &params, &err));
+    assert_ok(mst_params_new("c10d", NULL, &params, &err));
     assert_string_equal(mst_params_endpoint(params), "");
     assert_string_equal(mst_params_run_id(params), "");
     assert_null(mst_params_local_addr(params));
+    assert_int_equal(mst_params_nodes_min(params), 0); /* nobody has said */
     mst_params_free(params);
     params = NULL;
     mst_params_free(NULL);
-    assert_fails(mst_params_new("", "", "", 1, 1, NULL, &params, &err), MST_EINVAL, "backend");
-    assert_fails(mst_params_new(NULL, "", "", 0, 0, NULL, &params, &err), MST_EINVAL, "backend");
-    assert_fails(mst_params_new("b", "", "", 0, -1, NULL, &params, &err), MST_EINVAL,
-                 "nodes_min is 0");
-    assert_fails(mst_params_new("b", "", "", 3, 2, NULL, &params, &err), MST_EINVAL,
-                 "nodes_max is 2");
+    assert_fails(mst_params_new("", "", &params, &err), MST_EINVAL, "backend");
+    assert_fails(mst_params_new(NULL, "", &params, &err), MST_EINVAL, "backend");
     assert_null(params);
+}
+
+static void params_setters(void **state)
+{
+    (void)state;
+    struct mst_params *params = new_params("h:1", "a=1,b=2,c=3");
+    assert_ok(mst_params_set_endpoint(params, "i:2", &err));
+    assert_string_equal(mst_params_endpoint(params), "i:2");
+    assert_ok(mst_params_set_endpoint(params, NULL, &err));
+    assert_string_equal(mst_params_endpoint(params), "");
+    assert_ok(mst_params_set_local_addr(params, "me", &err));
+    assert_string_equal(mst_params_local_addr(params), "me");
+    assert_ok(mst_params_set_local_addr(params, NULL, &err));
+    assert_null(mst_params_local_addr(params));
+    assert_fails(mst_params_set_nodes(params, 0, -1, &err), MST_EINVAL, "nodes_min is 0");
+    assert_fails(mst_params_set_nodes(params, 3, 2, &err), MST_EINVAL, "nodes_max is 2");
+    assert_int_equal(mst_params_nodes_min(params), 2);
+    assert_int_equal(mst_params_nodes_max(params), 4);
+
+    mst_params_unset(params, "b");
+    mst_params_unset(params, "b");
+    assert_null(mst_params_text(params, "b", NULL));
+    assert_string_equal(mst_params_text(params, "a", ""), "1");
+    assert_string_equal(mst_params_text(params, "c", ""), "3");
+    mst_params_unset(params, "c"); /* the last one */
+    assert_null(mst_params_text(params, "c", NULL));
+    assert_ok(mst_params_set(params, "b", "4", &err));
+    assert_string_equal(mst_params_text(params, "b", ""), "4");
+    mst_params_free(params);
+}
+
+/* A job whose size nobody has said is refused by every handler, not begun with one node. */
+static void limits_are_needed(void **state)
+{
+    (void)state;
+    static const char *const backends[] = {"muster", "c10d", "static"};
+    for (size_t i = 0; i < 3; i++) {
+        struct mst_params *params = NULL;
+        struct mst_handler *handler = NULL;
+        assert_ok(mst_params_new(backends[i], "job", &params, &err));
+        assert_ok(mst_params_set_endpoint(params, "127.0.0.1:0", &err));
+        if (i == 2) {
+            assert_ok(mst_params_set(params, "rank", "0", &err));
+        }
+        assert_fails(mst_handler_new(params, &handler, &err), MST_EINVAL, "nodes_min is 0");
+        mst_params_free(params);
+    }
 }
 
 static void options_set(void **state)
@@ -160,15 +203,16 @@ static void options_duration(void **state)
 static void options_known(void **state)
 {
     (void)state;
-    static const char *const known[] = {"join_timeout", "rank"};
+    static const char *const names[] = {"join_timeout", "rank"};
+    static const struct mst__known known = MST_KNOWN(names);
     struct mst_params *params = new_params("", "rank=1,join_timeout=2");
-    assert_ok(mst_params_check_known(params, known, 2, &err));
+    assert_ok(mst__params_check_known(params, &known, &err));
     assert_ok(mst_params_set(params, "join_timout", "3", &err));
-    assert_fails(mst_params_check_known(params, known, 2, &err), MST_EINVAL,
+    assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL,
                  "unknown option 'join_timout'; did you mean 'join_timeout'?");
     mst_params_free(params);
     params = new_params("", "zzzzzz=1");
-    assert_fails(mst_params_check_known(params, known, 2, &err), MST_EINVAL,
+    assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL,
                  "unknown option 'zzzzzz'; known are: join_timeout, rank");
     mst_params_free(params);
 }
@@ -189,13 +233,14 @@ static void keep_line(void *arg, enum mst_log_level level, const char *line)
 static void unknown_options_ignored(void **state)
 {
     (void)state;
-    static const char *const known[] = {"join_timeout", "rank"};
+    static const char *const names[] = {"join_timeout", "rank"};
+    static const struct mst__known known = MST_KNOWN(names);
     struct lines lines = {""};
     struct mst_log log = {.fn = keep_line, .arg = &lines, .level = MST_LOG_WARN};
     struct mst_params *params = new_params("", "is_host=1,rank=1,my key=2");
     mst_params_log(params, &log);
     mst_params_ignore_unknown(params, true);
-    assert_ok(mst_params_check_known(params, known, 2, &err));
+    assert_ok(mst__params_check_known(params, &known, &err));
     assert_non_null(strstr(lines.text, "ev=params.ignored backend=c10d option=is_host\n"));
     assert_non_null(strstr(lines.text, "option=\"my key\"\n"));
     assert_null(strstr(lines.text, "rank"));
@@ -204,7 +249,7 @@ static void unknown_options_ignored(void **state)
     static const char *const backends[] = {"static", "muster", "c10d"};
     for (size_t i = 0; i < 3; i++) {
         struct mst_params *of = NULL;
-        assert_ok(mst_params_new(backends[i], "127.0.0.1:1", "job", 1, 1, NULL, &of, &err));
+        assert_ok(unit_params(backends[i], "127.0.0.1:1", "job", 1, 1, NULL, &of, &err));
         assert_ok(mst_params_parse(of, "no_such_thing=1,is_host=0", &err));
         if (i == 0) {
             assert_ok(mst_params_set(of, "rank", "0", &err));
@@ -219,7 +264,7 @@ static void unknown_options_ignored(void **state)
         mst_params_free(of);
     }
     mst_params_ignore_unknown(params, false);
-    assert_fails(mst_params_check_known(params, known, 2, &err), MST_EINVAL, "is_host");
+    assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL, "is_host");
     mst_params_free(params);
 }
 
@@ -367,7 +412,7 @@ static int make_all(void)
 {
     struct mst_params *params = NULL;
     struct mst_params *copy = NULL;
-    int rv = mst_params_new("c10d", "h:1", "job", 1, 1, "me", &params, NULL);
+    int rv = unit_params("c10d", "h:1", "job", 1, 1, "me", &params, NULL);
     if (rv == 0) {
         rv = mst_params_parse(params, "a=1,b=2,a=3", NULL);
     }
@@ -399,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(params_new),       cmocka_unit_test(options_set),
+        cmocka_unit_test(params_setters),   cmocka_unit_test(limits_are_needed),
         cmocka_unit_test(options_typed),    cmocka_unit_test(options_duration),
         cmocka_unit_test(options_known),    cmocka_unit_test(unknown_options_ignored),
         cmocka_unit_test(dynamic_settings), cmocka_unit_test(dynamic_refuses),

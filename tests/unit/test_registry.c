@@ -102,10 +102,21 @@ static int create_nothing(const struct mst_params *params,
     return 0;
 }
 
+/* Add a backend that says nothing of its options. */
+static int add(const char *name, mst_handler_creator creator, void *arg, struct mst_err *reterr)
+{
+    struct mst_backend backend;
+    mst_backend_init(&backend, sizeof backend);
+    backend.name = name;
+    backend.creator = creator;
+    backend.arg = arg;
+    return mst_registry_add(&backend, reterr);
+}
+
 static int make(const char *backend, struct mst_handler **ret_handler)
 {
     struct mst_params *params = NULL;
-    int rv = mst_params_new(backend, "", "job", 1, 1, NULL, &params, &err);
+    int rv = unit_params(backend, "", "job", 1, 1, NULL, &params, &err);
     if (rv == 0) {
         rv = mst_handler_new(params, ret_handler, &err);
     }
@@ -118,13 +129,13 @@ static void adding(void **state)
     (void)state;
     void *least = (void *)(uintptr_t)&least_ops;
     void *named = (void *)(uintptr_t)&named_ops;
-    assert_ok(mst_registry_add("toy", create, least, &err));
-    assert_ok(mst_registry_add("toy", create, least, &err));
-    assert_fails(mst_registry_add("toy", create_fails, least, &err), MST_EINVAL, "'toy'");
-    assert_fails(mst_registry_add("toy", create, named, &err), MST_EINVAL, "'toy'");
-    assert_fails(mst_registry_add("static", create, least, &err), MST_EINVAL, "'static'");
-    assert_fails(mst_registry_add("", create, least, &err), MST_EINVAL, "name");
-    assert_fails(mst_registry_add("none", NULL, NULL, &err), MST_EINVAL, "'none'");
+    assert_ok(add("toy", create, least, &err));
+    assert_ok(add("toy", create, least, &err));
+    assert_fails(add("toy", create_fails, least, &err), MST_EINVAL, "'toy'");
+    assert_fails(add("toy", create, named, &err), MST_EINVAL, "'toy'");
+    assert_fails(add("static", create, least, &err), MST_EINVAL, "'static'");
+    assert_fails(add("", create, least, &err), MST_EINVAL, "name");
+    assert_fails(add("none", NULL, NULL, &err), MST_EINVAL, "'none'");
     /* Failed attempts have changed nothing. */
     struct mst_handler *handler = NULL;
     assert_ok(make("toy", &handler));
@@ -140,16 +151,16 @@ static void making(void **state)
     assert_fails(make("zookeeper", &handler), MST_EINVAL, "unknown backend 'zookeeper'");
     assert_non_null(strstr(err.msg, "static"));
     assert_fails(make("statik", &handler), MST_EINVAL, "did you mean 'static'");
-    assert_ok(mst_registry_add("toy-broken", create_fails, NULL, &err));
+    assert_ok(add("toy-broken", create_fails, NULL, &err));
     assert_fails(make("toy-broken", &handler), MST_ECONN, "nobody there");
-    assert_ok(mst_registry_add("toy-empty", create_nothing, NULL, &err));
+    assert_ok(add("toy-empty", create_nothing, NULL, &err));
     assert_fails(make("toy-empty", &handler), MST_EINVAL, "no handler");
     /* A handler must go by the name that was asked for; one that does not is gone again. */
-    assert_ok(mst_registry_add("toy-alias", create, named, &err));
+    assert_ok(add("toy-alias", create, named, &err));
     assert_fails(make("toy-alias", &handler), MST_EINVAL, "'toy-alias' calls itself 'toy-named'");
     assert_int_equal(atomic_load(&alive), 0);
     assert_null(handler);
-    assert_ok(mst_registry_add("toy-named", create, named, &err));
+    assert_ok(add("toy-named", create, named, &err));
     assert_ok(make("toy-named", &handler));
     assert_int_equal(atomic_load(&alive), 1);
     assert_string_equal(mst_handler_backend(handler), "toy-named");
@@ -163,7 +174,7 @@ static void calls(void **state)
 {
     (void)state;
     struct mst_handler *handler = NULL;
-    assert_ok(mst_registry_add("toy-named", create, (void *)(uintptr_t)&named_ops, &err));
+    assert_ok(add("toy-named", create, (void *)(uintptr_t)&named_ops, &err));
     assert_ok(make("toy-named", &handler));
     struct mst_rendezvous got = {.size = sizeof got};
     assert_ok(mst_handler_next(handler, &got, &err));
@@ -206,12 +217,84 @@ static void calls(void **state)
     mst_handler_free(NULL);
 }
 
+/* A backend that says which options it knows: others are refused before it is asked. */
+static void options_of_a_backend(void **state)
+{
+    (void)state;
+    char first[] = "first";
+    const char *options[] = {first, "second"};
+    struct {
+        struct mst_backend known;
+        int unknown;
+    } backend;
+    mst_backend_init(&backend.known, sizeof backend);
+    backend.known.name = "toy-options";
+    backend.known.creator = create;
+    backend.known.arg = (void *)(uintptr_t)&least_ops;
+    backend.known.options = options;
+    backend.known.options_count = 2;
+    backend.unknown = 1;
+    assert_fails(mst_registry_add(&backend.known, &err), MST_ENOTSUP, "newer");
+    backend.unknown = 0;
+    assert_ok(mst_registry_add(&backend.known, &err));
+    first[0] = 'F'; /* it was copied */
+    options[1] = NULL;
+    size_t count = 0;
+    const char *const *names = mst_backend_options("toy-options", &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[0], "first");
+    assert_string_equal(names[1], "second");
+
+    struct mst_params *params = NULL;
+    struct mst_handler *handler = NULL;
+    assert_ok(unit_params("toy-options", "", "job", 1, 1, NULL, &params, &err));
+    assert_ok(mst_params_set(params, "second", "x", &err));
+    assert_ok(mst_handler_new(params, &handler, &err));
+    mst_handler_free(handler);
+    assert_ok(mst_params_set(params, "secnd", "x", &err));
+    assert_fails(mst_handler_new(params, &handler, &err), MST_EINVAL, "did you mean 'second'?");
+    mst_params_unset(params, "secnd");
+    assert_ok(mst_handler_new(params, &handler, &err));
+    mst_handler_free(handler);
+    mst_params_free(params);
+    assert_fails(mst_registry_add(NULL, &err), MST_EINVAL, "mst_backend_init");
+}
+
+/* What a binding has to know to hand on no more than a backend takes. */
+static void options_of_all_backends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *backend, *option;
+    } cases[] = {
+        {"muster", "node_name"},          {"c10d", "store_type"}, {"static", "rank"},
+#ifdef MST_WITH_ETCD
+        {"etcd-v2", "heartbeat_timeout"}, {"etcd-v3", "labels"},  {"etcd", "etcd_prefix"},
+#endif
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t count = 0;
+        const char *const *names = mst_backend_options(cases[i].backend, &count);
+        size_t found = 0;
+        for (size_t at = 0; at < count; at++) {
+            found += strcmp(names[at], cases[i].option) == 0 ? 1 : 0;
+        }
+        assert_int_equal(found, 1);
+    }
+    size_t count = 1;
+    assert_null(mst_backend_options("no-such", &count));
+    assert_int_equal(count, 0);
+    assert_null(mst_backend_options(NULL, &count));
+    assert_ok(add("toy", create, (void *)(uintptr_t)&least_ops, &err));
+    assert_null(mst_backend_options("toy", &count)); /* it does not say */
+}
+
 /* Where a backend has nothing to say, nobody waits, nothing is closed, there is no fd. */
 static void silent_backend(void **state)
 {
     (void)state;
     struct mst_handler *handler = NULL;
-    assert_ok(mst_registry_add("toy", create, (void *)(uintptr_t)&least_ops, &err));
+    assert_ok(add("toy", create, (void *)(uintptr_t)&least_ops, &err));
     assert_ok(make("toy", &handler));
     assert_string_equal(mst_handler_backend(handler), "toy");
     assert_string_equal(mst_handler_run_id(handler), "job");
@@ -283,8 +366,8 @@ static void *add_and_make(void *arg)
         struct mst_handler *handler = NULL;
         struct mst_params *params = NULL;
         (void)snprintf(name, sizeof name, "shared-%d", i);
-        if (mst_registry_add(name, create, (void *)(uintptr_t)&least_ops, NULL) != 0 ||
-            mst_params_new(name, "", "job", 1, 1, NULL, &params, NULL) != 0 ||
+        if (add(name, create, (void *)(uintptr_t)&least_ops, NULL) != 0 ||
+            unit_params(name, "", "job", 1, 1, NULL, &params, NULL) != 0 ||
             mst_handler_new(params, &handler, NULL) != 0) {
             (*failures)++;
         }
@@ -313,8 +396,8 @@ static void out_of_memory(void **state)
 {
     (void)state;
     struct mst_params *params = NULL;
-    assert_ok(mst_registry_add("toy", create, (void *)(uintptr_t)&least_ops, &err));
-    assert_ok(mst_params_new("toy", "", "job", 1, 1, NULL, &params, &err));
+    assert_ok(add("toy", create, (void *)(uintptr_t)&least_ops, &err));
+    assert_ok(unit_params("toy", "", "job", 1, 1, NULL, &params, &err));
     bool failed = true;
     unsigned long nth = 1;
     for (; failed; nth++) {
@@ -334,9 +417,14 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adding),         cmocka_unit_test(making),
-        cmocka_unit_test(calls),          cmocka_unit_test(wrapping),
-        cmocka_unit_test(silent_backend), cmocka_unit_test(threads),
+        cmocka_unit_test(adding),
+        cmocka_unit_test(making),
+        cmocka_unit_test(calls),
+        cmocka_unit_test(wrapping),
+        cmocka_unit_test(silent_backend),
+        cmocka_unit_test(options_of_a_backend),
+        cmocka_unit_test(options_of_all_backends),
+        cmocka_unit_test(threads),
         cmocka_unit_test(out_of_memory),
     };
     return MST_RUN_TESTS(tests);

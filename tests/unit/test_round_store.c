@@ -126,7 +126,7 @@ static void node_open(struct node *node, const struct fixture *f, const char *op
 {
     struct mst_params *params = NULL;
     *node = (struct node){.handler = NULL};
-    assert_ok(mst_params_new("muster", f->text, "job", 1, 1, NULL, &params, &err));
+    assert_ok(unit_params("muster", f->text, "job", 1, 1, NULL, &params, &err));
     assert_ok(mst_params_parse(params, CALM, &err));
     assert_ok(mst_params_parse(params, options, &err));
     mst_params_on_event(params, on_event, node);

@@ -148,19 +148,23 @@ static int check_endpoint(const json_t *line, struct reason *reason)
 static struct mst_params *new_params(const char *endpoint)
 {
     struct mst_params *params = NULL;
-    (void)mst_params_new("c10d", endpoint, "run", 1, 1, NULL, &params, NULL); /* NULL is checked */
-    return params;
+    if (mst_params_new("c10d", "run", &params, NULL) == 0 &&
+        mst_params_set_endpoint(params, endpoint, NULL) != 0) {
+        mst_params_free(params);
+        return NULL;
+    }
+    return params; /* NULL is checked */
 }
 
 static int compare_options(const json_t *wanted,
-                           const struct mst__options *options,
+                           const struct mst__param_options *options,
                            struct reason *reason)
 {
     if (json_array_size(wanted) != options->count) {
         return DIFFER(reason, "%zu options, wanted %zu", options->count, json_array_size(wanted));
     }
     for (size_t i = 0; i < options->count; i++) {
-        const struct mst__option *option = &options->list[i];
+        const struct mst__param_option *option = &options->list[i];
         const json_t *pair = json_array_get(wanted, i);
         if (!mst__bytes_equal(mst_bytes_of(option->key, option->key_size),
                               bytes_of(json_array_get(pair, 0))) ||
@@ -212,7 +216,7 @@ static int set_value(struct mst_params *params,
         /* Through a sized copy: a NUL in it is not its end. */
         struct mst_bytes bytes = bytes_of(value);
         int rv = mst_params_set(params, key, json_string_value(value), NULL);
-        struct mst__option *option = &params->options.list[params->options.count - 1];
+        struct mst__param_option *option = &params->options.list[params->options.count - 1];
         if (rv == 0 && option->value_size != bytes.size) {
             mst__free(option->value);
             option->value = mst__memdup(bytes.data, bytes.size);
@@ -316,8 +320,11 @@ static int check_params(const json_t *line, struct reason *reason)
 {
     struct mst_params *params = NULL;
     struct mst_err err = {0};
-    int code = mst_params_new(vectors_text(line, "backend"), "", "run", vectors_int(line, "min"),
-                              vectors_int(line, "max"), NULL, &params, &err);
+    int code = mst_params_new(vectors_text(line, "backend"), "run", &params, &err);
+    if (code == 0) {
+        code =
+            mst_params_set_nodes(params, vectors_int(line, "min"), vectors_int(line, "max"), &err);
+    }
     mst_params_free(params);
     const char *error = vectors_text(line, "error");
     if (error == NULL) {
@@ -440,12 +447,12 @@ static int64_t setting_us(const char *option, const struct mst__settings *settin
 static int check_handler(const json_t *line, struct reason *reason)
 {
     struct mst_params *params = NULL;
-    if (mst_params_new("c10d", "", vectors_text(line, "run_id"), 1, 1, NULL, &params, NULL) != 0 ||
+    if (mst_params_new("c10d", vectors_text(line, "run_id"), &params, NULL) != 0 ||
         set_options(params, json_object_get(line, "options")) != 0) {
         mst_params_free(params);
         return DIFFER(reason, "the parameters cannot be made");
     }
-    /* Past the check of mst_params_new: here that of the handler is looked at. */
+    /* Past the check of mst_params_set_nodes: here that of the handler is looked at. */
     params->nodes_min = vectors_int(line, "min");
     params->nodes_max = vectors_int(line, "max");
     struct mst__dynamic dynamic;
