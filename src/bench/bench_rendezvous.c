@@ -105,11 +105,30 @@ static int node_next(struct node *node)
     return rv;
 }
 
+static int node_await_news(struct node *node)
+{
+    struct mst_changes changes = {.size = sizeof changes};
+    return mst_handler_poll(node->handler, TOLD_MS, &changes, &node->err);
+}
+
+/* Enter a round of all nodes. The last call may end before the last one comes, and that one waits
+ * until the others make room for it. */
+static int node_meet(struct node *node)
+{
+    int rv = node_next(node);
+    while (rv == 0 && node->world_size < node->meeting->nodes) {
+        rv = node_await_news(node);
+        rv = rv == 0 ? node_next(node)
+                     : mst__err_wrap(&node->err, rv, "round %" PRId64 " has %" PRId64 " nodes",
+                                     node->round, node->world_size);
+    }
+    return rv;
+}
+
 /* Wait to be told of the death, and enter the next round. */
 static int node_survive(struct node *node)
 {
-    struct mst_changes changes = {.size = sizeof changes};
-    int rv = mst_handler_poll(node->handler, TOLD_MS, &changes, &node->err);
+    int rv = node_await_news(node);
     if (rv != 0) {
         return mst__err_wrap(&node->err, rv, "nobody told of the node that was killed");
     }
@@ -119,8 +138,8 @@ static int node_survive(struct node *node)
     return rv;
 }
 
-/* The barrier: all handlers exist. Then, with a death: all have met; the node is dead. A thread
- * that has failed keeps coming, or the others would wait for ever. */
+/* The barrier: all handlers exist. Then, with a death: all have met; the node is dead. Then: all is
+ * measured. A thread that has failed keeps coming, or the others would wait for ever. */
 static void *node_run(void *arg)
 {
     struct node *node = arg;
@@ -132,7 +151,7 @@ static void *node_run(void *arg)
     (void)pthread_barrier_wait(&meeting->barrier); /* says only who was last */
     (void)pthread_barrier_wait(&meeting->barrier); /* the time has been taken */
     if (node->rv == 0 && !atomic_load(&meeting->failed)) {
-        node->rv = node_next(node);
+        node->rv = node_meet(node);
         node->met_ns = mst__clock_ns();
         if (atomic_fetch_add(&meeting->met_count, 1) + 1 == meeting->threads) {
             meeting->after = mst__bench_tally();
@@ -145,6 +164,10 @@ static void *node_run(void *arg)
             node->rv = node_survive(node);
         }
     }
+    (void)pthread_barrier_wait(&meeting->barrier);
+    (void)pthread_barrier_wait(&meeting->barrier);
+    /* All at once: a node that is left would watch the others go one by one. */
+    mst_handler_free(node->handler);
     return NULL;
 }
 
@@ -157,7 +180,7 @@ static void victim_run(struct meeting *meeting, struct mst_params *params, int i
     char byte = 0;
     int rv = mst_handler_new(params, &node.handler, &node.err);
     if (rv == 0 && write(output, &byte, 1) == 1 && read(input, &byte, 1) == 1) {
-        rv = node_next(&node);
+        rv = node_meet(&node);
         if (rv == 0 && write(output, &byte, 1) == 1) {
             for (;;) {
                 (void)pause(); /* until killed */
@@ -260,7 +283,7 @@ static void run_nodes(struct meeting *meeting, struct mst_err *reterr, int *ret_
         atomic_store(&meeting->failed, true);
     }
     meeting->begin_ns = mst__clock_ns();
-    bool is_child_told = meeting->child == 0 || write(meeting->to_child, "", 1) == 1;
+    bool is_child_told = rv != 0 || meeting->child == 0 || write(meeting->to_child, "", 1) == 1;
     (void)pthread_barrier_wait(&meeting->barrier);
     if (meeting->death) {
         if (rv == 0 && is_child_told) {
@@ -432,9 +455,7 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
         _exit(MST_EXIT_FAILED);
     }
     run_nodes(meeting, reterr, &rv);
-    for (size_t i = 0; i < meeting->threads; i++) {
-        (void)pthread_join(nodes[i].thread, NULL); /* ours, and joined once */
-    }
+    (void)pthread_barrier_wait(&meeting->barrier);
     if (rv == 0) {
         rv = check_nodes(meeting, nodes, reterr);
     }
@@ -444,8 +465,9 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     if (rv == 0) {
         gather(meeting, nodes);
     }
+    (void)pthread_barrier_wait(&meeting->barrier);
     for (size_t i = 0; i < meeting->threads; i++) {
-        mst_handler_free(nodes[i].handler);
+        (void)pthread_join(nodes[i].thread, NULL); /* ours, and joined once */
     }
     (void)pthread_barrier_destroy(&meeting->barrier); /* nobody uses it */
     mst__free(nodes);

@@ -344,6 +344,15 @@ class Meetings(unittest.TestCase):
             self.assertGreater(result["told_seconds"], 0.35)
             self.assertGreater(result["reformed_seconds"], result["told_seconds"] + 0.1)
 
+    def test_rendezvous_without_the_last(self):
+        """A round that is sealed before the last one comes is not the one of all."""
+        for _ in range(3):
+            with self.subTest(), harness.Server() as server:
+                conf = ("is_host=false,keep_alive_interval=200ms,keep_alive_max_attempt=3,"
+                        "last_call_timeout=1ms,join_timeout=10")
+                result = self.meet(server, "--nodes", "3", "--death", "--rdzv-conf", conf)
+                self.assertGreater(result["told_seconds"], 0.35)
+
     def test_rendezvous_fails(self):
         with harness.Server() as server:
             done = harness.run("bench", "rendezvous", "--rdzv-backend", "c10d", "--rdzv-endpoint",
