@@ -44,6 +44,8 @@ struct mst_handler_ops {
                      int64_t timeout_ms,
                      struct mst_buffer *ret_json,
                      struct mst_err *reterr);
+    int (*finish)(void *self, int status, const char *text, struct mst_err *reterr);
+    int (*restart)(void *self, const struct mst_failure *failure, struct mst_err *reterr);
 };
 
 /** Empty @ops and note in it that the caller has @size bytes: `sizeof ops`.

@@ -182,6 +182,25 @@ struct mst_rendezvous {
  * From any thread; it cannot fail. */
 MST_API void mst_rendezvous_init(struct mst_rendezvous *round, size_t size);
 
+/** How a rendezvous that is closed has ended. Numbers are ABI: append, never renumber. */
+enum mst_outcome {
+    MST_OUTCOME_NONE = 0,     /* it is not closed, or nobody has told how */
+    MST_OUTCOME_CLOSED = 1,   /* somebody has closed it */
+    MST_OUTCOME_FINISHED = 2, /* the work of all its nodes is done */
+    MST_OUTCOME_FAILED = 3,   /* of a cause */
+};
+
+/** Why work has failed: the first failure of a round, which is the same for all its nodes. */
+struct mst_cause {
+    int64_t rank;    /* of the node; -1 = nobody's */
+    int64_t worker;  /* on the node; -1 = none in particular */
+    int exit_status; /* with which it has ended */
+    int signal;      /* that has ended it; 0 = none */
+    int64_t time_us; /* when, on the node's clock; 0 = not known */
+    char node[256];  /* as mst_handler_node calls it */
+    char text[256];  /* a sentence; cut off when long */
+};
+
 /** What has changed since mst_handler_next returned. */
 struct mst_changes {
     size_t size; /* sizeof(struct mst_changes), see mst_changes_init */
@@ -192,6 +211,9 @@ struct mst_changes {
     bool expelled;    /* the others count us as dead */
     bool reopened;    /* our round is over, the next one gathers; what backend `muster` tells */
     char reason[256]; /* closed: why, cut off when long; "" where the backend does not know */
+    enum mst_outcome outcome; /* closed: how it has ended */
+    bool has_cause;           /* reopened or closed because work has failed */
+    struct mst_cause cause;   /* with has_cause */
 };
 
 /** Empty @changes and note in it that the caller has @size bytes: `sizeof changes`.
@@ -212,7 +234,8 @@ MST_API void mst_handler_free(struct mst_handler *handler);
 /**
  * Take part in the next round and wait until it is complete, at most `join_timeout`.
  *
- * MST_ECLOSED: the rendezvous is closed. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
+ * MST_ECLOSED: the rendezvous is closed, or the job has failed. MST_EFINISHED: the job has
+ * finished, which is no failure. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
  * which is no failure. MST_ECONN, MST_ECANCELED. MST_ESTATE: the record is not one.
  * MST_EEXPELLED, of `muster` and `etcd-v3`: a newer process has this node's name, or the others
  * count this node as dead. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the etcd
@@ -262,6 +285,58 @@ MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reter
 
 /** The job is over: stop heartbeats, close the rendezvous. */
 MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);
+
+/* --- work ---
+ *
+ * What a node does with its rounds is its work. When that is done or has failed the node says so,
+ * and all nodes of the job are told how it ends: mst_changes has the outcome and the cause. All
+ * backends but `static` know these calls. A word of a round that is over changes nothing, and is no
+ * error: mst_handler_poll tells what has happened. */
+
+/** A failure of this node's work. */
+struct mst_failure {
+    size_t size;      /* sizeof(struct mst_failure), see mst_failure_init */
+    int64_t worker;   /* which of the node's workers; -1 = none in particular */
+    int exit_status;  /* with which it has ended */
+    int signal;       /* that has ended it; 0 = none */
+    int64_t time_us;  /* when, wall clock; 0 = now */
+    const char *text; /* a sentence; cut off behind 255 bytes. NULL = none */
+};
+
+/** Empty @failure, which is of no worker then, and note in it that the caller has @size bytes:
+ * `sizeof failure`. From any thread; it cannot fail. */
+MST_API void mst_failure_init(struct mst_failure *failure, size_t size);
+
+/**
+ * The work of this node in the round is done; @status and @text (may be NULL) are for people. The
+ * node stays a member, and is not missed when it leaves or dies. When all members of the round
+ * have finished, the rendezvous is closed as finished. Everybody is told so, nodes that wait for a
+ * round and spares included: their mst_handler_next returns MST_EFINISHED, which is success. When
+ * work of another node fails before that, the round is reopened, also for this one. Whoever calls
+ * mst_handler_next instead of waiting for the end wants another round.
+ *
+ * Returns 0; MST_EINVAL without a round; MST_ECONN when nobody could be told within
+ * `close_timeout`: the handler goes on trying; MST_ECANCELED; MST_ENOTSUP, of `static` and of a
+ * server that is older than this call. From any thread.
+ */
+MST_API int mst_handler_finish(struct mst_handler *handler,
+                               int status,
+                               const char *text,
+                               struct mst_err *reterr);
+
+/**
+ * The work of this node in the round has failed, as @failure says. The first failure of a round is
+ * its cause. If the job may still restart (option `max_restarts`: `3`, or `3/1h` for three in an
+ * hour; as often as it likes without it) the round is over for all, and mst_handler_next enters the
+ * next one. If not, the rendezvous is closed as failed: mst_handler_next returns MST_ECLOSED with
+ * the cause in its text, on all nodes the same.
+ *
+ * Returns as mst_handler_finish, and MST_EINVAL for a @failure of no sensible size. From any
+ * thread.
+ */
+MST_API int mst_handler_restart(struct mst_handler *handler,
+                                const struct mst_failure *failure,
+                                struct mst_err *reterr);
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,7 @@
 #include "handler/builtin.h"
 #include "handler/host.h"
 #include "handler/hosting.h"
+#include "handler/work.h"
 #include "store/store.h"
 #include "wire/round_key.h"
 #include "wire/wire.h"
@@ -335,6 +336,39 @@ static int muster_leave(void *self, struct mst_err *reterr)
     return rv;
 }
 
+/* A task, with a struct mst__word. */
+static int say_word(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__muster *muster = self;
+    const struct mst__word *word = arg;
+    const struct mst__member *member = &muster->member;
+    if (member->phase == MST_MEMBER_OUT) {
+        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
+    }
+    struct mst__until until =
+        mst__until_by(muster->head.owner.cancel_fd, muster->settings.job.close_us / 1000);
+    mst__muster_step(muster,
+                     (struct mst__member_event){.kind = word->is_finish ? MST_MEMBER_EVENT_FINISH
+                                                                        : MST_MEMBER_EVENT_RESTART,
+                                                .status = word->cause.status,
+                                                .text = word->cause.text,
+                                                .cause = &word->cause});
+    while (mst__member_has_word(member) && !mst__owner_is_cancelled(&muster->head.owner) &&
+           !mst__until_is_over(until)) {
+        mst__muster_turn(muster, until);
+    }
+    if (member->word_err.code != 0) {
+        return mst__err_pass(reterr, member->word_err.code, &member->word_err);
+    }
+    if (!mst__member_has_word(member)) {
+        return 0;
+    }
+    return mst__owner_is_cancelled(&muster->head.owner)
+               ? mst__owner_fail_cancelled(reterr)
+               : mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection; it is told when there is",
+                           muster->where);
+}
+
 static int muster_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
@@ -407,6 +441,7 @@ static const struct mst__head_ops muster_head_ops = {
     .next = muster_next,
     .look = muster_look,
     .leave = muster_leave,
+    .say = say_word,
 };
 
 static const struct mst_handler_ops muster_ops = {
@@ -424,6 +459,8 @@ static const struct mst_handler_ops muster_ops = {
     .shutdown = muster_shutdown,
     .leave = mst__head_leave,
     .node = mst__head_node,
+    .finish = mst__head_finish,
+    .restart = mst__head_restart,
 };
 
 /* Who we are. A given name is the node's, also after a restart; else it is the process's and the

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "handler/work.h"
 
 void mst__notices_begin_round(struct mst__notices *notices)
 {
@@ -67,6 +68,7 @@ static void take_waiting(struct mst__notices *notices, uint32_t count)
 static void take_reopened(struct mst__notices *notices, const struct mst__job_message *message)
 {
     notices->changes.reopened = true;
+    mst__work_reopened(&notices->changes, &message->u.reopened.end);
     enum mst__authority_why why = (enum mst__authority_why)message->u.reopened.why;
     struct mst_bytes name = message->u.reopened.name;
     if (why == MST_AUTHORITY_WHY_LEFT) {
@@ -99,14 +101,19 @@ static void take_expelled(struct mst__notices *notices, struct mst_bytes text)
     notices->changes.expelled = true;
 }
 
-static void take_closed(struct mst__notices *notices, struct mst_bytes reason)
+static void take_closed(struct mst__notices *notices,
+                        struct mst_bytes reason,
+                        const struct mst__job_end *end)
 {
+    struct mst_changes *changes = &notices->changes;
+    mst__work_ended(changes, end);
     char sentence[MST_EVENT_MESSAGE_SIZE / 2];
-    (void)snprintf(sentence, sizeof sentence, "closed: %.*s",
+    (void)snprintf(sentence, sizeof sentence, "%s: %.*s",
+                   changes->outcome == MST_OUTCOME_FINISHED ? "finished"
+                   : changes->outcome == MST_OUTCOME_FAILED ? "failed"
+                                                            : "closed",
                    (int)(reason.size < 200 ? reason.size : 200), (const char *)reason.data);
     watch_event(notices, "closed", sentence);
-    notices->changes.closed = true;
-    struct mst_changes *changes = &notices->changes;
     (void)snprintf(changes->reason, sizeof changes->reason, "%.*s",
                    (int)(reason.size < sizeof changes->reason ? reason.size : 255),
                    (const char *)reason.data); /* cut off when long */
@@ -132,6 +139,14 @@ static void take_cut(struct mst__notices *notices, const struct mst_err *err)
              MST_LOG_TEXT(notices->events->node), mst__log_quote(mst_bytes_str(err->msg), detail));
     mst__event(notices->events, "disconnected", MST_NODE_RUNNING, -1, -1,
                "Node '%s' has lost its connection: %s", notices->events->node, err->msg);
+}
+
+/* The authority that we have now does not know a word that was to be said again. */
+static void take_unsaid(struct mst__notices *notices, const struct mst_err *err)
+{
+    char detail[MST_LOG_QUOTE_SIZE];
+    mst__log(&notices->params->log, MST_LOG_WARN, "rendezvous.unsaid", "node=%s detail=%s",
+             MST_LOG_TEXT(notices->events->node), mst__log_quote(mst_bytes_str(err->msg), detail));
 }
 
 static void take_again(struct mst__notices *notices)
@@ -167,10 +182,11 @@ void mst__notices_take(struct mst__notices *notices, const struct mst__member_ef
             take_expelled(notices, effect->text);
             break;
         case MST_MEMBER_NOTICE_CLOSED:
-            take_closed(notices, effect->text);
+            take_closed(notices, effect->text, effect->end);
             break;
         case MST_MEMBER_NOTICE_UNSAID:
-            return; /* neither handler says these words */
+            take_unsaid(notices, effect->err);
+            return;
     }
     mst__view_publish(notices->view, &notices->changes);
 }

@@ -24,6 +24,7 @@
 
 #include "base/limits.h"
 #include "base/map.h"
+#include "core/settings.h"
 
 /*
  *            first claim of a round         all its members have claimed their places
@@ -151,15 +152,6 @@ struct mst__claim {
 
 struct mst__label {
     struct mst_bytes key, value;
-};
-
-/* How often a job may begin a new round because work has failed. Zeroed: as often as it likes. */
-struct mst__budget {
-    bool is_limited;
-    uint32_t restarts_max;
-    /* 0 = in total; else in so much time, which begins with the first restart and, when it is over,
-     * anew with the next one. */
-    int64_t window_us;
 };
 
 #define MST_CAUSE_WORKER_NONE UINT32_MAX

@@ -125,12 +125,15 @@ static void word_keep(struct mst__member *member, struct mst_bytes text)
     member->word_text[size] = '\0';
 }
 
+bool mst__member_has_word(const struct mst__member *member)
+{
+    return member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
+}
+
 /* Say what is to be said, if there is anybody who understands it. */
 static void say_words(struct mst__member *member)
 {
-    bool has_word =
-        member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
-    if (member->link != MST_MEMBER_WELCOME || !has_word) {
+    if (member->link != MST_MEMBER_WELCOME || !mst__member_has_word(member)) {
         return;
     }
     bool is_finish = member->finish == MST_MEMBER_WORD_PENDING;
@@ -174,6 +177,7 @@ static void forget_words(struct mst__member *member)
 
 static void on_word(struct mst__member *member, const struct mst__member_event *event)
 {
+    member->word_err = (struct mst_err){.code = 0};
     if (member->phase != MST_MEMBER_HOLDING || member->is_reopened) {
         return;
     }

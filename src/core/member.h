@@ -172,7 +172,8 @@ struct mst__member {
     int32_t finish_status;
     struct mst__cause cause; /* of the restart; its text is below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
-    struct mst_err word_err; /* UNSAID */
+    struct mst_err
+        word_err; /* UNSAID: of the last word; code 0 = it could be said, or was not yet */
 
     /* JOINING. */
     bool is_spare;      /* was told so */
@@ -211,6 +212,9 @@ int64_t mst__member_due_us(const struct mst__member *member);
 void mst__member_message(const struct mst__member *member,
                          const struct mst__member_effect *effect,
                          struct mst__job_message *ret_message);
+
+/* Whether there is a word of the work that was not said yet. */
+bool mst__member_has_word(const struct mst__member *member);
 
 /* Assert everything that must be true between two steps. */
 void mst__member_check(const struct mst__member *member);

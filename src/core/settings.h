@@ -5,6 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How often a job may begin a new round because work has failed. Zeroed: as often as it likes. */
+struct mst__budget {
+    bool is_limited;
+    uint32_t restarts_max;
+    /* 0 = in total; else in so much time, which begins with the first restart and, when it is over,
+     * anew with the next one. */
+    int64_t window_us;
+};
+
 struct mst__settings {
     int64_t nodes_min, nodes_max;
     int64_t join_us;      /* for one next_rendezvous */
@@ -14,6 +23,7 @@ struct mst__settings {
     int64_t keep_alive_interval_us;
     int64_t keep_alive_max_attempt;
     int64_t clock_skew_us; /* how far other clocks may be off before a stamp alone counts */
+    struct mst__budget budget;
 };
 
 #endif /* MST_CORE_SETTINGS_H */

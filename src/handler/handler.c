@@ -39,6 +39,12 @@ void mst_handler_ops_init(struct mst_handler_ops *ops, size_t size)
     mst__sized_init(ops, size, NULL, 0);
 }
 
+void mst_failure_init(struct mst_failure *failure, size_t size)
+{
+    const struct mst_failure defaults = {.worker = -1};
+    mst__sized_init(failure, size, &defaults, sizeof defaults);
+}
+
 int mst_handler_wrap(const struct mst_handler_ops *ops,
                      void *self,
                      struct mst_handler **ret_handler,
@@ -263,4 +269,43 @@ int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr)
         return no_handler("mst_handler_shutdown", reterr);
     }
     return handler->ops.shutdown == NULL ? 0 : handler->ops.shutdown(handler->self, reterr);
+}
+
+/* --- work --- */
+
+static int no_words(const struct mst_handler *handler, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' cannot tell how work ends",
+                     mst_handler_backend(handler));
+}
+
+int mst_handler_finish(struct mst_handler *handler,
+                       int status,
+                       const char *text,
+                       struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_finish", reterr);
+    }
+    return handler->ops.finish == NULL
+               ? no_words(handler, reterr)
+               : handler->ops.finish(handler->self, status, text == NULL ? "" : text, reterr);
+}
+
+int mst_handler_restart(struct mst_handler *handler,
+                        const struct mst_failure *failure,
+                        struct mst_err *reterr)
+{
+    if (handler == NULL) {
+        return no_handler("mst_handler_restart", reterr);
+    }
+    struct mst_failure taken;
+    mst_failure_init(&taken, sizeof taken);
+    int rv = mst__sized_take(&taken, sizeof taken, failure, "mst_failure", reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    taken.text = taken.text == NULL ? "" : taken.text;
+    return handler->ops.restart == NULL ? no_words(handler, reterr)
+                                        : handler->ops.restart(handler->self, &taken, reterr);
 }

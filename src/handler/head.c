@@ -2,6 +2,7 @@
 #include "handler/head.h"
 
 #include "base/err.h"
+#include "handler/work.h"
 
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
@@ -101,6 +102,41 @@ int mst__head_leave(void *self, struct mst_err *reterr)
     struct mst_err err = {0};
     int rv = head->ops->leave(self, &err);
     return rv == 0 ? 0 : mst__event_failed(head->events, "leave", rv, &err, reterr);
+}
+
+static int say(struct mst__head *head,
+               const char *name,
+               struct mst__word *word,
+               struct mst_err *reterr)
+{
+    struct mst_err err = {0};
+    int rv = mst__owner_begin(&head->owner, true, &err);
+    if (rv == 0) {
+        rv = mst__owner_run(&head->owner, head->ops->say, word, &err);
+        mst__owner_end(&head->owner);
+    }
+    if (rv != 0) {
+        return mst__event_failed(head->events, name, rv, &err, reterr);
+    }
+    mst__event(head->events, name, word->is_finish ? MST_NODE_SUCCEEDED : MST_NODE_FAILED, -1, -1,
+               "The work of node '%s' for rendezvous '%s' %s%s%s.", head->events->node,
+               head->events->run_id, word->is_finish ? "is done" : "has failed",
+               word->text[0] == '\0' ? "" : ": ", word->text);
+    return 0;
+}
+
+int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr)
+{
+    struct mst__word word;
+    mst__word_finish(&word, status, text);
+    return say(self, "finish", &word, reterr);
+}
+
+int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr)
+{
+    struct mst__word word;
+    mst__word_restart(&word, failure);
+    return say(self, "restart", &word, reterr);
 }
 
 /* --- what the head knows --- */

@@ -22,6 +22,8 @@ struct mst__head_ops {
     int (*look)(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr);
     /* Leave the round, if there is one. */
     int (*leave)(void *self, struct mst_err *reterr);
+    /* Say a struct mst__word of the work. A task. MST_EINVAL without a round. */
+    mst__owner_task_fn say;
 };
 
 struct mst__head {
@@ -66,6 +68,8 @@ int mst__head_next(void *self, struct mst_rendezvous *ret, struct mst_err *reter
 int mst__head_is_closed(void *self, bool *ret, struct mst_err *reterr);
 int mst__head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr);
 int mst__head_leave(void *self, struct mst_err *reterr);
+int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr);
+int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr);
 int mst__head_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr);
 int mst__head_fd(void *self);
 void mst__head_cancel(void *self);

@@ -9,6 +9,7 @@
 #define MST_MUSTER_OPTIONS                                                                  \
     "join_timeout", "last_call_timeout", "close_timeout", "keep_alive_interval",            \
         "keep_alive_max_attempt", "read_timeout", "node_name", "labels", "rank_by", "rank", \
+        "max_restarts",                                                                     \
         "timeout" /* the peers' launcher always passes it, and it has no effect there either */
 
 struct mst__muster_settings {

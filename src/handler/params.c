@@ -525,18 +525,12 @@ static int64_t take_unit(struct mst_bytes *text)
     return 0;
 }
 
-int mst_params_duration_ms(const struct mst_params *params,
-                           const char *key,
-                           int64_t fallback_ms,
-                           int64_t *ret_ms,
-                           struct mst_err *reterr)
+/* @text, the value of @option or a part of it, as a duration. */
+static int read_duration(const struct mst__param_option *option,
+                         struct mst_bytes text,
+                         int64_t *ret_ms,
+                         struct mst_err *reterr)
 {
-    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
-    if (option == NULL) {
-        *ret_ms = fallback_ms;
-        return 0;
-    }
-    struct mst_bytes text = mst_bytes_of(option->value, option->value_size);
     int64_t number = 0;
     int64_t unit_ms = 1000;
     enum int_kind kind = read_int(text, &number);
@@ -553,12 +547,62 @@ int mst_params_duration_ms(const struct mst_params *params,
         return mst__fail(reterr, MST_EINVAL, 0,
                          "option '%.60s': '%.60s' is no duration; write seconds, or a unit as in "
                          "250ms, 1.5s, 5m, 2h",
-                         key, option->value);
+                         option->key, option->value);
     }
     if (kind == INT_TOO_LARGE || __builtin_mul_overflow(number, unit_ms, &number)) {
-        return int_too_large(key, option->value, reterr);
+        return int_too_large(option->key, option->value, reterr);
     }
     *ret_ms = number;
+    return 0;
+}
+
+int mst_params_duration_ms(const struct mst_params *params,
+                           const char *key,
+                           int64_t fallback_ms,
+                           int64_t *ret_ms,
+                           struct mst_err *reterr)
+{
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
+    if (option == NULL) {
+        *ret_ms = fallback_ms;
+        return 0;
+    }
+    return read_duration(option, mst_bytes_of(option->value, option->value_size), ret_ms, reterr);
+}
+
+int mst__params_rate(const struct mst_params *params,
+                     const char *key,
+                     int64_t *ret_count,
+                     int64_t *ret_window_ms,
+                     struct mst_err *reterr)
+{
+    const struct mst__param_option *option = options_find(&params->options, mst_bytes_str(key));
+    *ret_count = -1;
+    *ret_window_ms = 0;
+    if (option == NULL) {
+        return 0;
+    }
+    struct mst_bytes count = mst_bytes_of(option->value, option->value_size);
+    const uint8_t *slash = count.size == 0 ? NULL : memchr(count.data, '/', count.size);
+    struct mst_bytes window = {.size = 0};
+    if (slash != NULL) {
+        window = mst__bytes_skip(count, (size_t)(slash - count.data) + 1);
+        count.size = (size_t)(slash - count.data);
+    }
+    int64_t number = 0;
+    int64_t window_ms = 0;
+    int rv = slash == NULL ? 0 : read_duration(option, window, &window_ms, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (read_int(count, &number) != INT_GOOD || number < 0 || (slash != NULL && window_ms <= 0)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "option '%.60s': '%.60s' is neither a number, as in 3, nor one within a "
+                         "time, as in 3/1h",
+                         key, option->value);
+    }
+    *ret_count = number;
+    *ret_window_ms = window_ms;
     return 0;
 }
 

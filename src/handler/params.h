@@ -58,6 +58,14 @@ int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct m
 /* 0, or MST_EINVAL for limits that no group can have. */
 int mst__params_check_nodes(int64_t nodes_min, int64_t nodes_max, struct mst_err *reterr);
 
+/* How often something may happen: `3`, or `3/1h`, three times in an hour. @ret_count is -1 when the
+ * option is not set, @ret_window_ms is 0 for a number alone. 0 or MST_EINVAL, which names it. */
+int mst__params_rate(const struct mst_params *params,
+                     const char *key,
+                     int64_t *ret_count,
+                     int64_t *ret_window_ms,
+                     struct mst_err *reterr);
+
 /* A copy for a handler to keep. 0 or MST_ENOMEM. */
 int mst__params_copy(const struct mst_params *params,
                      struct mst_params **ret_params,

@@ -107,6 +107,27 @@ static int read_dialect(const struct mst_params *params,
     return 0;
 }
 
+int mst__budget_read(const struct mst_params *params,
+                     struct mst__budget *ret_budget,
+                     struct mst_err *reterr)
+{
+    int64_t count;
+    int64_t window_ms;
+    int64_t window_us = 0;
+    int rv = mst__params_rate(params, "max_restarts", &count, &window_ms, reterr);
+    if (rv == 0 && count >= UINT32_MAX) {
+        rv = out_of_range("max_restarts", "less than 4294967295", reterr);
+    }
+    if (rv == 0) {
+        rv = to_us("max_restarts", window_ms, &window_us, reterr);
+    }
+    if (rv == 0 && count >= 0) {
+        *ret_budget = (struct mst__budget){
+            .is_limited = true, .restarts_max = (uint32_t)count, .window_us = window_us};
+    }
+    return rv;
+}
+
 /* Options without effect must still be what they are. */
 static int check_unused(const struct mst_params *params, struct mst_err *reterr)
 {
@@ -162,6 +183,9 @@ int mst__dynamic_read_known(const struct mst_params *params,
     }
     if (rv == 0) {
         rv = to_us("clock_skew", skew_ms, &dynamic.settings.clock_skew_us, reterr);
+    }
+    if (rv == 0) {
+        rv = mst__budget_read(params, &dynamic.settings.budget, reterr);
     }
     if (rv == 0) {
         rv = read_dialect(params, &dynamic.dialect, reterr);

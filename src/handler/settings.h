@@ -18,8 +18,13 @@ struct mst__dynamic {
 #define MST_DYNAMIC_OPTIONS                                                               \
     "join_timeout", "last_call_timeout", "close_timeout", "heartbeat_timeout",            \
         "keep_alive_interval", "keep_alive_max_attempt", "read_timeout", "state_dialect", \
-        "clock_skew",                                                                     \
+        "clock_skew", "max_restarts",                                                     \
         "timeout" /* the peers' launcher always passes it, and it has no effect there either */
+
+/* `max_restarts`: 3, or 3/1h. 0 or MST_EINVAL. */
+int mst__budget_read(const struct mst_params *params,
+                     struct mst__budget *ret_budget,
+                     struct mst_err *reterr);
 
 /* mst__dynamic_read for a handler that knows the options @known. */
 int mst__dynamic_read_known(const struct mst_params *params,

@@ -1,0 +1,102 @@
+/* handler/work.c - words of a node's work, and what is told of how a job ends. */
+#include "handler/work.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/unicode.h"
+
+/* --- words --- */
+
+static void word_text(struct mst__word *word, const char *text)
+{
+    struct mst_bytes rest = mst_bytes_str(text);
+    size_t used = 0;
+    while (rest.size > 0) {
+        uint32_t c = 0;
+        size_t size = mst__unicode_next(rest, &c);
+        bool is_shown = size > 0 && mst__unicode_is_shown(c);
+        size_t taken = is_shown ? size : 1;
+        if (used + taken > MST_AUTHORITY_CAUSE_SIZE_MAX) {
+            break;
+        }
+        memcpy(word->text + used, is_shown ? (const char *)rest.data : " ", taken);
+        used += taken;
+        rest = mst__bytes_skip(rest, size == 0 ? 1 : size);
+    }
+    word->text[used] = '\0';
+    word->cause.text = mst_bytes_of(word->text, used);
+}
+
+void mst__word_finish(struct mst__word *word, int status, const char *text)
+{
+    *word = (struct mst__word){
+        .is_finish = true,
+        .cause = {.rank = MST_AUTHORITY_RANK_NONE,
+                  .worker = MST_CAUSE_WORKER_NONE,
+                  .status = status,
+                  .wall_us = mst__clock_wall_us()},
+    };
+    word_text(word, text);
+}
+
+void mst__word_restart(struct mst__word *word, const struct mst_failure *failure)
+{
+    bool has_worker = failure->worker >= 0 && failure->worker < MST_CAUSE_WORKER_NONE;
+    *word = (struct mst__word){
+        .cause = {.rank = MST_AUTHORITY_RANK_NONE,
+                  .worker = has_worker ? (uint32_t)failure->worker : MST_CAUSE_WORKER_NONE,
+                  .status = failure->exit_status,
+                  .signal = failure->signal > 0 ? (uint32_t)failure->signal : 0,
+                  .wall_us = failure->time_us == 0 ? mst__clock_wall_us() : failure->time_us},
+    };
+    word_text(word, failure->text);
+}
+
+/* --- what is told --- */
+
+static void tell_text(char *to, size_t to_size, struct mst_bytes from)
+{
+    size_t size = from.size < to_size ? from.size : to_size - 1;
+    if (size > 0) {
+        memcpy(to, from.data, size);
+    }
+    to[size] = '\0';
+}
+
+void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *end)
+{
+    const struct mst__cause *cause = &end->cause;
+    changes->has_cause = end->has_cause;
+    if (!end->has_cause) {
+        return;
+    }
+    changes->cause = (struct mst_cause){
+        .rank = cause->rank == MST_AUTHORITY_RANK_NONE ? -1 : (int64_t)cause->rank,
+        .worker = cause->worker == MST_CAUSE_WORKER_NONE ? -1 : (int64_t)cause->worker,
+        .exit_status = cause->status,
+        .signal = cause->signal > INT32_MAX ? 0 : (int)cause->signal,
+        .time_us = cause->wall_us,
+    };
+    tell_text(changes->cause.node, sizeof changes->cause.node, cause->node);
+    tell_text(changes->cause.text, sizeof changes->cause.text, cause->text);
+}
+
+void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end)
+{
+    switch ((enum mst__job_outcome)end->outcome) {
+        case MST_JOB_OUTCOME_FINISHED:
+            changes->outcome = MST_OUTCOME_FINISHED;
+            break;
+        case MST_JOB_OUTCOME_FAILED:
+            changes->outcome = MST_OUTCOME_FAILED;
+            break;
+        case MST_JOB_OUTCOME_ASKED:
+        default: /* of a later version: it is closed */
+            changes->outcome = MST_OUTCOME_CLOSED;
+            break;
+    }
+    changes->closed = true;
+    mst__work_reopened(changes, end);
+}

@@ -1,0 +1,25 @@
+/* handler/work.h - words of a node's work, finish and restart, and what is told of how a job ends:
+ * between the public structs and those of core. */
+#ifndef MST_HANDLER_WORK_H
+#define MST_HANDLER_WORK_H
+
+#include <muster/rendezvous.h>
+
+#include "core/job_message.h"
+
+/* What a node says of its work in a round. Not to be copied: the cause borrows its text. */
+struct mst__word {
+    bool is_finish;          /* it is done; else it has failed */
+    struct mst__cause cause; /* without rank and node; of one that is done: status and text */
+    char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+};
+
+/* Texts are cut off at a character, and characters that do something to a terminal are blanks. */
+void mst__word_finish(struct mst__word *word, int status, const char *text);
+void mst__word_restart(struct mst__word *word, const struct mst_failure *failure);
+
+/* The round was opened, or the job has ended, as @end says: note that in @changes. */
+void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *end);
+void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end);
+
+#endif /* MST_HANDLER_WORK_H */

@@ -1,0 +1,272 @@
+/* unit/work_suite.c - how work ends, for every handler that can tell. */
+#include "unit/work_suite.h"
+
+#include "unit/node_unit.h"
+
+#define NODES 3
+
+static int runs;
+
+/* --- nodes --- */
+
+struct job {
+    const struct work_suite *suite;
+    char run_id[40];
+    char options[200];
+    struct node nodes[NODES];
+};
+
+static void job_add(const struct job *job, struct node *node)
+{
+    struct mst_params *params = NULL;
+    *node = (struct node){.rv = 0};
+    assert_ok(mst_params_new(job->suite->backend, job->run_id, &params, &err));
+    assert_ok(mst_params_set_endpoint(params, job->suite->endpoint, &err));
+    assert_ok(mst_params_set_nodes(params, NODES, NODES, &err));
+    assert_ok(mst_params_set_local_addr(params, "127.0.0.1", &err));
+    assert_ok(mst_params_parse(params, job->options, &err));
+    assert_ok(mst_handler_new(params, &node->handler, &err));
+    mst_params_free(params);
+}
+
+/* All enter the next round. */
+static void job_meet(struct job *job)
+{
+    for (size_t i = 0; i < NODES; i++) {
+        node_drop_store(&job->nodes[i]);
+        node_start(&job->nodes[i]);
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        if (node_join(&job->nodes[i]) != 0) {
+            fail_msg("node %zu: %s", i, job->nodes[i].err.msg);
+        }
+    }
+}
+
+static void job_open(struct job *job, void **state, const char *options)
+{
+    *job = (struct job){.suite = *state};
+    (void)snprintf(job->run_id, sizeof job->run_id, "work-%s-%d", job->suite->backend, runs++);
+    (void)snprintf(job->options, sizeof job->options, "%s%s", job->suite->options, options);
+    for (size_t i = 0; i < NODES; i++) {
+        job_add(job, &job->nodes[i]);
+    }
+    job_meet(job);
+}
+
+static void node_close(struct node *node)
+{
+    node_drop_store(node);
+    mst_handler_free(node->handler);
+}
+
+static void job_close(struct job *job)
+{
+    for (size_t i = 0; i < NODES; i++) {
+        node_close(&job->nodes[i]);
+    }
+}
+
+/* What is told when the rendezvous is closed; nobody is lost before. */
+static struct mst_changes await_closed(struct mst_handler *handler)
+{
+    struct mst_changes changes = poll_changes(handler);
+    while (!changes.closed) {
+        changes = poll_changes(handler);
+    }
+    assert_int_equal(changes.participants_lost, 0);
+    return changes;
+}
+
+/* Another round is wanted: what mst_handler_next says, in @ret_err. */
+static int want(struct mst_handler *handler, struct mst_err *ret_err)
+{
+    struct mst_rendezvous got;
+    mst_rendezvous_init(&got, sizeof got);
+    int rv = mst_handler_next(handler, &got, ret_err);
+    mst_store_close(got.store);
+    return rv;
+}
+
+static struct mst_failure boom(void)
+{
+    struct mst_failure failure;
+    mst_failure_init(&failure, sizeof failure);
+    assert_int_equal(failure.worker, -1);
+    failure.worker = 2;
+    failure.exit_status = 7;
+    failure.text = "boom\nand\x1b[1m more";
+    failure.time_us = 1700000000000000;
+    return failure;
+}
+
+/* @handler had this @rank in the round that it failed in. */
+static void assert_boom(const struct mst_changes *changes,
+                        const struct mst_handler *handler,
+                        int64_t rank)
+{
+    assert_true(changes->has_cause);
+    assert_int_equal(changes->cause.rank, rank);
+    assert_int_equal(changes->cause.worker, 2);
+    assert_int_equal(changes->cause.exit_status, 7);
+    assert_int_equal(changes->cause.signal, 0);
+    assert_int_equal(changes->cause.time_us, 1700000000000000);
+    assert_string_equal(changes->cause.node, mst_handler_node(handler));
+    assert_string_equal(changes->cause.text, "boom and [1m more");
+}
+
+/* --- tests --- */
+
+static void all_finish(void **state)
+{
+    struct job job;
+    struct node spare;
+    struct node late;
+    job_open(&job, state, "");
+    job_add(&job, &spare);
+    job_add(&job, &late);
+    node_start(&spare);
+    for (size_t i = 0; i < NODES; i++) {
+        assert_ok(mst_handler_finish(job.nodes[i].handler, 0, i == 0 ? "well" : NULL, &err));
+        bool is_closed = true;
+        assert_ok(mst_handler_is_closed(late.handler, &is_closed, &err));
+        assert_int_equal(is_closed, i == NODES - 1);
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        struct mst_changes changes = await_closed(job.nodes[i].handler);
+        assert_int_equal(changes.outcome, MST_OUTCOME_FINISHED);
+        assert_false(changes.has_cause);
+        assert_int_equal(want(job.nodes[i].handler, &err), MST_EFINISHED);
+    }
+    assert_int_equal(node_join(&spare), MST_EFINISHED);
+    assert_fails(want(late.handler, &err), MST_EFINISHED, "finished");
+    node_close(&spare);
+    node_close(&late);
+    job_close(&job);
+}
+
+/* Once is allowed, and the second failure is the end. */
+static void one_fails(void **state)
+{
+    struct job job;
+    job_open(&job, state, ",max_restarts=1");
+    struct mst_failure failure = boom();
+    struct node *failed = &job.nodes[1];
+    int64_t round = failed->got.round;
+    int64_t rank = failed->got.rank;
+    assert_ok(mst_handler_restart(failed->handler, &failure, &err));
+    node_drop_store(failed);
+    node_start(failed);
+    for (size_t i = 0; i < NODES; i++) {
+        if (&job.nodes[i] != failed) {
+            struct mst_changes changes = poll_changes(job.nodes[i].handler);
+            while (changes.nodes_waiting == 0) {
+                changes = poll_changes(job.nodes[i].handler);
+            }
+            assert_false(changes.closed);
+            assert_boom(&changes, failed->handler, rank);
+            node_drop_store(&job.nodes[i]);
+            node_start(&job.nodes[i]);
+        }
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(node_join(&job.nodes[i]), 0);
+        assert_int_equal(job.nodes[i].got.round, round + 1);
+    }
+
+    failed = &job.nodes[2];
+    rank = failed->got.rank;
+    assert_ok(mst_handler_restart(failed->handler, &failure, &err));
+    failure.text = "a consequence";
+    assert_ok(mst_handler_restart(job.nodes[0].handler, &failure, &err));
+    for (size_t i = 0; i < NODES; i++) {
+        struct mst_changes changes = await_closed(job.nodes[i].handler);
+        assert_int_equal(changes.outcome, MST_OUTCOME_FAILED);
+        assert_boom(&changes, failed->handler, rank);
+        assert_fails(want(job.nodes[i].handler, &err), MST_ECLOSED, "exit status 7: boom");
+    }
+    job_close(&job);
+}
+
+/* Who has finished may go, and is not missed. */
+static void finished_one_goes(void **state)
+{
+    struct job job;
+    job_open(&job, state, "");
+    assert_ok(mst_handler_finish(job.nodes[1].handler, 0, "", &err));
+    assert_ok(mst_handler_leave(job.nodes[1].handler, &err));
+    assert_ok(mst_handler_finish(job.nodes[0].handler, 0, "", &err));
+    node_close(&job.nodes[0]);
+    job.nodes[0].handler = NULL;
+    struct mst_changes changes;
+    mst_changes_init(&changes, sizeof changes);
+    assert_fails(mst_handler_poll(job.nodes[2].handler, 10 * SHORT_MS, &changes, &err),
+                 MST_ETIMEOUT, "");
+    assert_int_equal(changes.participants_lost, 0);
+    assert_ok(mst_handler_finish(job.nodes[2].handler, 0, "", &err));
+    changes = await_closed(job.nodes[2].handler);
+    assert_int_equal(changes.outcome, MST_OUTCOME_FINISHED);
+    job_close(&job);
+}
+
+/* Who has finished is still a member when another one fails, and takes part again. */
+static void failure_after_finish(void **state)
+{
+    struct job job;
+    job_open(&job, state, "");
+    assert_ok(mst_handler_finish(job.nodes[0].handler, 0, "", &err));
+    assert_ok(mst_handler_finish(job.nodes[1].handler, 0, "", &err));
+    struct mst_failure failure = boom();
+    assert_ok(mst_handler_restart(job.nodes[2].handler, &failure, &err));
+    job_meet(&job);
+    for (size_t i = 0; i < NODES; i++) {
+        assert_ok(mst_handler_finish(job.nodes[i].handler, 0, "", &err));
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(await_closed(job.nodes[i].handler).outcome, MST_OUTCOME_FINISHED);
+    }
+    job_close(&job);
+}
+
+static void closed_by_somebody(void **state)
+{
+    struct job job;
+    job_open(&job, state, "");
+    assert_ok(mst_handler_finish(job.nodes[0].handler, 0, "", &err));
+    assert_ok(mst_handler_set_closed(job.nodes[0].handler, &err));
+    for (size_t i = 0; i < NODES; i++) {
+        assert_int_equal(await_closed(job.nodes[i].handler).outcome, MST_OUTCOME_CLOSED);
+        /* Too late, and no error. */
+        assert_ok(mst_handler_finish(job.nodes[i].handler, 0, "", &err));
+        assert_int_equal(want(job.nodes[i].handler, &err), MST_ECLOSED);
+    }
+    job_close(&job);
+}
+
+static void without_a_round(void **state)
+{
+    struct job job = {.suite = *state};
+    struct node node;
+    struct mst_failure failure = boom();
+    (void)snprintf(job.run_id, sizeof job.run_id, "work-%s-%d", job.suite->backend, runs++);
+    (void)snprintf(job.options, sizeof job.options, "%s,max_restarts=3/1h", job.suite->options);
+    job_add(&job, &node);
+    assert_fails(mst_handler_finish(node.handler, 0, NULL, &err), MST_EINVAL, "no round");
+    assert_fails(mst_handler_restart(node.handler, &failure, &err), MST_EINVAL, "no round");
+    assert_fails(mst_handler_restart(node.handler, NULL, &err), MST_EINVAL, "mst_failure");
+    node_close(&node);
+}
+
+int work_suite_run(const struct work_suite *suite)
+{
+    void *state = (void *)(uintptr_t)suite;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(all_finish, state),
+        cmocka_unit_test_prestate(one_fails, state),
+        cmocka_unit_test_prestate(finished_one_goes, state),
+        cmocka_unit_test_prestate(failure_after_finish, state),
+        cmocka_unit_test_prestate(closed_by_somebody, state),
+        cmocka_unit_test_prestate(without_a_round, state),
+    };
+    return cmocka_run_group_tests_name(suite->backend, tests, NULL, NULL);
+}
