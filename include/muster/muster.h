@@ -8,6 +8,7 @@
 #include <muster/log.h>
 #include <muster/rendezvous.h>
 #include <muster/server.h>
+#include <muster/status.h>
 #include <muster/store.h>
 #include <muster/types.h>
 #include <muster/version.h>

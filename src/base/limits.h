@@ -103,6 +103,8 @@
 #define MST_HTTP_CONNECTIONS_MAX 64
 #define MST_HTTP_REQUEST_SIZE_MAX MST_KIB(8)
 #define MST_HTTP_PAGE_SIZE_MAX MST_KIB(128)
+/* Snapshots of jobs that are being sent at a time: each is memory, some MiB of a large job. */
+#define MST_HTTP_SNAPSHOTS_MAX 8
 
 /* Jobs with series of their own on that page, and the longest run id of one: they take most of the
  * page, and a collector keeps every run id that it has ever seen. */
@@ -181,6 +183,19 @@
 #define MST_AUTHORITY_CLAIM_STEP_MAX ((int64_t)1 << 32)
 #define MST_AUTHORITY_ROUND_MAX ((int64_t)1 << 62)
 #define MST_AUTHORITY_EPOCH_MAX INT64_MAX
+
+/* Runs in a list that is told, the oldest ones: some milliseconds of the server's time. And those
+ * with which a run id that nobody knows is compared, in as much time; of these the nearest are
+ * named. */
+#define MST_JOBS_LISTED_MAX 10000
+#define MST_JOBS_COMPARED_MAX 1000
+#define MST_JOBS_SIMILAR_MAX 3
+
+/* Nodes of a job that have a line each in a table for people; more share lines. */
+#define MST_STATUS_ROWS_MAX 40
+
+/* A snapshot as JSON: the most nodes that there can be, with the longest texts. */
+#define MST_SNAPSHOT_JSON_SIZE_MAX MST_MIB(256)
 
 /* Names of nodes in a line for people: more than these are told as a number. */
 #define MST_NAMES_SHOWN 20

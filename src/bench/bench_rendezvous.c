@@ -23,13 +23,13 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/until.h"
 #include "bench/bench.h"
 #include "bench/bench_job.h"
 #include "bench/bench_tally.h"
 #include "cli/cli.h"
-#include "cli/json.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster bench rendezvous"
@@ -368,22 +368,22 @@ struct figure {
 static int print_json(const struct meeting *meeting, const struct figure *rows, size_t count)
 {
     struct mst_err err = {0};
-    struct mst__cli_json json;
-    mst__cli_json_init(&json);
-    mst__cli_json_begin(&json, NULL, '{');
-    mst__cli_json_text(&json, "bench", mst_bytes_str("rendezvous"));
-    mst__cli_json_text(&json, "backend", mst_bytes_str(meeting->backend));
-    mst__cli_json_number(&json, "nodes", meeting->nodes);
+    struct mst__json_writer json;
+    mst__json_writer_init(&json, MST_CLI_LINE_SIZE_MAX);
+    mst__json_put_begin(&json, NULL, '{');
+    mst__json_put_text(&json, "bench", mst_bytes_str("rendezvous"));
+    mst__json_put_text(&json, "backend", mst_bytes_str(meeting->backend));
+    mst__json_put_number(&json, "nodes", meeting->nodes);
     for (size_t i = 0; i < count; i++) {
         if (rows[i].value < 0) {
-            mst__cli_json_null(&json, rows[i].name);
+            mst__json_put_null(&json, rows[i].name);
         } else {
-            mst__cli_json_real(&json, rows[i].name, rows[i].value);
+            mst__json_put_real(&json, rows[i].name, rows[i].value);
         }
     }
-    mst__cli_json_end(&json, '}');
+    mst__json_put_end(&json, '}');
     int rv = mst__cli_json_print(&json, &err);
-    mst__cli_json_close(&json);
+    mst__json_writer_close(&json);
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
@@ -545,7 +545,7 @@ int mst__bench_rendezvous(int argc, char **argv)
     struct meeting meeting = {
         .rdzv = {MST_RDZV_DEFAULTS(COMMAND)}, .nodes = 8, .steady_ms = STEADY_MS};
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(meeting.rdzv),
+        MST_RDZV_OPTIONS(meeting.rdzv, "Which job. Required."),
         {"nodes", "N", "How many nodes meet. Default: 8.", MST_OPTION_NUMBER, &meeting.nodes, 1,
          NODES_MAX},
         {"death", NULL, "Kill one after they have met, and measure how the others re-form.",

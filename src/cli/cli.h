@@ -115,6 +115,18 @@ int mst__cli_fail(const struct mst_err *err);
 /* A usage error: print it and a pointer to --help; returns MST_EXIT_USAGE. */
 int mst__cli_usage_error(const char *command, const char *format, ...) MST_PRINTF(2, 3);
 
+/* The most that a line of JSON may have. */
+#define MST_CLI_LINE_SIZE_MAX ((size_t)16 << 20)
+
+/* Write @text to standard output at once. 0 or MST_ESYS. */
+int mst__cli_write(struct mst_bytes text, struct mst_err *reterr);
+
+/* Write the line to standard output at once, in one write where the system lets us, and empty it: a
+ * reader at the other end of a pipe sees it as soon as it is printed. 0, MST_ENOMEM, MST_ELIMIT,
+ * MST_ESYS. */
+struct mst__json_writer;
+int mst__cli_json_print(struct mst__json_writer *json, struct mst_err *reterr);
+
 /* "debug", "info", "warn", "error" to a level, false for anything else; and back. */
 bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level);
 const char *mst__cli_log_level_name(enum mst_log_level level);

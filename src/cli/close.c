@@ -1,10 +1,10 @@
 /* cli/close.c - `muster close`: nobody can join a rendezvous any more. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/err.h"
 #include "cli/cli.h"
-#include "cli/look_job.h"
 #include "cli/rdzv.h"
 
 #define COMMAND "muster close"
@@ -17,81 +17,33 @@ static const char close_text[] =
     "Exit status: 0 it is closed, 1 failed, 2 wrong arguments, 3 there is none, 4 timeout, 5 no "
     "connection, 10 what is stored is no rendezvous.";
 
-/* Whether there is something to close; a misspelt id should not make a new rendezvous. */
-static int check_exists(const struct mst_params *params, int64_t timeout_ms, struct mst_err *reterr)
+/* Who closes it, as everybody is told. */
+static void name_owner(char *ret_text, size_t size)
 {
-    struct mst__look look = {0};
-    int rv = mst__look_open(&look, params, timeout_ms, reterr);
-    if (rv == 0) {
-        rv = mst__look_read(&look, timeout_ms, NULL, reterr);
-    }
-    if (rv == 0 && !look.exists) {
-        rv = mst__fail(reterr, MST_ENOTFOUND, 0, "there is no rendezvous '%.60s' at '%.80s'",
-                       mst_params_run_id(params), mst_params_endpoint(params));
-    }
-    mst__look_close(&look);
-    return rv;
-}
-
-/* Options of the backend that were not given: be quick, and do not serve a store. */
-static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct mst_err *reterr)
-{
-    static const char *const timeouts[] = {"join_timeout", "close_timeout", "read_timeout"};
-    const char *backend = mst_params_backend(params);
-    char text[32];
-    (void)snprintf(text, sizeof text, "%lldms", (long long)timeout_ms); /* fits */
-    int rv = 0;
-    if (strcmp(backend, "c10d") == 0) {
-        rv = mst_params_set(params, "serve", "never", reterr);
-    }
-    /* The legacy handler has the last of these alone. */
-    size_t i = strcmp(backend, "etcd") == 0 ? 2 : 0;
-    for (; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
-        if (mst_params_text(params, timeouts[i], NULL) == NULL) {
-            rv = mst_params_set(params, timeouts[i], text, reterr);
-        }
-    }
-    return rv;
-}
-
-/* The authority keeps the reason. */
-static int close_job(const struct mst__rdzv *rdzv,
-                     const struct mst_params *params,
-                     const char *reason,
-                     int64_t timeout_ms)
-{
-    struct mst_err err;
-    int rv = mst__look_job_shut(params, reason == NULL ? "asked to by muster close" : reason,
-                                timeout_ms, &err);
-    return rv == 0 ? MST_EXIT_OK : mst__rdzv_fail(rdzv, params, &err);
+    char host[128] = "";
+    const char *user = getenv("USER");
+    (void)gethostname(host, sizeof host - 1); /* then it is empty */
+    (void)snprintf(ret_text, size, "muster close, %.120s%s%s", user == NULL ? "" : user,
+                   user == NULL ? "" : "@", host); /* fits */
 }
 
 static int close_with(const struct mst__rdzv *rdzv,
-                      struct mst_params *params,
+                      const struct mst_params *params,
                       const char *reason,
                       int64_t timeout_ms)
 {
-    struct mst_handler *handler = NULL;
+    char owner[300];
     struct mst_err err;
     const char *backend = mst_params_backend(params);
-    if (mst__rdzv_has_authority(backend)) {
-        return close_job(rdzv, params, reason, timeout_ms);
-    }
-    if (reason != NULL) {
+    bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
+    if (reason != NULL && !has_reason) {
         return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' has no place for it",
                                     backend);
     }
-    int rv = check_exists(params, timeout_ms, &err);
-    if (rv == 0) {
-        rv = set_defaults(params, timeout_ms, &err);
-    }
-    if (rv == 0) {
-        rv = mst_handler_new(params, &handler, &err);
-    }
-    if (rv == 0) {
-        rv = mst_handler_set_closed(handler, &err);
-    }
-    mst_handler_free(handler);
+    name_owner(owner, sizeof owner);
+    int rv =
+        mst_status_close(params, reason == NULL && has_reason ? "asked to by muster close" : reason,
+                         owner, timeout_ms, &err);
     return rv == 0 ? MST_EXIT_OK : mst__rdzv_fail(rdzv, params, &err);
 }
 
@@ -101,7 +53,7 @@ int mst__cli_close(int argc, char **argv)
     int64_t timeout_ms = 10000;
     const char *reason = NULL;
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(rdzv),
+        MST_RDZV_OPTIONS(rdzv, "Which job. Required."),
         {"reason", "TEXT",
          "Why: everybody who is told that it is closed is told this, too. Of backends muster and "
          "etcd-v3 only.",
@@ -120,7 +72,7 @@ int mst__cli_close(int argc, char **argv)
     int exit_code = MST_EXIT_OK;
     struct mst_params *params = NULL;
     if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code) ||
-        !mst__rdzv_params(&rdzv, 1, mst__rdzv_is_url(&rdzv) ? 0 : 1, NULL, &params, &exit_code)) {
+        !mst__rdzv_params(&rdzv, 0, 0, NULL, &params, &exit_code)) {
         return exit_code;
     }
     exit_code = close_with(&rdzv, params, reason, timeout_ms);

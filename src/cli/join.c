@@ -17,11 +17,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_writer.h"
+#include "base/limits.h"
 #include "base/number.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/expect.h"
-#include "cli/json.h"
 #include "cli/log.h"
 #include "cli/rdzv.h"
 #include "cli/waiting.h"
@@ -74,10 +74,10 @@ struct join {
     int events_fd;
     struct mst_params *params;
     struct mst_handler *handler;
-    struct mst__expect expect;
+    struct mst_expected *expected; /* NULL = not given */
     struct mst__waiting *waiting;
     struct mst__child child;
-    struct mst__cli_json line;
+    struct mst__json_writer line;
     int64_t read_ms; /* how long a call of the store may take */
     int64_t lost_ms; /* since when it cannot be reached; 0 = it can */
     bool was_member;
@@ -147,48 +147,48 @@ static void start_hold(const struct join *join)
 static int tell_joined(struct join *join)
 {
     const struct mst_rendezvous *outcome = &join->outcome;
-    struct mst__cli_json *line = &join->line;
-    mst__cli_json_begin(line, NULL, '{');
-    mst__cli_json_text(line, "event", mst_bytes_str("joined"));
-    mst__cli_json_number(line, "round", outcome->round);
-    mst__cli_json_number(line, "rank", outcome->rank);
-    mst__cli_json_number(line, "world_size", outcome->world_size);
-    mst__cli_json_text(line, "master_addr", mst_bytes_str(outcome->master_addr));
-    mst__cli_json_number(line, "master_port", outcome->master_port);
+    struct mst__json_writer *line = &join->line;
+    mst__json_put_begin(line, NULL, '{');
+    mst__json_put_text(line, "event", mst_bytes_str("joined"));
+    mst__json_put_number(line, "round", outcome->round);
+    mst__json_put_number(line, "rank", outcome->rank);
+    mst__json_put_number(line, "world_size", outcome->world_size);
+    mst__json_put_text(line, "master_addr", mst_bytes_str(outcome->master_addr));
+    mst__json_put_number(line, "master_port", outcome->master_port);
     if (outcome->epoch != 0) {
-        mst__cli_json_number(line, "epoch", (int64_t)outcome->epoch);
+        mst__json_put_number(line, "epoch", (int64_t)outcome->epoch);
     }
-    mst__cli_json_text(line, "node", mst_bytes_str(mst_handler_node(join->handler)));
-    mst__cli_json_end(line, '}');
+    mst__json_put_text(line, "node", mst_bytes_str(mst_handler_node(join->handler)));
+    mst__json_put_end(line, '}');
     return mst__cli_json_print(line, &join->err);
 }
 
 static int tell(struct join *join, const char *event)
 {
-    mst__cli_json_begin(&join->line, NULL, '{');
-    mst__cli_json_text(&join->line, "event", mst_bytes_str(event));
-    mst__cli_json_end(&join->line, '}');
+    mst__json_put_begin(&join->line, NULL, '{');
+    mst__json_put_text(&join->line, "event", mst_bytes_str(event));
+    mst__json_put_end(&join->line, '}');
     return mst__cli_json_print(&join->line, &join->err);
 }
 
 /* @name: what is told of it, if anything is known. */
 static int tell_closed(struct join *join, const char *name, const char *text)
 {
-    mst__cli_json_begin(&join->line, NULL, '{');
-    mst__cli_json_text(&join->line, "event", mst_bytes_str("closed"));
+    mst__json_put_begin(&join->line, NULL, '{');
+    mst__json_put_text(&join->line, "event", mst_bytes_str("closed"));
     if (*text != '\0') {
-        mst__cli_json_text(&join->line, name, mst_bytes_str(text));
+        mst__json_put_text(&join->line, name, mst_bytes_str(text));
     }
-    mst__cli_json_end(&join->line, '}');
+    mst__json_put_end(&join->line, '}');
     return mst__cli_json_print(&join->line, &join->err);
 }
 
 static int tell_round(struct join *join, const char *event, int64_t round)
 {
-    mst__cli_json_begin(&join->line, NULL, '{');
-    mst__cli_json_text(&join->line, "event", mst_bytes_str(event));
-    mst__cli_json_number(&join->line, "round", round);
-    mst__cli_json_end(&join->line, '}');
+    mst__json_put_begin(&join->line, NULL, '{');
+    mst__json_put_text(&join->line, "event", mst_bytes_str(event));
+    mst__json_put_number(&join->line, "round", round);
+    mst__json_put_end(&join->line, '}');
     return mst__cli_json_print(&join->line, &join->err);
 }
 
@@ -211,23 +211,23 @@ static void on_event(void *arg, const struct mst_event *event)
 /* The store cannot be reached, for which @err is the reason, or can be again. */
 static int tell_reachable(struct join *join, const struct mst_err *err)
 {
-    mst__cli_json_begin(&join->line, NULL, '{');
-    mst__cli_json_text(&join->line, "event",
+    mst__json_put_begin(&join->line, NULL, '{');
+    mst__json_put_text(&join->line, "event",
                        mst_bytes_str(err == NULL ? "reachable" : "unreachable"));
     if (err != NULL) {
-        mst__cli_json_text(&join->line, "error", mst_bytes_str(err->msg));
+        mst__json_put_text(&join->line, "error", mst_bytes_str(err->msg));
     }
-    mst__cli_json_end(&join->line, '}');
+    mst__json_put_end(&join->line, '}');
     return mst__cli_json_print(&join->line, &join->err);
 }
 
 static int tell_waiting(struct join *join, int64_t nodes)
 {
-    mst__cli_json_begin(&join->line, NULL, '{');
-    mst__cli_json_text(&join->line, "event", mst_bytes_str("waiting"));
-    mst__cli_json_number(&join->line, "round", join->outcome.round);
-    mst__cli_json_number(&join->line, "nodes", nodes);
-    mst__cli_json_end(&join->line, '}');
+    mst__json_put_begin(&join->line, NULL, '{');
+    mst__json_put_text(&join->line, "event", mst_bytes_str("waiting"));
+    mst__json_put_number(&join->line, "round", join->outcome.round);
+    mst__json_put_number(&join->line, "nodes", nodes);
+    mst__json_put_end(&join->line, '}');
     return mst__cli_json_print(&join->line, &join->err);
 }
 
@@ -326,22 +326,22 @@ static int tell_gone(struct join *join,
                      bool finished,
                      int64_t total)
 {
-    struct mst__cli_json *line = &join->line;
-    mst__cli_json_begin(line, NULL, '{');
-    mst__cli_json_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
-    mst__cli_json_number(line, "round", join->outcome.round);
-    mst__cli_json_begin(line, "nodes", '[');
+    struct mst__json_writer *line = &join->line;
+    mst__json_put_begin(line, NULL, '{');
+    mst__json_put_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
+    mst__json_put_number(line, "round", join->outcome.round);
+    mst__json_put_begin(line, "nodes", '[');
     const char *rest = changes->lost;
     while (*rest != '\0') {
         struct mst_bytes name = next_name(&rest);
         bool is_new = !is_half(changes, rest) && !has_name(join->seen.lost, name);
         if (is_new && (join->finished > 0 && has_finished(join, name)) == finished) {
-            mst__cli_json_text(line, NULL, name);
+            mst__json_put_text(line, NULL, name);
         }
     }
-    mst__cli_json_end(line, ']');
-    mst__cli_json_number(line, "total", total);
-    mst__cli_json_end(line, '}');
+    mst__json_put_end(line, ']');
+    mst__json_put_number(line, "total", total);
+    mst__json_put_end(line, '}');
     return mst__cli_json_print(line, &join->err);
 }
 
@@ -647,11 +647,10 @@ static int run(struct join *join)
         return mst__rdzv_fail(&join->rdzv, join->params, &join->err);
     }
     if (catch_signals(join) != 0 ||
-        mst__waiting_new(join->params, join->expect_text == NULL ? NULL : &join->expect,
-                         &join->waiting, &join->err) != 0) {
+        mst__waiting_new(join->params, join->expected, &join->waiting, &join->err) != 0) {
         return mst__cli_fail(&join->err);
     }
-    mst__cli_json_init(&join->line);
+    mst__json_writer_init(&join->line, MST_CLI_LINE_SIZE_MAX);
     int exit_code = exit_code_of(join, take_part(join));
     return leave(join, exit_code);
 }
@@ -684,12 +683,12 @@ static bool set_expect(struct join *join, int *ret_exit)
 {
     const char *backend = mst_params_backend(join->params);
     struct mst_err err;
-    if (!mst__expect_is_possible(backend)) {
+    if (!mst__rdzv_has_names(backend)) {
         *ret_exit =
             mst__cli_usage_error(COMMAND, "--expect: backend '%.40s' knows no names", backend);
         return false;
     }
-    if (mst__expect_parse(join->expect_text, &join->expect, &err) != 0) {
+    if (mst_expected_new(join->expect_text, &join->expected, &err) != 0) {
         *ret_exit = mst__cli_usage_error(COMMAND, "--expect: %s", err.msg);
         return false;
     }
@@ -785,9 +784,9 @@ static int join_with(struct join *join)
     }
     mst__waiting_free(join->waiting);
     mst_handler_free(join->handler);
-    mst__expect_close(&join->expect);
+    mst_expected_free(join->expected);
     mst_params_free(join->params);
-    mst__cli_json_close(&join->line);
+    mst__json_writer_close(&join->line);
     if (join->events_fd >= 0) {
         (void)close(join->events_fd); /* every event was written at once */
     }
@@ -803,7 +802,7 @@ int mst__cli_join(int argc, char **argv)
         .log_level = "warn",
     };
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(join.rdzv),
+        MST_RDZV_OPTIONS(join.rdzv, "Which job: the same on all of its nodes. Required."),
         {"nnodes", "MIN:MAX", "How many nodes a round needs and takes; or one number. Required.",
          MST_OPTION_TEXT, &join.nodes, 0, 0},
         {"local-addr", "ADDRESS",

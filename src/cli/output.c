@@ -1,8 +1,13 @@
-/* cli/output.c - errors on stderr, and the levels of a log. */
+/* cli/output.c - lines on stdout, errors on stderr, and the levels of a log. */
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/err.h"
+#include "base/json_writer.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 
@@ -64,4 +69,31 @@ bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level)
         }
     }
     return false;
+}
+
+int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
+{
+    while (text.size > 0) {
+        ssize_t written = write(STDOUT_FILENO, text.data, text.size);
+        if (written >= 0) {
+            text = mst_bytes_of(text.data + written, text.size - (size_t)written);
+        } else if (errno == EAGAIN) {
+            struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+            (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
+        } else if (errno != EINTR) {
+            return mst__fail(reterr, MST_ESYS, errno, "cannot write to standard output");
+        }
+    }
+    return 0;
+}
+
+int mst__cli_json_print(struct mst__json_writer *json, struct mst_err *reterr)
+{
+    int rv = json->code != 0 ? json->code : mst__buf_append_u8(&json->text, '\n');
+    rv = rv != 0 ? mst__fail(reterr, rv, 0, "line for standard output")
+                 : mst__cli_write(mst__buf_bytes(&json->text), reterr);
+    mst__buf_clear(&json->text);
+    json->code = 0;
+    json->has_value = false;
+    return rv;
 }

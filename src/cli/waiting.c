@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +17,10 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "cli/log.h"
 #include "handler/settings.h"
+#include "snapshot/fold.h"
 
 #define TELL_FIRST_MS 2000
 #define TELL_AGAIN_MS 10000
@@ -33,7 +34,7 @@
 
 struct mst__waiting {
     const struct mst_params *params;
-    struct mst__expect *expect;
+    struct mst_expected *expected; /* NULL = nobody in particular */
     char where[200];
     int64_t nodes_per_s; /* that all who wait may ask for */
     int64_t join_ms;
@@ -50,9 +51,9 @@ struct mst__waiting {
     int64_t began_ms;
 
     /* The thread's own. */
-    struct mst__look look;
-    bool is_open;
-    bool is_blind; /* there is nothing to look at */
+    struct mst_status_watch *watch;
+    struct mst_status *status; /* as it was seen last; NULL = not yet */
+    bool is_blind;             /* there is nothing to look at */
     int64_t look_ms, tell_ms;
     struct mst__buf text; /* what is known */
     struct mst__buf told; /* of that, what was told last */
@@ -62,96 +63,119 @@ struct mst__waiting {
 
 /* --- texts --- */
 
-static void put(struct mst__buf *text, int *rv, const char *format, ...) MST_PRINTF(3, 4);
-
-static void put(struct mst__buf *text, int *rv, const char *format, ...)
-{
-    char line[300];
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (*rv == 0 && length > 0) {
-        *rv = mst__buf_append(text, mst_bytes_str(line)); /* cut off when long */
-    }
-}
-
 /* "4", or "4 to 8" */
 static void put_limits(const struct mst__waiting *waiting, struct mst__buf *text, int *rv)
 {
     int64_t nodes_min = mst_params_nodes_min(waiting->params);
     int64_t nodes_max = mst_params_nodes_max(waiting->params);
-    put(text, rv, "%" PRId64, nodes_min);
+    mst__text_put(text, rv, "%" PRId64, nodes_min);
     if (nodes_max > nodes_min) {
-        put(text, rv, " to %" PRId64, nodes_max);
+        mst__text_put(text, rv, " to %" PRId64, nodes_max);
     }
 }
 
+/* Who is there, in numbers. */
+struct group {
+    bool is_running; /* a round runs: who waits, waits for the next one */
+    int64_t here;    /* in that round, or in the one that gathers */
+    int64_t waiting; /* beside one that runs */
+};
+
+static struct group count_group(const struct mst_status *status)
+{
+    struct group group = {.is_running = status->phase == MST_STATUS_RUNNING ||
+                                        status->phase == MST_STATUS_RECLAIMING};
+    for (size_t i = 0; i < status->node_count; i++) {
+        switch (status->nodes[i]->standing) {
+            case MST_STATUS_NODE_MEMBER:
+            case MST_STATUS_NODE_CALLED:
+            case MST_STATUS_NODE_FINISHED:
+                /* While a round is open, those who still hold the last one are not there yet. */
+                group.here += group.is_running ? 1 : 0;
+                break;
+            case MST_STATUS_NODE_GATHERED:
+                group.here += group.is_running ? 0 : 1;
+                break;
+            case MST_STATUS_NODE_QUEUED:
+            case MST_STATUS_NODE_SPARE:
+                group.waiting += group.is_running ? 1 : 0;
+                break;
+            case MST_STATUS_NODE_GONE:
+                break;
+        }
+    }
+    return group;
+}
+
+/* Append @names, folded. */
+static void put_names(struct mst__buf *text, int *rv, const char *const *names, size_t count)
+{
+    struct mst_bytes *list = mst__calloc(count + 1, sizeof *list);
+    for (size_t i = 0; i < count && list != NULL; i++) {
+        list[i] = mst_bytes_str(names[i]);
+    }
+    if (list != NULL) {
+        mst__fold_put(text, rv, list, count);
+    }
+    *rv = *rv == 0 && list == NULL ? MST_ENOMEM : *rv;
+    mst__free(list);
+}
+
 static void put_group(struct mst__waiting *waiting,
-                      const struct mst__look_group *group,
+                      const struct group *group,
                       struct mst__buf *text,
                       int *rv)
 {
+    const struct mst_status *status = waiting->status;
     int64_t missing = mst_params_nodes_min(waiting->params) - group->here;
-    if (group->is_closed) {
-        put(text, rv, "the rendezvous is closed");
+    if (status->exists && status->phase == MST_STATUS_CLOSED) {
+        mst__text_put(text, rv, "the rendezvous is closed");
     } else if (group->is_running) {
-        put(text, rv,
-            "round %" PRId64 " runs with %" PRId64 " nodes, %" PRId64 " waiting for the next",
-            group->round, group->here, group->waiting);
+        mst__text_put(text, rv,
+                      "round %" PRId64 " runs with %" PRId64 " nodes, %" PRId64
+                      " waiting for the next",
+                      status->round, group->here, group->waiting);
     } else {
-        put(text, rv, "%" PRId64 " of ", group->here);
+        mst__text_put(text, rv, "%" PRId64 " of ", group->here);
         put_limits(waiting, text, rv);
-        put(text, rv, " nodes here, ");
+        mst__text_put(text, rv, " nodes here, ");
         if (missing > 0) {
-            put(text, rv, "%" PRId64 " missing", missing);
+            mst__text_put(text, rv, "%" PRId64 " missing", missing);
         } else {
-            put(text, rv, "last call for more");
+            mst__text_put(text, rv, "last call for more");
         }
     }
-    if (waiting->expect != NULL && mst__expect_missing(waiting->expect, false) > 0) {
-        bool is_all =
-            !group->is_running && (int64_t)mst__expect_missing(waiting->expect, false) == missing;
-        put(text, rv, is_all ? ": " : "; not here: ");
-        mst__expect_put_missing(waiting->expect, false, text, rv);
+    if (status->missing_count > 0) {
+        bool is_all = !group->is_running && (int64_t)status->missing_count == missing;
+        mst__text_put(text, rv, is_all ? ": " : "; not here: ");
+        put_names(text, rv, status->missing, status->missing_count);
     }
 }
 
 /* --- looking --- */
 
-struct names {
-    struct mst__waiting *waiting;
-    struct mst__buf text;
-    size_t count;
-    int rv;
-};
-
-static void take_name(void *arg, struct mst_bytes name)
-{
-    struct names *names = arg;
-    mst__names_put(&names->text, &names->count, name, &names->rv);
-    if (names->waiting->expect != NULL) {
-        mst__expect_see(names->waiting->expect, name);
-    }
-}
-
 /* Remember the largest group that was seen. */
 static void take_names(struct mst__waiting *waiting)
 {
-    struct names names = {.waiting = waiting};
-    mst__buf_init(&names.text, TEXT_SIZE_MAX);
-    if (waiting->expect != NULL) {
-        mst__expect_begin(waiting->expect);
+    const struct mst_status *status = waiting->status;
+    size_t count = status->node_count - status->gone_count; /* those come last */
+    struct mst__buf text;
+    int rv = 0;
+    if ((int64_t)count < waiting->most) {
+        return;
     }
-    mst__look_nodes(&waiting->look, take_name, &names);
-    mst__names_put_more(&names.text, names.count, &names.rv);
-    if (names.rv == 0 && (int64_t)names.count >= waiting->most) {
+    const char **names = mst__calloc(count + 1, sizeof *names);
+    mst__buf_init(&text, TEXT_SIZE_MAX);
+    for (size_t i = 0; i < count && names != NULL; i++) {
+        names[i] = status->nodes[i]->name;
+    }
+    if (names != NULL) {
+        put_names(&text, &rv, names, count);
         mst__buf_close(&waiting->most_names);
-        waiting->most_names = names.text;
-        waiting->most = (int64_t)names.count;
-    } else {
-        mst__buf_close(&names.text);
+        waiting->most_names = text;
+        waiting->most = (int64_t)count;
     }
+    mst__free(names);
 }
 
 static int64_t look_again_ms(const struct mst__waiting *waiting, int64_t nodes)
@@ -164,17 +188,21 @@ static int64_t look_again_ms(const struct mst__waiting *waiting, int64_t nodes)
 static int look_read(struct mst__waiting *waiting, struct mst_err *reterr)
 {
     int rv = 0;
-    if (!waiting->is_open) {
-        rv = mst__look_open(&waiting->look, waiting->params, LOOK_TIMEOUT_MS, reterr);
-        waiting->is_open = rv == 0;
+    struct mst_status *status = NULL;
+    if (waiting->watch == NULL) {
+        rv = mst_status_watch_new(waiting->params, &waiting->watch, reterr);
         waiting->is_blind = rv == MST_ENOTSUP || rv == MST_EINVAL;
     }
     if (rv == 0) {
-        rv = mst__look_read(&waiting->look, LOOK_TIMEOUT_MS, NULL, reterr);
+        rv = mst_status_watch_next(waiting->watch, 0, LOOK_TIMEOUT_MS, 0, &status, reterr);
+        rv = rv == MST_ETIMEOUT && waiting->status != NULL ? 0 : rv;
     }
-    if (rv != 0) {
-        mst__look_close(&waiting->look); /* opened anew next time */
-        waiting->is_open = false;
+    if (rv == 0 && status != NULL) {
+        mst_status_free(waiting->status);
+        waiting->status = status;
+        if (waiting->expected != NULL) {
+            rv = mst_status_expect(status, waiting->expected, reterr);
+        }
     }
     return rv;
 }
@@ -190,13 +218,12 @@ static void look(struct mst__waiting *waiting)
         return;
     }
     if (rv != 0) {
-        put(&waiting->text, &code, "who is here cannot be seen: %s", err.msg);
+        mst__text_put(&waiting->text, &code, "who is here cannot be seen: %s", err.msg);
         waiting->look_ms =
             mst__clock_deadline_ms(look_again_ms(waiting, mst_params_nodes_max(waiting->params)));
         return;
     }
-    struct mst__look_group group;
-    mst__look_group(&waiting->look, &group);
+    struct group group = count_group(waiting->status);
     take_names(waiting);
     put_group(waiting, &group, &waiting->text, &code);
     if (code != 0) {
@@ -218,16 +245,16 @@ static void tell(struct mst__waiting *waiting, int64_t waited_ms)
     struct mst__buf line;
     int rv = 0;
     mst__buf_init(&line, 2 * TEXT_SIZE_MAX);
-    put(&line, &rv, "muster: waiting %" PRId64 " s", waited_ms / 1000);
+    mst__text_put(&line, &rv, "muster: waiting %" PRId64 " s", waited_ms / 1000);
     if (mst__buf_size(&waiting->text) > 0) {
-        put(&line, &rv, ": ");
+        mst__text_put(&line, &rv, ": ");
         rv = rv == 0 ? mst__buf_append(&line, mst__buf_bytes(&waiting->text)) : rv;
     } else {
-        put(&line, &rv, " for ");
+        mst__text_put(&line, &rv, " for ");
         put_limits(waiting, &line, &rv);
-        put(&line, &rv, " nodes");
+        mst__text_put(&line, &rv, " nodes");
     }
-    put(&line, &rv, " (%s)", waiting->where);
+    mst__text_put(&line, &rv, " (%s)", waiting->where);
     if (rv == 0) {
         say(&line);
     }
@@ -245,12 +272,12 @@ static void tell_late(struct mst__waiting *waiting)
         return;
     }
     mst__buf_init(&line, 2 * TEXT_SIZE_MAX);
-    put(&line, &rv, "muster: %" PRId64 " node%s had been here: ", waiting->most,
-        waiting->most == 1 ? "" : "s");
+    mst__text_put(&line, &rv, "muster: %" PRId64 " node%s had been here: ", waiting->most,
+                  waiting->most == 1 ? "" : "s");
     rv = rv == 0 ? mst__buf_append(&line, mst__buf_bytes(&waiting->most_names)) : rv;
-    if (waiting->expect != NULL && mst__expect_missing(waiting->expect, true) > 0) {
-        put(&line, &rv, "; never seen: ");
-        mst__expect_put_missing(waiting->expect, true, &line, &rv);
+    if (waiting->status != NULL && waiting->status->unseen_count > 0) {
+        mst__text_put(&line, &rv, "; never seen: ");
+        put_names(&line, &rv, waiting->status->unseen, waiting->status->unseen_count);
     }
     if (rv == 0) {
         say(&line);
@@ -377,7 +404,7 @@ static int start_thread(struct mst__waiting *waiting, struct mst_err *reterr)
 }
 
 int mst__waiting_new(const struct mst_params *params,
-                     struct mst__expect *expect,
+                     struct mst_expected *expected,
                      struct mst__waiting **ret_waiting,
                      struct mst_err *reterr)
 {
@@ -386,7 +413,7 @@ int mst__waiting_new(const struct mst_params *params,
         return mst__fail(reterr, MST_ENOMEM, 0, "what is waited for");
     }
     waiting->params = params;
-    waiting->expect = expect;
+    waiting->expected = expected;
     mst__buf_init(&waiting->text, TEXT_SIZE_MAX);
     mst__buf_init(&waiting->told, TEXT_SIZE_MAX);
     mst__buf_init(&waiting->most_names, TEXT_SIZE_MAX);
@@ -420,7 +447,8 @@ void mst__waiting_free(struct mst__waiting *waiting)
         (void)pthread_mutex_unlock(&waiting->mutex);
         (void)pthread_join(waiting->thread, NULL); /* a thread of ours that nobody else joins */
     }
-    mst__look_close(&waiting->look);
+    mst_status_watch_free(waiting->watch);
+    mst_status_free(waiting->status);
     mst__buf_close(&waiting->text);
     mst__buf_close(&waiting->told);
     mst__buf_close(&waiting->most_names);

@@ -2,20 +2,19 @@
 #ifndef MST_CLI_WAITING_H
 #define MST_CLI_WAITING_H
 
-#include "cli/expect.h"
 #include "cli/rdzv.h"
 
 struct mst__waiting; /* opaque */
 
 /**
- * Prepare to tell on standard error what the rendezvous @params waits for, and of @expect (may be
- * NULL) who is missing. Both outlive it. A thread of its own looks at the rendezvous from outside,
- * as `muster status` does, for as long as somebody waits.
+ * Prepare to tell on standard error what the rendezvous @params waits for, and of @expected (may
+ * be NULL) who is missing. Both outlive it. A thread of its own looks at the rendezvous from
+ * outside, as `muster status` does, for as long as somebody waits.
  *
  * Returns 0, MST_ENOMEM, MST_ESYS. Released with mst__waiting_free.
  */
 int mst__waiting_new(const struct mst_params *params,
-                     struct mst__expect *expect,
+                     struct mst_expected *expected,
                      struct mst__waiting **ret_waiting,
                      struct mst_err *reterr);
 

@@ -14,3 +14,9 @@ const char *mst__job_type_name(enum mst__job_type type)
     }
     return NULL;
 }
+
+const char *mst__job_gone_name(enum mst__job_gone gone)
+{
+    static const char *const names[] = {"", "lost", "left", "finished"};
+    return (size_t)gone < sizeof names / sizeof names[0] ? names[gone] : "";
+}

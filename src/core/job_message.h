@@ -7,9 +7,11 @@
 
 /* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. Fields
  * that a version has added are at the end of their messages and may be missing. */
-#define MST_JOB_VERSION 2
+#define MST_JOB_VERSION 3
 /* The version that has FINISH, RESTART, outcomes and causes. */
 #define MST_JOB_VERSION_FINISH 2
+/* The version that has lists of jobs, details of nodes, and announcements of a new job. */
+#define MST_JOB_VERSION_LIST 3
 
 /* Those named in one LOST; the count tells of the rest. */
 #define MST_JOB_NAMES_MAX 16
@@ -38,7 +40,8 @@
     X(EXPELLED, 41, "expelled")                                                     \
     X(STATUS_TOLD, 42, "status_told")                                               \
     X(PONG, 43, "pong")                                                             \
-    X(STORE_END, 45, "store_end") /* refuses a STORE */
+    X(STORE_END, 45, "store_end") /* refuses a STORE */                             \
+    X(JOBS_TOLD, 46, "jobs_told") /* answer to a STATUS without a run id */
 
 enum mst__job_type {
 #define JOB_TYPE_ENUM(name, number, text) MST_JOB_##name = (number),
@@ -56,6 +59,7 @@ struct mst__job_announce {
     /* Reading does not fill in its labels and driver: they are in @labels. */
     struct mst__announcement announcement;
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
+    bool is_new; /* a job of this id that is closed, and that nobody is in, makes room */
 };
 
 struct mst__job_round {
@@ -96,7 +100,8 @@ struct mst__job_restart {
     struct mst__cause cause; /* without rank and node, which the authority knows */
 };
 
-/* What is known of a run. @members are packed: mst__job_member_next takes them out one by one. */
+/* What is known of a run. @members and @details are packed: mst__job_member_next and
+ * mst__job_detail_next take them out one by one. */
 struct mst__job_status {
     struct mst_bytes run_id;
     uint32_t phase; /* enum mst__authority_phase */
@@ -115,8 +120,48 @@ struct mst__job_status {
     int64_t heartbeat_us;    /* how often its nodes say something, the slowest; 0 = not known */
     struct mst__job_end end; /* the outcome of one that is closed; the cause of its last failure */
     struct mst__budget budget;
-    uint32_t restarts; /* of the budget, used */
-    uint32_t finished; /* members of the round, with those that are gone since */
+    uint32_t restarts;         /* of the budget, used */
+    uint32_t finished;         /* members of the round, with those that are gone since */
+    int64_t last_call_left_us; /* until the last call ends; INT64_MAX = there is none */
+    struct mst_bytes details;  /* one for each member, in the same order; empty = not told */
+};
+
+/* How a node has gone. */
+enum mst__job_gone {
+    MST_JOB_GONE_NOT,
+    MST_JOB_GONE_LOST,
+    MST_JOB_GONE_LEFT,
+    MST_JOB_GONE_FINISHED,
+};
+
+/* "lost" for MST_JOB_GONE_LOST; "" for any other number. Static memory. */
+const char *mst__job_gone_name(enum mst__job_gone gone);
+
+struct mst__job_detail {
+    uint32_t gone; /* enum mst__job_gone */
+    uint32_t labels_count;
+    struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
+};
+
+/* The runs of a server. @jobs are packed: mst__job_entry_next takes them out one by one. */
+struct mst__job_list {
+    struct mst_bytes server; /* its version, for people */
+    uint32_t total;          /* that there are */
+    uint32_t count;          /* in @jobs, the oldest ones */
+    struct mst_bytes jobs;
+};
+
+/* A run in short. */
+struct mst__job_entry {
+    struct mst_bytes run_id;
+    uint32_t phase;
+    uint64_t epoch;
+    int64_t round;
+    uint32_t world;
+    uint32_t nodes_min, nodes_max; /* 0 = nobody has said yet */
+    uint32_t members, waiting, spares, finished;
+    uint32_t outcome;
+    struct mst_bytes reason;
 };
 
 struct mst__job_member {
@@ -173,6 +218,7 @@ struct mst__job_message {
             struct mst__job_end end; /* the cause of a failure */
         } reopened;
         struct mst__job_status status;
+        struct mst__job_list list;
         struct mst_bytes text; /* EXPELLED, STORE, STORE_END */
     } u;
 };

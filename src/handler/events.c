@@ -6,12 +6,10 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_writer.h"
 #include "base/limits.h"
-#include "base/number.h"
-#include "base/unicode.h"
 
 #define LINE_SIZE_MAX MST_KIB(64)
 
@@ -81,61 +79,19 @@ int mst__event_failed(const struct mst__events *events,
 
 /* --- JSON lines --- */
 
-static void put(struct mst__buf *line, const char *text, int *rv)
+/* A negative number means that there is none. */
+static void put_number(struct mst__json_writer *line, const char *name, int64_t number)
 {
-    if (*rv == 0) {
-        *rv = mst__buf_append(line, mst_bytes_str(text));
+    if (number < 0) {
+        mst__json_put_null(line, name);
+    } else {
+        mst__json_put_number(line, name, number);
     }
 }
 
-/* One character of a JSON string. @bytes is how it came; empty when it is malformed. */
-static void put_char(struct mst__buf *line, struct mst_bytes bytes, uint32_t c, int *rv)
+static void put_text(struct mst__json_writer *line, const char *name, const char *text)
 {
-    char escape[8];
-    if (bytes.size == 0) {
-        put(line, "\\ufffd", rv);
-    } else if (c == '"' || c == '\\') {
-        (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
-        put(line, escape, rv);
-    } else if (!mst__unicode_is_shown(c)) {
-        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c & 0xffff); /* all there is */
-        put(line, escape, rv);
-    } else if (*rv == 0) {
-        *rv = mst__buf_append(line, bytes);
-    }
-}
-
-/* `"name":"text",` */
-static void put_text(struct mst__buf *line, const char *name, const char *text, int *rv)
-{
-    put(line, "\"", rv);
-    put(line, name, rv);
-    put(line, "\":\"", rv);
-    struct mst_bytes rest = mst_bytes_str(text == NULL ? "" : text);
-    while (rest.size > 0) {
-        uint32_t c = 0;
-        size_t size = mst__unicode_next(rest, &c);
-        put_char(line, mst_bytes_of(rest.data, size), c, rv);
-        size = size == 0 ? 1 : size;
-        rest = mst_bytes_of(rest.data + size, rest.size - size);
-    }
-    put(line, "\",", rv);
-}
-
-/* `"name":number,`; null for a negative one where that means that there is none. */
-static void put_number(struct mst__buf *line,
-                       const char *name,
-                       int64_t number,
-                       bool may_be_none,
-                       int *rv)
-{
-    char text[MST_NUMBER_SIZE + 1];
-    text[mst__number_format(number, text)] = '\0';
-    put(line, "\"", rv);
-    put(line, name, rv);
-    put(line, "\":", rv);
-    put(line, may_be_none && number < 0 ? "null" : text, rv);
-    put(line, ",", rv);
+    mst__json_put_text(line, name, mst_bytes_str(text == NULL ? "" : text));
 }
 
 static const char *state_name(enum mst_node_state state)
@@ -156,28 +112,25 @@ static const char *state_name(enum mst_node_state state)
 void mst_event_json(void *arg, const struct mst_event *event)
 {
     const int *fd = arg;
-    struct mst__buf line;
-    mst__buf_init(&line, LINE_SIZE_MAX);
-    int rv = 0;
-    put(&line, "{", &rv);
-    put_text(&line, "name", event->name, &rv);
-    put_text(&line, "run_id", event->run_id, &rv);
-    put_text(&line, "node", event->node, &rv);
-    put_text(&line, "message", event->message, &rv);
-    put_text(&line, "node_state", state_name(event->state), &rv);
-    put_number(&line, "round", event->round, true, &rv);
-    put_number(&line, "rank", event->rank, true, &rv);
-    put_number(&line, "time_us", event->time_us, false, &rv);
-    if (rv == 0) {
-        mst__buf_truncate(&line, mst__buf_size(&line) - 1); /* the last comma */
-    }
-    put(&line, "}\n", &rv);
-    struct mst_bytes bytes = mst__buf_bytes(&line);
+    struct mst__json_writer line;
+    mst__json_writer_init(&line, LINE_SIZE_MAX);
+    mst__json_put_begin(&line, NULL, '{');
+    put_text(&line, "name", event->name);
+    put_text(&line, "run_id", event->run_id);
+    put_text(&line, "node", event->node);
+    put_text(&line, "message", event->message);
+    put_text(&line, "node_state", state_name(event->state));
+    put_number(&line, "round", event->round);
+    put_number(&line, "rank", event->rank);
+    mst__json_put_number(&line, "time_us", event->time_us);
+    mst__json_put_end(&line, '}');
+    int rv = line.code != 0 ? line.code : mst__buf_append_u8(&line.text, '\n');
+    struct mst_bytes bytes = mst__buf_bytes(&line.text);
     ssize_t written = 0;
     do {
         written = rv == 0 ? write(*fd, bytes.data, bytes.size) : 0;
     } while (written < 0 && errno == EINTR);
     /* A sink that is full or gone, or no memory for the line: events are for those who watch, and
      * the rendezvous goes on without them. */
-    mst__buf_close(&line);
+    mst__json_writer_close(&line);
 }

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/job_status.h"
 #include "net/job_tell.h"
 #include "net/server.h"
 
@@ -324,7 +325,7 @@ void mst__jobs_close(struct mst_server *server)
     mst__buf_close(&server->jobs.shared);
 }
 
-static struct mst__job *job_find(struct mst_server *server, struct mst_bytes run_id)
+struct mst__job *mst__job_find(const struct mst_server *server, struct mst_bytes run_id)
 {
     void *value = mst__map_get(&server->jobs.map, run_id);
     return value == NULL ? NULL : job_of(value);
@@ -396,7 +397,7 @@ static int job_get(struct mst_server *server,
                          only, (int)(run_id.size < 60 ? run_id.size : 60),
                          (const char *)run_id.data);
     }
-    *ret_job = job_find(server, run_id);
+    *ret_job = mst__job_find(server, run_id);
     if (*ret_job != NULL) {
         return 0;
     }
@@ -546,7 +547,7 @@ static bool take_announce(struct mst_server *server,
                         (long long)(MST_JOB_EXPIRY_US_MAX / 1000000));
         return reply_refused(server, MST_ELIMIT, MST_REFUSAL_MALFORMED, &err, reterr);
     }
-    if (seat->job != NULL && seat->job != job_find(server, announce->run_id)) {
+    if (seat->job != NULL && seat->job != mst__job_find(server, announce->run_id)) {
         (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
         return false;
     }
@@ -688,16 +689,11 @@ static bool take_status(struct mst_server *server,
                         uint32_t version,
                         struct mst_err *reterr)
 {
-    struct mst__job *job = job_find(server, run_id);
-    int rv;
-    if (job == NULL) {
-        struct mst_err err;
-        (void)mst__fail(&err, MST_ENOTFOUND, 0, "nobody has announced itself for run '%.*s'",
-                        (int)(run_id.size < 60 ? run_id.size : 60), (const char *)run_id.data);
-        return reply_refused(server, MST_ENOTFOUND, MST_REFUSAL_NONE, &err, reterr);
+    struct mst_err err = {0};
+    int rv = mst__job_answer_status(server, run_id, version, &server->replies, &err);
+    if (rv == MST_ENOTFOUND) {
+        return reply_refused(server, rv, MST_REFUSAL_NONE, &err, reterr);
     }
-    rv = mst__job_tell_status(job, version, job_now_us(), server->wire_limits.message_size_max / 2,
-                              &server->replies);
     if (rv != 0) {
         (void)mst__fail(reterr, rv, 0, "no room for the status");
     }

@@ -64,8 +64,7 @@ struct mst__jobs {
     uv_check_t polled;    /* behind it */
     struct mst__listening listening;
     uint64_t epoch;
-    struct mst__buf shared;  /* frames for many */
-    struct mst__buf members; /* of a status */
+    struct mst__buf shared; /* frames for many */
     struct mst__job_keys keys;
     uint64_t told;                           /* frames sent to nodes, but for replies */
     struct mst__job_tally tally;             /* of all that were ever here */
@@ -79,6 +78,9 @@ void mst__jobs_stop(struct mst_server *server);
 
 /* The loop has ended. */
 void mst__jobs_close(struct mst_server *server);
+
+/* The job of @run_id, or NULL. */
+struct mst__job *mst__job_find(const struct mst_server *server, struct mst_bytes run_id);
 
 /* @message came from @conn, whose place is @seat. Answers are appended to server->replies. False,
  * with a sentence, when the message has no place here and the connection shall end. */

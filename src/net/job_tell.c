@@ -8,8 +8,6 @@
 #include "base/log.h"
 #include "net/server.h"
 
-#define SENTENCE_SIZE 512
-
 enum audience {
     AUDIENCE_NONE,
     AUDIENCE_HOLDERS, /* who holds the round */
@@ -245,89 +243,4 @@ void mst__job_tell(struct mst__job *job)
         tell_effect(&tell, &effect);
     }
     tell_flush(&tell);
-}
-
-/* --- status --- */
-
-/* As the version of who asks has it. */
-static uint32_t status_standing(const struct mst__authority *authority,
-                                const struct mst__authority_member *member,
-                                uint32_t version)
-{
-    enum mst__authority_standing standing = mst__authority_standing(authority, member);
-    bool is_unknown = standing == MST_STANDING_FINISHED && version < MST_JOB_VERSION_FINISH;
-    return (uint32_t)(is_unknown ? MST_STANDING_MEMBER : standing);
-}
-
-static void status_members(struct mst__job *job,
-                           uint32_t version,
-                           int64_t now_us,
-                           struct mst__job_status *status)
-{
-    struct mst__buf *members = &job->server->jobs.members;
-    const struct mst__authority *authority = &job->authority;
-    const struct mst__authority_member *member;
-    uint32_t cursor = 0;
-    while ((member = mst__authority_next_member(authority, &cursor)) != NULL) {
-        const struct mst__job_member told = {
-            .name = mst__authority_name(member),
-            .address = mst__authority_address(member),
-            .standing = status_standing(authority, member, version),
-            .rank = member->rank,
-            .incarnation = member->incarnation,
-            .silent_us = now_us > member->heard_us ? now_us - member->heard_us : 0,
-            .has_skew = member->has_skew,
-            .skew_us = member->skew_us,
-        };
-        if (mst__job_member_write(members, &told) != 0) {
-            status->is_cut = true;
-            break;
-        }
-        status->member_count++;
-    }
-    status->members = mst__buf_bytes(members);
-}
-
-int mst__job_tell_status(struct mst__job *job,
-                         uint32_t version,
-                         int64_t now_us,
-                         size_t size_max,
-                         struct mst__buf *output)
-{
-    const struct mst__authority *authority = &job->authority;
-    struct mst__buf *members = &job->server->jobs.members;
-    /* Room for the members within the frame, with a kilobyte each for the rest and the texts. */
-    mst__buf_init(members, size_max / 2);
-    char sentence[SENTENCE_SIZE];
-    mst__authority_describe(authority, now_us, sentence, sizeof sentence);
-    struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD};
-    struct mst__job_status *status = &message.u.status;
-    *status = (struct mst__job_status){
-        .run_id = mst_bytes_of(job->run_id, job->run_id_size),
-        .phase = (uint32_t)authority->phase,
-        .epoch = authority->round == 0 ? authority->options.epoch : authority->round_epoch,
-        .round = authority->round,
-        .round_next = mst__authority_round_next(authority),
-        .world = authority->world,
-        .nodes_min = authority->settings.is_set ? authority->settings.nodes_min : 0,
-        .nodes_max = authority->settings.is_set ? authority->settings.nodes_max : 0,
-        .last_call_us = authority->settings.is_set ? authority->settings.last_call_us : 0,
-        .sentence = mst_bytes_str(sentence),
-        .reason = mst_bytes_str(authority->close_reason),
-        .owner = mst_bytes_str(authority->close_owner),
-        .heartbeat_us = job->heartbeat_us,
-        .end = {.outcome = (uint32_t)authority->outcome, .has_cause = authority->has_cause},
-        .restarts = authority->restarts,
-        .finished = authority->finished_count + authority->released_count,
-    };
-    if (authority->has_cause) {
-        status->end.cause = mst__authority_cause(authority);
-    }
-    if (authority->settings.is_set) {
-        status->budget = authority->settings.budget;
-    }
-    status_members(job, version, now_us, status);
-    int rv = mst__job_write(output, &message);
-    mst__buf_close(members);
-    return rv;
 }

@@ -180,18 +180,19 @@ static void visit_claim(struct visitor *visitor, struct mst__claim *claim)
     visit_bool(visitor, &claim->holds);
 }
 
-static void visit_labels(struct visitor *visitor, struct mst__job_announce *announce)
+/* @from is written, @labels is what is read, or a copy. */
+static void visit_labels(struct visitor *visitor,
+                         const struct mst__label *from,
+                         struct mst__label *labels,
+                         uint32_t *count)
 {
-    struct mst__announcement *announcement = &announce->announcement;
     bool is_writing = visitor->output != NULL;
-    uint32_t count = is_writing ? (uint32_t)announcement->labels_count : 0;
-    visit_count(visitor, &count, MST_AUTHORITY_LABELS_MAX);
-    announcement->labels_count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct mst__label label = is_writing ? announcement->labels[i] : announce->labels[i];
+    visit_count(visitor, count, MST_AUTHORITY_LABELS_MAX);
+    for (uint32_t i = 0; i < *count; i++) {
+        struct mst__label label = is_writing ? from[i] : labels[i];
         visit_text(visitor, &label.key);
         visit_text(visitor, &label.value);
-        announce->labels[i] = label;
+        labels[i] = label;
     }
 }
 
@@ -214,9 +215,14 @@ static void visit_announce(struct visitor *visitor, struct mst__job_announce *an
     visit_claim(visitor, &announcement->claim);
     visit_bool(visitor, &announcement->has_wall);
     visit_i64(visitor, &announcement->wall_us);
-    visit_labels(visitor, announce);
+    uint32_t labels_count = (uint32_t)announcement->labels_count;
+    visit_labels(visitor, announcement->labels, announce->labels, &labels_count);
+    announcement->labels_count = labels_count;
     if (visit_more(visitor)) {
         visit_budget(visitor, &announcement->budget);
+    }
+    if (visit_more(visitor)) {
+        visit_bool(visitor, &announce->is_new);
     }
 }
 
@@ -267,6 +273,43 @@ static void visit_status(struct visitor *visitor, struct mst__job_status *status
         visit_u32(visitor, &status->restarts);
         visit_u32(visitor, &status->finished);
     }
+    if (visit_more(visitor)) {
+        visit_i64(visitor, &status->last_call_left_us);
+        visit_text(visitor, &status->details);
+    } else {
+        status->last_call_left_us = INT64_MAX;
+    }
+}
+
+static void visit_detail(struct visitor *visitor, struct mst__job_detail *detail)
+{
+    visit_u32(visitor, &detail->gone);
+    visit_labels(visitor, detail->labels, detail->labels, &detail->labels_count);
+}
+
+static void visit_list(struct visitor *visitor, struct mst__job_list *list)
+{
+    visit_text(visitor, &list->server);
+    visit_u32(visitor, &list->total);
+    visit_u32(visitor, &list->count);
+    visit_text(visitor, &list->jobs);
+}
+
+static void visit_entry(struct visitor *visitor, struct mst__job_entry *entry)
+{
+    visit_text(visitor, &entry->run_id);
+    visit_u32(visitor, &entry->phase);
+    visit_u64(visitor, &entry->epoch);
+    visit_i64(visitor, &entry->round);
+    visit_u32(visitor, &entry->world);
+    visit_u32(visitor, &entry->nodes_min);
+    visit_u32(visitor, &entry->nodes_max);
+    visit_u32(visitor, &entry->members);
+    visit_u32(visitor, &entry->waiting);
+    visit_u32(visitor, &entry->spares);
+    visit_u32(visitor, &entry->finished);
+    visit_u32(visitor, &entry->outcome);
+    visit_text(visitor, &entry->reason);
 }
 
 static void visit_member(struct visitor *visitor, struct mst__job_member *member)
@@ -366,6 +409,9 @@ static void visit_message(struct visitor *visitor, struct mst__job_message *mess
         case MST_JOB_STATUS_TOLD:
             visit_status(visitor, &message->u.status);
             break;
+        case MST_JOB_JOBS_TOLD:
+            visit_list(visitor, &message->u.list);
+            break;
         case MST_JOB_EXPELLED:
         case MST_JOB_STORE:
         case MST_JOB_STORE_END:
@@ -401,27 +447,68 @@ int mst__job_write(struct mst__buf *output, const struct mst__job_message *messa
     return 0;
 }
 
+/* What becomes of a list of packed things: when there is no room for one, it is as it was. */
+static int packed_end(const struct visitor *visitor, size_t before)
+{
+    if (visitor->rv != 0) {
+        visitor->output->end = visitor->output->start + before;
+    }
+    return visitor->rv;
+}
+
 int mst__job_member_write(struct mst__buf *members, const struct mst__job_member *member)
 {
     size_t before = mst__buf_size(members);
     struct mst__job_member copy = *member;
     struct visitor visitor = {.output = members};
     visit_member(&visitor, &copy);
-    if (visitor.rv != 0) {
-        members->end = members->start + before;
-    }
-    return visitor.rv;
+    return packed_end(&visitor, before);
 }
 
 bool mst__job_member_next(struct mst_bytes *members, struct mst__job_member *ret_member)
 {
     *ret_member = (struct mst__job_member){0};
-    if (members->size == 0) {
-        return false;
-    }
     struct visitor visitor = {.input = *members};
     visit_member(&visitor, ret_member);
     *members = visitor.input;
+    return visitor.rv == 0;
+}
+
+int mst__job_detail_write(struct mst__buf *details, const struct mst__job_detail *detail)
+{
+    size_t before = mst__buf_size(details);
+    struct mst__job_detail copy = *detail;
+    struct visitor visitor = {.output = details};
+    visit_detail(&visitor, &copy);
+    return packed_end(&visitor, before);
+}
+
+bool mst__job_detail_next(struct mst_bytes *details, struct mst__job_detail *ret_detail)
+{
+    ret_detail->gone = MST_JOB_GONE_NOT;
+    ret_detail->labels_count = 0;
+    struct visitor visitor = {.input = *details};
+    visit_detail(&visitor, ret_detail);
+    *details = visitor.input;
+    ret_detail->labels_count = visitor.rv == 0 ? ret_detail->labels_count : 0;
+    return visitor.rv == 0;
+}
+
+int mst__job_entry_write(struct mst__buf *jobs, const struct mst__job_entry *entry)
+{
+    size_t before = mst__buf_size(jobs);
+    struct mst__job_entry copy = *entry;
+    struct visitor visitor = {.output = jobs};
+    visit_entry(&visitor, &copy);
+    return packed_end(&visitor, before);
+}
+
+bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entry)
+{
+    *ret_entry = (struct mst__job_entry){0};
+    struct visitor visitor = {.input = *jobs};
+    visit_entry(&visitor, ret_entry);
+    *jobs = visitor.input;
     return visitor.rv == 0;
 }
 
@@ -448,7 +535,8 @@ int mst__job_read(struct mst_bytes input,
         return mst__fail(reterr, MST_EPROTO, 0, "job frame of %u bytes and type %u", size,
                          input.data[4]);
     }
-    size_t limit = type == MST_JOB_STATUS_TOLD ? size_max : MST_JOB_SIZE_MAX;
+    bool is_large = type == MST_JOB_STATUS_TOLD || type == MST_JOB_JOBS_TOLD;
+    size_t limit = is_large ? size_max : MST_JOB_SIZE_MAX;
     if (size > limit) {
         return mst__fail(reterr, MST_ELIMIT, 0, "job frame %s of %u bytes, at most %zu", name, size,
                          limit);

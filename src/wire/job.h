@@ -29,6 +29,12 @@ int mst__job_member_write(struct mst__buf *members, const struct mst__job_member
 /* Take the next member out of @members; false at the end, or where it makes no sense. */
 bool mst__job_member_next(struct mst_bytes *members, struct mst__job_member *ret_member);
 
+/* The same for status.details and list.jobs. Where there is none, a detail says nothing. */
+int mst__job_detail_write(struct mst__buf *details, const struct mst__job_detail *detail);
+bool mst__job_detail_next(struct mst_bytes *details, struct mst__job_detail *ret_detail);
+int mst__job_entry_write(struct mst__buf *jobs, const struct mst__job_entry *entry);
+bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entry);
+
 /**
  * Read one frame from the front of @input; a status has at most @size_max bytes.
  *

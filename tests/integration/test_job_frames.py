@@ -14,7 +14,8 @@ NO_RANK = 0xFFFFFFFF
 
 
 def text(data):
-    return struct.pack("<I", len(data)) + data.encode()
+    data = data.encode()
+    return struct.pack("<I", len(data)) + data
 
 
 class Node:

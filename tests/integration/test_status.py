@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 import unittest
 
 import harness
+from test_job_frames import Node as FrameNode
+from test_job_frames import REFUSED, STATUS, WELCOME, receive, send, text
 from test_join import ABSENT, CONNECT, OK, QUICK, STATE, TIMEOUT, USAGE, Node
 
 VECTORS = os.path.join(harness.ROOT, "tests", "vectors", "pickle-vectors.json")
@@ -107,10 +110,10 @@ class Record(Case):
         self.assertEqual((status["waiting"], status["spares"]), ([], []))
         self.assertIn("is running with 2 nodes", status["summary"])
         table = self.status()
-        self.assertIn("rendezvous job: round 0, complete, open", table)
+        self.assertIn("rendezvous job: round 0, running\n", table)
         for line in lines:
             self.assertRegex(
-                table, rf"participant +{line['rank']}  {re.escape(line['node'])} +\d+\.\d s ago")
+                table, rf"member +{line['rank']}  {re.escape(line['node'])} +\d+\.\d s ago")
 
     def test_waiting_and_spares(self):
         node = self.start("1:2", "--hold", "0", conf="last_call_timeout=10ms,join_timeout=30")
@@ -121,7 +124,7 @@ class Record(Case):
         self.assertEqual([member["pid"] for member in status["waiting"]], [late.process.pid])
         self.assertIn("1 node is waiting for the 1 participant of round 0 to leave",
                       status["summary"])
-        self.assertRegex(self.status(), rf"waiting +-  \S+_{late.process.pid}_\d+ ")
+        self.assertRegex(self.status(), rf"queued +-  \S+_{late.process.pid}_\d+ ")
 
     def test_closed(self):
         node = self.start("1", "--hold", "0")
@@ -218,6 +221,80 @@ class Torch(Case):
         self.assertIn("ahead of our clock", self.status())
 
 
+class Server(Case):
+    """What a server tells of its own jobs."""
+
+    def setUp(self):
+        super().setUp()
+        self.where = ("--rdzv-endpoint", f"127.0.0.1:{self.server.port}")
+
+    def announce(self, run_id, names, nodes):
+        """Nodes that say who they are and nothing else."""
+        wires = []
+        for name in names:
+            node = FrameNode(self.server, name=name, run_id=run_id)
+            wire = node.connect()
+            self.addCleanup(wire.close)
+            node.announce(wire, nodes=nodes)
+            receive(wire, WELCOME)
+            wires.append(wire)
+        return wires
+
+    def test_list(self):
+        self.assertIn("has no jobs", self.status())
+        self.announce("one", ["a", "b"], (3, 4))
+        self.announce("two", ["a"], (1, 1))
+        table = self.status().splitlines()
+        self.assertRegex(table[1], r"^one  open +0 +0 +3:4 +2 +0$")
+        self.assertRegex(table[2], r"^two  running +1 +1 +1:1 +0 +0$")
+        listed = self.json()
+        self.assertEqual(listed["total"], 2)
+        self.assertEqual([(job["run_id"], job["phase"], job["waiting"], job["participants"])
+                          for job in listed["jobs"]],
+                         [("one", "open", 2, 0), ("two", "running", 0, 1)])
+
+    def test_similar(self):
+        self.announce("training-7", ["a"], (1, 1))
+        text = self.status("--rdzv-id", "trainign-7", code=ABSENT)
+        self.assertIn("similar: 'training-7'", text)
+        self.assertNotIn("similar", self.status("--rdzv-id", "x", code=ABSENT))
+        result = harness.run("close", *self.where, "--rdzv-id", "traning-7")
+        self.assertEqual(result.returncode, ABSENT)
+        self.assertIn(b"similar: 'training-7'", result.stderr)
+
+    def test_many_nodes_share_lines(self):
+        self.announce("job", [f"n{i}" for i in range(1, 61)], (60, 60))
+        self.announce("job", ["x", "s1", "s2", "s3"], (60, 60))
+        table = self.status("--rdzv-id", "job")
+        self.assertRegex(table, r"\nmember +60 +0-59  n\[1-60\]; heard of \d")
+        self.assertRegex(table, r"\nspare +4 +-  s\[1-3\], x; heard of ")
+        self.assertEqual(len(table.splitlines()), 5)
+        every = self.status("--rdzv-id", "job", "--all")
+        self.assertEqual(len(re.findall(r"^member +\d+  n\d+ ", every, re.M)), 60)
+
+    def test_filters(self):
+        self.announce("job", ["n1", "n2", "n10", "s"], (3, 3))
+        for args, names in (
+            (("--state", "spare"), ["s"]),
+            (("--node", "n[1-2],s"), ["n1", "n2", "s"]),
+            (("--node", "n[1-2],s", "--state", "member"), ["n1", "n2"]),
+            (("--state", "late"), []),
+        ):
+            with self.subTest(args=args):
+                table = self.status("--rdzv-id", "job", *args)
+                self.assertEqual(re.findall(r"^(?:member|spare) +\S+  (\S+)", table, re.M), names)
+                status = self.json("--rdzv-id", "job", *args)
+                self.assertEqual([node["node"] for node in
+                                  status["participants"] + status["spares"]], names)
+
+    def test_older_server(self):
+        """One that does not list jobs says that nobody is known without a name."""
+        wire = FrameNode(self.server).connect()
+        self.addCleanup(wire.close)
+        send(wire, STATUS, text("") + struct.pack("<I", 2))
+        self.assertEqual(struct.unpack("<i", receive(wire, REFUSED)[:4])[0], -7)
+
+
 class Ends(Case):
     def test_no_record(self):
         for value in ("nonsense", "", base64.b64encode(b"cos\nsystem\n(S'true'\ntR.")):
@@ -242,7 +319,11 @@ class Ends(Case):
 
     def test_usage(self):
         for args, code, said in (
-            ((), USAGE, "--rdzv-id is missing"),
+            (("--rdzv-backend", "c10d"), USAGE, "--rdzv-id is missing"),
+            (("--watch",), USAGE, "--rdzv-id"),
+            (("--rdzv-id", "j", "--state", "dead"), USAGE, "'dead' is not gathered"),
+            (("--rdzv-id", "j", "--node", "n[1"), USAGE, "lacks a ']'"),
+            (("--rdzv-id", "j", "--rdzv-backend", "etcd", "--node", "n"), USAGE, "knows no names"),
             (("--rdzv-id", "j", "--jsn"), USAGE, "did you mean --json?"),
             (("--rdzv-id", "j", "--nnodes", "x"), USAGE, "--nnodes x"),
             (("--rdzv-id", "j", "--rdzv-backend", "zookeeper"), USAGE, "zookeeper"),

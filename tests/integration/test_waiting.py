@@ -141,7 +141,7 @@ class Server(Case):
             others = [self.start(*args, "join_timeout=4", "--local-addr", f"node{number}")
                       for number in (2, 3)]
             self.assertEqual([node.wait() for node in others], [TIMEOUT, TIMEOUT])
-            last.await_text("1 of 4 nodes here, 3 missing: node2, node3, node4")
+            last.await_text("1 of 4 nodes here, 3 missing: node[2-4]")
             self.assertEqual(last.wait(), TIMEOUT)
             for node in (*others, last):
                 had = re.search(r"3 nodes had been here: (.*); never seen: node4\n", node.said())

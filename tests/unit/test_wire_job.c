@@ -42,6 +42,7 @@ static struct mst__job_message make_announce(void)
                          .claim = {.epoch = 9, .round = 8, .world = 4, .rank = 3, .holds = true},
                          .has_wall = true,
                          .wall_us = -5},
+        .is_new = true,
     };
     return message;
 }
@@ -96,6 +97,8 @@ static struct mst__job_message make_status(void)
         .budget = {.is_limited = true, .restarts_max = 19},
         .restarts = 20,
         .finished = 21,
+        .last_call_left_us = 22,
+        .details = text("nor here"),
     };
     return message;
 }
@@ -109,7 +112,7 @@ static struct mst__job_message make_restart(void)
 }
 
 /* One of each type, in the order of the map. */
-#define MESSAGES_COUNT 21
+#define MESSAGES_COUNT 22
 static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
 {
     const struct mst__job_round round = {
@@ -142,6 +145,7 @@ static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
         make_status(),
         {.type = MST_JOB_PONG},
         {.type = MST_JOB_STORE_END, .u.text = text("no requests here")},
+        {.type = MST_JOB_JOBS_TOLD, .u.list = {text("0.2"), 9, 2, text("packed")}},
     };
     static_assert(sizeof all / sizeof all[0] == MESSAGES_COUNT, "one of each");
     memcpy(ret_messages, all, sizeof all);
@@ -320,13 +324,26 @@ static void fields_of_the_end(void **state)
     }
 }
 
-/* How many bytes of @message the second version has added. */
+/* How many bytes of @message the third version has added. */
+static size_t added_last(const struct mst__job_message *message)
+{
+    switch (message->type) {
+        case MST_JOB_ANNOUNCE:
+            return 1;
+        case MST_JOB_STATUS_TOLD:
+            return 8 + 4 + 8;
+        default:
+            return 0;
+    }
+}
+
+/* How many the second one has, too. */
 static size_t added_size(const struct mst__job_message *message)
 {
     const size_t cause_size = 1 + 4 + 4 + 5 + 4 + 4 + 4 + 8 + 4 + 13;
     switch (message->type) {
         case MST_JOB_ANNOUNCE:
-            return 4 + 8;
+            return 4 + 8 + added_last(message);
         case MST_JOB_STATUS:
             return 4;
         case MST_JOB_REFUSED:
@@ -336,7 +353,7 @@ static size_t added_size(const struct mst__job_message *message)
         case MST_JOB_CLOSED:
             return 4 + cause_size;
         case MST_JOB_STATUS_TOLD:
-            return 4 + cause_size + 4 + 8 + 4 + 4;
+            return 4 + cause_size + 4 + 8 + 4 + 4 + added_last(message);
         default:
             return 0;
     }
@@ -374,6 +391,73 @@ static void first_version(void **state)
         }
         mst__buf_close(&frame);
     }
+}
+
+/* A message of the second version: nobody says that it is a new job, or when a last call ends. */
+static void second_version(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[] = {make_announce(), make_status()};
+    for (size_t i = 0; i < 2; i++) {
+        struct mst__buf frame;
+        struct mst__job_message message;
+        write_message(&frame, &messages[i]);
+        read_message(mst__buf_bytes(&frame), &message);
+        if (i == 0) {
+            assert_true(message.u.announce.is_new);
+        } else {
+            assert_int_equal(message.u.status.last_call_left_us, 22);
+            assert_bytes_str(message.u.status.details, "nor here");
+        }
+        size_t size = mst__buf_size(&frame) - added_last(&messages[i]);
+        mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
+        read_message(mst_bytes_of(mst__buf_bytes(&frame).data, size), &message);
+        if (i == 0) {
+            assert_int_equal(message.u.announce.announcement.budget.restarts_max, 3);
+            assert_false(message.u.announce.is_new);
+        } else {
+            assert_int_equal(message.u.status.finished, 21);
+            assert_true(message.u.status.last_call_left_us == INT64_MAX);
+            assert_int_equal(message.u.status.details.size, 0);
+        }
+        mst__buf_close(&frame);
+    }
+}
+
+/* What is packed comes out as it was put in, and nothing of what was cut. */
+static void packed_lists(void **state)
+{
+    (void)state;
+    struct mst__buf buf;
+    mst__buf_init(&buf, MST_KIB(64));
+    struct mst__job_detail detail = {.gone = MST_JOB_GONE_LEFT, .labels_count = 2};
+    memcpy(detail.labels, labels, sizeof labels);
+    assert_int_equal(mst__job_detail_write(&buf, &detail), 0);
+    struct mst_bytes whole = mst__buf_bytes(&buf);
+    for (size_t size = 0; size <= whole.size; size++) {
+        struct mst_bytes rest = mst_bytes_of(whole.data, size);
+        struct mst__job_detail read = {.labels_count = 9};
+        assert_true(mst__job_detail_next(&rest, &read) == (size == whole.size));
+        assert_int_equal(read.labels_count, size == whole.size ? 2 : 0);
+    }
+    mst__buf_clear(&buf);
+    const struct mst__job_entry entries[] = {
+        {.run_id = text("a"), .phase = 1, .round = 2, .nodes_max = 3, .reason = text("why")},
+        {.run_id = text("b"), .members = 4, .spares = 5, .outcome = 2},
+    };
+    assert_int_equal(mst__job_entry_write(&buf, &entries[0]), 0);
+    assert_int_equal(mst__job_entry_write(&buf, &entries[1]), 0);
+    struct mst_bytes rest = mst__buf_bytes(&buf);
+    struct mst__job_entry entry;
+    assert_true(mst__job_entry_next(&rest, &entry));
+    assert_bytes_str(entry.run_id, "a");
+    assert_bytes_str(entry.reason, "why");
+    assert_int_equal(entry.round, 2);
+    assert_true(mst__job_entry_next(&rest, &entry));
+    assert_int_equal(entry.members, 4);
+    assert_int_equal(entry.outcome, 2);
+    assert_false(mst__job_entry_next(&rest, &entry));
+    mst__buf_close(&buf);
 }
 
 static void rank_is_patched(void **state)
@@ -416,8 +500,9 @@ static void cut_off(void **state)
     }
 }
 
-/* A whole frame whose fields end too soon is none, unless it ends where the first version does; one
- * that goes on has fields of a later version. But for those whose last field is all the rest. */
+/* A whole frame whose fields end too soon is none, unless it ends where an earlier version does;
+ * one that goes on has fields of a later version. But for those whose last field is all the
+ * rest. */
 static void too_short_and_too_long(void **state)
 {
     (void)state;
@@ -433,7 +518,8 @@ static void too_short_and_too_long(void **state)
         struct mst_err err = {0};
         size_t whole = mst__buf_size(&frame);
         for (size_t size = MST_JOB_HEAD_SIZE; size < whole && !has_rest; size++) {
-            if (size == whole - added_size(&messages[i])) {
+            if (size == whole - added_size(&messages[i]) ||
+                size == whole - added_last(&messages[i])) {
                 continue;
             }
             mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
@@ -604,7 +690,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type),       cmocka_unit_test(fields_of_announce),
         cmocka_unit_test(fields_of_others), cmocka_unit_test(fields_of_the_end),
-        cmocka_unit_test(first_version),    cmocka_unit_test(rank_is_patched),
+        cmocka_unit_test(first_version),    cmocka_unit_test(second_version),
+        cmocka_unit_test(packed_lists),     cmocka_unit_test(rank_is_patched),
         cmocka_unit_test(cut_off),          cmocka_unit_test(too_short_and_too_long),
         cmocka_unit_test(bits_turned),      cmocka_unit_test(sizes),
         cmocka_unit_test(counts),           cmocka_unit_test(members),

@@ -1,0 +1,292 @@
+/* muster/status.h - jobs as one sees them from outside: which there are on a server, who is in
+ * one, what it waits for, how it has ended.
+ *
+ * Looking joins nothing, changes nothing and serves nothing. Every call may be made from any
+ * thread; a snapshot belongs to who asked for it and never changes. Lists hold pointers, so that
+ * later releases can add members at the end of what they point to; @size tells how much of a
+ * struct this library has filled. A child process may use and release what it had before the fork,
+ * but for a watch, which it may only release. */
+#ifndef MST_STATUS_H
+#define MST_STATUS_H
+
+#include <muster/error.h>
+#include <muster/rendezvous.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- a job --- */
+
+/* number, name, text. The numbers are ABI. */
+#define MST_STATUS_PHASE_MAP(X)                                                                  \
+    X(0, OPEN, "open")             /* the next round gathers */                                  \
+    X(1, RECLAIMING, "reclaiming") /* a server has begun anew, and the round's nodes come back \
+                                    */ \
+    X(2, RUNNING, "running")       /* a round is complete */                                     \
+    X(3, CLOSED, "closed")         /* nobody can join any more */
+
+enum mst_status_phase {
+#define MST_STATUS_PHASE_ENUM(number, name, text) MST_STATUS_##name = (number),
+    MST_STATUS_PHASE_MAP(MST_STATUS_PHASE_ENUM)
+#undef MST_STATUS_PHASE_ENUM
+};
+
+#define MST_STATUS_STANDING_MAP(X)                                                      \
+    X(0, GATHERED, "gathered") /* the next round is open and will count it */           \
+    X(1, QUEUED, "queued")     /* waits beside a round that runs, and gets in */        \
+    X(2, SPARE, "spare")       /* stands by: the round is full */                       \
+    X(3, MEMBER, "member")     /* in the round that runs */                             \
+    X(4, CALLED, "called")     /* in the last round, which is over: has to come back */ \
+    X(5, GONE, "gone")         /* @cause says how */                                    \
+    X(6, FINISHED, "finished") /* in the round that runs, and its work is done */
+
+enum mst_status_standing {
+#define MST_STATUS_STANDING_ENUM(number, name, text) MST_STATUS_NODE_##name = (number),
+    MST_STATUS_STANDING_MAP(MST_STATUS_STANDING_ENUM)
+#undef MST_STATUS_STANDING_ENUM
+};
+
+#define MST_STATUS_OUTCOME_MAP(X)                                  \
+    X(0, ASKED, "asked")       /* somebody has closed the job */   \
+    X(1, FINISHED, "finished") /* the work of all nodes is done */ \
+    X(2, FAILED, "failed")     /* work has failed, see the cause */
+
+enum mst_status_outcome {
+#define MST_STATUS_OUTCOME_ENUM(number, name, text) MST_STATUS_OUTCOME_##name = (number),
+    MST_STATUS_OUTCOME_MAP(MST_STATUS_OUTCOME_ENUM)
+#undef MST_STATUS_OUTCOME_ENUM
+};
+
+/** "running" for MST_STATUS_RUNNING, "queued" for MST_STATUS_NODE_QUEUED, "failed" for
+ * MST_STATUS_OUTCOME_FAILED; "undefined" for any other number. Static memory. */
+MST_API const char *mst_status_phase_name(enum mst_status_phase phase);
+MST_API const char *mst_status_standing_name(enum mst_status_standing standing);
+MST_API const char *mst_status_outcome_name(enum mst_status_outcome outcome);
+
+struct mst_status_label {
+    const char *key, *value;
+};
+
+/** One node of a job. No text is NULL; "" = not known. */
+struct mst_status_node {
+    size_t size;
+    const char *name; /* "" of a peer that does not say who it is */
+    const char *address;
+    enum mst_status_standing standing;
+    int64_t rank;          /* in the last round that was complete; -1 = none */
+    bool has_heard;        /* the next one is known */
+    int64_t heard_ms;      /* how long ago; negative: its clock is ahead of ours */
+    bool is_late;          /* it should have said something since */
+    bool has_skew;         /* the next one is known */
+    int64_t skew_ms;       /* its clock minus the server's */
+    const char *cause;     /* of one that is gone: "lost", "left" or "finished" */
+    int64_t pid, local_id; /* of a record; -1 = not known */
+    uint64_t incarnation;  /* of the process: another one after a restart; 0 = not known */
+    const struct mst_status_label *labels;
+    size_t label_count;
+};
+
+/** Why work has failed. */
+struct mst_status_cause {
+    size_t size;
+    const char *node; /* "" = nobody's */
+    int64_t rank;     /* -1 = none */
+    int64_t worker;   /* on the node; -1 = not said */
+    int status;       /* with which it exited */
+    int signal;       /* that has ended it; 0 = none */
+    int64_t time_us;  /* when, on the node's clock; 0 = not known */
+    const char *text;
+    const char *sentence; /* all of that for people */
+};
+
+/** A job. No text is NULL; "" = not known. */
+struct mst_status {
+    size_t size;
+    const char *backend;
+    const char *run_id;
+    bool exists; /* else nobody has been there, and only @summary says more */
+    enum mst_status_phase phase;
+    int64_t round; /* the last one that was complete, or of a record the one that it is about */
+    int64_t round_next; /* the one that gathers or comes next */
+    uint64_t epoch;     /* of the authority that made the round; 0 = the backend has none */
+    int64_t world_size; /* of the round; 0 = there was none */
+    int64_t nodes_min, nodes_max; /* 0 = not known */
+    int64_t needed;               /* so many more nodes until a round can begin; 0 = none, or not
+                                     known */
+    bool has_last_call;           /* the next one is known */
+    int64_t last_call_ms; /* how long the open round still takes nodes; negative: that is over */
+    const char *closed_by, *reason;
+    enum mst_status_outcome outcome;      /* of a job that is closed */
+    const struct mst_status_cause *cause; /* of the last failure; NULL = there was none */
+    int64_t finished;                     /* members of the round whose work is done */
+    int64_t restarts;                     /* of the budget, used */
+    int64_t restarts_max, restarts_left;  /* -1 = any number */
+    int64_t restarts_window_ms;           /* the budget is for so much time; 0 = in total */
+    const char *dialect;                  /* of a record: "D1" … "D4" */
+    const char *document;                 /* the status of a document of backend `etcd` */
+    const char *summary;                  /* what the job does or waits for, in a sentence or two */
+
+    /* All nodes: first the members of the round by rank, then those who wait, then spares, then
+     * those who are gone; each by their names, n2 before n10. While a round gathers, nodes of a
+     * record or document are its members already. */
+    const struct mst_status_node *const *nodes;
+    size_t node_count;
+    size_t member_count, waiting_count, spare_count, gone_count;
+    bool is_cut; /* there are more, and the server did not tell them all */
+
+    /* As mst_status_expect found. */
+    bool has_expected;
+    size_t expected_count;
+    const char *const *missing; /* are not there */
+    size_t missing_count;
+    const char *const *unseen; /* have not been in any snapshot that was compared */
+    size_t unseen_count;
+};
+
+/**
+ * Look at the job that @params name, for at most @timeout_ms. Limits of 0 in @params are fine: of
+ * a record, which does not know them, it cannot be said then how many nodes are missing.
+ *
+ * Returns 0, also when there is no such job (@exists); MST_ENOTSUP: `static`, which has nothing to
+ * look at, or the server is no authority of jobs; MST_EINVAL: an unknown backend or a bad option;
+ * MST_ESTATE: what is stored is no rendezvous; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EAUTH,
+ * MST_EPROTO, MST_ENOMEM.
+ */
+MST_API int mst_status_job(const struct mst_params *params,
+                           int64_t timeout_ms,
+                           struct mst_status **ret_status,
+                           struct mst_err *reterr);
+
+/** Release @status with all that is in it. NULL is fine. */
+MST_API void mst_status_free(struct mst_status *status);
+
+/** Take the nodes out of @status for which @keep returns false, and set the counts. */
+MST_API void mst_status_filter(struct mst_status *status,
+                               bool (*keep)(void *arg, const struct mst_status_node *node),
+                               void *arg);
+
+/** @status as one line of JSON, without a newline: what `muster status --json` prints and
+ * `/jobs/ID` answers, see muster-status(1). 0 or MST_ENOMEM. */
+MST_API int mst_status_json(const struct mst_status *status,
+                            struct mst_buffer *ret_json,
+                            struct mst_err *reterr);
+
+/* --- changes --- */
+
+struct mst_status_watch; /* opaque */
+
+/** Prepare to watch the job that @params name, which are copied. Nobody is asked yet. Returns as
+ * mst_status_job does. */
+MST_API int mst_status_watch_new(const struct mst_params *params,
+                                 struct mst_status_watch **ret_watch,
+                                 struct mst_err *reterr);
+
+/**
+ * Wait until the job has changed, and look: the first call returns at once. Time that passes is no
+ * change: who was heard of when, and how long a last call takes. It is looked at every @interval_ms
+ * with connections that are kept, each time for at most @look_ms. One thread at a time.
+ *
+ * Returns 0; MST_ETIMEOUT when nothing has changed within @timeout_ms (-1 = as long as it takes; 0
+ * = look once); or as mst_status_job does, after which it may be called again.
+ */
+MST_API int mst_status_watch_next(struct mst_status_watch *watch,
+                                  int64_t interval_ms,
+                                  int64_t look_ms,
+                                  int64_t timeout_ms,
+                                  struct mst_status **ret_status,
+                                  struct mst_err *reterr);
+
+/** NULL is fine. */
+MST_API void mst_status_watch_free(struct mst_status_watch *watch);
+
+/* --- who should be there --- */
+
+struct mst_expected; /* opaque */
+
+/**
+ * Names of nodes: `node[1-20],master`, in which `[1-3,07]` stands for each of the numbers, with as
+ * many digits as the first one has if that begins with a zero. A node is known by its name; or else
+ * by its host, `node7` of `node7_4711_803` and of `node7.cluster.example_4711_803`.
+ *
+ * Returns 0, MST_EINVAL with what is wrong, MST_ELIMIT, MST_ENOMEM.
+ */
+MST_API int mst_expected_new(const char *names,
+                             struct mst_expected **ret_expected,
+                             struct mst_err *reterr);
+/** NULL is fine. */
+MST_API void mst_expected_free(struct mst_expected *expected);
+
+/** Whether @node is one of them. */
+MST_API bool mst_expected_has(const struct mst_expected *expected, const char *node);
+
+/** Fill in who of @expected is missing in @status, and add it to the summary. @expected remembers
+ * who was seen. One thread at a time uses it. 0, MST_ENOTSUP when nodes of the backend have no
+ * names, MST_ENOMEM. */
+MST_API int mst_status_expect(struct mst_status *status,
+                              struct mst_expected *expected,
+                              struct mst_err *reterr);
+
+/* --- all jobs of a server --- */
+
+/** A job in short. */
+struct mst_status_entry {
+    size_t size;
+    const char *run_id;
+    enum mst_status_phase phase;
+    uint64_t epoch;
+    int64_t round;
+    int64_t world_size;
+    int64_t nodes_min, nodes_max; /* 0 = not known */
+    int64_t members, waiting, spares, finished;
+    enum mst_status_outcome outcome; /* of a job that is closed */
+    const char *reason;
+};
+
+struct mst_status_list {
+    size_t size;
+    const char *server;                         /* its version */
+    const struct mst_status_entry *const *jobs; /* the oldest first */
+    size_t job_count;
+    int64_t job_total; /* more than those when there are too many to tell */
+};
+
+/**
+ * List the jobs of the server at @endpoint (`host:port`; empty or NULL = localhost:29400).
+ *
+ * Returns 0; MST_ENOTSUP: it is no authority of jobs, or an older release, which does not list
+ * them; MST_EINVAL; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EPROTO, MST_ENOMEM.
+ */
+MST_API int mst_status_jobs(const char *endpoint,
+                            int64_t timeout_ms,
+                            struct mst_status_list **ret_list,
+                            struct mst_err *reterr);
+
+/** NULL is fine. */
+MST_API void mst_status_list_free(struct mst_status_list *list);
+
+/** As mst_status_json: what `/jobs` answers. */
+MST_API int mst_status_list_json(const struct mst_status_list *list,
+                                 struct mst_buffer *ret_json,
+                                 struct mst_err *reterr);
+
+/* --- closing --- */
+
+/**
+ * Close the job that @params name, for good and for everybody. @reason and @owner, who says so, are
+ * told to all; NULL = none. A job that is closed already stays as it is, which is fine.
+ *
+ * Returns 0; MST_ENOTFOUND: there is no such job; MST_ENOTSUP: `static`, or @reason where the
+ * backend has no place for it; or as mst_status_job does.
+ */
+MST_API int mst_status_close(const struct mst_params *params,
+                             const char *reason,
+                             const char *owner,
+                             int64_t timeout_ms,
+                             struct mst_err *reterr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MST_STATUS_H */

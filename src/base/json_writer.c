@@ -1,0 +1,112 @@
+/* base/json_writer.c - values to JSON text. */
+#include "base/json_writer.h"
+
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/number.h"
+#include "base/unicode.h"
+
+void mst__json_writer_init(struct mst__json_writer *json, size_t size_max)
+{
+    *json = (struct mst__json_writer){0};
+    mst__buf_init(&json->text, size_max);
+}
+
+void mst__json_writer_close(struct mst__json_writer *json)
+{
+    mst__buf_close(&json->text);
+}
+
+static void put(struct mst__json_writer *json, struct mst_bytes bytes)
+{
+    if (json->code == 0) {
+        json->code = mst__buf_append(&json->text, bytes);
+    }
+}
+
+static void put_quoted(struct mst__json_writer *json, struct mst_bytes rest)
+{
+    put(json, mst_bytes_str("\""));
+    while (rest.size > 0) {
+        uint32_t c = 0;
+        char escape[8];
+        size_t size = mst__unicode_next(rest, &c);
+        if (size == 0) {
+            put(json, mst_bytes_str("\\ufffd"));
+            size = 1;
+        } else if (c == '"' || c == '\\') {
+            (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
+            put(json, mst_bytes_str(escape));
+        } else if (!mst__unicode_is_shown(c)) {
+            (void)snprintf(escape, sizeof escape, "\\u%04x",
+                           (unsigned)c & 0xffff); /* all there is */
+            put(json, mst_bytes_str(escape));
+        } else {
+            put(json, mst_bytes_of(rest.data, size));
+        }
+        rest = mst_bytes_of(rest.data + size, rest.size - size);
+    }
+    put(json, mst_bytes_str("\""));
+}
+
+/* What stands before every value: a comma, a name. */
+static void put_name(struct mst__json_writer *json, const char *name)
+{
+    if (json->has_value) {
+        put(json, mst_bytes_str(","));
+    }
+    json->has_value = true;
+    if (name != NULL) {
+        put_quoted(json, mst_bytes_str(name));
+        put(json, mst_bytes_str(":"));
+    }
+}
+
+void mst__json_put_begin(struct mst__json_writer *json, const char *name, char bracket)
+{
+    MST_ASSERT(bracket == '{' || bracket == '[');
+    put_name(json, name);
+    put(json, mst_bytes_of(&bracket, 1));
+    json->has_value = false;
+}
+
+void mst__json_put_end(struct mst__json_writer *json, char bracket)
+{
+    MST_ASSERT(bracket == '}' || bracket == ']');
+    put(json, mst_bytes_of(&bracket, 1));
+    json->has_value = true;
+}
+
+void mst__json_put_text(struct mst__json_writer *json, const char *name, struct mst_bytes value)
+{
+    put_name(json, name);
+    put_quoted(json, value);
+}
+
+void mst__json_put_number(struct mst__json_writer *json, const char *name, int64_t value)
+{
+    char text[MST_NUMBER_SIZE];
+    put_name(json, name);
+    put(json, mst_bytes_of(text, mst__number_format(value, text)));
+}
+
+void mst__json_put_real(struct mst__json_writer *json, const char *name, double value)
+{
+    char text[32];
+    put_name(json, name);
+    (void)snprintf(text, sizeof text, "%.6g", value); /* fits */
+    put(json, mst_bytes_str(text));
+}
+
+void mst__json_put_bool(struct mst__json_writer *json, const char *name, bool value)
+{
+    put_name(json, name);
+    put(json, mst_bytes_str(value ? "true" : "false"));
+}
+
+void mst__json_put_null(struct mst__json_writer *json, const char *name)
+{
+    put_name(json, name);
+    put(json, mst_bytes_str("null"));
+}

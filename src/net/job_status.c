@@ -1,0 +1,172 @@
+/* net/job_status.c - jobs to statuses, for the protocol and for the page. */
+#include "net/job_status.h"
+
+#include <muster/version.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/nearest.h"
+#include "net/server.h"
+#include "wire/job_status.h"
+
+#define ID_SHOWN 40      /* bytes of a run id in a sentence */
+#define WORD_COMPARED 63 /* that are looked at to find a similar one */
+
+/* --- who is not there --- */
+
+/* The runs whose ids are nearest, in the order of their distance. */
+struct similar {
+    const struct mst__job *jobs[MST_JOBS_SIMILAR_MAX];
+    size_t distances[MST_JOBS_SIMILAR_MAX];
+    size_t count;
+};
+
+static void similar_add(struct similar *similar, const struct mst__job *job, size_t distance)
+{
+    size_t at = similar->count;
+    while (at > 0 && similar->distances[at - 1] > distance) {
+        at--;
+    }
+    if (at == MST_JOBS_SIMILAR_MAX) {
+        return;
+    }
+    similar->count += similar->count < MST_JOBS_SIMILAR_MAX ? 1 : 0;
+    for (size_t i = similar->count - 1; i > at; i--) {
+        similar->jobs[i] = similar->jobs[i - 1];
+        similar->distances[i] = similar->distances[i - 1];
+    }
+    similar->jobs[at] = job;
+    similar->distances[at] = distance;
+}
+
+static int fail_unknown(const struct mst_server *server,
+                        struct mst_bytes run_id,
+                        struct mst_err *reterr)
+{
+    char word[WORD_COMPARED + 1];
+    char near[MST_JOBS_SIMILAR_MAX * (ID_SHOWN + 4) + sizeof "; similar: "] = "";
+    struct similar similar = {.count = 0};
+    size_t left = MST_JOBS_COMPARED_MAX;
+    size_t size = run_id.size < WORD_COMPARED ? run_id.size : WORD_COMPARED;
+    (void)snprintf(word, sizeof word, "%.*s", (int)run_id.size, (const char *)run_id.data);
+    for (void *value = mst__map_first(&server->jobs.map); value != NULL && left > 0;
+         value = mst__map_next(value), left--) {
+        const struct mst__job *job = *(struct mst__job **)value;
+        size_t distance = mst__nearest_distance(word, job->run_id);
+        if (distance <= 1 + size / 3 && distance < size) {
+            similar_add(&similar, job, distance);
+        }
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < similar.count; i++) {
+        used += (size_t)snprintf(near + used, sizeof near - used, "%s'%.*s'",
+                                 i == 0 ? "; similar: " : ", ", ID_SHOWN,
+                                 similar.jobs[i]->run_id); /* fits */
+    }
+    return mst__fail(reterr, MST_ENOTFOUND, 0, "nobody has announced itself for run '%.*s'%s",
+                     ID_SHOWN, word, near);
+}
+
+/* --- one job --- */
+
+/* The status borrows from @job and @room, which is to be closed. */
+static void job_status(const struct mst__job *job,
+                       uint32_t version,
+                       struct mst__job_status_room *room,
+                       struct mst__job_status *ret_status)
+{
+    /* Within the frame, with the other list and some KiB for the texts. */
+    mst__job_status_room_init(room, job->server->wire_limits.message_size_max / 4);
+    mst__job_status_fill(&job->authority, version, (int64_t)(uv_hrtime() / 1000), true, room,
+                         ret_status);
+    ret_status->run_id = mst_bytes_of(job->run_id, job->run_id_size);
+    ret_status->heartbeat_us = job->heartbeat_us;
+}
+
+int mst__job_snapshot(const struct mst_server *server,
+                      struct mst_bytes run_id,
+                      struct mst__snapshot **ret_snapshot,
+                      struct mst_err *reterr)
+{
+    const struct mst__job *job = mst__job_find(server, run_id);
+    struct mst__job_status_room room;
+    struct mst__job_status status;
+    int rv;
+    if (job == NULL) {
+        return fail_unknown(server, run_id, reterr);
+    }
+    job_status(job, MST_JOB_VERSION, &room, &status);
+    *ret_snapshot = mst__snapshot_of_job("muster", &status, &rv);
+    mst__job_status_room_close(&room);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "no memory for the status");
+}
+
+/* --- all of them --- */
+
+/* As it is told; @list borrows from @jobs, which is to be closed. */
+static void jobs_list(const struct mst_server *server,
+                      struct mst__buf *jobs,
+                      struct mst__job_list *ret_list)
+{
+    mst__buf_init(jobs, server->wire_limits.message_size_max / 2);
+    *ret_list = (struct mst__job_list){.server = mst_bytes_str(mst_version()),
+                                       .total = (uint32_t)mst__map_count(&server->jobs.map)};
+    for (void *value = mst__map_first(&server->jobs.map);
+         value != NULL && ret_list->count < MST_JOBS_LISTED_MAX; value = mst__map_next(value)) {
+        const struct mst__job *job = *(struct mst__job **)value;
+        struct mst__job_entry entry;
+        mst__job_entry_fill(&job->authority, &entry);
+        entry.run_id = mst_bytes_of(job->run_id, job->run_id_size);
+        if (mst__job_entry_write(jobs, &entry) != 0) {
+            break; /* the number tells that there are more */
+        }
+        ret_list->count++;
+    }
+    ret_list->jobs = mst__buf_bytes(jobs);
+}
+
+int mst__jobs_snapshot(const struct mst_server *server,
+                       struct mst_status_list **ret_list,
+                       struct mst_err *reterr)
+{
+    struct mst__buf jobs;
+    struct mst__job_list list;
+    int rv;
+    jobs_list(server, &jobs, &list);
+    *ret_list = mst__snapshot_of_jobs(&list, &rv);
+    mst__buf_close(&jobs);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "no memory for the list of jobs");
+}
+
+/* --- answers --- */
+
+static int answer_list(const struct mst_server *server, struct mst__buf *output)
+{
+    struct mst__buf jobs;
+    struct mst__job_message message = {.type = MST_JOB_JOBS_TOLD};
+    jobs_list(server, &jobs, &message.u.list);
+    int rv = mst__job_write(output, &message);
+    mst__buf_close(&jobs);
+    return rv;
+}
+
+int mst__job_answer_status(const struct mst_server *server,
+                           struct mst_bytes run_id,
+                           uint32_t version,
+                           struct mst__buf *output,
+                           struct mst_err *reterr)
+{
+    if (run_id.size == 0 && version >= MST_JOB_VERSION_LIST) {
+        return answer_list(server, output);
+    }
+    const struct mst__job *job = mst__job_find(server, run_id);
+    if (job == NULL) {
+        return fail_unknown(server, run_id, reterr);
+    }
+    struct mst__job_status_room room;
+    struct mst__job_message message = {.type = MST_JOB_STATUS_TOLD};
+    job_status(job, version, &room, &message.u.status);
+    int rv = mst__job_write(output, &message);
+    mst__job_status_room_close(&room);
+    return rv;
+}

@@ -1,0 +1,26 @@
+/* net/job_status.h - what a server tells of its jobs to who asks from outside. */
+#ifndef MST_NET_JOB_STATUS_H
+#define MST_NET_JOB_STATUS_H
+
+#include "net/job.h"
+#include "snapshot/snapshot.h"
+
+/* Append the answer to a STATUS for @run_id, empty for all, of who knows @version of the protocol,
+ * 0 = the first. 0, MST_ENOTFOUND with a sentence that names similar ids, MST_ELIMIT,
+ * MST_ENOMEM. */
+int mst__job_answer_status(const struct mst_server *server,
+                           struct mst_bytes run_id,
+                           uint32_t version,
+                           struct mst__buf *output,
+                           struct mst_err *reterr);
+
+/* The same as snapshots. MST_ENOMEM otherwise. */
+int mst__job_snapshot(const struct mst_server *server,
+                      struct mst_bytes run_id,
+                      struct mst__snapshot **ret_snapshot,
+                      struct mst_err *reterr);
+int mst__jobs_snapshot(const struct mst_server *server,
+                       struct mst_status_list **ret_list,
+                       struct mst_err *reterr);
+
+#endif /* MST_NET_JOB_STATUS_H */
