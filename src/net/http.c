@@ -1,4 +1,4 @@
-/* net/http.c - the metrics and health page: libmicrohttpd on the server's own loop and thread.
+/* net/http.c - metrics, health and jobs: libmicrohttpd on the server's own loop and thread.
  *
  * libmicrohttpd watches its sockets with an epoll descriptor of its own. The loop watches that
  * descriptor and, with a timer, what libmicrohttpd wants to do without an event; both only call
@@ -9,7 +9,8 @@
  * there are too many, the one whose deadline is next has to go. So clients that never finish keep
  * nobody out. libmicrohttpd knows timeouts of silence only: a connection that has to go is shut
  * down, and libmicrohttpd finds that out by itself. A page is made from a snapshot of the counters
- * when it is asked for, so a request of the store costs nothing extra. */
+ * when it is asked for, so a request of the store costs nothing extra. What is told of jobs is made
+ * from a snapshot, too, and a part at a time, as it is sent; few of them are at a time. */
 #include "net/http.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/address.h"
+#include "net/job_status.h"
 #include "net/metrics.h"
 #include "net/server.h"
 
@@ -44,11 +46,17 @@
 
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 #define TEXT_METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define TEXT_JSON "application/json"
+
+/* What is made of a snapshot at once: well below a millisecond. */
+#define SNAPSHOT_PART_SIZE MST_KIB(16)
 
 static const char index_text[] = "muster " MST_VERSION "\n"
                                  "\n"
                                  "/metrics  counters of the store, for Prometheus\n"
-                                 "/healthz  200 while the store is served, 503 while it stops\n";
+                                 "/healthz  200 while the store is served, 503 while it stops\n"
+                                 "/jobs     all jobs, as JSON\n"
+                                 "/jobs/ID  one of them\n";
 
 /* One connection, in the order of deadlines. */
 struct http_conn {
@@ -68,8 +76,9 @@ struct mst__http {
     struct http_conn *conns_first, *conns_last;
     unsigned conns_count; /* of those that are not shut down */
     unsigned handles_count;
-    bool accepted;        /* since it was last cleared */
-    struct mst__buf page; /* of the request being answered */
+    unsigned snapshots_count; /* that are being sent */
+    bool accepted;            /* since it was last cleared */
+    struct mst__buf page;     /* of the request being answered */
     char address[MST_ADDRESS_SIZE];
 };
 
@@ -147,6 +156,162 @@ static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connect
     return answer(connection, MHD_HTTP_OK, TEXT_METRICS, mst__buf_bytes(&http->page));
 }
 
+/* --- jobs --- */
+
+/* A snapshot that is being sent: of a job, or of all. */
+struct answer {
+    struct mst__http *http;
+    struct mst__snapshot *job;
+    struct mst_status_list *jobs;
+    struct mst__snapshot_cursor cursor;
+    struct mst__json_writer json; /* what is made and not sent yet */
+    bool is_whole;                /* nothing is made any more */
+    size_t charged;               /* its memory, as counted by the engine */
+};
+
+static void answer_free(void *arg)
+{
+    struct answer *state = arg;
+    mst__kv_discharge(&state->http->server->kv, state->charged);
+    mst__snapshot_free(state->job);
+    mst_status_list_free(state->jobs);
+    mst__json_writer_close(&state->json);
+    state->http->snapshots_count--;
+    mst__free(state);
+}
+
+/* libmicrohttpd wants the next bytes. */
+static ssize_t answer_read(void *arg, uint64_t position, char *bytes, size_t size)
+{
+    struct answer *state = arg;
+    (void)position; /* one after the other */
+    if (mst__buf_size(&state->json.text) == 0 && !state->is_whole) {
+        state->is_whole = state->job != NULL
+                              ? mst__snapshot_json(&state->job->status, SNAPSHOT_PART_SIZE,
+                                                   &state->cursor, &state->json)
+                              : mst__snapshot_list_json(state->jobs, SNAPSHOT_PART_SIZE,
+                                                        &state->cursor, &state->json);
+        if (state->is_whole && state->json.code == 0) {
+            state->json.code = mst__buf_append_u8(&state->json.text, '\n');
+        }
+    }
+    if (state->json.code != 0) {
+        return MHD_CONTENT_READER_END_WITH_ERROR; /* no memory: the reader sees that it is cut */
+    }
+    struct mst_bytes ready = mst__buf_bytes(&state->json.text);
+    size_t count = ready.size < size ? ready.size : size;
+    if (count == 0) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    memcpy(bytes, ready.data, count);
+    mst__buf_consume(&state->json.text, count);
+    return (ssize_t)count;
+}
+
+static enum MHD_Result answer_error(struct MHD_Connection *connection,
+                                    unsigned status,
+                                    const char *message)
+{
+    struct mst__json_writer json;
+    mst__json_writer_init(&json, MST_KIB(4));
+    mst__json_put_begin(&json, NULL, '{');
+    mst__json_put_text(&json, "error", mst_bytes_str(message));
+    mst__json_put_end(&json, '}');
+    int rv = json.code != 0 ? json.code : mst__buf_append_u8(&json.text, '\n');
+    enum MHD_Result result =
+        rv != 0 ? MHD_NO : answer(connection, status, TEXT_JSON, mst__buf_bytes(&json.text));
+    mst__json_writer_close(&json);
+    return result;
+}
+
+/* Send what is in @state, which is taken. */
+static enum MHD_Result answer_snapshot(struct MHD_Connection *connection, struct answer *state)
+{
+    struct mst__http *http = state->http;
+    size_t size =
+        state->job != NULL ? mst__snapshot_size(state->job) : mst__snapshot_list_size(state->jobs);
+    struct MHD_Response *response = NULL;
+    if (mst__kv_charge(&http->server->kv, size)) {
+        state->charged = size;
+        response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, SNAPSHOT_PART_SIZE,
+                                                     answer_read, state, answer_free);
+    }
+    if (response == NULL) {
+        answer_free(state);
+        return answer_error(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                            "no memory for a snapshot of this size");
+    }
+    enum MHD_Result result =
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, TEXT_JSON);
+    if (result == MHD_YES) {
+        result = MHD_queue_response(connection, MHD_HTTP_OK, response);
+    }
+    MHD_destroy_response(response); /* the last holder frees @state */
+    return result;
+}
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* The bytes of @text, in which %XX stands for any of them; what is no such thing stands for itself.
+ * They are in @ret_bytes, cut off when there are more than a run id can have. */
+static struct mst_bytes unescape(const char *text, char ret_bytes[MST_JOB_RUN_ID_SIZE_MAX + 1])
+{
+    size_t size = 0;
+    while (*text != '\0' && size <= MST_JOB_RUN_ID_SIZE_MAX) {
+        int high = *text == '%' ? digit_of(text[1]) : -1;
+        int low = high < 0 ? -1 : digit_of(text[2]);
+        ret_bytes[size++] = (char)(low < 0 ? *text : high << 4 | low);
+        text += low < 0 ? 1 : 3;
+    }
+    return mst_bytes_of(ret_bytes, size);
+}
+
+/* Paths come as they were sent: a run id may have any bytes. */
+static size_t keep_escaped(void *arg, struct MHD_Connection *connection, char *text)
+{
+    (void)arg;
+    (void)connection;
+    return strlen(text);
+}
+
+/* @path is what is behind "/jobs/"; empty = all. */
+static enum MHD_Result answer_jobs(struct mst__http *http,
+                                   struct MHD_Connection *connection,
+                                   const char *path)
+{
+    if (http->snapshots_count == MST_HTTP_SNAPSHOTS_MAX) {
+        return answer_error(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                            "too many ask for jobs at this moment; ask again");
+    }
+    struct answer *state = mst__calloc(1, sizeof *state);
+    if (state == NULL) {
+        return MHD_NO;
+    }
+    struct mst_err err;
+    state->http = http;
+    http->snapshots_count++;
+    mst__json_writer_init(&state->json, MST_KIB(64));
+    char bytes[MST_JOB_RUN_ID_SIZE_MAX + 1];
+    int rv = *path == '\0'
+                 ? mst__jobs_snapshot(http->server, &state->jobs, &err)
+                 : mst__job_snapshot(http->server, unescape(path, bytes), &state->job, &err);
+    if (rv != 0) {
+        answer_free(state);
+        return answer_error(connection,
+                            rv == MST_ENOTFOUND ? MHD_HTTP_NOT_FOUND : MHD_HTTP_SERVICE_UNAVAILABLE,
+                            err.msg);
+    }
+    return answer_snapshot(connection, state);
+}
+
+/* --- requests --- */
+
 static enum MHD_Result answer_path(struct mst__http *http,
                                    struct MHD_Connection *connection,
                                    const char *path)
@@ -162,8 +327,14 @@ static enum MHD_Result answer_path(struct mst__http *http,
     if (strcmp(path, "/") == 0) {
         return answer_text(connection, MHD_HTTP_OK, index_text);
     }
+    if (strcmp(path, "/jobs") == 0) {
+        return answer_jobs(http, connection, "");
+    }
+    if (strncmp(path, "/jobs/", 6) == 0) {
+        return answer_jobs(http, connection, path + 6);
+    }
     return answer_text(connection, MHD_HTTP_NOT_FOUND,
-                       "there is /metrics and /healthz, nothing else\n");
+                       "there is /metrics, /healthz, /jobs and /jobs/ID, nothing else\n");
 }
 
 /* Called once when the headers have come, for each piece of a body, and once at the end. */
@@ -481,6 +652,7 @@ static int http_start_daemon(struct mst__http *http, int fd, struct mst_err *ret
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)MST_HTTP_REQUEST_SIZE_MAX, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},
+        {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)keep_escaped, NULL},
         {MHD_OPTION_END, 0, NULL},
     };
     errno = 0;

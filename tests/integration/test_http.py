@@ -4,6 +4,7 @@ it, well or badly, disturbs the store."""
 
 import contextlib
 import http.client
+import json
 import os
 import re
 import resource
@@ -12,16 +13,20 @@ import socket
 import time
 import unittest
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import harness
 from harness import Server
+from test_job_frames import WELCOME, receive
+from test_job_frames import Node as FrameNode
 
 # What the build says it has; by hand, what the binary itself lists.
 WITH_HTTP = os.environ.get("MUSTER_HTTP", "1" if b"--http" in harness.run(
     "serve", "--help").stdout else "0") == "1"
 
 CONNECTIONS_MAX = 64  # of the page
+SNAPSHOTS_MAX = 8  # of jobs, that are being sent
 needs_http = unittest.skipUnless(WITH_HTTP, "this muster was built without http")
 
 
@@ -124,6 +129,105 @@ class Feature(unittest.TestCase):
             with server.connect("C") as wire:
                 wire.sync()
             self.assertNotIn("http", server.stdout())
+
+
+@needs_http
+class Jobs(unittest.TestCase):
+    """/jobs and /jobs/ID: what `muster status --json` prints."""
+
+    def announce(self, server, run_id, names, nodes):
+        for name in names:
+            node = FrameNode(server, name=name, run_id=run_id)
+            wire = node.connect()
+            self.addCleanup(wire.close)
+            node.announce(wire, nodes=nodes)
+            receive(wire, WELCOME)
+
+    def json(self, page, path, status=200):
+        got, headers, text = page.open(path)
+        self.assertEqual((got, headers["Content-Type"]), (status, "application/json"))
+        return json.loads(text)
+
+    @staticmethod
+    def shown(server, *args):
+        result = harness.run("status", "--json", "--rdzv-endpoint", f"127.0.0.1:{server.port}",
+                             *args)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    @classmethod
+    def timeless(cls, value):
+        """Without what changes from one look to the next."""
+        if isinstance(value, dict):
+            return {name: cls.timeless(part) for name, part in value.items()
+                    if name != "heartbeat_age_ms"}
+        return [cls.timeless(part) for part in value] if isinstance(value, list) else value
+
+    def test_same_as_status(self):
+        with serve() as (server, page):
+            self.assertEqual(self.json(page, "/jobs"), self.shown(server))
+            self.announce(server, "job", ["n1", "n2", "s"], (2, 2))
+            self.announce(server, "other", ["a"], (2, 2))
+            self.assertEqual(self.json(page, "/jobs"), self.shown(server))
+            self.assertEqual(self.json(page, "/jobs/"), self.json(page, "/jobs"))
+            for job in ("job", "other"):
+                self.assertEqual(self.timeless(self.json(page, f"/jobs/{job}")),
+                                 self.timeless(self.shown(server, "--rdzv-id", job)))
+            self.assertEqual(page.open("/jobs", method="HEAD")[0], 200)
+
+    def check_schema(self, name, value, expected=()):
+        """Every member is in the schema, and all that it requires are there."""
+        with open(os.path.join(harness.ROOT, "docs", "jobs.schema.json"), encoding="utf-8") as file:
+            part = json.load(file)["$defs"][name]
+        self.assertEqual(set(value), set(part["required"]))
+        self.assertEqual(set(part["properties"]) - set(part["required"]), set(expected))
+
+    def test_schema(self):
+        with serve() as (server, page):
+            self.announce(server, "job", ["n"], (1, 1))
+            job = self.json(page, "/jobs/job")
+            self.check_schema("job", job, expected=["missing"])
+            self.check_schema("node", job["participants"][0])
+            jobs = self.json(page, "/jobs")
+            self.check_schema("jobs", jobs)
+            self.check_schema("entry", jobs["jobs"][0])
+            self.check_schema("error", self.json(page, "/jobs/x", status=404))
+
+    def test_ids_are_decoded(self):
+        with serve() as (server, page):
+            run_id = 'a/b c"?%é%41'
+            self.announce(server, run_id, ["n"], (1, 1))
+            told = self.json(page, "/jobs/" + urllib.parse.quote(run_id, safe=""))
+            self.assertEqual(told["run_id"], run_id)
+            self.assertEqual([job["run_id"] for job in self.json(page, "/jobs")["jobs"]],
+                             [run_id])
+
+    def test_unknown(self):
+        with serve() as (server, page):
+            self.announce(server, "training", ["n"], (1, 1))
+            self.assertIn("similar: 'training'",
+                          self.json(page, "/jobs/trainnig", status=404)["error"])
+            for path in ("/jobs/%00x", "/jobs/%", "/jobs/%zz", "/jobs/training%"):
+                self.json(page, path, status=404)
+
+    def test_large_and_unread(self):
+        """A large job is sent in parts; those who do not read take a bounded number of places."""
+        with serve() as (server, page):
+            names = [f"n{i}" for i in range(300)]
+            self.announce(server, "big", names, (300, 300))
+            told = self.json(page, "/jobs/big")
+            self.assertEqual([node["node"] for node in told["participants"]], names)
+            wires = [page.connect() for _ in range(SNAPSHOTS_MAX)]
+            for wire in wires:
+                wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+                for _ in range(40):
+                    wire.send(b"GET /jobs/big HTTP/1.1\r\nHost: x\r\n\r\n")
+            harness.wait_until(lambda: page.open("/jobs")[0] == 503, "places to be taken")
+            self.assertIn("ask again", self.json(page, "/jobs/big", status=503)["error"])
+            self.assertEqual(page.open("/healthz")[0], 200)
+            for wire in wires:
+                wire.close()
+            harness.wait_until(lambda: page.open("/jobs")[0] == 200, "places to be free")
 
 
 @needs_http
