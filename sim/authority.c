@@ -192,7 +192,7 @@ static void run_event(struct mst__sim_auth *sim, struct mst__sim_event *event)
     }
 }
 
-static void run_begin(struct mst__sim_auth *sim)
+static void run_begin(struct mst__sim_auth *sim, uint64_t seed)
 {
     mst__sim_auth_draw(sim);
     const struct mst__sim_auth_plan *plan = &sim->plan;
@@ -201,6 +201,7 @@ static void run_begin(struct mst__sim_auth *sim)
     mst__buf_init(&sim->frame, MST_MIB(1));
     mst__buf_init(&sim->server.shared, MST_MIB(1));
     mst__buf_init(&sim->server.replies, MST_MIB(1));
+    mst__sim_auth_journal_open(sim, seed);
     sim->server.epoch = 1000;
     mst__sim_auth_server_start(sim);
     for (uint32_t i = 0; i < plan->nodes; i++) {
@@ -227,7 +228,7 @@ bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *histo
     memset(sim, 0, sizeof *sim);
     sim->history = history;
     mst__prng_init(&sim->prng, seed);
-    run_begin(sim);
+    run_begin(sim, seed);
     struct mst__sim_event event;
     while (!sim->is_over && mst__sim_queue_pop(&sim->queue, &event)) {
         sim->now_us = event.time_us;
@@ -281,4 +282,5 @@ void mst__sim_auth_close(struct mst__sim_auth *sim)
     mst__buf_close(&sim->server.shared);
     mst__buf_close(&sim->server.replies);
     mst__buf_close(&sim->frame);
+    mst__sim_auth_journal_close(sim);
 }

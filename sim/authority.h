@@ -13,6 +13,7 @@
 #include "core/member.h"
 #include "sim/sim.h"
 #include "wire/job.h"
+#include "wire/replay.h"
 
 #define MST_SIM_AUTH_NODES_MAX 3000
 #define MST_SIM_AUTH_V3_NODES_MAX 48
@@ -256,6 +257,16 @@ struct mst__sim_auth_server {
     struct mst__buf replies;
 };
 
+/* What the server does, in another authority, see authority_journal.c. */
+struct mst__sim_auth_journal {
+    bool is_on;
+    uint64_t events;
+    struct mst__journal writer;
+    struct mst__replay replay;
+    struct mst__buf told, retold;  /* effects, as text */
+    struct mst__journal states[2]; /* of the server and of its replay */
+};
+
 /* --- the v3 store --- */
 
 struct mst__sim_auth_key {
@@ -330,6 +341,7 @@ struct mst__sim_auth {
     struct mst__sim_auth_link **links; /* by id - 1 */
     size_t links_count, links_capacity;
     struct mst__sim_auth_server server;
+    struct mst__sim_auth_journal journal;
     struct mst__sim_auth_store store;
     struct mst__sim_auth_seal *seals;
     size_t seals_count, seals_capacity;
@@ -473,6 +485,18 @@ void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
                                   struct mst__sim_auth_link *link,
                                   struct mst_bytes bytes);
 void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth_link *link);
+
+/* --- authority_journal.c --- */
+
+void mst__sim_auth_journal_open(struct mst__sim_auth *sim, uint64_t seed);
+void mst__sim_auth_journal_close(struct mst__sim_auth *sim);
+/* The server has a new job; has fed @event to it; has taken @effect; has taken all. */
+void mst__sim_auth_journal_job(struct mst__sim_auth *sim);
+void mst__sim_auth_journal_step(struct mst__sim_auth *sim,
+                                const struct mst__authority_event *event);
+void mst__sim_auth_journal_told(struct mst__sim_auth *sim,
+                                const struct mst__authority_effect *effect);
+void mst__sim_auth_journal_taken(struct mst__sim_auth *sim);
 /* Bytes or an end have arrived in a socket; takes the bytes of @event. */
 void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_event *event);
 void mst__sim_auth_server_turn(struct mst__sim_auth *sim);

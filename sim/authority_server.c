@@ -114,6 +114,7 @@ static void server_job(struct mst__sim_auth *sim)
     server->idle_us = INT64_MAX;
     server->claimed_max = 0;
     server->sealed_max = 0;
+    mst__sim_auth_journal_job(sim);
 }
 
 static int server_step(struct mst__sim_auth *sim,
@@ -123,6 +124,7 @@ static int server_step(struct mst__sim_auth *sim,
     struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
     int rv = mst__authority_step(&server->authority, event, reterr);
+    mst__sim_auth_journal_step(sim, event);
     server->steps++;
     if (authority->used_count <= CHECK_MEMBERS || server->steps > authority->used_count) {
         mst__authority_check(authority);
@@ -369,8 +371,10 @@ static void server_tell(struct mst__sim_auth *sim)
     }
     struct mst__authority_effect effect;
     while (!sim->is_over && mst__authority_next_effect(&server->authority, &effect)) {
+        mst__sim_auth_journal_told(sim, &effect);
         tell_effect(sim, &effect);
     }
+    mst__sim_auth_journal_taken(sim);
     mst__sim_auth_work_check_turn(sim);
     if (server->is_shut != (server->authority.phase == MST_AUTHORITY_CLOSED)) {
         mst__sim_auth_break(sim, "closed", "the run is %s and was%s closed",

@@ -596,7 +596,10 @@ void mst__authority_describe(const struct mst__authority *authority,
                              char *ret_text,
                              size_t ret_size);
 
-/* Assert everything that must be true. Looks at every member: for tests and the simulator. */
+/* What must be true of an authority and is not, NULL if there is nothing: for one that was read
+ * from a file. Looks at every member. Static memory. */
+const char *mst__authority_flaw(const struct mst__authority *authority);
+/* Assert that there is nothing: for tests and the simulator. */
 void mst__authority_check(const struct mst__authority *authority);
 
 #endif /* MST_CORE_AUTHORITY_H */

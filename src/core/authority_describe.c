@@ -229,50 +229,98 @@ void mst__authority_describe(const struct mst__authority *authority,
 
 /* --- what must be true --- */
 
-static uint32_t check_list(const struct mst__authority *authority,
-                           const struct mst__authority_list *list,
-                           bool is_absent)
+#define HOLDS(condition)       \
+    do {                       \
+        if (!(condition)) {    \
+            return #condition; \
+        }                      \
+    } while (0)
+
+/* @index is one of the table, or none. */
+static bool is_link(const struct mst__authority *authority, uint32_t index)
 {
-    uint32_t count = 0;
+    return index < authority->members_count || index == MST_INDEX_NONE;
+}
+
+static const char *flaw_of_list(const struct mst__authority *authority,
+                                const struct mst__authority_list *list,
+                                bool is_absent,
+                                uint32_t *count)
+{
     uint32_t prev = MST_INDEX_NONE;
     int64_t heard_us = INT64_MIN;
+    HOLDS(is_link(authority, list->first));
     for (uint32_t at = list->first; at != MST_INDEX_NONE;) {
         const struct mst__authority_member *member = mst__members_at(authority, at);
-        MST_ASSERT(mst__members_is_living(member));
-        MST_ASSERT(member->is_absent == is_absent);
-        MST_ASSERT(member->is_linked);
-        MST_ASSERT(member->prev == prev);
-        MST_ASSERT(member->heard_us >= heard_us);
+        HOLDS(mst__members_is_living(member));
+        HOLDS(member->is_absent == is_absent);
+        HOLDS(member->is_linked);
+        HOLDS(member->prev == prev);
+        HOLDS(member->heard_us >= heard_us);
+        HOLDS((*count)++ < authority->members_count);
         heard_us = member->heard_us;
         prev = at;
         at = member->next;
-        count++;
     }
-    MST_ASSERT(list->last == prev);
-    return count;
+    HOLDS(list->last == prev);
+    return NULL;
 }
 
-static void check_member(const struct mst__authority *authority,
-                         const struct mst__authority_member *member)
+/* Those who have to be told something, and the entries that are free: linked the same way. */
+static const char *flaw_of_chains(const struct mst__authority *authority)
+{
+    uint32_t listed = 0;
+    uint32_t last = MST_INDEX_NONE;
+    HOLDS(is_link(authority, authority->pending.first));
+    HOLDS(is_link(authority, authority->free_first));
+    for (uint32_t at = authority->pending.first; at != MST_INDEX_NONE;) {
+        const struct mst__authority_member *member = mst__members_at(authority, at);
+        HOLDS(member->is_listed && member->place != MST_PLACE_FREE);
+        HOLDS(listed++ < authority->members_count);
+        last = at;
+        at = member->pending_next;
+    }
+    HOLDS(authority->pending.last == last);
+    uint32_t freed = 0;
+    for (uint32_t at = authority->free_first; at != MST_INDEX_NONE;) {
+        const struct mst__authority_member *member = mst__members_at(authority, at);
+        HOLDS(member->place == MST_PLACE_FREE);
+        HOLDS(freed++ < authority->members_count);
+        at = member->pending_next;
+    }
+    HOLDS(freed + authority->used_count == authority->members_count);
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        listed -= mst__members_at(authority, i)->is_listed;
+    }
+    HOLDS(listed == 0);
+    return NULL;
+}
+
+static const char *flaw_of_member(const struct mst__authority *authority,
+                                  const struct mst__authority_member *member)
 {
     bool is_living = mst__members_is_living(member);
     const struct mst__authority_member *named =
         mst__members_named(authority, mst__authority_name(member));
-    MST_ASSERT(member->is_named == (named == member));
-    MST_ASSERT(!is_living || member->is_named);
-    MST_ASSERT(is_living || member->is_named || member->is_listed);
+    HOLDS(member->is_named == (named == member));
+    HOLDS(!is_living || member->is_named);
+    HOLDS(is_living || member->is_named || member->is_listed);
     bool is_ranked = mst__members_is_ranked(authority, member);
-    MST_ASSERT(!is_living || is_ranked == (member->rank != MST_AUTHORITY_RANK_NONE));
-    MST_ASSERT(member->place != MST_PLACE_HOLDING || is_ranked);
-    MST_ASSERT(member->place != MST_PLACE_GONE || member->is_named == is_ranked);
-    MST_ASSERT(!member->is_absent || member->driver == NULL);
-    MST_ASSERT(!member->is_absent || is_living);
+    HOLDS(!is_living || is_ranked == (member->rank != MST_AUTHORITY_RANK_NONE));
+    HOLDS(member->place != MST_PLACE_HOLDING || is_ranked);
+    HOLDS(member->place != MST_PLACE_GONE || member->is_named == is_ranked);
+    HOLDS(!member->is_absent || member->driver == NULL);
+    HOLDS(!member->is_absent || is_living);
     bool is_exempt = member->is_finished && mst__authority_is_whole(authority);
-    MST_ASSERT(member->is_linked == (is_living && !is_exempt));
-    MST_ASSERT(!member->is_finished || member->place != MST_PLACE_WAITING);
+    HOLDS(member->is_linked == (is_living && !is_exempt));
+    HOLDS(!member->is_finished || member->place != MST_PLACE_WAITING);
+    HOLDS(member->pending <= MST_TOLD_CLOSED + 1);
+    HOLDS(member->expelled <= MST_EXPELLED_LATE);
+    HOLDS(member->order < authority->order_next);
+    return NULL;
 }
 
-static void check_members(const struct mst__authority *authority)
+static const char *flaw_of_members(const struct mst__authority *authority)
 {
     uint32_t counted[MST_STANDING_COUNT];
     mst__authority_count_standings(authority, counted);
@@ -286,7 +334,10 @@ static void check_members(const struct mst__authority *authority)
     uint32_t cursor = 0;
     const struct mst__authority_member *member;
     while ((member = mst__authority_next_member(authority, &cursor)) != NULL) {
-        check_member(authority, member);
+        const char *flaw = flaw_of_member(authority, member);
+        if (flaw != NULL) {
+            return flaw;
+        }
         if (mst__members_is_living(member)) {
             counted[mst__authority_standing(authority, member)]--;
         }
@@ -301,42 +352,91 @@ static void check_members(const struct mst__authority *authority)
         }
     }
     for (unsigned i = 0; i < MST_STANDING_COUNT; i++) {
-        MST_ASSERT(counted[i] == 0);
+        HOLDS(counted[i] == 0);
     }
-    MST_ASSERT(used == authority->used_count);
-    MST_ASSERT(held == authority->held_count);
-    MST_ASSERT(finished == authority->finished_count);
-    MST_ASSERT(waiting == authority->waiting_count);
-    MST_ASSERT(absent == authority->waiting_absent_count);
-    MST_ASSERT(back == authority->waiting_back_count);
-    MST_ASSERT(held + waiting == authority->living_count);
-    MST_ASSERT(authority->phase != MST_AUTHORITY_OPEN || survivors == authority->survivors_count);
+    HOLDS(used == authority->used_count);
+    HOLDS(held == authority->held_count);
+    HOLDS(finished == authority->finished_count);
+    HOLDS(waiting == authority->waiting_count);
+    HOLDS(absent == authority->waiting_absent_count);
+    HOLDS(back == authority->waiting_back_count);
+    HOLDS(held + waiting == authority->living_count);
+    HOLDS(authority->phase != MST_AUTHORITY_OPEN || survivors == authority->survivors_count);
+    return NULL;
+}
+
+static const char *flaw_of_round(const struct mst__authority *authority)
+{
+    uint32_t unclaimed = 0;
+    uint32_t released = 0;
+    for (uint32_t rank = 0; rank < authority->world; rank++) {
+        const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
+        HOLDS(member == NULL || member->rank == rank);
+        HOLDS(member == NULL || member->place != MST_PLACE_FREE);
+        uint32_t place = mst__places_get(authority, rank);
+        unclaimed += place == MST_INDEX_NONE;
+        released += place == MST_INDEX_RELEASED ||
+                    (member != NULL && member->place == MST_PLACE_GONE && member->is_finished);
+    }
+    HOLDS(authority->unknown_count == 0 || authority->unknown_count == unclaimed);
+    HOLDS(authority->lost_told <= authority->lost_count);
+    HOLDS(authority->lost_unlisted_told <= authority->lost_unlisted);
+    HOLDS(authority->released_count >= released);
+    uint64_t seated =
+        (uint64_t)authority->held_count + authority->unknown_count + authority->released_count;
+    HOLDS(seated + authority->lost_count + authority->lost_unlisted <= authority->world);
+    HOLDS(authority->lost_count + authority->held_count <= authority->arrays_capacity);
+    if (mst__authority_is_whole(authority)) {
+        HOLDS(seated == authority->world);
+        HOLDS((authority->unknown_count > 0) == (authority->phase == MST_AUTHORITY_RECLAIMING));
+    }
+    return NULL;
+}
+
+/* Numbers on their own, before anything is looked up with them. */
+static const char *flaw_of_numbers(const struct mst__authority *authority)
+{
+    const struct mst__authority_settings *settings = &authority->settings;
+    uint32_t members_max = authority->options.members_max;
+    HOLDS(authority->world <= members_max);
+    HOLDS(authority->living_count <= members_max);
+    HOLDS(authority->round >= 0 && authority->round <= MST_AUTHORITY_ROUND_MAX);
+    HOLDS(authority->round_floor >= 0 && authority->round_floor <= MST_AUTHORITY_ROUND_MAX);
+    HOLDS((authority->round == 0) == (authority->world == 0));
+    HOLDS(authority->round == 0 || authority->round_epoch > 0);
+    HOLDS(authority->living_count == 0 || settings->is_set);
+    HOLDS(!settings->is_set || settings->nodes_min > 0);
+    HOLDS(!settings->is_set || settings->nodes_min <= settings->nodes_max);
+    HOLDS(!settings->is_set || settings->nodes_max <= members_max);
+    for (uint32_t i = 0; i < authority->members_count; i++) {
+        const struct mst__authority_member *member = &authority->members[i];
+        HOLDS(is_link(authority, member->pending_next));
+        HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->prev));
+        HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->next));
+    }
+    return NULL;
+}
+
+const char *mst__authority_flaw(const struct mst__authority *authority)
+{
+    uint32_t linked = 0;
+    const char *flaw = flaw_of_numbers(authority);
+    flaw = flaw == NULL ? flaw_of_list(authority, &authority->present, false, &linked) : flaw;
+    flaw = flaw == NULL ? flaw_of_list(authority, &authority->absent, true, &linked) : flaw;
+    flaw = flaw == NULL ? flaw_of_chains(authority) : flaw;
+    flaw = flaw == NULL ? flaw_of_members(authority) : flaw;
+    flaw = flaw == NULL ? flaw_of_round(authority) : flaw;
+    if (flaw == NULL) {
+        bool is_whole = mst__authority_is_whole(authority);
+        HOLDS(linked + (is_whole ? authority->finished_count : 0) == authority->living_count);
+    }
+    return flaw;
 }
 
 void mst__authority_check(const struct mst__authority *authority)
 {
-    uint32_t living = check_list(authority, &authority->present, false);
-    living += check_list(authority, &authority->absent, true);
-    living += mst__authority_is_whole(authority) ? authority->finished_count : 0;
-    MST_ASSERT(living == authority->living_count);
-    check_members(authority);
-    uint32_t unclaimed = 0;
-    for (uint32_t rank = 0; rank < authority->world; rank++) {
-        const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
-        MST_ASSERT(member == NULL || member->rank == rank);
-        MST_ASSERT(member == NULL || member->place != MST_PLACE_FREE);
-        unclaimed += mst__places_get(authority, rank) == MST_INDEX_NONE;
+    const char *flaw = mst__authority_flaw(authority);
+    if (flaw != NULL) {
+        mst__assert_failed(flaw, __FILE__, __LINE__, __func__);
     }
-    MST_ASSERT(authority->unknown_count == 0 || authority->unknown_count == unclaimed);
-    MST_ASSERT(authority->lost_told <= authority->lost_count);
-    MST_ASSERT(authority->lost_count + authority->lost_unlisted <= authority->world);
-    MST_ASSERT(authority->released_count <= authority->world);
-    bool is_whole = authority->held_count + authority->unknown_count + authority->released_count ==
-                    authority->world;
-    if (authority->phase == MST_AUTHORITY_RUNNING) {
-        MST_ASSERT(is_whole && authority->unknown_count == 0);
-    } else if (authority->phase == MST_AUTHORITY_RECLAIMING) {
-        MST_ASSERT(is_whole && authority->unknown_count > 0);
-    }
-    MST_ASSERT(authority->living_count == 0 || authority->settings.is_set);
 }

@@ -43,8 +43,6 @@ static mst__authority_id announce(int number,
                                   int64_t now_us)
 {
     char name[16];
-    mst__authority_id id = MST_AUTHORITY_NOBODY;
-    enum mst__refusal refusal;
     struct mst_err err = {0};
     const struct mst__label labels[] = {{mst_bytes_str("rack"), mst_bytes_str("r\"1")}};
     (void)snprintf(name, sizeof name, "n%d", number);
@@ -64,8 +62,10 @@ static mst__authority_id announce(int number,
         .claim = {.rank = MST_AUTHORITY_RANK_NONE},
         .driver = &drivers[number],
     };
-    assert_int_equal(mst__authority_announce(&authority, &said, now_us, &id, &refusal, &err), 0);
-    return id;
+    const struct mst__authority_event event = {
+        .kind = MST_AUTHORITY_EVENT_ANNOUNCED, .now_us = now_us, .announcement = &said};
+    assert_int_equal(mst__authority_step(&authority, &event, &err), 0);
+    return authority.announced;
 }
 
 static struct mst__snapshot *look_as(uint32_t version, int64_t now_us, int *ret_code)
@@ -146,7 +146,14 @@ static void life_of_a_job(void **state)
     assert_node(status, 3, "n5", MST_STATUS_NODE_SPARE, -1);
     mst__snapshot_free(snapshot);
 
-    assert_int_equal(mst__authority_left(&authority, ten, 4000000), 0);
+    assert_int_equal(mst__authority_step(&authority,
+                                         &(struct mst__authority_event){
+                                             .kind = MST_AUTHORITY_EVENT_LEFT,
+                                             .now_us = 4000000,
+                                             .id = ten,
+                                         },
+                                         NULL),
+                     0);
     snapshot = look(4000000);
     status = &snapshot->status;
     assert_int_equal(status->gone_count, 1);
@@ -164,9 +171,22 @@ static void end_of_a_job(void **state)
                                      .signal = 9,
                                      .wall_us = 5,
                                      .text = mst_bytes_str("out of memory")};
-    assert_int_equal(mst__authority_failed(&authority, one, 7, 1, &cause, 2000000), 0);
-    assert_int_equal(
-        mst__authority_shut(&authority, mst_bytes_str("why"), mst_bytes_str("who"), 3000000), 0);
+    const struct mst__authority_event failed = {
+        .kind = MST_AUTHORITY_EVENT_FAILED,
+        .now_us = 2000000,
+        .id = one,
+        .epoch = 7,
+        .round = 1,
+        .cause = &cause,
+    };
+    assert_int_equal(mst__authority_step(&authority, &failed, NULL), 0);
+    const struct mst__authority_event shut = {
+        .kind = MST_AUTHORITY_EVENT_SHUT,
+        .now_us = 3000000,
+        .reason = mst_bytes_str("why"),
+        .owner = mst_bytes_str("who"),
+    };
+    assert_int_equal(mst__authority_step(&authority, &shut, NULL), 0);
     struct mst__snapshot *snapshot = look(3000000);
     const struct mst_status *status = &snapshot->status;
     assert_int_equal(status->phase, MST_STATUS_CLOSED);
