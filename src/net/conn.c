@@ -9,11 +9,10 @@
  *
  * A connection that must end while a command is being applied is doomed first and closed when the
  * command is done with: the engine may still be handing out what the command caused. */
-#include <linux/sockios.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -56,25 +55,6 @@ static enum mst_log_level why_level(enum mst__why why)
 
 /* --- the end of a connection --- */
 
-/* Once a connection was reset it has no peer any more, so this is asked at once. */
-static void conn_remember_peer(struct mst__conn *conn)
-{
-    int size = sizeof conn->peer;
-    if (uv_tcp_getpeername(&conn->uv.tcp, &conn->peer.any, &size) != 0) {
-        conn->peer.any.sa_family = AF_UNSPEC;
-    }
-}
-
-static void peer_text(const struct mst__conn *conn, char ret_text[MST_ADDRESS_SIZE])
-{
-    if (conn->peer.any.sa_family == AF_UNSPEC) {
-        (void)snprintf(ret_text, MST_ADDRESS_SIZE, "%s",
-                       conn->uv.handle.type == UV_TCP ? "unknown" : "unix:");
-        return;
-    }
-    mst__address_format(&conn->peer.any, sizeof conn->peer, ret_text);
-}
-
 /* The one line that says why @conn ended. */
 static void log_end(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
@@ -85,7 +65,7 @@ static void log_end(struct mst__conn *conn, enum mst__why why, const char *detai
     }
     char peer[MST_ADDRESS_SIZE];
     char quoted[MST_LOG_QUOTE_SIZE];
-    peer_text(conn, peer);
+    mst__stream_name_format(&conn->peer, peer);
     mst__log(log, level, "conn.closed", "peer=%s dialect=%s why=%s detail=%s", peer,
              mst__dialect_name(conn->reader.dialect), mst__why_name(why),
              mst__log_quote(mst_bytes_str(detail), quoted));
@@ -163,12 +143,13 @@ static void conn_free_input(struct mst__conn *conn)
     conn->input_charged = 0;
 }
 
-static void on_closed(uv_handle_t *handle)
+void mst__conns_free_closed(struct mst_server *server)
 {
-    struct mst__conn *conn = handle->data;
-    MST_ASSERT(conn->writing == NULL);
-    conn->server->conns_count--;
-    mst__free(conn);
+    while (server->closed != NULL) {
+        struct mst__conn *conn = server->closed;
+        server->closed = conn->doomed_next;
+        mst__free(conn);
+    }
 }
 
 static void conn_close(struct mst__conn *conn)
@@ -194,7 +175,10 @@ static void conn_close(struct mst__conn *conn)
     if (conn->next != NULL) {
         conn->next->prev = conn->prev;
     }
-    uv_close(&conn->uv.handle, on_closed);
+    mst__polled_close(&server->poller, &conn->io);
+    conn->doomed_next = server->closed;
+    server->closed = conn;
+    server->conns_count--;
 }
 
 /* --- output --- */
@@ -601,87 +585,122 @@ static void conn_settle(struct mst__conn *conn)
     }
 }
 
-static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+/* Where to read into: the memory that all share, or behind what @conn has of a request. NULL when
+ * there is none. */
+static uint8_t *conn_room(struct mst__conn *conn, size_t *ret_size)
 {
-    (void)suggested; /* libuv's guess; we know better */
-    struct mst__conn *conn = handle->data;
     struct mst_server *server = conn->server;
     size_t have = mst__buf_size(&conn->input);
     if (have == 0) {
-        *buf = uv_buf_init((char *)server->read_memory, sizeof server->read_memory);
-        return;
+        *ret_size = sizeof server->read_memory;
+        return server->read_memory;
     }
     size_t room = conn->input_wanted > have ? conn->input_wanted - have : 1;
     room = room > MST_TURN_READ_SIZE ? MST_TURN_READ_SIZE : room;
     room = room < MST_KIB(4) ? MST_KIB(4) : room;
     int rv = 0;
-    uint8_t *memory = mst__buf_reserve(&conn->input, room, &rv);
-    *buf = uv_buf_init((char *)memory, memory == NULL ? 0 : (unsigned)room);
+    *ret_size = room;
+    return mst__buf_reserve(&conn->input, room, &rv);
 }
 
-static void conn_ended(struct mst__conn *conn, ssize_t status)
+/* @conn has nothing more to read, for @reason, a number of errno, or 0: the peer has closed. */
+static void conn_ended(struct mst__conn *conn, int reason)
 {
-    if (status == UV_ENOBUFS) {
-        mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
-    } else if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
+    if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
         mst__conn_doom(conn, MST_WHY_HALF_REQUEST, "left after %zu bytes of a request",
                        mst__buf_size(&conn->input));
-    } else if (status == UV_EOF) {
+    } else if (reason == 0) {
         mst__conn_doom(conn, MST_WHY_PEER_CLOSED, "closed by the peer");
     } else {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror((int)status));
+        mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(-reason));
     }
 }
 
-/* @conn has filled its buffer with @size bytes, and libuv would go on to read from it, up to 32
- * times. The others come first when it has had its share. */
-static void conn_count_read(struct mst__conn *conn, size_t size)
+/* Serve what was read into @memory: @size bytes. */
+static void conn_take(struct mst__conn *conn, uint8_t *memory, size_t size)
 {
-    struct mst__turns *turns = &conn->server->turns;
-    int64_t now_ms = (int64_t)uv_now(&conn->server->loop); /* the same during a turn */
-    bool goes_on = turns->reader == conn && turns->reads_ms == now_ms;
-    turns->reader = conn;
-    turns->reads_ms = now_ms;
-    turns->reads_size = goes_on ? turns->reads_size + size : size;
-    if (turns->reads_size >= MST_TURN_READ_SIZE && !conn->is_doomed) {
-        turns->reader = NULL;
-        conn->is_resting = true;
-        mst__conn_want_turn(conn);
-    }
-}
-
-static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
-{
-    struct mst__conn *conn = stream->data;
     struct mst_server *server = conn->server;
-    if (size == 0) {
-        return; /* nothing there after all */
-    }
-    if (size < 0) {
-        conn_ended(conn, size);
-        conn_settle(conn);
-        return;
-    }
     conn->active_ms = mst__server_now_ms(server);
-    server->counters.bytes_in += (uint64_t)size;
+    server->counters.bytes_in += size;
     if (conn->seat.job != NULL) {
         mst__job_heard(&conn->seat);
     }
-    if (buf->base == (char *)server->read_memory) {
-        struct mst_bytes input = mst_bytes_of(buf->base, (size_t)size);
+    if (memory == server->read_memory) {
+        struct mst_bytes input = mst_bytes_of(memory, size);
         size_t used = conn_serve(conn, input);
         conn_keep(conn, mst__bytes_skip(input, used));
     } else {
-        mst__buf_commit(&conn->input, (size_t)size);
+        mst__buf_commit(&conn->input, size);
         conn_charge_input(conn);
         if (!conn->is_doomed && mst__buf_size(&conn->input) >= conn->input_wanted) {
             conn_serve_own(conn);
         }
     }
-    if ((size_t)size == buf->len) {
-        conn_count_read(conn, (size_t)size);
-    }
     conn_settle(conn);
+}
+
+/* Read until there is nothing left, which a read that does not fill its room says; the others come
+ * first when @conn has had its share. */
+static void conn_read(struct mst__conn *conn)
+{
+    size_t total = 0;
+    while (conn->is_reading) {
+        size_t room = 0;
+        uint8_t *memory = conn_room(conn, &room);
+        if (memory == NULL) {
+            mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for a request");
+            conn_settle(conn);
+            return;
+        }
+        ssize_t size = mst__stream_read(&conn->io.stream, memory, room);
+        if (size == -EAGAIN) {
+            return;
+        }
+        if (size <= 0) {
+            conn_ended(conn, (int)-size);
+            conn_settle(conn);
+            return;
+        }
+        total += (size_t)size;
+        conn_take(conn, memory, (size_t)size);
+        if ((size_t)size < room) {
+            return;
+        }
+        if (total >= MST_TURN_READ_SIZE && conn->is_reading) {
+            conn->is_resting = true;
+            mst__conn_want_turn(conn);
+            conn_settle(conn);
+            return;
+        }
+    }
+}
+
+/* Output has been written, not necessarily all of it. */
+static void conn_drained(struct mst__conn *conn)
+{
+    int64_t now_ms = mst__server_now_ms(conn->server);
+    conn->active_ms = now_ms;
+    if (!conn->is_reading) {
+        conn->input_ms = now_ms; /* nobody has looked at it meanwhile */
+    }
+    if (!conn->is_in_line) {
+        mst__conn_take_turn(conn);
+    } else {
+        conn_settle(conn);
+    }
+}
+
+static void on_ready(struct mst__polled *polled, bool can_read, bool can_write)
+{
+    struct mst__conn *conn = (struct mst__conn *)polled;
+    conn->server->kv.steps += MST_STEPS_READ;
+    if (can_write) {
+        mst__conn_write(conn);
+        conn_drained(conn);
+    }
+    if (can_read) {
+        conn_read(conn);
+    }
 }
 
 void mst__conn_update_reading(struct mst__conn *conn)
@@ -693,13 +712,12 @@ void mst__conn_update_reading(struct mst__conn *conn)
         return;
     }
     conn->is_reading = is_wanted;
-    if (!is_wanted) {
-        (void)uv_read_stop(&conn->uv.stream); /* always returns 0 */
-        return;
-    }
-    int rv = uv_read_start(&conn->uv.stream, on_room_wanted, on_read);
-    if (rv != 0) {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "read: %s", uv_strerror(rv));
+    if (!conn->is_closing) {
+        int rv =
+            mst__polled_want(&conn->server->poller, &conn->io, is_wanted, conn->io.wants_write);
+        if (rv != 0) {
+            mst__conn_doom(conn, MST_WHY_MEMORY, "poll: %s", uv_strerror(rv));
+        }
     }
 }
 
@@ -717,25 +735,10 @@ void mst__conn_take_turn(struct mst__conn *conn)
     conn_settle(conn);
 }
 
-void mst__conn_drained(struct mst__conn *conn)
-{
-    int64_t now_ms = mst__server_now_ms(conn->server);
-    conn->active_ms = now_ms;
-    if (!conn->is_reading) {
-        conn->input_ms = now_ms; /* nobody has looked at it meanwhile */
-    }
-    if (!conn->is_in_line) {
-        mst__conn_take_turn(conn);
-    } else {
-        conn_settle(conn);
-    }
-}
-
 /* --- the start of a connection --- */
 
-static struct mst__conn *conn_new(struct mst__listener *listener)
+static struct mst__conn *conn_new(struct mst_server *server)
 {
-    struct mst_server *server = listener->server;
     struct mst__conn *conn = mst__calloc(1, sizeof *conn);
     if (conn == NULL) {
         return NULL;
@@ -746,10 +749,7 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
     mst__buf_init(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE);
-    int rv = listener->is_unix ? uv_pipe_init(&server->loop, &conn->uv.pipe, 0)
-                               : uv_tcp_init(&server->loop, &conn->uv.tcp);
-    MST_ASSERT(rv == 0); /* neither can fail on Unix */
-    conn->uv.handle.data = conn;
+    conn->io.on_ready = on_ready;
     conn->next = server->conns;
     if (server->conns != NULL) {
         server->conns->prev = conn;
@@ -759,54 +759,21 @@ static struct mst__conn *conn_new(struct mst__listener *listener)
     return conn;
 }
 
-static void on_turned_away(uv_handle_t *handle)
-{
-    struct mst__listener *listener = handle->data;
-    listener->is_turning_away = false;
-    if (listener->is_starving && listener->is_open) {
-        listener->is_starving = false;
-        mst__conn_accept(listener);
-    }
-}
-
-/* There is no memory for the connection. libuv does not look at the listener again until it has
- * been taken, so take it into a handle that is always there, and close that. */
-static void turn_away(struct mst__listener *listener)
+void mst__conn_accept(struct mst__listener *listener,
+                      struct mst__stream stream,
+                      const struct mst__stream_name *peer)
 {
     struct mst_server *server = listener->server;
-    if (listener->is_turning_away) {
-        listener->is_starving = true; /* comes up again when the handle is free */
-        return;
-    }
-    mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
-             MST_LOG_TEXT(listener->address));
-    int rv = listener->is_unix ? uv_pipe_init(&server->loop, &listener->spare.pipe, 0)
-                               : uv_tcp_init(&server->loop, &listener->spare.tcp);
-    MST_ASSERT(rv == 0); /* neither can fail on Unix */
-    listener->spare.handle.data = listener;
-    listener->is_turning_away = true;
-    (void)uv_accept(&listener->uv.stream, &listener->spare.stream); /* it is closed in any case */
-    uv_close(&listener->spare.handle, on_turned_away);
-}
-
-void mst__conn_accept(struct mst__listener *listener)
-{
-    struct mst_server *server = listener->server;
-    struct mst__conn *conn = conn_new(listener);
+    struct mst__conn *conn = conn_new(server);
     if (conn == NULL) {
-        turn_away(listener);
+        mst__log(&server->options.log, MST_LOG_ERROR, "conn.refused", "why=memory listener=%s",
+                 MST_LOG_TEXT(listener->address));
+        mst__stream_close(&stream);
         return;
     }
-    int rv = uv_accept(&listener->uv.stream, &conn->uv.stream);
-    if (rv != 0) {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "accept: %s", uv_strerror(rv));
-        conn_settle(conn);
-        return;
-    }
+    conn->io.stream = stream;
+    conn->peer = *peer;
     conn->seat.contact = ++server->counters.accepted;
-    if (!listener->is_unix) {
-        conn_remember_peer(conn);
-    }
     if (server->conns_count > server->options.connections_max) {
         mst__conn_doom(conn, MST_WHY_TOO_MANY, "%zu connections are allowed",
                        server->options.connections_max);

@@ -2,8 +2,6 @@
 #ifndef MST_NET_CONN_H
 #define MST_NET_CONN_H
 
-#include <netinet/in.h>
-
 #include "net/server.h"
 
 struct mst__chunk;
@@ -15,12 +13,12 @@ struct mst__output {
 };
 
 struct mst__conn {
-    union mst__stream uv;
+    struct mst__polled io; /* first: what is polled is the connection */
     struct mst_server *server;
     struct mst__conn *prev, *next;                 /* of all connections */
     struct mst__conn *overdue_prev, *overdue_next; /* of those with something under way */
-    struct mst__conn *doomed_next;
-    struct mst__conn *line_prev, *line_next; /* of those who stand in line, see conn_turn.c */
+    struct mst__conn *doomed_next;                 /* also of those that are closed */
+    struct mst__conn *line_prev, *line_next;       /* of those who stand in line, see conn_turn.c */
     struct mst__kv_client client;
     struct mst__job_seat seat;
     struct mst__wire_reader reader;
@@ -29,17 +27,12 @@ struct mst__conn {
     size_t input_wanted;   /* no use looking at less than this */
     int64_t input_ms;      /* when the request at its front began */
     struct mst__output output;
-    struct mst__chunk *writing; /* its first chunk, when it is being written; NULL = none is */
-    uint64_t output_sent;       /* bytes that libuv was given */
-    int64_t output_taken; /* of those, what the peer had when it was last looked at, and when */
+    uint64_t output_sent; /* bytes that the kernel was given */
+    int64_t output_taken; /* of those, what the peer had when it was last looked at; -1 = never */
     int64_t output_ms;
     int64_t output_late_ms; /* how far the peer is behind with taking them */
     int64_t active_ms;      /* last time something arrived or drained */
-    union {
-        struct sockaddr any;
-        struct sockaddr_in in4;
-        struct sockaddr_in6 in6;
-    } peer;
+    struct mst__stream_name peer;
     enum mst__why why;
     bool is_reading;
     bool is_in_line;
@@ -67,9 +60,6 @@ void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *forma
 
 /* Hand what was gathered for @conn to the kernel. */
 void mst__conn_flush(struct mst__conn *conn);
-
-/* Output has been written, not necessarily all of it. */
-void mst__conn_drained(struct mst__conn *conn);
 
 /* Read from @conn, or do not, as things are. */
 void mst__conn_update_reading(struct mst__conn *conn);
@@ -109,7 +99,7 @@ void mst__conn_send(struct mst__conn *conn, struct mst_bytes bytes, void *shared
  * far behind with reading it is doomed. */
 void mst__conn_push(struct mst__conn *conn, struct mst_bytes bytes, void *shared);
 
-/* What libuv writes when the kernel has room again, which may be so for all of @conns_count
+/* What is written at once when the kernel has room again, which may be so for all of @conns_count
  * connections in one turn of the loop. */
 static inline size_t mst__conn_piece_size(size_t conns_count)
 {
@@ -119,7 +109,7 @@ static inline size_t mst__conn_piece_size(size_t conns_count)
                                        : size;
 }
 
-/* Begin to write what is queued. */
+/* Write what is queued, as far as the kernel takes it and there is time in this turn. */
 void mst__conn_write(struct mst__conn *conn);
 
 /* @conn closes. */

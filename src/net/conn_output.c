@@ -1,10 +1,8 @@
 /* net/conn_output.c - what a connection has to send and the kernel did not take at once.
  *
- * There is one write under way at most. A value that the engine has is not copied: the chunk holds
- * it. */
-#include <linux/sockios.h>
+ * A value that the engine has is not copied: the chunk holds it. */
+#include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -15,14 +13,11 @@
 #define CHUNK_SIZE_MIN MST_KIB(4)
 
 struct mst__chunk {
-    uv_write_t request;
-    struct mst__conn *conn;
     struct mst__chunk *next;
     void *shared; /* what the bytes lie in, held; NULL = own */
     const uint8_t *bytes;
     size_t size;
-    size_t at;      /* what was written before it */
-    size_t writing; /* what is being written */
+    size_t at; /* what was written of it */
     size_t capacity;
     bool is_full; /* nothing is added to it */
     uint8_t own[];
@@ -33,9 +28,8 @@ static size_t chunk_cost(size_t capacity)
     return mst__mem_cost(sizeof(struct mst__chunk) + capacity);
 }
 
-static void chunk_free(struct mst__chunk *chunk)
+static void chunk_free(struct mst__kv *kv, struct mst__chunk *chunk)
 {
-    struct mst__kv *kv = &chunk->conn->server->kv;
     if (chunk->shared != NULL) {
         mst__kv_release(kv, chunk->shared);
     }
@@ -43,74 +37,65 @@ static void chunk_free(struct mst__chunk *chunk)
     mst__free(chunk);
 }
 
-/* The first chunk of @output has been written, or is given up. */
-static void output_shift(struct mst__output *output)
-{
-    struct mst__chunk *chunk = output->first;
-    output->first = chunk->next;
-    if (output->first == NULL) {
-        output->last = NULL;
-    }
-    output->pending -= chunk->size - chunk->at;
-    chunk_free(chunk);
-}
-
 /* --- writing --- */
 
-static void on_written(uv_write_t *request, int status);
-
-/* Begin with the next write, if none is under way. libuv writes it when the kernel has room: many
- * peers may read at the same time, so that it is a piece, and in the same turn of the loop another
- * one only while there is time. */
-static void conn_write_next(struct mst__conn *conn)
+/* Write what the kernel takes of @bytes: how much that is. */
+static size_t conn_try(struct mst__conn *conn, struct mst_bytes bytes)
 {
-    struct mst_server *server = conn->server;
-    struct mst__chunk *chunk = conn->output.first;
-    if (conn->writing != NULL || chunk == NULL || conn->is_doomed) {
-        return;
+    ssize_t took = mst__stream_write(&conn->io.stream, bytes);
+    if (took < 0) {
+        if (took != -EAGAIN) {
+            mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror((int)took));
+        }
+        return 0;
     }
-    if (mst__turns_is_over(server)) {
-        mst__conn_want_turn(conn);
-        return;
-    }
-    size_t size = chunk->size - chunk->at;
-    size_t piece = mst__conn_piece_size(server->conns_count);
-    size = size < piece ? size : piece;
-    server->kv.steps += MST_STEPS_WRITE + MST_STEPS_SENT * (size >> 10);
-    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)(chunk->bytes + chunk->at), (unsigned)size);
-    chunk->request.data = chunk;
-    int rv = uv_write(&chunk->request, &conn->uv.stream, &buf, 1, on_written);
-    if (rv != 0) {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
-        return;
-    }
-    chunk->writing = size;
-    conn->writing = chunk;
-    conn->output_sent += size;
+    conn->output_sent += (uint64_t)took;
+    conn->server->counters.bytes_out += (uint64_t)took;
+    conn->server->kv.steps += MST_STEPS_SENT * ((uint64_t)took >> 10);
+    return (size_t)took;
 }
 
-static void on_written(uv_write_t *request, int status)
+static void conn_want_write(struct mst__conn *conn, bool is_wanted)
 {
-    struct mst__chunk *chunk = request->data;
-    struct mst__conn *conn = chunk->conn;
+    if (conn->io.wants_write != is_wanted && !conn->is_closing) {
+        int rv = mst__polled_want(&conn->server->poller, &conn->io, conn->is_reading, is_wanted);
+        if (rv != 0) {
+            mst__conn_doom(conn, MST_WHY_MEMORY, "poll: %s", uv_strerror(rv));
+        }
+    }
+}
+
+/* Many peers may read at the same time, so that it is written in pieces, and the next one in the
+ * same turn of the loop only while there is time. */
+void mst__conn_write(struct mst__conn *conn)
+{
+    struct mst_server *server = conn->server;
     struct mst__output *output = &conn->output;
-    conn->writing = NULL;
-    if (conn->is_closing) {
-        chunk_free(chunk); /* the rest was freed when it began to close */
-        return;
+    size_t piece = mst__conn_piece_size(server->conns_count);
+    while (output->first != NULL && !conn->is_doomed && !conn->is_closing) {
+        if (mst__turns_is_over(server)) {
+            conn_want_write(conn, false);
+            mst__conn_want_turn(conn);
+            return;
+        }
+        struct mst__chunk *chunk = output->first;
+        size_t size = chunk->size - chunk->at;
+        size = size < piece ? size : piece;
+        server->kv.steps += MST_STEPS_WRITE;
+        size_t took = conn_try(conn, mst_bytes_of(chunk->bytes + chunk->at, size));
+        chunk->at += took;
+        output->pending -= took;
+        if (chunk->at == chunk->size) {
+            output->first = chunk->next;
+            output->last = output->first == NULL ? NULL : output->last;
+            chunk_free(&server->kv, chunk);
+        }
+        if (took < size) {
+            conn_want_write(conn, true);
+            return;
+        }
     }
-    MST_ASSERT(output->first == chunk);
-    conn->server->counters.bytes_out += status == 0 ? chunk->writing : 0;
-    chunk->at += chunk->writing;
-    output->pending -= chunk->writing;
-    if (chunk->at == chunk->size) {
-        output_shift(output);
-    }
-    if (status != 0) {
-        mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(status));
-    }
-    conn_write_next(conn);
-    mst__conn_drained(conn);
+    conn_want_write(conn, false);
 }
 
 /* --- queueing --- */
@@ -127,7 +112,7 @@ static struct mst__chunk *chunk_new(struct mst__conn *conn, size_t capacity)
         mst__kv_discharge(kv, chunk_cost(capacity));
         return NULL;
     }
-    *chunk = (struct mst__chunk){.conn = conn, .capacity = capacity, .bytes = chunk->own};
+    *chunk = (struct mst__chunk){.capacity = capacity, .bytes = chunk->own};
     return chunk;
 }
 
@@ -167,8 +152,6 @@ static bool output_put(struct mst__conn *conn, struct mst_bytes bytes, void *sha
     return true;
 }
 
-static int64_t conn_taken(const struct mst__conn *conn);
-
 /* Queue what the kernel did not take, or, with @is_late, is to get in another turn. */
 static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes, void *shared, bool is_late)
 {
@@ -180,37 +163,20 @@ static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes, void *sha
         return;
     }
     if (was_idle) {
-        conn->output_taken = conn_taken(conn);
+        conn->output_taken = -1;
         conn->output_ms = mst__server_now_ms(server);
         conn->output_late_ms = 0;
     }
     if (is_late) {
         mst__conn_want_turn(conn);
     } else {
-        conn_write_next(conn);
+        conn_want_write(conn, true);
     }
     mst__conn_update_reading(conn);
     mst__conn_update_overdue(conn);
 }
 
 /* --- sending --- */
-
-/* Write what the kernel takes of @bytes: how much that is. */
-static size_t conn_try(struct mst__conn *conn, struct mst_bytes bytes)
-{
-    uv_buf_t buf = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.size);
-    int rv = uv_try_write(&conn->uv.stream, &buf, 1);
-    if (rv < 0) {
-        if (rv != UV_EAGAIN) {
-            mst__conn_doom(conn, MST_WHY_PEER_RESET, "write: %s", uv_strerror(rv));
-        }
-        return 0;
-    }
-    conn->output_sent += (uint64_t)rv;
-    conn->server->counters.bytes_out += (uint64_t)rv;
-    conn->server->kv.steps += MST_STEPS_SENT * ((uint64_t)rv >> 10);
-    return (size_t)rv;
-}
 
 void mst__conn_send(struct mst__conn *conn, struct mst_bytes bytes, void *shared)
 {
@@ -238,11 +204,6 @@ void mst__conn_push(struct mst__conn *conn, struct mst_bytes bytes, void *shared
     }
 }
 
-void mst__conn_write(struct mst__conn *conn)
-{
-    conn_write_next(conn);
-}
-
 /* --- the end of it --- */
 
 void mst__conn_free_output(struct mst__conn *conn)
@@ -251,31 +212,19 @@ void mst__conn_free_output(struct mst__conn *conn)
     while (output->first != NULL) {
         struct mst__chunk *chunk = output->first;
         output->first = chunk->next;
-        if (chunk != conn->writing) {
-            chunk_free(chunk);
-        }
+        chunk_free(&conn->server->kv, chunk);
     }
     *output = (struct mst__output){0};
 }
 
 /* --- too slow --- */
 
-/* How many bytes the peer's machine has. What it has not yet got is here or in the kernel. */
-static int64_t conn_taken(const struct mst__conn *conn)
-{
-    uv_os_fd_t fd = -1;
-    int unsent = 0;
-    if (uv_fileno(&conn->uv.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) != 0) {
-        unsent = 0; /* then what the kernel has counts as taken */
-    }
-    size_t queued = uv_stream_get_write_queue_size(&conn->uv.stream);
-    return (int64_t)conn->output_sent - (int64_t)queued - unsent;
-}
-
 bool mst__conn_output_is_late(struct mst__conn *conn, int64_t now_ms)
 {
-    int64_t taken = conn_taken(conn);
-    int64_t earned_ms = (taken - conn->output_taken) * 1000 / (int64_t)MST_RATE_MIN;
+    /* What the peer's machine has. What it has not yet got is here or in the kernel. */
+    int64_t taken = (int64_t)conn->output_sent - (int64_t)mst__stream_unsent(&conn->io.stream);
+    int64_t more = conn->output_taken < 0 ? 0 : taken - conn->output_taken;
+    int64_t earned_ms = more * 1000 / (int64_t)MST_RATE_MIN;
     int64_t late_ms = conn->output_late_ms + (now_ms - conn->output_ms) - earned_ms;
     conn->output_late_ms = late_ms > 0 ? late_ms : 0;
     conn->output_taken = taken;

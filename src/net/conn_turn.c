@@ -3,9 +3,8 @@
  * Work is counted in steps of the engine, and what connections cost beside it in steps like them. A
  * connection that has had its share in this turn of the loop keeps the rest of its input and stands
  * in line, and when all together have had theirs, so does everybody else; closed connections that
- * are still to be taken apart wait, and listeners with more callers than one turn takes. While
- * anybody stands in line the loop does not sleep, and between two turns it reads, writes and looks
- * at its timers as ever.
+ * are still to be taken apart wait. While anybody stands in line the loop does not sleep, and
+ * between two turns it reads, writes and looks at its timers as ever.
  *
  * A list of keys may be long, so it goes over turns, too, and has a share of each. Nothing changes
  * the keys meanwhile. */
@@ -33,6 +32,7 @@ static void on_turn_end(uv_prepare_t *clock)
     uint64_t passed_ns = now_ns - turns->ended_ns;
     uint64_t idle_ns = waited_ns - turns->waited_ns;
     uint64_t took_us = passed_ns > idle_ns ? (passed_ns - idle_ns) / 1000 : 0;
+    mst__conns_free_closed(server);
     turns->ended_ns = now_ns;
     turns->waited_ns = waited_ns;
     turns->begun = server->kv.steps;
@@ -180,10 +180,8 @@ static void on_turn(uv_idle_t *idle)
         mst__conn_leave_line(conn);
         mst__conn_take_turn(conn);
     }
-    bool is_listening = mst__listen_go_on(server);
     mst__conns_close_doomed(server);
-    if (turns->first == NULL && server->doomed == NULL && is_listening &&
-        !mst__kv_is_busy(&server->kv)) {
+    if (turns->first == NULL && server->doomed == NULL && !mst__kv_is_busy(&server->kv)) {
         (void)uv_idle_stop(idle); /* always returns 0 */
     }
 }

@@ -17,11 +17,8 @@
 #include <microhttpd.h>
 #include <muster/version.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/endpoint.h"
@@ -38,8 +35,6 @@
 
 /* Connections that libmicrohttpd takes beyond the limit, while those that have to go are going. */
 #define HTTP_SPARE 16
-
-#define HTTP_BACKLOG 64
 
 /* Without descriptors libmicrohttpd would try to accept in a tight loop; we look again so often. */
 #define HTTP_RETRY_MS 100
@@ -62,7 +57,7 @@ static const char index_text[] = "muster " MST_VERSION "\n"
 struct http_conn {
     struct http_conn *prev, *next;
     int64_t due_ms;
-    int fd;
+    struct mst__stream stream; /* libmicrohttpd's */
     bool is_shut;
 };
 
@@ -407,7 +402,7 @@ static struct http_conn *conns_next_due(const struct mst__http *http)
 
 static void conns_shut(struct mst__http *http, struct http_conn *conn)
 {
-    (void)shutdown(conn->fd, SHUT_RDWR); /* fails only if the peer is gone */
+    (void)mst__stream_end(&conn->stream, true); /* fails only if the peer is gone */
     conn->is_shut = true;
     http->conns_count--;
 }
@@ -445,7 +440,7 @@ static void on_connection(void *arg,
     conn = http->conns_free;
     MST_ASSERT(conn != NULL); /* as many as libmicrohttpd takes */
     http->conns_free = conn->next;
-    *conn = (struct http_conn){.fd = info->connect_fd};
+    *conn = (struct http_conn){.stream = {.fd = info->connect_fd}};
     *state = conn;
     conns_append(http, conn);
     conns_sweep(http);
@@ -550,33 +545,12 @@ static void on_closed(uv_handle_t *handle)
 
 /* --- life --- */
 
-/* A socket that listens on exactly @info, or -1 with errno set. */
-static int listen_on(const struct addrinfo *info, bool ipv6_only)
-{
-    static const int yes = 1;
-    const int v6_only = ipv6_only ? 1 : 0;
-    int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return -1;
-    }
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        (info->ai_family == AF_INET6 &&
-         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof v6_only) != 0) ||
-        bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, HTTP_BACKLOG) != 0) {
-        int reason = errno;
-        (void)close(fd); /* nothing was written */
-        errno = reason;
-        return -1;
-    }
-    return fd;
-}
-
 /* Of a name with several addresses the first one that this machine has. */
 static int listen_host(struct mst__http *http,
                        const char *host,
                        const char *port,
                        bool ipv6_only,
-                       int *ret_fd,
+                       struct mst__stream *ret_listener,
                        struct mst_err *reterr)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
@@ -586,29 +560,25 @@ static int listen_host(struct mst__http *http,
         return mst__fail_from(reterr, rv == EAI_MEMORY ? MST_ENOMEM : MST_ERESOLVE, MST_DOMAIN_GAI,
                               rv, "host '%s' to listen on: %s", host, gai_strerror(rv));
     }
-    int fd = -1;
-    for (struct addrinfo *info = found; info != NULL && fd < 0; info = info->ai_next) {
-        fd = listen_on(info, ipv6_only);
-        if (fd < 0) {
-            mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
-            rv = mst__fail(reterr, MST_ESYS, errno, "bind '%s'", http->address);
-            if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) &&
-                !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
-                break; /* it is this machine's, and something is wrong with it */
-            }
+    for (struct addrinfo *info = found; info != NULL; info = info->ai_next) {
+        rv = mst__stream_listen(info->ai_addr, info->ai_addrlen, ipv6_only, ret_listener);
+        if (rv == 0) {
+            break;
+        }
+        mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
+        rv = mst__fail(reterr, MST_ESYS, -rv, "listen on '%s'", http->address);
+        if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) &&
+            !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
+            break; /* it is this machine's, and something is wrong with it */
         }
     }
     freeaddrinfo(found);
-    if (fd < 0) {
-        return rv;
-    }
-    *ret_fd = fd;
-    return 0;
+    return rv;
 }
 
 static int http_listen(struct mst__http *http,
                        const char *address,
-                       int *ret_fd,
+                       struct mst__stream *ret_listener,
                        struct mst_err *reterr)
 {
     struct mst__endpoint endpoint;
@@ -621,33 +591,23 @@ static int http_listen(struct mst__http *http,
     /* As with the store's own addresses: `*` is every address of both families, or of IPv4 alone
      * where the kernel has no IPv6, and `::` takes IPv4 too unless told not to. */
     if (strcmp(endpoint.host, "*") == 0) {
-        rv = listen_host(http, "::", port, false, ret_fd, reterr);
+        rv = listen_host(http, "::", port, false, ret_listener, reterr);
         if (rv != 0 && mst__err_is_errno(reterr, EAFNOSUPPORT)) {
-            rv = listen_host(http, "0.0.0.0", port, true, ret_fd, reterr);
+            rv = listen_host(http, "0.0.0.0", port, true, ret_listener, reterr);
         }
         return rv;
     }
     bool ipv6_only = http->server->options.ipv6_only || strcmp(endpoint.host, "::") != 0;
-    return listen_host(http, endpoint.host, port, ipv6_only, ret_fd, reterr);
+    return listen_host(http, endpoint.host, port, ipv6_only, ret_listener, reterr);
 }
 
-/* Fill in the address that the kernel settled on. */
-static int http_name(struct mst__http *http, int fd, struct mst_err *reterr)
-{
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
-        return mst__fail(reterr, MST_ESYS, errno, "name of the listening socket");
-    }
-    mst__address_format((const struct sockaddr *)&address, size, http->address);
-    return 0;
-}
-
-/* @fd is taken. */
-static int http_start_daemon(struct mst__http *http, int fd, struct mst_err *reterr)
+/* @listener is taken. */
+static int http_start_daemon(struct mst__http *http,
+                             struct mst__stream *listener,
+                             struct mst_err *reterr)
 {
     struct MHD_OptionItem options[] = {
-        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_LISTEN_SOCKET, listener->fd, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)MST_HTTP_REQUEST_SIZE_MAX, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
@@ -660,7 +620,7 @@ static int http_start_daemon(struct mst__http *http, int fd, struct mst_err *ret
                                     MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (http->daemon == NULL) {
         int reason = errno;
-        (void)close(fd); /* nothing was written; a daemon that did not start leaves it open */
+        mst__stream_close(listener); /* a daemon that did not start leaves it open */
         return mst__fail(reterr, MST_ESYS, reason, "start libmicrohttpd");
     }
     return 0;
@@ -703,16 +663,12 @@ int mst__http_open(struct mst_server *server,
     }
     mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
     struct mst_err err = {0}; /* the cause is looked at, so there has to be one */
-    int fd = -1;
-    int rv = http_listen(http, address, &fd, &err);
+    struct mst__stream listener = {.fd = -1};
+    int rv = http_listen(http, address, &listener, &err);
     if (rv == 0) {
-        rv = http_name(http, fd, &err);
-        if (rv != 0) {
-            (void)close(fd); /* nothing was written */
-        }
-    }
-    if (rv == 0) {
-        rv = http_start_daemon(http, fd, &err);
+        int port = 0;
+        (void)mst__stream_local(&listener, http->address, &port); /* as it was asked for, if not */
+        rv = http_start_daemon(http, &listener, &err);
     }
     if (rv == 0) {
         rv = http_open_handles(http, &err);

@@ -53,7 +53,9 @@ static void on_awake(uv_idle_t *awake)
 static void on_polling(uv_prepare_t *polling)
 {
     struct mst_server *server = polling->data;
-    mst__listening_poll(&server->jobs.listening, job_now_us());
+    if (!mst__poller_has_more(&server->poller)) {
+        mst__listening_poll(&server->jobs.listening, job_now_us());
+    }
 }
 
 static void on_polled(uv_check_t *polled);
@@ -270,6 +272,9 @@ static void on_polled(uv_check_t *polled)
     struct mst_server *server = polled->data;
     struct mst__jobs *jobs = &server->jobs;
     struct mst__job *job = jobs->dirty;
+    if (mst__poller_has_more(&server->poller)) {
+        return; /* the poll goes on in the next turn */
+    }
     jobs->dirty = NULL;
     while (job != NULL) {
         struct mst__job *next = job->dirty_next;

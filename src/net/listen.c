@@ -1,8 +1,8 @@
 /* net/listen.c - where the server listens: exactly where it was asked to. */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,133 +15,101 @@
 #include "base/log.h"
 #include "net/server.h"
 
-/* The kernel cuts it down to net.core.somaxconn. */
-#define LISTEN_BACKLOG 65535
-
 /* With several addresses and port 0 the first one chooses; if that is taken elsewhere, again. */
 #define LISTEN_PORT_TRIES 16
 
-/* Accept, unless there were enough in this turn of the loop: libuv does not go on before the last
- * one was accepted. */
-static void listener_accept(struct mst__listener *listener)
+/* --- who calls --- */
+
+static void open_spare(struct mst_server *server)
 {
-    struct mst_server *server = listener->server;
-    listener->is_waiting = ++server->turns.accepts > MST_ACCEPTS_MAX;
-    if (listener->is_waiting) {
-        mst__turns_want(server);
-    } else {
-        mst__conn_accept(listener);
-    }
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* -1: none is left */
 }
 
-bool mst__listen_go_on(struct mst_server *server)
+/* There are no descriptors left. Whoever calls is turned away with the one that was kept for this,
+ * for else the loop would turn for ever. */
+static void turn_away(const struct mst__listener *listener)
 {
-    bool is_done = true;
-    for (size_t i = 0; i < server->listeners_count; i++) {
-        struct mst__listener *listener = &server->listeners[i];
-        if (listener->is_waiting && listener->is_open) {
-            listener_accept(listener);
-            is_done = is_done && !listener->is_waiting;
+    struct mst_server *server = listener->server;
+    struct mst__stream stream = {.fd = -1};
+    struct mst__stream_name peer;
+    if (server->spare_fd >= 0) {
+        (void)close(server->spare_fd); /* nothing was written */
+    }
+    (void)mst__stream_accept(&listener->io.stream, &stream, &peer); /* or not: as it is */
+    mst__stream_close(&stream);
+    open_spare(server);
+}
+
+static void complain(const struct mst__listener *listener, int reason)
+{
+    struct mst_server *server = listener->server;
+    int64_t now_ms = (int64_t)uv_now(&server->loop);
+    if (now_ms - server->accept_complaint_ms < 1000) {
+        return; /* one line a second is enough */
+    }
+    server->accept_complaint_ms = now_ms;
+    mst__log(&server->options.log, MST_LOG_ERROR, "accept.failed",
+             "listener=%s connections=%zu detail=%s", MST_LOG_TEXT(listener->address),
+             server->conns_count, MST_LOG_TEXT(uv_strerror(-reason)));
+}
+
+/* Take in those who have called, but not too many in one turn of the loop. */
+static void on_callers(struct mst__polled *polled, bool can_read, bool can_write)
+{
+    (void)can_read; /* it is all that was wanted */
+    (void)can_write;
+    struct mst__listener *listener = (struct mst__listener *)polled;
+    struct mst_server *server = listener->server;
+    while (polled->wants_read && server->turns.accepts < MST_ACCEPTS_MAX) {
+        struct mst__stream stream;
+        struct mst__stream_name peer;
+        int rv = mst__stream_accept(&polled->stream, &stream, &peer);
+        if (rv == -EAGAIN) {
+            return;
         }
-    }
-    return is_done;
-}
-
-static void on_connection(uv_stream_t *stream, int status)
-{
-    struct mst__listener *listener = stream->data;
-    struct mst_server *server = listener->server;
-    if (status == 0) {
-        listener_accept(listener);
+        server->turns.accepts++;
+        if (rv == 0) {
+            mst__conn_accept(listener, stream, &peer);
+            continue;
+        }
+        complain(listener, -rv);
+        if (rv == -EMFILE || rv == -ENFILE) {
+            turn_away(listener);
+        }
         return;
     }
-    /* Out of descriptors: libuv has turned the connection away. One line a second is enough. */
-    int64_t now_ms = (int64_t)uv_now(&server->loop);
-    if (now_ms - server->accept_complaint_ms >= 1000) {
-        server->accept_complaint_ms = now_ms;
-        mst__log(&server->options.log, MST_LOG_ERROR, "accept.failed",
-                 "listener=%s connections=%zu detail=%s", MST_LOG_TEXT(listener->address),
-                 server->conns_count, MST_LOG_TEXT(uv_strerror(status)));
-    }
 }
 
+/* --- where --- */
+
+/* A listener for @stream, which is taken. */
 static int listener_add(struct mst_server *server,
-                        bool is_unix,
-                        int family,
+                        struct mst__stream stream,
                         struct mst__listener **ret_listener,
                         struct mst_err *reterr)
 {
-    if (server->listeners_count == MST_LISTENERS_MAX) {
-        return mst__fail(reterr, MST_ELIMIT, 0, "more than %d addresses to listen on",
-                         MST_LISTENERS_MAX);
-    }
+    int rv = server->listeners_count == MST_LISTENERS_MAX
+                 ? mst__fail(reterr, MST_ELIMIT, 0, "more than %d addresses to listen on",
+                             MST_LISTENERS_MAX)
+                 : 0;
     struct mst__listener *listener = &server->listeners[server->listeners_count];
-    *listener = (struct mst__listener){.server = server, .is_unix = is_unix};
-    int rv = is_unix ? uv_pipe_init(&server->loop, &listener->uv.pipe, 0)
-                     : uv_tcp_init_ex(&server->loop, &listener->uv.tcp, (unsigned)family);
-    if (rv != 0) {
-        return mst__fail(reterr, MST_ESYS, -rv, "socket to listen on");
+    if (rv == 0) {
+        *listener = (struct mst__listener){.server = server,
+                                           .io = {.on_ready = on_callers, .stream = stream}};
+        rv = mst__polled_want(&server->poller, &listener->io, true, false);
+        rv = rv == 0 ? 0 : mst__fail(reterr, MST_ESYS, -rv, "poll a socket to listen on");
     }
-    listener->uv.handle.data = listener;
-    listener->is_open = true;
+    if (rv != 0) {
+        mst__stream_close(&stream);
+        return rv;
+    }
     server->listeners_count++;
+    /* The address that the kernel settled on; of the first TCP one, the port. */
+    int port = 0;
+    (void)mst__stream_local(&stream, listener->address, &port); /* empty, if it does not say */
+    server->port = server->port == 0 ? port : server->port;
     *ret_listener = listener;
     return 0;
-}
-
-/* Accepted connections inherit these from the listening socket, which saves calls for each. Dead
- * peers are found by keep-alive probes, because silent ones must not be timed out. */
-static void listener_set_options(int fd)
-{
-    static const struct {
-        int level, name, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
-        {IPPROTO_TCP, TCP_KEEPCNT, 4},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        /* None is needed for correct answers; a kernel without one costs speed only. */
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
-                         sizeof options[i].value);
-    }
-}
-
-static int listener_start(struct mst__listener *listener, struct mst_err *reterr)
-{
-    int rv = uv_listen(&listener->uv.stream, LISTEN_BACKLOG, on_connection);
-    if (rv != 0) {
-        return mst__fail(reterr, MST_ESYS, -rv, "listen on '%s'", listener->address);
-    }
-    return 0;
-}
-
-/* Fill in the address that the kernel settled on; of the first TCP one, the port. */
-static void listener_name(struct mst__listener *listener, int fd)
-{
-    struct sockaddr_storage address = {0};
-    socklen_t size = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0) {
-        return;
-    }
-    mst__address_format((const struct sockaddr *)&address, size, listener->address);
-    int port = 0;
-    if (address.ss_family == AF_INET) {
-        port = ntohs(((const struct sockaddr_in *)(const void *)&address)->sin_port);
-    } else if (address.ss_family == AF_INET6) {
-        port = ntohs(((const struct sockaddr_in6 *)(const void *)&address)->sin6_port);
-    }
-    if (port != 0 && listener->server->port == 0) {
-        listener->server->port = port;
-    }
-}
-
-static int listener_fd(const struct mst__listener *listener)
-{
-    uv_os_fd_t fd = -1;
-    int rv = uv_fileno(&listener->uv.handle, &fd);
-    MST_ASSERT(rv == 0);
-    return fd;
 }
 
 static void set_port(struct sockaddr *address, int port)
@@ -153,6 +121,27 @@ static void set_port(struct sockaddr *address, int port)
     }
 }
 
+static int open_address(struct mst_server *server,
+                        const struct sockaddr *address,
+                        size_t size,
+                        bool ipv6_only,
+                        struct mst_err *reterr)
+{
+    struct mst__stream stream;
+    struct mst__listener *listener = NULL;
+    int rv = mst__stream_listen(address, size, ipv6_only, &stream);
+    if (rv != 0) {
+        char text[MST_ADDRESS_SIZE];
+        mst__address_format(address, size, text);
+        return mst__fail(reterr, MST_ESYS, -rv, "listen on '%s'", text);
+    }
+    rv = listener_add(server, stream, &listener, reterr);
+    if (rv == 0 && address->sa_family == AF_UNIX) {
+        listener->has_path = true;
+    }
+    return rv;
+}
+
 static int open_tcp(struct mst_server *server,
                     struct sockaddr *address,
                     size_t size,
@@ -161,97 +150,46 @@ static int open_tcp(struct mst_server *server,
                     struct mst_err *reterr)
 {
     set_port(address, port);
-    struct mst__listener *listener = NULL;
-    int rv = listener_add(server, false, address->sa_family, &listener, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    MST_ASSERT(listener != NULL);
-    mst__address_format(address, size, listener->address);
-    unsigned flags = address->sa_family == AF_INET6 && ipv6_only ? UV_TCP_IPV6ONLY : 0;
-    rv = uv_tcp_bind(&listener->uv.tcp, address, flags);
-    if (rv != 0) {
-        return mst__fail(reterr, MST_ESYS, -rv, "bind '%s'", listener->address);
-    }
-    int fd = listener_fd(listener);
-    listener_set_options(fd);
-    rv = listener_start(listener, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    listener_name(listener, fd);
-    return 0;
+    return open_address(server, address, size, ipv6_only, reterr);
 }
 
 /* A socket file that nobody listens on is left over from a killed server. */
-static void remove_stale_socket(const char *path)
+static void remove_stale_socket(const struct sockaddr_un *address)
 {
     struct stat info;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path || lstat(path, &info) != 0 ||
-        !S_ISSOCK(info.st_mode)) {
-        return;
+    struct mst__stream stream = {.fd = -1};
+    if (lstat(address->sun_path, &info) == 0 && S_ISSOCK(info.st_mode) &&
+        mst__stream_connect((const struct sockaddr *)address, sizeof *address, &stream) ==
+            -ECONNREFUSED) {
+        (void)unlink(address->sun_path); /* bind tells if it is still there */
     }
-    memcpy(address.sun_path, path, strlen(path));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return;
-    }
-    if (connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 &&
-        errno == ECONNREFUSED) {
-        (void)unlink(path); /* bind tells if it is still there */
-    }
-    (void)close(fd); /* nothing was written */
+    mst__stream_close(&stream);
 }
 
 static int open_unix(struct mst_server *server, const char *path, struct mst_err *reterr)
 {
-    if (path[0] == '\0' || strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) {
         return mst__fail(reterr, MST_EINVAL, 0, "unix socket '%s': path empty or too long", path);
     }
-    remove_stale_socket(path);
-    struct mst__listener *listener = NULL;
-    int rv = listener_add(server, true, AF_UNIX, &listener, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    (void)snprintf(listener->address, sizeof listener->address, "unix:%s", path);
-    rv = uv_pipe_bind(&listener->uv.pipe, path);
-    if (rv != 0) {
-        return mst__fail(reterr, MST_ESYS, -rv, "bind '%s'", listener->address);
-    }
-    return listener_start(listener, reterr);
+    memcpy(address.sun_path, path, strlen(path));
+    remove_stale_socket(&address);
+    return open_address(server, (const struct sockaddr *)&address, sizeof address, false, reterr);
 }
 
 static int open_fd(struct mst_server *server, int fd, struct mst_err *reterr)
 {
-    struct sockaddr_storage address = {0};
-    socklen_t size = sizeof address;
-    int type = 0;
-    socklen_t type_size = sizeof type;
-    if (getsockname(fd, (struct sockaddr *)&address, &size) != 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) != 0) {
-        return mst__fail(reterr, MST_EINVAL, errno, "descriptor %d to listen on", fd);
-    }
-    if (type != SOCK_STREAM) {
+    struct mst__stream stream;
+    struct mst__listener *listener = NULL;
+    int rv = mst__stream_listen_fd(fd, &stream);
+    if (rv == -EPROTOTYPE) {
         return mst__fail(reterr, MST_EINVAL, 0, "descriptor %d to listen on is no stream socket",
                          fd);
     }
-    bool is_unix = address.ss_family == AF_UNIX;
-    struct mst__listener *listener = NULL;
-    int rv = listener_add(server, is_unix, AF_UNSPEC, &listener, reterr);
     if (rv != 0) {
-        return rv;
+        return mst__fail(reterr, MST_EINVAL, -rv, "descriptor %d to listen on", fd);
     }
-    rv = is_unix ? uv_pipe_open(&listener->uv.pipe, fd) : uv_tcp_open(&listener->uv.tcp, fd);
-    if (rv != 0) {
-        return mst__fail(reterr, MST_ESYS, -rv, "descriptor %d to listen on", fd);
-    }
-    if (!is_unix) {
-        listener_set_options(fd);
-    }
-    listener_name(listener, fd);
-    return listener_start(listener, reterr);
+    return listener_add(server, stream, &listener, reterr);
 }
 
 /* --- names --- */
@@ -318,18 +256,9 @@ static int open_loopback(struct mst_server *server,
         return rv;
     }
     rv = open_host(server, options, "::1", reterr);
-    if (rv != 0 &&
-        (mst__err_is_errno(reterr, EADDRNOTAVAIL) || mst__err_is_errno(reterr, EAFNOSUPPORT))) {
-        struct mst__listener *failed = &server->listeners[server->listeners_count - 1];
-        if (failed->is_open && mst__err_is_errno(reterr, EADDRNOTAVAIL)) {
-            uv_close(&failed->uv.handle, NULL);
-            failed->is_open = false;
-            server->listeners_count--;
-            (void)uv_run(&server->loop, UV_RUN_NOWAIT); /* lets the handle finish closing */
-        }
-        rv = 0;
-    }
-    return rv;
+    bool is_missing = rv != 0 && (mst__err_is_errno(reterr, EADDRNOTAVAIL) ||
+                                  mst__err_is_errno(reterr, EAFNOSUPPORT));
+    return is_missing ? 0 : rv;
 }
 
 static int open_hosts(struct mst_server *server,
@@ -350,10 +279,17 @@ void mst__listen_close(struct mst_server *server)
 {
     for (size_t i = 0; i < server->listeners_count; i++) {
         struct mst__listener *listener = &server->listeners[i];
-        if (listener->is_open) {
-            uv_close(&listener->uv.handle, NULL);
-            listener->is_open = false;
+        if (listener->io.stream.fd < 0) {
+            continue;
         }
+        mst__polled_close(&server->poller, &listener->io);
+        if (listener->has_path) {
+            (void)unlink(listener->address + strlen("unix:")); /* if it is still there */
+        }
+    }
+    if (server->spare_fd >= 0) {
+        (void)close(server->spare_fd); /* nothing was written */
+        server->spare_fd = -1;
     }
 }
 
@@ -374,10 +310,10 @@ int mst__listen_open(struct mst_server *server,
             break;
         }
         mst__listen_close(server);
-        (void)uv_run(&server->loop, UV_RUN_NOWAIT); /* lets the handles finish closing */
         server->listeners_count = 0;
         server->port = 0;
     }
+    open_spare(server);
     if (rv != 0 && reterr != NULL) {
         *reterr = err;
     }

@@ -100,6 +100,7 @@ static void server_close_handles(struct mst_server *server)
         uv_close((uv_handle_t *)&server->wake, NULL);
         uv_close((uv_handle_t *)&server->sweep, NULL);
         uv_close((uv_handle_t *)&server->grace, NULL);
+        mst__poller_stop(&server->poller);
         mst__turns_stop(server);
         mst__empty_stop(server);
         uv_close((uv_handle_t *)&server->heap, NULL);
@@ -224,6 +225,11 @@ void mst_server_dump(struct mst_server *server)
 
 /* --- life --- */
 
+static bool is_turn_over(void *arg)
+{
+    return mst__turns_is_over(arg);
+}
+
 static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
 {
     int rv = uv_loop_init(&server->loop);
@@ -231,18 +237,23 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
         return mst__fail(reterr, MST_ESYS, -rv, "event loop");
     }
     rv = uv_async_init(&server->loop, &server->wake, on_wake);
+    bool has_wake = rv == 0;
+    rv = rv != 0 ? rv : mst__poller_open(&server->poller, &server->loop, is_turn_over, server);
+    bool has_poller = rv == 0;
+    rv = rv != 0 ? rv : mst__empty_open(server);
     if (rv != 0) {
-        (void)uv_loop_close(&server->loop); /* it has no handles yet */
+        if (has_wake) {
+            uv_close((uv_handle_t *)&server->wake, NULL);
+        }
+        if (has_poller) {
+            mst__poller_stop(&server->poller);
+        }
+        (void)uv_run(&server->loop, UV_RUN_DEFAULT); /* lets the handles finish closing */
+        (void)uv_loop_close(&server->loop);
+        mst__poller_close(&server->poller);
         return mst__fail(reterr, MST_ESYS, -rv, "event loop");
     }
     server->wake.data = server;
-    rv = mst__empty_open(server);
-    if (rv != 0) {
-        uv_close((uv_handle_t *)&server->wake, NULL);
-        (void)uv_run(&server->loop, UV_RUN_DEFAULT); /* lets the handle finish closing */
-        (void)uv_loop_close(&server->loop);
-        return mst__fail(reterr, MST_ESYS, -rv, "event loop");
-    }
     server->loop_is_open = true;
     rv = uv_timer_init(&server->loop, &server->sweep);
     MST_ASSERT(rv == 0);
@@ -277,6 +288,8 @@ int mst_server_new(const struct mst_server_options *given,
         return mst__fail(reterr, MST_ENOMEM, 0, "store server");
     }
     server->options = *options;
+    server->poller.epoll_fd = -1;
+    server->spare_fd = -1;
     server->accept_complaint_ms = INT64_MIN / 2; /* long ago */
     server->options.hosts = NULL;
     server->options.listen_fds = NULL;
@@ -361,6 +374,8 @@ void mst_server_free(struct mst_server *server)
         MST_ASSERT(rv == 0);
         rv = uv_loop_close(&server->loop);
         MST_ASSERT(rv == 0);
+        mst__conns_free_closed(server);
+        mst__poller_close(&server->poller);
         mst__empty_close(server);
     }
     mst__kv_close(&server->kv);

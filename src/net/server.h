@@ -10,6 +10,7 @@
 #include "kv/kv.h"
 #include "net/address.h"
 #include "net/job.h"
+#include "net/poller.h"
 #include "wire/wire.h"
 
 /* Why a connection ended: its name in the log, and how loud. */
@@ -60,23 +61,10 @@ struct mst__counters {
     uint64_t closed[MST_WHY_COUNT];
 };
 
-/* A stream socket of either kind, as libuv wants it. */
-union mst__stream {
-    uv_handle_t handle;
-    uv_stream_t stream;
-    uv_tcp_t tcp;
-    uv_pipe_t pipe;
-};
-
 struct mst__listener {
-    union mst__stream uv;
+    struct mst__polled io; /* first: what is polled is the listener */
     struct mst_server *server;
-    bool is_unix;
-    bool is_open;
-    bool is_turning_away;    /* `spare` is being closed, with a connection in it */
-    bool is_starving;        /* another one waits for `spare` */
-    bool is_waiting;         /* more have called than one turn of the loop takes */
-    union mst__stream spare; /* for a connection that there is no memory for */
+    bool has_path; /* of a unix socket, which goes with it */
     char address[MST_ADDRESS_SIZE];
 };
 
@@ -100,17 +88,14 @@ struct mst__http;
 struct mst__turns {
     struct mst__conn *first, *last;
     size_t count;
-    uv_idle_t idle;                 /* active while somebody does */
-    uv_prepare_t clock;             /* each turn of the loop ends here */
-    uint64_t ended_ns;              /* the last one */
-    uint64_t waited_ns;             /* by then, all together */
-    uint64_t end;                   /* of the turn that is being taken, in steps of the engine */
-    uint64_t begun;                 /* the turn of the loop, in the same */
-    unsigned accepts;               /* in this turn of the loop */
-    unsigned pushes;                /* the same, to others than the one being served */
-    const struct mst__conn *reader; /* who is being read, only compared */
-    int64_t reads_ms;               /* the turn in which that brought `reads_size` */
-    size_t reads_size;
+    uv_idle_t idle;     /* active while somebody does */
+    uv_prepare_t clock; /* each turn of the loop ends here */
+    uint64_t ended_ns;  /* the last one */
+    uint64_t waited_ns; /* by then, all together */
+    uint64_t end;       /* of the turn that is being taken, in steps of the engine */
+    uint64_t begun;     /* the turn of the loop, in the same */
+    unsigned accepts;   /* in this turn of the loop */
+    unsigned pushes;    /* the same, to others than the one being served */
 };
 
 struct mst_server {
@@ -118,7 +103,9 @@ struct mst_server {
     struct mst__wire_limits wire_limits;
     uv_loop_t loop;
     bool loop_is_open;
-    uv_async_t wake; /* somebody wants a stop or a dump */
+    struct mst__poller poller; /* of listeners and connections */
+    int spare_fd;              /* given up to turn a caller away when there are no others; -1 */
+    uv_async_t wake;           /* somebody wants a stop or a dump */
     atomic_bool stop_wanted;
     atomic_bool dump_wanted;
     bool stopping;
@@ -144,6 +131,7 @@ struct mst_server {
     size_t conns_count;
     struct mst__conn *overdue; /* those with half a request or unsent output */
     struct mst__conn *doomed;  /* to be closed when the command under way is done with */
+    struct mst__conn *closed;  /* to be freed when the turn of the loop is over */
     struct mst__turns turns;
     struct mst__buf replies; /* of the connection being served */
     struct mst__buf notice;  /* for those who watch the same key; its bytes, and what they lie in */
@@ -198,8 +186,13 @@ size_t mst__heap_withheld(size_t resident, size_t base, size_t memory_max);
 
 /* --- conn.c --- */
 
-/* Take a connection from @listener. */
-void mst__conn_accept(struct mst__listener *listener);
+/* @stream, which is taken, has come from @listener; @peer is its name. */
+void mst__conn_accept(struct mst__listener *listener,
+                      struct mst__stream stream,
+                      const struct mst__stream_name *peer);
+
+/* The turn of the loop is over: free the connections that were closed in it. */
+void mst__conns_free_closed(struct mst_server *server);
 
 /* Send @frames to @conn, which is framed and not being served. */
 void mst__conn_tell(struct mst__conn *conn, struct mst_bytes frames);
@@ -243,9 +236,6 @@ static inline bool mst__turn_is_over(const struct mst_server *server)
 bool mst__turns_is_full(struct mst_server *server);
 
 /* --- listen.c --- */
-
-/* Take in those who have called and wait; whether that is all of them. */
-bool mst__listen_go_on(struct mst_server *server);
 
 /* Open all listeners that @options ask for. On error what was opened is left to
  * mst__listen_close. */

@@ -253,7 +253,7 @@ static void check_conn(const struct mst__conn *conn)
         bool has_something = mst__buf_size(&conn->input) > 0 || mst__conn_has_output(conn);
         MST_ASSERT(!has_something || conn->is_overdue);
     }
-    MST_ASSERT(!mst__conn_has_output(conn) || conn->writing != NULL || conn->is_in_line ||
+    MST_ASSERT(!mst__conn_has_output(conn) || conn->io.wants_write || conn->is_in_line ||
                conn->is_doomed);
 }
 

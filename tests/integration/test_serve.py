@@ -749,9 +749,9 @@ class Logging(unittest.TestCase):
             path = os.path.join(directory, "log")
             result = run("serve", "--host", "192.0.2.1", "--port", "0", "--log-file", path)
             self.assertEqual(result.returncode, 1)
-            self.assertRegex(result.stderr.decode(), r"\Amuster: bind '192.0.2.1")
+            self.assertRegex(result.stderr.decode(), r"\Amuster: listen on '192.0.2.1")
             with open(path, encoding="utf-8") as file:
-                self.assertIn("error ev=serve.failed detail=\"bind '192.0.2.1", file.read())
+                self.assertIn("error ev=serve.failed detail=\"listen on '192.0.2.1", file.read())
 
     def test_hangup_without_a_file(self):
         with Server() as server:

@@ -489,6 +489,56 @@ static void many_readers(void **state)
     (void)close(setter);
 }
 
+static bool is_always_over(void *arg)
+{
+    unsigned *asked = arg;
+    return (*asked)++ > 0;
+}
+
+/* When many can be read at once, some are in one turn and the others in the next. A job decides
+ * behind all of them. */
+static void many_are_ready(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 400 };
+    static int fds[COUNT];
+    unsigned asked = 0;
+    int node = node_new(f);
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = client_new(f);
+    }
+    f->server->poller.is_over = is_always_over;
+    f->server->poller.arg = &asked;
+    const struct mst__job_message announce = {
+        .type = MST_JOB_ANNOUNCE,
+        .u.announce = {.version = MST_JOB_VERSION,
+                       .run_id = mst_bytes_str("job"),
+                       .heartbeat_us = 1000000,
+                       .announcement = {.name = mst_bytes_str("node"),
+                                        .expiry_us = 60000000,
+                                        .incarnation = 1,
+                                        .session = 1,
+                                        .nodes_min = 1,
+                                        .nodes_max = 1,
+                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
+    put_message(&f->bytes, &announce);
+    send_unread(f, &node, 1);
+    put_get(&f->bytes, "/absent");
+    send_unread(f, fds, COUNT);
+    turn(f->server);
+    assert_in_range(f->server->counters.ops[MST_OP_GET], 1, 256);
+    assert_true(mst__poller_has_more(&f->server->poller));
+    assert_int_equal(f->server->jobs.told, 0);
+    asked = 0;
+    turn(f->server);
+    assert_int_equal(f->server->counters.ops[MST_OP_GET], COUNT);
+    assert_int_equal(f->server->jobs.told, 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)close(fds[i]);
+    }
+    (void)close(node);
+}
+
 /* A command whose changes are told to many is told over several turns. Others are served when that
  * is done, and everybody is told everything. */
 static void many_notices(void **state)
@@ -741,6 +791,7 @@ int main(void)
         CASE(many_have_one_share),
         CASE(pieces_are_a_share),
         CASE(many_readers),
+        CASE(many_are_ready),
         CASE(many_notices),
         CASE(long_list),
         CASE(list_for_nobody),

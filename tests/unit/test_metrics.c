@@ -378,7 +378,7 @@ static void wrong_addresses_are_named(void **state)
         {"::1:9090", MST_EINVAL, "brackets"},
         {"[::1:9090", MST_EINVAL, "bracket"},
         {LONG_LABEL ":0", MST_ERESOLVE, LONG_LABEL},
-        {"192.0.2.1:0", MST_ESYS, "bind '192.0.2.1:0'"},
+        {"192.0.2.1:0", MST_ESYS, "listen on '192.0.2.1:0'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst_server *server = NULL;
