@@ -472,10 +472,15 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
         return missing;
     }
     uint32_t count = up;
+    bool is_welcome = true;
     for (size_t i = 0; i < sim->store.count; i++) {
         const struct mst__sim_auth_key *key = &sim->store.keys[i];
         const struct mst__sim_auth_node *node = &sim->nodes[key->node];
         up -= mst__sim_auth_is_up(node) && node->key == key->created;
+        is_welcome = is_welcome && node->member.link == MST_MEMBER_WELCOME;
+    }
+    if (!is_welcome) {
+        return "a node with a key is not welcome";
     }
     if (up != 0 || sim->store.count != count) {
         return "there are other keys than nodes";

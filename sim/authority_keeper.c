@@ -219,10 +219,20 @@ static void keeper_holding(struct mst__sim_auth *sim,
     }
 }
 
+/* Its session is there: the member is welcome, and this engine knows no words. */
+static void keeper_welcome(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    if (node->member.link == MST_MEMBER_CONNECTED && mst__sim_auth_is_up(node)) {
+        const struct mst__job_message message = {.type = MST_JOB_WELCOME};
+        mst__sim_auth_member_heard(sim, node, &message);
+    }
+}
+
 static void keeper_round(struct mst__sim_auth *sim,
                          struct mst__sim_auth_node *node,
                          const struct mst__sim_auth_round *round)
 {
+    keeper_welcome(sim, node);
     if (node->round != NULL && round->modified < node->round->modified) {
         return;
     }
