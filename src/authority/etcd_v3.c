@@ -104,7 +104,7 @@ static int next_join(void *arg, void *ret_arg, struct mst_err *reterr)
     struct mst__etcd_v3 *self = arg;
     struct mst_rendezvous *ret = ret_arg;
     int fd = -1;
-    mst__owner_joined(&self->head.owner, false);
+    mst__view_reset(&self->head.view);
     if (mst__owner_is_cancelled(&self->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
@@ -131,7 +131,6 @@ static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *r
     struct mst__etcd_v3 *self = arg;
     int rv = mst__owner_begin(&self->head.owner, true, reterr);
     if (rv == 0) {
-        mst__view_reset(&self->head.view);
         rv = mst__owner_run(&self->head.owner, next_join, ret, reterr);
         mst__owner_end(&self->head.owner);
     }

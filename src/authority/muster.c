@@ -184,7 +184,7 @@ static int next_join(void *self, void *ret_arg, struct mst_err *reterr)
     struct mst__muster *muster = self;
     struct mst_rendezvous *ret = ret_arg;
     int reserved_fd = -1;
-    mst__owner_joined(&muster->head.owner, false);
+    mst__view_reset(&muster->head.view);
     if (mst__owner_is_cancelled(&muster->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
@@ -211,7 +211,6 @@ static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
     struct mst__muster *muster = self;
     int rv = mst__owner_begin(&muster->head.owner, true, reterr);
     if (rv == 0) {
-        mst__view_reset(&muster->head.view);
         rv = mst__owner_run(&muster->head.owner, next_join, ret, reterr);
         mst__owner_end(&muster->head.owner);
     }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -180,12 +181,11 @@ static int publish(const struct mst__bootstrap_round *round,
 
 /* Wait for both keys and get them. Everybody sets the port last. */
 static int read_values(const struct mst__bootstrap_round *round,
-                       int64_t wait_ms,
+                       struct mst__until until,
                        struct mst_buffer ret_values[2],
                        struct mst_err *reterr)
 {
     const struct mst_bytes keys[] = {mst_bytes_str(KEY_ADDR), mst_bytes_str(KEY_PORT)};
-    struct mst__until until = mst__until_by(round->wake_fd, wait_ms);
     if (!round->is_by_key) {
         return mst__store_multi_get(round->store, keys, 2, until, ret_values, reterr);
     }
@@ -200,13 +200,29 @@ static int read_values(const struct mst__bootstrap_round *round,
     return rv;
 }
 
+/* The same, but between looks at the round, which say how long it is worth waiting. */
+static int await_values(const struct mst__bootstrap_round *round,
+                        int64_t wait_ms,
+                        struct mst_buffer ret_values[2],
+                        struct mst_err *reterr)
+{
+    const struct mst__until end = mst__until_by(round->wake_fd, wait_ms);
+    for (;;) {
+        int64_t look_ms = round->watch(round->self);
+        int rv = read_values(round, mst__until_sooner(end, look_ms), ret_values, reterr);
+        if (rv != MST_ETIMEOUT || look_ms == 0 || mst__until_is_over(end)) {
+            return rv;
+        }
+    }
+}
+
 static int read_info(const struct mst__bootstrap_round *round,
                      int64_t wait_ms,
                      struct mst__bootstrap_info *ret_info,
                      struct mst_err *reterr)
 {
     struct mst_buffer values[2] = {{NULL, 0}, {NULL, 0}};
-    int rv = read_values(round, wait_ms, values, reterr);
+    int rv = await_values(round, wait_ms, values, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -237,14 +253,15 @@ static int find_out(struct mst__bootstrap *bootstrap,
                     bootstrap->info.addr[0] != '\0' && strcmp(bootstrap->node, round->master) == 0;
     int64_t wait_ms = is_known && round->wait_ms > KNOWN_WAIT_MS ? KNOWN_WAIT_MS : round->wait_ms;
     struct mst_err err = {0};
+    int64_t begin_ms = mst__clock_ms();
     int rv = read_info(round, wait_ms, ret_info, &err);
     if (rv == MST_ETIMEOUT) {
         *ret_info = is_known ? bootstrap->info : (struct mst__bootstrap_info){.port = 0};
         char node[MST_LOG_QUOTE_SIZE];
         mst__log(&bootstrap->log, MST_LOG_WARN, "bootstrap.silent",
                  "master=%s waited_ms=%lld use=%s",
-                 mst__log_quote(mst_bytes_str(round->master), node), (long long)wait_ms,
-                 is_known ? "earlier" : "nothing");
+                 mst__log_quote(mst_bytes_str(round->master), node),
+                 (long long)(mst__clock_ms() - begin_ms), is_known ? "earlier" : "nothing");
         return 0;
     }
     if (rv != 0) {

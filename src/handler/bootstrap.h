@@ -76,12 +76,16 @@ struct mst__bootstrap_round {
     bool is_repeated;   /* agents of this kind tell in every round, and of another port each time */
     bool is_by_key;     /* the store is quicker with one key at a time */
     int wake_fd;        /* readable = give up */
+    /* Keeps the node alive while it waits, and looks at the round. When to be called again (ms), or
+     * 0: rank 0 will not tell any more. */
+    int64_t (*watch)(void *self);
+    void *self;
 };
 
 /**
  * Tell (rank 0) or find out (others) where the workers' store is. When rank 0 does not tell in
- * time, @ret_info is what it told in an earlier round if that still holds, else empty: that is no
- * error.
+ * time, or is seen to be lost before it has told, @ret_info is what it told in an earlier round if
+ * that still holds, else empty: that is no error.
  *
  * Returns 0, an error of the store, MST_ESYS when no server could be started, MST_ENOMEM.
  */

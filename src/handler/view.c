@@ -1,6 +1,7 @@
 /* handler/view.c - what has changed, and what of it was told. */
 #include "handler/view.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
 
@@ -22,6 +23,7 @@ static bool view_has_news(const struct mst__view *view)
 
 void mst__view_reset(struct mst__view *view)
 {
+    MST_ASSERT(pthread_equal(view->owner->thread, pthread_self()));
     mst__owner_lock(view->owner);
     view->owner->is_joined = false;
     view->is_known = false;

@@ -19,7 +19,8 @@ struct mst__view {
 
 void mst__view_init(struct mst__view *view, struct mst__owner *owner);
 
-/* Nothing is joined, so there is nothing to tell. */
+/* Nothing is joined any more, so there is nothing to tell. In a task: what the owner saw while it
+ * watched must not come after this. */
 void mst__view_reset(struct mst__view *view);
 
 /* This is how it is now. */

@@ -25,6 +25,12 @@
 #define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_PEER_MS 2500
 
+/* How often to look meanwhile whether rank 0 is still there, and for how long: enough for an etcd
+ * to answer that waits for nothing. The keys that are
+ * kept alive have ten seconds to live. */
+#define BOOTSTRAP_LOOK_MS 1000
+#define BOOTSTRAP_GLANCE_US 250000
+
 /* Pauses while the etcd cannot be reached, and when watching is refused. */
 #define AGAIN_US_FIRST 50000
 #define AGAIN_US_MAX 1000000
@@ -43,7 +49,6 @@ struct handler {
     bool is_set_up;
     struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
 
-    /* Whoever is in a call that changes our membership. */
     struct mst__bootstrap bootstrap;
 
     /* With the lock of the owner. */
@@ -149,33 +154,41 @@ static void watch_reach(void *arg, const struct mst_err *err)
     publish(handler, err);
 }
 
-/* Until there is news, or a task. An mst__owner_watch_fn. */
-static void watch(void *arg)
+/* Until there is news, @end_us or an interruption: 0, MST_ETIMEOUT, MST_ECANCELED, other errors of
+ * mst__legacy_drive. */
+static int watch_until(struct handler *handler, int wake_fd, int64_t end_us)
 {
-    struct handler *handler = arg;
     const struct mst__legacy_drive drive = {
         .v2 = handler->v2,
-        .wake_fd = handler->head.owner.stop_fd,
+        .wake_fd = wake_fd,
         .call_ms = handler->settings.etcd.read_timeout_ms,
         .on_reach = watch_reach,
         .arg = handler,
     };
     struct mst_err err = {0};
     bool was_expelled = handler->machine.is_expelled;
-    int rv =
-        mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_WATCH, INT64_MAX, NULL, &err);
-    if (rv == MST_ECANCELED) {
-        return;
+    int rv = mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_WATCH, end_us, NULL, &err);
+    if (rv == MST_ECANCELED || rv == MST_ETIMEOUT) {
+        return rv;
     }
     watch_reach(handler, rv == 0 ? NULL : &err);
-    if (rv != 0) {
-        /* The caller sees whether to go on. */
-        (void)mst__until_pause(drive.wake_fd, now_us() + AGAIN_US_MAX);
-    } else if (handler->machine.is_expelled && !was_expelled) {
+    if (handler->machine.is_expelled && !was_expelled) {
         mst__event(&handler->events, "keep_alive", MST_NODE_FAILED, handler->machine.version, -1,
                    "Node '%s' has lost its membership in rendezvous '%s': its key "
                    "has expired.",
                    handler->node, handler->params->run_id);
+    }
+    return rv;
+}
+
+/* An mst__owner_watch_fn. */
+static void watch(void *arg)
+{
+    struct handler *handler = arg;
+    int fd = handler->head.owner.stop_fd;
+    int rv = watch_until(handler, fd, INT64_MAX);
+    if (rv != 0 && rv != MST_ECANCELED) {
+        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
     }
 }
 
@@ -267,19 +280,46 @@ static int next_store(struct handler *handler,
     return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 
-/* What the round has to offer. The owner watches already. */
+/* A round that waits for the address of its rank 0. */
+struct waiting {
+    struct handler *handler;
+    int64_t look_ms; /* when to look next whether rank 0 is still there */
+};
+
+/* As struct mst__bootstrap_round wants it. */
+static int64_t next_watch(void *self)
+{
+    struct waiting *waiting = self;
+    struct handler *handler = waiting->handler;
+    const struct mst__legacy *machine = &handler->machine;
+    int fd = handler->head.owner.cancel_fd;
+    if (mst__clock_ms() < waiting->look_ms) {
+        return waiting->look_ms;
+    }
+    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* what fails is tried again */
+    waiting->look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS);
+    struct mst__legacy_changes changes;
+    mst__legacy_changes(machine, &changes);
+    bool is_over = changes.closed || changes.expelled || changes.is_over ||
+                   (changes.lost_count > 0 && machine->lost[0] != 0);
+    return is_over ? 0 : waiting->look_ms;
+}
+
+/* What the round has to offer. In a task. */
 static int next_bootstrap(struct handler *handler,
                           const struct mst__legacy_outcome *outcome,
-                          mst__legacy_nonce master,
                           struct mst_rendezvous *ret,
                           struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
     struct mst__bootstrap_info info = {.port = 0};
     char name[MST_LEGACY_NODE_SIZE];
+    mst__legacy_nonce master = handler->members.items[0];
     mst__legacy_node_name(master, 0, name);
     int rv = next_store(handler, outcome->version, &store, reterr);
     if (rv == 0) {
+        struct waiting waiting = {.handler = handler,
+                                  .look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS)};
         const struct mst__bootstrap_round round = {
             .store = store,
             .rank = outcome->rank,
@@ -289,6 +329,8 @@ static int next_bootstrap(struct handler *handler,
             .is_repeated = true, /* every round has a store of its own */
             .is_by_key = true,
             .wake_fd = handler->head.owner.cancel_fd,
+            .watch = next_watch,
+            .self = &waiting,
         };
         rv = mst__bootstrap_run(&handler->bootstrap, &round, &info, reterr);
     }
@@ -312,28 +354,6 @@ static int next_bootstrap(struct handler *handler,
     return 0;
 }
 
-/* What is known of a round once it was entered. */
-struct entered {
-    struct mst__legacy_outcome outcome;
-    mst__legacy_nonce master;
-};
-
-/* A task. */
-static int next_enter(void *self, void *arg, struct mst_err *reterr)
-{
-    struct handler *handler = self;
-    struct entered *entered = arg;
-    mst__owner_joined(&handler->head.owner, false);
-    int rv = mst__owner_is_cancelled(&handler->head.owner)
-                 ? mst__owner_fail_cancelled(reterr)
-                 : next_join(handler, &entered->outcome, reterr);
-    if (rv == 0) {
-        entered->master = handler->members.items[0];
-        mst__owner_joined(&handler->head.owner, true);
-    }
-    return rv;
-}
-
 /* Leave the round; what stays of us expires. A task; @arg is the time for it. */
 static int leave_round(void *self, void *arg, struct mst_err *reterr)
 {
@@ -345,31 +365,39 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
                              deadline_us(*timeout_ms), NULL, reterr);
 }
 
+/* A task. */
+static int next_enter(void *self, void *ret, struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    struct mst__legacy_outcome outcome;
+    reset(handler);
+    int rv = mst__owner_is_cancelled(&handler->head.owner) ? mst__owner_fail_cancelled(reterr)
+                                                           : next_join(handler, &outcome, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = next_bootstrap(handler, &outcome, ret, reterr);
+    if (rv != 0) {
+        struct mst_err ignored; /* it was entered in vain */
+        int64_t timeout_ms = MST_LEGACY_TIDY_US / 1000;
+        (void)leave_round(handler, &timeout_ms, &ignored);
+        return rv;
+    }
+    mst__owner_lock(&handler->head.owner);
+    handler->version = outcome.version;
+    mst__owner_unlock(&handler->head.owner);
+    mst__owner_joined(&handler->head.owner, true);
+    return 0;
+}
+
 static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct handler *handler = self;
     int rv = mst__owner_begin(&handler->head.owner, true, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    struct entered entered = {.master = 0};
-    reset(handler);
-    rv = mst__owner_run(&handler->head.owner, next_enter, &entered, reterr);
     if (rv == 0) {
-        rv = next_bootstrap(handler, &entered.outcome, entered.master, ret, reterr);
-        if (rv != 0) {
-            /* It was entered in vain. */
-            struct mst_err ignored;
-            int64_t timeout_ms = MST_LEGACY_TIDY_US / 1000;
-            (void)mst__owner_run(&handler->head.owner, leave_round, &timeout_ms, &ignored);
-        }
+        rv = mst__owner_run(&handler->head.owner, next_enter, ret, reterr);
+        mst__owner_end(&handler->head.owner);
     }
-    if (rv == 0) {
-        mst__owner_lock(&handler->head.owner);
-        handler->version = entered.outcome.version;
-        mst__owner_unlock(&handler->head.owner);
-    }
-    mst__owner_end(&handler->head.owner);
     return rv;
 }
 

@@ -18,6 +18,9 @@
 #define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_OLD_MS 2500
 
+/* How often to look meanwhile whether rank 0 is still there: its death is seconds old then. */
+#define BOOTSTRAP_LOOK_US 1000000
+
 /* Leaving a round again that was entered in vain. */
 #define WITHDRAW_US 2000000
 
@@ -109,7 +112,7 @@ static int next_store(struct mst__record *record,
     return rv;
 }
 
-/* Who rank 0 of the joined round is, and how long to wait for it. In a task. */
+/* Who rank 0 of the joined round is. In a task. */
 static void next_master(const struct mst__record *record, char *ret_text, size_t ret_size)
 {
     const struct mst__state *joined = &record->session.joined;
@@ -122,11 +125,48 @@ static void next_master(const struct mst__record *record, char *ret_text, size_t
     }
 }
 
-/* What the round has to offer. The owner watches already. */
+/* A round that waits for the address of its rank 0. */
+struct waiting {
+    struct mst__record *record;
+    int64_t look_us; /* when to look at the record next, to see whether rank 0 is still there */
+};
+
+/* Whether rank 0 may still tell where the workers' store is. */
+static bool can_be_told(const struct mst__record *record, const struct mst__changes *changes)
+{
+    const struct mst__state *joined = &record->session.joined;
+    bool is_lost = false;
+    for (size_t i = 0; i < record->lost.count; i++) {
+        is_lost = is_lost || joined->members[record->lost.ids[i]].rank == 0;
+    }
+    return !is_lost && !changes->closed && !changes->expelled;
+}
+
+/* As struct mst__bootstrap_round wants it. */
+static int64_t next_watch(void *self)
+{
+    struct waiting *waiting = self;
+    struct mst__record *record = waiting->record;
+    int fd = record->head.owner.cancel_fd;
+    struct mst__changes changes = {0};
+    int64_t now_us = mst__drive_now_us();
+    int rv = mst__record_publish(record, NULL, &changes);
+    if (rv == 0 && (now_us >= waiting->look_us || now_us >= changes.beat_us)) {
+        mst__record_operate(
+            record, fd, now_us < changes.beat_us ? MST_OPERATION_POLL : MST_OPERATION_KEEP_ALIVE);
+        waiting->look_us = mst__drive_now_us() + BOOTSTRAP_LOOK_US;
+        rv = mst__record_publish(record, NULL, &changes);
+    }
+    if (rv == 0 && changes.is_known && !can_be_told(record, &changes)) {
+        return 0;
+    }
+    bool is_beat_next = rv == 0 && changes.is_known && changes.beat_us < waiting->look_us;
+    return (is_beat_next ? changes.beat_us : waiting->look_us) / 1000 + 1;
+}
+
+/* What the round has to offer. In a task. */
 static int next_bootstrap(struct mst__record *record,
                           const struct mst__outcome *outcome,
-                          const char *master,
-                          bool is_old,
                           struct mst_rendezvous *ret,
                           struct mst_err *reterr)
 {
@@ -134,6 +174,11 @@ static int next_bootstrap(struct mst__record *record,
     int rv = next_store(record, outcome->round, &store, reterr);
     struct mst__bootstrap_info info = {.port = 0};
     if (rv == 0) {
+        char master[MST_BOOTSTRAP_NODE_SIZE];
+        next_master(record, master, sizeof master);
+        bool is_old = record->session.joined.dialect <= MST_RECORD_D2;
+        struct waiting waiting = {.record = record,
+                                  .look_us = mst__drive_now_us() + BOOTSTRAP_LOOK_US};
         const struct mst__bootstrap_round round = {
             .store = store,
             .rank = outcome->rank,
@@ -143,6 +188,8 @@ static int next_bootstrap(struct mst__record *record,
             .is_repeated = is_old,
             .is_by_key = record->backend.is_by_key,
             .wake_fd = record->head.owner.cancel_fd,
+            .watch = next_watch,
+            .self = &waiting,
         };
         rv = mst__bootstrap_run(&record->bootstrap, &round, &info, reterr);
         if (mst__owner_is_cancelled(&record->head.owner)) {
@@ -166,33 +213,6 @@ static int next_bootstrap(struct mst__record *record,
     return 0;
 }
 
-/* What is known of a round once it was entered. */
-struct entered {
-    struct mst__outcome outcome;
-    char master[MST_BOOTSTRAP_NODE_SIZE];
-    bool is_old;
-};
-
-/* A task. */
-static int next_enter(void *self, void *arg, struct mst_err *reterr)
-{
-    struct mst__record *record = self;
-    struct entered *entered = arg;
-    mst__owner_joined(&record->head.owner, false);
-    int rv = mst__bootstrap_leave(&record->bootstrap, reterr);
-    if (rv == 0) {
-        rv = mst__owner_is_cancelled(&record->head.owner)
-                 ? mst__owner_fail_cancelled(reterr)
-                 : next_join(record, &entered->outcome, reterr);
-    }
-    if (rv == 0) {
-        next_master(record, entered->master, sizeof entered->master);
-        entered->is_old = record->session.joined.dialect <= MST_RECORD_D2;
-        mst__owner_joined(&record->head.owner, true);
-    }
-    return rv;
-}
-
 /* Leave the round; an entry that stays expires. A task; @arg is the time for it. */
 static int leave_round(void *self, void *arg, struct mst_err *reterr)
 {
@@ -209,26 +229,39 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
     return rv;
 }
 
+/* A task. */
+static int next_enter(void *self, void *ret, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    struct mst__outcome outcome;
+    mst__view_reset(&record->head.view);
+    int rv = mst__bootstrap_leave(&record->bootstrap, reterr);
+    if (rv == 0) {
+        rv = mst__owner_is_cancelled(&record->head.owner) ? mst__owner_fail_cancelled(reterr)
+                                                          : next_join(record, &outcome, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    rv = next_bootstrap(record, &outcome, ret, reterr);
+    if (rv == 0) {
+        mst__owner_joined(&record->head.owner, true);
+    } else {
+        struct mst_err ignored; /* it was entered in vain */
+        int64_t timeout_us = WITHDRAW_US;
+        (void)leave_round(record, &timeout_us, &ignored);
+    }
+    return rv;
+}
+
 static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__record *record = self;
     int rv = mst__owner_begin(&record->head.owner, true, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    struct entered entered = {.is_old = false};
-    mst__view_reset(&record->head.view);
-    rv = mst__owner_run(&record->head.owner, next_enter, &entered, reterr);
     if (rv == 0) {
-        rv = next_bootstrap(record, &entered.outcome, entered.master, entered.is_old, ret, reterr);
-        if (rv != 0) {
-            /* It was entered in vain. */
-            struct mst_err ignored;
-            int64_t timeout_us = WITHDRAW_US;
-            (void)mst__owner_run(&record->head.owner, leave_round, &timeout_us, &ignored);
-        }
+        rv = mst__owner_run(&record->head.owner, next_enter, ret, reterr);
+        mst__owner_end(&record->head.owner);
     }
-    mst__owner_end(&record->head.owner);
     return rv;
 }
 

@@ -31,7 +31,6 @@ struct mst__record {
     int64_t again_us;  /* the next pause after a failure */
     int64_t spread_us; /* by how much the next beat is put off */
 
-    /* Whoever is in a call that changes our membership. */
     struct mst__bootstrap bootstrap;
 };
 
@@ -45,8 +44,13 @@ int mst__record_publish(struct mst__record *record,
 
 /* --- record_watch.c: watching --- */
 
-/* One look or one beat, when it is time for it: an mst__owner_fn. */
+/* One look or one beat, when it is time for it: an mst__owner_watch_fn. */
 void mst__record_watch(void *arg);
+
+/* One look or one beat now; what fails is told. The owner. */
+void mst__record_operate(struct mst__record *record,
+                         int wake_fd,
+                         enum mst__operation operation);
 
 /* Choose by how much the next beat is put off. The owner. */
 void mst__record_spread(struct mst__record *record);

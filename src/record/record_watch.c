@@ -123,6 +123,23 @@ static bool watch_wait(struct mst__record *record,
     return rv != MST_ECANCELED;
 }
 
+void mst__record_operate(struct mst__record *record,
+                         int wake_fd,
+                         enum mst__operation operation)
+{
+    const struct mst__drive drive = {
+        .backend = &record->backend, .events = &record->events, .wake_fd = wake_fd};
+    struct mst_err err = {0};
+    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
+    int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
+    if (rv != 0 && rv != MST_ECANCELED) {
+        watch_failed(record, operation, &err);
+    }
+    if (rv == 0 && operation == MST_OPERATION_KEEP_ALIVE) {
+        mst__record_spread(record);
+    }
+}
+
 /* The session is ours. */
 void mst__record_watch(void *arg)
 {
@@ -133,16 +150,7 @@ void mst__record_watch(void *arg)
         .wake_fd = record->head.owner.stop_fd,
     };
     enum mst__operation operation;
-    if (!watch_wait(record, &drive, &operation)) {
-        return;
-    }
-    struct mst_err err = {0};
-    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
-    int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
-    if (rv != 0 && rv != MST_ECANCELED) {
-        watch_failed(record, operation, &err);
-    }
-    if (rv == 0 && operation == MST_OPERATION_KEEP_ALIVE) {
-        mst__record_spread(record);
+    if (watch_wait(record, &drive, &operation)) {
+        mst__record_operate(record, drive.wake_fd, operation);
     }
 }

@@ -17,7 +17,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/pickle.h"
+#include "handler/host.h"
 #include "record/c10d.h"
+#include "record/drive.h"
 
 /* Nobody expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"
@@ -683,6 +685,46 @@ static void emptied_with_what_is_under_way(void **state)
     mst_store_close(store);
 }
 
+/* Rank 0 is gone after the round is complete and before it has told where the workers' store is:
+ * nobody waits for that longer than it takes to see it. */
+static void rank_0_dies_before_it_tells(void **state)
+{
+    struct fixture *f = *state;
+    struct node node = {.handler = new_handler(f->text, 2, 2, "node01", QUICK)};
+    struct mst__record_backend backend;
+    assert_ok(mst__c10d_backend_new(server_store(f), "job", "server", PLENTY_MS, &backend, &err));
+    const struct mst__session_options options = {
+        .node = {.addr = STR("node00"), .pid = getpid(), .local_id = mst__host_local_id()},
+        .settings = {.nodes_min = 2,
+                     .nodes_max = 2,
+                     .join_us = PLENTY_MS * 1000,
+                     .last_call_us = 100000,
+                     .heartbeat_us = PLENTY_MS * 1000,
+                     .keep_alive_interval_us = 150000,
+                     .keep_alive_max_attempt = 3},
+        .mode = MST_SESSION_DEFAULT,
+        .dialect = MST_RECORD_D4,
+    };
+    const struct mst__drive drive = {
+        .backend = &backend, .events = &(struct mst__events){0}, .wake_fd = -1};
+    struct mst__session session;
+    struct mst__outcome outcome;
+    assert_ok(mst__session_init(&session, &options));
+    node_start(&node);
+    assert_ok(mst__drive(&drive, &session, MST_OPERATION_NEXT,
+                         mst__drive_now_us() + PLENTY_MS * INT64_C(1000), &outcome, &err));
+    assert_int_equal(outcome.rank, 0);
+    int64_t begin_ms = mst__clock_ms();
+    assert_int_equal(node_join(&node), 0);
+    assert_true(mst__clock_ms() - begin_ms < 15000); /* half of what it would wait for */
+    assert_string_equal(node.got.master_addr, "");
+    assert_int_equal(poll_changes(node.handler).participants_lost, 1);
+    node_drop_store(&node);
+    mst__session_close(&session);
+    backend.ops->close(backend.self);
+    mst_handler_free(node.handler);
+}
+
 static void without_sharing(void **state)
 {
     struct fixture *f = *state;
@@ -895,6 +937,7 @@ int main(void)
         WITH_SERVER(server_follows_rank_0),
         WITH_SERVER(workers_store_is_empty),
         WITH_SERVER(emptied_with_what_is_under_way),
+        WITH_SERVER(rank_0_dies_before_it_tells),
         WITH_SERVER(without_sharing),
         WITH_SERVER(events_are_told),
         WITH_SERVER(from_many_threads),
