@@ -567,8 +567,7 @@ static int listen_host(struct mst__http *http,
         }
         mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
         rv = mst__fail(reterr, MST_ESYS, -rv, "listen on '%s'", http->address);
-        if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) &&
-            !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
+        if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) && !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
             break; /* it is this machine's, and something is wrong with it */
         }
     }

@@ -48,9 +48,7 @@ int mst__record_publish(struct mst__record *record,
 void mst__record_watch(void *arg);
 
 /* One look or one beat now; what fails is told. The owner. */
-void mst__record_operate(struct mst__record *record,
-                         int wake_fd,
-                         enum mst__operation operation);
+void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__operation operation);
 
 /* Choose by how much the next beat is put off. The owner. */
 void mst__record_spread(struct mst__record *record);

@@ -123,9 +123,7 @@ static bool watch_wait(struct mst__record *record,
     return rv != MST_ECANCELED;
 }
 
-void mst__record_operate(struct mst__record *record,
-                         int wake_fd,
-                         enum mst__operation operation)
+void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__operation operation)
 {
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .wake_fd = wake_fd};
