@@ -51,6 +51,13 @@ void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
     if (effect->kind == MST_MEMBER_CONNECT) {
         node->link = mst__sim_auth_link_open(sim, node);
     } else if (effect->kind == MST_MEMBER_DISCONNECT) {
+        /* Of a server that was stopped: it hears of the next connection when that is made. */
+        const struct mst__sim_auth_server *server = &sim->server;
+        bool was_stopped =
+            server->froze_us > 0 && sim->now_us <= server->frozen_us + sim->plan.slow_us;
+        if (was_stopped && !effect->is_parting && node->bad_us < sim->now_us) {
+            node->bad_us = sim->now_us;
+        }
         client_hang_up(sim, node);
     } else if (effect->kind == MST_MEMBER_SEND) {
         client_send(sim, node, effect);

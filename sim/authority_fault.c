@@ -330,6 +330,7 @@ void mst__sim_auth_calm(struct mst__sim_auth *sim)
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
         node->member.join_us = INT64_MAX;
+        node->member.timeout_us = INT64_MAX; /* of a spare that is none any more */
         if (mst__sim_auth_is_up(node) && node->is_odd) {
             mst__sim_auth_node_crash(sim, node, false);
         } else if (node->app == MST_SIM_AUTH_DOWN && mst__sim_auth_chance(sim, 500000)) {
