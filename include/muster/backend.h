@@ -2,7 +2,12 @@
  *
  * A backend is a creator that is registered under a name. It reads the options of its parameters,
  * and wraps its own object and a table of calls as a handler. Programs that only use backends need
- * <muster/rendezvous.h> alone. */
+ * <muster/rendezvous.h> alone.
+ *
+ * An application may call a handler from several threads, so operations are called from several
+ * threads at the same time, but for `free`, which is the last one. The library has checked the
+ * pointers and sizes that it hands to an operation; structs are of its own size. A child process
+ * that was forked has the registry of its parent. */
 #ifndef MST_BACKEND_H
 #define MST_BACKEND_H
 

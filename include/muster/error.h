@@ -2,7 +2,7 @@
  *
  * Fallible calls return 0 or a negative MST_E code and, where they take a `struct mst_err *`, fill
  * it on failure only: which call failed, with whom, and what to do. Pass NULL if only the code is
- * wanted. */
+ * wanted. The calls here may be made from any thread and signal handler, and cannot fail. */
 #ifndef MST_ERROR_H
 #define MST_ERROR_H
 
@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* The numbers are wire and ABI: append, never renumber. */
+/** The error codes: MST_EINVAL is -1, and so on. The numbers are part of the wire and the ABI:
+ * append, never renumber. */
 #define MST_ERR_MAP(X)                                          \
     X(-1, EINVAL, "argument or event not valid")                \
     X(-2, ENOMEM, "out of memory")                              \
@@ -51,6 +52,8 @@ enum mst_err_domain {
     MST_DOMAIN_SIGNAL = 5, /* number of the signal that ended a process: strsignal() */
 };
 
+/** One error. The memory is the caller's, nothing in it is on the heap, and its size never changes.
+ * One per thread: calls write it without a lock. */
 struct mst_err {
     int code;                   /* MST_E... */
     int sys;                    /* the system code behind it, or 0 */
@@ -61,7 +64,7 @@ struct mst_err {
 /** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for a number that is no code. Static memory. */
 MST_API const char *mst_errname(int code);
 
-/** One sentence for @code alone. Static memory. */
+/** One sentence for @code alone, whatever it is. Static memory. */
 MST_API const char *mst_strerror(int code);
 
 #ifdef __cplusplus

@@ -1,7 +1,9 @@
 /* muster/etcd.h - a private etcd, started and stopped by this process.
  *
  * For tests, for jobs on one machine, and for the node that is to bring its own etcd along. The
- * etcd dies with the process that started it. */
+ * etcd dies with the process that started it. Any thread may make any call here, but for
+ * mst_etcd_server_stop, after which there is none. A child process after fork has no etcd: it must
+ * not make a call on its parent's. */
 #ifndef MST_ETCD_H
 #define MST_ETCD_H
 
@@ -78,16 +80,19 @@ MST_API int mst_etcd_server_start(const struct mst_etcd_options *options,
                                   struct mst_etcd_server **ret_server,
                                   struct mst_err *reterr);
 
-/** "localhost:2379", valid as long as @server; so are the others here. They may be called from any
- * thread. */
+/** Where it listens for clients: "localhost:2379", and the port of that. Text is owned by @server,
+ * here and below. */
 MST_API const char *mst_etcd_server_endpoint(const struct mst_etcd_server *server);
 MST_API uint16_t mst_etcd_server_port(const struct mst_etcd_server *server);
-/** "3.4.23" */
+
+/** Its version: "3.4.23". */
 MST_API const char *mst_etcd_server_version(const struct mst_etcd_server *server);
-/** The process, for those who want to watch it. */
+
+/** Its process, to watch it by. */
 MST_API int mst_etcd_server_pid(const struct mst_etcd_server *server);
 
-/** Whether it is still running; if not, @reterr says how it ended. From any thread. */
+/** Whether it is still running. If not, @reterr says how it ended, with its exit status or signal
+ * as system code. */
 MST_API bool mst_etcd_server_is_running(struct mst_etcd_server *server, struct mst_err *reterr);
 
 /** Stop it, by force when it takes longer than five seconds, and remove what was made for it. NULL

@@ -10,12 +10,14 @@ extern "C" {
 #endif
 
 /**
- * Extra data of the round that was joined, which only backend `etcd` has: @name stands for a JSON
- * value, given and returned as text. Getting waits until somebody has set it. The peers of that
- * backend see the same.
+ * Extra data of the round that was joined: @name stands for a JSON value, given and returned as
+ * text. Getting waits until a node has set it; the caller releases @ret_json with mst_buffer_free.
+ * Other nodes of that backend, torch's among them, see the same. From any thread, as all calls on a
+ * handler.
  *
- * MST_ENOTSUP: the backend has none. MST_EINVAL: no JSON, or no round is joined. MST_ETIMEOUT,
- * MST_ECONN, MST_EUNKNOWN, MST_ESTATE (what is stored there is something else).
+ * Return 0; MST_ENOTSUP: the backend has none. MST_EINVAL: no JSON, or no round is joined.
+ * MST_ETIMEOUT, MST_ECONN, MST_EUNKNOWN, MST_ESTATE (what is stored there is something else),
+ * MST_EAUTH, MST_ENOMEM.
  */
 MST_API int mst_handler_set_extra(struct mst_handler *handler,
                                   const char *name,

@@ -19,8 +19,9 @@ enum mst_log_level {
     MST_LOG_ERROR, /* somebody must act */
 };
 
-/** Receives one line without a newline, borrowed for the call. May be called from the thread that
- * runs a server and from any thread that calls into a store. */
+/** Receives one line without a newline, borrowed for the call. It is called from the threads that
+ * call into the library and from the library's own, several at the same time, until the server,
+ * store or handler that it was given to has been released. It must not call back into that one. */
 typedef void (*mst_log_fn)(void *arg, enum mst_log_level level, const char *line);
 
 /** A sink and the least level it wants. Zeroed = silent. */

@@ -9,7 +9,10 @@
  * <muster/legacy.h>.
  *
  * Every handle may be used from several threads; parameters, once they are not changed any more.
- * Every blocking call has a deadline. */
+ * Every blocking call has a deadline.
+ *
+ * Parameters are plain memory: a child process after fork may use those of its parent. A handler
+ * has threads and connections, which a child does not have: it makes one of its own. */
 #ifndef MST_RENDEZVOUS_H
 #define MST_RENDEZVOUS_H
 
@@ -101,10 +104,12 @@ MST_API int mst_params_parse(struct mst_params *params, const char *text, struct
  * backends alike, as torch does; a person's slip goes unnoticed by it. False unless set. */
 MST_API void mst_params_ignore_unknown(struct mst_params *params, bool ignores);
 
+/** What has been set. Text is owned by @params until it is set again; the local address is NULL
+ * when it is to be found out, and the limits are 0 before they are set. */
 MST_API const char *mst_params_backend(const struct mst_params *params);
 MST_API const char *mst_params_endpoint(const struct mst_params *params);
 MST_API const char *mst_params_run_id(const struct mst_params *params);
-MST_API const char *mst_params_local_addr(const struct mst_params *params); /* may be NULL */
+MST_API const char *mst_params_local_addr(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_min(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
 
@@ -135,7 +140,8 @@ MST_API int mst_params_duration_ms(const struct mst_params *params,
 
 enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_NODE_FAILED };
 
-/** What a handler does, for those who watch. Borrowed for the call. */
+/** What a handler does, for those who watch. Borrowed for the call; fields that are new in a later
+ * library come behind these, and size grows. */
 struct mst_event {
     size_t size;
     const char *name; /* "next_rendezvous", "keep_alive", "add_to_participants" … */
@@ -147,14 +153,19 @@ struct mst_event {
     int64_t rank;    /* -1 = none yet */
     int64_t time_us; /* wall clock */
 };
+
+/** Receives events. It is called from the threads that call the handler and from the handler's own,
+ * several at the same time, until mst_handler_free has returned. It must not call the handler. */
 typedef void (*mst_event_fn)(void *arg, const struct mst_event *event);
 
-/** Where events and log lines of handlers made from @params go; from any thread. */
+/** Where events and log lines of handlers made from @params go. @log is copied; @fn and @arg, and
+ * those of @log, must live as long as the handlers do, not as long as @params. NULL = nowhere,
+ * which is the default. */
 MST_API void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg);
 MST_API void mst_params_log(struct mst_params *params, const struct mst_log *log);
 
 /** An mst_event_fn: writes each event as one JSON line to the descriptor that @arg points to
- * (an int), in one write. */
+ * (an int), in one write. An event that cannot be written is lost. */
 MST_API void mst_event_json(void *arg, const struct mst_event *event);
 
 /* --- handlers --- */
@@ -245,6 +256,7 @@ MST_API int mst_handler_next(struct mst_handler *handler,
                              struct mst_rendezvous *ret,
                              struct mst_err *reterr);
 
+/** Whether the rendezvous is closed. Returns 0, or as mst_handler_next. */
 MST_API int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr);
 /** Close for good, for everybody. */
 MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
@@ -267,6 +279,7 @@ MST_API int mst_handler_fd(const struct mst_handler *handler);
  * is left to do with @handler is to shut it down and free it. From any thread or signal handler. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
+/** The job and the backend that the handler was made for. Owned by @handler. */
 MST_API const char *mst_handler_run_id(const struct mst_handler *handler);
 MST_API const char *mst_handler_backend(const struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */

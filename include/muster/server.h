@@ -1,5 +1,10 @@
 /* muster/server.h - a store server inside a program: PyTorch's TCPStore protocol, all dialects, and
- * the authority of jobs of the rendezvous backend `muster`, on one port. `muster serve` is this. */
+ * the authority of jobs of the rendezvous backend `muster`, on one port. `muster serve` is this.
+ *
+ * One thread runs a server and has it to itself; other threads may call mst_server_stop and
+ * mst_server_dump. The calls that only tell something may be made from any thread as long as the
+ * server lives. A server belongs to the process that made it: a child process must not make any
+ * call on it after fork, not even mst_server_free. */
 #ifndef MST_SERVER_H
 #define MST_SERVER_H
 
@@ -67,11 +72,12 @@ MST_API int mst_server_new(const struct mst_server_options *options,
                            struct mst_server **ret_server,
                            struct mst_err *reterr);
 
-/** The TCP port, 0 when there are only unix sockets. */
+/** The TCP port that it listens on, also when a free one was asked for; 0 when there are only unix
+ * sockets. */
 MST_API int mst_server_port(const struct mst_server *server);
 
 /** How many addresses it listens on, and each as text: `127.0.0.1:29500`, `[::1]:29500`,
- * `unix:/run/muster`. Owned by @server. */
+ * `unix:/run/muster`. Owned by @server. NULL for an index that is too large. */
 MST_API size_t mst_server_addresses_count(const struct mst_server *server);
 MST_API const char *mst_server_address(const struct mst_server *server, size_t index);
 
@@ -92,7 +98,8 @@ MST_API void mst_server_stop(struct mst_server *server);
 /** Log the counters, soon. From any thread or signal handler. */
 MST_API void mst_server_dump(struct mst_server *server);
 
-/** Release @server, which is not running (any more). NULL is fine. */
+/** Release @server and close what it listens on; mst_server_run has returned or was never called.
+ * NULL is fine. */
 MST_API void mst_server_free(struct mst_server *server);
 
 #ifdef __cplusplus

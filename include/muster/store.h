@@ -2,8 +2,9 @@
  *
  * Keys and values are any bytes. Every call has a timeout in milliseconds that bounds all of it:
  * connecting, retrying, waiting. A store may be used from several threads at once; a thread that
- * waits for a key does not hold up the others. A store is not to be used on in a child process
- * after fork: open another one there.
+ * waits for a key does not hold up the others. Text and bytes that are passed are borrowed for the
+ * call; a buffer that is returned is the caller's, to be released with mst_buffer_free. A store is
+ * not to be used on in a child process after fork: open another one there.
  *
  * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
  * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost, or the
@@ -183,6 +184,8 @@ struct mst_keys {
     size_t count;
     struct mst_buffer memory; /* what the keys point into */
 };
+
+/** Release what @keys holds and empty it. A zeroed list is fine. */
 MST_API void mst_keys_free(struct mst_keys *keys);
 
 /** All keys under the store's prefix, without it, in no particular order. */
@@ -207,6 +210,7 @@ MST_API int mst_store_queue_pop(struct mst_store *store,
                                 struct mst_buffer *ret_value,
                                 struct mst_err *reterr);
 
+/** How many values the queue @key has; 0 when there is none. */
 MST_API int mst_store_queue_len(struct mst_store *store,
                                 struct mst_bytes key,
                                 int64_t timeout_ms,
@@ -236,7 +240,8 @@ struct mst_store_stats {
  * From any thread; it cannot fail. */
 MST_API void mst_store_stats_init(struct mst_store_stats *stats, size_t size);
 
-/** Returns 0, or MST_EINVAL for a size that makes no sense. From any thread. */
+/** What @store has been through until now. Returns 0, or MST_EINVAL for a size that makes no
+ * sense. */
 MST_API int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats);
 
 #ifdef __cplusplus

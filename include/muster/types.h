@@ -32,13 +32,14 @@ struct mst_bytes {
     size_t size;
 };
 
+/** The @size bytes at @data, borrowed. It cannot fail. */
 static inline struct mst_bytes mst_bytes_of(const void *data, size_t size)
 {
     struct mst_bytes bytes = {(const uint8_t *)data, size};
     return bytes;
 }
 
-/** The bytes of a C string, without its NUL. */
+/** The bytes of a C string, without its NUL, borrowed. @text must not be NULL. */
 static inline struct mst_bytes mst_bytes_str(const char *text)
 {
     return mst_bytes_of(text, strlen(text));
@@ -51,7 +52,8 @@ struct mst_buffer {
     size_t size;
 };
 
-/** Release what @buffer holds and empty it. An empty (zeroed) buffer is fine. */
+/** Release what @buffer holds and empty it. An empty (zeroed) buffer is fine. From any thread, and
+ * in a child process after fork as well. */
 MST_API void mst_buffer_free(struct mst_buffer *buffer);
 
 #ifdef __cplusplus

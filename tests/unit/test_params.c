@@ -263,6 +263,10 @@ static void unknown_options_ignored(void **state)
         mst_handler_free(handler);
         mst_params_free(of);
     }
+    lines.text[0] = '\0';
+    mst_params_log(params, NULL); /* no more lines */
+    assert_ok(mst__params_check_known(params, &known, &err));
+    assert_string_equal(lines.text, "");
     mst_params_ignore_unknown(params, false);
     assert_fails(mst__params_check_known(params, &known, &err), MST_EINVAL, "is_host");
     mst_params_free(params);
