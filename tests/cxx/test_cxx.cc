@@ -79,6 +79,19 @@ static void server_calls()
     CHECK(mst_store_add(store, mst_bytes_str("n"), 3, plenty_ms, &sum, &err) == 0);
     CHECK(sum == 3);
     mst_store_close(store);
+
+    mst_status_list *jobs = nullptr;
+    CHECK(mst_status_jobs(mst_server_address(server, 0), plenty_ms, &jobs, &err) == 0);
+    CHECK(jobs != nullptr && jobs->job_count == 0);
+    mst_status_list_free(jobs);
+    mst_params *params = nullptr;
+    CHECK(mst_params_new("muster", "none", &params, &err) == 0);
+    CHECK(mst_params_set_endpoint(params, mst_server_address(server, 0), &err) == 0);
+    mst_status *status = nullptr;
+    CHECK(mst_status_job(params, plenty_ms, &status, &err) == 0);
+    CHECK(status != nullptr && !status->exists && status->node_count == 0);
+    mst_status_free(status);
+    mst_params_free(params);
     mst_server_stop(server);
     running.join();
     mst_server_free(server);
