@@ -3,15 +3,18 @@
  * Keys and values are any bytes. Every call has a timeout in milliseconds that bounds all of it:
  * connecting, retrying, waiting. A store may be used from several threads at once; a thread that
  * waits for a key does not hold up the others. Text and bytes that are passed are borrowed for the
- * call; a buffer that is returned is the caller's, to be released with mst_buffer_free. A store is
- * not to be used on in a child process after fork: open another one there.
+ * call; a buffer that is returned is the caller's, to be released with mst_buffer_free. In a child
+ * process after fork every call on a store of the parent returns MST_EINVAL; open another one
+ * there. mst_store_close releases the handle's memory in the child, and what the parent uses is as
+ * it was.
  *
  * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
  * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost, or the
  * time was over, after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO,
  * MST_ENOTSUP (this store, or the server behind it, lacks the operation), MST_EAUTH (an etcd that
- * does not know or trust us). A set that ends in MST_ETIMEOUT may still be done. On error no output
- * has been written and the store can be used on; only after MST_ECLOSED (see below) it cannot. */
+ * does not know or trust us), MST_ECANCELED (see mst_store_interrupt). A set that ends in
+ * MST_ETIMEOUT or MST_ECANCELED may still be done. On error no output has been written and the
+ * store can be used on; only after MST_ECLOSED (see below) it cannot. */
 #ifndef MST_STORE_H
 #define MST_STORE_H
 
@@ -30,6 +33,10 @@ struct mst_store_options {
     size_t key_size_max;
     size_t value_size_max;
     struct mst_log log;
+    /** Keys are as the server or the file has them. Else, as with PyTorch's stores, a `/` goes in
+     * front of each: what PyTorch keeps for itself has none. Stores in an etcd and `hash:` have no
+     * such slash. */
+    bool bare_keys;
 };
 
 /** Fill @options, which the caller has @size bytes of, with the defaults: call it with
@@ -65,11 +72,41 @@ MST_API int mst_store_open(const char *url,
                            struct mst_err *reterr);
 
 /** A view of @store in which key `k` stands for `prefix/k`, as PyTorch's PrefixStore. It shares
- * @store's connections, and either may be closed first. Returns 0 or MST_ENOMEM. */
+ * @store's connections, and either may be closed first. Returns 0, MST_ENOMEM, MST_ELIMIT, MST_ESYS
+ * (no descriptor is left) or MST_EINVAL (in a forked child). */
 MST_API int mst_store_prefix(struct mst_store *store,
                              struct mst_bytes prefix,
                              struct mst_store **ret_store,
                              struct mst_err *reterr);
+
+/** Another handle on the same keys. Over tcp it has connections of its own, of which the first is
+ * made with its first call; other stores share what is behind them. Either may be closed first.
+ * Returns as mst_store_prefix. */
+MST_API int mst_store_clone(struct mst_store *store,
+                            struct mst_store **ret_store,
+                            struct mst_err *reterr);
+
+/** Where @store is, as mst_store_open takes it, but without prefix, password and lease:
+ * "tcp://node0:29400". That of a `hash:` store names no particular one. Valid as long as @store;
+ * from any thread, also in a forked child. */
+MST_API const char *mst_store_url(const struct mst_store *store);
+
+/** The prefix of @store: "a/b" when `b` was put on top of `a`. NULL data = it has none, which is
+ * not the same as an empty one. With URL and prefix another client finds the same keys, for example
+ * PyTorch's: PrefixStore(prefix, TCPStore(host, port, is_master=False)). As valid as the URL. */
+MST_API struct mst_bytes mst_store_key_prefix(const struct mst_store *store);
+
+/**
+ * End the calls that wait now on this handle, not on others of the same store: they return
+ * MST_ECANCELED, or MST_EUNKNOWN when a write was sent and not yet answered. If none waits, the
+ * next call that would wait ends so, before it has done anything; a call on a server or an etcd
+ * always waits. Either way that is all: the calls after it work as before. mst_store_open cannot be
+ * interrupted.
+ *
+ * From any thread, and from a signal handler: it is async-signal-safe and cannot fail. Not while
+ * @store is being closed.
+ */
+MST_API void mst_store_interrupt(struct mst_store *store);
 
 /** Release the handle. No call on it is under way. NULL is fine. */
 MST_API void mst_store_close(struct mst_store *store);

@@ -619,6 +619,23 @@ int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *r
     return 0;
 }
 
+char *mst__url_text(const char *start, const char *path)
+{
+    size_t size = strlen(start);
+    char *text = mst__malloc(size + 3 * strlen(path) + 1);
+    if (text == NULL) {
+        return NULL;
+    }
+    memcpy(text, start, size);
+    for (const char *at = path; *at != '\0'; at++) {
+        bool is_usual = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+                        (*at >= '0' && *at <= '9') || strchr("-._~/:,[]=", *at) != NULL;
+        size += (size_t)snprintf(text + size, 4, is_usual ? "%c" : "%%%02X", (uint8_t)*at);
+    }
+    text[size] = '\0';
+    return text;
+}
+
 void mst__url_close(struct mst__url *url)
 {
     mst__free(url->path);

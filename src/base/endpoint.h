@@ -83,6 +83,9 @@ struct mst__url {
  * mst__url_close. */
 int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *reterr);
 
+/* @start, and behind it @path with %XX for what a URL cannot have: heap, NULL without memory. */
+char *mst__url_text(const char *start, const char *path);
+
 /* Release what @url holds. A zeroed one is fine. */
 void mst__url_close(struct mst__url *url);
 

@@ -29,6 +29,7 @@ struct settings {
     int64_t value_size_max;
     bool hex;
     bool hex_keys;
+    bool bare_keys;
     bool raw;
     bool wait;
 };
@@ -565,6 +566,7 @@ static int open_store(const char *url, struct job *job)
     mst_store_options_init(&options, sizeof options);
     options.key_size_max = (size_t)job->settings->key_size_max;
     options.value_size_max = (size_t)job->settings->value_size_max;
+    options.bare_keys = job->settings->bare_keys;
     return mst_store_open(url, &options, job->settings->timeout_ms, &job->store, &job->err);
 }
 
@@ -657,6 +659,10 @@ static int store_run(int argc, char **argv)
          MST_OPTION_FLAG, &settings.hex, 0, 0},
         {"hex-keys", NULL, "Keys, in arguments and in the output of list, are hexadecimal.",
          MST_OPTION_FLAG, &settings.hex_keys, 0, 0},
+        {"bare-keys", NULL,
+         "Keys are as a server or a file has them; without it a / goes in front of each, as "
+         "PyTorch's stores have it.",
+         MST_OPTION_FLAG, &settings.bare_keys, 0, 0},
         {"raw", NULL,
          "Print the bytes of a value exactly, with no newline behind them; keys of a list each "
          "with a NUL behind it.",

@@ -60,6 +60,48 @@ int mst__etcd_open(const struct mst__url *url,
     return rv;
 }
 
+/* @text, which is released, with @between and the encoded @part behind it; NULL stays NULL. */
+static char *url_add(char *text, const char *between, const char *part)
+{
+    char *encoded = text == NULL ? NULL : mst__url_text(between, part);
+    size_t size = encoded == NULL ? 0 : strlen(text) + strlen(encoded) + 1;
+    char *longer = encoded == NULL ? NULL : mst__malloc(size);
+    if (longer != NULL) {
+        (void)snprintf(longer, size, "%s%s", text, encoded); /* fits */
+    }
+    mst__free(encoded);
+    mst__free(text);
+    return longer;
+}
+
+char *mst__etcd_url(const char *scheme, const struct mst__http_options *http, const char *root)
+{
+    const struct {
+        const char *name;
+        const char *value;
+    } parameters[] = {
+        {"tls", http->is_tls ? "1" : NULL}, {"cacert", http->ca_path},
+        {"cert", http->cert_path},          {"key", http->key_path},
+        {"server_name", http->server_name}, {"user", http->user},
+    };
+    char *text = mst__url_text(scheme, "://");
+    for (size_t i = 0; text != NULL && i < http->endpoint_count; i++) {
+        char endpoint[MST_ENDPOINT_TEXT_SIZE];
+        text = url_add(text, i == 0 ? "" : ",", "");
+        text = url_add(text, mst__endpoint_format(&http->endpoints[i], endpoint), "");
+    }
+    text = url_add(text, "", root);
+    bool is_first = true;
+    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
+        if (parameters[i].value != NULL) {
+            text = url_add(text, is_first ? "?" : "&", parameters[i].name);
+            text = url_add(text, "=", parameters[i].value);
+            is_first = false;
+        }
+    }
+    return text;
+}
+
 /* --- attempts --- */
 
 void mst__etcd_attempts_init(struct mst__etcd_attempts *attempts,

@@ -21,6 +21,9 @@ void mst__etcd_attempts_init(struct mst__etcd_attempts *attempts,
                              struct mst__until until,
                              atomic_uint_fast64_t *retries);
 
+/* The URL of a store of @scheme under @root: heap, NULL when out of memory. */
+char *mst__etcd_url(const char *scheme, const struct mst__http_options *http, const char *root);
+
 /* Whether a request that ended in @rv is worth another attempt; if so it has paused. */
 bool mst__etcd_again(struct mst__etcd_attempts *attempts, int rv, const struct mst_err *err);
 

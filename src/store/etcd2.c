@@ -685,6 +685,7 @@ static void etcd2_free(struct mst__backend *backend)
     struct etcd2 *etcd2 = (struct etcd2 *)backend;
     mst__v2_free(etcd2->v2);
     mst__free(etcd2->root);
+    mst__free(etcd2->backend.url);
     mst__free(etcd2);
 }
 
@@ -694,8 +695,11 @@ int mst__etcd2_new(const struct mst__http_options *http,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {
-        .execute = etcd2_execute, .can_block = true, .stats = etcd2_stats, .free = etcd2_free};
+    static const struct mst__backend_ops ops = {.execute = etcd2_execute,
+                                                .can_block = true,
+                                                .is_remote = true,
+                                                .stats = etcd2_stats,
+                                                .free = etcd2_free};
     struct etcd2 *etcd2 = mst__calloc(1, sizeof *etcd2);
     if (etcd2 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store");
@@ -707,7 +711,8 @@ int mst__etcd2_new(const struct mst__http_options *http,
     atomic_init(&etcd2->retries, 0);
     int rv = 0;
     etcd2->root = mst__strdup(root);
-    if (etcd2->root == NULL) {
+    etcd2->backend.url = mst__etcd_url("etcd2", http, root);
+    if (etcd2->root == NULL || etcd2->backend.url == NULL) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store '%s'", root);
         goto fail;
     }

@@ -806,6 +806,7 @@ static void etcd3_free(struct mst__backend *backend)
     mst__etcd3_lease_close(etcd3->lease);
     mst__v3_free(etcd3->v3);
     mst__free(etcd3->root);
+    mst__free(etcd3->backend.url);
     mst__free(etcd3->by);
     mst__free(etcd3->lease_key);
     mst__free(etcd3);
@@ -839,8 +840,11 @@ int mst__etcd3_new(const struct mst__http_options *http,
                    struct mst__backend **ret_backend,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {
-        .execute = etcd3_execute, .can_block = true, .stats = etcd3_stats, .free = etcd3_free};
+    static const struct mst__backend_ops ops = {.execute = etcd3_execute,
+                                                .can_block = true,
+                                                .is_remote = true,
+                                                .stats = etcd3_stats,
+                                                .free = etcd3_free};
     struct etcd3 *etcd3 = mst__calloc(1, sizeof *etcd3);
     if (etcd3 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store");
@@ -852,6 +856,10 @@ int mst__etcd3_new(const struct mst__http_options *http,
     atomic_init(&etcd3->changes, 0);
     atomic_init(&etcd3->retries, 0);
     int rv = make_names(etcd3, root, reterr);
+    etcd3->backend.url = mst__etcd_url("etcd3", http, root);
+    if (rv == 0 && etcd3->backend.url == NULL) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store '%s'", root);
+    }
     if (rv == 0) {
         rv = mst__v3_new(http, &etcd3->v3, reterr);
     }

@@ -635,6 +635,7 @@ static void file_free(struct mst__backend *backend)
     }
     (void)pthread_mutex_destroy(&file->mutex); /* nobody holds it */
     mst__free(file->path);
+    mst__free(file->backend.url);
     mst__free(file);
 }
 
@@ -677,15 +678,18 @@ int mst__file_open(const struct mst__url *url,
     }
     struct file *file = mst__calloc(1, sizeof *file);
     char *path = mst__strdup(url->path);
-    if (file == NULL || path == NULL) {
+    char *own_url = mst__url_text("file://", url->path);
+    if (file == NULL || path == NULL || own_url == NULL) {
         mst__free(file);
         mst__free(path);
+        mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "file store '%s'", url->path);
     }
     file->backend.ops = &ops;
-    file->backend.key_root = "/";
+    file->backend.key_root = options->bare_keys ? "" : "/";
     file->backend.options = *options;
     atomic_init(&file->backend.handles, 0);
+    file->backend.url = own_url;
     file->path = path;
     file->held_fd = -1;
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];

@@ -1,8 +1,13 @@
 /* store/hash.c - a store inside this process: the server's engine behind a mutex.
  *
- * Every call is a client of the engine for as long as it lasts. A call that has to wait sleeps on a
- * condition of its own; whoever releases it rings. */
+ * Every call is a client of the engine for as long as it lasts. A call that has to wait has an
+ * eventfd for that, which poll can watch together with what else ends it; whoever releases the call
+ * rings. */
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -22,8 +27,7 @@ struct hash {
 
 struct hash_call {
     struct mst__kv_client client; /* first, as above */
-    pthread_cond_t over_cond;
-    bool is_waiting; /* over_cond exists */
+    int over_fd;                  /* readable = over; -1 = it does not wait */
     bool over;
 };
 
@@ -34,34 +38,38 @@ static void hash_ring(struct hash *hash)
     while ((client = mst__kv_next_released(&hash->kv)) != NULL) {
         struct hash_call *call = (struct hash_call *)client;
         call->over = true;
-        if (call->is_waiting) {
-            (void)pthread_cond_signal(&call->over_cond); /* cannot fail */
+        if (call->over_fd >= 0) {
+            (void)eventfd_write(call->over_fd, 1); /* from 0 to 1: cannot fail */
         }
     }
 }
 
-/* Sleep until the call is over or the deadline passes. The mutex is held. */
+/* Sleep until the call is over or its time is. The mutex is held, except while it sleeps. */
 static int hash_sleep(struct hash *hash,
                       struct hash_call *call,
                       struct mst__until until,
                       struct mst_err *reterr)
 {
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes); /* none of these four fails on Linux */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&call->over_cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-    call->is_waiting = true;
-    int rv = 0;
-    while (rv == 0 && !call->over) {
-        rv = mst__until_cond(until, &call->over_cond, &hash->mutex);
+    if (call->over) {
+        return 0;
     }
-    call->is_waiting = false;
-    (void)pthread_cond_destroy(&call->over_cond);
-    return rv == 0 ? 0
-                   : mst__fail(reterr, rv, 0,
-                               rv == MST_ECANCELED ? "interrupted"
-                                                   : "not there when the deadline passed");
+    call->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (call->over_fd < 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "eventfd to wait with");
+    }
+    (void)pthread_mutex_unlock(&hash->mutex);
+    int rv = mst__until_ready(until, call->over_fd, POLLIN);
+    int sys = errno;
+    (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
+    (void)close(call->over_fd);             /* nothing to lose */
+    call->over_fd = -1;
+    if (call->over) {
+        return 0;
+    }
+    return mst__fail(reterr, rv, rv == MST_ESYS ? sys : 0,
+                     rv == MST_ECANCELED  ? "interrupted"
+                     : rv == MST_ETIMEOUT ? "not there when the deadline passed"
+                                          : "poll");
 }
 
 static int hash_apply(struct hash *hash,
@@ -92,7 +100,7 @@ static int hash_execute(struct mst__backend *backend,
                         struct mst_err *reterr)
 {
     struct hash *hash = (struct hash *)backend;
-    struct hash_call call = {.over = false};
+    struct hash_call call = {.over_fd = -1};
     mst__kv_client_init(&call.client);
     (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
     int rv = hash_apply(hash, &call, command, until, result, reterr);
@@ -107,6 +115,7 @@ static void hash_free(struct mst__backend *backend)
     struct hash *hash = (struct hash *)backend;
     mst__kv_close(&hash->kv);
     (void)pthread_mutex_destroy(&hash->mutex); /* nobody holds it */
+    mst__free(hash->backend.url);
     mst__free(hash);
 }
 
@@ -116,9 +125,13 @@ int mst__hash_open(const struct mst_store_options *options,
 {
     static const struct mst__backend_ops ops = {.execute = hash_execute, .free = hash_free};
     struct hash *hash = mst__calloc(1, sizeof *hash);
-    if (hash == NULL) {
+    char *own_url = mst__strdup("hash:");
+    if (hash == NULL || own_url == NULL) {
+        mst__free(hash);
+        mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "hash store");
     }
+    hash->backend.url = own_url;
     hash->backend.ops = &ops;
     hash->backend.key_root = "";
     hash->backend.options = *options;

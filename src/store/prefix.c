@@ -1,4 +1,4 @@
-/* store/prefix.c - handles and their prefixes.
+/* store/prefix.c - keys under prefixes.
  *
  * As with PyTorch's PrefixStore, key `k` under prefix `p` is `p/k`, and a prefix on top of another
  * goes behind it: inner/outer/k. So one string in front of the key does for any depth, and keys
@@ -29,66 +29,6 @@ const char *mst__key_text(struct mst_bytes key, char ret_text[MST_KEY_TEXT_SIZE]
     }
     (void)snprintf(ret_text + used, MST_KEY_TEXT_SIZE - used, "%s'", i < key.size ? "..." : "");
     return ret_text;
-}
-
-int mst__store_new(struct mst__backend *backend,
-                   struct mst_bytes prefix,
-                   bool is_view,
-                   struct mst_store **ret_store,
-                   struct mst_err *reterr)
-{
-    struct mst_store *store = mst__malloc(sizeof *store + prefix.size);
-    if (store == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "store handle");
-    }
-    *store = (struct mst_store){.backend = backend, .is_view = is_view, .prefix_size = prefix.size};
-    if (prefix.size > 0) {
-        memcpy(store->prefix, prefix.data, prefix.size);
-    }
-    atomic_fetch_add(&backend->handles, 1);
-    *ret_store = store;
-    return 0;
-}
-
-int mst__store_first(struct mst__backend *backend,
-                     struct mst_store **ret_store,
-                     struct mst_err *reterr)
-{
-    int rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
-    if (rv != 0) {
-        backend->ops->free(backend);
-    }
-    return rv;
-}
-
-int mst_store_prefix(struct mst_store *store,
-                     struct mst_bytes prefix,
-                     struct mst_store **ret_store,
-                     struct mst_err *reterr)
-{
-    size_t key_size_max = store->backend->options.key_size_max;
-    if (prefix.size >= key_size_max || store->prefix_size + 1 >= key_size_max - prefix.size) {
-        return mst__fail(reterr, MST_ELIMIT, 0,
-                         "prefix of %zu bytes behind one of %zu leaves no room for keys, whose "
-                         "limit is %zu",
-                         prefix.size, store->prefix_size, key_size_max);
-    }
-    struct mst__buf whole;
-    mst__buf_init(&whole, key_size_max);
-    int rv = mst__buf_append(&whole, mst_bytes_of(store->prefix, store->prefix_size));
-    if (rv == 0) {
-        rv = mst__buf_append(&whole, prefix);
-    }
-    if (rv == 0) {
-        rv = mst__buf_append_u8(&whole, '/');
-    }
-    if (rv == 0) {
-        rv = mst__store_new(store->backend, mst__buf_bytes(&whole), true, ret_store, reterr);
-    } else {
-        rv = mst__fail(reterr, rv, 0, "prefix of %zu bytes", prefix.size);
-    }
-    mst__buf_close(&whole);
-    return rv;
 }
 
 /* One str: the prefix and @key. */

@@ -135,42 +135,12 @@ int mst_store_open(const char *url,
     return rv;
 }
 
-void mst_store_close(struct mst_store *store)
-{
-    if (store == NULL) {
-        return;
-    }
-    struct mst__backend *backend = store->backend;
-    mst__free(store);
-    if (atomic_fetch_sub(&backend->handles, 1) == 1) {
-        backend->ops->free(backend);
-    }
-}
-
-void mst_store_stats_init(struct mst_store_stats *stats, size_t size)
-{
-    mst__sized_init(stats, size, NULL, 0);
-}
-
-int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats)
-{
-    int rv = mst__sized_check(ret_stats, "mst_store_stats", NULL);
-    if (rv != 0) {
-        return rv;
-    }
-    struct mst_store_stats stats = {.size = sizeof stats};
-    if (store->backend->ops->stats != NULL) {
-        store->backend->ops->stats(store->backend, &stats);
-    }
-    mst__sized_give(ret_stats, &stats, sizeof stats);
-    return 0;
-}
-
 /* --- one call --- */
 
 struct call {
     struct mst_store *store;
     struct mst__until until;
+    bool is_entered;       /* the handle can interrupt it */
     struct mst__buf items; /* the keys, with the values of MULTI_SET */
     struct mst__command command;
     struct mst__answer result;
@@ -179,6 +149,34 @@ struct call {
     size_t keys_count;
     struct mst_err *reterr;
 };
+
+/* Stands for the descriptor of the call's handle. */
+#define HANDLE_FD (-2)
+
+/* For calls of the application, which its handle can interrupt. Those inside of them are given the
+ * until of the call. */
+static struct mst__until by_handle(int64_t timeout_ms)
+{
+    return mst__until_by(HANDLE_FD, timeout_ms);
+}
+
+static int call_enter(struct call *call)
+{
+    struct mst_store *store = call->store;
+    if (call->until.wake_fd != HANDLE_FD) {
+        return 0;
+    }
+    int rv = mst__store_enter(store, call->reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    call->is_entered = true;
+    call->until.wake_fd = store->wake_fd;
+    /* Before anything is sent, which would then have no answer. */
+    return store->backend->ops->is_remote && mst__store_is_interrupted(store)
+               ? mst__fail(call->reterr, MST_ECANCELED, 0, "interrupted")
+               : 0;
+}
 
 /* Set up a call of @op on @keys. On failure call_end is due all the same. */
 static int call_begin(struct call *call,
@@ -204,7 +202,10 @@ static int call_begin(struct call *call,
     };
     mst__buf_init(&call->items, limits.message_size_max);
     mst__buf_init(&call->result.memory, limits.message_size_max);
-    int rv = mst__prefix_keys(store, keys, values, keys_count, &call->items, reterr);
+    int rv = call_enter(call);
+    if (rv == 0) {
+        rv = mst__prefix_keys(store, keys, values, keys_count, &call->items, reterr);
+    }
     if (rv != 0) {
         return rv;
     }
@@ -257,6 +258,9 @@ static int call_end(struct call *call, int rv)
 {
     mst__buf_close(&call->items);
     mst__buf_close(&call->result.memory);
+    if (call->is_entered) {
+        rv = mst__store_leave(call->store, rv, call->reterr);
+    }
     if (rv >= 0) {
         return rv;
     }
@@ -281,7 +285,7 @@ int mst_store_set(struct mst_store *store,
                   struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_SET, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -318,7 +322,7 @@ int mst_store_add(struct mst_store *store,
                   int64_t *ret_sum,
                   struct mst_err *reterr)
 {
-    return add_by(store, key, delta, mst__until_in(timeout_ms), ret_sum, reterr);
+    return add_by(store, key, delta, by_handle(timeout_ms), ret_sum, reterr);
 }
 
 int mst_store_check(struct mst_store *store,
@@ -329,8 +333,8 @@ int mst_store_check(struct mst_store *store,
                     struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count,
-                        mst__until_in(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_CHECK, keys, NULL, keys_count, by_handle(timeout_ms),
+                        reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_CHECK);
     }
@@ -360,7 +364,7 @@ int mst_store_wait(struct mst_store *store,
                    int64_t timeout_ms,
                    struct mst_err *reterr)
 {
-    return wait_by(store, keys, keys_count, mst__until_in(timeout_ms), reterr);
+    return wait_by(store, keys, keys_count, by_handle(timeout_ms), reterr);
 }
 
 int mst__store_wait_change(struct mst_store *store,
@@ -449,8 +453,8 @@ int mst_store_compare_set(struct mst_store *store,
                           struct mst_buffer *ret_value,
                           struct mst_err *reterr)
 {
-    return mst__store_compare_set(store, key, expected, desired, mst__until_in(timeout_ms),
-                                  ret_outcome, ret_value, reterr);
+    return mst__store_compare_set(store, key, expected, desired, by_handle(timeout_ms), ret_outcome,
+                                  ret_value, reterr);
 }
 
 int mst_store_delete(struct mst_store *store,
@@ -460,8 +464,7 @@ int mst_store_delete(struct mst_store *store,
                      struct mst_err *reterr)
 {
     struct call call;
-    int rv =
-        call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_DELETE, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_DELETE);
     }
@@ -478,7 +481,7 @@ int mst_store_num_keys(struct mst_store *store,
 {
     struct call call;
     int rv =
-        call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0, mst__until_in(timeout_ms), reterr);
+        call_begin(&call, store, MST_OP_NUM_KEYS, NULL, NULL, 0, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_NUM_KEYS);
     }
@@ -494,8 +497,8 @@ int mst_store_list(struct mst_store *store,
                    struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0, mst__until_in(timeout_ms),
-                        reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_LIST_KEYS, NULL, NULL, 0, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_LIST_KEYS);
     }
@@ -512,8 +515,8 @@ int mst_store_queue_push(struct mst_store *store,
                          struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1, mst__until_in(timeout_ms),
-                        reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_QUEUE_PUSH, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -531,8 +534,8 @@ int mst_store_queue_len(struct mst_store *store,
                         struct mst_err *reterr)
 {
     struct call call;
-    int rv = call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1, mst__until_in(timeout_ms),
-                        reterr);
+    int rv =
+        call_begin(&call, store, MST_OP_QUEUE_LEN, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_run(&call, MST_OP_QUEUE_LEN);
     }
@@ -625,8 +628,7 @@ int mst_store_get(struct mst_store *store,
                   struct mst_buffer *ret_value,
                   struct mst_err *reterr)
 {
-    return mst__store_fetch(store, key, MST_OP_GET, true, mst__until_in(timeout_ms), ret_value,
-                            reterr);
+    return mst__store_fetch(store, key, MST_OP_GET, true, by_handle(timeout_ms), ret_value, reterr);
 }
 
 int mst_store_try_get(struct mst_store *store,
@@ -635,7 +637,7 @@ int mst_store_try_get(struct mst_store *store,
                       struct mst_buffer *ret_value,
                       struct mst_err *reterr)
 {
-    return mst__store_fetch(store, key, MST_OP_GET, false, mst__until_in(timeout_ms), ret_value,
+    return mst__store_fetch(store, key, MST_OP_GET, false, by_handle(timeout_ms), ret_value,
                             reterr);
 }
 
@@ -646,8 +648,8 @@ int mst_store_queue_pop(struct mst_store *store,
                         struct mst_buffer *ret_value,
                         struct mst_err *reterr)
 {
-    return mst__store_fetch(store, key, MST_OP_QUEUE_POP, block, mst__until_in(timeout_ms),
-                            ret_value, reterr);
+    return mst__store_fetch(store, key, MST_OP_QUEUE_POP, block, by_handle(timeout_ms), ret_value,
+                            reterr);
 }
 
 /* --- several keys --- */
@@ -783,8 +785,7 @@ int mst_store_multi_get(struct mst_store *store,
                         struct mst_buffer *ret_values,
                         struct mst_err *reterr)
 {
-    return mst__store_multi_get(store, keys, keys_count, mst__until_in(timeout_ms), ret_values,
-                                reterr);
+    return mst__store_multi_get(store, keys, keys_count, by_handle(timeout_ms), ret_values, reterr);
 }
 
 int mst__store_multi_set(struct mst_store *store,
@@ -818,7 +819,7 @@ int mst_store_multi_set(struct mst_store *store,
                         int64_t timeout_ms,
                         struct mst_err *reterr)
 {
-    return mst__store_multi_set(store, keys, values, keys_count, mst__until_in(timeout_ms), reterr);
+    return mst__store_multi_set(store, keys, values, keys_count, by_handle(timeout_ms), reterr);
 }
 
 /* --- append --- */
@@ -869,8 +870,7 @@ int mst_store_append(struct mst_store *store,
                      struct mst_err *reterr)
 {
     struct call call;
-    int rv =
-        call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1, mst__until_in(timeout_ms), reterr);
+    int rv = call_begin(&call, store, MST_OP_APPEND, &key, NULL, 1, by_handle(timeout_ms), reterr);
     if (rv == 0) {
         rv = call_check_value(&call, value);
     }
@@ -947,14 +947,14 @@ int mst_store_barrier(struct mst_store *store,
                       struct mst_err *reterr)
 {
     struct call call;
-    struct mst__until until = mst__until_in(timeout_ms);
+    struct mst__until until = by_handle(timeout_ms);
     int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, until, reterr);
     if (rv == 0) {
         /* PyTorch's PrefixStore never uses BARRIER; under a prefix we do as it does. */
         call.command.number = size;
         rv = store->is_view ? MST_ENOTSUP : call_run(&call, MST_OP_BARRIER);
         if (rv == MST_ENOTSUP) {
-            rv = barrier_by_counting(store, key, size, until, reterr);
+            rv = barrier_by_counting(store, key, size, call.until, reterr);
         }
     }
     return call_end(&call, rv);

@@ -8,6 +8,7 @@
 #define MST_STORE_STORE_H
 
 #include <muster/store.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/buf.h"
@@ -42,6 +43,12 @@ struct mst__backend_ops {
                    struct mst__answer *result,
                    struct mst_err *reterr);
     bool can_block; /* a GET, with less work than a GET, a WAIT and another GET are */
+    bool is_remote; /* every command waits for an answer */
+    /* Make another backend of the same store, with connections of its own; NULL = handles share
+     * this one, which has no connections that a call holds. */
+    int (*clone)(struct mst__backend *backend,
+                 struct mst__backend **ret_backend,
+                 struct mst_err *reterr);
     /* Fill in what the backend knows; the rest is zeroed. NULL when it knows nothing. */
     void (*stats)(struct mst__backend *backend, struct mst_store_stats *stats);
     void (*free)(struct mst__backend *backend);
@@ -49,6 +56,7 @@ struct mst__backend_ops {
 
 struct mst__backend {
     const struct mst__backend_ops *ops;
+    char *url;            /* heap; without prefix, password and lease */
     const char *key_root; /* what precedes every user's key: "/" or "" */
     struct mst_store_options options;
     atomic_size_t handles;
@@ -166,14 +174,23 @@ int mst__store_fetch(struct mst_store *store,
                      struct mst_buffer *ret_value,
                      struct mst_err *reterr);
 
+/* One of the calls was interrupted, and the last one to end has to silence wake_fd. */
+#define MST_STORE_QUIETING (SIZE_MAX / 2 + 1)
+
 struct mst_store {
     struct mst__backend *backend;
+    unsigned generation;        /* of the process that has made it, see base/fork.h */
+    int wake_fd;                /* readable = interrupted */
+    atomic_bool is_interrupted; /* wake_fd is worth looking at */
+    atomic_size_t calls;        /* under way, and MST_STORE_QUIETING */
+    pthread_mutex_t mutex;      /* for waiting until that is over */
+    pthread_cond_t quiet_cond;
     bool is_view; /* has a prefix of its own */
     size_t prefix_size;
     char prefix[]; /* all of them, and the backend's key_root in front */
 };
 
-/* --- prefix.c --- */
+/* --- handle.c --- */
 
 /* Make a handle. It becomes one more holder of @backend on success. */
 int mst__store_new(struct mst__backend *backend,
@@ -183,10 +200,21 @@ int mst__store_new(struct mst__backend *backend,
                    struct mst_err *reterr);
 
 /* The first handle on a @backend that was just made: it sees all keys of its users. On failure the
- * backend is freed. 0, MST_ENOMEM. */
+ * backend is freed. 0, MST_ENOMEM, MST_ESYS. */
 int mst__store_first(struct mst__backend *backend,
                      struct mst_store **ret_store,
                      struct mst_err *reterr);
+
+/* Begin a call of the application on @store: 0, or MST_EINVAL in a forked child. */
+int mst__store_enter(struct mst_store *store, struct mst_err *reterr);
+
+/* End it. Returns @rv, or MST_ECANCELED when it was interrupted. */
+int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr);
+
+/* Whether the next call that waits will be interrupted. */
+bool mst__store_is_interrupted(const struct mst_store *store);
+
+/* --- prefix.c --- */
 
 /* Append @count keys, with @values behind each when that is not NULL, as the backend knows them:
  * strs with the prefix. Checks the limits. 0, MST_ELIMIT, MST_ENOMEM. */

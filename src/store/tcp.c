@@ -723,7 +723,21 @@ static void tcp_free(struct mst__backend *backend)
     struct tcp *tcp = (struct tcp *)backend;
     mst__pool_close(&tcp->pool);
     (void)pthread_mutex_destroy(&tcp->mutex); /* nobody holds it */
+    mst__free(tcp->backend.url);
     mst__free(tcp);
+}
+
+static int tcp_clone(struct mst__backend *backend,
+                     struct mst__backend **ret_backend,
+                     struct mst_err *reterr)
+{
+    const struct mst__pool *pool = &((struct tcp *)backend)->pool;
+    const struct mst__url url = {
+        .scheme = pool->path == NULL ? MST_URL_TCP : MST_URL_UNIX,
+        .endpoint = pool->target.endpoint,
+        .path = pool->path,
+    };
+    return mst__tcp_new(&url, &backend->options, ret_backend, reterr);
 }
 
 int mst__tcp_new(const struct mst__url *url,
@@ -731,14 +745,26 @@ int mst__tcp_new(const struct mst__url *url,
                  struct mst__backend **ret_backend,
                  struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {
-        .execute = tcp_run, .stats = tcp_stats, .free = tcp_free};
+    static const struct mst__backend_ops ops = {.execute = tcp_run,
+                                                .is_remote = true,
+                                                .clone = tcp_clone,
+                                                .stats = tcp_stats,
+                                                .free = tcp_free};
+    char where[MST_ENDPOINT_TEXT_SIZE];
+    char start[MST_ENDPOINT_TEXT_SIZE + 8];
+    (void)snprintf(start, sizeof start, "tcp://%s",
+                   mst__endpoint_format(&url->endpoint, where)); /* fits */
     struct tcp *tcp = mst__calloc(1, sizeof *tcp);
-    if (tcp == NULL) {
+    char *own_url =
+        url->scheme == MST_URL_UNIX ? mst__url_text("unix://", url->path) : mst__strdup(start);
+    if (tcp == NULL || own_url == NULL) {
+        mst__free(tcp);
+        mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "tcp store");
     }
+    tcp->backend.url = own_url;
     tcp->backend.ops = &ops;
-    tcp->backend.key_root = "/";
+    tcp->backend.key_root = options->bare_keys ? "" : "/";
     tcp->backend.options = *options;
     atomic_init(&tcp->backend.handles, 0);
     atomic_init(&tcp->retries, 0);
@@ -749,6 +775,7 @@ int mst__tcp_new(const struct mst__url *url,
     int rv = mst__pool_init(&tcp->pool, url, &limits, &options->log, reterr);
     if (rv != 0) {
         (void)pthread_mutex_destroy(&tcp->mutex);
+        mst__free(tcp->backend.url);
         mst__free(tcp);
         return rv;
     }

@@ -141,6 +141,14 @@ class Verbs:
         self.assertEqual(sorted(store("list", self.url).stdout.split()), [b"other", b"p/q/k"])
         self.expect(store("num-keys", under), OK, b"2\n")
 
+    def test_bare_keys(self):
+        self.expect(store("set", self.url, "k", "torch's"), OK)
+        self.expect(store("set", "--bare-keys", self.url, "init/", "2"), OK)
+        self.expect(store("check", self.url, "init/"), ABSENT, b"")
+        self.expect(store("get", "--bare-keys", self.url, "/k"), OK, b"torch's\n")
+        self.assertEqual(
+            sorted(store("list", "--bare-keys", self.url).stdout.split()), [b"/k", b"init/"])
+
     def test_barrier(self):
         self.expect(
             store("barrier", self.url, "lonely", "2", "--timeout", "1s"), TIMEOUT, b"",

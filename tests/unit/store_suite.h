@@ -17,6 +17,13 @@ void suite_timeouts(struct mst_store *store);
 void suite_threads(struct mst_store *store);
 void suite_barriers(struct mst_store *store);
 
+/* Handles; the third is for stores with queues. */
+void suite_interrupt(struct mst_store *store);
+void suite_interrupt_in_order(struct mst_store *store);
+void suite_interrupt_pop(struct mst_store *store);
+void suite_clone(struct mst_store *store);
+void suite_fork(struct mst_store *store);
+
 /* These open the stores themselves; the first leaves keys behind. */
 void suite_prefixes(const char *url);
 void suite_limits(const char *url, bool has_own_limits);

@@ -2,6 +2,7 @@
  * and without prefixes; from several threads; and with allocations that fail. */
 #include "unit/store_suite.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,6 +21,9 @@ struct fixture {
 
 static void *serve(void *arg)
 {
+    sigset_t all; /* SIGPIPE among them, for clients that are gone before their answer */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
     int rv = mst_server_run(arg, NULL);
     return rv == 0 ? NULL : arg;
 }
@@ -248,6 +252,82 @@ static void test_pool_is_bounded(void **state)
     free(waiters);
 }
 
+/* --- handles --- */
+
+static void test_interrupt(void **state)
+{
+    struct fixture *fixture = *state;
+    on_each(state, suite_interrupt);
+    on_each(state, suite_interrupt_in_order);
+    const char *urls[] = {"hash:", fixture->tcp, fixture->unix_url};
+    for (size_t i = 0; i < 3; i++) {
+        struct mst_store *store = open_store(urls[i]);
+        suite_interrupt_pop(store);
+        mst_store_close(store);
+    }
+}
+
+static void test_clone(void **state)
+{
+    on_each(state, suite_clone);
+}
+
+/* Each has connections of its own, and both speak of where they lead. */
+static void test_clone_connects(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_store *store = open_store(fixture->tcp_prefix);
+    struct mst_store *clone = NULL;
+    assert_ok(mst_store_clone(store, &clone, &err));
+    struct mst_store_stats stats;
+    mst_store_stats_init(&stats, sizeof stats);
+    assert_int_equal(mst_store_get_stats(clone, &stats), 0);
+    assert_int_equal(stats.connects, 0);
+    assert_ok(mst_store_set(clone, STR("k"), STR("v"), PLENTY_MS, &err));
+    assert_int_equal(mst_store_get_stats(clone, &stats), 0);
+    assert_int_equal(stats.connects, 1);
+    assert_string_equal(mst_store_url(clone), fixture->tcp);
+    assert_bytes_str(mst_store_key_prefix(clone), "p/q");
+    mst_store_close(clone);
+    mst_store_close(store);
+    struct mst_store *file = open_store("file:///tmp/muster%20test%3F?prefix=");
+    assert_string_equal(mst_store_url(file), "file:///tmp/muster%20test%3F");
+    assert_non_null(mst_store_key_prefix(file).data);
+    assert_int_equal(mst_store_key_prefix(file).size, 0);
+    mst_store_close(file);
+}
+
+/* The slash in front of PyTorch's keys is the store's, unless it is told otherwise. */
+static void test_bare_keys(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *urls[] = {fixture->tcp, fixture->file};
+    for (size_t i = 0; i < 2; i++) {
+        struct mst_store_options options;
+        mst_store_options_init(&options, sizeof options);
+        options.bare_keys = true;
+        struct mst_store *raw = NULL;
+        assert_ok(mst_store_open(urls[i], &options, PLENTY_MS, &raw, &err));
+        struct mst_store *store = open_store(urls[i]);
+        assert_ok(mst_store_set(store, STR("k"), STR("torch's"), PLENTY_MS, &err));
+        assert_value(raw, "/k", STR("torch's"));
+        assert_absent(raw, "k");
+        assert_ok(mst_store_set(raw, STR("init/"), STR("2"), PLENTY_MS, &err));
+        assert_absent(store, "init/");
+        struct mst_keys keys = {0};
+        assert_ok(mst_store_list(raw, PLENTY_MS, &keys, &err));
+        assert_int_equal(keys.count, 2);
+        mst_keys_free(&keys);
+        mst_store_close(store);
+        mst_store_close(raw);
+    }
+}
+
+static void test_fork(void **state)
+{
+    on_each(state, suite_fork);
+}
+
 /* --- out of memory --- */
 
 static void test_out_of_memory(void **state)
@@ -276,6 +356,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_threads_pop, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_barriers, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_pool_is_bounded, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_interrupt, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_clone, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_clone_connects, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_bare_keys, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(test_fork, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(test_out_of_memory, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);

@@ -88,6 +88,16 @@ static void test_suite(void **state)
     on_each(suite_barriers);
 }
 
+static void test_suite_handles(void **state)
+{
+    (void)state;
+    NEEDS_ETCD();
+    on_each(suite_interrupt);
+    on_each(suite_interrupt_in_order);
+    on_each(suite_clone);
+    on_each(suite_fork);
+}
+
 static void test_suite_threads(void **state)
 {
     (void)state;
@@ -806,6 +816,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suite),
+        cmocka_unit_test(test_suite_handles),
         cmocka_unit_test(test_suite_threads),
         cmocka_unit_test(test_suite_urls),
         cmocka_unit_test(test_odd),

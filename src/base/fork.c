@@ -1,0 +1,24 @@
+/* base/fork.c - counting forks, in the children. */
+#include "base/fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_uint generation;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void on_child(void)
+{
+    atomic_fetch_add(&generation, 1);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, on_child); /* without memory for it a child looks like us */
+}
+
+unsigned mst__fork_generation(void)
+{
+    (void)pthread_once(&once, watch_forks); /* valid arguments: cannot fail */
+    return atomic_load(&generation);
+}

@@ -1,0 +1,265 @@
+/* store/handle.c - handles on stores: making them, interrupting their calls, closing them.
+ *
+ * An interrupt makes a descriptor readable that every wait of the handle's calls looks at. It stays
+ * so until the last call that was under way has ended; calls that come meanwhile wait for that, so
+ * that one interrupt ends no call that began after it. */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/fork.h"
+#include "base/mem.h"
+#include "base/sized.h"
+#include "store/store.h"
+
+/* --- making and closing --- */
+
+static bool is_ours(const struct mst_store *store)
+{
+    return store->generation == mst__fork_generation();
+}
+
+static int check_process(const struct mst_store *store, struct mst_err *reterr)
+{
+    return is_ours(store)
+               ? 0
+               : mst__fail(reterr, MST_EINVAL, 0,
+                           "the store was made by another process; open one in the child");
+}
+
+int mst__store_new(struct mst__backend *backend,
+                   struct mst_bytes prefix,
+                   bool is_view,
+                   struct mst_store **ret_store,
+                   struct mst_err *reterr)
+{
+    struct mst_store *store = mst__malloc(sizeof *store + prefix.size);
+    if (store == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "store handle");
+    }
+    *store = (struct mst_store){
+        .backend = backend,
+        .generation = mst__fork_generation(),
+        .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .is_view = is_view,
+        .prefix_size = prefix.size,
+    };
+    if (store->wake_fd < 0) {
+        int sys = errno;
+        mst__free(store);
+        return mst__fail(reterr, MST_ESYS, sys, "eventfd of a store handle");
+    }
+    atomic_init(&store->is_interrupted, false);
+    atomic_init(&store->calls, 0);
+    (void)pthread_mutex_init(&store->mutex, NULL); /* neither fails on Linux */
+    (void)pthread_cond_init(&store->quiet_cond, NULL);
+    if (prefix.size > 0) {
+        memcpy(store->prefix, prefix.data, prefix.size);
+    }
+    atomic_fetch_add(&backend->handles, 1);
+    *ret_store = store;
+    return 0;
+}
+
+int mst__store_first(struct mst__backend *backend,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr)
+{
+    int rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
+    if (rv != 0) {
+        backend->ops->free(backend);
+    }
+    return rv;
+}
+
+int mst_store_prefix(struct mst_store *store,
+                     struct mst_bytes prefix,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr)
+{
+    size_t key_size_max = store->backend->options.key_size_max;
+    int rv = check_process(store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (prefix.size >= key_size_max || store->prefix_size + 1 >= key_size_max - prefix.size) {
+        return mst__fail(reterr, MST_ELIMIT, 0,
+                         "prefix of %zu bytes behind one of %zu leaves no room for keys, whose "
+                         "limit is %zu",
+                         prefix.size, store->prefix_size, key_size_max);
+    }
+    struct mst__buf whole;
+    mst__buf_init(&whole, key_size_max);
+    rv = mst__buf_append(&whole, mst_bytes_of(store->prefix, store->prefix_size));
+    if (rv == 0) {
+        rv = mst__buf_append(&whole, prefix);
+    }
+    if (rv == 0) {
+        rv = mst__buf_append_u8(&whole, '/');
+    }
+    if (rv == 0) {
+        rv = mst__store_new(store->backend, mst__buf_bytes(&whole), true, ret_store, reterr);
+    } else {
+        rv = mst__fail(reterr, rv, 0, "prefix of %zu bytes", prefix.size);
+    }
+    mst__buf_close(&whole);
+    return rv;
+}
+
+int mst_store_clone(struct mst_store *store, struct mst_store **ret_store, struct mst_err *reterr)
+{
+    struct mst__backend *backend = store->backend;
+    int rv = check_process(store, reterr);
+    if (rv == 0 && backend->ops->clone != NULL) {
+        rv = backend->ops->clone(backend, &backend, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    rv = mst__store_new(backend, mst_bytes_of(store->prefix, store->prefix_size), store->is_view,
+                        ret_store, reterr);
+    if (rv != 0 && backend != store->backend) {
+        backend->ops->free(backend);
+    }
+    return rv;
+}
+
+void mst_store_close(struct mst_store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    struct mst__backend *backend = store->backend;
+    /* Threads of the parent may have been in the middle of anything at the fork, and sockets have
+     * two owners now: what is behind the handle is left as it is. */
+    bool has_backend = is_ours(store);
+    (void)close(store->wake_fd); /* nothing to lose */
+    if (has_backend) {
+        MST_ASSERT(atomic_load(&store->calls) == 0);
+        (void)pthread_cond_destroy(&store->quiet_cond); /* nobody waits any more */
+        (void)pthread_mutex_destroy(&store->mutex);
+    }
+    mst__free(store);
+    if (has_backend && atomic_fetch_sub(&backend->handles, 1) == 1) {
+        backend->ops->free(backend);
+    }
+}
+
+/* --- what it is --- */
+
+const char *mst_store_url(const struct mst_store *store)
+{
+    return store->backend->url;
+}
+
+struct mst_bytes mst_store_key_prefix(const struct mst_store *store)
+{
+    size_t root_size = strlen(store->backend->key_root);
+    /* The slash at its end is no part of it. */
+    return store->is_view
+               ? mst_bytes_of(store->prefix + root_size, store->prefix_size - root_size - 1)
+               : mst_bytes_of(NULL, 0);
+}
+
+void mst_store_stats_init(struct mst_store_stats *stats, size_t size)
+{
+    mst__sized_init(stats, size, NULL, 0);
+}
+
+int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats)
+{
+    int rv = mst__sized_check(ret_stats, "mst_store_stats", NULL);
+    rv = rv == 0 ? check_process(store, NULL) : rv;
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst_store_stats stats = {.size = sizeof stats};
+    if (store->backend->ops->stats != NULL) {
+        store->backend->ops->stats(store->backend, &stats);
+    }
+    mst__sized_give(ret_stats, &stats, sizeof stats);
+    return 0;
+}
+
+/* --- interrupting --- */
+
+void mst_store_interrupt(struct mst_store *store)
+{
+    int errno_before = errno; /* a signal handler must not change it */
+    uint64_t one = 1;
+    if (is_ours(store)) { /* the descriptor is the parent's, too */
+        ssize_t written = write(store->wake_fd, &one, sizeof one);
+        (void)written; /* when the counter is full it is readable already */
+        atomic_store(&store->is_interrupted, true);
+    }
+    errno = errno_before;
+}
+
+/* Wait until the calls that were interrupted are over; returns store->calls. */
+static size_t await_quiet(struct mst_store *store)
+{
+    size_t calls;
+    (void)pthread_mutex_lock(&store->mutex); /* a default mutex: cannot fail */
+    while (((calls = atomic_load(&store->calls)) & MST_STORE_QUIETING) != 0) {
+        (void)pthread_cond_wait(&store->quiet_cond, &store->mutex);
+    }
+    (void)pthread_mutex_unlock(&store->mutex);
+    return calls;
+}
+
+int mst__store_enter(struct mst_store *store, struct mst_err *reterr)
+{
+    int rv = check_process(store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    size_t calls = atomic_load(&store->calls);
+    do {
+        if ((calls & MST_STORE_QUIETING) != 0) {
+            calls = await_quiet(store);
+        }
+    } while (!atomic_compare_exchange_weak(&store->calls, &calls, calls + 1));
+    return 0;
+}
+
+/* Whether the call that ended in @rv may have ended because of the interrupt. */
+static bool is_by_interrupt(const struct mst_store *store, int rv)
+{
+    return rv == MST_ECANCELED ||
+           ((rv == MST_ETIMEOUT || rv == MST_ECONN || rv == MST_ERESOLVE || rv == MST_EUNKNOWN) &&
+            mst__until_is_woken(store->wake_fd));
+}
+
+int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr)
+{
+    bool is_interrupted = rv != 0 && is_by_interrupt(store, rv);
+    if (is_interrupted && rv != MST_EUNKNOWN) {
+        rv = mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
+    }
+    if (is_interrupted) {
+        atomic_fetch_or(&store->calls, MST_STORE_QUIETING);
+    }
+    size_t calls = atomic_fetch_sub(&store->calls, 1);
+    MST_ASSERT((calls & ~MST_STORE_QUIETING) > 0);
+    if (calls == (MST_STORE_QUIETING | 1)) {
+        /* The last one, and nobody comes before this is done. */
+        uint64_t count;
+        atomic_store(&store->is_interrupted, false);
+        ssize_t size = read(store->wake_fd, &count, sizeof count);
+        (void)size; /* it does not block; if there was nothing to read, all the better */
+        (void)pthread_mutex_lock(&store->mutex);
+        atomic_store(&store->calls, 0);
+        (void)pthread_cond_broadcast(&store->quiet_cond); /* cannot fail */
+        (void)pthread_mutex_unlock(&store->mutex);
+    }
+    return rv;
+}
+
+bool mst__store_is_interrupted(const struct mst_store *store)
+{
+    /* The flag saves looking; it may come after the fact, but is not lost. */
+    return atomic_load(&store->is_interrupted) && mst__until_is_woken(store->wake_fd);
+}
