@@ -48,22 +48,12 @@ enum mst_status_standing {
 #undef MST_STATUS_STANDING_ENUM
 };
 
-#define MST_STATUS_OUTCOME_MAP(X)                                  \
-    X(0, ASKED, "asked")       /* somebody has closed the job */   \
-    X(1, FINISHED, "finished") /* the work of all nodes is done */ \
-    X(2, FAILED, "failed")     /* work has failed, see the cause */
-
-enum mst_status_outcome {
-#define MST_STATUS_OUTCOME_ENUM(number, name, text) MST_STATUS_OUTCOME_##name = (number),
-    MST_STATUS_OUTCOME_MAP(MST_STATUS_OUTCOME_ENUM)
-#undef MST_STATUS_OUTCOME_ENUM
-};
-
 /** "running" for MST_STATUS_RUNNING, "queued" for MST_STATUS_NODE_QUEUED, "failed" for
- * MST_STATUS_OUTCOME_FAILED; "undefined" for any other number. Static memory. */
+ * MST_OUTCOME_FAILED, "asked" for MST_OUTCOME_CLOSED; "undefined" for any other number. Static
+ * memory. */
 MST_API const char *mst_status_phase_name(enum mst_status_phase phase);
 MST_API const char *mst_status_standing_name(enum mst_status_standing standing);
-MST_API const char *mst_status_outcome_name(enum mst_status_outcome outcome);
+MST_API const char *mst_status_outcome_name(enum mst_outcome outcome);
 
 struct mst_status_label {
     const char *key, *value;
@@ -88,19 +78,6 @@ struct mst_status_node {
     size_t label_count;
 };
 
-/** Why work has failed. */
-struct mst_status_cause {
-    size_t size;
-    const char *node; /* "" = nobody's */
-    int64_t rank;     /* -1 = none */
-    int64_t worker;   /* on the node; -1 = not said */
-    int status;       /* with which it exited */
-    int signal;       /* that has ended it; 0 = none */
-    int64_t time_us;  /* when, on the node's clock; 0 = not known */
-    const char *text;
-    const char *sentence; /* all of that for people */
-};
-
 /** A job. No text is NULL; "" = not known. */
 struct mst_status {
     size_t size;
@@ -118,15 +95,16 @@ struct mst_status {
     bool has_last_call;           /* the next one is known */
     int64_t last_call_ms; /* how long the open round still takes nodes; negative: that is over */
     const char *closed_by, *reason;
-    enum mst_status_outcome outcome;      /* of a job that is closed */
-    const struct mst_status_cause *cause; /* of the last failure; NULL = there was none */
-    int64_t finished;                     /* members of the round whose work is done */
-    int64_t restarts;                     /* of the budget, used */
-    int64_t restarts_max, restarts_left;  /* -1 = any number */
-    int64_t restarts_window_ms;           /* the budget is for so much time; 0 = in total */
-    const char *dialect;                  /* of a record: "D1" … "D4" */
-    const char *document;                 /* the status of a document of backend `etcd` */
-    const char *summary;                  /* what the job does or waits for, in a sentence or two */
+    enum mst_outcome outcome;            /* NONE = the job is not closed */
+    const struct mst_cause *cause;       /* of the last failure; NULL = there was none */
+    const char *failure;                 /* the same as a sentence */
+    int64_t finished;                    /* members of the round whose work is done */
+    int64_t restarts;                    /* of the budget, used */
+    int64_t restarts_max, restarts_left; /* -1 = any number */
+    int64_t restarts_window_ms;          /* the budget is for so much time; 0 = in total */
+    const char *dialect;                 /* of a record: "D1" … "D4" */
+    const char *document;                /* the status of a document of backend `etcd` */
+    const char *summary;                 /* what the job does or waits for, in a sentence or two */
 
     /* All nodes: first the members of the round by rank, then those who wait, then spares, then
      * those who are gone; each by their names, n2 before n10. While a round gathers, nodes of a
@@ -240,7 +218,7 @@ struct mst_status_entry {
     int64_t world_size;
     int64_t nodes_min, nodes_max; /* 0 = not known */
     int64_t members, waiting, spares, finished;
-    enum mst_status_outcome outcome; /* of a job that is closed */
+    enum mst_outcome outcome; /* NONE = the job is not closed */
     const char *reason;
 };
 

@@ -178,6 +178,13 @@ static void put_groups(const struct mst_status *job, struct mst__buf *text, int 
 
 /* --- the whole --- */
 
+/* How a job has ended says more than that it is closed. */
+static const char *phase_of(enum mst_status_phase phase, enum mst_outcome outcome)
+{
+    bool is_over = outcome == MST_OUTCOME_FINISHED || outcome == MST_OUTCOME_FAILED;
+    return is_over ? mst_status_outcome_name(outcome) : mst_status_phase_name(phase);
+}
+
 /* ", 1 of 3 restarts used"; and, on a line of its own, the last failure. */
 static void put_restarts(const struct mst_status *job, struct mst__buf *text, int *rv)
 {
@@ -190,7 +197,7 @@ static void put_restarts(const struct mst_status *job, struct mst__buf *text, in
     }
     if (job->cause != NULL) {
         mst__text_put(text, rv, "\nlast failure: ");
-        (void)mst__text_put_foreign(text, rv, mst_bytes_str(job->cause->sentence));
+        (void)mst__text_put_foreign(text, rv, mst_bytes_str(job->failure));
     }
 }
 
@@ -199,14 +206,11 @@ void mst__status_table(const struct mst_status *job, bool all, struct mst__buf *
     mst__text_put(text, rv, "rendezvous ");
     (void)mst__text_put_foreign(text, rv, mst_bytes_str(job->run_id));
     if (job->exists) {
-        bool is_over = job->phase == MST_STATUS_CLOSED && job->outcome != MST_STATUS_OUTCOME_ASKED;
         mst__text_put(text, rv, ": round %" PRId64, job->round);
         if (job->epoch != 0) {
             mst__text_put(text, rv, " of epoch %" PRIu64, job->epoch);
         }
-        mst__text_put(text, rv, ", %s",
-                      is_over ? mst_status_outcome_name(job->outcome)
-                              : mst_status_phase_name(job->phase));
+        mst__text_put(text, rv, ", %s", phase_of(job->phase, job->outcome));
         if (job->document[0] != '\0') {
             mst__text_put(text, rv, " (%s)", job->document);
         }
@@ -237,17 +241,16 @@ void mst__status_list_table(const struct mst_status_list *list, struct mst__buf 
                   "round", "nodes", "of", "waiting", "spares");
     for (size_t i = 0; i < list->job_count; i++) {
         const struct mst_status_entry *job = list->jobs[i];
-        bool is_over = job->phase == MST_STATUS_CLOSED && job->outcome != MST_STATUS_OUTCOME_ASKED;
         char limits[48] = "-";
         if (job->nodes_max > 0) {
             (void)snprintf(limits, sizeof limits, "%" PRId64 ":%" PRId64, job->nodes_min,
                            job->nodes_max); /* fits */
         }
         put_column(text, rv, job->run_id, width);
-        mst__text_put(
-            text, rv, "%-10s  %6" PRId64 "  %6" PRId64 "  %9s  %7" PRId64 "  %6" PRId64 "\n",
-            is_over ? mst_status_outcome_name(job->outcome) : mst_status_phase_name(job->phase),
-            job->round, job->members, limits, job->waiting, job->spares);
+        mst__text_put(text, rv,
+                      "%-10s  %6" PRId64 "  %6" PRId64 "  %9s  %7" PRId64 "  %6" PRId64 "\n",
+                      phase_of(job->phase, job->outcome), job->round, job->members, limits,
+                      job->waiting, job->spares);
     }
     if (list->job_total > (int64_t)list->job_count) {
         mst__text_put(text, rv, "and %" PRId64 " more\n",

@@ -16,9 +16,6 @@ MST_STATUS_PHASE_MAP(SAME_PHASE)
 #define SAME_STANDING(number, name, text) \
     static_assert((int)MST_STATUS_NODE_##name == (int)MST_STANDING_##name, "as it is told");
 MST_STATUS_STANDING_MAP(SAME_STANDING)
-#define SAME_OUTCOME(number, name, text) \
-    static_assert((int)MST_STATUS_OUTCOME_##name == (int)MST_JOB_OUTCOME_##name, "as it is told");
-MST_STATUS_OUTCOME_MAP(SAME_OUTCOME)
 
 /* A node, and the part of the list that it belongs to. */
 struct entry {
@@ -36,9 +33,19 @@ const char *mst_status_standing_name(enum mst_status_standing standing)
     return mst__authority_standing_name((enum mst__authority_standing)standing);
 }
 
-const char *mst_status_outcome_name(enum mst_status_outcome outcome)
+const char *mst_status_outcome_name(enum mst_outcome outcome)
 {
-    return mst__job_outcome_name((enum mst__job_outcome)outcome);
+    switch (outcome) {
+        case MST_OUTCOME_NONE:
+            break;
+        case MST_OUTCOME_CLOSED:
+            return mst__job_outcome_name(MST_JOB_OUTCOME_ASKED);
+        case MST_OUTCOME_FINISHED:
+            return mst__job_outcome_name(MST_JOB_OUTCOME_FINISHED);
+        case MST_OUTCOME_FAILED:
+            return mst__job_outcome_name(MST_JOB_OUTCOME_FAILED);
+    }
+    return "undefined";
 }
 
 /* --- life --- */
@@ -58,6 +65,7 @@ struct mst__snapshot *mst__snapshot_new(const char *backend, struct mst_bytes ru
         .reason = "",
         .dialect = "",
         .document = "",
+        .failure = "",
         .summary = "",
         .restarts_max = -1,
         .restarts_left = -1,

@@ -1,4 +1,6 @@
 /* snapshot/snapshot_job.c - a job as its authority tells it, and a list of jobs. */
+#include <stdio.h>
+
 #include "base/err.h"
 #include "base/mem.h"
 #include "snapshot/snapshot.h"
@@ -84,27 +86,39 @@ static void take_members(struct mst__snapshot *snapshot, const struct mst__job_s
     }
 }
 
+static void copy_text(char *to, size_t size, struct mst_bytes text)
+{
+    (void)snprintf(to, size, "%.*s", (int)(text.size < size ? text.size : size - 1),
+                   (const char *)text.data);
+}
+
 static void take_cause(struct mst__snapshot *snapshot, const struct mst__cause *told)
 {
-    struct mst_status_cause *cause = mst__arena_take(&snapshot->arena, sizeof *cause);
+    struct mst_cause *cause = mst__arena_take(&snapshot->arena, sizeof *cause);
     char sentence[CAUSE_SIZE];
     if (cause == NULL) {
         snapshot->code = MST_ENOMEM;
         return;
     }
+    cause->rank = told->rank == MST_AUTHORITY_RANK_NONE ? -1 : (int64_t)told->rank;
+    cause->worker = told->worker == MST_CAUSE_WORKER_NONE ? -1 : (int64_t)told->worker;
+    cause->exit_status = told->status;
+    cause->signal = (int)told->signal;
+    cause->time_us = told->wall_us;
+    copy_text(cause->node, sizeof cause->node, told->node);
+    copy_text(cause->text, sizeof cause->text, told->text);
     mst__cause_describe(told, sentence, sizeof sentence);
-    *cause = (struct mst_status_cause){
-        .size = sizeof *cause,
-        .node = mst__snapshot_text(snapshot, told->node),
-        .rank = told->rank == MST_AUTHORITY_RANK_NONE ? -1 : (int64_t)told->rank,
-        .worker = told->worker == MST_CAUSE_WORKER_NONE ? -1 : (int64_t)told->worker,
-        .status = told->status,
-        .signal = (int)told->signal,
-        .time_us = told->wall_us,
-        .text = mst__snapshot_text(snapshot, told->text),
-        .sentence = mst__snapshot_text(snapshot, mst_bytes_str(sentence)),
-    };
     snapshot->status.cause = cause;
+    snapshot->status.failure = mst__snapshot_text(snapshot, mst_bytes_str(sentence));
+}
+
+/* Of one that is closed; a number that nobody knows is a later release's. */
+static enum mst_outcome outcome_of(uint32_t phase, uint32_t outcome)
+{
+    static const enum mst_outcome outcomes[MST_JOB_OUTCOME_COUNT] = {
+        MST_OUTCOME_CLOSED, MST_OUTCOME_FINISHED, MST_OUTCOME_FAILED};
+    bool is_known = phase == MST_AUTHORITY_CLOSED && outcome < MST_JOB_OUTCOME_COUNT;
+    return is_known ? outcomes[outcome] : MST_OUTCOME_NONE;
 }
 
 static void take_numbers(struct mst_status *status, const struct mst__job_status *told)
@@ -144,7 +158,7 @@ struct mst__snapshot *mst__snapshot_of_job(const char *backend,
     status->world_size = told->world;
     status->nodes_min = told->nodes_min;
     status->nodes_max = told->nodes_max;
-    status->outcome = (enum mst_status_outcome)told->end.outcome;
+    status->outcome = outcome_of(told->phase, told->end.outcome);
     status->finished = told->finished;
     status->restarts = told->restarts;
     status->closed_by = mst__snapshot_text(snapshot, told->owner);
@@ -207,7 +221,7 @@ static struct mst_status_entry *take_entry(struct mst__arena *arena,
         .waiting = told->waiting,
         .spares = told->spares,
         .finished = told->finished,
-        .outcome = (enum mst_status_outcome)told->outcome,
+        .outcome = outcome_of(told->phase, told->outcome),
         .reason = reason,
     };
     return entry;

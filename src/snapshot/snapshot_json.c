@@ -27,6 +27,11 @@ static void put_text(struct mst__json_writer *json, const char *name, const char
     }
 }
 
+static void put_outcome(struct mst__json_writer *json, enum mst_outcome outcome)
+{
+    put_text(json, "outcome", outcome == MST_OUTCOME_NONE ? "" : mst_status_outcome_name(outcome));
+}
+
 static void put_node(struct mst__json_writer *json, const struct mst_status_node *node)
 {
     mst__json_put_begin(json, NULL, '{');
@@ -48,8 +53,9 @@ static void put_node(struct mst__json_writer *json, const struct mst_status_node
     mst__json_put_end(json, '}');
 }
 
-static void put_cause(struct mst__json_writer *json, const struct mst_status_cause *cause)
+static void put_cause(struct mst__json_writer *json, const struct mst_status *status)
 {
+    const struct mst_cause *cause = status->cause;
     if (cause == NULL) {
         mst__json_put_null(json, "cause");
         return;
@@ -58,11 +64,11 @@ static void put_cause(struct mst__json_writer *json, const struct mst_status_cau
     put_text(json, "node", cause->node);
     put_number(json, "rank", cause->rank >= 0, cause->rank);
     put_number(json, "worker", cause->worker >= 0, cause->worker);
-    mst__json_put_number(json, "status", cause->status);
+    mst__json_put_number(json, "status", cause->exit_status);
     mst__json_put_number(json, "signal", cause->signal);
     mst__json_put_number(json, "time_us", cause->time_us);
     mst__json_put_text(json, "text", mst_bytes_str(cause->text));
-    mst__json_put_text(json, "sentence", mst_bytes_str(cause->sentence));
+    mst__json_put_text(json, "sentence", mst_bytes_str(status->failure));
     mst__json_put_end(json, '}');
 }
 
@@ -83,8 +89,8 @@ static void put_head(struct mst__json_writer *json, const struct mst_status *sta
     mst__json_put_bool(json, "closed", is_closed);
     mst__json_put_text(json, "closed_by", mst_bytes_str(status->closed_by));
     mst__json_put_text(json, "reason", mst_bytes_str(status->reason));
-    put_text(json, "outcome", is_closed ? mst_status_outcome_name(status->outcome) : "");
-    put_cause(json, status->cause);
+    put_outcome(json, status->outcome);
+    put_cause(json, status);
     mst__json_put_number(json, "nodes_min", status->nodes_min);
     mst__json_put_number(json, "nodes_max", status->nodes_max);
     mst__json_put_number(json, "needed", status->needed);
@@ -152,7 +158,6 @@ bool mst__snapshot_json(const struct mst_status *status,
 
 static void put_entry(struct mst__json_writer *json, const struct mst_status_entry *entry)
 {
-    bool is_closed = entry->phase == MST_STATUS_CLOSED;
     mst__json_put_begin(json, NULL, '{');
     mst__json_put_text(json, "run_id", mst_bytes_str(entry->run_id));
     put_text(json, "phase", mst_status_phase_name(entry->phase));
@@ -165,7 +170,7 @@ static void put_entry(struct mst__json_writer *json, const struct mst_status_ent
     mst__json_put_number(json, "waiting", entry->waiting);
     mst__json_put_number(json, "spares", entry->spares);
     mst__json_put_number(json, "finished", entry->finished);
-    put_text(json, "outcome", is_closed ? mst_status_outcome_name(entry->outcome) : "");
+    put_outcome(json, entry->outcome);
     mst__json_put_text(json, "reason", mst_bytes_str(entry->reason));
     mst__json_put_end(json, '}');
 }

@@ -181,6 +181,7 @@ static void take_state(struct mst__snapshot *snapshot, const struct telling *tel
     status->phase = state->closed     ? MST_STATUS_CLOSED
                     : state->complete ? MST_STATUS_RUNNING
                                       : MST_STATUS_OPEN;
+    status->outcome = state->closed ? MST_OUTCOME_CLOSED : MST_OUTCOME_NONE;
     status->round = state->round;
     status->round_next = state->complete ? state->round + 1 : state->round;
     status->world_size = state->complete ? (int64_t)count : 0;

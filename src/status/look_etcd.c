@@ -360,6 +360,7 @@ static int take_document(const struct look_legacy *look, struct mst__snapshot *s
     status->phase = is_final                           ? MST_STATUS_RUNNING
                     : doc->status == MST_LEGACY_CLOSED ? MST_STATUS_CLOSED
                                                        : MST_STATUS_OPEN;
+    status->outcome = doc->status == MST_LEGACY_CLOSED ? MST_OUTCOME_CLOSED : MST_OUTCOME_NONE;
     status->round = doc->version;
     status->round_next = is_final ? doc->version + 1 : doc->version;
     status->world_size = is_final ? count : 0;

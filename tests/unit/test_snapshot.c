@@ -190,7 +190,7 @@ static void end_of_a_job(void **state)
     struct mst__snapshot *snapshot = look(3000000);
     const struct mst_status *status = &snapshot->status;
     assert_int_equal(status->phase, MST_STATUS_CLOSED);
-    assert_int_equal(status->outcome, MST_STATUS_OUTCOME_ASKED);
+    assert_int_equal(status->outcome, MST_OUTCOME_CLOSED);
     assert_string_equal(status->reason, "why");
     assert_string_equal(status->closed_by, "who");
     assert_int_equal(status->restarts, 1);
@@ -201,7 +201,7 @@ static void end_of_a_job(void **state)
     assert_int_equal(status->cause->worker, 4);
     assert_int_equal(status->cause->signal, 9);
     assert_string_equal(status->cause->text, "out of memory");
-    assert_non_null(strstr(status->cause->sentence, "signal 9"));
+    assert_non_null(strstr(status->failure, "signal 9"));
     mst__snapshot_free(snapshot);
 }
 
