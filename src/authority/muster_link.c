@@ -48,6 +48,7 @@ void mst__muster_member(struct mst__muster *muster)
                  .pinned_rank = settings->pinned_rank,
                  .budget = job->budget},
         .run_id = mst_bytes_str(muster->params->run_id),
+        .is_new = settings->is_new,
         .where = muster->where,
         .beat_us = job->keep_alive_interval_us,
         .expiry_us = expiry_ms < 1 ? 1000 : expiry_ms * 1000,

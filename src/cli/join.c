@@ -67,6 +67,7 @@ struct join {
     int64_t stop_ms;         /* -1 = not given */
     bool rejoin;
     bool close;
+    bool is_new;
     const char *events_path;
     const char *log_level;
     char **command; /* NULL = none */
@@ -679,6 +680,24 @@ static bool set_serve(struct join *join, int *ret_exit)
     return is_word;
 }
 
+/* The option of the backend that --new is. */
+static bool set_new(struct join *join, int *ret_exit)
+{
+    const char *backend = mst_params_backend(join->params);
+    struct mst_err err;
+    if (strcmp(backend, "muster") != 0) {
+        *ret_exit = mst__cli_usage_error(
+            COMMAND, "--new: what backend '%.40s' has stored stays; choose another --rdzv-id",
+            backend);
+        return false;
+    }
+    if (mst_params_set(join->params, "new", "1", &err) != 0) {
+        *ret_exit = mst__cli_fail(&err);
+        return false;
+    }
+    return true;
+}
+
 static bool set_expect(struct join *join, int *ret_exit)
 {
     const char *backend = mst_params_backend(join->params);
@@ -728,6 +747,9 @@ static bool prepare(struct join *join, int *ret_exit)
         return false;
     }
     if (join->expect_text != NULL && !set_expect(join, ret_exit)) {
+        return false;
+    }
+    if (join->is_new && !set_new(join, ret_exit)) {
         return false;
     }
     if (mst_params_duration_ms(join->params, "read_timeout", READ_MS_DEFAULT, &join->read_ms,
@@ -830,6 +852,10 @@ int mst__cli_join(int argc, char **argv)
          MST_OPTION_DURATION, &join.stop_ms, 0, (int64_t)86400 * 1000},
         {"close", NULL, "At the end, close the rendezvous for everybody.", MST_OPTION_FLAG,
          &join.close, 0, 0},
+        {"new", NULL,
+         "Begin another job when the server knows one of this id that has finished, has failed or "
+         "was closed; as soon as its last node is gone. Of backend muster only.",
+         MST_OPTION_FLAG, &join.is_new, 0, 0},
         {"events", "FILE", "Append what the handler does to FILE, as one line of JSON per event.",
          MST_OPTION_TEXT, &join.events_path, 0, 0},
         {"log-level", "LEVEL", "What to log on stderr: debug, info, warn or error. Default warn.",

@@ -419,16 +419,37 @@ static void fail_refused(struct mst__member *member, const struct mst__job_messa
     struct mst_bytes text = message->u.refused.text;
     bool was_spare = code == MST_ECLOSED && member->is_spare &&
                      message->u.refused.end.outcome != MST_JOB_OUTCOME_FAILED;
+    if (code == MST_EFINISHED && !member->was_welcome) {
+        code = MST_ECLOSED; /* what has finished is another job, and ours has not begun */
+    }
     (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
                     was_spare ? "a spare: " : "", (int)text.size, (const char *)text.data);
     fail(member);
+}
+
+/* Whether to ask again: a job that is closed makes room for ours when its last node is gone. */
+static bool waits_for_room(const struct mst__member *member, const struct mst__job_message *message)
+{
+    return message->u.refused.refusal == MST_REFUSAL_CLOSED && member->options.is_new &&
+           !member->was_welcome;
+}
+
+static void ask_later(struct mst__member *member, const struct mst__job_message *message)
+{
+    struct mst_bytes text = message->u.refused.text;
+    struct mst_err err;
+    (void)mst__fail(&err, refused_code(message), 0, "%.*s", (int)text.size,
+                    (const char *)text.data);
+    drop_link(member, &err);
 }
 
 static void hear_joining(struct mst__member *member, const struct mst__job_message *message)
 {
     switch (message->type) {
         case MST_JOB_REFUSED:
-            if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
+            if (waits_for_room(member, message)) {
+                ask_later(member, message);
+            } else if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
                 fail_refused(member, message);
             } else if (member->restart == MST_MEMBER_WORD_PENDING) {
                 forget_words(member); /* the round is over, whatever we would have said */
@@ -477,7 +498,6 @@ static void be_expelled(struct mst__member *member, struct mst_bytes text)
 static void be_refused(struct mst__member *member, const struct mst__job_message *message)
 {
     struct mst_bytes text = message->u.refused.text;
-    struct mst_err err;
     switch ((enum mst__refusal)message->u.refused.refusal) {
         case MST_REFUSAL_CLOSED:
             be_closed(member, text, &message->u.refused.end);
@@ -494,10 +514,7 @@ static void be_refused(struct mst__member *member, const struct mst__job_message
         case MST_REFUSAL_MEMORY:
             break;
     }
-    /* No room, or the server of another job at its place: later, perhaps. */
-    (void)mst__fail(&err, refused_code(message), 0, "%.*s", (int)text.size,
-                    (const char *)text.data);
-    drop_link(member, &err);
+    ask_later(member, message); /* no room, or the server of another job at its place */
 }
 
 static void hear_holding(struct mst__member *member, const struct mst__job_message *message)
@@ -539,6 +556,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
 static void be_welcome(struct mst__member *member, const struct mst__job_message *message)
 {
     member->link = MST_MEMBER_WELCOME;
+    member->was_welcome = true;
     member->version = message->u.welcome.version;
     member->pause_us = MST_MEMBER_AGAIN_US;
     if (member->is_cut_told) {
@@ -704,6 +722,7 @@ void mst__member_message(const struct mst__member *member,
         announce->version = MST_JOB_VERSION;
         announce->run_id = options->run_id;
         announce->heartbeat_us = options->beat_us;
+        announce->is_new = options->is_new && !member->was_welcome;
         announce->announcement = options->self;
         announce->announcement.expiry_us = options->expiry_us;
         announce->announcement.address = member->address;

@@ -139,6 +139,7 @@ struct mst__member_options {
      * borrowed for the member's life. */
     struct mst__announcement self;
     struct mst_bytes run_id;
+    bool is_new;              /* a job of this id that is closed makes room for another one */
     const char *where;        /* what messages call the authority; borrowed, too */
     int64_t beat_us;          /* INT64_MAX = the driver keeps the session alive */
     int64_t expiry_us;        /* silence after which the other side is gone */
@@ -183,6 +184,7 @@ struct mst__member {
     int64_t join_us; /* when it gives up; INT64_MAX = never */
 
     /* The connection. */
+    bool was_welcome;   /* ever: the job is the one that it has come for */
     uint32_t version;   /* WELCOME: of the protocol */
     int64_t connect_us; /* APART: the next attempt; INT64_MAX = none */
     int64_t pause_us;   /* the next one after a failure */

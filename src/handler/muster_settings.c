@@ -10,7 +10,7 @@
 #include "base/unicode.h"
 #include "handler/builtin.h"
 
-static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host"};
+static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host", "new"};
 const struct mst__known mst__muster_known = MST_KNOWN(muster_options);
 
 static int fail_option(const char *key, const char *value, const char *rule, struct mst_err *reterr)
@@ -153,6 +153,9 @@ int mst__muster_read(const struct mst_params *params,
     rv = mst__muster_read_node(params, &settings, reterr);
     if (rv == 0) {
         rv = mst__c10d_read(params, &settings.place, reterr);
+    }
+    if (rv == 0) {
+        rv = mst_params_bool(params, "new", false, &settings.is_new, reterr);
     }
     if (rv == 0) {
         *ret_settings = settings;

@@ -20,6 +20,7 @@ struct mst__muster_settings {
     size_t labels_count;
     char rank_by[MST_AUTHORITY_RANK_BY_SIZE_MAX + 1]; /* "rack,host" */
     uint32_t pinned_rank;                             /* MST_AUTHORITY_RANK_NONE = none */
+    bool is_new; /* begin another job where one of this id is closed */
 };
 
 /**

@@ -2,6 +2,7 @@
 #include "net/job.h"
 
 #include <muster/version.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -206,6 +207,23 @@ static void job_remove(struct mst__job *job)
     }
     uv_close((uv_handle_t *)&job->timer, on_timer_closed);
     mst__job_keys_want(job->server);
+}
+
+/* A node of another job of this id comes: one that is closed and that nobody is in makes room. */
+static void job_make_room(struct mst__job *job)
+{
+    struct mst__job **at = &job->server->jobs.dirty;
+    if (job->authority.phase != MST_AUTHORITY_CLOSED || job->authority.living_count > 0) {
+        return;
+    }
+    mst__job_tell(job); /* whose session has ended has no seat any more */
+    while (job->is_dirty && *at != job) {
+        at = &(*at)->dirty_next;
+    }
+    if (job->is_dirty) {
+        *at = job->dirty_next;
+    }
+    job_remove(job);
 }
 
 /* When it is forgotten, if nobody comes; INT64_MAX = somebody is here. */
@@ -460,6 +478,30 @@ static bool reply_refused(struct mst_server *server,
     return rv == 0;
 }
 
+/* What can be done about a job that is closed, for a node that has never been in it. */
+static void advise_closed(const struct mst__job *job,
+                          bool is_new,
+                          const struct mst_err *why,
+                          struct mst_err *ret_err)
+{
+    bool is_finished = job->authority.outcome == MST_JOB_OUTCOME_FINISHED;
+    char what[120];
+    (void)snprintf(what, sizeof what, is_finished ? "job '%.60s' has finished" : "%.110s",
+                   is_finished ? job->run_id : why->msg);
+    if (is_new) {
+        (void)mst__fail(ret_err, why->code, 0, "%s, and %u of its nodes %s still here", what,
+                        job->authority.living_count,
+                        job->authority.living_count == 1 ? "is" : "are");
+        return;
+    }
+    int64_t end_us = job_end_us(job);
+    int64_t left_s = end_us == INT64_MAX ? job->server->options.job_expiry_ms / 1000
+                                         : (end_us - job_now_us()) / 1000000 + 1;
+    bool is_minutes = left_s >= 120;
+    (void)mst__fail(ret_err, why->code, 0, "%s; --new begins another, or wait %lld%s", what,
+                    (long long)(is_minutes ? (left_s + 59) / 60 : left_s), is_minutes ? "m" : "s");
+}
+
 /* An announcement for a run that is closed. */
 static bool reply_closed(struct mst_server *server,
                          const struct mst__job *job,
@@ -468,11 +510,15 @@ static bool reply_closed(struct mst_server *server,
                          struct mst_err *reterr)
 {
     bool is_old = announce->version < MST_JOB_VERSION_FINISH;
+    struct mst_err advice = *err;
+    if (announce->version >= MST_JOB_VERSION_LIST && announce->announcement.claim.round == 0) {
+        advise_closed(job, announce->is_new, err, &advice);
+    }
     const struct mst__job_message message = {
         .type = MST_JOB_REFUSED,
         .u.refused = {.code = is_old ? MST_ECLOSED : err->code,
                       .refusal = MST_REFUSAL_CLOSED,
-                      .text = mst_bytes_str(err->msg),
+                      .text = mst_bytes_str(advice.msg),
                       .end = job_outcome(&job->authority)},
     };
     int rv = reply(server, &message);
@@ -555,6 +601,10 @@ static bool take_announce(struct mst_server *server,
     if (seat->job != NULL && seat->job != mst__job_find(server, announce->run_id)) {
         (void)mst__fail(reterr, MST_EPROTO, 0, "announced for a second run id");
         return false;
+    }
+    job = announce->is_new ? mst__job_find(server, announce->run_id) : NULL;
+    if (job != NULL && job != seat->job) {
+        job_make_room(job);
     }
     int rv = job_get(server, seat, announce->run_id, &job, &err);
     if (rv != 0) {

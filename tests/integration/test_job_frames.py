@@ -22,7 +22,7 @@ class Node:
     """A process of a node, which may have several connections."""
 
     def __init__(self, server, name="a", incarnation=1, run_id="job", expiry_us=60_000_000,
-                 version=1, budget=None):
+                 version=1, budget=None, is_new=None):
         self.server = server
         self.name = name
         self.incarnation = incarnation
@@ -31,6 +31,7 @@ class Node:
         self.claim = (0, 0, 0, NO_RANK)
         self.version = version
         self.budget = budget
+        self.is_new = is_new
 
     def connect(self, receive_buffer=None):
         wire = self.server.connect("C", receive_buffer=receive_buffer)
@@ -45,8 +46,10 @@ class Node:
         body += text("127.0.0.1:1") + struct.pack("<IIq", *nodes, 0) + text("")
         body += struct.pack("<I", NO_RANK) + struct.pack("<QqII?", *self.claim, False)
         body += struct.pack("<?q", False, 0) + struct.pack("<I", 0)
-        if self.budget is not None:
-            body += struct.pack("<Iq", *self.budget)
+        if self.budget is not None or self.is_new is not None:
+            body += struct.pack("<Iq", *(self.budget or (NO_RANK, 0)))
+        if self.is_new is not None:
+            body += struct.pack("<?", self.is_new)
         send(wire, ANNOUNCE, body)
 
 
@@ -182,6 +185,48 @@ class Ends(unittest.TestCase):
                 late.announce(wire, nodes=(2, 2))
                 self.assertEqual(struct.unpack("<iI", receive(wire, REFUSED)[:8]), (code, 1))
             self.assertNotIn("node.lost", server.log())
+
+    def test_another_job_of_a_finished_id(self):
+        """It begins with a word, and when nobody is in the old one."""
+        with harness.Server("--job-grace", "10ms") as server:
+            nodes, wires, where = self.meet(server, version=3)
+            for wire in wires:
+                send(wire, FINISH, where + struct.pack("<i", 0) + text(""))
+            for wire in wires:
+                receive(wire, CLOSED)
+
+            def ask(is_new, version=3):
+                node = Node(server, "d", version=version, is_new=is_new)
+                wire = node.connect()
+                node.announce(wire, nodes=(1, 1))
+                size, kind = struct.unpack("<IB", wire.receive(5))
+                return kind, wire.receive(size - 1), wire
+
+            for is_new, said in (
+                    (False, b"job 'job' has finished; --new begins another, or wait 10m"),
+                    (True, b"job 'job' has finished, and 2 of its nodes are still here")):
+                kind, body, _ = ask(is_new)
+                self.assertEqual(kind, REFUSED)
+                self.assertIn(said, body)
+            # One of the second version is told what it was told before.
+            kind, body, _ = ask(None, version=2)
+            self.assertNotIn(b"--new", body)
+            for wire in wires:
+                wire.socket.close()
+            time.sleep(0.1)  # past the grace
+            self.assertEqual(ask(False)[0], REFUSED)
+            kind, _, wire = ask(True)
+            self.assertEqual(kind, WELCOME)
+            epoch, number, world, _ = receive_sealed(wire)
+            self.assertEqual((number, world), (1, 1))
+            self.assertGreater(epoch, struct.unpack("<Q", where[:8])[0])
+            server.wait_log("job.forgotten", "run=job")
+            # It is a job like any other: who asks for a new one now is one of it.
+            other = Node(server, "e", version=3, is_new=True)
+            wire = other.connect()
+            other.announce(wire, nodes=(1, 1))
+            receive(wire, WELCOME)
+            receive(wire, SPARE)
 
     def test_failures_have_a_budget(self):
         with harness.Server() as server:

@@ -1,5 +1,6 @@
 """Backend `muster`: real nodes as processes, with a server that decides for all of them."""
 
+import contextlib
 import json
 import os
 import re
@@ -498,6 +499,39 @@ class Ends(Case):
         self.assertEqual((status["closed"], status["reason"]), (True, "the budget is spent"))
         self.assertIn("muster close", status["closed_by"])
         self.assertIn("the budget is spent", status["summary"])
+
+    def test_another_job_of_a_closed_id(self):
+        node = self.start("1", "--hold", "0")
+        before = node.next("joined")
+        self.expect(self.close_rendezvous("--reason", "enough"), OK)
+        self.assertEqual(node.wait(), CLOSED)
+        self.expect(self.run_join("1"), CLOSED, "enough", "--new begins another, or wait 10m")
+        first, second = (self.start("2", "--new", "--hold", "0") for _ in range(2))
+        joined = first.next("joined"), second.next("joined")
+        self.assertEqual([line["round"] for line in joined], [1, 1])
+        self.assertGreater(joined[0]["epoch"], before["epoch"])
+        # While the old one has nodes, the new one waits for them.
+        self.expect(self.close_rendezvous(), OK)
+        for node in (first, second):
+            self.assertEqual(node.wait(), CLOSED)
+        held = self.start("1", "--new", "--", "sleep", "60")
+        held.next("joined")
+        self.expect(self.close_rendezvous(), OK)
+        held.next("closed")
+        events = os.path.join(self.directory, "events")
+        late = self.start("1", "--new", "--hold", "0", "--events", events)
+
+        def waits():
+            with contextlib.suppress(FileNotFoundError), open(events, encoding="utf-8") as file:
+                return "and 1 of its nodes is still here" in file.read()
+            return False
+
+        harness.wait_until(waits, "a node that waits")
+        held.signal(signal.SIGTERM)
+        self.assertEqual(late.next("joined")["round"], 1)
+        result = harness.run("join", "--rdzv-backend", "c10d", "--rdzv-id", "j", "--nnodes", "1",
+                             "--new")
+        self.assertEqual(result.returncode, USAGE, result.stderr)
 
     def test_close_while_joining(self):
         node = self.start("2")

@@ -533,6 +533,60 @@ static void who_waits_hears_how_the_job_has_ended(void **state)
     assert_true(member.effects[0].end->has_cause);
 }
 
+/* Connected, and announced for a new job or not. */
+static void announced_as(bool is_new)
+{
+    struct mst__job_message message;
+    kind(MST_MEMBER_EVENT_TIME);
+    effects_are("connect");
+    kind(MST_MEMBER_EVENT_CONNECTED);
+    effects_are("send:announce");
+    mst__member_message(&member, &member.effects[0], &message);
+    assert_true(message.u.announce.is_new == is_new);
+}
+
+/* A job that has finished before this node was ever in it is another one. */
+static void finished_before_it_came(void **state)
+{
+    (void)state;
+    want(INT64_MAX);
+    announced_as(false);
+    hear_refused(MST_EFINISHED, MST_REFUSAL_CLOSED);
+    effects_are("failed send:leave disconnect");
+    assert_int_equal(member.err.code, MST_ECLOSED);
+    assert_string_equal(member.err.msg, "because");
+}
+
+/* A node of a new job asks until the old one is gone, and is one of the job from then on. */
+static void asks_for_a_new_job(void **state)
+{
+    (void)state;
+    member.options.is_new = true;
+    want(INT64_MAX);
+    announced_as(true);
+    hear_refused(MST_EFINISHED, MST_REFUSAL_CLOSED);
+    effects_are("disconnect notice:disconnected"); /* with the sentence, once */
+    now_us = mst__member_due_us(&member);
+    announced_as(true);
+    hear_refused(MST_ECLOSED, MST_REFUSAL_CLOSED);
+    effects_are("disconnect");
+    now_us = mst__member_due_us(&member);
+    announced_as(true);
+    hear_welcome(MST_JOB_VERSION);
+    disconnect(MST_ECONN);
+    now_us = mst__member_due_us(&member);
+    announced_as(false);
+    hear_refused(MST_EFINISHED, MST_REFUSAL_CLOSED);
+    assert_int_equal(member.err.code, MST_EFINISHED);
+    /* Other refusals are none of that. */
+    (void)reset(NULL);
+    member.options.is_new = true;
+    want(INT64_MAX);
+    announced_as(true);
+    hear_refused(MST_EINVAL, MST_REFUSAL_SETTINGS);
+    effects_are("failed send:leave disconnect");
+}
+
 static void news_of_a_round_make_it_announce_again(void **state)
 {
     (void)state;
@@ -693,6 +747,8 @@ int main(void)
         cmocka_unit_test_setup(a_failure_waits_for_the_claim, reset),
         cmocka_unit_test_setup(an_earlier_version_is_not_told, reset),
         cmocka_unit_test_setup(who_waits_hears_how_the_job_has_ended, reset),
+        cmocka_unit_test_setup(finished_before_it_came, reset),
+        cmocka_unit_test_setup(asks_for_a_new_job, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
         cmocka_unit_test_setup(a_spare_is_not_late, reset),
