@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/number.h"
 #include "base/unicode.h"
 
@@ -25,14 +26,27 @@ static void put(struct mst__json_writer *json, struct mst_bytes bytes)
     }
 }
 
+/* How many bytes of @text stand for themselves, from the first one on. */
+static size_t count_plain(struct mst_bytes text)
+{
+    size_t size = 0;
+    while (size < text.size && text.data[size] >= ' ' && text.data[size] < 0x7f &&
+           text.data[size] != '"' && text.data[size] != '\\') {
+        size++;
+    }
+    return size;
+}
+
 static void put_quoted(struct mst__json_writer *json, struct mst_bytes rest)
 {
     put(json, mst_bytes_str("\""));
     while (rest.size > 0) {
         uint32_t c = 0;
         char escape[8];
-        size_t size = mst__unicode_next(rest, &c);
-        if (size == 0) {
+        size_t size = count_plain(rest);
+        if (size > 0) {
+            put(json, mst_bytes_of(rest.data, size));
+        } else if ((size = mst__unicode_next(rest, &c)) == 0) {
             put(json, mst_bytes_str("\\ufffd"));
             size = 1;
         } else if (c == '"' || c == '\\') {
@@ -45,7 +59,7 @@ static void put_quoted(struct mst__json_writer *json, struct mst_bytes rest)
         } else {
             put(json, mst_bytes_of(rest.data, size));
         }
-        rest = mst_bytes_of(rest.data + size, rest.size - size);
+        rest = mst__bytes_skip(rest, size);
     }
     put(json, mst_bytes_str("\""));
 }

@@ -43,7 +43,7 @@
 #define TEXT_METRICS "text/plain; version=0.0.4; charset=utf-8"
 #define TEXT_JSON "application/json"
 
-/* What is made of a snapshot at once: well below a millisecond. */
+/* What is made of a snapshot in a turn of the loop: well below a millisecond. */
 #define SNAPSHOT_PART_SIZE MST_KIB(16)
 
 static const char index_text[] = "muster " MST_VERSION "\n"
@@ -66,6 +66,7 @@ struct mst__http {
     struct MHD_Daemon *daemon;
     uv_poll_t poll;   /* on the daemon's epoll descriptor */
     uv_timer_t timer; /* when the daemon wants to run without an event, or a connection is due */
+    uv_idle_t again;  /* the same in the next turn: a timer without a delay would be in this one */
     struct http_conn conns[MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE];
     struct http_conn *conns_free; /* linked by next */
     struct http_conn *conns_first, *conns_last;
@@ -467,6 +468,7 @@ static void on_completed(void *arg,
 /* --- on the loop --- */
 
 static void on_timer(uv_timer_t *timer);
+static void on_again(uv_idle_t *again);
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void http_start_poll(struct mst__http *http)
@@ -477,7 +479,8 @@ static void http_start_poll(struct mst__http *http)
 
 static void http_start_timer(struct mst__http *http, uint64_t wait_ms)
 {
-    int rv = uv_timer_start(&http->timer, on_timer, wait_ms, 0);
+    int rv = wait_ms == 0 ? uv_idle_start(&http->again, on_again)
+                          : uv_timer_start(&http->timer, on_timer, wait_ms, 0);
     MST_ASSERT(rv == 0);
 }
 
@@ -519,6 +522,13 @@ static void on_timer(uv_timer_t *timer)
     http_run(http);
 }
 
+static void on_again(uv_idle_t *again)
+{
+    struct mst__http *http = again->data;
+    (void)uv_idle_stop(again); /* always returns 0 */
+    http_run(http);
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     (void)status; /* whatever it is, MHD_run finds out which socket it is about */
@@ -529,7 +539,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     http_run(http);
     if (was_empty && !http->accepted) {
         /* Somebody is at the door and could not be let in: there are no descriptors left. */
-        (void)uv_poll_stop(poll); /* always returns 0 */
+        (void)uv_poll_stop(poll); /* these always return 0 */
+        (void)uv_idle_stop(&http->again);
         http_start_timer(http, HTTP_RETRY_MS);
     }
 }
@@ -642,6 +653,10 @@ static int http_open_handles(struct mst__http *http, struct mst_err *reterr)
     MST_ASSERT(rv == 0);
     http->timer.data = http;
     http->handles_count++;
+    rv = uv_idle_init(loop, &http->again);
+    MST_ASSERT(rv == 0);
+    http->again.data = http;
+    http->handles_count++;
     http_start_poll(http);
     return 0;
 }
@@ -699,6 +714,7 @@ void mst__http_close(struct mst__http *http)
         /* Before the daemon closes the descriptor that is being watched. */
         uv_close((uv_handle_t *)&http->poll, on_closed);
         uv_close((uv_handle_t *)&http->timer, on_closed);
+        uv_close((uv_handle_t *)&http->again, on_closed);
     }
     if (http->daemon != NULL) {
         MHD_stop_daemon(http->daemon);

@@ -215,6 +215,10 @@ class Jobs(unittest.TestCase):
         with serve() as (server, page):
             names = [f"n{i}" for i in range(300)]
             self.announce(server, "big", names, (300, 300))
+            before = page.metrics()["muster_loop_turn_seconds_count"]
+            size = len(page.open("/jobs/big")[2])
+            turns = page.metrics()["muster_loop_turn_seconds_count"] - before
+            self.assertGreater(turns, size // (16 << 10) + 3)  # beside those of the requests
             told = self.json(page, "/jobs/big")
             self.assertEqual([node["node"] for node in told["participants"]], names)
             wires = [page.connect() for _ in range(SNAPSHOTS_MAX)]
