@@ -9,8 +9,8 @@
  * say. */
 uint64_t mst__carried(int fd);
 
-/* Close @fd, and keep account of what it has carried. As close(2). */
-int mst__carried_close(int fd);
+/* @fd is about to be closed: keep account of what it has carried. */
+void mst__carried_keep(int fd);
 
 /* What the connections have carried that were closed this way. */
 uint64_t mst__carried_closed(void);

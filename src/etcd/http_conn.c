@@ -172,7 +172,8 @@ struct mst__http_totals mst__http_totals(void)
 static int conn_close_socket(void *arg, curl_socket_t fd)
 {
     (void)arg;
-    return mst__carried_close(fd);
+    mst__carried_keep(fd);
+    return close(fd);
 }
 
 void mst__http_conn_free(struct mst__http_conn *conn)

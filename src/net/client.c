@@ -1,22 +1,19 @@
 /* net/client.c - connecting, sending and receiving against a deadline.
  *
- * Sockets are non-blocking and poll does the waiting. Connecting tries the addresses of a name in
+ * Streams never wait; poll does the waiting. Connecting tries the addresses of a name in
  * turn, families alternating, and starts the next one when the last has failed or has not answered
  * for a quarter of a second, so that one dead address or family costs little. */
 #include "net/client.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/carried.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -41,10 +38,17 @@ static int fail_interrupted(struct mst_err *reterr)
     return mst__fail(reterr, MST_ECANCELED, 0, "interrupted");
 }
 
-/* Wait until @fd is ready for @events: 0, MST_ETIMEOUT, MST_ECANCELED or MST_ESYS. */
-static int wait_ready(int fd, short events, struct mst__until until, struct mst_err *reterr)
+int mst__client_wait(const struct mst__client *client,
+                     bool reads,
+                     bool writes,
+                     struct mst__until until,
+                     struct mst_err *reterr)
 {
-    int rv = mst__until_ready(until, fd, events);
+    if (reads && client->has_more) {
+        return 0;
+    }
+    int rv = mst__until_ready(until, client->stream.fd,
+                              mst__stream_events(&client->stream, reads, writes));
     switch (rv) {
         case 0:
             return 0;
@@ -57,10 +61,12 @@ static int wait_ready(int fd, short events, struct mst__until until, struct mst_
     }
 }
 
-static bool is_lost(int sys)
+/* A call of the stream has failed with @sys. */
+static int fail_stream(struct mst_err *reterr, int sys, const char *call)
 {
-    return sys == EPIPE || sys == ECONNRESET || sys == ECONNABORTED || sys == ETIMEDOUT ||
-           sys == EHOSTUNREACH || sys == ENETUNREACH || sys == ENETDOWN || sys == ENOTCONN;
+    bool is_lost = sys == EPIPE || sys == ECONNRESET || sys == ECONNABORTED || sys == ETIMEDOUT ||
+                   sys == EHOSTUNREACH || sys == ENETUNREACH || sys == ENETDOWN || sys == ENOTCONN;
+    return mst__fail(reterr, is_lost ? MST_ECONN : MST_ESYS, sys, "%s", call);
 }
 
 /* --- connecting --- */
@@ -68,7 +74,7 @@ static bool is_lost(int sys)
 struct attempt {
     struct sockaddr_storage address;
     socklen_t address_size;
-    int fd; /* -1 = not started or over */
+    struct mst__stream stream; /* none = not started or over */
 };
 
 struct race {
@@ -88,7 +94,7 @@ static void race_add(struct race *race, const struct sockaddr *address, socklen_
     struct attempt *attempt = &race->attempts[race->count++];
     memcpy(&attempt->address, address, size);
     attempt->address_size = size;
-    attempt->fd = -1;
+    attempt->stream.fd = -1;
 }
 
 /* The next address at or behind @at that is (not) of @family. */
@@ -120,29 +126,20 @@ static void race_add_all(struct race *race, const struct addrinfo *addresses)
 
 static void race_failed(struct race *race, size_t index, int sys)
 {
-    struct attempt *attempt = &race->attempts[index];
-    if (attempt->fd >= 0) {
-        (void)close(attempt->fd); /* never connected: nothing to lose */
-        attempt->fd = -1;
-    }
+    mst__stream_close(&race->attempts[index].stream);
     race->last_sys = sys;
     race->last_failed = index;
     race->next_start_ms = 0; /* do not wait with the next one */
 }
 
-/* A port that nobody listens on can, on one machine, become the source port of the very connection
- * to it. Then we are talking to ourselves. */
-static bool is_self_connected(int fd)
+/* Look at an attempt that is under way. True when it is connected. */
+static bool race_look(struct race *race, size_t index)
 {
-    struct sockaddr_storage here = {0};
-    struct sockaddr_storage there = {0};
-    socklen_t here_size = sizeof here;
-    socklen_t there_size = sizeof there;
-    if (getsockname(fd, (struct sockaddr *)&here, &here_size) != 0 ||
-        getpeername(fd, (struct sockaddr *)&there, &there_size) != 0 || here.ss_family == AF_UNIX) {
-        return false;
+    int rv = mst__stream_connected(&race->attempts[index].stream);
+    if (rv != 0 && rv != -EAGAIN) {
+        race_failed(race, index, -rv);
     }
-    return here_size == there_size && memcmp(&here, &there, here_size) == 0;
+    return rv == 0;
 }
 
 /* Start the next attempt. True when it is connected at once. */
@@ -151,45 +148,22 @@ static bool race_start(struct race *race, int64_t now_ms)
     size_t index = race->started++;
     struct attempt *attempt = &race->attempts[index];
     race->next_start_ms = now_ms + CLIENT_STAGGER_MS;
-    attempt->fd = socket(attempt->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (attempt->fd < 0) {
-        race_failed(race, index, errno);
-        return false;
-    }
     const struct sockaddr *address = (const struct sockaddr *)&attempt->address;
-    if (connect(attempt->fd, address, attempt->address_size) == 0) {
-        if (!is_self_connected(attempt->fd)) {
-            return true;
-        }
-        race_failed(race, index, ECONNREFUSED);
+    int rv = mst__stream_connect(address, attempt->address_size, &attempt->stream);
+    if (rv != 0) {
+        race_failed(race, index, -rv);
         return false;
     }
-    /* An interrupted connect goes on in the background, as one in progress does. */
-    if (errno != EINPROGRESS && errno != EINTR) {
-        race_failed(race, index, errno);
-    }
-    return false;
+    return race_look(race, index);
 }
 
 /* See which attempts have ended. The index of one that succeeded, or SIZE_MAX. */
 static size_t race_collect(struct race *race, const struct pollfd *pollfds)
 {
     for (size_t i = 0; i < race->started; i++) {
-        if (race->attempts[i].fd < 0 || pollfds[i].revents == 0) {
-            continue;
-        }
-        int sys = 0;
-        socklen_t size = sizeof sys;
-        if (getsockopt(race->attempts[i].fd, SOL_SOCKET, SO_ERROR, &sys, &size) != 0) {
-            sys = errno;
-        }
-        if (sys == 0 && is_self_connected(race->attempts[i].fd)) {
-            sys = ECONNREFUSED;
-        }
-        if (sys == 0) {
+        if (race->attempts[i].stream.fd >= 0 && pollfds[i].revents != 0 && race_look(race, i)) {
             return i;
         }
-        race_failed(race, i, sys);
     }
     return SIZE_MAX;
 }
@@ -198,7 +172,7 @@ static size_t race_running(const struct race *race)
 {
     size_t running = 0;
     for (size_t i = 0; i < race->started; i++) {
-        running += race->attempts[i].fd >= 0 ? 1 : 0;
+        running += race->attempts[i].stream.fd >= 0 ? 1 : 0;
     }
     return running;
 }
@@ -236,7 +210,9 @@ static int race_run(struct race *race,
         }
         struct pollfd pollfds[CLIENT_ADDRESSES_MAX + 1];
         for (size_t i = 0; i < race->started; i++) {
-            pollfds[i] = (struct pollfd){.fd = race->attempts[i].fd, .events = POLLOUT};
+            const struct mst__stream *stream = &race->attempts[i].stream;
+            pollfds[i] = (struct pollfd){.fd = stream->fd,
+                                         .events = mst__stream_events(stream, false, true)};
         }
         bool more = race->started < race->count && race->next_start_ms < until.deadline_ms;
         int timeout =
@@ -284,21 +260,11 @@ static int race_prepare(struct race *race,
     return rv;
 }
 
-static void client_tune(int fd, sa_family_t family)
-{
-    if (family == AF_INET || family == AF_INET6) {
-        int on = 1;
-        /* Both are improvements only; without them the connection works as well. */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    }
-}
-
 /* One that is not connected yet: 0, MST_ENOMEM. */
 static int client_init(struct mst__client *client, size_t input_max, struct mst_err *reterr)
 {
     int rv = 0;
-    *client = (struct mst__client){.fd = -1};
+    *client = (struct mst__client){.stream = {.fd = -1}};
     mst__buf_init(&client->input, input_max);
     /* Room for every small reply before anything is sent: a reply that has come must not get lost
      * because there is no memory for eight bytes. */
@@ -327,8 +293,8 @@ int mst__client_open(const struct mst__target *target,
     size_t winner = SIZE_MAX;
     rv = race_run(&race, until, &winner, reterr);
     for (size_t i = 0; i < race.started; i++) {
-        if (i != winner && race.attempts[i].fd >= 0) {
-            (void)close(race.attempts[i].fd); /* came too late: nothing was sent on it */
+        if (i != winner) {
+            mst__stream_close(&race.attempts[i].stream); /* came too late */
         }
     }
     if (rv != 0) {
@@ -336,8 +302,7 @@ int mst__client_open(const struct mst__target *target,
         return rv;
     }
     const struct attempt *won = &race.attempts[winner];
-    client.fd = won->fd;
-    client_tune(client.fd, won->address.ss_family);
+    client.stream = won->stream;
     mst__address_format((const struct sockaddr *)&won->address, won->address_size, client.peer);
     *ret_client = client;
     return 0;
@@ -345,9 +310,9 @@ int mst__client_open(const struct mst__target *target,
 
 void mst__client_close(struct mst__client *client)
 {
-    if (client->fd >= 0) {
-        (void)mst__carried_close(client->fd); /* whatever it says, the descriptor is gone */
-        client->fd = -1;
+    if (client->stream.fd >= 0) {
+        mst__carried_keep(client->stream.fd);
+        mst__stream_close(&client->stream);
     }
     mst__buf_close(&client->input);
 }
@@ -360,18 +325,18 @@ int mst__client_send(struct mst__client *client,
                      size_t *ret_sent,
                      struct mst_err *reterr)
 {
-    MST_ASSERT(client->fd >= 0);
+    MST_ASSERT(client->stream.fd >= 0);
     size_t sent = 0;
     int rv = 0;
     atomic_fetch_add(&messages_total, 1);
     while (rv == 0 && sent < bytes.size) {
-        ssize_t took = send(client->fd, bytes.data + sent, bytes.size - sent, MSG_NOSIGNAL);
+        ssize_t took = mst__stream_write(&client->stream, mst__bytes_skip(bytes, sent));
         if (took >= 0) {
             sent += (size_t)took;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            rv = wait_ready(client->fd, POLLOUT, until, reterr);
-        } else if (errno != EINTR) {
-            rv = mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "send");
+        } else if (took == -EAGAIN) {
+            rv = mst__client_wait(client, false, true, until, reterr);
+        } else {
+            rv = fail_stream(reterr, (int)-took, "send");
         }
     }
     *ret_sent = sent;
@@ -401,7 +366,8 @@ int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *
     if (to == NULL) {
         return mst__fail(reterr, rv, 0, "reply of %zu bytes", wanted);
     }
-    ssize_t got = recv(client->fd, to, room, 0);
+    ssize_t got = mst__stream_read(&client->stream, to, room);
+    client->has_more = got == (ssize_t)room;
     if (got > 0) {
         mst__buf_commit(input, (size_t)got);
         return 0;
@@ -409,10 +375,7 @@ int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *
     if (got == 0) {
         return mst__fail(reterr, MST_ECONN, 0, "closed by the server");
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-        return 0;
-    }
-    return mst__fail(reterr, is_lost(errno) ? MST_ECONN : MST_ESYS, errno, "receive");
+    return got == -EAGAIN ? 0 : fail_stream(reterr, (int)-got, "receive");
 }
 
 int mst__client_receive(struct mst__client *client,
@@ -420,13 +383,13 @@ int mst__client_receive(struct mst__client *client,
                         struct mst__until until,
                         struct mst_err *reterr)
 {
-    MST_ASSERT(client->fd >= 0);
+    MST_ASSERT(client->stream.fd >= 0);
     int rv = 0;
     while (rv == 0 && mst__buf_size(&client->input) < wanted) {
         /* The answer to what was just asked is not there yet: to try first would be a call in
          * vain. */
         size_t before = mst__buf_size(&client->input);
-        rv = wait_ready(client->fd, POLLIN, until, reterr);
+        rv = mst__client_wait(client, true, false, until, reterr);
         while (rv == 0 && mst__buf_size(&client->input) < wanted) {
             rv = mst__client_read(client, wanted, reterr);
             if (mst__buf_size(&client->input) == before) {
@@ -443,10 +406,6 @@ bool mst__client_is_usable(const struct mst__client *client, bool expects_bytes)
     if (mst__buf_size(&client->input) > 0) {
         return expects_bytes;
     }
-    uint8_t byte;
-    ssize_t got = recv(client->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) {
-        return expects_bytes;
-    }
-    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+    int rv = mst__stream_has_input(&client->stream);
+    return rv == 0 || (rv > 0 && expects_bytes);
 }

@@ -12,6 +12,7 @@
 #include "base/endpoint.h"
 #include "base/until.h"
 #include "net/address.h"
+#include "net/stream.h"
 
 /* Whom to connect to. */
 struct mst__target {
@@ -20,7 +21,8 @@ struct mst__target {
 };
 
 struct mst__client {
-    int fd;                /* -1 = none */
+    struct mst__stream stream;
+    bool has_more;         /* there may be more to read, which a poll need not show */
     struct mst__buf input; /* received, not yet consumed */
     char peer[MST_ADDRESS_SIZE];
 };
@@ -38,7 +40,7 @@ int mst__client_open(const struct mst__target *target,
                      struct mst__client *ret_client,
                      struct mst_err *reterr);
 
-/* Close and release. A client that was never open (fd -1) is fine. */
+/* Close and release. A client without a stream is fine. */
 void mst__client_close(struct mst__client *client);
 
 /**
@@ -65,6 +67,14 @@ int mst__client_receive(struct mst__client *client,
                         size_t wanted,
                         struct mst__until until,
                         struct mst_err *reterr);
+
+/* Wait until @client can be read or written, whichever is wanted: 0, MST_ETIMEOUT, MST_ECANCELED,
+ * MST_ESYS. */
+int mst__client_wait(const struct mst__client *client,
+                     bool reads,
+                     bool writes,
+                     struct mst__until until,
+                     struct mst_err *reterr);
 
 /* Receive once, what there is, with room for client->input to get to @wanted bytes. That nothing is
  * there is fine. Errors as above, but for MST_ETIMEOUT. */

@@ -5,10 +5,7 @@
  * us to read. */
 #include "net/job_client.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -58,7 +55,8 @@ void mst__job_client_finish(struct mst__job_client *client, struct mst__until un
     /* To close with something unread in the socket would throw away at the other end what we have
      * just sent; so wait for the other end to close. */
     struct mst__job_message message;
-    if (client_flush(client, until, NULL) == 0 && shutdown(client->conn.fd, SHUT_WR) == 0) {
+    if (client_flush(client, until, NULL) == 0 &&
+        mst__stream_end(&client->conn.stream, false) == 0) {
         while (mst__job_client_receive(client, until, &message, NULL) == 0) {
         }
     }
@@ -143,7 +141,7 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     }
     (void)mst__endpoint_format(endpoint, client->where);
     mst__buf_init(&client->output, 2 * MST_JOB_SIZE_MAX + 64);
-    client->conn.fd = -1;
+    client->conn.stream.fd = -1;
     const struct mst__target target = {.endpoint = *endpoint};
     int rv = mst__client_open(&target, INPUT_SIZE_MAX, until, &client->conn, reterr);
     rv = rv == 0 ? client_greet(client, until, reterr) : rv;
@@ -201,13 +199,9 @@ static int client_turn(struct mst__job_client *client,
                        struct mst_err *reterr)
 {
     bool has_output = mst__buf_size(&client->output) > 0;
-    int rv = mst__until_ready(until, client->conn.fd, has_output ? POLLIN | POLLOUT : POLLIN);
-    if (rv == MST_ETIMEOUT) {
-        return 0;
-    }
+    int rv = mst__client_wait(&client->conn, true, has_output, until, reterr);
     if (rv != 0) {
-        return rv == MST_ESYS ? mst__fail(reterr, rv, errno, "poll")
-                              : mst__fail(reterr, rv, 0, "interrupted");
+        return rv == MST_ETIMEOUT ? 0 : rv;
     }
     rv = mst__client_read(&client->conn, wanted, reterr);
     client->heard_ms = mst__clock_ms();

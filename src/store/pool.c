@@ -366,7 +366,7 @@ static struct mst__pool_conn *conn_new(const struct mst__pool *pool)
 {
     struct mst__pool_conn *conn = mst__calloc(1, sizeof *conn);
     if (conn != NULL) {
-        conn->client.fd = -1;
+        conn->client.stream.fd = -1;
         /* A request and the little ones that go with it. */
         mst__buf_init(&conn->output,
                       pool->limits.message_size_max + pool->limits.key_size_max + 64);

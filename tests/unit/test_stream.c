@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+#include "base/until.h"
+#include "net/client.h"
 #include "net/poller.h"
 #include "unit/unit.h"
 
@@ -141,6 +144,29 @@ static void refusals(void **state)
     assert_int_equal(mst__stream_listen_fd(datagrams, &stream), -EPROTOTYPE);
     assert_int_equal(close(datagrams), 0);
     assert_int_equal(mst__stream_listen_fd(datagrams, &stream), -EBADF);
+}
+
+/* A client does not wait for what a full read may have left where a poll does not look. */
+static void full_read_is_repeated(void **state)
+{
+    (void)state;
+    struct mst__client client = {0};
+    struct mst__stream server;
+    static uint8_t memory[MST_KIB(8)];
+    mst__buf_init(&client.input, MST_KIB(64));
+    pair_new(&client.stream, &server);
+    struct mst__until now = mst__until_in(0);
+    assert_int_equal(mst__client_wait(&client, true, false, now, NULL), MST_ETIMEOUT);
+    assert_int_equal(mst__stream_write(&server, mst_bytes_of(memory, sizeof memory)),
+                     sizeof memory);
+    await_ready(&client.stream, true);
+    assert_int_equal(mst__client_read(&client, sizeof memory, NULL), 0);
+    assert_int_equal(mst__buf_size(&client.input), sizeof memory);
+    assert_int_equal(mst__client_wait(&client, true, false, now, NULL), 0);
+    assert_int_equal(mst__client_read(&client, 0, NULL), 0); /* there is nothing after all */
+    assert_int_equal(mst__client_wait(&client, true, false, now, NULL), MST_ETIMEOUT);
+    mst__client_close(&client);
+    mst__stream_close(&server);
 }
 
 /* --- which of many are ready --- */
@@ -317,6 +343,7 @@ int main(void)
         cmocka_unit_test(reading),
         cmocka_unit_test(writing),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(full_read_is_repeated),
         cmocka_unit_test(turns_are_short_and_fair),
         cmocka_unit_test(round_ends_without_the_rest),
         cmocka_unit_test(closed_meanwhile),
