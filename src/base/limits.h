@@ -65,7 +65,7 @@
 
 /* What else counts, in the same steps: a connection that can be read, a KiB that is handed to the
  * kernel, a system call for somebody, a message to a job, closing a connection. */
-#define MST_STEPS_READ 4
+#define MST_STEPS_READ 8
 #define MST_STEPS_SENT 2
 #define MST_STEPS_WRITE 16
 #define MST_STEPS_MESSAGE 16
