@@ -125,11 +125,19 @@ void mst__sim_auth_journal_step(struct mst__sim_auth *sim, const struct mst__aut
     }
 }
 
+static void journal_mark(struct mst__sim_auth *sim)
+{
+    int rv = mst__journal_write_mark(&sim->journal.writer, JOB, MST_JOURNAL_TAKEN, 0);
+    MST_ASSERT(rv == 0);
+    journal_feed(sim);
+}
+
 void mst__sim_auth_journal_told(struct mst__sim_auth *sim,
                                 const struct mst__authority_effect *effect)
 {
-    if (sim->journal.is_on) {
+    if (sim->journal.is_on && !sim->is_over) {
         effect_put(&sim->journal.told, effect);
+        journal_mark(sim);
     }
 }
 
@@ -139,9 +147,7 @@ void mst__sim_auth_journal_taken(struct mst__sim_auth *sim)
     if (!journal->is_on || sim->is_over) {
         return;
     }
-    int rv = mst__journal_write_mark(&journal->writer, JOB, MST_JOURNAL_TAKEN, 0);
-    MST_ASSERT(rv == 0);
-    journal_feed(sim);
+    journal_mark(sim);
     if (sim->is_over) {
         return;
     }
@@ -149,7 +155,8 @@ void mst__sim_auth_journal_taken(struct mst__sim_auth *sim)
     const struct mst__authority *authorities[2] = {&sim->server.authority, &job->authority};
     for (size_t i = 0; i < 2; i++) {
         mst__buf_clear(&journal->states[i].output);
-        rv = mst__journal_write_job(&journal->states[i], JOB, mst_bytes_str("sim"), authorities[i]);
+        int rv =
+            mst__journal_write_job(&journal->states[i], JOB, mst_bytes_str("sim"), authorities[i]);
         MST_ASSERT(rv == 0);
     }
     if (!mst__bytes_equal(mst__buf_bytes(&journal->told), mst__buf_bytes(&journal->retold))) {

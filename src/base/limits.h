@@ -151,14 +151,15 @@
 /* The journal of a server. A record is an event, an entry of a table or a part of a list, far below
  * this. What is not written yet waits in memory: two states of a job of 10,000 nodes, or minutes of
  * their heartbeats. The file is rotated at its size; below the least one, states would be most of
- * it. Ranks in one record. Jobs that a replay has at once: more than a server keeps. The latest
- * time of an event: INT64_MAX is never. */
+ * it. Ranks in one record. Jobs that a replay has at once: more than a server keeps. How long
+ * the end waits for a disk. The latest time of an event: INT64_MAX is never. */
 #define MST_JOURNAL_RECORD_SIZE_MAX MST_KIB(16)
 #define MST_JOURNAL_BUFFER_SIZE MST_MIB(8)
 #define MST_JOURNAL_SIZE_DEFAULT MST_MIB(64)
 #define MST_JOURNAL_SIZE_MIN MST_KIB(64)
 #define MST_JOURNAL_RANKS_MAX 2048
 #define MST_JOURNAL_JOBS_MAX 1000000
+#define MST_JOURNAL_CLOSE_MS 2000
 #define MST_JOURNAL_TIME_MAX ((int64_t)1 << 62)
 /* The size of a run id, and the longest time of an option. The silence that a node may ask for is
  * that of its whole run, and a machine that is dead without a word holds the run up for so long: an

@@ -31,6 +31,8 @@ struct serve {
     int64_t idle_timeout_ms, request_timeout_ms;
     const char *run_id;
     int64_t job_grace_ms, job_reclaim_ms, job_expiry_ms;
+    const char *journal; /* NULL = none */
+    int64_t journal_size;
     const char *log_format;
     const char *log_level;
     const char *log_file; /* NULL = stderr */
@@ -45,7 +47,7 @@ static const char serve_text[] =
     "at once: it decides who is in a round and tells everybody.\n"
     "\n"
     "SIGTERM and SIGINT stop it within a second, after answering what has arrived. SIGUSR1 logs "
-    "the counters. SIGHUP opens the file of --log-file again.";
+    "the counters. SIGHUP opens the files of --log-file and --journal again.";
 
 /* --- signals --- */
 
@@ -59,6 +61,7 @@ static void on_signal(int number)
         mst_server_dump(server);
     } else if (number == SIGHUP) {
         mst__cli_log_reopen();
+        mst__server_journal_reopen(server);
     } else {
         mst__systemd_notify("STOPPING=1");
         mst_server_stop(server);
@@ -239,7 +242,10 @@ static int serve_with(const struct serve *serve)
         return exit_code;
     }
     mst__heap_watch(server);
-    rv = run_server(server, &port_file, &options.log, &err);
+    rv = serve->journal == NULL
+             ? 0
+             : mst__server_journal(server, serve->journal, (uint64_t)serve->journal_size, &err);
+    rv = rv == 0 ? run_server(server, &port_file, &options.log, &err) : rv;
     mst_server_free(server);
     return rv == 0 ? MST_EXIT_OK : fail(serve, &options.log, &err);
 }
@@ -278,27 +284,44 @@ static int serve_with(const struct serve *serve)
             MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                        \
     }
 
-/* Those of the log. */
-#define SERVE_LOG_DEFAULTS .log_format = "text", .log_level = "info"
-#define SERVE_LOG_OPTIONS(serve)                                                             \
-    {"log-file",                                                                             \
-     "FILE",                                                                                 \
-     "Append the log to this file; SIGHUP opens it again, for whoever rotates it. Default: " \
-     "stderr.",                                                                              \
-     MST_OPTION_TEXT,                                                                        \
-     &(serve).log_file,                                                                      \
-     0,                                                                                      \
-     0},                                                                                     \
-        {"log-format",                                                                       \
-         "FORMAT",                                                                           \
-         "text or json, one line per event. Default: text.",                                 \
-         MST_OPTION_TEXT,                                                                    \
-         &(serve).log_format,                                                                \
-         0,                                                                                  \
-         0},                                                                                 \
-    {                                                                                        \
-        "log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT, \
-            &(serve).log_level, 0, 0                                                         \
+/* Those of the journal and the log. */
+#define SERVE_LOG_DEFAULTS \
+    .journal_size = (int64_t)MST_JOURNAL_SIZE_DEFAULT, .log_format = "text", .log_level = "info"
+#define SERVE_LOG_OPTIONS(serve)                                                                 \
+    {"journal",                                                                                  \
+     "FILE",                                                                                     \
+     "Append everything that happens to jobs to this file, for muster replay. It tells "         \
+     "names and addresses of nodes. Default: none.",                                             \
+     MST_OPTION_TEXT,                                                                            \
+     &(serve).journal,                                                                           \
+     0,                                                                                          \
+     0},                                                                                         \
+        {"journal-size",                                                                         \
+         "SIZE",                                                                                 \
+         "A journal of this size becomes FILE.1, in place of the one before, and another one "   \
+         "begins. Default: 64M.",                                                                \
+         MST_OPTION_SIZE,                                                                        \
+         &(serve).journal_size,                                                                  \
+         (int64_t)MST_JOURNAL_SIZE_MIN,                                                          \
+         INT64_MAX},                                                                             \
+        {"log-file",                                                                             \
+         "FILE",                                                                                 \
+         "Append the log to this file; SIGHUP opens it again, for whoever rotates it. Default: " \
+         "stderr.",                                                                              \
+         MST_OPTION_TEXT,                                                                        \
+         &(serve).log_file,                                                                      \
+         0,                                                                                      \
+         0},                                                                                     \
+        {"log-format",                                                                           \
+         "FORMAT",                                                                               \
+         "text or json, one line per event. Default: text.",                                     \
+         MST_OPTION_TEXT,                                                                        \
+         &(serve).log_format,                                                                    \
+         0,                                                                                      \
+         0},                                                                                     \
+    {                                                                                            \
+        "log-level", "LEVEL", "debug, info, warn or error. Default: info.", MST_OPTION_TEXT,     \
+            &(serve).log_level, 0, 0                                                             \
     }
 
 int mst__cli_serve(int argc, char **argv)

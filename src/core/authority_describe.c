@@ -263,6 +263,7 @@ static const char *flaw_of_list(const struct mst__authority *authority,
         at = member->next;
     }
     HOLDS(list->last == prev);
+    HOLDS(heard_us <= authority->now_us);
     return NULL;
 }
 

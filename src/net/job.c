@@ -29,11 +29,16 @@ static struct mst__job *job_of(void *value)
 
 /* --- events --- */
 
+/* @seat: whose connection it is about; NULL = nobody's. */
 static int job_step(struct mst__job *job,
+                    const struct mst__job_seat *seat,
                     const struct mst__authority_event *event,
                     struct mst_err *reterr)
 {
-    return mst__authority_step(&job->authority, event, reterr);
+    mst__job_journal_before(job);
+    int rv = mst__authority_step(&job->authority, event, reterr);
+    mst__job_journal_event(job, event, seat == NULL ? 0 : seat->contact, rv);
+    return rv;
 }
 
 /* What happens to the node in @seat, and nothing else is to be said of it. */
@@ -41,7 +46,7 @@ static int seat_step(const struct mst__job_seat *seat, enum mst__authority_event
 {
     const struct mst__authority_event event = {
         .kind = kind, .now_us = job_now_us(), .id = seat->id};
-    return job_step(seat->job, &event, NULL);
+    return job_step(seat->job, seat, &event, NULL);
 }
 
 /* --- the time of a job --- */
@@ -202,6 +207,7 @@ static void job_remove(struct mst__job *job)
     MST_ASSERT(value != NULL && job_of(value) == job);
     mst__map_remove(&jobs->map, value);
     idle_remove(job);
+    mst__job_journal_mark(job, MST_JOURNAL_FORGOTTEN);
     if (!job_is_blank(job)) {
         mst__job_log_forgotten(job);
     }
@@ -272,7 +278,7 @@ static void job_turn(struct mst__job *job)
     if (mst__listening_judge(listening, job_due_us(job), now_us) == MST_LISTENING_DUE) {
         const struct mst__authority_event passed = {.kind = MST_AUTHORITY_EVENT_TIME,
                                                     .now_us = listening->heard_us};
-        (void)job_step(job, &passed, NULL); /* always 0 */
+        (void)job_step(job, NULL, &passed, NULL); /* always 0 */
     }
     mst__job_tell(job);
     mst__job_keys_look(job);
@@ -346,6 +352,7 @@ void mst__jobs_stop(struct mst_server *server)
 void mst__jobs_close(struct mst_server *server)
 {
     mst__buf_close(&server->jobs.shared);
+    mst__job_journal_close(server);
 }
 
 struct mst__job *mst__job_find(const struct mst_server *server, struct mst_bytes run_id)
@@ -623,7 +630,7 @@ static bool take_announce(struct mst_server *server,
                                                    .now_us = job_now_us(),
                                                    .announcement = &announcement};
     mst__job_log_announcing(job, &announcement);
-    rv = job_step(job, &announced, &err);
+    rv = job_step(job, seat, &announced, &err);
     mst__job_log_announced(job, rv == 0);
     job_account(job);
     job_touch(job);
@@ -699,7 +706,7 @@ static bool take_word(struct mst_server *server,
         event.round = message->u.restart.round;
         event.cause = &message->u.restart.cause;
     }
-    int rv = job_step(job, &event, NULL);
+    int rv = job_step(job, seat, &event, NULL);
     job_touch(job);
     if (rv == MST_ENOTFOUND) {
         mst__job_leave_seat(conn, seat);
@@ -724,7 +731,7 @@ static bool take_close(struct mst_server *server,
                                                .reason = message->u.close.reason,
                                                .owner = message->u.close.owner};
     /* Closed before is as good; the first reason stays and is what is answered. */
-    (void)job_step(job, &event, NULL);
+    (void)job_step(job, NULL, &event, NULL);
     job_touch(job);
     const struct mst__job_message told = {
         .type = MST_JOB_CLOSED,
@@ -801,7 +808,7 @@ void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *sea
                                                    .now_us = job_now_us(),
                                                    .id = seat->id,
                                                    .driver = conn};
-        (void)job_step(seat->job, &event, NULL);
+        (void)job_step(seat->job, seat, &event, NULL);
         job_touch(seat->job);
     }
     seat->job = NULL;

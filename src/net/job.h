@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "core/authority.h"
 #include "core/listening.h"
+#include "net/job_journal.h"
 #include "net/job_keys.h"
 #include "net/job_log.h"
 #include "wire/job.h"
@@ -24,6 +25,7 @@ struct mst__job {
     struct mst_server *server;
     struct mst__authority authority;
     struct mst__job_life life;
+    struct mst__job_journaled journaled;
     uv_timer_t timer;
     struct mst__job *dirty_next;
     bool is_dirty;        /* has effects to be sent, something due, or another time to wake up at */
@@ -66,6 +68,7 @@ struct mst__jobs {
     uint64_t epoch;
     struct mst__buf shared; /* frames for many */
     struct mst__job_keys keys;
+    struct mst__job_journal *journal;        /* NULL = none */
     uint64_t told;                           /* frames sent to nodes, but for replies */
     struct mst__job_tally tally;             /* of all that were ever here */
     uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by how long they took to be complete */

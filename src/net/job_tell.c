@@ -239,8 +239,14 @@ void mst__job_tell(struct mst__job *job)
 {
     struct tell tell = {.job = job};
     struct mst__authority_effect effect;
-    while (mst__authority_next_effect(&job->authority, &effect)) {
-        tell_effect(&tell, &effect);
+    bool has_effect = true;
+    while (has_effect) {
+        mst__job_journal_before(job);
+        has_effect = mst__authority_next_effect(&job->authority, &effect);
+        mst__job_journal_mark(job, MST_JOURNAL_TAKEN);
+        if (has_effect) {
+            tell_effect(&tell, &effect);
+        }
     }
     tell_flush(&tell);
 }

@@ -197,6 +197,7 @@ static void server_log_counters(const struct mst_server *server)
 static void on_wake(uv_async_t *wake)
 {
     struct mst_server *server = wake->data;
+    mst__job_journal_look(server);
     if (atomic_exchange(&server->dump_wanted, false)) {
         server_log_counters(server);
     }

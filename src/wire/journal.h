@@ -4,7 +4,7 @@
  * record is a checksum, its size and its fields, so that half a record at the end of a file is
  * known as such. BEGIN starts a file, and anew what is appended to one. A job is there with the
  * whole state of its authority (JOB, MEMBERs, RANKS, READY), then with its events in their order
- * and with TAKEN where its effects were taken. So each file can be replayed alone. */
+ * and with TAKEN where an effect was taken. So each file can be replayed alone. */
 #ifndef MST_WIRE_JOURNAL_H
 #define MST_WIRE_JOURNAL_H
 
@@ -23,8 +23,8 @@ enum mst__journal_kind {
     MST_JOURNAL_MEMBER,    /* the next entry of its table */
     MST_JOURNAL_RANKS,     /* some ranks that were lost, or released */
     MST_JOURNAL_READY,     /* the state is whole */
-    MST_JOURNAL_TAKEN,     /* all effects were taken */
-    MST_JOURNAL_GAP,       /* events of this job are missing */
+    MST_JOURNAL_TAKEN,     /* the next effect was taken, if there was one */
+    MST_JOURNAL_GAP,       /* behind a state: events of this job before it are missing */
     MST_JOURNAL_FORGOTTEN, /* the job is, here too */
     MST_JOURNAL_EVENT = 16 /* + enum mst__authority_event_kind */
 };
@@ -69,7 +69,7 @@ int mst__journal_write_event(struct mst__journal *journal,
                              uint64_t contact,
                              bool is_starved);
 
-/* TAKEN, FORGOTTEN, and GAP with the @count of the events that are missing. */
+/* TAKEN, FORGOTTEN, and GAP with the @count of the events that are missing; 0 = not known. */
 int mst__journal_write_mark(struct mst__journal *journal,
                             uint32_t job,
                             enum mst__journal_kind kind,

@@ -108,8 +108,7 @@ static void on_moved(void *arg,
                      int64_t round)
 {
     const struct mst__replay_job *job = arg;
-    (void)from;
-    TELL(job->replay, moved, job, to, why, round);
+    TELL(job->replay, moved, job, from, to, why, round);
 }
 
 static void on_ended(void *arg,
@@ -166,10 +165,10 @@ static void take_event(struct mst__replay_job *job, const struct mst__authority_
     TELL(job->replay, answered, job, event, rv, &err);
 }
 
-static void take_effects(struct mst__replay_job *job)
+static void take_effect(struct mst__replay_job *job)
 {
     struct mst__authority_effect effect;
-    while (mst__authority_next_effect(&job->authority, &effect)) {
+    if (mst__authority_next_effect(&job->authority, &effect)) {
         TELL(job->replay, told, job, &effect);
     }
 }
@@ -196,7 +195,7 @@ int mst__replay_take(struct mst__replay *replay, struct mst_bytes fields)
     }
     switch (record.kind) {
         case MST_JOURNAL_TAKEN:
-            take_effects(job);
+            take_effect(job);
             return 0;
         case MST_JOURNAL_GAP:
             TELL(replay, missing, job, record.u.count);

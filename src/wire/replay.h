@@ -36,6 +36,7 @@ struct mst__replay_listener {
                  const struct mst__authority_effect *effect);
     void (*moved)(void *arg,
                   const struct mst__replay_job *job,
+                  enum mst__authority_phase from,
                   enum mst__authority_phase to,
                   enum mst__authority_why why,
                   int64_t round);

@@ -60,11 +60,13 @@ static void on_answered(void *arg,
 
 static void on_moved(void *arg,
                      const struct mst__replay_job *job,
+                     enum mst__authority_phase from,
                      enum mst__authority_phase to,
                      enum mst__authority_why why,
                      int64_t round)
 {
     (void)job;
+    (void)from;
     story_add(arg, "[%s %" PRId64 " %s] ", mst__authority_phase_name(to), round,
               mst__authority_why_name(why));
 }
@@ -117,8 +119,12 @@ static int unit_step(struct unit_journal *unit, struct mst__authority_event even
     bool is_starved = rv != 0 && event.kind == MST_AUTHORITY_EVENT_ANNOUNCED &&
                       authority->refusal == MST_REFUSAL_MEMORY;
     assert_int_equal(mst__journal_write_event(&unit->journal, JOB, &event, contact, is_starved), 0);
-    run_drain(&unit->run);
-    unit_mark(unit, MST_JOURNAL_TAKEN, 0);
+    struct mst__authority_effect effect;
+    bool has_effect = true;
+    while (has_effect) {
+        has_effect = mst__authority_next_effect(authority, &effect);
+        unit_mark(unit, MST_JOURNAL_TAKEN, 0);
+    }
     unit->run.now_us += 1000;
     return rv;
 }
