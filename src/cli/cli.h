@@ -20,7 +20,7 @@ enum mst__exit {
     MST_EXIT_UNKNOWN = 7,  /* connection lost, it may or may not have been done */
     MST_EXIT_CLOSED = 8,   /* the rendezvous is closed */
     MST_EXIT_SPARE = 9,    /* closed while this node was a spare: it was not needed, no failure */
-    MST_EXIT_STATE = 10,   /* what is stored is no rendezvous */
+    MST_EXIT_STATE = 10,   /* what is stored is no rendezvous, or a file no whole journal */
     MST_EXIT_CHANGED = 11, /* the group has changed and the command was stopped; no --rejoin */
     MST_EXIT_EXPELLED =
         12, /* the others count this node as dead, or a newer process has its name */
@@ -42,6 +42,7 @@ int mst__cli_etcd(int argc, char **argv);
 int mst__cli_join(int argc, char **argv);
 int mst__cli_status(int argc, char **argv);
 int mst__cli_close(int argc, char **argv);
+int mst__cli_replay(int argc, char **argv);
 int mst__cli_demo(int argc, char **argv);
 int mst__cli_bench(int argc, char **argv);
 
@@ -126,6 +127,10 @@ int mst__cli_write(struct mst_bytes text, struct mst_err *reterr);
  * MST_ESYS. */
 struct mst__json_writer;
 int mst__cli_json_print(struct mst__json_writer *json, struct mst_err *reterr);
+
+/* 2026-01-31T12:00:00.123456Z */
+#define MST_CLI_STAMP_SIZE 40
+void mst__cli_format_stamp(int64_t wall_us, char ret_stamp[MST_CLI_STAMP_SIZE]);
 
 /* "debug", "info", "warn", "error" to a level, false for anything else; and back. */
 bool mst__cli_log_level(const char *text, enum mst_log_level *ret_level);

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -32,7 +31,6 @@
 /* How often the end looks whether the last lines get on. */
 #define FLUSH_LOOK_MS 10
 
-#define STAMP_SIZE 40
 #define LINE_SIZE (2 * MST_LOG_LINE_SIZE + 100)
 
 /* Lines are handed to the kernel whole and in pieces of at most this size, which a pipe takes
@@ -63,25 +61,12 @@ static struct cli_log *volatile opened;
 
 /* --- lines --- */
 
-/* 2026-01-31T12:00:00.123456Z */
-static void format_stamp(char ret_stamp[STAMP_SIZE])
-{
-    int64_t now_us = mst__clock_wall_us();
-    time_t seconds = (time_t)(now_us / 1000000);
-    struct tm parts;
-    char text[24] = "";
-    if (gmtime_r(&seconds, &parts) != NULL) {
-        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts); /* always fits */
-    }
-    (void)snprintf(ret_stamp, STAMP_SIZE, "%s.%06dZ", text, (int)(now_us % 1000000));
-}
-
 /* Append @line as it is written. False when there is no room. */
 static bool append_line(struct cli_log *log, enum mst_log_level level, const char *line)
 {
-    char stamp[STAMP_SIZE];
+    char stamp[MST_CLI_STAMP_SIZE];
     char text[LINE_SIZE];
-    format_stamp(stamp);
+    mst__cli_format_stamp(mst__clock_wall_us(), stamp);
     int length;
     if (log->options.is_json) {
         char json[2 * MST_LOG_LINE_SIZE];

@@ -13,6 +13,7 @@ static const struct mst__cli_command commands[] = {
     {"join", "take part in a rendezvous from a shell", mst__cli_join, NULL},
     {"status", "show who takes part in a rendezvous", mst__cli_status, NULL},
     {"close", "mark a rendezvous as closed", mst__cli_close, NULL},
+    {"replay", "tell what a server's journal has recorded", mst__cli_replay, NULL},
     {"store", "read and write any store", mst__cli_store, NULL},
     {"etcd", "run a private etcd", mst__cli_etcd, NULL},
     {"demo", "show a rendezvous at work on this machine", mst__cli_demo, NULL},

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -51,6 +52,17 @@ int mst__cli_usage_error(const char *command, const char *format, ...)
     mst__cli_say("%s: %s", command, text);
     mst__cli_say("`%s --help` lists what there is.", command);
     return MST_EXIT_USAGE;
+}
+
+void mst__cli_format_stamp(int64_t wall_us, char ret_stamp[MST_CLI_STAMP_SIZE])
+{
+    time_t seconds = (time_t)(wall_us / 1000000);
+    struct tm parts;
+    char text[24] = "";
+    if (gmtime_r(&seconds, &parts) != NULL) {
+        (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts); /* fits until 9999 */
+    }
+    (void)snprintf(ret_stamp, MST_CLI_STAMP_SIZE, "%s.%06dZ", text, (int)(wall_us % 1000000));
 }
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};

@@ -283,6 +283,39 @@ static void starves_again(void **state)
     unit_close(&unit);
 }
 
+/* Without memory a state is not read, and nothing of it is left. */
+static void restores_or_fails(void **state)
+{
+    (void)state;
+    struct unit_journal unit;
+    unit_open(&unit, 1, 3);
+    run_join(&unit.run, "a");
+    run_join(&unit.run, "b");
+    unit_state(&unit);
+    struct mst__replay_listener listener = {.arg = NULL};
+    int rv = MST_ENOMEM;
+    for (size_t nth = 1; rv == MST_ENOMEM; nth++) {
+        struct mst_bytes rest = mst__buf_bytes(&unit.journal.output);
+        struct mst__replay replay;
+        mst__replay_init(&replay, &listener);
+        mst__mem_fail_nth(nth);
+        rv = 0;
+        while (rv == 0 && rest.size > 0) {
+            struct mst_bytes fields;
+            size_t size = 0;
+            assert_int_equal(mst__journal_read(rest, &fields, &size), 1);
+            rv = mst__replay_take(&replay, fields);
+            rest = mst_bytes_of(rest.data + size, rest.size - size);
+        }
+        assert_int_equal(rv != 0, mst__mem_failed());
+        mst__mem_fail_nth(0);
+        mst__replay_close(&replay);
+        assert_true(nth < 100);
+    }
+    assert_int_equal(rv, 0);
+    unit_close(&unit);
+}
+
 /* Half a record is none yet; one that is damaged is known. */
 static void knows_damage(void **state)
 {
@@ -371,7 +404,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replays),       cmocka_unit_test(goes_on_from_a_state),
         cmocka_unit_test(starves_again), cmocka_unit_test(knows_damage),
-        cmocka_unit_test(refuses),       cmocka_unit_test(no_room),
+        cmocka_unit_test(refuses),       cmocka_unit_test(restores_or_fails),
+        cmocka_unit_test(no_room),
     };
     return MST_RUN_TESTS(tests);
 }
