@@ -72,8 +72,8 @@ MST_API int mst_store_open(const char *url,
                            struct mst_err *reterr);
 
 /** A view of @store in which key `k` stands for `prefix/k`, as PyTorch's PrefixStore. It shares
- * @store's connections, and either may be closed first. Returns 0, MST_ENOMEM, MST_ELIMIT, MST_ESYS
- * (no descriptor is left) or MST_EINVAL (in a forked child). */
+ * @store's connections, and either may be closed first. Returns 0, MST_ENOMEM, MST_ELIMIT or
+ * MST_EINVAL (in a forked child). */
 MST_API int mst_store_prefix(struct mst_store *store,
                              struct mst_bytes prefix,
                              struct mst_store **ret_store,

@@ -43,15 +43,10 @@ int mst__store_new(struct mst__backend *backend,
     *store = (struct mst_store){
         .backend = backend,
         .generation = mst__fork_generation(),
-        .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .is_view = is_view,
         .prefix_size = prefix.size,
     };
-    if (store->wake_fd < 0) {
-        int sys = errno;
-        mst__free(store);
-        return mst__fail(reterr, MST_ESYS, sys, "eventfd of a store handle");
-    }
+    atomic_init(&store->wake_fd, -1);
     atomic_init(&store->is_interrupted, false);
     atomic_init(&store->calls, 0);
     (void)pthread_mutex_init(&store->mutex, NULL); /* neither fails on Linux */
@@ -136,7 +131,9 @@ void mst_store_close(struct mst_store *store)
     /* Threads of the parent may have been in the middle of anything at the fork, and sockets have
      * two owners now: what is behind the handle is left as it is. */
     bool has_backend = is_ours(store);
-    (void)close(store->wake_fd); /* nothing to lose */
+    if (atomic_load(&store->wake_fd) >= 0) {
+        (void)close(atomic_load(&store->wake_fd)); /* nothing to lose */
+    }
     if (has_backend) {
         MST_ASSERT(atomic_load(&store->calls) == 0);
         (void)pthread_cond_destroy(&store->quiet_cond); /* nobody waits any more */
@@ -186,16 +183,40 @@ int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *r
 
 /* --- interrupting --- */
 
+static void ring(int fd)
+{
+    uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one);
+    (void)written; /* when the counter is full it is readable already */
+}
+
 void mst_store_interrupt(struct mst_store *store)
 {
     int errno_before = errno; /* a signal handler must not change it */
-    uint64_t one = 1;
-    if (is_ours(store)) { /* the descriptor is the parent's, too */
-        ssize_t written = write(store->wake_fd, &one, sizeof one);
-        (void)written; /* when the counter is full it is readable already */
+    if (is_ours(store)) {     /* the descriptor is the parent's, too */
         atomic_store(&store->is_interrupted, true);
+        int fd = atomic_load(&store->wake_fd);
+        if (fd >= 0) { /* else the call that makes it sees the flag */
+            ring(fd);
+        }
     }
     errno = errno_before;
+}
+
+/* Have wake_fd: 0 or MST_ESYS. Most handles of a rendezvous never need one. */
+static int obtain_wake_fd(struct mst_store *store, struct mst_err *reterr)
+{
+    int none = -1;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "eventfd of a store handle");
+    }
+    if (!atomic_compare_exchange_strong(&store->wake_fd, &none, fd)) {
+        (void)close(fd); /* another thread was quicker */
+    } else if (atomic_load(&store->is_interrupted)) {
+        ring(fd);
+    }
+    return 0;
 }
 
 /* Wait until the calls that were interrupted are over; returns store->calls. */
@@ -213,6 +234,9 @@ static size_t await_quiet(struct mst_store *store)
 int mst__store_enter(struct mst_store *store, struct mst_err *reterr)
 {
     int rv = check_process(store, reterr);
+    if (rv == 0 && atomic_load(&store->wake_fd) < 0) {
+        rv = obtain_wake_fd(store, reterr);
+    }
     if (rv != 0) {
         return rv;
     }
@@ -260,6 +284,7 @@ int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr)
 
 bool mst__store_is_interrupted(const struct mst_store *store)
 {
-    /* The flag saves looking; it may come after the fact, but is not lost. */
+    /* The flag saves looking. If a call that ends takes it for its own, the descriptor is readable
+     * all the same, and the next call ends after it has sent something and not before. */
     return atomic_load(&store->is_interrupted) && mst__until_is_woken(store->wake_fd);
 }

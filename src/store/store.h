@@ -180,8 +180,8 @@ int mst__store_fetch(struct mst_store *store,
 struct mst_store {
     struct mst__backend *backend;
     unsigned generation;        /* of the process that has made it, see base/fork.h */
-    int wake_fd;                /* readable = interrupted */
-    atomic_bool is_interrupted; /* wake_fd is worth looking at */
+    atomic_int wake_fd;         /* readable = interrupted; -1 = the first call makes it */
+    atomic_bool is_interrupted; /* wake_fd is, or soon will be, worth looking at */
     atomic_size_t calls;        /* under way, and MST_STORE_QUIETING */
     pthread_mutex_t mutex;      /* for waiting until that is over */
     pthread_cond_t quiet_cond;
@@ -200,12 +200,12 @@ int mst__store_new(struct mst__backend *backend,
                    struct mst_err *reterr);
 
 /* The first handle on a @backend that was just made: it sees all keys of its users. On failure the
- * backend is freed. 0, MST_ENOMEM, MST_ESYS. */
+ * backend is freed. 0, MST_ENOMEM. */
 int mst__store_first(struct mst__backend *backend,
                      struct mst_store **ret_store,
                      struct mst_err *reterr);
 
-/* Begin a call of the application on @store: 0, or MST_EINVAL in a forked child. */
+/* Begin a call of the application on @store: 0, MST_EINVAL in a forked child, MST_ESYS. */
 int mst__store_enter(struct mst_store *store, struct mst_err *reterr);
 
 /* End it. Returns @rv, or MST_ECANCELED when it was interrupted. */

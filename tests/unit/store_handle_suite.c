@@ -47,6 +47,9 @@ void suite_interrupt(struct mst_store *store)
 {
     struct suite_waiter waiters[WAITERS];
     struct mst_bytes key = STR("never");
+    /* The very first call, too. */
+    mst_store_interrupt(store);
+    assert_fails(mst_store_wait(store, &key, 1, PLENTY_MS, &err), MST_ECANCELED, "never");
     /* From another thread: all calls that wait, and no later one. */
     for (size_t i = 0; i < WAITERS; i++) {
         waiter_start(&waiters[i], store, "never");

@@ -2,7 +2,6 @@
  * and without prefixes; from several threads; and with allocations that fail. */
 #include "unit/store_suite.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,9 +20,6 @@ struct fixture {
 
 static void *serve(void *arg)
 {
-    sigset_t all; /* SIGPIPE among them, for clients that are gone before their answer */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
     int rv = mst_server_run(arg, NULL);
     return rv == 0 ? NULL : arg;
 }
