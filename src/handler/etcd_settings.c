@@ -26,8 +26,8 @@
 
 static const char *const v2_options[] = {MST_DYNAMIC_OPTIONS, ETCD_OPTIONS};
 static const char *const v3_options[] = {MST_MUSTER_OPTIONS, ETCD_OPTIONS};
-static const char *const legacy_options[] = {"timeout", "last_call_timeout", "etcd_prefix",
-                                             "read_timeout", ETCD_OPTIONS};
+static const char *const legacy_options[] = {"timeout",      "last_call_timeout", "etcd_prefix",
+                                             "read_timeout", "max_restarts",      ETCD_OPTIONS};
 const struct mst__known mst__etcd_v2_known = MST_KNOWN(v2_options);
 const struct mst__known mst__etcd_v3_known = MST_KNOWN(v3_options);
 const struct mst__known mst__legacy_known = MST_KNOWN(legacy_options);
@@ -368,6 +368,9 @@ int mst__legacy_read(const struct mst_params *params,
     }
     if (rv == 0) {
         rv = read_prefix(params, &settings.prefix, reterr);
+    }
+    if (rv == 0) {
+        rv = mst__budget_read(params, &settings.budget, reterr);
     }
     if (rv != 0) {
         mst__legacy_settings_close(&settings);

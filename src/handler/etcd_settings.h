@@ -42,7 +42,8 @@ struct mst__legacy_settings {
     int64_t nodes_min, nodes_max;
     int64_t timeout_ms;   /* for a whole barrier */
     int64_t last_call_ms; /* after the minimum has come */
-    char *prefix;         /* heap: one slash in front, none at the end but of the root; "/" */
+    struct mst__budget budget;
+    char *prefix; /* heap: one slash in front, none at the end but of the root; "/" */
 };
 
 /**

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "handler/builtin.h"
+#include "handler/ending.h"
 #include "handler/head.h"
 #include "legacy/legacy_drive.h"
 
@@ -48,6 +49,7 @@ struct handler {
     struct mst__legacy machine;
     bool is_set_up;
     struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
+    struct mst__ending ending;
 
     struct mst__bootstrap bootstrap;
 
@@ -86,13 +88,20 @@ static int64_t deadline_us(int64_t timeout_ms)
 
 /* --- the view --- */
 
-/* Those who are lost, by name. The owner. */
-static void view_name_lost(const struct handler *handler, struct mst_changes *view)
+/* Those who are lost, by name; those whose work was done are not missed. The owner. */
+static void view_name_lost(struct handler *handler, struct mst_changes *view)
 {
     const struct mst__legacy *machine = &handler->machine;
     size_t at = 0;
     for (int64_t rank = 0; view->participants_lost > 0 && rank < machine->world; rank++) {
         if (machine->lost == NULL || machine->lost[rank] == 0) {
+            continue;
+        }
+        if (mst__ending_has_finished(&handler->ending, rank)) {
+            view->participants_lost--;
+            continue;
+        }
+        if (at >= sizeof view->lost) {
             continue;
         }
         char name[MST_LEGACY_NODE_SIZE];
@@ -101,9 +110,6 @@ static void view_name_lost(const struct handler *handler, struct mst_changes *vi
         int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", at == 0 ? "" : " ",
                             name); /* cut off when long */
         at += size < 0 ? 0 : (size_t)size;
-        if (at >= sizeof view->lost) {
-            return;
-        }
     }
 }
 
@@ -120,6 +126,7 @@ static void publish(struct handler *handler, const struct mst_err *err)
         .expelled = changes.expelled,
     };
     view_name_lost(handler, &view);
+    mst__ending_note(&handler->ending, &view);
     mst__view_publish(&handler->head.view, &view);
     if (err != NULL) {
         /* What was seen before that is news all the same. */
@@ -240,6 +247,70 @@ static int remember_members(struct handler *handler,
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "%" PRId64 " members", outcome->world);
 }
 
+/* The etcd2 store in the directory @path. */
+static int open_store(struct handler *handler,
+                      const char *path,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    const struct mst__http_options http =
+        mst__etcd_http(&handler->settings.etcd, &handler->params->log);
+    return mst__etcd_store_new(&http, path, ret_store, reterr);
+}
+
+/* The store of round @version. */
+static int next_store(struct handler *handler,
+                      int64_t version,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    char path[MST_LEGACY_PATH_MAX];
+    if (!mst__legacy_path(&handler->machine, version, "kv", path, sizeof path)) {
+        return mst__fail(reterr, MST_ELIMIT, 0, "path of the store of round %" PRId64, version);
+    }
+    return open_store(handler, path, ret_store, reterr);
+}
+
+/* The keys of the job, for words of the work. */
+static int job_store(struct handler *handler, struct mst_store **ret_store, struct mst_err *reterr)
+{
+    char path[MST_LEGACY_PATH_MAX];
+    int size = snprintf(path, sizeof path, "%s/work", handler->machine.job);
+    return size < 0 || (size_t)size >= sizeof path
+               ? mst__fail(reterr, MST_ELIMIT, 0, "path of the store of the job")
+               : open_store(handler, path, ret_store, reterr);
+}
+
+/* Where words of the work are said in the round that was joined. In the owner. */
+static int next_ending(struct handler *handler,
+                       const struct mst__legacy_outcome *outcome,
+                       struct mst_err *reterr)
+{
+    struct mst_store *job = NULL;
+    struct mst_store *round = NULL;
+    int rv = job_store(handler, &job, reterr);
+    rv = rv == 0 ? next_store(handler, outcome->version, &round, reterr) : rv;
+    if (rv != 0) {
+        mst_store_close(job);
+        return rv;
+    }
+    rv = mst__ending_begin(&handler->ending, job, round, outcome->version, outcome->rank,
+                           outcome->world);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+}
+
+/* It is closed, @rv; perhaps somebody has stored why. In the owner. */
+static int next_explain(struct handler *handler, int rv, struct mst_err *reterr)
+{
+    struct mst_store *job = NULL;
+    struct mst_err ignored;
+    if (job_store(handler, &job, &ignored) == 0) {
+        rv = mst__ending_explain(job, rv, reterr);
+        mst_store_close(job);
+    }
+    return rv;
+}
+
 /* Enter a round and wait until it is final. In the owner. */
 static int next_join(struct handler *handler,
                      struct mst__legacy_outcome *ret_outcome,
@@ -256,28 +327,17 @@ static int next_join(struct handler *handler,
         rv = mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_NEXT, end_us, ret_outcome,
                                reterr);
     }
+    if (rv == MST_ECLOSED || rv == MST_ESPARE) {
+        return next_explain(handler, rv, reterr);
+    }
     if (rv == 0) {
         rv = remember_members(handler, ret_outcome, reterr);
     }
+    rv = rv == 0 ? next_ending(handler, ret_outcome, reterr) : rv;
     if (rv == 0) {
         publish(handler, NULL);
     }
     return rv;
-}
-
-/* The store of round @version. */
-static int next_store(struct handler *handler,
-                      int64_t version,
-                      struct mst_store **ret_store,
-                      struct mst_err *reterr)
-{
-    char path[MST_LEGACY_PATH_MAX];
-    if (!mst__legacy_path(&handler->machine, version, "kv", path, sizeof path)) {
-        return mst__fail(reterr, MST_ELIMIT, 0, "path of the store of round %" PRId64, version);
-    }
-    const struct mst__http_options http =
-        mst__etcd_http(&handler->settings.etcd, &handler->params->log);
-    return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 
 /* A round that waits for the address of its rank 0. */
@@ -361,6 +421,7 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
     const int64_t *timeout_ms = arg;
     const struct mst__legacy_drive drive = drive_with(handler, -1);
     mst__owner_joined(&handler->head.owner, false);
+    mst__ending_leave(&handler->ending);
     return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
                              deadline_us(*timeout_ms), NULL, reterr);
 }
@@ -481,6 +542,24 @@ static int legacy_set_closed(void *self, struct mst_err *reterr)
     return close_for_good(self, "set_closed", reterr);
 }
 
+/* A task, with a struct mst__word. */
+static int legacy_say(void *self, void *word, struct mst_err *reterr)
+{
+    struct handler *handler = self;
+    struct mst__legacy_changes changes;
+    bool closes = false;
+    mst__legacy_changes(&handler->machine, &changes);
+    if (handler->ending.round != NULL && changes.closed) {
+        return 0; /* too late */
+    }
+    int rv = mst__ending_say(&handler->ending, word, &closes, reterr);
+    if (rv == 0 && closes) {
+        rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, reterr);
+        mst__view_set_closed(&handler->head.view); /* or it will be: the outcome is stored */
+    }
+    return rv;
+}
+
 static int legacy_shutdown(void *self, struct mst_err *reterr)
 {
     struct handler *handler = self;
@@ -564,6 +643,7 @@ static void legacy_free(void *self)
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
                  MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));
     }
+    mst__ending_leave(&handler->ending);
     mst__legacy_close(&handler->machine);
     mst__free(handler->members.items);
     mst__v2_free(handler->v2);
@@ -577,6 +657,7 @@ static const struct mst__head_ops legacy_head_ops = {
     .next = legacy_next,
     .look = legacy_look,
     .leave = legacy_leave,
+    .say = legacy_say,
 };
 
 static const struct mst_handler_ops legacy_ops = {
@@ -596,6 +677,8 @@ static const struct mst_handler_ops legacy_ops = {
     .node = mst__head_node,
     .set_extra = legacy_set_extra,
     .get_extra = legacy_get_extra,
+    .finish = mst__head_finish,
+    .restart = mst__head_restart,
 };
 
 static int prepare(struct handler *handler, const struct mst_params *params, struct mst_err *reterr)
@@ -613,6 +696,7 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
         return rv;
     }
     mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
+    mst__ending_init(&handler->ending, handler->node, &handler->settings.budget);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
     /* As torch's handler of this name: the workers' rank 0 serves their store, on a port that was

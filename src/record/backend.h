@@ -15,6 +15,9 @@
  * run id, a dot and the round. */
 #define MST_RECORD_PREFIX "torch.rendezvous."
 
+/* In place of the round, for the keys of the job. */
+#define MST_RECORD_JOB "work"
+
 /* What is stored. The token stands for exactly this content and means nothing to anybody but the
  * backend. Both are the holder's, to be released with mst_buffer_free. */
 struct mst__stored {

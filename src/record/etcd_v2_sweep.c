@@ -10,7 +10,7 @@
 #include "record/etcd_v2.h"
 #include "store/etcd.h"
 
-/* Whether @key is of a round of @run_id: `torch.rendezvous.job.12/…`. */
+/* Whether @key is of a round of @run_id, `torch.rendezvous.job.12/…`, or of its work. */
 static bool is_of_run(struct mst_bytes key, struct mst_bytes run_id)
 {
     struct mst_bytes prefix = mst_bytes_str(MST_RECORD_PREFIX);
@@ -24,6 +24,9 @@ static bool is_of_run(struct mst_bytes key, struct mst_bytes run_id)
     key = mst__bytes_skip(key, run_id.size);
     if (key.size == 0 || key.data[0] != '.') {
         return false;
+    }
+    if (mst__bytes_start_with(key, mst_bytes_str("." MST_RECORD_JOB "/"))) {
+        return true;
     }
     size_t digits = 1;
     while (digits < key.size && key.data[digits] >= '0' && key.data[digits] <= '9') {

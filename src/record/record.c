@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "handler/host.h"
 #include "record/record_self.h"
 
@@ -61,6 +62,71 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
                          record->backend.where);
 }
 
+/* The keys beside the record that begin with the run id, a dot and @name. The caller's. */
+static int open_store(struct mst__record *record,
+                      const char *name,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    struct mst_store *store = NULL;
+    int rv = record->backend.ops->store(record->backend.self,
+                                        mst__until_in(record->backend.call_ms), &store, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    const char *run_id = record->params->run_id;
+    size_t size = sizeof MST_RECORD_PREFIX + strlen(run_id) + 32;
+    char *prefix = mst__malloc(size);
+    if (prefix == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "prefix of the round");
+    }
+    (void)snprintf(prefix, size, MST_RECORD_PREFIX "%s.%s", run_id, name); /* fits */
+    rv = mst_store_prefix(store, mst_bytes_str(prefix), ret_store, reterr);
+    mst__free(prefix);
+    return rv;
+}
+
+/* The store of the round, for whoever joined it. */
+static int next_store(struct mst__record *record,
+                      int64_t round,
+                      struct mst_store **ret_store,
+                      struct mst_err *reterr)
+{
+    char name[MST_NUMBER_SIZE + 1];
+    name[mst__number_format(round, name)] = '\0';
+    return open_store(record, name, ret_store, reterr);
+}
+
+/* Where words of the work are said in the round that was joined. In a task. */
+static int next_ending(struct mst__record *record,
+                       const struct mst__outcome *outcome,
+                       struct mst_err *reterr)
+{
+    struct mst_store *job = NULL;
+    struct mst_store *round = NULL;
+    int rv = open_store(record, MST_RECORD_JOB, &job, reterr);
+    rv = rv == 0 ? next_store(record, outcome->round, &round, reterr) : rv;
+    if (rv != 0) {
+        mst_store_close(job);
+        return rv;
+    }
+    rv = mst__ending_begin(&record->ending, job, round, outcome->round, outcome->rank,
+                           outcome->world);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+}
+
+/* It is closed, @rv; perhaps somebody has stored why. */
+static int next_explain(struct mst__record *record, int rv, struct mst_err *reterr)
+{
+    struct mst_store *job = NULL;
+    struct mst_err ignored;
+    if (open_store(record, MST_RECORD_JOB, &job, &ignored) == 0) {
+        rv = mst__ending_explain(job, rv, reterr);
+        mst_store_close(job);
+    }
+    return rv;
+}
+
 /* Enter the record and wait for the round. In a task. */
 static int next_join(struct mst__record *record,
                      struct mst__outcome *ret_outcome,
@@ -79,36 +145,16 @@ static int next_join(struct mst__record *record,
         rv = mst__drive(&drive, &record->session, MST_OPERATION_NEXT, deadline_us, ret_outcome,
                         reterr);
     }
+    if (rv == MST_ECLOSED || rv == MST_ESPARE) {
+        return next_explain(record, rv, reterr);
+    }
+    rv = rv == 0 ? next_ending(record, ret_outcome, reterr) : rv;
     struct mst__changes changes;
     if (rv == 0) {
         rv = mst__record_publish(record, NULL, &changes);
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
     }
     mst__record_spread(record);
-    return rv;
-}
-
-/* The prefix of the round, for whoever joined it. */
-static int next_store(struct mst__record *record,
-                      int64_t round,
-                      struct mst_store **ret_store,
-                      struct mst_err *reterr)
-{
-    struct mst_store *store = NULL;
-    int rv = record->backend.ops->store(record->backend.self,
-                                        mst__until_in(record->backend.call_ms), &store, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    const char *run_id = record->params->run_id;
-    size_t size = sizeof MST_RECORD_PREFIX + strlen(run_id) + 32;
-    char *prefix = mst__malloc(size);
-    if (prefix == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "prefix of the round");
-    }
-    (void)snprintf(prefix, size, MST_RECORD_PREFIX "%s.%" PRId64, run_id, round); /* fits */
-    rv = mst_store_prefix(store, mst_bytes_str(prefix), ret_store, reterr);
-    mst__free(prefix);
     return rv;
 }
 
@@ -222,6 +268,7 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
         .backend = &record->backend, .events = &record->events, .wake_fd = -1};
     int rv = 0;
     mst__owner_joined(&record->head.owner, false);
+    mst__ending_leave(&record->ending);
     if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
         rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                         mst__drive_now_us() + *timeout_us, NULL, reterr);
@@ -316,6 +363,25 @@ static int record_set_closed(void *self, struct mst_err *reterr)
     return close_for_good(self, "set_closed", reterr);
 }
 
+/* A task, with a struct mst__word. */
+static int record_say(void *self, void *word, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    bool closes = false;
+    bool is_closed;
+    int64_t waiting;
+    if (record->ending.round != NULL && record->session.state.closed) {
+        return 0; /* too late */
+    }
+    int rv = mst__ending_say(&record->ending, word, &closes, reterr);
+    if (rv == 0 && closes) {
+        rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
+                 &waiting, reterr);
+        mst__view_set_closed(&record->head.view); /* or it will be: the outcome is stored */
+    }
+    return rv;
+}
+
 static int record_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
@@ -341,6 +407,7 @@ static void record_dispose(struct mst__record *record)
 {
     mst__owner_stop(&record->head.owner);
     mst__bootstrap_close(&record->bootstrap);
+    mst__ending_leave(&record->ending);
     mst__session_close(&record->session);
     mst__free(record->lost.ids);
     mst__head_close(&record->head);
@@ -393,6 +460,7 @@ static const struct mst__head_ops record_head_ops = {
     .next = record_next,
     .look = record_look,
     .leave = record_leave,
+    .say = record_say,
 };
 
 static const struct mst_handler_ops record_ops = {
@@ -411,6 +479,8 @@ static const struct mst_handler_ops record_ops = {
     .shutdown = record_shutdown,
     .leave = mst__head_leave,
     .node = mst__head_node,
+    .finish = mst__head_finish,
+    .restart = mst__head_restart,
 };
 
 /* --- making one --- */
@@ -426,6 +496,7 @@ static void name_node(struct mst__record *record)
     };
     mst__node_format(&record->node, record->node_text, sizeof record->node_text);
     mst__head_identify(&record->head, record->params, record->node_text, &record->events);
+    mst__ending_init(&record->ending, record->node_text, &record->dynamic.settings.budget);
 }
 
 static int record_init(struct mst__record *record,

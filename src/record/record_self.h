@@ -6,6 +6,7 @@
 #define MST_RECORD_RECORD_SELF_H
 
 #include "base/prng.h"
+#include "handler/ending.h"
 #include "handler/head.h"
 #include "record/drive.h"
 #include "record/record.h"
@@ -27,6 +28,7 @@ struct mst__record {
     /* The owner. */
     struct mst__session session;
     struct mst__peers lost;
+    struct mst__ending ending;
     struct mst__prng prng;
     int64_t again_us;  /* the next pause after a failure */
     int64_t spread_us; /* by how much the next beat is put off */

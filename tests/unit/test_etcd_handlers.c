@@ -341,6 +341,7 @@ static void run_id_used_again(void **state)
             mst_store_close(node.got.store);
             node.got.store = NULL;
         }
+        put_key(all, "torch.rendezvous.again-etcd-v2.work/restarts");
         part(&node, 1);
         const struct mst__v2_write record = {.key = MST_ETCD_V2_RECORD "again-etcd-v2",
                                              .ttl_s = MST_V2_NO_TTL};
@@ -350,6 +351,10 @@ static void run_id_used_again(void **state)
         assert_int_equal(answer.code, MST_V2_OK);
         mst__v2_answer_close(&answer);
     }
+    struct node node = {.handler = new_handler("etcd-v2", "again", 1, 1, "")};
+    meet(&node, 1);
+    assert_absent(all, "torch.rendezvous.again-etcd-v2.work/restarts");
+    part(&node, 1);
     for (size_t i = 0; i < 6; i++) {
         assert_value(all, others[i], STR("old"));
     }

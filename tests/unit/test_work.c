@@ -53,23 +53,23 @@ static void no_words(void **state)
 
 int main(void)
 {
-    static const char *const backends[] = {"muster"};
     void *state = NULL;
     (void)fixture_open(&state);
     const struct fixture *f = state;
-    int failed = 0;
-    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++) {
-        const struct work_suite suite = {
-            .backend = backends[i],
-            .endpoint = f->text,
-            .options = "is_host=0,join_timeout=20,last_call_timeout=50ms,keep_alive_interval=200ms",
-        };
-        failed += work_suite_run(&suite);
-    }
-    (void)fixture_close(&state);
-    const struct CMUnitTest tests[] = {
+    static const char options[] =
+        "is_host=0,join_timeout=20,last_call_timeout=50ms,keep_alive_interval=200ms";
+    const struct work_suite suites[] = {
+        {.backend = "muster", .endpoint = f->text, .options = options, .has_authority = true},
+        {.backend = "c10d", .endpoint = f->text, .options = options},
+    };
+    struct CMUnitTest tests[2 + 2 * WORK_SUITE_TESTS] = {
         cmocka_unit_test(budget),
         cmocka_unit_test(no_words),
     };
-    return failed + MST_RUN_TESTS(tests);
+    for (size_t i = 0; i < 2; i++) {
+        work_suite_add(&suites[i], tests + 2 + i * WORK_SUITE_TESTS);
+    }
+    int rv = MST_RUN_TESTS(tests);
+    (void)fixture_close(&state);
+    return rv;
 }

@@ -1,0 +1,393 @@
+/* handler/ending.c - how work ends where there is no authority. */
+#include "handler/ending.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "wire/job.h"
+
+/* For one call of the store that says something, and for one that looks, while which nobody beats.
+ */
+#define SAY_MS 5000
+#define LOOK_MS 1000
+
+#define KEY_SIZE 96
+
+/* Of the job. */
+#define END_KEY "end"
+#define RESTARTS_KEY "restarts"
+
+/* Of a round. */
+#define CAUSE_KEY "muster.work/cause"
+#define FINISHED_KEY "muster.work/finished/" /* and the rank */
+
+/* Of a round, by torch's agents. Those of a newer torch count themselves, and who completes the
+ * count sets the last key. Those of an older one each set a key with their rank, and another one
+ * when they have seen those of all. */
+#define TORCH_COUNT_KEY "torchelastic/agent/terminal_state/num_members"
+#define TORCH_LAST_KEY "torchelastic/agent/terminal_state/last_member"
+#define TORCH_KEY "torchelastic/agent/terminal_state" /* and the rank */
+
+/* --- life --- */
+
+void mst__ending_init(struct mst__ending *ending,
+                      const char *node,
+                      const struct mst__budget *budget)
+{
+    *ending = (struct mst__ending){.budget = *budget, .node = node};
+}
+
+void mst__ending_leave(struct mst__ending *ending)
+{
+    mst_store_close(ending->job);
+    mst_store_close(ending->round);
+    mst_buffer_free(&ending->end);
+    mst_buffer_free(&ending->cause);
+    mst__free(ending->finished);
+    *ending = (struct mst__ending){.budget = ending->budget, .node = ending->node};
+}
+
+int mst__ending_begin(struct mst__ending *ending,
+                      struct mst_store *job,
+                      struct mst_store *round,
+                      int64_t number,
+                      int64_t rank,
+                      int64_t world)
+{
+    mst__ending_leave(ending);
+    ending->job = job;
+    ending->round = round;
+    ending->number = number;
+    ending->rank = rank;
+    ending->world = world;
+    ending->finished = mst__calloc((size_t)world, 1);
+    if (ending->finished == NULL) {
+        mst__ending_leave(ending);
+        return MST_ENOMEM;
+    }
+    return 0;
+}
+
+/* --- values --- */
+
+/* Store @message as a frame under @key if there is nothing yet; whether it is there now. */
+static int put_first(struct mst_store *store,
+                     const char *key,
+                     const struct mst__job_message *message,
+                     bool *ret_is_ours,
+                     struct mst_err *reterr)
+{
+    struct mst__buf frame;
+    enum mst_compare_set done = MST_COMPARE_SET_DIFFERS;
+    mst__buf_init(&frame, MST_JOB_SIZE_MAX);
+    int rv = mst__job_write(&frame, message);
+    rv = rv == 0 ? mst_store_compare_set(store, mst_bytes_str(key), mst_bytes_str(""),
+                                         mst__buf_bytes(&frame), SAY_MS, &done, NULL, reterr)
+                 : mst__fail(reterr, rv, 0, "%s", key);
+    mst__buf_close(&frame);
+    *ret_is_ours = done == MST_COMPARE_SET_DONE;
+    return rv;
+}
+
+/* Read what is under @key: 0, also when there is nothing or it is no frame of @type, and @ret_frame
+ * is empty then; errors of the store. */
+static int get_frame(struct mst_store *store,
+                     const char *key,
+                     enum mst__job_type type,
+                     struct mst_buffer *ret_frame)
+{
+    struct mst_err err;
+    struct mst__job_message message;
+    size_t size;
+    *ret_frame = (struct mst_buffer){.size = 0};
+    int rv = mst_store_try_get(store, mst_bytes_str(key), LOOK_MS, ret_frame, &err);
+    if (rv == 0 && (mst__job_read(mst_bytes_of(ret_frame->data, ret_frame->size), MST_JOB_SIZE_MAX,
+                                  &message, &size, &err) != 1 ||
+                    message.type != type)) {
+        mst_buffer_free(ret_frame); /* somebody else's */
+    }
+    return rv == MST_ENOTFOUND ? 0 : rv;
+}
+
+/* What get_frame has found; borrows from @frame. */
+static struct mst__job_message message_of(const struct mst_buffer *frame)
+{
+    struct mst__job_message message;
+    struct mst_err err;
+    size_t size;
+    int rv = mst__job_read(mst_bytes_of(frame->data, frame->size), MST_JOB_SIZE_MAX, &message,
+                           &size, &err);
+    MST_ASSERT(rv == 1);
+    return message;
+}
+
+/* The job has ended. */
+static int put_end(struct mst__ending *ending,
+                   enum mst__job_outcome outcome,
+                   const struct mst__cause *cause,
+                   struct mst_err *reterr)
+{
+    char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];
+    if (cause == NULL) {
+        (void)snprintf(reason, sizeof reason, "all %" PRId64 " nodes of round %" PRId64,
+                       ending->world, ending->number); /* fits */
+    } else {
+        mst__cause_describe(cause, reason, sizeof reason);
+    }
+    struct mst__job_message message = {
+        .type = MST_JOB_CLOSED,
+        .u.close = {.reason = mst_bytes_str(reason),
+                    .owner = mst_bytes_str(ending->node),
+                    .end = {.outcome = outcome, .has_cause = cause != NULL}},
+    };
+    if (cause != NULL) {
+        message.u.close.end.cause = *cause;
+    }
+    bool is_ours;
+    return put_first(ending->job, END_KEY, &message, &is_ours, reterr);
+}
+
+/* --- failed --- */
+
+/* Use one restart of the budget: how many there were, in this window. Only one node of a round gets
+ * here, so there is hardly ever another try. */
+static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst_err *reterr)
+{
+    struct mst_bytes key = mst_bytes_str(RESTARTS_KEY);
+    struct mst_buffer value = {.size = 0};
+    int rv = mst_store_try_get(ending->job, key, SAY_MS, &value, reterr);
+    rv = rv == MST_ENOTFOUND ? 0 : rv;
+    enum mst_compare_set done = MST_COMPARE_SET_DIFFERS;
+    while (rv == 0 && done != MST_COMPARE_SET_DONE) {
+        int64_t count = 0;
+        int64_t since_us = 0;
+        int64_t now_us = mst__clock_wall_us();
+        struct mst_bytes rest = mst_bytes_of(value.data, value.size);
+        const char *blank = rest.size == 0 ? NULL : memchr(rest.data, ' ', rest.size);
+        (void)mst__number_parse_prefix(rest, &count);
+        if (blank != NULL) {
+            size_t at = (size_t)((const uint8_t *)blank - rest.data) + 1;
+            (void)mst__number_parse_prefix(mst_bytes_of(rest.data + at, rest.size - at), &since_us);
+        }
+        bool is_over =
+            ending->budget.window_us > 0 && now_us - since_us >= ending->budget.window_us;
+        if (count <= 0 || is_over) {
+            count = 0;
+            since_us = now_us;
+        }
+        char text[2 * MST_NUMBER_SIZE + 2];
+        (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64, count + 1, since_us); /* fits */
+        struct mst_buffer other = {.size = 0};
+        rv = mst_store_compare_set(ending->job, key, rest, mst_bytes_str(text), SAY_MS, &done,
+                                   &other, reterr);
+        mst_buffer_free(&value);
+        value = other;
+        *ret_count = count + 1;
+    }
+    mst_buffer_free(&value);
+    return rv;
+}
+
+static int say_failed(struct mst__ending *ending,
+                      const struct mst__word *word,
+                      bool *ret_closes,
+                      struct mst_err *reterr)
+{
+    struct mst__cause cause = word->cause;
+    cause.rank = (uint32_t)ending->rank;
+    cause.node = mst_bytes_str(ending->node);
+    const struct mst__job_message message = {
+        .type = MST_JOB_REOPENED,
+        .u.reopened = {.round_next = ending->number + 1,
+                       .why = MST_AUTHORITY_WHY_FAILED,
+                       .rank = cause.rank,
+                       .name = cause.node,
+                       .end = {.outcome = MST_JOB_OUTCOME_FAILED,
+                               .has_cause = true,
+                               .cause = cause}},
+    };
+    bool is_first = false;
+    int64_t count = 0;
+    int rv = put_first(ending->round, CAUSE_KEY, &message, &is_first, reterr);
+    if (rv == 0 && is_first) {
+        rv = budget_use(ending, &count, reterr);
+    }
+    bool is_end = ending->budget.is_limited && count > (int64_t)ending->budget.restarts_max;
+    if (rv == 0 && is_first && is_end) {
+        rv = put_end(ending, MST_JOB_OUTCOME_FAILED, &cause, reterr);
+        *ret_closes = rv == 0;
+    }
+    ending->has_failed = rv == 0;
+    return rv;
+}
+
+/* --- finished --- */
+
+static struct mst_bytes ranked_key(const char *key,
+                                   int64_t rank,
+                                   const char *behind,
+                                   char *ret_text)
+{
+    (void)snprintf(ret_text, KEY_SIZE, "%s%" PRId64 "%s", key, rank, behind); /* fits */
+    return mst_bytes_str(ret_text);
+}
+
+/* Whether all ranks of the round have said that they have finished. */
+static int is_complete(struct mst__ending *ending, bool *ret_is, struct mst_err *reterr)
+{
+    int rv = 0;
+    *ret_is = true;
+    for (int64_t rank = 0; rank < ending->world && rv == 0 && *ret_is; rank++) {
+        char text[KEY_SIZE];
+        struct mst_bytes key = ranked_key(FINISHED_KEY, rank, "", text);
+        rv = mst_store_check(ending->round, &key, 1, SAY_MS, ret_is, reterr);
+    }
+    return rv;
+}
+
+static int say_finished(struct mst__ending *ending,
+                        const struct mst__word *word,
+                        bool *ret_closes,
+                        struct mst_err *reterr)
+{
+    char texts[3][KEY_SIZE];
+    char rank[MST_NUMBER_SIZE + 1];
+    char said[sizeof word->text + MST_NUMBER_SIZE + 2];
+    rank[mst__number_format(ending->rank, rank)] = '\0';
+    (void)snprintf(said, sizeof said, "%d %s", word->cause.status, word->text); /* fits */
+    const struct mst_bytes keys[] = {
+        ranked_key(FINISHED_KEY, ending->rank, "", texts[0]),
+        ranked_key(TORCH_KEY, ending->rank, "", texts[1]),
+        ranked_key(TORCH_KEY, ending->rank, ".FIN", texts[2]),
+    };
+    const struct mst_bytes values[] = {mst_bytes_str(said), mst_bytes_str(rank),
+                                       mst_bytes_str("FIN")};
+    int rv = 0;
+    for (size_t i = 0; i < 3 && rv == 0; i++) { /* not every store can take several at once */
+        rv = mst_store_set(ending->round, keys[i], values[i], SAY_MS, reterr);
+    }
+    bool is_last = false;
+    if (rv == 0 && !ending->has_arrived) {
+        int64_t count = 0;
+        ending->has_arrived = true; /* also when nobody knows: twice would end the job too soon */
+        rv =
+            mst_store_add(ending->round, mst_bytes_str(TORCH_COUNT_KEY), 1, SAY_MS, &count, reterr);
+        is_last = rv == 0 && count >= ending->world;
+    } else if (rv == 0) {
+        rv = is_complete(ending, &is_last, reterr);
+    }
+    if (rv == 0 && is_last) {
+        rv = mst_store_set(ending->round, mst_bytes_str(TORCH_LAST_KEY), mst_bytes_str("1"), SAY_MS,
+                           reterr);
+        rv = rv == 0 ? put_end(ending, MST_JOB_OUTCOME_FINISHED, NULL, reterr) : rv;
+        *ret_closes = rv == 0;
+    }
+    return rv;
+}
+
+int mst__ending_say(struct mst__ending *ending,
+                    const struct mst__word *word,
+                    bool *ret_closes,
+                    struct mst_err *reterr)
+{
+    *ret_closes = false;
+    if (ending->round == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
+    }
+    if (ending->has_failed) {
+        return 0; /* the round is over for this node */
+    }
+    return word->is_finish ? say_finished(ending, word, ret_closes, reterr)
+                           : say_failed(ending, word, ret_closes, reterr);
+}
+
+/* --- what is found --- */
+
+bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank)
+{
+    if (ending->round == NULL || rank < 0 || rank >= ending->world) {
+        return false;
+    }
+    uint8_t *known = &ending->finished[rank];
+    if (*known == 0) {
+        char text[KEY_SIZE];
+        struct mst_bytes key = ranked_key(FINISHED_KEY, rank, "", text);
+        struct mst_err err;
+        bool exists = false;
+        if (mst_store_check(ending->round, &key, 1, LOOK_MS, &exists, &err) == 0) {
+            *known = exists ? 2 : 1; /* who is gone says nothing any more */
+        }
+    }
+    return *known == 2;
+}
+
+/* Whether agents of torch have all arrived at their barrier, which those of a newer one do when
+ * their work is done. */
+static bool torch_has_finished(const struct mst__ending *ending)
+{
+    struct mst_bytes key = mst_bytes_str(TORCH_LAST_KEY);
+    struct mst_err err;
+    bool exists = false;
+    return mst_store_check(ending->round, &key, 1, LOOK_MS, &exists, &err) == 0 && exists;
+}
+
+static void note_end(struct mst__ending *ending, struct mst_changes *view)
+{
+    if (!ending->is_end_known &&
+        get_frame(ending->job, END_KEY, MST_JOB_CLOSED, &ending->end) == 0) {
+        ending->is_end_known = true; /* it was stored before all was closed */
+    }
+    view->outcome = MST_OUTCOME_CLOSED;
+    if (ending->end.size > 0) {
+        const struct mst__job_message message = message_of(&ending->end);
+        mst__work_ended(view, &message.u.close.end);
+        (void)snprintf(view->reason, sizeof view->reason, "%.*s", (int)message.u.close.reason.size,
+                       (const char *)message.u.close.reason.data); /* cut off */
+    } else if (torch_has_finished(ending)) {
+        view->outcome = MST_OUTCOME_FINISHED;
+    }
+}
+
+static void note_cause(struct mst__ending *ending, struct mst_changes *view)
+{
+    if (ending->cause.size == 0 && view->nodes_waiting != ending->cause_waiting &&
+        get_frame(ending->round, CAUSE_KEY, MST_JOB_REOPENED, &ending->cause) == 0) {
+        ending->cause_waiting = view->nodes_waiting;
+    }
+    if (ending->cause.size > 0) {
+        const struct mst__job_message message = message_of(&ending->cause);
+        mst__work_reopened(view, &message.u.reopened.end);
+    }
+}
+
+void mst__ending_note(struct mst__ending *ending, struct mst_changes *view)
+{
+    if (ending->round == NULL) {
+        view->outcome = view->closed ? MST_OUTCOME_CLOSED : MST_OUTCOME_NONE;
+    } else if (view->closed) {
+        note_end(ending, view);
+    } else if (view->nodes_waiting > 0) {
+        note_cause(ending, view);
+    }
+}
+
+int mst__ending_explain(struct mst_store *job, int rv, struct mst_err *reterr)
+{
+    struct mst_buffer frame;
+    if (get_frame(job, END_KEY, MST_JOB_CLOSED, &frame) != 0 || frame.size == 0) {
+        return rv;
+    }
+    const struct mst__job_message message = message_of(&frame);
+    bool is_finished = message.u.close.end.outcome == MST_JOB_OUTCOME_FINISHED;
+    rv = mst__fail(reterr, is_finished ? MST_EFINISHED : MST_ECLOSED, 0, "the job has %s: %.*s",
+                   is_finished ? "finished" : "failed", (int)message.u.close.reason.size,
+                   (const char *)message.u.close.reason.data);
+    mst_buffer_free(&frame);
+    return rv;
+}

@@ -1,0 +1,69 @@
+/* handler/ending.h - how work ends where there is no authority: words in keys beside the record.
+ *
+ * In the store of a round are the first cause of its failure and who has finished, in the store of
+ * the job how many restarts were used and how it has ended. Whoever is the first with a cause
+ * counts it, whoever completes the number of those who have finished ends the job; both close the
+ * rendezvous after they have stored the outcome, so that everybody who sees it closed finds out
+ * why. A node that finishes also takes part in the exit barriers of torch's agents.
+ *
+ * Everything belongs to the owner. docs/protocol.md has the keys. */
+#ifndef MST_HANDLER_ENDING_H
+#define MST_HANDLER_ENDING_H
+
+#include <muster/store.h>
+
+#include "handler/work.h"
+
+struct mst__ending {
+    struct mst__budget budget;
+    const char *node; /* the handler's */
+    struct mst_store *job;
+    struct mst_store *round; /* NULL = none is joined */
+    int64_t number, rank, world;
+
+    /* What was said. */
+    bool has_failed;
+    bool has_arrived; /* at the barrier of torch's agents */
+
+    /* What was found. */
+    bool is_end_known;       /* @end is; empty = nobody has told */
+    struct mst_buffer end;   /* CLOSED */
+    struct mst_buffer cause; /* REOPENED; empty = there is none */
+    int64_t cause_waiting;   /* it was looked for when so many waited */
+    uint8_t *finished;       /* by rank: 0 = not known, else 1 + whether it has; heap */
+};
+
+/* @node is borrowed. */
+void mst__ending_init(struct mst__ending *ending,
+                      const char *node,
+                      const struct mst__budget *budget);
+
+/* A round is joined. The stores are taken, also when this fails: 0 or MST_ENOMEM. */
+int mst__ending_begin(struct mst__ending *ending,
+                      struct mst_store *job,
+                      struct mst_store *round,
+                      int64_t number,
+                      int64_t rank,
+                      int64_t world);
+
+/* The round is left: release what there is of it. */
+void mst__ending_leave(struct mst__ending *ending);
+
+/* Say @word. @ret_closes: the job is to be closed, and the outcome is stored. 0, MST_EINVAL without
+ * a round, or an error of the store: then it may be said again. */
+int mst__ending_say(struct mst__ending *ending,
+                    const struct mst__word *word,
+                    bool *ret_closes,
+                    struct mst_err *reterr);
+
+/* Whether @rank of the round has finished. */
+bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank);
+
+/* Add to @view what is known: the outcome if it is closed, the cause if nodes wait. */
+void mst__ending_note(struct mst__ending *ending, struct mst_changes *view);
+
+/* The rendezvous was found closed, @rv: what to say of it instead, by what is in @job. Returns
+ * MST_EFINISHED, MST_ECLOSED, or @rv with @reterr as it was. */
+int mst__ending_explain(struct mst_store *job, int rv, struct mst_err *reterr);
+
+#endif /* MST_HANDLER_ENDING_H */
