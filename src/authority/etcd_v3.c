@@ -16,6 +16,7 @@
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
+#include "handler/work.h"
 #include "store/store.h"
 
 /* How long leaving may take that nobody has asked for. */
@@ -137,6 +138,47 @@ static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *r
     return rv;
 }
 
+/* Whether our word is in our key; and, that our work is done, in `round`: then we may go, and no
+ * authority misses us. */
+static bool is_heard(const struct mst__etcd_v3 *self, const struct mst__word *word)
+{
+    const struct mst__member *member = &self->member;
+    const struct mst__etcd_v3_round *round = &self->round;
+    if (mst__member_has_word(member) || self->has_to_say) {
+        return false;
+    }
+    bool is_at_work = member->phase == MST_MEMBER_HOLDING && round->state == MST_ETCD_V3_RUNNING &&
+                      round->round == member->claim.round && round->epoch == member->claim.epoch;
+    return !word->is_finish || !is_at_work ||
+           (round->is_finished != NULL && round->is_finished[member->claim.rank]);
+}
+
+/* A task, with a struct mst__word. */
+static int say_word(void *arg, void *word_arg, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    const struct mst__word *word = word_arg;
+    const struct mst__member *member = &self->member;
+    if (member->phase == MST_MEMBER_OUT) {
+        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
+    }
+    struct mst__until until =
+        mst__until_by(self->head.owner.cancel_fd, self->settings.job.job.close_us / 1000);
+    mst__etcd_v3_feed(self, mst__word_event(word));
+    while (!is_heard(self, word) && !mst__owner_is_cancelled(&self->head.owner) &&
+           !mst__until_is_over(until)) {
+        mst__etcd_v3_turn(self, until);
+    }
+    if (is_heard(self, word)) {
+        return 0;
+    }
+    return mst__owner_is_cancelled(&self->head.owner)
+               ? mst__owner_fail_cancelled(reterr)
+               : mst__fail(reterr, MST_ECONN, 0,
+                           "%.60s: no answer; the others are told when there is one",
+                           self->settings.etcd.endpoints[0].host);
+}
+
 /* --- the other calls --- */
 
 static int etcd_v3_look(void *arg, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
@@ -236,6 +278,7 @@ static const struct mst__head_ops etcd_v3_head_ops = {
     .next = etcd_v3_next,
     .look = etcd_v3_look,
     .leave = etcd_v3_leave,
+    .say = say_word,
 };
 
 static const struct mst_handler_ops etcd_v3_ops = {
@@ -253,6 +296,8 @@ static const struct mst_handler_ops etcd_v3_ops = {
     .shutdown = etcd_v3_shutdown,
     .leave = mst__head_leave,
     .node = mst__head_node,
+    .finish = mst__head_finish,
+    .restart = mst__head_restart,
 };
 
 static void name_node(struct mst__etcd_v3 *self)

@@ -240,6 +240,26 @@ static int announce(struct mst__etcd_v3_authority *authority,
     return rv == 0 ? 0 : fail_memory(reterr);
 }
 
+/* Its work is done or has failed; of another round, and the second time, that changes nothing. */
+static void hear_word(struct mst__etcd_v3_authority *authority,
+                      const struct entry *entry,
+                      const struct mst__etcd_v3_word *word,
+                      int64_t now_us)
+{
+    if (entry->id == MST_AUTHORITY_NOBODY || !word->is_said) {
+        return;
+    }
+    const struct mst__authority_event event = {
+        .kind = word->is_finish ? MST_AUTHORITY_EVENT_FINISHED : MST_AUTHORITY_EVENT_FAILED,
+        .now_us = now_us,
+        .id = entry->id,
+        .epoch = word->epoch,
+        .round = word->round,
+        .cause = &word->cause,
+    };
+    (void)mst__authority_step(&authority->machine, &event, NULL); /* see above */
+}
+
 /* The node of @entry has gone, and the entry may go. */
 static void part(struct mst__etcd_v3_authority *authority,
                  struct entry *entry,
@@ -352,13 +372,17 @@ static int build_session(struct build *build,
     uint32_t rank = session_rank(authority, entry->session);
     bool has_seat = rank != MST_AUTHORITY_RANK_NONE;
     bool is_gone = has_seat && round->is_gone != NULL && round->is_gone[rank];
+    const struct mst__etcd_v3_word *word = &node.word;
+    /* Its failure was not decided on yet: it holds its place until it is. */
+    bool has_failed = word->is_said && !word->is_finish && round->state == MST_ETCD_V3_RUNNING &&
+                      word->round == round->round && word->epoch == round->epoch;
     *ret_session = (struct mst__kept_session){
         /* All processes of a node have this in common, and nobody else has it. */
         .node = mst_bytes_of(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
         .incarnation = node.said.incarnation,
         .session = (uint64_t)kv->create_revision,
         .rank = rank,
-        .is_back = claims_round(&node.said.claim, round),
+        .is_back = !has_failed && claims_round(&node.said.claim, round),
         .is_ended = node.has_left || is_gone,
     };
     if (has_seat) {
@@ -389,25 +413,62 @@ static int build_announce(void *arg, size_t index, const struct mst__claim *clai
     return rv == 0 ? effects_take(authority) : rv;
 }
 
+/* What nodes have said of their work that the predecessor may not have heard. Who has failed and is
+ * back waits behind that. */
+static int build_words(struct build *build)
+{
+    struct mst__etcd_v3_authority *authority = build->authority;
+    const struct mst__v3_kvs *nodes = build->stored->nodes;
+    int rv = 0;
+    for (size_t i = 0; i < nodes->count && rv == 0; i++) {
+        struct mst__etcd_v3_node node;
+        struct entry *entry;
+        bool is_valid;
+        if (build->sessions[i].is_ended) {
+            continue;
+        }
+        rv = node_read(authority, &nodes->items[i], &entry, &node, &is_valid, build->reterr);
+        if (rv != 0 || !is_valid) {
+            continue;
+        }
+        hear_word(authority, entry, &node.word, build->now_us);
+        bool is_back = claims_round(&node.said.claim, build->stored->round);
+        if (node.word.is_said && is_back && !build->sessions[i].is_back) {
+            rv = announce(authority, entry, &node.said, build->now_us, build->reterr);
+        }
+        mst__etcd_v3_node_close(&node);
+        rv = rv == 0 ? effects_take(authority) : rv;
+    }
+    return rv;
+}
+
 static int build_nodes(struct build *build)
 {
     const struct mst__v3_kvs *nodes = build->stored->nodes;
     const struct mst__etcd_v3_round *round = build->stored->round;
+    const struct mst__job_end end = mst__etcd_v3_round_end(round);
+    int64_t age_us = mst__clock_wall_us() - round->restarts_wall_us;
     const struct mst__kept kept = {
         .epoch = round->epoch,
         .round = round->round,
         .world = round->world,
         .is_over = round->state == MST_ETCD_V3_OPEN,
         .why = round->why,
+        .restarts = round->restarts,
+        .restarts_age_us = round->restarts > 0 && age_us > 0 ? age_us : 0,
+        .is_finished = round->is_finished,
+        .has_cause = end.has_cause,
+        .cause = end.cause,
     };
     int rv = 0;
     for (size_t i = 0; i < nodes->count && rv == 0; i++) {
         rv = build_session(build, &nodes->items[i], &build->sessions[i]);
     }
-    return rv == 0 ? mst__authority_rebuild(&build->authority->machine,
-                                            round->round > 0 ? &kept : NULL, build->sessions,
-                                            nodes->count, build_announce, build, build->now_us)
-                   : rv;
+    rv = rv == 0 ? mst__authority_rebuild(&build->authority->machine,
+                                          round->round > 0 ? &kept : NULL, build->sessions,
+                                          nodes->count, build_announce, build, build->now_us)
+                 : rv;
+    return rv == 0 ? build_words(build) : rv;
 }
 
 static int build_machine(struct mst__etcd_v3_authority *authority,
@@ -484,9 +545,11 @@ static int event_put(struct mst__etcd_v3_authority *authority,
     if (rv != 0 || !is_valid) {
         return rv;
     }
+    hear_word(authority, entry, &node.word, now_us);
     if (node.has_left) {
         part(authority, entry, true, now_us);
-    } else {
+    } else if (!node.word.is_said || node.said.claim.round > 0 ||
+               entry->id == MST_AUTHORITY_NOBODY) { /* else it has said that word, and stays */
         rv = announce(authority, entry, &node.said, now_us, reterr);
     }
     mst__etcd_v3_node_close(&node);
@@ -559,6 +622,15 @@ static int gone_fill(const struct mst__etcd_v3_authority *authority,
     }
     round->gone_count = mst__authority_gone(machine, authority->seats_created, is_gone);
     round->gone[0] = '\0';
+    for (uint32_t rank = 0; rank < machine->world; rank++) {
+        const struct mst__authority_member *member = mst__authority_ranked(machine, rank);
+        bool has_finished =
+            member != NULL && member->place == MST_PLACE_GONE && member->is_finished;
+        if (is_gone[rank] && has_finished) { /* nobody misses it */
+            is_told[rank] = true;
+            round->gone_count--;
+        }
+    }
     for (uint32_t i = 0; i < machine->lost_count; i++) {
         gone_name(authority, machine->lost[i], round);
         is_told[machine->lost[i]] = true;
@@ -600,10 +672,84 @@ static int sealed_fill(const struct mst__etcd_v3_authority *authority,
     return mst__etcd_v3_round_copy(&sealed, round);
 }
 
+/* What is to be known of the end of work: restarts that were used, and the cause of a failure. */
+static void work_fill(const struct mst__authority *machine,
+                      const struct mst__kept *kept,
+                      bool has_cause,
+                      struct mst__etcd_v3_round *round)
+{
+    if (round->restarts != kept->restarts) {
+        round->restarts = kept->restarts;
+        round->restarts_wall_us = mst__clock_wall_us() - kept->restarts_age_us;
+    }
+    round->has_cause = has_cause;
+    if (has_cause) {
+        const struct mst__cause cause = mst__authority_cause(machine);
+        round->cause = cause;
+        round->cause.node = mst_bytes_str(""); /* they are text here */
+        round->cause.text = mst_bytes_str("");
+        memcpy(round->cause_node, machine->cause_node, sizeof round->cause_node);
+        memcpy(round->cause_text, machine->cause_text, sizeof round->cause_text);
+    }
+}
+
 static bool is_same_round(const struct mst__etcd_v3_round *stored,
                           const struct mst__authority *machine)
 {
     return stored->round == machine->round && stored->epoch == machine->round_epoch;
+}
+
+/* Who has finished; they are in what was stored, too, when they are gone. 0 or MST_ENOMEM. */
+static int finished_fill(const struct mst__authority *machine, struct mst__etcd_v3_round *round)
+{
+    uint32_t finished = machine->finished_count + machine->released_count;
+    if (finished == 0 && round->is_finished == NULL) {
+        return 0;
+    }
+    if (round->is_finished == NULL) {
+        round->is_finished = mst__calloc(machine->world + (size_t)1, sizeof *round->is_finished);
+    }
+    if (round->is_finished == NULL) {
+        return MST_ENOMEM;
+    }
+    round->finished_count = mst__authority_finished(machine, round->is_finished);
+    return 0;
+}
+
+/* The document of the machine's current round, as it was @stored or anew. */
+static int round_begin(const struct mst__etcd_v3_authority *authority,
+                       const struct mst__etcd_v3_round *stored,
+                       struct mst__etcd_v3_round *ret_round)
+{
+    if (is_same_round(stored, &authority->machine)) {
+        return mst__etcd_v3_round_copy(stored, ret_round);
+    }
+    int rv = sealed_fill(authority, stored, ret_round);
+    if (rv == 0) {
+        ret_round->restarts = stored->restarts;
+        ret_round->restarts_wall_us = stored->restarts_wall_us;
+    }
+    return rv;
+}
+
+/* The job has ended, because all have finished or one has failed too often. */
+static int wants_end(const struct mst__etcd_v3_authority *authority,
+                     const struct mst__etcd_v3_round *stored,
+                     const struct mst__kept *kept,
+                     struct mst__etcd_v3_round *ret_round)
+{
+    const struct mst__authority *machine = &authority->machine;
+    int rv = round_begin(authority, stored, ret_round);
+    if (rv != 0) {
+        return rv;
+    }
+    ret_round->state = MST_ETCD_V3_CLOSED;
+    ret_round->waiting = 0;
+    ret_round->outcome = machine->outcome;
+    (void)snprintf(ret_round->reason, sizeof ret_round->reason, "%s", machine->close_reason);
+    (void)snprintf(ret_round->owner, sizeof ret_round->owner, "%s", machine->close_owner); /* fit */
+    work_fill(machine, kept, machine->outcome == MST_JOB_OUTCOME_FAILED, ret_round);
+    return 0;
 }
 
 int mst__etcd_v3_authority_wants(struct mst__etcd_v3_authority *authority,
@@ -614,24 +760,35 @@ int mst__etcd_v3_authority_wants(struct mst__etcd_v3_authority *authority,
     const struct mst__authority *machine = &authority->machine;
     struct mst__kept kept;
     *ret_wants = false;
-    if (stored->state == MST_ETCD_V3_CLOSED || !mst__authority_kept(machine, &kept)) {
+    bool is_kept = mst__authority_kept(machine, &kept);
+    if (stored->state != MST_ETCD_V3_CLOSED && machine->phase == MST_AUTHORITY_CLOSED) {
+        *ret_wants = true;
+        return wants_end(authority, stored, &kept, ret_round);
+    }
+    if (stored->state == MST_ETCD_V3_CLOSED || !is_kept) {
         return 0;
     }
     struct mst__etcd_v3_round round;
-    int rv = is_same_round(stored, machine) ? mst__etcd_v3_round_copy(stored, &round)
-                                            : sealed_fill(authority, stored, &round);
+    int rv = round_begin(authority, stored, &round);
     if (rv != 0) {
         return rv;
     }
     round.state = kept.is_over ? MST_ETCD_V3_OPEN : MST_ETCD_V3_RUNNING;
     round.waiting = kept.waiting;
     round.why = kept.why;
+    work_fill(machine, &kept, kept.has_cause, &round);
+    if (finished_fill(machine, &round) != 0) {
+        mst__etcd_v3_round_close(&round);
+        return MST_ENOMEM;
+    }
     if (kept.is_over && gone_fill(authority, &round) != 0) {
         mst__etcd_v3_round_close(&round);
         return MST_ENOMEM;
     }
     *ret_wants = !is_same_round(stored, machine) || stored->state != round.state ||
                  stored->waiting != round.waiting || stored->why != round.why ||
+                 stored->restarts != round.restarts ||
+                 stored->finished_count != round.finished_count ||
                  stored->gone_count != round.gone_count;
     if (*ret_wants) {
         *ret_round = round;

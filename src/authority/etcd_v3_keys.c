@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -249,7 +250,38 @@ static int labels_add(struct mst__json *json, const struct mst__announcement *sa
     return rv == 0 ? added : rv;
 }
 
+/* What is the same of a word and of a cause. */
+static int failure_add(struct mst__json *json, const struct mst__cause *cause)
+{
+    int rv = mst__json_add_int(json, "status", cause->status);
+    if (rv == 0 && cause->worker != MST_CAUSE_WORKER_NONE) {
+        rv = mst__json_add_int(json, "worker", cause->worker);
+    }
+    rv = rv == 0 && cause->signal != 0 ? mst__json_add_int(json, "signal", cause->signal) : rv;
+    rv = rv == 0 ? mst__json_add_int(json, "wall_us", cause->wall_us) : rv;
+    return rv == 0 ? mst__json_add_text(json, "text", cause->text) : rv;
+}
+
+static int word_add(struct mst__json *json, const struct mst__etcd_v3_word *word)
+{
+    struct mst__json *child = mst__json_new_object();
+    int rv =
+        mst__json_add_text(child, "kind", mst_bytes_str(word->is_finish ? "finish" : "restart"));
+    rv = rv == 0 ? mst__json_add_uint_text(child, "epoch", word->epoch) : rv;
+    rv = rv == 0 ? mst__json_add_int(child, "round", word->round) : rv;
+    rv = rv == 0 ? failure_add(child, &word->cause) : rv;
+    int added = mst__json_add(json, "word", child);
+    return rv == 0 ? added : rv;
+}
+
+static int budget_add(struct mst__json *json, const struct mst__budget *budget)
+{
+    int rv = mst__json_add_int(json, "restarts_max", budget->restarts_max);
+    return rv == 0 ? mst__json_add_int(json, "window_us", budget->window_us) : rv;
+}
+
 int mst__etcd_v3_node_write(const struct mst__announcement *said,
+                            const struct mst__etcd_v3_word *word,
                             bool has_left,
                             struct mst__buf *buf)
 {
@@ -269,6 +301,8 @@ int mst__etcd_v3_node_write(const struct mst__announcement *said,
         rv = mst__json_add_uint_text(json, "incarnation", said->incarnation);
     }
     rv = rv == 0 && said->has_wall ? mst__json_add_int(json, "wall_us", said->wall_us) : rv;
+    rv = rv == 0 && said->budget.is_limited ? budget_add(json, &said->budget) : rv;
+    rv = rv == 0 && word->is_said ? word_add(json, word) : rv;
     rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
     return json_finish(json, rv, buf);
 }
@@ -283,6 +317,46 @@ static bool claim_get(const struct mst__json *json, struct mst__claim *claim)
     return mst__json_uint(mst__json_member(json, "epoch"), &claim->epoch) &&
            json_i64(json, "round", &claim->round) && json_u32(json, "world", &claim->world) &&
            (!has_rank || json_u32(json, "rank", &claim->rank));
+}
+
+/* Texts are the document's. */
+static bool failure_get(const struct mst__json *json, struct mst__cause *cause)
+{
+    int64_t status = 0;
+    bool has_worker = mst__json_member(json, "worker") != NULL;
+    bool has_signal = mst__json_member(json, "signal") != NULL;
+    *cause = (struct mst__cause){.rank = MST_AUTHORITY_RANK_NONE, .worker = MST_CAUSE_WORKER_NONE};
+    bool is_right = json_i64(json, "status", &status) && status >= INT32_MIN &&
+                    status <= INT32_MAX &&
+                    (!has_worker || json_u32(json, "worker", &cause->worker)) &&
+                    (!has_signal || json_u32(json, "signal", &cause->signal)) &&
+                    json_i64(json, "wall_us", &cause->wall_us) &&
+                    mst__json_text(mst__json_member(json, "text"), &cause->text) &&
+                    cause->text.size <= MST_AUTHORITY_CAUSE_SIZE_MAX;
+    cause->status = (int32_t)status;
+    return is_right;
+}
+
+static bool word_get(const struct mst__json *json, struct mst__etcd_v3_word *word)
+{
+    struct mst_bytes kind;
+    if (json == NULL) {
+        return true;
+    }
+    bool is_right = mst__json_text(mst__json_member(json, "kind"), &kind) &&
+                    mst__json_uint(mst__json_member(json, "epoch"), &word->epoch) &&
+                    json_i64(json, "round", &word->round) && failure_get(json, &word->cause);
+    word->is_finish = is_right && mst__bytes_equal(kind, mst_bytes_str("finish"));
+    word->is_said =
+        word->is_finish || (is_right && mst__bytes_equal(kind, mst_bytes_str("restart")));
+    return is_right;
+}
+
+static bool budget_get(const struct mst__json *json, struct mst__budget *budget)
+{
+    budget->is_limited = mst__json_member(json, "restarts_max") != NULL;
+    return !budget->is_limited || (json_u32(json, "restarts_max", &budget->restarts_max) &&
+                                   json_i64(json, "window_us", &budget->window_us));
 }
 
 static bool labels_get(struct mst__etcd_v3_node *node)
@@ -318,16 +392,17 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
     const struct mst__json *incarnation = mst__json_member(json, "incarnation");
     bool has_rank = mst__json_member(json, "rank") != NULL;
     said->has_wall = json_i64(json, "wall_us", &said->wall_us);
-    bool is_right = mst__json_text(mst__json_member(json, "name"), &said->name) &&
-                    mst__json_text(mst__json_member(json, "address"), &said->address) &&
-                    mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
-                    json_u32(json, "min", &said->nodes_min) &&
-                    json_u32(json, "max", &said->nodes_max) &&
-                    json_i64(json, "last_call_us", &said->last_call_us) &&
-                    (!has_rank || json_u32(json, "rank", &said->pinned_rank)) &&
-                    labels_get(&node) && claim_get(mst__json_member(json, "claim"), &said->claim) &&
-                    (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
-                    (left == NULL || mst__json_bool(left, &node.has_left));
+    bool is_right =
+        mst__json_text(mst__json_member(json, "name"), &said->name) &&
+        mst__json_text(mst__json_member(json, "address"), &said->address) &&
+        mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
+        json_u32(json, "min", &said->nodes_min) && json_u32(json, "max", &said->nodes_max) &&
+        json_i64(json, "last_call_us", &said->last_call_us) &&
+        (!has_rank || json_u32(json, "rank", &said->pinned_rank)) && labels_get(&node) &&
+        claim_get(mst__json_member(json, "claim"), &said->claim) &&
+        (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
+        budget_get(json, &said->budget) && word_get(mst__json_member(json, "word"), &node.word) &&
+        (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);
         return mst__fail(reterr, MST_EPROTO, 0,
@@ -369,7 +444,39 @@ void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round)
     }
     mst__free(round->seats);
     mst__free(round->is_gone);
+    mst__free(round->is_finished);
     *round = (struct mst__etcd_v3_round){0};
+}
+
+/* A copy of @flags, by rank; NULL = there are none. 0 or MST_ENOMEM. */
+static int flags_copy(const bool *flags, uint32_t world, bool **ret_flags)
+{
+    *ret_flags = NULL;
+    if (flags == NULL) {
+        return 0;
+    }
+    *ret_flags = mst__calloc(world + (size_t)1, sizeof **ret_flags);
+    if (*ret_flags == NULL) {
+        return MST_ENOMEM;
+    }
+    memcpy(*ret_flags, flags, world * sizeof *flags);
+    return 0;
+}
+
+static int seats_copy(const struct mst__etcd_v3_round *from, struct mst__etcd_v3_round *to)
+{
+    to->seats = from->seats == NULL ? NULL : mst__calloc(from->world, sizeof *to->seats);
+    if (from->seats != NULL && to->seats == NULL) {
+        return MST_ENOMEM;
+    }
+    for (uint32_t rank = 0; from->seats != NULL && rank < from->world; rank++) {
+        to->seats[rank].session = from->seats[rank].session;
+        to->seats[rank].name = mst__strdup(from->seats[rank].name);
+        if (to->seats[rank].name == NULL) {
+            return MST_ENOMEM;
+        }
+    }
+    return 0;
 }
 
 int mst__etcd_v3_round_copy(const struct mst__etcd_v3_round *from,
@@ -377,28 +484,13 @@ int mst__etcd_v3_round_copy(const struct mst__etcd_v3_round *from,
 {
     struct mst__etcd_v3_round to = *from;
     to.seats = NULL;
-    to.is_gone = NULL;
-    if (from->is_gone != NULL) {
-        to.is_gone = mst__calloc(from->world, sizeof *to.is_gone);
-        if (to.is_gone == NULL) {
-            return MST_ENOMEM;
-        }
-        memcpy(to.is_gone, from->is_gone, from->world * sizeof *to.is_gone);
-    }
-    if (from->seats != NULL) {
-        to.seats = mst__calloc(from->world, sizeof *to.seats);
-        if (to.seats == NULL) {
-            mst__free(to.is_gone);
-            return MST_ENOMEM;
-        }
-    }
-    for (uint32_t rank = 0; from->seats != NULL && rank < from->world; rank++) {
-        to.seats[rank].session = from->seats[rank].session;
-        to.seats[rank].name = mst__strdup(from->seats[rank].name);
-        if (to.seats[rank].name == NULL) {
-            mst__etcd_v3_round_close(&to);
-            return MST_ENOMEM;
-        }
+    to.is_finished = NULL;
+    int rv = flags_copy(from->is_gone, from->world, &to.is_gone);
+    rv = rv == 0 ? flags_copy(from->is_finished, from->world, &to.is_finished) : rv;
+    rv = rv == 0 ? seats_copy(from, &to) : rv;
+    if (rv != 0) {
+        mst__etcd_v3_round_close(&to);
+        return rv;
     }
     *ret_to = to;
     return 0;
@@ -429,26 +521,101 @@ static int seats_add(struct mst__json *json, const struct mst__etcd_v3_round *ro
     return rv == 0 ? added : rv;
 }
 
-/* Who is gone, as spans of ranks: few or most of a large round are little to write. */
-static int gone_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+/* Those of @flags, as spans of ranks: few or most of a large round are little to write. */
+static int flags_add(struct mst__json *json, const char *name, const bool *flags, uint32_t world)
 {
     struct mst__json *list = mst__json_new_array();
     int rv = list == NULL ? MST_ENOMEM : 0;
-    for (uint32_t rank = 0; rank < round->world && rv == 0; rank++) {
-        if (!round->is_gone[rank]) {
+    for (uint32_t rank = 0; rank < world && rv == 0; rank++) {
+        if (!flags[rank]) {
             continue;
         }
         struct mst__json *span = mst__json_new_array();
         rv = mst__json_add_int(span, NULL, rank);
-        while (rank + 1 < round->world && round->is_gone[rank + 1]) {
+        while (rank + 1 < world && flags[rank + 1]) {
             rank++;
         }
         rv = rv == 0 ? mst__json_add_int(span, NULL, rank) : rv;
         int added = mst__json_add(list, NULL, span);
         rv = rv == 0 ? added : rv;
     }
-    int added = mst__json_add(json, "gone_ranks", list);
+    int added = mst__json_add(json, name, list);
     return rv == 0 ? added : rv;
+}
+
+struct mst__job_end mst__etcd_v3_round_end(const struct mst__etcd_v3_round *round)
+{
+    struct mst__job_end end = {
+        .outcome = round->outcome, .has_cause = round->has_cause, .cause = round->cause};
+    end.cause.node = mst_bytes_str(round->cause_node);
+    end.cause.text = mst_bytes_str(round->cause_text);
+    return end;
+}
+
+static int cause_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    const struct mst__job_end end = mst__etcd_v3_round_end(round);
+    struct mst__json *child = mst__json_new_object();
+    int rv = mst__json_add_text(child, "node", end.cause.node);
+    if (rv == 0 && end.cause.rank != MST_AUTHORITY_RANK_NONE) {
+        rv = mst__json_add_int(child, "rank", end.cause.rank);
+    }
+    rv = rv == 0 ? failure_add(child, &end.cause) : rv;
+    int added = mst__json_add(json, "cause", child);
+    return rv == 0 ? added : rv;
+}
+
+static bool cause_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
+{
+    struct mst__cause *cause = &round->cause;
+    if (json == NULL) {
+        return true;
+    }
+    bool has_rank = mst__json_member(json, "rank") != NULL;
+    round->has_cause = failure_get(json, cause) &&
+                       (!has_rank || json_u32(json, "rank", &cause->rank)) &&
+                       json_text(json, "node", round->cause_node, sizeof round->cause_node) &&
+                       json_text(json, "text", round->cause_text, sizeof round->cause_text);
+    cause->text = mst_bytes_str(""); /* see mst__etcd_v3_round_end */
+    return round->has_cause;
+}
+
+static const char *outcome_name(int outcome)
+{
+    return mst__job_outcome_name((enum mst__job_outcome)outcome);
+}
+
+/* What is known of the end of work. */
+static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
+{
+    int rv = 0;
+    if (round->state == MST_ETCD_V3_CLOSED && round->outcome != MST_JOB_OUTCOME_ASKED) {
+        rv = mst__json_add_text(json, "outcome", mst_bytes_str(outcome_name((int)round->outcome)));
+    }
+    if (rv == 0 && round->restarts > 0) {
+        rv = mst__json_add_int(json, "restarts", round->restarts);
+        rv = rv == 0 ? mst__json_add_int(json, "restarts_wall_us", round->restarts_wall_us) : rv;
+    }
+    if (rv == 0 && round->finished_count > 0) {
+        rv = flags_add(json, "finished_ranks", round->is_finished, round->world);
+    }
+    return rv == 0 && round->has_cause ? cause_add(json, round) : rv;
+}
+
+static bool work_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
+{
+    struct mst_bytes outcome = mst_bytes_str(outcome_name(MST_JOB_OUTCOME_ASKED));
+    const struct mst__json *member = mst__json_member(json, "outcome");
+    bool has_restarts = mst__json_member(json, "restarts") != NULL;
+    if (member != NULL && !mst__json_text(member, &outcome)) {
+        return false;
+    }
+    int found = word_find(outcome, outcome_name, MST_JOB_OUTCOME_COUNT);
+    /* One of a later release: it is closed. */
+    round->outcome = found < 0 ? MST_JOB_OUTCOME_ASKED : (enum mst__job_outcome)found;
+    return cause_get(mst__json_member(json, "cause"), round) &&
+           (!has_restarts || (json_u32(json, "restarts", &round->restarts) &&
+                              json_i64(json, "restarts_wall_us", &round->restarts_wall_us)));
 }
 
 int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst__buf *buf)
@@ -462,15 +629,21 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
     rv = rv == 0 ? mst__json_add_int(json, "world", round->world) : rv;
     rv = rv == 0 ? mst__json_add_text(json, "address", mst_bytes_str(round->address)) : rv;
     if (rv == 0 && round->state == MST_ETCD_V3_OPEN) {
-        rv = mst__json_add_text(json, "why", mst_bytes_str(why_name((int)round->why)));
+        /* Nodes of earlier releases know no failures; the cause says that it is one. */
+        enum mst__authority_why why =
+            round->why == MST_AUTHORITY_WHY_FAILED ? MST_AUTHORITY_WHY_RETURNED : round->why;
+        rv = mst__json_add_text(json, "why", mst_bytes_str(why_name((int)why)));
         rv = rv == 0 ? mst__json_add_int(json, "gone_count", round->gone_count) : rv;
         rv = rv == 0 ? mst__json_add_text(json, "gone", mst_bytes_str(round->gone)) : rv;
-        rv = rv == 0 && round->is_gone != NULL ? gone_add(json, round) : rv;
+        rv = rv == 0 && round->is_gone != NULL
+                 ? flags_add(json, "gone_ranks", round->is_gone, round->world)
+                 : rv;
     }
     if (rv == 0 && round->state == MST_ETCD_V3_CLOSED) {
         rv = mst__json_add_text(json, "reason", mst_bytes_str(round->reason));
         rv = rv == 0 ? mst__json_add_text(json, "owner", mst_bytes_str(round->owner)) : rv;
     }
+    rv = rv == 0 ? work_add(json, round) : rv;
     rv = rv == 0 && round->waiting > 0 ? mst__json_add_int(json, "waiting", round->waiting) : rv;
     rv = rv == 0 && round->seats != NULL ? seats_add(json, round) : rv;
     return json_finish(json, rv, buf);
@@ -508,15 +681,18 @@ static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *ro
     return 0;
 }
 
-/* As seats_get. */
-static int gone_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
+/* As seats_get, and how many there are. */
+static int flags_get(const struct mst__json *list,
+                     uint32_t world,
+                     bool **ret_flags,
+                     uint32_t *ret_count)
 {
     size_t count = mst__json_count(list);
     if (count == 0) {
         return 0;
     }
-    round->is_gone = mst__calloc(round->world + (size_t)1, sizeof *round->is_gone);
-    if (round->is_gone == NULL) {
+    *ret_flags = mst__calloc(world + (size_t)1, sizeof **ret_flags);
+    if (*ret_flags == NULL) {
         return MST_ENOMEM;
     }
     int64_t rank = 0; /* they ascend, so that no list costs more than its ranks */
@@ -526,11 +702,12 @@ static int gone_get(const struct mst__json *list, struct mst__etcd_v3_round *rou
         int64_t last;
         if (!mst__json_int(mst__json_at(span, 0), &first) ||
             !mst__json_int(mst__json_at(span, 1), &last) || first < rank || last < first ||
-            last >= (int64_t)round->world) {
+            last >= (int64_t)world) {
             return MST_EPROTO;
         }
         for (rank = first; rank <= last; rank++) {
-            round->is_gone[rank] = true;
+            (*ret_flags)[rank] = true;
+            ++*ret_count;
         }
     }
     return 0;
@@ -551,22 +728,23 @@ static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *r
                     : word_find(why, why_name, MST_AUTHORITY_WHY_ASKED + 1);
     bool has_waiting = mst__json_member(json, "waiting") != NULL;
     bool has_gone = mst__json_member(json, "gone_count") != NULL;
-    bool is_right = found >= 0 && cause >= 0 &&
-                    mst__json_uint(mst__json_member(json, "epoch"), &round->epoch) &&
-                    json_i64(json, "round", &round->round) &&
-                    json_i64(json, "before", &round->before) &&
-                    json_u32(json, "world", &round->world) &&
-                    json_text(json, "address", round->address, sizeof round->address) &&
-                    (!has_waiting || json_u32(json, "waiting", &round->waiting)) &&
-                    (!has_gone || json_u32(json, "gone_count", &round->gone_count)) &&
-                    json_text(json, "gone", round->gone, sizeof round->gone) &&
-                    json_text(json, "reason", round->reason, sizeof round->reason) &&
-                    json_text(json, "owner", round->owner, sizeof round->owner);
+    bool is_right =
+        found >= 0 && cause >= 0 &&
+        mst__json_uint(mst__json_member(json, "epoch"), &round->epoch) &&
+        json_i64(json, "round", &round->round) && json_i64(json, "before", &round->before) &&
+        json_u32(json, "world", &round->world) &&
+        json_text(json, "address", round->address, sizeof round->address) &&
+        (!has_waiting || json_u32(json, "waiting", &round->waiting)) &&
+        (!has_gone || json_u32(json, "gone_count", &round->gone_count)) &&
+        json_text(json, "gone", round->gone, sizeof round->gone) && work_get(json, round) &&
+        json_text(json, "reason", round->reason, sizeof round->reason) &&
+        json_text(json, "owner", round->owner, sizeof round->owner);
     if (!is_right) {
         return false;
     }
     round->state = (enum mst__etcd_v3_state)found;
-    round->why = (enum mst__authority_why)cause;
+    bool has_failed = round->state == MST_ETCD_V3_OPEN && round->has_cause;
+    round->why = has_failed ? MST_AUTHORITY_WHY_FAILED : (enum mst__authority_why)cause;
     bool is_sealed = round->state == MST_ETCD_V3_RUNNING || round->state == MST_ETCD_V3_OPEN;
     return round->round >= 0 && round->round <= MST_AUTHORITY_ROUND_MAX &&
            round->world <= MST_AUTHORITY_MEMBERS_MAX && (round->world > 0) == (round->round > 0) &&
@@ -585,7 +763,14 @@ int mst__etcd_v3_round_read(struct mst_bytes text,
     }
     rv =
         round_get(json, &round) ? seats_get(mst__json_member(json, "members"), &round) : MST_EPROTO;
-    rv = rv == 0 ? gone_get(mst__json_member(json, "gone_ranks"), &round) : rv;
+    uint32_t ignored = 0; /* those that are told are counted apart */
+    if (rv == 0) {
+        rv = flags_get(mst__json_member(json, "gone_ranks"), round.world, &round.is_gone, &ignored);
+    }
+    if (rv == 0) {
+        rv = flags_get(mst__json_member(json, "finished_ranks"), round.world, &round.is_finished,
+                       &round.finished_count);
+    }
     mst__json_free(json);
     if (rv != 0) {
         mst__etcd_v3_round_close(&round);

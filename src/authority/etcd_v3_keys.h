@@ -16,7 +16,7 @@
 
 #include <muster/rendezvous.h>
 
-#include "core/authority.h"
+#include "core/job_message.h"
 #include "etcd/json.h"
 
 /* Rounds of more nodes than this have their ranks in letters. */
@@ -56,18 +56,29 @@ bool mst__etcd_v3_key_session(struct mst_bytes key, uint64_t *ret_session);
 
 /* --- a node --- */
 
+/* What a node says of its work in a round. */
+struct mst__etcd_v3_word {
+    bool is_said;
+    bool is_finish; /* it is done; else it has failed */
+    uint64_t epoch;
+    int64_t round;
+    struct mst__cause cause; /* without rank and node; of one that is done: status and text */
+};
+
 struct mst__etcd_v3_node {
     /* The session is not in the document but in the key. The incarnation is the revision at which
      * the first key of the process was created: 0 = this one. */
     struct mst__announcement said;
     bool has_left; /* it goes, and its key is about to */
-    /* What @said borrows from. */
+    struct mst__etcd_v3_word word;
+    /* What @said and @word borrow from. */
     struct mst__json *json;
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
 };
 
 /* Append the document: 0, MST_EINVAL (a text that is not UTF-8), MST_ELIMIT, MST_ENOMEM. */
 int mst__etcd_v3_node_write(const struct mst__announcement *said,
+                            const struct mst__etcd_v3_word *word,
                             bool has_left,
                             struct mst__buf *buf);
 
@@ -106,11 +117,23 @@ struct mst__etcd_v3_round {
     uint32_t waiting;            /* RUNNING: so many want in and there is room */
     enum mst__authority_why why; /* OPEN */
     uint32_t gone_count;         /* OPEN: of its members */
-    bool *is_gone; /* OPEN, heap, by rank: whose sessions have ended; NULL = nobody's */
+    bool *is_gone;           /* OPEN, heap, by rank: whose sessions have ended; NULL = nobody's */
+    bool *is_finished;       /* the same: whose work is done */
+    uint32_t finished_count; /* of those */
     char gone[sizeof((struct mst_changes *)0)->lost]; /* their names, cut off when long */
     char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];   /* CLOSED */
     char owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    enum mst__job_outcome outcome; /* CLOSED */
+    bool has_cause;                /* CLOSED, OPEN: why work has failed */
+    struct mst__cause cause;       /* without its texts, which are here */
+    char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    uint32_t restarts;        /* of the budget, used in this window */
+    int64_t restarts_wall_us; /* when that began, on the clock of the authority */
 };
+
+/* How it has ended; borrows from @round. */
+struct mst__job_end mst__etcd_v3_round_end(const struct mst__etcd_v3_round *round);
 
 void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round);
 

@@ -66,6 +66,39 @@ static void explain(struct mst__etcd_v3 *self, int wake_fd)
                                                        .text = mst_bytes_str(sentence)});
 }
 
+static void carry_out_send(struct mst__etcd_v3 *self, const struct mst__member_effect *effect)
+{
+    const struct mst__member *member = &self->member;
+    struct mst__job_message message;
+    mst__member_message(member, effect, &message);
+    /* Who is in a round has said so with its key. */
+    if (effect->type == MST_JOB_ANNOUNCE && member->phase == MST_MEMBER_JOINING) {
+        self->claim = member->claim;
+        self->has_to_enter = true;
+        self->was_full = false;
+        self->word.is_said =
+            self->word.is_said && !self->word.is_finish && self->word.round == self->claim.round;
+    } else if (effect->type == MST_JOB_FINISH) {
+        self->word = (struct mst__etcd_v3_word){
+            .is_said = true,
+            .is_finish = true,
+            .epoch = message.u.finish.epoch,
+            .round = message.u.finish.round,
+            .cause = {.worker = MST_CAUSE_WORKER_NONE,
+                      .status = message.u.finish.status,
+                      .wall_us = mst__clock_wall_us(),
+                      .text = message.u.finish.text},
+        };
+        self->has_to_say = true;
+    } else if (effect->type == MST_JOB_RESTART) {
+        self->word = (struct mst__etcd_v3_word){.is_said = true,
+                                                .epoch = message.u.restart.epoch,
+                                                .round = message.u.restart.round,
+                                                .cause = message.u.restart.cause};
+        self->has_to_say = true;
+    }
+}
+
 static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect *effect)
 {
     switch (effect->kind) {
@@ -73,21 +106,18 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
         case MST_MEMBER_FAILED:
             return; /* the next turn sees to it; who waits for it finds it in the member */
         case MST_MEMBER_SEND:
-            /* Who is in a round has said so with its key. */
-            if (effect->type == MST_JOB_ANNOUNCE && self->member.phase == MST_MEMBER_JOINING) {
-                self->claim = self->member.claim;
-                self->has_to_enter = true;
-                self->was_full = false;
-            }
+            carry_out_send(self, effect);
             return;
         case MST_MEMBER_DISCONNECT:
             self->has_to_enter = false;
+            self->has_to_say = false;
             return;
         case MST_MEMBER_EXPLAIN:
             self->has_to_explain = true; /* the next turn does */
             return;
         case MST_MEMBER_SEALED:
             self->claim = self->member.claim;
+            self->word.is_said = false;
             mst__notices_begin_round(&self->notices);
             return;
         case MST_MEMBER_NOTICE:
@@ -169,7 +199,8 @@ static void hear_open(struct mst__etcd_v3 *self)
         .type = MST_JOB_REOPENED,
         .u.reopened = {.round_next = round->round + 1,
                        .why = (uint32_t)round->why,
-                       .rank = MST_AUTHORITY_RANK_NONE}}; /* who, was told above */
+                       .rank = MST_AUTHORITY_RANK_NONE, /* who, was told above */
+                       .end = mst__etcd_v3_round_end(round)}};
     hear(self, &message);
 }
 
@@ -231,7 +262,8 @@ static void look(struct mst__etcd_v3 *self)
     const struct mst__etcd_v3_round *round = &self->round;
     const struct mst__etcd_v3_letter *letter = &self->letter;
     if (self->member.link == MST_MEMBER_CONNECTED) {
-        const struct mst__job_message message = {.type = MST_JOB_WELCOME};
+        const struct mst__job_message message = {.type = MST_JOB_WELCOME,
+                                                 .u.welcome.version = MST_JOB_VERSION};
         hear(self, &message);
     }
     if (letter->kind > MST_ETCD_V3_LETTER_RANK && self->member.phase == MST_MEMBER_HOLDING) {
@@ -248,7 +280,8 @@ static void look(struct mst__etcd_v3 *self)
         }
         const struct mst__job_message message = {.type = MST_JOB_CLOSED,
                                                  .u.close = {.reason = mst_bytes_str(round->reason),
-                                                             .owner = mst_bytes_str(round->owner)}};
+                                                             .owner = mst_bytes_str(round->owner),
+                                                             .end = mst__etcd_v3_round_end(round)}};
         hear(self, &message);
     }
     if (self->member.phase == MST_MEMBER_JOINING) {
@@ -301,13 +334,17 @@ static void turn_connected(struct mst__etcd_v3 *self, struct mst__until until)
     int64_t due_us = mst__member_due_us(&self->member);
     until = mst__until_sooner(until, due_us == INT64_MAX ? INT64_MAX : due_us / 1000 + 1);
     bool is_entering = self->has_to_enter;
+    bool is_saying = self->has_to_say && !is_entering; /* else that says it, too */
     self->has_to_enter = false;
-    int rv =
-        is_entering ? mst__etcd_v3_enter(self, until, &err) : mst__etcd_v3_step(self, until, &err);
+    self->has_to_say = false;
+    int rv = is_entering ? mst__etcd_v3_enter(self, until, &err)
+             : is_saying ? mst__etcd_v3_say(self, until, &err)
+                         : mst__etcd_v3_step(self, until, &err);
     if (rv == 0) {
         look(self);
-    } else if (rv == MST_ECANCELED || (rv == MST_ETIMEOUT && !is_entering)) {
+    } else if (rv == MST_ECANCELED || (rv == MST_ETIMEOUT && !is_entering && !is_saying)) {
         self->has_to_enter = is_entering;
+        self->has_to_say = is_saying;
     } else if (rv == MST_ENOTFOUND && !is_entering) {
         end(self, &err);
     } else {

@@ -50,8 +50,10 @@ struct mst__etcd_v3 {
     /* The owner: our place. */
     struct mst__member member;
     struct mst__notices notices;
-    struct mst__claim claim; /* what our key says, or what we are in */
-    bool has_to_enter;       /* our key is to say so */
+    struct mst__claim claim;       /* what our key says, or what we are in */
+    bool has_to_enter;             /* our key is to say so */
+    bool has_to_say;               /* our key is to have @word */
+    struct mst__etcd_v3_word word; /* its text is the member's */
     bool has_to_explain;
     bool was_full;   /* JOINING: the round that ran last had no place for us */
     int64_t part_ms; /* the time to say goodbye */
@@ -75,6 +77,9 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struc
  * our session has ended; other errors of etcd/v3.h, after which it can be tried again.
  */
 int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
+
+/* Put our key again, with a word of our work: we stay in our round. As mst__etcd_v3_enter. */
+int mst__etcd_v3_say(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /* Say that we go, and go: forget the session. */
 int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);

@@ -247,11 +247,14 @@ static int announcement_write(struct mst__etcd_v3 *self,
         .last_call_us = job->job.last_call_us,
         .rank_by = mst_bytes_str(job->rank_by),
         .pinned_rank = job->pinned_rank,
-        .claim = self->claim,
+        /* Whoever is in a round and says a word does not come back from it. */
+        .claim =
+            self->claim.holds ? (struct mst__claim){.rank = MST_AUTHORITY_RANK_NONE} : self->claim,
+        .budget = job->job.budget,
         .has_wall = true,
         .wall_us = mst__clock_wall_us(),
     };
-    int rv = mst__etcd_v3_node_write(&said, has_left, text);
+    int rv = mst__etcd_v3_node_write(&said, &self->word, has_left, text);
     return rv == 0 ? 0
                    : mst__fail(reterr, rv, 0,
                                rv == MST_EINVAL ? "the name, the address or a label of this node "
@@ -456,6 +459,11 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struc
     rv = rv == 0 ? join(self, &is_put, reterr) : rv;
     /* What an earlier attempt has put may be out of date. */
     return rv == 0 && !is_put ? rejoin(self, until, reterr) : rv;
+}
+
+int mst__etcd_v3_say(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
+{
+    return rejoin(self, until, reterr);
 }
 
 int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)

@@ -57,6 +57,14 @@ void mst__cause_describe(const struct mst__cause *cause, char *ret_text, size_t 
                    (const char *)cause->text.data); /* cut off */
 }
 
+void mst__authority_take_cause(struct mst__authority *authority, const struct mst__cause *cause)
+{
+    authority->has_cause = true;
+    authority->cause = *cause;
+    text_cut(authority->cause_node, cause->node, MST_AUTHORITY_NAME_SIZE_MAX);
+    text_cut(authority->cause_text, cause->text, MST_AUTHORITY_CAUSE_SIZE_MAX);
+}
+
 /* @cause is that of the member with @rank. */
 static void cause_take(struct mst__authority *authority,
                        const struct mst__cause *cause,
@@ -64,13 +72,10 @@ static void cause_take(struct mst__authority *authority,
 {
     const struct mst__authority_member *member =
         rank == MST_AUTHORITY_RANK_NONE ? NULL : mst__authority_ranked(authority, rank);
-    authority->has_cause = true;
-    authority->cause = *cause;
-    authority->cause.rank = rank;
-    text_cut(authority->cause_node,
-             member == NULL ? mst_bytes_str("") : mst__authority_name(member),
-             MST_AUTHORITY_NAME_SIZE_MAX);
-    text_cut(authority->cause_text, cause->text, MST_AUTHORITY_CAUSE_SIZE_MAX);
+    struct mst__cause taken = *cause;
+    taken.rank = rank;
+    taken.node = member == NULL ? mst_bytes_str("") : mst__authority_name(member);
+    mst__authority_take_cause(authority, &taken);
 }
 
 /* --- the end --- */

@@ -19,6 +19,11 @@ bool mst__authority_kept(const struct mst__authority *authority, struct mst__kep
         .is_over = is_over,
         .why = is_over ? authority->reopened_why : MST_AUTHORITY_WHY_NONE,
         .waiting = is_running ? authority->waiting_told : 0,
+        .restarts = authority->restarts,
+        .restarts_age_us =
+            authority->restarts == 0 ? 0 : authority->now_us - authority->restarts_us,
+        .has_cause = is_over && authority->reopened_why == MST_AUTHORITY_WHY_FAILED,
+        .cause = mst__authority_cause(authority),
     };
     return is_running || is_over;
 }
@@ -34,6 +39,17 @@ uint32_t mst__authority_gone(const struct mst__authority *authority,
             member != NULL && member->place != MST_PLACE_GONE && member->session == sessions[rank];
         ret_is_gone[rank] = !is_there;
         count += !is_there;
+    }
+    return count;
+}
+
+uint32_t mst__authority_finished(const struct mst__authority *authority, bool *is_finished)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < authority->world; rank++) {
+        const struct mst__authority_member *member = mst__authority_ranked(authority, rank);
+        is_finished[rank] = is_finished[rank] || (member != NULL && member->is_finished);
+        count += is_finished[rank];
     }
     return count;
 }
@@ -149,6 +165,26 @@ static bool rebuild_is_deserted(const struct rebuild *rebuild)
     return true;
 }
 
+/* Who has finished and is gone has released its place, and is not lost. 0 or MST_ENOMEM. */
+static int rebuild_release(const struct rebuild *rebuild)
+{
+    struct mst__authority *authority = rebuild->authority;
+    const struct mst__kept *round = rebuild->round;
+    if (round == NULL || round->is_finished == NULL || authority->round != round->round) {
+        return 0;
+    }
+    int rv = mst__places_reserve(authority, 0, authority->world);
+    for (uint32_t rank = 0; rank < authority->world && rv == 0; rank++) {
+        bool is_free = mst__places_get(authority, rank) == MST_INDEX_NONE;
+        if (round->is_finished[rank] && is_free && authority->unknown_count > 0) {
+            mst__places_set(authority, rank, MST_INDEX_RELEASED);
+            authority->unknown_count--;
+            authority->released_count++;
+        }
+    }
+    return rv;
+}
+
 /* Until the round is settled its places wait to be claimed, and nothing is sealed. */
 static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
 {
@@ -163,6 +199,7 @@ static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
         mst__authority_reopen(authority, rebuild->round->why, MST_AUTHORITY_RANK_NONE);
     }
     rv = rv == 0 ? rebuild_turn(rebuild, TURN_BACK) : rv;
+    rv = rv == 0 ? rebuild_release(rebuild) : rv;
     if (rv == 0) {
         const struct mst__authority_event settled = {.kind = MST_AUTHORITY_EVENT_SETTLED,
                                                      .now_us = now_us};
@@ -196,6 +233,11 @@ int mst__authority_rebuild(struct mst__authority *authority,
                                                       .round = round->round,
                                                       .world = round->world};
         rv = mst__authority_step(authority, &restored, NULL);
+        authority->restarts = round->restarts;
+        authority->restarts_us = now_us - round->restarts_age_us;
+        if (round->has_cause) {
+            mst__authority_take_cause(authority, &round->cause);
+        }
     }
     mst__map_init(&rebuild.newest, sizeof(size_t), authority->options.hash_key);
     rv = rv == 0 ? rebuild_compare(&rebuild) : rv;

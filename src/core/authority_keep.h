@@ -21,6 +21,11 @@ struct mst__kept {
     bool is_over;                /* the next one gathers */
     enum mst__authority_why why; /* of one that is over */
     uint32_t waiting;            /* of one that runs: so many want in and there is room */
+    uint32_t restarts;           /* of the budget, used in this window */
+    int64_t restarts_age_us;     /* since when, ago */
+    const bool *is_finished;     /* by rank: its work was done; NULL = nobody's. To rebuild from */
+    bool has_cause;              /* of one that is over: work has failed */
+    struct mst__cause cause;     /* borrowed */
 };
 
 /* How the current round is to be kept. False when there is nobody to tell of it: who has come back
@@ -32,6 +37,10 @@ bool mst__authority_kept(const struct mst__authority *authority, struct mst__kep
 uint32_t mst__authority_gone(const struct mst__authority *authority,
                              const uint64_t *sessions,
                              bool *ret_is_gone);
+
+/* Whose work in the current round is done, besides those who are set in @is_finished already: who
+ * is gone may have said so to a predecessor. How many have finished. */
+uint32_t mst__authority_finished(const struct mst__authority *authority, bool *is_finished);
 
 /* What is kept of a session. */
 struct mst__kept_session {

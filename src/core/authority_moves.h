@@ -38,6 +38,9 @@ int mst__authority_shut(struct mst__authority *authority,
                         struct mst_bytes reason,
                         struct mst_bytes owner);
 
+/* @cause is that of the last failure. */
+void mst__authority_take_cause(struct mst__authority *authority, const struct mst__cause *cause);
+
 /* The round that runs or is reclaimed is over, because of the member with @rank; nothing if it is
  * already. */
 void mst__authority_reopen(struct mst__authority *authority,

@@ -54,6 +54,16 @@ void mst__word_restart(struct mst__word *word, const struct mst_failure *failure
     word_text(word, failure->text);
 }
 
+struct mst__member_event mst__word_event(const struct mst__word *word)
+{
+    return (struct mst__member_event){
+        .kind = word->is_finish ? MST_MEMBER_EVENT_FINISH : MST_MEMBER_EVENT_RESTART,
+        .status = word->cause.status,
+        .text = word->cause.text,
+        .cause = &word->cause,
+    };
+}
+
 /* --- what is told --- */
 
 static void tell_text(char *to, size_t to_size, struct mst_bytes from)

@@ -5,7 +5,7 @@
 
 #include <muster/rendezvous.h>
 
-#include "core/job_message.h"
+#include "core/member.h"
 
 /* What a node says of its work in a round. Not to be copied: the cause borrows its text. */
 struct mst__word {
@@ -17,6 +17,9 @@ struct mst__word {
 /* Texts are cut off at a character, and characters that do something to a terminal are blanks. */
 void mst__word_finish(struct mst__word *word, int status, const char *text);
 void mst__word_restart(struct mst__word *word, const struct mst_failure *failure);
+
+/* @word as an event of a member machine; borrows from it. */
+struct mst__member_event mst__word_event(const struct mst__word *word);
 
 /* The round was opened, or the job has ended, as @end says: note that in @changes. */
 void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *end);

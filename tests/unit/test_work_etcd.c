@@ -13,6 +13,7 @@ int main(void)
     struct work_suite suites[] = {
         {.backend = "etcd-v2", .options = DYNAMIC},
         {.backend = "etcd", .options = "timeout=20,last_call_timeout=50ms"},
+        {.backend = "etcd-v3", .options = DYNAMIC, .has_authority = true},
     };
     struct CMUnitTest tests[sizeof suites / sizeof suites[0] * WORK_SUITE_TESTS];
     struct etcd_unit etcd;
