@@ -260,6 +260,19 @@ static void announce_finished(const struct join *join)
     }
 }
 
+/* How our command has failed is told to all others, before we go. */
+static void announce_failed(const struct join *join)
+{
+    int code = join->child.exit_code;
+    struct mst_failure failure;
+    struct mst_err err; /* then they miss us all the same */
+    mst_failure_init(&failure, sizeof failure);
+    failure.exit_status = code > MST_EXIT_SIGNAL ? 0 : code;
+    failure.signal = code > MST_EXIT_SIGNAL ? code - MST_EXIT_SIGNAL : 0;
+    failure.text = join->command[0];
+    (void)mst_handler_restart(join->handler, &failure, &err);
+}
+
 static bool has_finished(const struct join *join, struct mst_bytes node)
 {
     char text[KEY_SIZE];
@@ -365,12 +378,31 @@ static int tell_all_gone(struct join *join, const struct mst_changes *changes)
     return rv;
 }
 
+/* The first failure of the round. */
+static int tell_failed(struct join *join, const struct mst_cause *cause)
+{
+    struct mst__json_writer *line = &join->line;
+    mst__json_put_begin(line, NULL, '{');
+    mst__json_put_text(line, "event", mst_bytes_str("failed"));
+    mst__json_put_number(line, "round", join->outcome.round);
+    mst__json_put_text(line, "node", mst_bytes_str(cause->node));
+    mst__json_put_number(line, "rank", cause->rank);
+    mst__json_put_number(line, cause->signal != 0 ? "signal" : "exit_status",
+                         cause->signal != 0 ? cause->signal : cause->exit_status);
+    mst__json_put_text(line, "text", mst_bytes_str(cause->text));
+    mst__json_put_end(line, '}');
+    return mst__cli_json_print(line, &join->err);
+}
+
 /* Tell what is new in @changes. */
 static int tell_changes(struct join *join, const struct mst_changes *changes)
 {
     const struct mst_changes *seen = &join->seen;
     int rv = 0;
-    if (changes->closed && !seen->closed) {
+    if (changes->has_cause && !seen->has_cause) {
+        rv = tell_failed(join, &changes->cause);
+    }
+    if (rv == 0 && changes->closed && !seen->closed) {
         rv = tell_closed(join, "reason", changes->reason);
         if (join->command == NULL) {
             return rv; /* everybody goes, and we do */
@@ -536,9 +568,11 @@ static enum end be_member(struct join *join)
         return END_FAILED;
     }
     enum end end = stay(join);
-    bool has_succeeded = end == END_COMMAND && join->child.pid == 0 && join->child.exit_code == 0;
-    if (has_succeeded && join->lost_ms == 0) {
+    bool has_ended = end == END_COMMAND && join->child.pid == 0;
+    if (has_ended && join->lost_ms == 0 && join->child.exit_code == 0) {
         announce_finished(join);
+    } else if (has_ended && join->lost_ms == 0) {
+        announce_failed(join);
     }
     mst__child_stop(&join->child, join->stop_ms, wake_fd);
     return end;

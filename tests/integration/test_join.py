@@ -443,12 +443,15 @@ class Command(Case):
             pass
 
     def test_failed_command(self):
-        # One that fails is lost to the others.
+        # One that fails is lost to the others, who are told why.
         script = "test $RANK = 0 && exit 3; exec sleep 600"
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
         names = [node.next("joined")["node"] for node in nodes]
         self.assertEqual(nodes[0].wait(), 3)
+        failed = nodes[1].next("failed")
+        self.assertEqual((failed["node"], failed["rank"], failed["exit_status"], failed["text"]),
+                         (names[0], 0, 3, "sh"))
         self.assertEqual(nodes[1].next("lost")["nodes"], names[:1])
         self.assertEqual(nodes[1].wait(), CHANGED)
 

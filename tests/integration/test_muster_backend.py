@@ -366,8 +366,21 @@ class Changes(Case):
         for node in nodes:
             node.next("joined")
         self.assertEqual(nodes[0].wait(), 3)
-        self.assertEqual(nodes[1].next("lost")["nodes"], ["a"])
+        failed = nodes[1].next("failed")
+        self.assertEqual((failed["node"], failed["rank"], failed["exit_status"]), ("a", 0, 3))
         self.assertEqual(nodes[1].wait(), CHANGED)
+
+    def test_killed_command_without_a_budget(self):
+        # The job ends for all, of the same cause.
+        script = "test $RANK = 0 && kill -KILL $$; exec sleep 2"
+        conf = gathering(SELDOM) + ",max_restarts=0"
+        nodes = [self.named("2", name, "--", "sh", "-c", script, conf=conf) for name in ("a", "b")]
+        for node in nodes:
+            node.next("joined")
+        self.assertEqual(nodes[0].wait(), 128 + signal.SIGKILL)
+        failed = nodes[1].next("failed")
+        self.assertEqual((failed["node"], failed["rank"], failed["signal"]), ("a", 0, 9))
+        self.assertIn("signal 9", nodes[1].next("closed")["reason"])
 
     def test_port_of_the_workers(self):
         # What rank 0 was told can be bound by its workers.
