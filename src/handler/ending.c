@@ -356,9 +356,10 @@ static void note_end(struct mst__ending *ending, struct mst_changes *view)
 
 static void note_cause(struct mst__ending *ending, struct mst_changes *view)
 {
-    if (ending->cause.size == 0 && view->nodes_waiting != ending->cause_waiting &&
+    int64_t changed = view->nodes_waiting + view->participants_lost;
+    if (ending->cause.size == 0 && changed != ending->cause_changed &&
         get_frame(ending->round, CAUSE_KEY, MST_JOB_REOPENED, &ending->cause) == 0) {
-        ending->cause_waiting = view->nodes_waiting;
+        ending->cause_changed = changed;
     }
     if (ending->cause.size > 0) {
         const struct mst__job_message message = message_of(&ending->cause);
@@ -372,7 +373,7 @@ void mst__ending_note(struct mst__ending *ending, struct mst_changes *view)
         view->outcome = view->closed ? MST_OUTCOME_CLOSED : MST_OUTCOME_NONE;
     } else if (view->closed) {
         note_end(ending, view);
-    } else if (view->nodes_waiting > 0) {
+    } else if (view->nodes_waiting > 0 || view->participants_lost > 0) {
         note_cause(ending, view);
     }
 }

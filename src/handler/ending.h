@@ -29,7 +29,7 @@ struct mst__ending {
     bool is_end_known;       /* @end is; empty = nobody has told */
     struct mst_buffer end;   /* CLOSED */
     struct mst_buffer cause; /* REOPENED; empty = there is none */
-    int64_t cause_waiting;   /* it was looked for when so many waited */
+    int64_t cause_changed;   /* it was looked for when so many waited or were lost */
     uint8_t *finished;       /* by rank: 0 = not known, else 1 + whether it has; heap */
 };
 
@@ -59,7 +59,8 @@ int mst__ending_say(struct mst__ending *ending,
 /* Whether @rank of the round has finished. */
 bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank);
 
-/* Add to @view what is known: the outcome if it is closed, the cause if nodes wait. */
+/* Add to @view what is known: the outcome if it is closed, the cause if nodes
+ * wait or are lost. */
 void mst__ending_note(struct mst__ending *ending, struct mst_changes *view);
 
 /* The rendezvous was found closed, @rv: what to say of it instead, by what is in @job. Returns
