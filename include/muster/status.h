@@ -151,6 +151,19 @@ MST_API int mst_status_json(const struct mst_status *status,
                             struct mst_buffer *ret_json,
                             struct mst_err *reterr);
 
+/**
+ * Look at the nodes of @round, the outcome that mst_handler_next gave, of the job that @params
+ * name: @nodes are its members by rank, with names, addresses and labels, those who are gone since
+ * included. Rank r is nodes[r], unless a server has begun anew and r has not come back yet.
+ *
+ * Returns 0; MST_ESTATE: the job is in another round by now; or as mst_status_job does.
+ */
+MST_API int mst_status_members(const struct mst_params *params,
+                               const struct mst_rendezvous *round,
+                               int64_t timeout_ms,
+                               struct mst_status **ret_status,
+                               struct mst_err *reterr);
+
 /* --- changes --- */
 
 struct mst_status_watch; /* opaque */

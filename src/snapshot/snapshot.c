@@ -199,6 +199,32 @@ void mst_status_filter(struct mst_status *status,
     status->node_count = kept;
 }
 
+static bool has_rank(void *arg, const struct mst_status_node *node)
+{
+    (void)arg;
+    return node->rank >= 0;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct mst_status_node *x = *(const struct mst_status_node *const *)a;
+    const struct mst_status_node *y = *(const struct mst_status_node *const *)b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+bool mst__snapshot_keep_round(struct mst__snapshot *snapshot, uint64_t epoch, int64_t round)
+{
+    struct mst_status *status = &snapshot->status;
+    if (!status->exists || status->epoch != epoch || status->round != round) {
+        return false;
+    }
+    mst_status_filter(status, has_rank, NULL);
+    if (status->node_count > 0) {
+        qsort(snapshot->nodes, status->node_count, sizeof snapshot->nodes[0], compare_ranks);
+    }
+    return status->node_count > 0;
+}
+
 bool mst__snapshot_is_late(int64_t silent_us, int64_t interval_us)
 {
     return interval_us > 0 && interval_us < INT64_MAX / 2 &&

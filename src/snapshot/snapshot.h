@@ -52,6 +52,11 @@ struct mst_status_node *mst__snapshot_add(struct mst__snapshot *snapshot,
 /* Everything is in: sort the nodes. 0, or the first error. */
 int mst__snapshot_end(struct mst__snapshot *snapshot);
 
+/* Keep the members of the round (@epoch, @round), by rank, those who are gone since included, and
+ * nobody else. @epoch is 0 where the backend has none. False when the snapshot is of another
+ * round. */
+bool mst__snapshot_keep_round(struct mst__snapshot *snapshot, uint64_t epoch, int64_t round);
+
 /* A number that is another one when something has changed, for which time that passes does not
  * count. */
 uint64_t mst__snapshot_mark(const struct mst_status *status);

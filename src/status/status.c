@@ -194,6 +194,28 @@ int mst_status_job(const struct mst_params *params,
     return rv;
 }
 
+int mst_status_members(const struct mst_params *params,
+                       const struct mst_rendezvous *round,
+                       int64_t timeout_ms,
+                       struct mst_status **ret_status,
+                       struct mst_err *reterr)
+{
+    struct mst_status *status = NULL;
+    int rv = mst_status_job(params, timeout_ms, &status, reterr);
+    if (rv == 0 &&
+        !mst__snapshot_keep_round(mst__snapshot_of(status), round->epoch, round->round)) {
+        rv = mst__fail(reterr, MST_ESTATE, 0,
+                       "rendezvous '%.60s' is not in round %lld any more: %.60s",
+                       mst_params_run_id(params), (long long)round->round, status->summary);
+    }
+    if (rv != 0) {
+        mst_status_free(status);
+        return rv;
+    }
+    *ret_status = status;
+    return 0;
+}
+
 /* --- closing --- */
 
 /* Options of the backend that were not given: be quick, and do not serve a store. */

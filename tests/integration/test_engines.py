@@ -317,6 +317,7 @@ def status_says(engine, case):
                                   "a node")
         case.assertRegex(status["summary"], r"\b1 more\b.*\b(min|minimum)\b.*\b2\b")
         case.assertFalse(status["complete"])
+        case.assertEqual((status["phase"], status["needed"], status["nodes_min"]), ("open", 1, 2))
         nodes = [first, job.start()]
         number = settle(nodes)
         status = job.await_status(lambda status: status["complete"], "a complete round")
@@ -325,6 +326,9 @@ def status_says(engine, case):
         case.assertEqual({node["node"] for node in status["participants"]},
                          {node.name for node in nodes})
         case.assertEqual([node["rank"] for node in status["participants"]], [0, 1])
+        case.assertEqual({node["standing"] for node in status["participants"]}, {"member"})
+        case.assertEqual((status["phase"], status["needed"], status["world_size"]),
+                         ("running", 0, 2))
         text = harness.run("status", *job.where(), "--nnodes", job.limits).stdout.decode()
         case.assertIn(status["summary"], re.sub(r"\s+", " ", text))
 

@@ -280,6 +280,30 @@ static void filtered(void **state)
     mst__snapshot_free(snapshot);
 }
 
+/* Ranks of a round, also of one who is gone, and of nobody who was not in it. */
+static void members_of_a_round(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= 4; i++) {
+        (void)announce(i, 2, 3, 1000000);
+    }
+    const struct mst__authority_event left = {
+        .kind = MST_AUTHORITY_EVENT_LEFT,
+        .now_us = 2000000,
+        .id = mst__authority_find(&authority, mst_bytes_str("n1"))};
+    assert_int_equal(mst__authority_step(&authority, &left, NULL), 0);
+    struct mst__snapshot *snapshot = look(2000000);
+    assert_false(mst__snapshot_keep_round(snapshot, 7, 2));
+    assert_false(mst__snapshot_keep_round(snapshot, 8, 1));
+    assert_int_equal(snapshot->status.node_count, 4);
+    assert_true(mst__snapshot_keep_round(snapshot, 7, 1));
+    assert_int_equal(snapshot->status.node_count, 3);
+    assert_node(&snapshot->status, 0, "n1", MST_STATUS_NODE_GONE, 0);
+    assert_node(&snapshot->status, 1, "n2", MST_STATUS_NODE_CALLED, 1);
+    assert_node(&snapshot->status, 2, "n3", MST_STATUS_NODE_CALLED, 2);
+    mst__snapshot_free(snapshot);
+}
+
 /* --- JSON --- */
 
 /* In parts of every size it is the same. */
@@ -509,6 +533,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(older_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(lying_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(filtered, setup, teardown),
+        cmocka_unit_test_setup_teardown(members_of_a_round, setup, teardown),
         cmocka_unit_test_setup_teardown(json_in_parts, setup, teardown),
         cmocka_unit_test_setup_teardown(list_of_jobs, setup, teardown),
         cmocka_unit_test(record),

@@ -72,6 +72,31 @@ static void job_of_each_backend(void **state)
     }
 }
 
+/* The nodes of the round that a handler is in. */
+static void members_of_a_round(void **state)
+{
+    const struct fixture *f = *state;
+    static const char *const backends[] = {"muster", "c10d"};
+    for (size_t i = 0; i < 2; i++) {
+        struct node node;
+        struct mst_status *status = NULL;
+        struct mst_params *params = params_of(backends[i], f->text, "job");
+        node_open(&node, f, backends[i]);
+        assert_ok(mst_status_members(params, &node.got, PLENTY_MS, &status, &err));
+        assert_int_equal(status->node_count, 1);
+        assert_string_equal(status->nodes[0]->name, mst_handler_node(node.handler));
+        assert_int_equal(status->nodes[0]->rank, 0);
+        mst_status_free(status);
+        status = NULL;
+        node.got.round++;
+        assert_fails(mst_status_members(params, &node.got, PLENTY_MS, &status, &err), MST_ESTATE,
+                     "is not in round");
+        assert_null(status);
+        mst_handler_free(node.handler);
+        mst_params_free(params);
+    }
+}
+
 static void list_of_jobs(void **state)
 {
     const struct fixture *f = *state;
@@ -224,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(job_of_each_backend, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(members_of_a_round, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(list_of_jobs, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(watching, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(closing, fixture_open, fixture_close),
