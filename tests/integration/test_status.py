@@ -14,7 +14,8 @@ import unittest
 
 import harness
 from test_job_frames import Node as FrameNode
-from test_job_frames import REFUSED, STATUS, WELCOME, receive, send, text
+from test_job_frames import (CLOSED, FINISH, REFUSED, REOPENED, RESTART, STATUS, WELCOME, receive,
+                             receive_sealed, send, text)
 from test_join import ABSENT, CONNECT, OK, QUICK, STATE, TIMEOUT, USAGE, Node
 
 VECTORS = os.path.join(harness.ROOT, "tests", "vectors", "pickle-vectors.json")
@@ -286,6 +287,45 @@ class Server(Case):
                 status = self.json("--rdzv-id", "job", *args)
                 self.assertEqual([node["node"] for node in
                                   status["participants"] + status["spares"]], names)
+
+    def test_how_work_has_ended(self):
+        """A failure with its node, its budget and its cause; who has finished; how it all ended."""
+        nodes = [FrameNode(self.server, name, version=2, budget=(1, 0)) for name in ("a", "b")]
+        wires = [node.connect() for node in nodes]
+
+        def meet():
+            for node, wire in zip(nodes, wires):
+                self.addCleanup(wire.close)
+                node.announce(wire, nodes=(2, 2))
+                receive(wire, WELCOME)
+            sealed = [receive_sealed(wire) for wire in wires]
+            for node, one in zip(nodes, sealed):
+                node.claim = one
+            return struct.pack("<Qq", *sealed[0][:2])
+
+        failure = struct.pack("<IiIq", 3, 0, 9, 0) + text("out of memory")
+        send(wires[1], RESTART, meet() + failure)
+        for wire in wires:
+            receive(wire, REOPENED)
+        where = meet()
+        table = self.status("--rdzv-id", "job")
+        self.assertIn(", running, 2 to 2 nodes, 1 of 1 restarts used\n", table)
+        self.assertRegex(table, r"\nlast failure: node 'b' \(rank 1\), worker 3: .*signal 9.*: "
+                                r"out of memory\n")
+        send(wires[0], FINISH, where + struct.pack("<i", 0) + text(""))
+        self.server.wait_log("node.finished", "node=a")
+        status = self.json("--rdzv-id", "job")
+        self.assertEqual((status["finished"], status["restarts_left"], status["outcome"]),
+                         (1, 0, None))
+        self.assertEqual([node["standing"] for node in status["participants"]],
+                         ["finished", "member"])
+        self.assertEqual((status["cause"]["node"], status["cause"]["signal"]), ("b", 9))
+        send(wires[1], RESTART, where + struct.pack("<IiIq", 0, 7, 0, 0) + text(""))
+        receive(wires[1], CLOSED)
+        status = self.json("--rdzv-id", "job")
+        self.assertEqual((status["outcome"], status["cause"]["status"]), ("failed", 7))
+        self.assertRegex(self.status("--rdzv-id", "job"), r", failed, .*\n.*exit status 7")
+        self.assertRegex(self.status(), r"\njob  failed ")
 
     def test_older_server(self):
         """One that does not list jobs says that nobody is known without a name."""
