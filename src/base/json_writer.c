@@ -37,27 +37,37 @@ static size_t count_plain(struct mst_bytes text)
     return size;
 }
 
+/* The first character of @text, which may need more than itself. Returns its size. */
+static size_t put_char(struct mst__json_writer *json, struct mst_bytes text)
+{
+    uint32_t c = 0;
+    char escape[8];
+    size_t size = mst__unicode_next(text, &c);
+    if (size == 0) {
+        put(json, mst_bytes_str("\\ufffd"));
+        return 1;
+    }
+    if (c == '"' || c == '\\') {
+        (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
+        put(json, mst_bytes_str(escape));
+    } else if (!mst__unicode_is_shown(c)) {
+        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c & 0xffff); /* all there is */
+        put(json, mst_bytes_str(escape));
+    } else {
+        put(json, mst_bytes_of(text.data, size));
+    }
+    return size;
+}
+
 static void put_quoted(struct mst__json_writer *json, struct mst_bytes rest)
 {
     put(json, mst_bytes_str("\""));
     while (rest.size > 0) {
-        uint32_t c = 0;
-        char escape[8];
         size_t size = count_plain(rest);
         if (size > 0) {
             put(json, mst_bytes_of(rest.data, size));
-        } else if ((size = mst__unicode_next(rest, &c)) == 0) {
-            put(json, mst_bytes_str("\\ufffd"));
-            size = 1;
-        } else if (c == '"' || c == '\\') {
-            (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
-            put(json, mst_bytes_str(escape));
-        } else if (!mst__unicode_is_shown(c)) {
-            (void)snprintf(escape, sizeof escape, "\\u%04x",
-                           (unsigned)c & 0xffff); /* all there is */
-            put(json, mst_bytes_str(escape));
         } else {
-            put(json, mst_bytes_of(rest.data, size));
+            size = put_char(json, rest);
         }
         rest = mst__bytes_skip(rest, size);
     }

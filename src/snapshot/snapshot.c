@@ -118,7 +118,7 @@ void mst__snapshot_expect_nodes(struct mst__snapshot *snapshot, size_t count)
     snapshot->nodes =
         count > SIZE_MAX / sizeof(struct entry)
             ? NULL
-            : mst__arena_take(&snapshot->arena, (count + 1) * sizeof snapshot->nodes[0]);
+            : mst__arena_take(&snapshot->arena, (count + 1) * sizeof(struct mst_status_node *));
     if (snapshot->nodes == NULL) {
         snapshot->code = MST_ENOMEM;
         return;
@@ -174,7 +174,7 @@ static int compare_nodes(const void *a, const void *b)
 int mst__snapshot_end(struct mst__snapshot *snapshot)
 {
     if (snapshot->status.node_count > 0) {
-        qsort(snapshot->nodes, snapshot->status.node_count, sizeof snapshot->nodes[0],
+        qsort(snapshot->nodes, snapshot->status.node_count, sizeof(struct mst_status_node *),
               compare_nodes);
     }
     return snapshot->code;
@@ -220,7 +220,7 @@ bool mst__snapshot_keep_round(struct mst__snapshot *snapshot, uint64_t epoch, in
     }
     mst_status_filter(status, has_rank, NULL);
     if (status->node_count > 0) {
-        qsort(snapshot->nodes, status->node_count, sizeof snapshot->nodes[0], compare_ranks);
+        qsort(snapshot->nodes, status->node_count, sizeof(struct mst_status_node *), compare_ranks);
     }
     return status->node_count > 0;
 }

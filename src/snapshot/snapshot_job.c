@@ -240,7 +240,7 @@ struct mst_status_list *mst__snapshot_of_jobs(const struct mst__job_list *told, 
     }
     struct mst_status_list *list = &whole->list;
     const struct mst_status_entry **jobs =
-        mst__arena_take(&whole->arena, (count + 1) * sizeof *jobs);
+        mst__arena_take(&whole->arena, (count + 1) * sizeof(struct mst_status_entry *));
     list->size = sizeof *list;
     list->server = mst__arena_text(&whole->arena, told->server);
     list->job_total = told->total;
