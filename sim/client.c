@@ -114,13 +114,13 @@ static bool client_answer_write(struct mst__sim_world *world,
                                 enum mst__sim_ask ask,
                                 struct mst_bytes value,
                                 struct mst_buffer *ret_token,
-                                struct mst__event *event)
+                                struct mst__session_event *event)
 {
     if (mst__bytes_equal(value, mst__buf_bytes(&node->desired))) {
         *ret_token =
             (struct mst_buffer){(uint8_t *)mst__memdup(value.data, value.size), value.size};
         MST_ASSERT(ret_token->data != NULL);
-        *event = (struct mst__event){.kind = MST_EVENT_WON, .token = ret_token};
+        *event = (struct mst__session_event){.kind = MST_EVENT_WON, .token = ret_token};
         return true;
     }
     bool is_echo =
@@ -131,7 +131,7 @@ static bool client_answer_write(struct mst__sim_world *world,
         return false;
     }
     if (mst__bytes_equal(value, mst__sim_store_sentinel())) {
-        *event = (struct mst__event){.kind = MST_EVENT_ABSENT};
+        *event = (struct mst__session_event){.kind = MST_EVENT_ABSENT};
         return true;
     }
     event->kind = node->may_be_unread ? MST_EVENT_LOST_UNREAD : MST_EVENT_LOST;
@@ -143,7 +143,7 @@ bool mst__sim_client_answer(struct mst__sim_world *world,
                             struct mst_bytes value,
                             struct mst__state *ret_state,
                             struct mst_buffer *ret_token,
-                            struct mst__event *ret_event)
+                            struct mst__session_event *ret_event)
 {
     enum mst__sim_ask ask = node->ask;
     node->ask = MST_SIM_ASK_NONE;
@@ -151,7 +151,7 @@ bool mst__sim_client_answer(struct mst__sim_world *world,
         node->is_created = true;
         return false;
     }
-    *ret_event = (struct mst__event){.kind = MST_EVENT_READ};
+    *ret_event = (struct mst__session_event){.kind = MST_EVENT_READ};
     if (ask == MST_SIM_ASK_WRITE || ask == MST_SIM_ASK_LOOK) {
         if (!client_answer_write(world, node, ask, value, ret_token, ret_event)) {
             return false;

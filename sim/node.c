@@ -101,7 +101,7 @@ static void node_effect(struct mst__sim_world *world,
 
 static void node_step(struct mst__sim_world *world,
                       struct mst__sim_node *node,
-                      const struct mst__event *event)
+                      const struct mst__session_event *event)
 {
     struct mst__effect effect;
     int rv = mst__session_step(&node->session, event, node_wall_us(world, node),
@@ -130,7 +130,7 @@ static void node_begin(struct mst__sim_world *world,
     mst__sim_say_node(world, node, "begins %s", names[operation]);
     node->operation = operation;
     node->began_us = world->now_us;
-    struct mst__event event = {
+    struct mst__session_event event = {
         .kind = MST_EVENT_BEGIN,
         .operation = operation,
         .deadline_us = mst__sim_node_mono_us(world, node) + time_us,
@@ -337,7 +337,7 @@ static void node_wake(struct mst__sim_world *world, struct mst__sim_node *node)
         node->skip--;
         return;
     }
-    node_step(world, node, &(struct mst__event){.kind = MST_EVENT_WOKEN});
+    node_step(world, node, &(struct mst__session_event){.kind = MST_EVENT_WOKEN});
 }
 
 static void node_effect(struct mst__sim_world *world,
@@ -431,7 +431,7 @@ void mst__sim_node_broken(struct mst__sim_world *world, struct mst__sim_node *no
         mst__sim_client_look(world, node);
         node_set_timer(world, node, world->plan.read_timeout_us);
     } else if (ask != MST_SIM_ASK_NONE) {
-        node_step(world, node, &(struct mst__event){.kind = MST_EVENT_FAILED});
+        node_step(world, node, &(struct mst__session_event){.kind = MST_EVENT_FAILED});
     }
 }
 
@@ -440,7 +440,7 @@ void mst__sim_node_timer(struct mst__sim_world *world, struct mst__sim_node *nod
     if (node->ask != MST_SIM_ASK_NONE) {
         mst__sim_node_broken(world, node); /* it gives up */
     } else if (node->session.phase == MST_SESSION_WAITING) {
-        node_step(world, node, &(struct mst__event){.kind = MST_EVENT_TIME});
+        node_step(world, node, &(struct mst__session_event){.kind = MST_EVENT_TIME});
     } else {
         node_idle(world, node);
     }
@@ -472,7 +472,7 @@ void mst__sim_node_reply(struct mst__sim_world *world,
     struct mst__state state;
     mst__state_init(&state);
     struct mst_buffer token = {NULL, 0};
-    struct mst__event fed;
+    struct mst__session_event fed;
     if (mst__sim_client_answer(world, node, reply.bytes, &state, &token, &fed)) {
         node->failures = 0;
         node_step(world, node, &fed);
@@ -520,6 +520,6 @@ bool mst__sim_node_cancel(struct mst__sim_world *world, struct mst__sim_node *no
     }
     mst__sim_say_node(world, node, "cancels");
     node->well_us = world->now_us;
-    node_step(world, node, &(struct mst__event){.kind = MST_EVENT_CANCEL});
+    node_step(world, node, &(struct mst__session_event){.kind = MST_EVENT_CANCEL});
     return true;
 }

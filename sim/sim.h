@@ -384,7 +384,7 @@ bool mst__sim_client_answer(struct mst__sim_world *world,
                             struct mst_bytes value,
                             struct mst__state *ret_state,
                             struct mst_buffer *ret_token,
-                            struct mst__event *ret_event);
+                            struct mst__session_event *ret_event);
 
 /* --- fault.c --- */
 

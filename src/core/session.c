@@ -603,7 +603,7 @@ static int64_t session_last_call_left_us(const struct mst__session *session, int
 
 /* Take the record and the token of @event; without them there is none. */
 static void session_install(struct mst__session *session,
-                            const struct mst__event *event,
+                            const struct mst__session_event *event,
                             int64_t now_mono_us)
 {
     struct mst__state fresh;
@@ -640,7 +640,7 @@ static void session_install(struct mst__session *session,
     session->has_token = event->token != NULL;
 }
 
-static int step_won(struct session_step *step, const struct mst__event *event)
+static int step_won(struct session_step *step, const struct mst__session_event *event)
 {
     struct mst__session *session = step->session;
     session_drop_token(session);
@@ -686,7 +686,7 @@ static int step_lost_unread(struct session_step *step)
     return step_hold_until(step, step->now_mono_us + hold_us, false, MST_SESSION_WHY_LOST);
 }
 
-static int step_lost(struct session_step *step, const struct mst__event *event)
+static int step_lost(struct session_step *step, const struct mst__session_event *event)
 {
     struct mst__session *session = step->session;
     session_count_loss(session);
@@ -700,7 +700,7 @@ static int step_lost(struct session_step *step, const struct mst__event *event)
 
 /* --- steps --- */
 
-static int step_begin(struct session_step *step, const struct mst__event *event)
+static int step_begin(struct session_step *step, const struct mst__session_event *event)
 {
     struct mst__session *session = step->session;
     session->operation = event->operation;
@@ -746,7 +746,7 @@ static int step_waited(struct session_step *step, enum mst__event_kind kind)
     return step_sync(step, MST_SESSION_WHY_WOKEN);
 }
 
-static int step_event(struct session_step *step, const struct mst__event *event)
+static int step_event(struct session_step *step, const struct mst__session_event *event)
 {
     switch (event->kind) {
         case MST_EVENT_BEGIN:
@@ -775,7 +775,8 @@ static int step_event(struct session_step *step, const struct mst__event *event)
 }
 
 /* Whether @event is one for this phase and has what it needs. */
-static bool session_knows(const struct mst__session *session, const struct mst__event *event)
+static bool session_knows(const struct mst__session *session,
+                          const struct mst__session_event *event)
 {
     bool has_state = event->state != NULL;
     bool has_token = event->token != NULL;
@@ -809,7 +810,7 @@ static bool session_knows(const struct mst__session *session, const struct mst__
 }
 
 int mst__session_step(struct mst__session *session,
-                      const struct mst__event *event,
+                      const struct mst__session_event *event,
                       int64_t now_us,
                       int64_t now_mono_us,
                       uint64_t seed,

@@ -86,7 +86,7 @@ enum mst__event_kind {
     MST_EVENT_CANCEL,      /* waiting: end the operation, taking entries back */
 };
 
-struct mst__event {
+struct mst__session_event {
     enum mst__event_kind kind;
     enum mst__operation operation;
     int64_t deadline_us;      /* monotonic */
@@ -233,7 +233,7 @@ void mst__session_close(struct mst__session *session);
  * MST_ENOMEM, MST_ELIMIT: the operation has ended, the session is idle and will read again.
  */
 int mst__session_step(struct mst__session *session,
-                      const struct mst__event *event,
+                      const struct mst__session_event *event,
                       int64_t now_us,
                       int64_t now_mono_us,
                       uint64_t seed,

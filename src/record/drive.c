@@ -33,7 +33,7 @@ struct run {
 
 /* What the answer to an effect consists of; event points into it. */
 struct answer {
-    struct mst__event event;
+    struct mst__session_event event;
     struct mst__state state;
     struct mst_buffer token;
 };
@@ -101,7 +101,7 @@ static int call_get(struct run *run, struct mst__stored *ret_stored)
 
 static void answer_with(struct answer *answer, enum mst__event_kind kind)
 {
-    answer->event = (struct mst__event){.kind = kind};
+    answer->event = (struct mst__session_event){.kind = kind};
 }
 
 static void answer_error(struct answer *answer, int rv)
@@ -131,7 +131,7 @@ static void answer_stored(struct run *run,
     }
     answer->token = stored->token;
     answer->event =
-        (struct mst__event){.kind = kind, .state = &answer->state, .token = &answer->token};
+        (struct mst__session_event){.kind = kind, .state = &answer->state, .token = &answer->token};
 }
 
 static void run_read(struct run *run, struct answer *answer)
@@ -251,7 +251,7 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
     tell_written(run, won);
     if (won) {
         answer->token = stored.token;
-        answer->event = (struct mst__event){.kind = MST_EVENT_WON, .token = &answer->token};
+        answer->event = (struct mst__session_event){.kind = MST_EVENT_WON, .token = &answer->token};
     } else if (stored.is_unread) {
         answer_with(answer, MST_EVENT_LOST_UNREAD);
     } else {

@@ -55,7 +55,7 @@ static inline void state_add_participant(struct mst__state *state,
 
 /* The session's answer to one event must be 0. */
 static inline struct mst__effect session_feed(struct mst__session *session,
-                                              const struct mst__event *event,
+                                              const struct mst__session_event *event,
                                               int64_t now_us,
                                               int64_t now_mono_us)
 {
@@ -173,7 +173,7 @@ static inline void actor_follow(struct world *world, struct actor *actor)
 
 static inline void actor_feed(struct world *world,
                               struct actor *actor,
-                              const struct mst__event *event)
+                              const struct mst__session_event *event)
 {
     assert_int_equal(mst__session_step(&actor->session, event, actor->wall_us + world->now_us,
                                        world->now_us, mst__prng_next(&world->prng), &actor->effect),
@@ -188,7 +188,7 @@ static inline void actor_begin(struct world *world,
 {
     assert_int_equal(actor->stage, ACTOR_IDLE);
     actor->is_done = false;
-    struct mst__event event = {
+    struct mst__session_event event = {
         .kind = MST_EVENT_BEGIN,
         .operation = operation,
         .deadline_us = world->now_us + timeout_us,
@@ -241,7 +241,7 @@ static inline void actor_answer(struct world *world, struct actor *actor)
 {
     struct mst_buffer token = token_of(actor->answer_version);
     bool is_none = actor->answer == MST_EVENT_READ_NONE || actor->answer == MST_EVENT_ABSENT;
-    struct mst__event event = {
+    struct mst__session_event event = {
         .kind = actor->answer,
         .state = is_none || actor->answer == MST_EVENT_WON ? NULL : &actor->answer_state,
         .token = is_none ? NULL : &token,
@@ -271,7 +271,8 @@ static inline bool world_step(struct world *world, int64_t until_us)
     } else if (first->stage == ACTOR_ANSWERED) {
         actor_answer(world, first);
     } else {
-        struct mst__event event = {.kind = first->is_woken ? MST_EVENT_WOKEN : MST_EVENT_TIME};
+        struct mst__session_event event = {.kind =
+                                               first->is_woken ? MST_EVENT_WOKEN : MST_EVENT_TIME};
         actor_feed(world, first, &event);
     }
     return true;

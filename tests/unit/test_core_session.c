@@ -33,7 +33,7 @@ static void bench_close(struct bench *bench)
     mst__session_close(&bench->session);
 }
 
-static enum mst__effect_kind bench_feed(struct bench *bench, struct mst__event event)
+static enum mst__effect_kind bench_feed(struct bench *bench, struct mst__session_event event)
 {
     bench->effect =
         session_feed(&bench->session, &event, bench->wall_us + bench->now_us, bench->now_us);
@@ -42,15 +42,15 @@ static enum mst__effect_kind bench_feed(struct bench *bench, struct mst__event e
 
 static enum mst__effect_kind bench_event(struct bench *bench, enum mst__event_kind kind)
 {
-    return bench_feed(bench, (struct mst__event){.kind = kind});
+    return bench_feed(bench, (struct mst__session_event){.kind = kind});
 }
 
 static enum mst__effect_kind bench_begin(struct bench *bench, enum mst__operation operation)
 {
-    return bench_feed(bench,
-                      (struct mst__event){.kind = MST_EVENT_BEGIN,
-                                          .operation = operation,
-                                          .deadline_us = bench->now_us + 600 * (int64_t)SECOND});
+    return bench_feed(
+        bench, (struct mst__session_event){.kind = MST_EVENT_BEGIN,
+                                           .operation = operation,
+                                           .deadline_us = bench->now_us + 600 * (int64_t)SECOND});
 }
 
 /* Answer with @record, of which a copy is given away. */
@@ -62,13 +62,14 @@ static enum mst__effect_kind bench_record(struct bench *bench,
     mst__state_init(&copy);
     assert_int_equal(mst__state_copy(&copy, record), 0);
     struct mst_buffer token = token_of(++bench->version);
-    return bench_feed(bench, (struct mst__event){.kind = kind, .state = &copy, .token = &token});
+    return bench_feed(bench,
+                      (struct mst__session_event){.kind = kind, .state = &copy, .token = &token});
 }
 
 static enum mst__effect_kind bench_won(struct bench *bench)
 {
     struct mst_buffer token = token_of(++bench->version);
-    return bench_feed(bench, (struct mst__event){.kind = MST_EVENT_WON, .token = &token});
+    return bench_feed(bench, (struct mst__session_event){.kind = MST_EVENT_WON, .token = &token});
 }
 
 /* Let a hold go by, with @record as the answer to the reading after it. */
@@ -534,9 +535,9 @@ static void few_and_late_ones_are_not_spread(void **unused)
     /* Whoever has hardly any time left does not spend it on this. */
     bench_open(&bench, MST_SESSION_DEFAULT, settings_of(64, 64));
     bench.session.options.write_us = 3000;
-    struct mst__event event = {.kind = MST_EVENT_BEGIN,
-                               .operation = MST_OPERATION_JOIN,
-                               .deadline_us = bench.now_us + 400};
+    struct mst__session_event event = {.kind = MST_EVENT_BEGIN,
+                                       .operation = MST_OPERATION_JOIN,
+                                       .deadline_us = bench.now_us + 400};
     assert_int_equal(bench_feed(&bench, event), MST_EFFECT_WAIT);
     assert_in_range(bench.effect.until_us - bench.now_us, 1, 100);
     bench_close(&bench);
@@ -578,7 +579,7 @@ static void members_want_to_know_what_they_lost_to(void **unused)
     assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
     assert_false(bench.effect.may_be_unread);
     struct mst__effect effect;
-    struct mst__event event = {.kind = MST_EVENT_LOST_UNREAD};
+    struct mst__session_event event = {.kind = MST_EVENT_LOST_UNREAD};
     assert_int_equal(mst__session_step(&bench.session, &event, 0, bench.now_us, 0, &effect),
                      MST_EINVAL);
     mst__state_close(&record);
@@ -662,16 +663,16 @@ static void wrong_events_are_refused(void **unused)
     struct mst__state state;
     make_round(&state, 1, false, WORLD_WALL_US);
     struct mst_buffer token = token_of(1);
-    struct mst__event event = {.kind = MST_EVENT_READ, .state = &state, .token = &token};
+    struct mst__session_event event = {.kind = MST_EVENT_READ, .state = &state, .token = &token};
     assert_int_equal(mst__session_step(&bench.session, &event, 0, 0, 0, &effect), MST_EINVAL);
     assert_int_equal(state.members_count, 0);
     assert_null(token.data);
-    event = (struct mst__event){.kind = MST_EVENT_TIME};
+    event = (struct mst__session_event){.kind = MST_EVENT_TIME};
     assert_int_equal(mst__session_step(&bench.session, &event, 0, 0, 0, &effect), MST_EINVAL);
     assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
-    event = (struct mst__event){.kind = MST_EVENT_BEGIN, .operation = MST_OPERATION_JOIN};
+    event = (struct mst__session_event){.kind = MST_EVENT_BEGIN, .operation = MST_OPERATION_JOIN};
     assert_int_equal(mst__session_step(&bench.session, &event, 0, 0, 0, &effect), MST_EINVAL);
-    event = (struct mst__event){.kind = MST_EVENT_READ}; /* without a record */
+    event = (struct mst__session_event){.kind = MST_EVENT_READ}; /* without a record */
     assert_int_equal(mst__session_step(&bench.session, &event, 0, 0, 0, &effect), MST_EINVAL);
     assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_WRITE);
     /* A record that vanished is no round: begin anew, but not without a pause. */
@@ -833,7 +834,7 @@ static bool run_with_failure(unsigned long nth)
         struct mst__state record;
         struct mst_buffer token = {NULL, 0};
         struct mst__effect effect = {.kind = MST_EFFECT_DONE};
-        struct mst__event event = {
+        struct mst__session_event event = {
             .kind = MST_EVENT_BEGIN, .operation = MST_OPERATION_NEXT, .deadline_us = SECOND};
         mst__mem_fail_nth(0); /* what the test itself needs is not swept */
         mst__state_init(&record);
@@ -843,10 +844,11 @@ static bool run_with_failure(unsigned long nth)
             assert_true(mst__state_drop_participant(&record, mst__state_find(&record, &b)));
             record.complete = false;
             token = token_of(1);
-            event = (struct mst__event){.kind = MST_EVENT_READ, .state = &record, .token = &token};
+            event = (struct mst__session_event){
+                .kind = MST_EVENT_READ, .state = &record, .token = &token};
         } else if (session.phase == MST_SESSION_WRITING) {
             token = token_of(2);
-            event = (struct mst__event){.kind = MST_EVENT_WON, .token = &token};
+            event = (struct mst__session_event){.kind = MST_EVENT_WON, .token = &token};
         }
         /* Count on from where the sweep was. */
         mst__mem_fail_nth(has_failed ? 0 : nth);

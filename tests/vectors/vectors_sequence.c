@@ -105,7 +105,7 @@ static struct mst_buffer make_token(size_t version)
 static int node_feed(struct history *history,
                      struct node *node,
                      int64_t t_us,
-                     const struct mst__event *event)
+                     const struct mst__session_event *event)
 {
     int rv = mst__session_step(&node->session, event, history->t0_us + t_us + node->skew_us, t_us,
                                0, &node->effect);
@@ -129,7 +129,7 @@ static int node_feed_current(struct history *history,
     }
     struct mst_buffer token = make_token(history->store.current);
     node->version = history->store.current;
-    struct mst__event event = {
+    struct mst__session_event event = {
         .kind = kind,
         .state = kind == MST_EVENT_WON ? NULL : &state,
         .token = &token,
@@ -146,11 +146,13 @@ static int node_read(struct history *history,
     access->sync = "read";
     if (fault != NULL) {
         access->has_failed = true;
-        return node_feed(history, node, t_us, &(struct mst__event){.kind = MST_EVENT_FAILED});
+        return node_feed(history, node, t_us,
+                         &(struct mst__session_event){.kind = MST_EVENT_FAILED});
     }
     if (history->store.current == 0) {
         node->version = 0;
-        return node_feed(history, node, t_us, &(struct mst__event){.kind = MST_EVENT_READ_NONE});
+        return node_feed(history, node, t_us,
+                         &(struct mst__session_event){.kind = MST_EVENT_READ_NONE});
     }
     return node_feed_current(history, node, t_us, MST_EVENT_READ);
 }
@@ -172,12 +174,14 @@ static int node_write(struct history *history,
     }
     if (fault != NULL) {
         access->has_failed = true;
-        return node_feed(history, node, t_us, &(struct mst__event){.kind = MST_EVENT_FAILED});
+        return node_feed(history, node, t_us,
+                         &(struct mst__session_event){.kind = MST_EVENT_FAILED});
     }
     if (store->current == 0) {
         access->was_absent = true;
         node->version = 0;
-        return node_feed(history, node, t_us, &(struct mst__event){.kind = MST_EVENT_ABSENT});
+        return node_feed(history, node, t_us,
+                         &(struct mst__session_event){.kind = MST_EVENT_ABSENT});
     }
     access->has_won = is_replaced || (store->is_value &&
                                       mst__state_equal(&store->versions[store->current], state));
@@ -204,7 +208,7 @@ static int node_sync(struct history *history,
     access->sync = "cached";
     int rv = 0;
     if (node->session.phase == MST_SESSION_IDLE) {
-        struct mst__event event = {
+        struct mst__session_event event = {
             .kind = MST_EVENT_BEGIN,
             .operation = operation,
             .deadline_us = t_us + vectors_int(step, "left"),
@@ -216,7 +220,7 @@ static int node_sync(struct history *history,
                                   "t=%lld: the session waits until %lld", (long long)t_us,
                                   (long long)node->effect.until_us);
         }
-        rv = node_feed(history, node, t_us, &(struct mst__event){.kind = MST_EVENT_TIME});
+        rv = node_feed(history, node, t_us, &(struct mst__session_event){.kind = MST_EVENT_TIME});
     }
     if (rv != 0) {
         return rv;
