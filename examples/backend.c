@@ -21,7 +21,10 @@ struct scheduled {
 };
 
 /* Everybody comes to the barrier of the round. */
-static int scheduled_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int scheduled_next(void *self,
+                          int64_t timeout_ms,
+                          struct mst_rendezvous *ret,
+                          struct mst_err *reterr)
 {
     struct scheduled *scheduled = self;
     char prefix[32];
@@ -30,7 +33,7 @@ static int scheduled_next(void *self, struct mst_rendezvous *ret, struct mst_err
     int rv = mst_store_prefix(scheduled->store, mst_bytes_str(prefix), &store, reterr);
     if (rv == 0) {
         rv = mst_store_barrier(store, mst_bytes_str("all"), scheduled->world_size,
-                               scheduled->timeout_ms, reterr);
+                               timeout_ms < 0 ? scheduled->timeout_ms : timeout_ms, reterr);
     }
     if (rv != 0) {
         mst_store_close(store);
@@ -119,7 +122,7 @@ static int join_twice(struct mst_handler *handler, struct mst_err *err)
     for (int i = 0; i < 2 && rv == 0; i++) {
         struct mst_rendezvous round;
         mst_rendezvous_init(&round, sizeof round);
-        rv = mst_handler_next(handler, &round, err);
+        rv = mst_handler_next(handler, -1, &round, err);
         if (rv == 0) {
             printf("round %lld: rank %lld of %lld\n", (long long)round.round, (long long)round.rank,
                    (long long)round.world_size);

@@ -1,5 +1,5 @@
 /* examples/worker.c - an elastic worker: joins a job, works step by step with the other nodes, and
- * joins again when a node has come or gone.
+ * joins again when a node has come or gone. One loop polls the handler's descriptor and its own.
  *
  * Usage: worker ENDPOINT RUN_ID MIN MAX STEPS [OPTIONS]
  *
@@ -12,49 +12,75 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TIMEOUT_MS 10000
 #define WORK_MS 20
 
 static struct mst_handler *handler;
-static volatile sig_atomic_t is_stopped;
+static int signals[2]; /* a pipe: signals become bytes that can be polled for */
 
-/* Async-signal-safe: a node that waits for a round returns MST_ECANCELED. */
 static void on_signal(int number)
 {
-    (void)number;
-    is_stopped = 1;
-    mst_handler_cancel(handler);
+    char byte = (char)number;
+    (void)!write(signals[1], &byte, 1);
 }
 
-enum outcome {
-    AGAIN,    /* the round is over, there will be another one */
-    FINISHED, /* this node has done all steps */
-    CLOSED,   /* the job is over */
-    FAILED,   /* the error says why */
+enum news {
+    NOTHING,
+    JOINED,  /* the round that was begun is complete */
+    AGAIN,   /* the round is over: begin the next one */
+    CLOSED,  /* the job is over */
+    STOPPED, /* by a signal */
+    FAILED,  /* the error says why */
 };
 
-/* Wait until there is news or @timeout_ms is over, and say whether the round goes on. */
-static bool goes_on(int timeout_ms, enum outcome *ret_outcome, struct mst_err *err)
+/* What @notice means for this node. */
+static enum news understand(const struct mst_notice *notice, struct mst_err *err)
 {
-    struct pollfd news = {.fd = mst_handler_fd(handler), .events = POLLIN};
-    if (poll(&news, 1, timeout_ms) <= 0) { /* a program would poll its own descriptors here, too */
-        return !is_stopped;
+    switch (notice->kind) {
+        case MST_NOTICE_COMPLETE:
+            return JOINED;
+        case MST_NOTICE_FAILED:
+            *err = notice->err;
+            return err->code == MST_EFINISHED || err->code == MST_ESPARE ? CLOSED : FAILED;
+        case MST_NOTICE_LOST:
+            for (size_t i = 0; i < notice->node_count; i++) {
+                printf("lost: %s\n", notice->nodes[i].name);
+            }
+            return AGAIN;
+        case MST_NOTICE_WAITING:
+        case MST_NOTICE_REOPENED:
+        case MST_NOTICE_EXPELLED:
+            return AGAIN;
+        case MST_NOTICE_CLOSED:
+            return CLOSED;
+        default: /* the server is away for a while, or a kind of a later release */
+            return NOTHING;
     }
-    struct mst_changes changes;
-    mst_changes_init(&changes, sizeof changes);
-    int rv = mst_handler_poll(handler, 0, &changes, err);
-    if (rv != 0 && rv != MST_ETIMEOUT) {
-        *ret_outcome = is_stopped ? AGAIN : FAILED;
-        return false;
-    }
-    if (changes.closed) {
-        *ret_outcome = CLOSED;
-        return false;
-    }
-    *ret_outcome = AGAIN;
-    return changes.nodes_waiting == 0 && changes.participants_lost == 0 && !changes.reopened &&
-           !changes.expelled;
+}
+
+/* Wait for news, at most @timeout_ms; -1 = until there is some. */
+static enum news look(int timeout_ms, struct mst_err *err)
+{
+    enum news news = NOTHING;
+    do {
+        struct pollfd fds[] = {{.fd = mst_handler_fd(handler), .events = POLLIN},
+                               {.fd = signals[0], .events = POLLIN}};
+        if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR) {
+            perror("poll");
+            return FAILED;
+        }
+        if (fds[1].revents != 0) {
+            return STOPPED;
+        }
+        struct mst_notice *notice = NULL;
+        while (news == NOTHING && mst_handler_take(handler, 0, &notice, err) == 0) {
+            news = understand(notice, err);
+            mst_notice_free(notice);
+        }
+    } while (news == NOTHING && timeout_ms < 0);
+    return news;
 }
 
 /* Nodes may have come from different steps: all go on from the last one that any of them did. */
@@ -78,12 +104,8 @@ static int agree_on_step(const struct mst_rendezvous *round, int64_t *step, stru
     return rv;
 }
 
-/* One step of work, at whose end all nodes of the round meet. */
-static int do_step(const struct mst_rendezvous *round,
-                   int64_t step,
-                   bool *ret_is_done,
-                   enum outcome *ret_outcome,
-                   struct mst_err *err)
+/* One step of work, at whose end all nodes of the round meet. NOTHING = it is done. */
+static enum news do_step(const struct mst_rendezvous *round, int64_t step, struct mst_err *err)
 {
     nanosleep(&(struct timespec){.tv_nsec = WORK_MS * 1000000L}, NULL);
     char count_key[32];
@@ -96,79 +118,75 @@ static int do_step(const struct mst_rendezvous *round,
     if (rv == 0 && arrived == round->world_size) {
         rv = mst_store_set(round->store, done, mst_bytes_str("1"), TIMEOUT_MS, err);
     }
-    *ret_is_done = false;
-    while (rv == 0 && !*ret_is_done) {
-        rv = mst_store_check(round->store, &done, 1, TIMEOUT_MS, ret_is_done, err);
-        if (rv == 0 && !*ret_is_done && !goes_on(5, ret_outcome, err)) {
-            return 0;
+    enum news news = NOTHING;
+    bool is_done = false;
+    while (rv == 0 && !is_done && news == NOTHING) {
+        rv = mst_store_check(round->store, &done, 1, TIMEOUT_MS, &is_done, err);
+        if (rv == 0 && !is_done) {
+            news = look(5, err);
         }
     }
-    return rv;
+    return rv != 0 ? FAILED : news;
 }
 
-static enum outcome work(const struct mst_rendezvous *round,
-                         int64_t *step,
-                         int64_t steps,
-                         struct mst_err *err)
+/* Work until all steps are done, or there is news. */
+static enum news work(const struct mst_rendezvous *round,
+                      int64_t *step,
+                      int64_t steps,
+                      struct mst_err *err)
 {
-    enum outcome outcome = AGAIN;
     if (agree_on_step(round, step, err) != 0) {
-        return goes_on(0, &outcome, err) ? FAILED : outcome;
+        enum news news = look(0, err); /* perhaps because a node is lost */
+        return news == NOTHING ? FAILED : news;
     }
     printf("round %lld: rank %lld of %lld, from step %lld\n", (long long)round->round,
            (long long)round->rank, (long long)round->world_size, (long long)*step);
     fflush(stdout);
     while (*step < steps) {
-        bool is_done;
-        if (do_step(round, *step, &is_done, &outcome, err) != 0) {
-            return FAILED;
-        }
-        if (!is_done) {
-            return outcome;
+        enum news news = do_step(round, *step, err);
+        if (news != NOTHING) {
+            return news;
         }
         ++*step;
-        if (*step < steps && !goes_on(0, &outcome, err)) {
-            return outcome;
+        news = *step < steps ? look(0, err) : NOTHING;
+        if (news != NOTHING) {
+            return news;
         }
     }
-    return FINISHED;
+    printf("finished at step %lld\n", (long long)*step);
+    if (mst_handler_finish(handler, 0, NULL, err) != 0) {
+        return FAILED;
+    }
+    return look(-1, err); /* until all are done; if one of them fails, there is another round */
 }
 
 static int run(int64_t steps, struct mst_err *err)
 {
     int64_t step = 0;
-    while (!is_stopped) {
+    enum news news = AGAIN;
+    while (news == AGAIN) {
         struct mst_rendezvous round;
         mst_rendezvous_init(&round, sizeof round);
-        int rv = mst_handler_next(handler, &round, err);
-        if (rv == MST_EFINISHED || rv == MST_ESPARE) {
-            printf("finished by others\n");
-            return 0;
-        }
-        if (rv != 0) {
-            return is_stopped ? 0 : rv;
-        }
-        enum outcome outcome = work(&round, &step, steps, err);
-        mst_store_close(round.store);
-        if (outcome == FINISHED) {
-            printf("finished at step %lld\n", (long long)step);
-            if (mst_handler_finish(handler, 0, NULL, err) != 0) {
-                outcome = FAILED;
-            }
-            while (outcome != FAILED && goes_on(-1, &outcome, err)) {
-                /* The others are not done yet. If one of them fails, there is another round. */
-            }
-        }
-        if (outcome == CLOSED) {
-            printf("closed\n");
-            return 0;
-        }
-        if (outcome == FAILED) {
+        if (mst_handler_begin(handler, -1, err) != 0) {
             return err->code;
         }
+        do {
+            news = look(-1, err);
+        } while (news == AGAIN); /* a round that is not complete yet may be over, too */
+        if (news == JOINED) {
+            if (mst_handler_round(handler, &round, err) != 0) {
+                return err->code;
+            }
+            news = work(&round, &step, steps, err);
+            mst_store_close(round.store);
+        }
     }
-    printf("stopped at step %lld\n", (long long)step);
-    return mst_handler_leave(handler, err); /* so that the others need not find out */
+    if (news == STOPPED) {
+        printf("stopped at step %lld\n", (long long)step);
+        return mst_handler_leave(handler, err); /* so that the others need not find out */
+    }
+    printf("%s\n", news == CLOSED ? "closed" : "failed");
+    return news == CLOSED ? 0 : MST_ESYS;
 }
 
 int main(int argc, char **argv)
@@ -177,6 +195,14 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "Usage: %s ENDPOINT RUN_ID MIN MAX STEPS [OPTIONS]\n", argv[0]);
         return 2;
     }
+    if (pipe(signals) != 0) {
+        perror("pipe");
+        return 1;
+    }
+    struct sigaction action = {.sa_handler = on_signal};
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+
     struct mst_err err = {0};
     struct mst_params *params = NULL;
     int rv = mst_params_new("muster", argv[2], &params, &err);
@@ -195,16 +221,11 @@ int main(int argc, char **argv)
     }
     mst_params_free(params);
     if (rv == 0) {
-        struct sigaction action = {.sa_handler = on_signal};
-        (void)sigaction(SIGINT, &action, NULL);
-        (void)sigaction(SIGTERM, &action, NULL);
         rv = run(strtoll(argv[5], NULL, 10), &err);
     }
     if (rv != 0) {
         (void)fprintf(stderr, "worker: %s\n", err.msg);
     }
-    (void)signal(SIGINT, SIG_DFL); /* before the handler is gone */
-    (void)signal(SIGTERM, SIG_DFL);
     mst_handler_free(handler);
     return rv == 0 ? 0 : 1;
 }

@@ -4,6 +4,7 @@
 // Usage: worker-cxx ENDPOINT RUN_ID MIN MAX STEPS [OPTIONS]
 #include <muster/muster.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -47,6 +48,7 @@ template <auto release> struct Release {
 };
 using Params = std::unique_ptr<mst_params, Release<mst_params_free>>;
 using Handler = std::unique_ptr<mst_handler, Release<mst_handler_free>>;
+using Notice = std::unique_ptr<mst_notice, Release<mst_notice_free>>;
 using Store = std::unique_ptr<mst_store, Release<mst_store_close>>;
 
 mst_bytes bytes(const std::string &text)
@@ -97,17 +99,18 @@ struct Round {
     }
 };
 
-// Signal handlers can reach nothing else.
-mst_handler *cancelled_by_signal;
-volatile std::sig_atomic_t is_stopped;
+// Signals become bytes in a pipe, which can be polled for.
+int signals[2];
 
-void on_signal(int)
+void on_signal(int number)
 {
-    is_stopped = 1;
-    mst_handler_cancel(cancelled_by_signal);
+    const char byte = static_cast<char>(number);
+    if (write(signals[1], &byte, 1) < 0) {
+        // It is full of signals, so one more is not needed.
+    }
 }
 
-enum class News { none, again, closed };
+enum class News { none, joined, again, closed, stopped };
 
 class Worker
 {
@@ -118,53 +121,73 @@ class Worker
 
     void run()
     {
-        while (!is_stopped) {
-            const Round round = join();
-            News news = work(round);
-            if (step == steps) {
-                std::printf("finished at step %lld\n", static_cast<long long>(step));
-                check([&](mst_err *err) {
-                    return mst_handler_finish(handler.get(), 0, nullptr, err);
-                });
-                do { // until the others are done, too, or one fails and there is another round
-                    news = look(-1);
-                } while (news == News::none);
-            }
-            if (news == News::closed) {
-                std::printf("closed\n");
-                return;
-            }
+        News news = News::again;
+        while (news == News::again) {
+            check([&](mst_err *err) { return mst_handler_begin(handler.get(), -1, err); });
+            do {
+                news = look(-1);
+            } while (news == News::again); // one that is not complete yet may be over, too
+            news = news == News::joined ? work(round()) : news;
         }
-        std::printf("stopped at step %lld\n", static_cast<long long>(step));
-        check([&](mst_err *err) { return mst_handler_leave(handler.get(), err); });
+        if (news == News::stopped) {
+            std::printf("stopped at step %lld\n", static_cast<long long>(step));
+            check([&](mst_err *err) { return mst_handler_leave(handler.get(), err); });
+        } else {
+            std::printf("closed\n");
+        }
     }
 
   private:
-    Round join()
+    Round round() const
     {
         mst_rendezvous got;
         mst_rendezvous_init(&got, sizeof got);
-        check([&](mst_err *err) { return mst_handler_next(handler.get(), &got, err); });
+        check([&](mst_err *err) { return mst_handler_round(handler.get(), &got, err); });
         return {got.round, got.rank, got.world_size, Store(got.store)};
     }
 
-    // Wait until there is news, or for so long.
-    News look(int wait_ms)
+    static News understand(const mst_notice &notice)
     {
-        pollfd readable{mst_handler_fd(handler.get()), POLLIN, 0};
-        if (poll(&readable, 1, wait_ms) <= 0) {
-            return is_stopped ? News::again : News::none;
+        switch (notice.kind) {
+            case MST_NOTICE_COMPLETE:
+                return News::joined;
+            case MST_NOTICE_FAILED:
+                if (notice.err.code == MST_EFINISHED || notice.err.code == MST_ESPARE) {
+                    return News::closed;
+                }
+                throw Error(notice.err);
+            case MST_NOTICE_LOST:
+                std::for_each(notice.nodes, notice.nodes + notice.node_count,
+                              [](const mst_node &node) { std::printf("lost: %s\n", node.name); });
+                return News::again;
+            case MST_NOTICE_WAITING:
+            case MST_NOTICE_REOPENED:
+            case MST_NOTICE_EXPELLED:
+                return News::again;
+            case MST_NOTICE_CLOSED:
+                return News::closed;
+            default: // the server is away for a while, or a kind of a later release
+                return News::none;
         }
-        mst_changes changes;
-        mst_changes_init(&changes, sizeof changes);
-        mst_err err{};
-        const int rv = mst_handler_poll(handler.get(), 0, &changes, &err);
-        if (rv != 0 && rv != MST_ETIMEOUT && !is_stopped) {
-            throw Error(err);
-        }
-        const bool is_over = changes.nodes_waiting > 0 || changes.participants_lost > 0 ||
-                             changes.reopened || changes.expelled || is_stopped;
-        return changes.closed ? News::closed : is_over ? News::again : News::none;
+    }
+
+    // Wait for news, for at most so long; -1 = until there is some.
+    News look(int wait_ms) const
+    {
+        News news = News::none;
+        do {
+            pollfd fds[] = {{mst_handler_fd(handler.get()), POLLIN, 0}, {signals[0], POLLIN, 0}};
+            poll(fds, 2, wait_ms);
+            if (fds[1].revents != 0) {
+                return News::stopped;
+            }
+            mst_notice *taken = nullptr;
+            while (news == News::none && mst_handler_take(handler.get(), 0, &taken, nullptr) == 0) {
+                const Notice notice(taken);
+                news = understand(*notice);
+            }
+        } while (news == News::none && wait_ms < 0);
+        return news;
     }
 
     News work(const Round &round)
@@ -178,21 +201,33 @@ class Worker
                     static_cast<long long>(round.number), static_cast<long long>(round.rank),
                     static_cast<long long>(round.world_size), static_cast<long long>(step));
         std::fflush(stdout);
-        News news = News::none;
-        while (step < steps && news == News::none) {
-            std::this_thread::sleep_for(work_time);
-            const std::string done = "done/" + std::to_string(step);
-            if (round.add("count/" + std::to_string(step)) == round.world_size) {
-                round.set(done, "1");
+        while (step < steps) {
+            const News news = do_step(round);
+            if (news != News::none) {
+                return news;
             }
-            bool is_done = false;
-            while (!(is_done = round.has(done)) && news == News::none) {
-                news = look(5);
-            }
-            step += is_done ? 1 : 0;
-            news = news == News::none && step < steps ? look(0) : news;
         }
-        return news;
+        std::printf("finished at step %lld\n", static_cast<long long>(step));
+        check([&](mst_err *err) { return mst_handler_finish(handler.get(), 0, nullptr, err); });
+        return look(-1); // until all are done; if one of them fails, there is another round
+    }
+
+    // One step of work, at whose end all nodes of the round meet.
+    News do_step(const Round &round)
+    {
+        std::this_thread::sleep_for(work_time);
+        const std::string done = "done/" + std::to_string(step);
+        if (round.add("count/" + std::to_string(step)) == round.world_size) {
+            round.set(done, "1");
+        }
+        while (!round.has(done)) {
+            const News news = look(5);
+            if (news != News::none) {
+                return news;
+            }
+        }
+        step++;
+        return step < steps ? look(0) : News::none;
     }
 
     Handler handler;
@@ -223,21 +258,16 @@ int main(int argc, char **argv)
         std::fprintf(stderr, "Usage: %s ENDPOINT RUN_ID MIN MAX STEPS [OPTIONS]\n", argv[0]);
         return 2;
     }
+    if (pipe(signals) != 0) {
+        std::perror("pipe");
+        return 1;
+    }
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
     try {
-        Handler handler = make_handler(argv, argc > 6 ? argv[6] : "");
-        cancelled_by_signal = handler.get();
-        std::signal(SIGINT, on_signal);
-        std::signal(SIGTERM, on_signal);
-        Worker(std::move(handler), std::stoll(argv[5])).run();
+        Worker(make_handler(argv, argc > 6 ? argv[6] : ""), std::stoll(argv[5])).run();
     } catch (const Error &error) {
-        if (error.code == MST_EFINISHED || error.code == MST_ESPARE) {
-            std::printf("finished by others\n");
-            return 0;
-        }
-        if (error.code == MST_ECANCELED && is_stopped) {
-            return 0;
-        }
-        std::fprintf(stderr, "worker: %s\n", error.what());
+        std::fprintf(stderr, "worker: %s: %s\n", mst_errname(error.code), error.what());
         return 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "worker: %s\n", error.what());

@@ -19,13 +19,14 @@ extern "C" {
 
 /**
  * What a handler has to offer; handlers of programs fill one in. All but the first two may be NULL
- * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd.
+ * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd, and
+ * begin, take, round and abandon are not supported.
  * Calls mean what the functions of the same name in <muster/rendezvous.h> and
  * <muster/legacy.h> say.
  */
 struct mst_handler_ops {
     size_t size; /* sizeof(struct mst_handler_ops), see mst_handler_ops_init */
-    int (*next)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+    int (*next)(void *self, int64_t timeout_ms, struct mst_rendezvous *ret, struct mst_err *reterr);
     void (*free)(void *self);
     const char *(*backend)(void *self);
     const char *(*run_id)(void *self);
@@ -51,6 +52,13 @@ struct mst_handler_ops {
                      struct mst_err *reterr);
     int (*finish)(void *self, int status, const char *text, struct mst_err *reterr);
     int (*restart)(void *self, const struct mst_failure *failure, struct mst_err *reterr);
+    int (*begin)(void *self, int64_t timeout_ms, struct mst_err *reterr);
+    int (*take)(void *self,
+                int64_t timeout_ms,
+                struct mst_notice **ret_notice,
+                struct mst_err *reterr);
+    int (*round)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+    int (*abandon)(void *self, struct mst_err *reterr);
 };
 
 /** Empty @ops and note in it that the caller has @size bytes: `sizeof ops`.

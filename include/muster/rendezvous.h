@@ -2,8 +2,9 @@
  *
  * A node describes what it wants (parameters), gets a handler for it (from the registry, by the
  * backend's name), and calls mst_handler_next: it returns when a round is complete. Afterwards
- * the handler keeps the node alive in the background and tells of changes (mst_handler_poll);
- * calling mst_handler_next again leaves the round and enters the next one.
+ * the handler keeps the node alive in the background and tells of changes (mst_handler_take,
+ * mst_handler_poll); calling mst_handler_next again leaves the round and enters the next one.
+ * mst_handler_begin is for programs that do not wait in a call.
  *
  * Backends of one's own are in <muster/backend.h>, extra data of backend `etcd` in
  * <muster/legacy.h>.
@@ -212,12 +213,11 @@ struct mst_cause {
     char text[256];  /* a sentence; cut off when long */
 };
 
-/** What has changed since mst_handler_next returned. */
+/** How the round has changed since it was complete. Which nodes are lost is told by notices. */
 struct mst_changes {
     size_t size; /* sizeof(struct mst_changes), see mst_changes_init */
     int64_t nodes_waiting;
     int64_t participants_lost; /* how many members of our round are gone */
-    char lost[512]; /* which, as mst_handler_node calls them; blanks between, cut off when long */
     bool closed;
     bool expelled;    /* the others count us as dead */
     bool reopened;    /* our round is over, the next one gathers; what backend `muster` tells */
@@ -225,6 +225,9 @@ struct mst_changes {
     enum mst_outcome outcome; /* closed: how it has ended */
     bool has_cause;           /* reopened or closed because work has failed */
     struct mst_cause cause;   /* with has_cause */
+    /** Should this node come back with mst_handler_next? Somebody waits, is lost, the round is over
+     * or this node is expelled. */
+    bool should_return;
 };
 
 /** Empty @changes and note in it that the caller has @size bytes: `sizeof changes`.
@@ -237,26 +240,117 @@ MST_API void mst_changes_init(struct mst_changes *changes, size_t size);
 MST_API int mst_handler_new(const struct mst_params *params,
                             struct mst_handler **ret_handler,
                             struct mst_err *reterr);
-/** Release @handler; no call on it is under way. NULL is fine. A node that serves the store of a
- * closed rendezvous first gives the others up to 2.5 s to see that it is closed. A node of
- * `etcd-v3` that is still in takes its lease back, which may take up to 2 s. */
+/** Release @handler; no call on it is under way. NULL is fine. A node that is still in, or on its
+ * way, leaves first, which takes 2 s at most. A node that serves the store of a closed rendezvous
+ * first gives the others up to 2.5 s to see that it is closed.
+ *
+ * A handler belongs to the process that has made it. In a child after fork all calls but this one
+ * fail with MST_EINVAL, or tell nothing; this one releases the handler and leaves the round, its
+ * connections and its thread to the parent. */
 MST_API void mst_handler_free(struct mst_handler *handler);
 
+/* --- rounds ---
+ *
+ * A program that waits in mst_handler_next needs nothing else. One with a loop of its own begins a
+ * round, polls the descriptor, takes notices until MST_NOTICE_COMPLETE or MST_NOTICE_FAILED, and
+ * asks for the round. Notices go on to tell what happens to it, until the next one is begun. */
+
+/** What has happened. Numbers are ABI: append, never renumber. */
+enum mst_notice_kind {
+    MST_NOTICE_COMPLETE = 0,    /* the begun round is joined: mst_handler_round */
+    MST_NOTICE_FAILED = 1,      /* the begun round does not come: @err, as of mst_handler_next */
+    MST_NOTICE_WAITING = 2,     /* more nodes wait for the next round: @nodes_waiting */
+    MST_NOTICE_LOST = 3,        /* members are gone: @nodes, @nodes_lost */
+    MST_NOTICE_REOPENED = 4,    /* the round is over and the next one gathers; perhaps of a cause */
+    MST_NOTICE_EXPELLED = 5,    /* the others count us as dead */
+    MST_NOTICE_CLOSED = 6,      /* the rendezvous is closed: @reason, @outcome, perhaps a cause */
+    MST_NOTICE_UNREACHABLE = 7, /* what is known may be old: @err. The handler goes on trying */
+    MST_NOTICE_REACHABLE = 8,   /* it is not any more */
+};
+
+/** A node of which a notice tells. */
+struct mst_node {
+    const char *name; /* as mst_handler_node calls it */
+    int64_t rank;     /* in the round; -1 = not known */
+    bool has_left;    /* it has said so; else nobody has heard of it */
+};
+
+/** What has happened, at most one of each kind: what nobody has taken is told together with what
+ * comes. Released with mst_notice_free, and the nodes with it. */
+struct mst_notice {
+    size_t size; /* sizeof(struct mst_notice), as the library knows it */
+    enum mst_notice_kind kind;
+    int64_t round;         /* -1 = none */
+    int64_t nodes_waiting; /* how many wait now */
+    int64_t nodes_lost;    /* how many members are gone in all */
+    /** LOST: those of whom no notice has told, as far as their names are known; at most 1,024 of
+     * one round. */
+    const struct mst_node *nodes;
+    size_t node_count;
+    char reason[256];         /* CLOSED: why, cut off when long */
+    enum mst_outcome outcome; /* CLOSED: how it has ended */
+    bool has_cause; /* work has failed, and that is why: REOPENED, CLOSED, LOST, WAITING */
+    struct mst_cause cause;
+    struct mst_err err; /* FAILED, UNREACHABLE */
+};
+
+/** Release @notice; NULL is fine. From any thread. */
+MST_API void mst_notice_free(struct mst_notice *notice);
+
 /**
- * Take part in the next round and wait until it is complete, at most `join_timeout`.
+ * Want the next round, and leave the one that is joined for it. Returns at once: a notice tells
+ * what comes of it, within @timeout_ms, or, if that is below 0, the option `join_timeout`. While
+ * a round is begun another call changes nothing. Notices that nobody has taken are dropped.
+ *
+ * Returns 0, MST_ESYS when there is no thread for it, MST_ENOTSUP of a backend that only has next.
+ * From any thread.
+ */
+MST_API int mst_handler_begin(struct mst_handler *handler,
+                              int64_t timeout_ms,
+                              struct mst_err *reterr);
+
+/**
+ * Take the next notice, and wait for it up to @timeout_ms; 0 = look only.
+ *
+ * Returns 0, MST_ETIMEOUT when there is none, MST_ECANCELED, MST_ENOMEM (it can be taken later),
+ * MST_ENOTSUP. From any thread; each notice is taken once.
+ */
+MST_API int mst_handler_take(struct mst_handler *handler,
+                             int64_t timeout_ms,
+                             struct mst_notice **ret_notice,
+                             struct mst_err *reterr);
+
+/** The round that is joined, with a store that the caller closes. MST_EINVAL without one,
+ * MST_ENOMEM, MST_ENOTSUP. From any thread. */
+MST_API int mst_handler_round(struct mst_handler *handler,
+                              struct mst_rendezvous *ret,
+                              struct mst_err *reterr);
+
+/** Withdraw the round that is begun, so that the others do not count on us; one that has become
+ * complete meanwhile is left. The handler lives on. Returns 0, also when none is begun, an error of
+ * leaving, MST_ENOTSUP. Takes seconds at most. From any thread. */
+MST_API int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr);
+
+/**
+ * Take part in the next round and wait until it is complete: mst_handler_begin, unless one is begun
+ * already, and mst_handler_round when it is there.
  *
  * MST_ECLOSED: the rendezvous is closed, or the job has failed. MST_EFINISHED: the job has
  * finished, which is no failure. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
- * which is no failure. MST_ECONN, MST_ECANCELED. MST_ESTATE: the record is not one.
- * MST_EEXPELLED, of `muster` and `etcd-v3`: a newer process has this node's name, or the others
- * count this node as dead. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the etcd
- * refuses us. MST_ENOTSUP: it has no v2 API; of `muster`, the server is no authority of jobs.
+ * which is no failure. MST_ECONN. MST_ECANCELED: the round is withdrawn. MST_ESTATE: the record is
+ * not one. MST_EEXPELLED, of `muster` and `etcd-v3`: a newer process has this node's name, or the
+ * others count this node as dead. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the
+ * etcd refuses us. MST_ENOTSUP: it has no v2 API; of `muster`, the server is no authority of jobs.
+ * From any thread; two that wait get the same round.
  */
 MST_API int mst_handler_next(struct mst_handler *handler,
+                             int64_t timeout_ms,
                              struct mst_rendezvous *ret,
                              struct mst_err *reterr);
 
-/** Whether the rendezvous is closed. Returns 0, or as mst_handler_next. */
+/** Whether the rendezvous is closed, and how many nodes wait. With a round that is joined both are
+ * the last known state, and do not fail while the handler is connecting again; without one, they
+ * ask. Both return 0, or as mst_handler_next. */
 MST_API int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr);
 /** Close for good, for everybody. */
 MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
@@ -264,19 +358,21 @@ MST_API int mst_handler_nodes_waiting(struct mst_handler *handler,
                                       int64_t *ret,
                                       struct mst_err *reterr);
 
-/** What has changed; waits up to @timeout_ms for a change that no call has told yet. MST_ETIMEOUT
- * when there is none, with @ret filled all the same. */
+/** The present state at a glance; waits up to @timeout_ms for a change that neither this call nor a
+ * notice has told. MST_ETIMEOUT when there is none, with @ret filled all the same; MST_ECANCELED.
+ * Notices of what it tells are taken away with it: a program uses this call or mst_handler_take. */
 MST_API int mst_handler_poll(struct mst_handler *handler,
                              int64_t timeout_ms,
                              struct mst_changes *ret,
                              struct mst_err *reterr);
 
-/** Readable when mst_handler_poll has something to tell; -1 if there is none. Owned by @handler. */
+/** Readable while there is a notice to take; -1 if there is none. Owned by @handler. */
 MST_API int mst_handler_fd(const struct mst_handler *handler);
 
-/** Make mst_handler_next and mst_handler_poll return MST_ECANCELED: those that other threads are
- * blocked in, within seconds, and all later ones, so that a call about to block is not missed. What
- * is left to do with @handler is to shut it down and free it. From any thread or signal handler. */
+/** Make the calls that are blocked now return MST_ECANCELED: mst_handler_next, which withdraws its
+ * round, mst_handler_take, mst_handler_poll, mst_handler_finish, mst_handler_restart. If none is
+ * blocked, the next one that would block does, once, so that a call about to block is not missed.
+ * The handler lives on. From any thread or signal handler. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
 /** The job and the backend that the handler was made for. Owned by @handler. */

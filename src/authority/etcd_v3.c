@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/saturate.h"
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
@@ -32,14 +33,16 @@ static void leave_within(struct mst__etcd_v3 *self, int64_t timeout_ms)
 }
 
 /* Want the next round, until there is one or it will not come. In a task. */
-static int next_wait(struct mst__etcd_v3 *self, struct mst_err *reterr)
+static int next_wait(struct mst__etcd_v3 *self, int64_t timeout_ms, struct mst_err *reterr)
 {
+    int64_t timeout_us = mst__saturate_multiply(timeout_ms, 1000);
     struct mst__member *member = &self->member;
     self->part_ms = TIDY_MS;
-    mst__etcd_v3_feed(self,
-                      (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
-                                                 .address = mst_bytes_str(self->address),
-                                                 .timeout_us = self->settings.job.job.join_us});
+    mst__etcd_v3_feed(
+        self, (struct mst__member_event){
+                  .kind = MST_MEMBER_EVENT_WANTED,
+                  .address = mst_bytes_str(self->address),
+                  .timeout_us = timeout_ms < 0 ? self->settings.job.job.join_us : timeout_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&self->head.owner)) {
         mst__etcd_v3_turn(self, mst__until_by(self->head.owner.cancel_fd, INT64_MAX));
     }
@@ -99,41 +102,25 @@ static int next_outcome(struct mst__etcd_v3 *self,
     return 0;
 }
 
-/* A task. */
-static int next_join(void *arg, void *ret_arg, struct mst_err *reterr)
+static int etcd_v3_join(void *arg,
+                        int64_t timeout_ms,
+                        struct mst_rendezvous *ret,
+                        struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    struct mst_rendezvous *ret = ret_arg;
     int fd = -1;
-    mst__view_reset(&self->head.view);
-    if (mst__owner_is_cancelled(&self->head.owner)) {
-        return mst__owner_fail_cancelled(reterr);
-    }
     int rv =
         mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
                                self->head.owner.cancel_fd, self->addr, &fd, self->address, reterr);
-    rv = rv == 0 ? next_wait(self, reterr) : rv;
+    rv = rv == 0 ? next_wait(self, timeout_ms, reterr) : rv;
     if (rv == 0) {
         rv = next_outcome(self, ret, reterr);
     }
-    if (rv == 0) {
-        mst__owner_joined(&self->head.owner, true);
-    } else {
+    if (rv != 0) {
         leave_within(self, TIDY_MS);
     }
     if (fd >= 0) {
         (void)close(fd); /* for the workers: nothing was done with it */
-    }
-    return rv;
-}
-
-static int etcd_v3_next(void *arg, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct mst__etcd_v3 *self = arg;
-    int rv = mst__owner_begin(&self->head.owner, true, reterr);
-    if (rv == 0) {
-        rv = mst__owner_run(&self->head.owner, next_join, ret, reterr);
-        mst__owner_end(&self->head.owner);
     }
     return rv;
 }
@@ -211,23 +198,13 @@ static int etcd_v3_set_closed(void *arg, struct mst_err *reterr)
 }
 
 /* A task. */
-static int leave_round(void *arg, void *unused, struct mst_err *reterr)
+static int leave_round(void *arg, void *timeout, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
-    (void)unused;
+    const int64_t *timeout_ms = timeout;
     mst__owner_joined(&self->head.owner, false);
-    leave_within(self, self->settings.job.job.close_us / 1000);
+    leave_within(self, *timeout_ms);
     return self->part_rv == 0 ? 0 : mst__err_pass(reterr, self->part_rv, &self->part_err);
-}
-
-static int etcd_v3_leave(void *arg, struct mst_err *reterr)
-{
-    struct mst__etcd_v3 *self = arg;
-    int rv = mst__owner_begin(&self->head.owner, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__owner_run(&self->head.owner, leave_round, NULL, reterr);
-    mst__owner_end(&self->head.owner);
-    return rv;
 }
 
 static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
@@ -237,7 +214,7 @@ static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
     /* Another thread's next leaves by itself when it sees that all is closed. */
     if (!mst__owner_is_busy(&self->head.owner)) {
         struct mst_err ignored; /* what is left of us goes with the lease */
-        (void)etcd_v3_leave(self, &ignored);
+        (void)mst__head_leave(self, &ignored);
     }
     return rv;
 }
@@ -250,7 +227,7 @@ static void etcd_v3_free(void *arg)
     if (self == NULL) {
         return;
     }
-    mst__owner_stop(&self->head.owner);
+    mst__head_stop(&self->head);
     struct mst_err ignored; /* what is left of us goes with the lease */
     (void)mst__etcd_v3_forget(self, mst__until_in(TIDY_MS), &ignored);
     mst__etcd_v3_release(self);
@@ -275,9 +252,9 @@ static void watch(void *arg)
 }
 
 static const struct mst__head_ops etcd_v3_head_ops = {
-    .next = etcd_v3_next,
+    .join = etcd_v3_join,
     .look = etcd_v3_look,
-    .leave = etcd_v3_leave,
+    .leave = leave_round,
     .say = say_word,
 };
 
@@ -291,6 +268,10 @@ static const struct mst_handler_ops etcd_v3_ops = {
     .set_closed = etcd_v3_set_closed,
     .nodes_waiting = mst__head_nodes_waiting,
     .poll = mst__head_poll,
+    .begin = mst__head_begin,
+    .take = mst__head_take,
+    .round = mst__head_round,
+    .abandon = mst__head_abandon,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
     .shutdown = etcd_v3_shutdown,
@@ -325,6 +306,7 @@ static int prepare(struct mst__etcd_v3 *self,
     if (rv != 0) {
         return rv;
     }
+    self->head.leave_ms = self->settings.job.job.close_us / 1000;
     name_node(self);
     mst__head_identify(&self->head, self->params, self->node, &self->events);
     rv = mst__etcd_v3_keys_init(&self->keys, self->params->run_id);

@@ -104,6 +104,9 @@ struct mst__etcd_v3_seat {
     char *name; /* heap */
 };
 
+/* Names of a round's gone members in its text, which all nodes read. */
+#define MST_ETCD_V3_GONE_SIZE 512
+
 /* The last round that was sealed. Plain data but for the seats and who is gone. */
 struct mst__etcd_v3_round {
     enum mst__etcd_v3_state state;
@@ -120,8 +123,8 @@ struct mst__etcd_v3_round {
     bool *is_gone;           /* OPEN, heap, by rank: whose sessions have ended; NULL = nobody's */
     bool *is_finished;       /* the same: whose work is done */
     uint32_t finished_count; /* of those */
-    char gone[sizeof((struct mst_changes *)0)->lost]; /* their names, cut off when long */
-    char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1];   /* CLOSED */
+    char gone[MST_ETCD_V3_GONE_SIZE];               /* their names, cut off when long */
+    char reason[MST_AUTHORITY_REASON_SIZE_MAX + 1]; /* CLOSED */
     char owner[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     enum mst__job_outcome outcome; /* CLOSED */
     bool has_cause;                /* CLOSED, OPEN: why work has failed */

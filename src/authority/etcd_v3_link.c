@@ -177,6 +177,7 @@ static void hear_lost(struct mst__etcd_v3 *self)
     for (const char *at = round->gone; *at != '\0' && lost->named < MST_JOB_NAMES_MAX;
          at += strspn(at, " ")) {
         size_t size = strcspn(at, " ");
+        lost->ranks[lost->named] = MST_AUTHORITY_RANK_NONE;
         lost->names[lost->named++] = mst_bytes_of(at, size);
         at += size;
     }
@@ -312,7 +313,7 @@ static void fail(struct mst__etcd_v3 *self, int rv, const struct mst_err *err)
     }
     /* As long as our lease must be alive that is no news. */
     if (mst__clock_ms() >= self->alive_ms) {
-        mst__view_unknown(&self->head.view, err);
+        mst__view_reach(&self->head.view, err);
     }
     mst__etcd_v3_feed(
         self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_DISCONNECTED, .err = err});

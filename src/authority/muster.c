@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/saturate.h"
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
@@ -159,15 +160,17 @@ static void leave_within(struct mst__muster *muster, int64_t timeout_ms)
 }
 
 /* Want the next round, until there is one or it will not come. In a task. */
-static int next_wait(struct mst__muster *muster, struct mst_err *reterr)
+static int next_wait(struct mst__muster *muster, int64_t timeout_ms, struct mst_err *reterr)
 {
+    int64_t timeout_us = mst__saturate_multiply(timeout_ms, 1000);
     struct mst__member *member = &muster->member;
     muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
     muster->part_rv = 0;
     mst__muster_step(muster,
-                     (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
-                                                .address = mst_bytes_str(muster->address),
-                                                .timeout_us = muster->settings.job.join_us});
+                     (struct mst__member_event){
+                         .kind = MST_MEMBER_EVENT_WANTED,
+                         .address = mst_bytes_str(muster->address),
+                         .timeout_us = timeout_ms < 0 ? muster->settings.job.join_us : timeout_us});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&muster->head.owner)) {
         mst__muster_turn(muster, mst__until_by(muster->head.owner.cancel_fd, INT64_MAX));
     }
@@ -178,41 +181,25 @@ static int next_wait(struct mst__muster *muster, struct mst_err *reterr)
     return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
 }
 
-/* A task. */
-static int next_join(void *self, void *ret_arg, struct mst_err *reterr)
+static int muster_join(void *self,
+                       int64_t timeout_ms,
+                       struct mst_rendezvous *ret,
+                       struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    struct mst_rendezvous *ret = ret_arg;
     int reserved_fd = -1;
-    mst__view_reset(&muster->head.view);
-    if (mst__owner_is_cancelled(&muster->head.owner)) {
-        return mst__owner_fail_cancelled(reterr);
-    }
     int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
                                     muster->head.owner.cancel_fd, muster->addr, &reserved_fd,
                                     muster->address, reterr);
-    rv = rv == 0 ? next_wait(muster, reterr) : rv;
+    rv = rv == 0 ? next_wait(muster, timeout_ms, reterr) : rv;
     if (rv == 0) {
         rv = next_outcome(muster, ret, reterr);
     }
-    if (rv == 0) {
-        mst__owner_joined(&muster->head.owner, true);
-    } else {
+    if (rv != 0) {
         leave_within(muster, WITHDRAW_MS);
     }
     if (reserved_fd >= 0) {
         (void)close(reserved_fd); /* the port is the workers' now */
-    }
-    return rv;
-}
-
-static int muster_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct mst__muster *muster = self;
-    int rv = mst__owner_begin(&muster->head.owner, true, reterr);
-    if (rv == 0) {
-        rv = mst__owner_run(&muster->head.owner, next_join, ret, reterr);
-        mst__owner_end(&muster->head.owner);
     }
     return rv;
 }
@@ -308,31 +295,20 @@ static int muster_set_closed(void *self, struct mst_err *reterr)
 }
 
 /* A task. */
-static int leave_round(void *self, void *unused, struct mst_err *reterr)
+static int leave_round(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    (void)unused;
+    const int64_t *timeout_ms = arg;
     bool is_in = muster->member.phase == MST_MEMBER_HOLDING;
     bool is_alone = muster->client == NULL;
     mst__owner_joined(&muster->head.owner, false);
-    leave_within(muster, muster->settings.job.close_us / 1000);
+    leave_within(muster, *timeout_ms);
     return is_in && (is_alone || muster->part_rv != 0)
                ? mst__fail(reterr, MST_ECONN, 0,
                            "%.60s: no connection; the others are told when our time to come back "
                            "is over",
                            muster->where)
                : 0;
-}
-
-/* Leave the round, if there is one. */
-static int muster_leave(void *self, struct mst_err *reterr)
-{
-    struct mst__muster *muster = self;
-    int rv = mst__owner_begin(&muster->head.owner, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__owner_run(&muster->head.owner, leave_round, NULL, reterr);
-    mst__owner_end(&muster->head.owner);
-    return rv;
 }
 
 /* A task, with a struct mst__word. */
@@ -374,7 +350,7 @@ static int muster_shutdown(void *self, struct mst_err *reterr)
     int rv = close_for_good(muster, "shutdown", "the job is over", reterr);
     /* Another thread's next ends by itself, for it is told that all is closed. */
     if (!mst__owner_is_busy(&muster->head.owner)) {
-        (void)muster_leave(muster, NULL); /* who cannot be told sees that we are gone */
+        (void)mst__head_leave(muster, NULL); /* who cannot be told sees that we are gone */
     }
     return rv;
 }
@@ -416,7 +392,7 @@ static void muster_free(void *self)
     if (muster == NULL) {
         return;
     }
-    mst__owner_stop(&muster->head.owner);
+    mst__head_stop(&muster->head);
     mst__job_client_close(muster->client);
     mst_store_close(muster->store); /* what was handed out holds what is behind it */
     if (muster->hosted != NULL) {
@@ -437,9 +413,9 @@ static void watch(void *self)
 }
 
 static const struct mst__head_ops muster_head_ops = {
-    .next = muster_next,
+    .join = muster_join,
     .look = muster_look,
-    .leave = muster_leave,
+    .leave = leave_round,
     .say = say_word,
 };
 
@@ -453,6 +429,10 @@ static const struct mst_handler_ops muster_ops = {
     .set_closed = muster_set_closed,
     .nodes_waiting = mst__head_nodes_waiting,
     .poll = mst__head_poll,
+    .begin = mst__head_begin,
+    .take = mst__head_take,
+    .round = mst__head_round,
+    .abandon = mst__head_abandon,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
     .shutdown = muster_shutdown,
@@ -496,6 +476,7 @@ static int prepare(struct mst__muster *muster,
     }
     if (rv == 0) {
         rv = mst__muster_read(muster->params, &muster->settings, reterr);
+        muster->head.leave_ms = muster->settings.job.close_us / 1000;
     }
     if (rv == 0 && strlen(params->run_id) > MST_JOB_RUN_ID_SIZE_MAX) {
         rv = mst__fail(reterr, MST_EINVAL, 0, "run_id of %zu bytes, at most %d are allowed",

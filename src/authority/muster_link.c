@@ -189,7 +189,7 @@ static void turn_connect(struct mst__muster *muster, struct mst__until until)
     if (rv == 0) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
     } else if (rv != MST_ECANCELED) {
-        mst__view_unknown(&muster->head.view, &err);
+        mst__view_reach(&muster->head.view, &err);
         mst__muster_cut(muster, &err);
     } /* else: woken, and the next turn goes on with it */
 }

@@ -27,35 +27,23 @@ static void watch_event(struct mst__notices *notices, const char *name, const ch
 
 /* --- what has changed --- */
 
-/* Add @name to those who are lost, unless it is there; cut off when there are many. */
-static void name_lost(struct mst__notices *notices, struct mst_bytes name)
-{
-    char *lost = notices->changes.lost;
-    size_t used = strlen(lost);
-    size_t room = sizeof notices->changes.lost - used;
-    for (const char *at = lost; *at != '\0' && name.size > 0; at += strspn(at, " ")) {
-        size_t size = strcspn(at, " ");
-        if (mst__bytes_equal(mst_bytes_of(at, size), name)) {
-            return;
-        }
-        at += size;
-    }
-    (void)snprintf(lost + used, room, "%s%.*s", used == 0 ? "" : " ", (int)name.size,
-                   (const char *)name.data);
-}
-
 static void take_lost(struct mst__notices *notices, const struct mst__job_lost *lost)
 {
+    char names[180] = "";
     for (uint32_t i = 0; i < lost->named; i++) {
-        name_lost(notices, lost->names[i]);
+        struct mst_bytes name = lost->names[i];
+        size_t used = strlen(names);
+        int64_t rank = lost->ranks[i] == MST_AUTHORITY_RANK_NONE ? -1 : (int64_t)lost->ranks[i];
+        mst__view_lost(notices->view, name, rank, false);
+        (void)snprintf(names + used, sizeof names - used, "%s%.*s", used == 0 ? "" : " ",
+                       (int)name.size, (const char *)name.data); /* cut off when long */
     }
     int64_t total = (int64_t)lost->total + notices->left;
     if (total > notices->changes.participants_lost) {
         notices->changes.participants_lost = total;
     }
     char sentence[MST_EVENT_MESSAGE_SIZE / 2];
-    (void)snprintf(sentence, sizeof sentence, "%" PRIu32 " lost: %.180s", lost->total,
-                   notices->changes.lost); /* cut off when long */
+    (void)snprintf(sentence, sizeof sentence, "%" PRIu32 " lost: %s", lost->total, names);
     watch_event(notices, "lost", sentence);
 }
 
@@ -75,7 +63,7 @@ static void take_reopened(struct mst__notices *notices, const struct mst__job_me
         if (message->u.reopened.rank != MST_AUTHORITY_RANK_NONE) { /* else it was among the lost */
             notices->left = 1;
             notices->changes.participants_lost++;
-            name_lost(notices, name);
+            mst__view_lost(notices->view, name, (int64_t)message->u.reopened.rank, true);
         }
     } else if (why != MST_AUTHORITY_WHY_LOST) {
         /* Whoever it was waits for us now. */
@@ -189,4 +177,5 @@ void mst__notices_take(struct mst__notices *notices, const struct mst__member_ef
             return;
     }
     mst__view_publish(notices->view, &notices->changes);
+    mst__view_reach(notices->view, NULL);
 }

@@ -221,4 +221,8 @@
 static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_DEFAULT,
               "a COMPARE_SET of the default sizes must fit into one message");
 
+/* Names of lost nodes that a handler keeps for one round: more than a person reads, and a tenth of
+ * the largest job. How many are lost is counted without a bound. */
+#define MST_LOST_NAMES_MAX 1024
+
 #endif /* MST_BASE_LIMITS_H */

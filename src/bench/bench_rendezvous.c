@@ -6,8 +6,7 @@
  * process holds the last node: it is killed, and time is taken until the others were told and until
  * they have a round without it.
  *
- * Nobody leaves in good order at the end, so that what the store has counted is the meeting
- * alone; but with `etcd-v3` a handler that is freed takes its lease back. */
+ * What the store has counted is taken when all have met: leaving at the end is not part of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -95,7 +94,7 @@ struct node {
 static int node_next(struct node *node)
 {
     struct mst_rendezvous outcome = {.size = sizeof outcome};
-    int rv = mst_handler_next(node->handler, &outcome, &node->err);
+    int rv = mst_handler_next(node->handler, -1, &outcome, &node->err);
     if (rv == 0) {
         node->round = outcome.round;
         node->rank = outcome.rank;

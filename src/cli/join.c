@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/json_writer.h"
 #include "base/limits.h"
+#include "base/mem.h"
 #include "base/number.h"
 #include "cli/child.h"
 #include "cli/cli.h"
@@ -84,8 +85,11 @@ struct join {
     bool was_member;
     bool is_command_bad;           /* it could not be started: join->err */
     struct mst_rendezvous outcome; /* of the last round */
-    struct mst_changes seen;       /* what has been told of it */
-    int64_t finished;              /* how many of those who are gone were done */
+    bool is_closed, is_expelled, is_cause_told;
+    int64_t waiting_count;
+    int64_t gone;           /* how many of its members are */
+    int64_t finished;       /* and how many of those were done */
+    struct mst_err trouble; /* why the store cannot be reached */
     struct mst_err err;
 };
 
@@ -283,22 +287,8 @@ static bool has_finished(const struct join *join, struct mst_bytes node)
     return rv == 0 && exists;
 }
 
-/* The next name of a blank-separated list, which moves on; empty at its end. */
-static struct mst_bytes next_name(const char **rest)
-{
-    struct mst_bytes name = mst_bytes_of(*rest, strcspn(*rest, " "));
-    *rest += name.size + strspn(*rest + name.size, " ");
-    return name;
-}
-
-/* A list that was cut off ends in half a name, which does not count. */
-static bool is_half(const struct mst_changes *changes, const char *rest)
-{
-    return *rest == '\0' && strlen(changes->lost) == sizeof changes->lost - 1;
-}
-
-/* How many of those who are gone have finished; of a list that was cut off the counter tells. */
-static int64_t count_finished(const struct join *join, const struct mst_changes *changes)
+/* How many nodes have said so. */
+static int64_t count_finished(const struct join *join)
 {
     struct mst_buffer value = {0};
     struct mst_err err;
@@ -308,35 +298,13 @@ static int64_t count_finished(const struct join *join, const struct mst_changes 
         (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), &counted);
         mst_buffer_free(&value);
     }
-    if (counted == 0) {
-        return 0;
-    }
-    int64_t named = 0;
-    const char *rest = changes->lost;
-    while (*rest != '\0') {
-        struct mst_bytes name = next_name(&rest);
-        if (is_half(changes, rest)) {
-            return counted < changes->participants_lost ? counted : changes->participants_lost;
-        }
-        named += has_finished(join, name) ? 1 : 0;
-    }
-    return named;
+    return counted;
 }
 
-static bool has_name(const char *names, struct mst_bytes name)
-{
-    while (*names != '\0') {
-        struct mst_bytes other = next_name(&names);
-        if (other.size == name.size && memcmp(other.data, name.data, name.size) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Names those who were not told before, as far as the list goes, and says how many there are. */
+/* Names those of @notice who have finished, or have not, and says how many there are in all. */
 static int tell_gone(struct join *join,
-                     const struct mst_changes *changes,
+                     const struct mst_notice *notice,
+                     const bool *is_done,
                      bool finished,
                      int64_t total)
 {
@@ -345,12 +313,9 @@ static int tell_gone(struct join *join,
     mst__json_put_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
     mst__json_put_number(line, "round", join->outcome.round);
     mst__json_put_begin(line, "nodes", '[');
-    const char *rest = changes->lost;
-    while (*rest != '\0') {
-        struct mst_bytes name = next_name(&rest);
-        bool is_new = !is_half(changes, rest) && !has_name(join->seen.lost, name);
-        if (is_new && (join->finished > 0 && has_finished(join, name)) == finished) {
-            mst__json_put_text(line, NULL, name);
+    for (size_t i = 0; i < notice->node_count; i++) {
+        if (is_done[i] == finished) {
+            mst__json_put_text(line, NULL, mst_bytes_str(notice->nodes[i].name));
         }
     }
     mst__json_put_end(line, ']');
@@ -359,22 +324,34 @@ static int tell_gone(struct join *join,
     return mst__cli_json_print(line, &join->err);
 }
 
-static int tell_all_gone(struct join *join, const struct mst_changes *changes)
+/* Members are gone: those who have finished, and those who are lost. */
+static int tell_all_gone(struct join *join, const struct mst_notice *notice)
 {
-    int64_t gone_before = join->seen.participants_lost;
-    if (changes->participants_lost <= gone_before) {
-        return 0;
+    bool *is_done = mst__calloc(notice->node_count + 1, sizeof *is_done);
+    if (is_done == NULL) {
+        return mst__fail(&join->err, MST_ENOMEM, 0, "%zu nodes", notice->node_count);
     }
-    int64_t finished_before = join->finished;
-    join->finished = count_finished(join, changes);
-    int64_t lost = changes->participants_lost - join->finished;
+    int64_t counted = count_finished(join);
+    int64_t finished = join->finished;
+    int64_t lost_before = join->gone - join->finished;
+    for (size_t i = 0; i < notice->node_count && counted > 0; i++) {
+        is_done[i] = has_finished(join, mst_bytes_str(notice->nodes[i].name));
+        finished += is_done[i] ? 1 : 0;
+    }
+    if ((int64_t)notice->node_count < notice->nodes_lost - join->gone) {
+        /* Not all have names; the counter tells. */
+        finished = counted < notice->nodes_lost ? counted : notice->nodes_lost;
+    }
     int rv = 0;
-    if (join->finished > finished_before) {
-        rv = tell_gone(join, changes, true, join->finished);
+    if (finished > join->finished) {
+        rv = tell_gone(join, notice, is_done, true, finished);
     }
-    if (rv == 0 && lost > gone_before - finished_before) {
-        rv = tell_gone(join, changes, false, lost);
+    if (rv == 0 && notice->nodes_lost - finished > lost_before) {
+        rv = tell_gone(join, notice, is_done, false, notice->nodes_lost - finished);
     }
+    join->gone = notice->nodes_lost;
+    join->finished = finished;
+    mst__free(is_done);
     return rv;
 }
 
@@ -394,34 +371,42 @@ static int tell_failed(struct join *join, const struct mst_cause *cause)
     return mst__cli_json_print(line, &join->err);
 }
 
-/* Tell what is new in @changes. */
-static int tell_changes(struct join *join, const struct mst_changes *changes)
+/* The state of the rendezvous as far as it was told, and what to tell of it. */
+static int hear(struct join *join, const struct mst_notice *notice)
 {
-    const struct mst_changes *seen = &join->seen;
-    int rv = 0;
-    if (changes->has_cause && !seen->has_cause) {
-        rv = tell_failed(join, &changes->cause);
-    }
-    if (rv == 0 && changes->closed && !seen->closed) {
-        rv = tell_closed(join, "reason", changes->reason);
-        if (join->command == NULL) {
-            return rv; /* everybody goes, and we do */
+    if (notice->has_cause && !join->is_cause_told) {
+        join->is_cause_told = true;
+        int rv = tell_failed(join, &notice->cause);
+        if (rv != 0) {
+            return rv;
         }
     }
-    if (rv == 0) {
-        rv = tell_all_gone(join, changes);
+    switch (notice->kind) {
+        case MST_NOTICE_CLOSED:
+            join->is_closed = true;
+            return tell_closed(join, "reason", notice->reason);
+        case MST_NOTICE_LOST:
+            return tell_all_gone(join, notice);
+        case MST_NOTICE_WAITING:
+            join->waiting_count = notice->nodes_waiting;
+            return tell_waiting(join, notice->nodes_waiting);
+        case MST_NOTICE_REOPENED:
+            return tell_round(join, "reopened", join->outcome.round);
+        case MST_NOTICE_EXPELLED:
+            join->is_expelled = true;
+            return tell(join, "expelled");
+        case MST_NOTICE_UNREACHABLE:
+            join->lost_ms = mst__clock_ms();
+            join->trouble = notice->err;
+            return tell_reachable(join, &notice->err);
+        case MST_NOTICE_REACHABLE:
+            join->lost_ms = 0;
+            return tell_reachable(join, NULL);
+        case MST_NOTICE_COMPLETE:
+        case MST_NOTICE_FAILED:
+            break; /* mst_handler_next tells them */
     }
-    if (rv == 0 && changes->nodes_waiting > 0 && changes->nodes_waiting != seen->nodes_waiting) {
-        rv = tell_waiting(join, changes->nodes_waiting);
-    }
-    if (rv == 0 && changes->reopened && !seen->reopened) {
-        rv = tell_round(join, "reopened", join->outcome.round);
-    }
-    if (rv == 0 && changes->expelled && !seen->expelled) {
-        rv = tell(join, "expelled");
-    }
-    join->seen = *changes;
-    return rv;
+    return 0;
 }
 
 /* --- the command --- */
@@ -456,48 +441,43 @@ static int start_command(struct join *join)
 /* --- being a member --- */
 
 /* Nobody can re-form a closed rendezvous: a command runs to its end then, whoever goes. */
-static enum end judge(const struct join *join, const struct mst_changes *changes)
+static enum end judge(const struct join *join)
 {
-    if (changes->closed) {
+    if (join->is_closed) {
         return join->command == NULL ? END_CLOSED : END_NOT;
     }
-    if (changes->expelled) {
+    if (join->is_expelled) {
         return END_EXPELLED;
     }
-    bool has_changed = changes->nodes_waiting > 0 || changes->participants_lost > join->finished;
+    bool has_changed = join->waiting_count > 0 || join->gone > join->finished;
     return has_changed && (join->rejoin || join->command != NULL) ? END_CHANGED : END_NOT;
 }
 
 static enum end look(struct join *join)
 {
-    struct mst_changes changes = {.size = sizeof changes};
-    int rv = mst_handler_poll(join->handler, 0, &changes, &join->err);
-    if (rv == MST_ECANCELED) {
-        return END_NOT; /* the signal is looked at next */
+    int rv = 0;
+    for (struct mst_notice *notice = NULL; rv == 0; mst_notice_free(notice)) {
+        notice = NULL;
+        rv = mst_handler_take(join->handler, 0, &notice, &join->err);
+        if (rv == 0 && hear(join, notice) != 0) {
+            rv = MST_ESYS;
+        } else if (rv == 0 && judge(join) == END_CLOSED) {
+            rv = MST_ETIMEOUT; /* everybody goes, and we do */
+        }
     }
-    if (rv != 0 && rv != MST_ETIMEOUT) {
-        return END_FAILED;
-    }
-    return tell_changes(join, &changes) == 0 ? judge(join, &changes) : END_FAILED;
+    return rv == MST_ETIMEOUT ? judge(join) : END_FAILED;
 }
 
-/* Whether the store can be reached. One that cannot for longer than a call may take is gone; a
- * command runs on to its end without it. */
+/* A store that cannot be reached for longer than a call may take is gone; a command runs on to its
+ * end without it. */
 static enum end check_store(struct join *join)
 {
-    struct mst_err err = {0};
-    bool is_closed;
-    int rv = mst_handler_is_closed(join->handler, &is_closed, &err);
-    int64_t now_ms = mst__clock_ms();
-    if ((rv == 0) == (join->lost_ms == 0)) {
-        if (rv == 0 || join->command != NULL || now_ms - join->lost_ms < join->read_ms) {
-            return END_NOT;
-        }
-        join->err = err;
-        return END_FAILED;
+    if (join->lost_ms == 0 || join->command != NULL ||
+        mst__clock_ms() - join->lost_ms < join->read_ms) {
+        return END_NOT;
     }
-    join->lost_ms = rv == 0 ? 0 : now_ms;
-    return tell_reachable(join, rv == 0 ? NULL : &err) == 0 ? END_NOT : END_FAILED;
+    join->err = join->trouble;
+    return END_FAILED;
 }
 
 /* Stay until something ends it. */
@@ -586,14 +566,18 @@ static enum end take_part(struct join *join)
     for (;;) {
         join->outcome = (struct mst_rendezvous){.size = sizeof join->outcome};
         mst__waiting_begin(join->waiting);
-        int rv = mst_handler_next(join->handler, &join->outcome, &join->err);
+        int rv = mst_handler_next(join->handler, -1, &join->outcome, &join->err);
         mst__waiting_end(join->waiting, rv == MST_ETIMEOUT);
         if (rv != 0) {
             return END_FAILED;
         }
-        join->seen = (struct mst_changes){.size = sizeof join->seen};
-        join->lost_ms = 0;
+        join->is_closed = false;
+        join->is_expelled = false;
+        join->is_cause_told = false;
+        join->waiting_count = 0;
+        join->gone = 0;
         join->finished = 0;
+        join->lost_ms = 0;
         enum end end = be_member(join);
         mst_store_close(join->outcome.store);
         join->outcome.store = NULL;

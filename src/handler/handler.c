@@ -6,6 +6,7 @@
 #include <muster/legacy.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -17,11 +18,28 @@ struct mst_handler {
     void *self;
     char *backend; /* for handlers that do not tell; NULL = nobody knows */
     char *run_id;
+    pid_t process; /* that has made it */
 };
 
-static int no_handler(const char *call, struct mst_err *reterr)
+/* Whether there is one, and this process has made it: a child has no thread that owns it. */
+static bool is_ours(const struct mst_handler *handler)
 {
-    return mst__fail(reterr, MST_EINVAL, 0, "%s without a handler", call);
+    return handler != NULL && handler->process == getpid();
+}
+
+/* @call has got no handler, none of this process, or NULL for something else. */
+static int refuse(const struct mst_handler *handler, const char *call, struct mst_err *reterr)
+{
+    bool is_foreign = handler != NULL && !is_ours(handler);
+    return mst__fail(reterr, MST_EINVAL, 0, "%s %s", call,
+                     is_foreign ? "with a handler that was made by another process"
+                                : "without a handler");
+}
+
+static int unsupported(const struct mst_handler *handler, const char *what, struct mst_err *reterr)
+{
+    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' %s", mst_handler_backend(handler),
+                     what);
 }
 
 void mst_rendezvous_init(struct mst_rendezvous *round, size_t size)
@@ -64,6 +82,7 @@ int mst_handler_wrap(const struct mst_handler_ops *ops,
     }
     handler->ops = taken;
     handler->self = self;
+    handler->process = getpid();
     *ret_handler = handler;
     return 0;
 }
@@ -82,39 +101,101 @@ void mst_handler_free(struct mst_handler *handler)
     if (handler == NULL) {
         return;
     }
-    handler->ops.free(handler->self);
+    if (is_ours(handler)) {
+        handler->ops.free(handler->self);
+    } /* else the parent does, and threads and connections are its own */
     mst__free(handler->backend);
     mst__free(handler->run_id);
     mst__free(handler);
 }
 
+void mst_notice_free(struct mst_notice *notice)
+{
+    mst__free(notice);
+}
+
+static int cannot_begin(const struct mst_handler *handler, struct mst_err *reterr)
+{
+    return unsupported(handler, "cannot begin a round; it can wait for one", reterr);
+}
+
+int mst_handler_begin(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_begin", reterr);
+    }
+    return handler->ops.begin == NULL ? cannot_begin(handler, reterr)
+                                      : handler->ops.begin(handler->self, timeout_ms, reterr);
+}
+
+int mst_handler_take(struct mst_handler *handler,
+                     int64_t timeout_ms,
+                     struct mst_notice **ret_notice,
+                     struct mst_err *reterr)
+{
+    if (!is_ours(handler) || ret_notice == NULL) {
+        return refuse(handler, "mst_handler_take", reterr);
+    }
+    return handler->ops.take == NULL
+               ? cannot_begin(handler, reterr)
+               : handler->ops.take(handler->self, timeout_ms, ret_notice, reterr);
+}
+
+int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr)
+{
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_abandon", reterr);
+    }
+    return handler->ops.abandon == NULL ? cannot_begin(handler, reterr)
+                                        : handler->ops.abandon(handler->self, reterr);
+}
+
+/* Give the caller what a call for a round, which ended with @rv, has found. */
+static int give_round(int rv, struct mst_rendezvous *found, struct mst_rendezvous *ret)
+{
+    if (rv == 0 && ret->size < offsetof(struct mst_rendezvous, master_addr)) {
+        mst_store_close(found->store); /* an older caller does not know that there is one */
+    }
+    if (rv == 0) {
+        mst__sized_give(ret, found, sizeof *found);
+    }
+    return rv;
+}
+
+int mst_handler_round(struct mst_handler *handler,
+                      struct mst_rendezvous *ret,
+                      struct mst_err *reterr)
+{
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_round", reterr);
+    }
+    struct mst_rendezvous found = {.size = sizeof found};
+    int rv = mst__sized_check(ret, "mst_rendezvous", reterr);
+    if (rv == 0) {
+        rv = handler->ops.round == NULL ? cannot_begin(handler, reterr)
+                                        : handler->ops.round(handler->self, &found, reterr);
+    }
+    return give_round(rv, &found, ret);
+}
+
 int mst_handler_next(struct mst_handler *handler,
+                     int64_t timeout_ms,
                      struct mst_rendezvous *ret,
                      struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_next", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_next", reterr);
     }
+    struct mst_rendezvous found = {.size = sizeof found};
     int rv = mst__sized_check(ret, "mst_rendezvous", reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    struct mst_rendezvous outcome = {.size = sizeof outcome};
-    rv = handler->ops.next(handler->self, &outcome, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    if (ret->size < offsetof(struct mst_rendezvous, master_addr)) {
-        mst_store_close(outcome.store); /* an older caller does not know that there is one */
-    }
-    mst__sized_give(ret, &outcome, sizeof outcome);
-    return 0;
+    rv = rv == 0 ? handler->ops.next(handler->self, timeout_ms, &found, reterr) : rv;
+    return give_round(rv, &found, ret);
 }
 
 int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr)
 {
-    if (handler == NULL || ret == NULL) {
-        return no_handler("mst_handler_is_closed", reterr);
+    if (!is_ours(handler) || ret == NULL) {
+        return refuse(handler, "mst_handler_is_closed", reterr);
     }
     if (handler->ops.is_closed == NULL) {
         *ret = false;
@@ -125,16 +206,16 @@ int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err
 
 int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_set_closed", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_set_closed", reterr);
     }
     return handler->ops.set_closed == NULL ? 0 : handler->ops.set_closed(handler->self, reterr);
 }
 
 int mst_handler_nodes_waiting(struct mst_handler *handler, int64_t *ret, struct mst_err *reterr)
 {
-    if (handler == NULL || ret == NULL) {
-        return no_handler("mst_handler_nodes_waiting", reterr);
+    if (!is_ours(handler) || ret == NULL) {
+        return refuse(handler, "mst_handler_nodes_waiting", reterr);
     }
     if (handler->ops.nodes_waiting == NULL) {
         *ret = 0;
@@ -160,8 +241,8 @@ int mst_handler_poll(struct mst_handler *handler,
                      struct mst_changes *ret,
                      struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_poll", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_poll", reterr);
     }
     int rv = mst__sized_check(ret, "mst_changes", reterr);
     if (rv != 0) {
@@ -178,12 +259,12 @@ int mst_handler_poll(struct mst_handler *handler,
 
 int mst_handler_fd(const struct mst_handler *handler)
 {
-    return handler == NULL || handler->ops.fd == NULL ? -1 : handler->ops.fd(handler->self);
+    return !is_ours(handler) || handler->ops.fd == NULL ? -1 : handler->ops.fd(handler->self);
 }
 
 void mst_handler_cancel(struct mst_handler *handler)
 {
-    if (handler != NULL && handler->ops.cancel != NULL) {
+    if (is_ours(handler) && handler->ops.cancel != NULL) {
         handler->ops.cancel(handler->self);
     }
 }
@@ -221,23 +302,17 @@ const char *mst_handler_node(const struct mst_handler *handler)
     return node == NULL ? "" : node;
 }
 
-static int no_extra(const struct mst_handler *handler, struct mst_err *reterr)
-{
-    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' has no extra data",
-                     mst_handler_backend(handler));
-}
-
 int mst_handler_set_extra(struct mst_handler *handler,
                           const char *name,
                           const char *json,
                           int64_t timeout_ms,
                           struct mst_err *reterr)
 {
-    if (handler == NULL || name == NULL || json == NULL) {
-        return no_handler("mst_handler_set_extra", reterr);
+    if (!is_ours(handler) || name == NULL || json == NULL) {
+        return refuse(handler, "mst_handler_set_extra", reterr);
     }
     return handler->ops.set_extra == NULL
-               ? no_extra(handler, reterr)
+               ? unsupported(handler, "has no extra data", reterr)
                : handler->ops.set_extra(handler->self, name, json, timeout_ms, reterr);
 }
 
@@ -247,48 +322,42 @@ int mst_handler_get_extra(struct mst_handler *handler,
                           struct mst_buffer *ret_json,
                           struct mst_err *reterr)
 {
-    if (handler == NULL || name == NULL || ret_json == NULL) {
-        return no_handler("mst_handler_get_extra", reterr);
+    if (!is_ours(handler) || name == NULL || ret_json == NULL) {
+        return refuse(handler, "mst_handler_get_extra", reterr);
     }
     return handler->ops.get_extra == NULL
-               ? no_extra(handler, reterr)
+               ? unsupported(handler, "has no extra data", reterr)
                : handler->ops.get_extra(handler->self, name, timeout_ms, ret_json, reterr);
 }
 
 int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_leave", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_leave", reterr);
     }
     return handler->ops.leave == NULL ? 0 : handler->ops.leave(handler->self, reterr);
 }
 
 int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_shutdown", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_shutdown", reterr);
     }
     return handler->ops.shutdown == NULL ? 0 : handler->ops.shutdown(handler->self, reterr);
 }
 
 /* --- work --- */
 
-static int no_words(const struct mst_handler *handler, struct mst_err *reterr)
-{
-    return mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.60s' cannot tell how work ends",
-                     mst_handler_backend(handler));
-}
-
 int mst_handler_finish(struct mst_handler *handler,
                        int status,
                        const char *text,
                        struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_finish", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_finish", reterr);
     }
     return handler->ops.finish == NULL
-               ? no_words(handler, reterr)
+               ? unsupported(handler, "cannot tell how work ends", reterr)
                : handler->ops.finish(handler->self, status, text == NULL ? "" : text, reterr);
 }
 
@@ -296,8 +365,8 @@ int mst_handler_restart(struct mst_handler *handler,
                         const struct mst_failure *failure,
                         struct mst_err *reterr)
 {
-    if (handler == NULL) {
-        return no_handler("mst_handler_restart", reterr);
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_restart", reterr);
     }
     struct mst_failure taken;
     mst_failure_init(&taken, sizeof taken);
@@ -306,6 +375,6 @@ int mst_handler_restart(struct mst_handler *handler,
         return rv;
     }
     taken.text = taken.text == NULL ? "" : taken.text;
-    return handler->ops.restart == NULL ? no_words(handler, reterr)
+    return handler->ops.restart == NULL ? unsupported(handler, "cannot tell how work ends", reterr)
                                         : handler->ops.restart(handler->self, &taken, reterr);
 }

@@ -1,8 +1,13 @@
 /* handler/head.c - the calls that are the same for all handlers. */
 #include "handler/head.h"
 
+#include "base/assert.h"
 #include "base/err.h"
 #include "handler/work.h"
+#include "store/store.h"
+
+/* How long leaving may take that nobody has asked for. */
+#define LEAVE_MS_MAX 2000
 
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
@@ -30,8 +35,24 @@ void mst__head_identify(struct mst__head *head,
     head->events = events;
 }
 
+void mst__head_stop(struct mst__head *head)
+{
+    bool was_begun = head->owner.has_thread && mst__owner_withdraw(&head->owner);
+    (void)was_begun; /* a round that was complete by then is left below */
+    bool can_leave = head->ops->leave != NULL && !mst__view_is_old(&head->view);
+    if (can_leave && mst__owner_try_begin(&head->owner)) {
+        int64_t timeout_ms = head->leave_ms < LEAVE_MS_MAX ? head->leave_ms : LEAVE_MS_MAX;
+        struct mst_err ignored; /* what stays of us expires */
+        (void)mst__owner_run(&head->owner, head->ops->leave, &timeout_ms, &ignored);
+        mst__owner_end(&head->owner);
+    }
+    mst__owner_stop(&head->owner);
+}
+
 void mst__head_close(struct mst__head *head)
 {
+    mst_store_close(head->round.store);
+    mst__view_close(&head->view);
     mst__owner_close(&head->owner);
 }
 
@@ -51,17 +72,129 @@ int mst__head_after_close(struct mst__head *head,
 
 /* --- calls with a part of the handler's own --- */
 
-int mst__head_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+/* Enter the round that is begun. A task. */
+static int join_round(void *self, void *unused, struct mst_err *unused_err)
 {
     struct mst__head *head = self;
     struct mst_err err = {0};
+    struct mst_err told = {0};
+    struct mst_rendezvous round = {.size = sizeof round};
+    (void)unused;
+    (void)unused_err; /* what goes wrong is a notice */
+    mst__view_reset(&head->view);
     mst__event_joining(head->events);
-    int rv = head->ops->next(self, ret, &err);
+    int rv = mst__owner_is_cancelled(&head->owner)
+                 ? mst__owner_fail_cancelled(&err)
+                 : head->ops->join(self, head->timeout_ms, &round, &err);
     if (rv != 0) {
-        return mst__event_failed(head->events, "next_rendezvous", rv, &err, reterr);
+        rv = mst__event_failed(head->events, "next_rendezvous", rv, &err, &told);
+    } else {
+        mst__event_joined(head->events, &round);
     }
-    mst__event_joined(head->events, ret);
-    return 0;
+    mst__owner_lock(&head->owner);
+    struct mst_store *store = head->round.store;
+    head->round = round;
+    head->rv = rv;
+    head->err = told;
+    head->owner.is_joined = rv == 0;
+    mst__owner_unlock(&head->owner);
+    mst_store_close(store);
+    if (rv == 0) {
+        mst__view_complete(&head->view, round.round);
+    } else {
+        mst__view_fail(&head->view, &told);
+    }
+    return rv;
+}
+
+int mst__head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    mst__owner_lock(&head->owner);
+    if (!head->owner.is_begun) {
+        head->timeout_ms = timeout_ms;
+    }
+    mst__owner_unlock(&head->owner);
+    return mst__owner_want(&head->owner, join_round, reterr);
+}
+
+int mst__head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    mst__owner_lock(&head->owner);
+    const struct mst_store *store = head->round.store;
+    int rv = store == NULL || !head->owner.is_joined
+                 ? mst__fail(reterr, MST_EINVAL, 0, "no round is joined")
+                 : 0;
+    if (rv == 0) {
+        size_t size = ret->size;
+        *ret = head->round;
+        ret->size = size;
+        rv = mst__store_new(store->backend, mst_bytes_of(store->prefix, store->prefix_size),
+                            store->is_view, &ret->store, reterr);
+    }
+    mst__owner_unlock(&head->owner);
+    return rv;
+}
+
+/* Withdraw the round that is begun, and leave it if it was complete by then. */
+static int withdraw(struct mst__head *head, struct mst_err *reterr)
+{
+    int rv = mst__owner_begin(&head->owner, false, reterr);
+    MST_ASSERT(rv == 0); /* it cannot be cancelled */
+    if (mst__owner_withdraw(&head->owner)) {
+        mst__view_forget(&head->view);
+        mst__owner_lock(&head->owner);
+        bool is_joined = head->owner.is_joined;
+        mst__owner_unlock(&head->owner);
+        if (is_joined && head->ops->leave != NULL) {
+            rv = mst__owner_run(&head->owner, head->ops->leave, &head->leave_ms, reterr);
+        }
+    }
+    mst__owner_end(&head->owner);
+    return rv;
+}
+
+int mst__head_abandon(void *self, struct mst_err *reterr)
+{
+    return withdraw(self, reterr);
+}
+
+int mst__head_next(void *self,
+                   int64_t timeout_ms,
+                   struct mst_rendezvous *ret,
+                   struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    int rv = mst__head_begin(self, timeout_ms, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = mst__owner_await_begun(&head->owner, INT64_MAX, reterr);
+    if (rv != 0) {
+        struct mst_err ignored; /* it is cancelled, and what stays of us expires */
+        (void)withdraw(head, &ignored);
+        mst__owner_lock(&head->owner);
+        if (head->rv == rv) {
+            (void)mst__err_pass(reterr, rv, &head->err); /* the same, and of which rendezvous */
+        }
+        mst__owner_unlock(&head->owner);
+        return rv;
+    }
+    mst__view_forget(&head->view);
+    mst__owner_lock(&head->owner);
+    (void)mst__mem_fault_swap(head->owner.begun.fault); /* see mst__owner_want */
+    rv = head->rv == 0 ? 0 : mst__err_pass(reterr, head->rv, &head->err);
+    mst__owner_unlock(&head->owner);
+    return rv == 0 ? mst__head_round(self, ret, reterr) : rv;
+}
+
+int mst__head_take(void *self,
+                   int64_t timeout_ms,
+                   struct mst_notice **ret_notice,
+                   struct mst_err *reterr)
+{
+    return mst__view_take(&((struct mst__head *)self)->view, timeout_ms, ret_notice, reterr);
 }
 
 /* The present state: what the owner knows, and without a round by asking. */
@@ -73,14 +206,12 @@ static int look(struct mst__head *head,
 {
     struct mst_err err = {0};
     struct mst_changes changes;
-    bool is_joined;
-    int rv = mst__view_get(&head->view, &is_joined, &changes, &err);
-    if (rv == 0 && is_joined) {
+    if (mst__view_get(&head->view, &changes)) {
         *ret_closed = changes.closed;
         *ret_waiting = changes.nodes_waiting;
-    } else if (rv == 0) {
-        rv = head->ops->look(head, ret_closed, ret_waiting, &err);
+        return 0;
     }
+    int rv = head->ops->look(head, ret_closed, ret_waiting, &err);
     return rv == 0 ? 0 : mst__event_failed(head->events, name, rv, &err, reterr);
 }
 
@@ -100,7 +231,12 @@ int mst__head_leave(void *self, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     struct mst_err err = {0};
-    int rv = head->ops->leave(self, &err);
+    int rv = mst__owner_begin(&head->owner, false, &err);
+    MST_ASSERT(rv == 0);                     /* it cannot be cancelled */
+    (void)mst__owner_withdraw(&head->owner); /* whether there was one or not */
+    mst__view_forget(&head->view);
+    rv = mst__owner_run(&head->owner, head->ops->leave, &head->leave_ms, &err);
+    mst__owner_end(&head->owner);
     return rv == 0 ? 0 : mst__event_failed(head->events, "leave", rv, &err, reterr);
 }
 
@@ -112,7 +248,11 @@ static int say(struct mst__head *head,
     struct mst_err err = {0};
     int rv = mst__owner_begin(&head->owner, true, &err);
     if (rv == 0) {
-        rv = mst__owner_run(&head->owner, head->ops->say, word, &err);
+        mst__owner_lock(&head->owner);
+        bool is_begun = head->owner.is_begun;
+        mst__owner_unlock(&head->owner);
+        rv = is_begun ? mst__fail(&err, MST_EINVAL, 0, "another round is begun")
+                      : mst__owner_run(&head->owner, head->ops->say, word, &err);
         mst__owner_end(&head->owner);
     }
     if (rv != 0) {

@@ -16,12 +16,14 @@
 
 /* What is a handler's own in the calls below. Errors are told as events by whoever calls these. */
 struct mst__head_ops {
-    /* Take part in the next round. */
-    int (*next)(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+    /* Take part in the next round, within @timeout_ms, or the time that the options say if that is
+     * below 0. A task, which ends soon when it is cancelled: then we are in no round. */
+    int (*join)(void *self, int64_t timeout_ms, struct mst_rendezvous *ret, struct mst_err *reterr);
     /* The present state, by asking: no round is joined, so that nobody watches it. */
     int (*look)(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr);
-    /* Leave the round, if there is one. */
-    int (*leave)(void *self, struct mst_err *reterr);
+    /* Leave the round, if there is one, within an int64_t of milliseconds. A task. NULL = nobody
+     * misses us. */
+    mst__owner_task_fn leave;
     /* Say a struct mst__word of the work. A task. MST_EINVAL without a round. */
     mst__owner_task_fn say;
 };
@@ -30,6 +32,13 @@ struct mst__head {
     const struct mst__head_ops *ops; /* NULL = only what tells and cancels is used */
     struct mst__owner owner;
     struct mst__view view;
+    int64_t leave_ms; /* how long leaving may take; the handler's own */
+
+    /* With the lock of the owner: the round that is begun, and that which is joined. */
+    int64_t timeout_ms;
+    struct mst_rendezvous round; /* its store is NULL: there is none */
+    int rv;                      /* what came of the one that was begun last */
+    struct mst_err err;
 
     /* The handler's own, see mst__head_identify. */
     const struct mst_params *params;
@@ -51,6 +60,9 @@ void mst__head_identify(struct mst__head *head,
                         const char *node,
                         struct mst__events *events);
 
+/* Leave, if we are in or on our way, and end the thread. No call is under way. */
+void mst__head_stop(struct mst__head *head);
+
 /* The thread has ended. */
 void mst__head_close(struct mst__head *head);
 
@@ -64,7 +76,17 @@ int mst__head_after_close(struct mst__head *head,
 
 /* --- entries --- */
 
-int mst__head_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+int mst__head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr);
+int mst__head_next(void *self,
+                   int64_t timeout_ms,
+                   struct mst_rendezvous *ret,
+                   struct mst_err *reterr);
+int mst__head_abandon(void *self, struct mst_err *reterr);
+int mst__head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
+int mst__head_take(void *self,
+                   int64_t timeout_ms,
+                   struct mst_notice **ret_notice,
+                   struct mst_err *reterr);
 int mst__head_is_closed(void *self, bool *ret, struct mst_err *reterr);
 int mst__head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr);
 int mst__head_leave(void *self, struct mst_err *reterr);

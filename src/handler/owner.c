@@ -3,27 +3,14 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/mem.h"
-
-/* Somebody who waits for another call looks up so often, for a cancellation does not ring here. */
-#define SLICE_MS 20
-
-struct mst__owner_task {
-    mst__owner_task_fn fn;
-    void *arg;
-    struct mst_err *reterr;
-    struct mst__mem_fault fault; /* of the one who waits */
-    bool is_done;
-    int rv;
-};
+#include "base/until.h"
 
 /* --- eventfds --- */
 
@@ -52,27 +39,6 @@ bool mst__owner_is_cancelled(const struct mst__owner *owner)
     return is_rung(owner->cancel_fd);
 }
 
-void mst__owner_cancel(struct mst__owner *owner)
-{
-    int before = errno;
-    mst__owner_ring(owner->cancel_fd);
-    mst__owner_ring(owner->news_fd);
-    errno = before;
-}
-
-bool mst__owner_await_news(const struct mst__owner *owner, int64_t deadline_ms)
-{
-    int64_t left_ms = deadline_ms - mst__clock_ms();
-    if (left_ms <= 0) {
-        return false;
-    }
-    struct pollfd pollfds[] = {{.fd = owner->news_fd, .events = POLLIN},
-                               {.fd = owner->cancel_fd, .events = POLLIN}};
-    /* Interrupted or not: the caller looks at everything again. */
-    (void)poll(pollfds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
-    return true;
-}
-
 /* --- making one --- */
 
 int mst__owner_init(struct mst__owner *owner,
@@ -81,14 +47,14 @@ int mst__owner_init(struct mst__owner *owner,
                     struct mst_err *reterr)
 {
     *owner = (struct mst__owner){
-        .cancel_fd = -1, .stop_fd = -1, .news_fd = -1, .watch = watch, .self = self};
+        .cancel_fd = -1, .call_fd = -1, .stop_fd = -1, .news_fd = -1, .watch = watch, .self = self};
     (void)pthread_mutex_init(&owner->mutex, NULL); /* none of these fails on Linux */
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&owner->cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
-    int *fds[] = {&owner->cancel_fd, &owner->stop_fd, &owner->news_fd};
+    int *fds[] = {&owner->cancel_fd, &owner->call_fd, &owner->stop_fd, &owner->news_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         *fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (*fds[i] < 0) {
@@ -100,7 +66,7 @@ int mst__owner_init(struct mst__owner *owner,
 
 void mst__owner_close(struct mst__owner *owner)
 {
-    const int fds[] = {owner->cancel_fd, owner->stop_fd, owner->news_fd};
+    const int fds[] = {owner->cancel_fd, owner->call_fd, owner->stop_fd, owner->news_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
             (void)close(fds[i]); /* an eventfd: nothing to lose */
@@ -112,19 +78,20 @@ void mst__owner_close(struct mst__owner *owner)
 
 /* --- the thread --- */
 
-/* With the lock held, but not while the task is done. */
-static void do_task(struct mst__owner *owner)
+/* With the lock held, but not while @task is done. */
+static void do_task(struct mst__owner *owner, struct mst__owner_task *task)
 {
-    struct mst__owner_task *task = owner->task;
     mst__owner_silence(owner->stop_fd);
+    mst__owner_silence(owner->cancel_fd);
+    if (task->is_cancelled) {
+        mst__owner_ring(owner->cancel_fd);
+    }
     mst__owner_unlock(owner);
     const struct mst__mem_fault own = mst__mem_fault_swap(task->fault);
     int rv = task->fn(owner->self, task->arg, task->reterr);
     task->fault = mst__mem_fault_swap(own);
     mst__owner_lock(owner);
     task->rv = rv;
-    task->is_done = true;
-    owner->task = NULL;
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
 }
 
@@ -134,7 +101,11 @@ static void *work(void *arg)
     mst__owner_lock(owner);
     while (!owner->is_ending) {
         if (owner->task != NULL) {
-            do_task(owner);
+            do_task(owner, owner->task);
+            owner->task = NULL;
+        } else if (owner->is_begun) {
+            do_task(owner, &owner->begun);
+            owner->is_begun = false;
         } else if (owner->is_joined) {
             mst__owner_unlock(owner);
             owner->watch(owner->self);
@@ -170,6 +141,7 @@ void mst__owner_stop(struct mst__owner *owner)
     }
     mst__owner_lock(owner);
     owner->is_ending = true;
+    mst__owner_ring(owner->cancel_fd);
     mst__owner_ring(owner->stop_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
     mst__owner_unlock(owner);
@@ -177,36 +149,111 @@ void mst__owner_stop(struct mst__owner *owner)
     owner->has_thread = false;
 }
 
-/* --- calls --- */
+/* --- calls that may block --- */
 
-/* Wait for a change of what the mutex guards, but not for long. */
-static void wait_slice(struct mst__owner *owner)
+void mst__owner_cancel(struct mst__owner *owner)
 {
-    int64_t until_ms = mst__clock_ms() + SLICE_MS;
-    struct timespec until = {
-        .tv_sec = (time_t)(until_ms / 1000),
-        .tv_nsec = (long)(until_ms % 1000) * 1000000,
-    };
-    (void)pthread_cond_timedwait(&owner->cond, &owner->mutex, &until); /* the caller looks */
+    int before = errno;
+    (void)atomic_fetch_add(&owner->cancels, 1);
+    mst__owner_ring(owner->call_fd);
+    errno = before;
 }
+
+/* A call that may block begins. With the lock held. Which cancellations are not meant for it. */
+static uint64_t call_enter(struct mst__owner *owner)
+{
+    owner->waiters++;
+    return owner->served;
+}
+
+static bool call_is_cancelled(struct mst__owner *owner, uint64_t base)
+{
+    return atomic_load(&owner->cancels) != base;
+}
+
+/* It ends. With the lock held. The descriptor stays readable until all have seen it. */
+static void call_exit(struct mst__owner *owner, bool is_cancelled)
+{
+    owner->waiters--;
+    if (is_cancelled) {
+        owner->served = atomic_load(&owner->cancels);
+    }
+    if (owner->waiters == 0 && owner->served == atomic_load(&owner->cancels)) {
+        mst__owner_silence(owner->call_fd);
+    }
+}
+
+int mst__owner_await(struct mst__owner *owner,
+                     int64_t timeout_ms,
+                     mst__owner_look_fn look,
+                     void *self,
+                     void *arg,
+                     struct mst_err *reterr)
+{
+    const struct mst__until until = mst__until_in(timeout_ms);
+    mst__owner_lock(owner);
+    uint64_t base = call_enter(owner);
+    mst__owner_unlock(owner);
+    int rv = look(self, arg, reterr);
+    bool is_cancelled = false;
+    while (rv == MST_ETIMEOUT && !mst__until_is_over(until) && !is_cancelled) {
+        struct pollfd pollfds[] = {{.fd = owner->news_fd, .events = POLLIN},
+                                   {.fd = owner->call_fd, .events = POLLIN}};
+        is_cancelled = call_is_cancelled(owner, base);
+        if (!is_cancelled) {
+            (void)poll(pollfds, 2, mst__until_poll_ms(until)); /* interrupted or not: look again */
+        }
+        rv = look(self, arg, reterr);
+    }
+    is_cancelled = is_cancelled && rv == MST_ETIMEOUT;
+    mst__owner_lock(owner);
+    call_exit(owner, is_cancelled);
+    mst__owner_unlock(owner);
+    return is_cancelled ? mst__owner_fail_cancelled(reterr) : rv;
+}
+
+/* Wait for a change of what the mutex guards, with the lock held: whether the call of @base was
+ * cancelled. */
+static bool call_wait(struct mst__owner *owner, uint64_t base, struct mst__until until)
+{
+    until.wake_fd = owner->call_fd;
+    if (call_is_cancelled(owner, base)) {
+        return true;
+    }
+    if (mst__until_cond(until, &owner->cond, &owner->mutex) == MST_ECANCELED) {
+        /* If not we, then others, who need the lock to see it. */
+        mst__owner_unlock(owner);
+        (void)sched_yield(); /* cannot fail */
+        mst__owner_lock(owner);
+    }
+    return call_is_cancelled(owner, base);
+}
+
+/* --- calls that change our membership --- */
 
 int mst__owner_begin(struct mst__owner *owner, bool may_cancel, struct mst_err *reterr)
 {
-    int rv = 0;
+    bool is_cancelled = false;
     mst__owner_lock(owner);
-    while (owner->is_busy && rv == 0) {
-        wait_slice(owner);
-        rv = may_cancel && mst__owner_is_cancelled(owner) ? mst__owner_fail_cancelled(reterr) : 0;
+    uint64_t base = call_enter(owner);
+    while (owner->is_busy && !is_cancelled) {
+        if (may_cancel) {
+            is_cancelled = call_wait(owner, base, mst__until_in(INT64_MAX));
+        } else {
+            (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* each call has a deadline */
+        }
     }
-    owner->is_busy = owner->is_busy || rv == 0;
+    is_cancelled = is_cancelled && owner->is_busy;
+    owner->is_busy = true;
+    call_exit(owner, is_cancelled);
     mst__owner_unlock(owner);
-    return rv;
+    return is_cancelled ? mst__owner_fail_cancelled(reterr) : 0;
 }
 
 bool mst__owner_try_begin(struct mst__owner *owner)
 {
     mst__owner_lock(owner);
-    bool is_free = owner->is_joined && !owner->is_busy;
+    bool is_free = owner->is_joined && !owner->is_busy && !owner->is_begun;
     owner->is_busy = owner->is_busy || is_free;
     mst__owner_unlock(owner);
     return is_free;
@@ -224,9 +271,23 @@ void mst__owner_end(struct mst__owner *owner)
 bool mst__owner_is_busy(struct mst__owner *owner)
 {
     mst__owner_lock(owner);
-    bool is_busy = owner->is_busy;
+    bool is_busy = owner->is_busy || owner->is_begun;
     mst__owner_unlock(owner);
     return is_busy;
+}
+
+/* There is something to do. With the lock held. */
+static void post(struct mst__owner *owner)
+{
+    mst__owner_ring(owner->stop_fd);
+    (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
+}
+
+/* @task is not wanted any more, whether it is under way or not. With the lock held. */
+static void end_task(struct mst__owner *owner, struct mst__owner_task *task)
+{
+    task->is_cancelled = true;
+    mst__owner_ring(owner->cancel_fd);
 }
 
 int mst__owner_run(struct mst__owner *owner,
@@ -240,18 +301,74 @@ int mst__owner_run(struct mst__owner *owner,
     MST_ASSERT(owner->task == NULL);
     int rv = start(owner, reterr);
     if (rv == 0) {
+        uint64_t base = call_enter(owner);
+        bool is_cancelled = false;
         posted.fault = mst__mem_fault_swap(posted.fault);
         owner->task = &posted;
-        mst__owner_ring(owner->stop_fd);
-        (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
-        while (!posted.is_done) {
-            (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* each task has a deadline */
+        post(owner);
+        while (owner->task == &posted) {
+            if (is_cancelled) {
+                (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* it ends soon */
+            } else if (call_wait(owner, base, mst__until_in(INT64_MAX))) {
+                is_cancelled = true;
+                end_task(owner, &posted);
+            }
         }
         (void)mst__mem_fault_swap(posted.fault); /* there was none meanwhile */
         rv = posted.rv;
+        call_exit(owner, is_cancelled && rv == MST_ECANCELED);
     }
     mst__owner_unlock(owner);
     return rv;
+}
+
+/* --- the round that is begun --- */
+
+int mst__owner_want(struct mst__owner *owner, mst__owner_task_fn task, struct mst_err *reterr)
+{
+    mst__owner_lock(owner);
+    int rv = start(owner, reterr);
+    if (rv == 0 && !owner->is_begun) {
+        owner->begun = (struct mst__owner_task){.fn = task};
+        owner->begun.fault = mst__mem_fault_swap(owner->begun.fault);
+        owner->is_begun = true;
+        post(owner);
+    }
+    mst__owner_unlock(owner);
+    return rv;
+}
+
+int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct mst_err *reterr)
+{
+    const struct mst__until until = mst__until_in(timeout_ms);
+    bool is_cancelled = false;
+    mst__owner_lock(owner);
+    uint64_t base = call_enter(owner);
+    while (owner->is_begun && !is_cancelled && !mst__until_is_over(until)) {
+        is_cancelled = call_wait(owner, base, until);
+    }
+    is_cancelled = is_cancelled && owner->is_begun;
+    bool is_late = owner->is_begun && !is_cancelled;
+    call_exit(owner, is_cancelled);
+    mst__owner_unlock(owner);
+    if (is_late) {
+        return mst__fail(reterr, MST_ETIMEOUT, 0, "the round is not there yet");
+    }
+    return is_cancelled ? mst__owner_fail_cancelled(reterr) : 0;
+}
+
+bool mst__owner_withdraw(struct mst__owner *owner)
+{
+    mst__owner_lock(owner);
+    bool was_begun = owner->is_begun;
+    if (was_begun) {
+        end_task(owner, &owner->begun);
+    }
+    while (owner->is_begun) {
+        (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* it ends soon */
+    }
+    mst__owner_unlock(owner);
+    return was_begun;
 }
 
 void mst__owner_joined(struct mst__owner *owner, bool is_joined)

@@ -1,24 +1,71 @@
-/* handler/view.c - what has changed, and what of it was told. */
+/* handler/view.c - the state, and which of its changes were told. */
 #include "handler/view.h"
 
+#include <string.h>
+
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/bytes.h"
 #include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+
+/* Of the oldest notice. */
+#define FIRST_ORDER 1
 
 void mst__view_init(struct mst__view *view, struct mst__owner *owner)
 {
-    *view = (struct mst__view){.owner = owner, .now.size = sizeof view->now};
-    view->told = view->now;
+    *view = (struct mst__view){
+        .owner = owner, .now.size = sizeof view->now, .round = -1, .order = FIRST_ORDER};
 }
 
-/* With the lock held. */
-static bool view_has_news(const struct mst__view *view)
+static void drop_lost(struct mst__view *view)
 {
-    const struct mst_changes *now = &view->now;
-    const struct mst_changes *told = &view->told;
-    return now->nodes_waiting > told->nodes_waiting ||
-           now->participants_lost > told->participants_lost || (now->closed && !told->closed) ||
-           (now->expelled && !told->expelled) || (now->reopened && !told->reopened);
+    for (size_t i = 0; i < view->lost_count; i++) {
+        mst__free(view->lost[i].name);
+    }
+    mst__free(view->lost);
+    view->lost = NULL;
+    view->lost_count = 0;
+    view->lost_told = 0;
+}
+
+void mst__view_close(struct mst__view *view)
+{
+    drop_lost(view);
+}
+
+/* --- the owner; with the lock held --- */
+
+static void notify(struct mst__view *view, enum mst_notice_kind kind)
+{
+    if (view->orders[kind] == 0) {
+        view->orders[kind] = ++view->order;
+    }
+    mst__owner_ring(view->owner->news_fd);
+}
+
+static bool has_any(const struct mst__view *view)
+{
+    bool has = false;
+    for (size_t i = 0; i < MST_VIEW_KINDS; i++) {
+        has = has || view->orders[i] != 0;
+    }
+    return has;
+}
+
+/* A notice of @kind is not to be told any more. */
+static void withdraw(struct mst__view *view, enum mst_notice_kind kind)
+{
+    view->orders[kind] = 0;
+    if (!has_any(view)) {
+        mst__owner_silence(view->owner->news_fd);
+    }
+}
+
+static bool should_return(const struct mst_changes *changes)
+{
+    return changes->nodes_waiting > 0 || changes->participants_lost > 0 || changes->reopened ||
+           changes->expelled;
 }
 
 void mst__view_reset(struct mst__view *view)
@@ -26,12 +73,61 @@ void mst__view_reset(struct mst__view *view)
     MST_ASSERT(pthread_equal(view->owner->thread, pthread_self()));
     mst__owner_lock(view->owner);
     view->owner->is_joined = false;
-    view->is_known = false;
     view->now = (struct mst_changes){.size = sizeof view->now};
-    view->told = view->now;
-    view->err = (struct mst_err){0};
-    if (!mst__owner_is_cancelled(view->owner)) {
-        mst__owner_silence(view->owner->news_fd);
+    view->round = -1;
+    view->is_old = false;
+    view->failure = (struct mst_err){0};
+    drop_lost(view);
+    memset(view->orders, 0, sizeof view->orders);
+    mst__owner_silence(view->owner->news_fd);
+    mst__owner_unlock(view->owner);
+}
+
+void mst__view_complete(struct mst__view *view, int64_t round)
+{
+    mst__owner_lock(view->owner);
+    view->round = round;
+    view->orders[MST_NOTICE_COMPLETE] = FIRST_ORDER; /* before what was seen of it meanwhile */
+    mst__owner_ring(view->owner->news_fd);
+    mst__owner_unlock(view->owner);
+}
+
+void mst__view_fail(struct mst__view *view, const struct mst_err *err)
+{
+    mst__owner_lock(view->owner);
+    view->failure = *err;
+    notify(view, MST_NOTICE_FAILED);
+    mst__owner_unlock(view->owner);
+}
+
+void mst__view_forget(struct mst__view *view)
+{
+    mst__owner_lock(view->owner);
+    withdraw(view, MST_NOTICE_COMPLETE);
+    withdraw(view, MST_NOTICE_FAILED);
+    mst__owner_unlock(view->owner);
+}
+
+void mst__view_lost(struct mst__view *view, struct mst_bytes name, int64_t rank, bool has_left)
+{
+    bool is_known = name.size == 0 || view->lost_count == MST_LOST_NAMES_MAX;
+    for (size_t i = 0; i < view->lost_count && !is_known; i++) {
+        is_known = mst__bytes_equal(mst_bytes_str(view->lost[i].name), name);
+    }
+    if (is_known) {
+        return;
+    }
+    struct mst__view_node node = {.name = mst__memdup((const char *)name.data, name.size),
+                                  .rank = rank,
+                                  .has_left = has_left};
+    mst__owner_lock(view->owner);
+    struct mst__view_node *grown =
+        node.name == NULL ? NULL : mst__realloc(view->lost, (view->lost_count + 1) * sizeof *grown);
+    if (grown == NULL) {
+        mst__free(node.name); /* it is counted, and has no name */
+    } else {
+        view->lost = grown;
+        view->lost[view->lost_count++] = node;
     }
     mst__owner_unlock(view->owner);
 }
@@ -39,27 +135,52 @@ void mst__view_reset(struct mst__view *view)
 void mst__view_publish(struct mst__view *view, const struct mst_changes *changes)
 {
     mst__owner_lock(view->owner);
-    view->is_known = true;
+    const struct mst_changes before = view->now;
     view->now = *changes;
     view->now.size = sizeof view->now;
-    /* Fewer who wait are no news, but more than that will be. */
-    if (view->told.nodes_waiting > changes->nodes_waiting) {
-        view->told.nodes_waiting = changes->nodes_waiting;
+    view->now.should_return = should_return(changes);
+    /* The order in which they are told. */
+    if (changes->closed && !before.closed) {
+        notify(view, MST_NOTICE_CLOSED);
     }
-    if (view_has_news(view)) {
-        mst__owner_ring(view->owner->news_fd);
+    if (changes->participants_lost > before.participants_lost) {
+        notify(view, MST_NOTICE_LOST);
+    }
+    if (changes->nodes_waiting > before.nodes_waiting) {
+        notify(view, MST_NOTICE_WAITING);
+    } else if (changes->nodes_waiting == 0) {
+        withdraw(view, MST_NOTICE_WAITING);
+    }
+    if (changes->reopened && !before.reopened) {
+        notify(view, MST_NOTICE_REOPENED);
+    }
+    if (changes->expelled && !before.expelled) {
+        notify(view, MST_NOTICE_EXPELLED);
     }
     mst__owner_unlock(view->owner);
 }
 
-void mst__view_unknown(struct mst__view *view, const struct mst_err *err)
+void mst__view_reach(struct mst__view *view, const struct mst_err *err)
 {
     mst__owner_lock(view->owner);
-    view->is_known = false;
-    if (err != NULL) {
-        view->err = *err;
+    if (err == NULL && view->is_old) {
+        view->is_old = false;
+        notify(view, MST_NOTICE_REACHABLE);
+    } else if (err != NULL && !view->is_old && view->owner->is_joined) {
+        view->is_old = true;
+        view->trouble = *err;
+        withdraw(view, MST_NOTICE_REACHABLE);
+        notify(view, MST_NOTICE_UNREACHABLE);
     }
     mst__owner_unlock(view->owner);
+}
+
+bool mst__view_is_old(struct mst__view *view)
+{
+    mst__owner_lock(view->owner);
+    bool is_old = view->is_old;
+    mst__owner_unlock(view->owner);
+    return is_old;
 }
 
 void mst__view_set_closed(struct mst__view *view)
@@ -77,39 +198,42 @@ bool mst__view_has_closed(const struct mst__view *view)
     return has_closed;
 }
 
-int mst__view_get(struct mst__view *view,
-                  bool *ret_joined,
-                  struct mst_changes *ret_changes,
-                  struct mst_err *reterr)
+/* --- the application --- */
+
+bool mst__view_get(struct mst__view *view, struct mst_changes *ret_changes)
 {
-    int rv = 0;
     mst__owner_lock(view->owner);
-    *ret_joined = view->owner->is_joined;
-    if (*ret_joined && view->is_known) {
+    bool is_joined = view->owner->is_joined;
+    if (is_joined) {
         *ret_changes = view->now;
         ret_changes->closed = view->now.closed || view->has_closed;
-    } else if (*ret_joined) {
-        rv = view->err.code == 0 ? mst__fail(reterr, MST_ECONN, 0, "nothing has been heard yet")
-                                 : mst__err_pass(reterr, view->err.code, &view->err);
     }
     mst__owner_unlock(view->owner);
-    return rv;
+    return is_joined;
 }
 
-/* What there is to tell at the moment; whether any of it is new. */
-static bool view_look(struct mst__view *view, struct mst_changes *ret)
+/* The state, and whether any of it is new: from now on it is not. A mst__owner_look_fn. */
+static int look_changes(void *self, void *arg, struct mst_err *reterr)
 {
-    size_t size = ret->size;
+    struct mst__view *view = self;
+    struct mst_changes *ret = arg;
+    static const enum mst_notice_kind kinds[] = {MST_NOTICE_WAITING, MST_NOTICE_LOST,
+                                                 MST_NOTICE_REOPENED, MST_NOTICE_EXPELLED,
+                                                 MST_NOTICE_CLOSED};
+    bool is_new = false;
+    (void)reterr; /* nothing fails */
     mst__owner_lock(view->owner);
     *ret = view->now;
-    bool has_news = view_has_news(view);
-    view->told = view->now;
-    if (!mst__owner_is_cancelled(view->owner)) {
-        mst__owner_silence(view->owner->news_fd);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        is_new = is_new || view->orders[kinds[i]] != 0;
+        withdraw(view, kinds[i]);
     }
+    /* What a poll does not tell is no reason to call it. */
+    withdraw(view, MST_NOTICE_UNREACHABLE);
+    withdraw(view, MST_NOTICE_REACHABLE);
+    view->lost_told = view->lost_count;
     mst__owner_unlock(view->owner);
-    ret->size = size;
-    return has_news;
+    return is_new ? 0 : MST_ETIMEOUT;
 }
 
 int mst__view_poll(struct mst__view *view,
@@ -117,16 +241,93 @@ int mst__view_poll(struct mst__view *view,
                    struct mst_changes *ret,
                    struct mst_err *reterr)
 {
-    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    for (;;) {
-        if (mst__owner_is_cancelled(view->owner)) {
-            return mst__owner_fail_cancelled(reterr);
-        }
-        if (view_look(view, ret)) {
-            return 0;
-        }
-        if (!mst__owner_await_news(view->owner, deadline_ms)) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
-        }
+    int rv = mst__owner_await(view->owner, timeout_ms, look_changes, view, ret, reterr);
+    return rv == MST_ETIMEOUT ? mst__fail(reterr, rv, 0, "nothing has changed") : rv;
+}
+
+/* Copy the nodes that were not told of, names behind them, into @notice. With the lock held. */
+static void give_nodes(struct mst__view *view, struct mst_notice *notice)
+{
+    size_t count = view->lost_count - view->lost_told;
+    struct mst_node *nodes = (struct mst_node *)(void *)(notice + 1);
+    char *text = (char *)(nodes + count);
+    for (size_t i = 0; i < count; i++) {
+        const struct mst__view_node *lost = &view->lost[view->lost_told + i];
+        size_t size = strlen(lost->name) + 1;
+        memcpy(text, lost->name, size);
+        nodes[i] = (struct mst_node){.name = text, .rank = lost->rank, .has_left = lost->has_left};
+        text += size;
     }
+    notice->nodes = nodes;
+    notice->node_count = count;
+    view->lost_told = view->lost_count;
+}
+
+static size_t nodes_size(const struct mst__view *view)
+{
+    size_t size = 0;
+    for (size_t i = view->lost_told; i < view->lost_count; i++) {
+        size += sizeof(struct mst_node) + strlen(view->lost[i].name) + 1;
+    }
+    return size;
+}
+
+/* The notice of @kind. With the lock held. */
+static struct mst_notice *make_notice(struct mst__view *view, enum mst_notice_kind kind)
+{
+    bool is_lost = kind == MST_NOTICE_LOST;
+    bool is_trouble = kind == MST_NOTICE_FAILED || kind == MST_NOTICE_UNREACHABLE;
+    struct mst_notice *notice = mst__calloc(1, sizeof *notice + (is_lost ? nodes_size(view) : 0));
+    if (notice == NULL) {
+        return NULL;
+    }
+    notice->size = sizeof *notice;
+    notice->kind = kind;
+    notice->round = view->round;
+    notice->nodes_waiting = view->now.nodes_waiting;
+    notice->nodes_lost = view->now.participants_lost;
+    if (is_lost) {
+        give_nodes(view, notice);
+    } else if (is_trouble) {
+        notice->err = kind == MST_NOTICE_FAILED ? view->failure : view->trouble;
+        return notice;
+    }
+    notice->outcome = view->now.outcome;
+    notice->has_cause = view->now.has_cause;
+    notice->cause = view->now.cause;
+    memcpy(notice->reason, view->now.reason, sizeof notice->reason);
+    return notice;
+}
+
+/* The oldest notice. A mst__owner_look_fn. */
+static int look_notice(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__view *view = self;
+    struct mst_notice **ret = arg;
+    size_t first = MST_VIEW_KINDS;
+    mst__owner_lock(view->owner);
+    for (size_t i = 0; i < MST_VIEW_KINDS; i++) {
+        bool is_older = view->orders[i] != 0 &&
+                        (first == MST_VIEW_KINDS || view->orders[i] < view->orders[first]);
+        first = is_older ? i : first;
+    }
+    int rv = MST_ETIMEOUT;
+    if (first < MST_VIEW_KINDS) {
+        *ret = make_notice(view, (enum mst_notice_kind)first);
+        rv = *ret == NULL ? MST_ENOMEM : 0;
+    }
+    if (rv == 0) {
+        withdraw(view, (enum mst_notice_kind)first);
+    }
+    mst__owner_unlock(view->owner);
+    return rv == MST_ENOMEM ? mst__fail(reterr, rv, 0, "notice") : rv;
+}
+
+int mst__view_take(struct mst__view *view,
+                   int64_t timeout_ms,
+                   struct mst_notice **ret_notice,
+                   struct mst_err *reterr)
+{
+    int rv = mst__owner_await(view->owner, timeout_ms, look_notice, view, ret_notice, reterr);
+    return rv == MST_ETIMEOUT ? mst__fail(reterr, rv, 0, "nothing has happened") : rv;
 }

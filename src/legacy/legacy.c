@@ -88,28 +88,22 @@ static int64_t deadline_us(int64_t timeout_ms)
 
 /* --- the view --- */
 
-/* Those who are lost, by name; those whose work was done are not missed. The owner. */
+/* Name those who are lost; those whose work was done are not missed. The owner. */
 static void view_name_lost(struct handler *handler, struct mst_changes *view)
 {
     const struct mst__legacy *machine = &handler->machine;
-    size_t at = 0;
-    for (int64_t rank = 0; view->participants_lost > 0 && rank < machine->world; rank++) {
-        if (machine->lost == NULL || machine->lost[rank] == 0) {
+    for (int64_t rank = 0; rank < machine->world && machine->lost != NULL; rank++) {
+        if (machine->lost[rank] == 0) {
             continue;
         }
         if (mst__ending_has_finished(&handler->ending, rank)) {
             view->participants_lost--;
             continue;
         }
-        if (at >= sizeof view->lost) {
-            continue;
-        }
         char name[MST_LEGACY_NODE_SIZE];
         bool is_known = (size_t)rank < handler->members.count;
         mst__legacy_node_name(is_known ? handler->members.items[rank] : 0, rank, name);
-        int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", at == 0 ? "" : " ",
-                            name); /* cut off when long */
-        at += size < 0 ? 0 : (size_t)size;
+        mst__view_lost(&handler->head.view, mst_bytes_str(name), rank, false);
     }
 }
 
@@ -125,19 +119,21 @@ static void publish(struct handler *handler, const struct mst_err *err)
         .closed = changes.closed,
         .expelled = changes.expelled,
     };
-    view_name_lost(handler, &view);
-    mst__ending_note(&handler->ending, &view);
-    mst__view_publish(&handler->head.view, &view);
-    if (err != NULL) {
-        /* What was seen before that is news all the same. */
-        mst__view_unknown(&handler->head.view, err);
+    if (view.participants_lost > 0) {
+        view_name_lost(handler, &view);
     }
+    mst__ending_note(&handler->ending, &view);
+    if (!changes.is_known) {
+        view = handler->head.view.now; /* nobody else writes it */
+        view.expelled = view.expelled || changes.expelled;
+    }
+    mst__view_publish(&handler->head.view, &view);
+    mst__view_reach(&handler->head.view, err);
 }
 
-/* Nothing is joined, so there is nothing to tell. */
+/* No round is joined that could have extra data. */
 static void reset(struct handler *handler)
 {
-    mst__view_reset(&handler->head.view);
     mst__owner_lock(&handler->head.owner);
     handler->version = 0;
     mst__owner_unlock(&handler->head.owner);
@@ -313,11 +309,12 @@ static int next_explain(struct handler *handler, int rv, struct mst_err *reterr)
 
 /* Enter a round and wait until it is final. In the owner. */
 static int next_join(struct handler *handler,
+                     int64_t timeout_ms,
                      struct mst__legacy_outcome *ret_outcome,
                      struct mst_err *reterr)
 {
     const struct mst__legacy_drive drive = drive_with(handler, handler->head.owner.cancel_fd);
-    int64_t end_us = deadline_us(handler->settings.timeout_ms);
+    int64_t end_us = deadline_us(timeout_ms < 0 ? handler->settings.timeout_ms : timeout_ms);
     int rv = 0;
     if (!handler->is_set_up) {
         rv = set_up(&drive, &handler->machine, end_us, reterr);
@@ -414,52 +411,46 @@ static int next_bootstrap(struct handler *handler,
     return 0;
 }
 
-/* Leave the round; what stays of us expires. A task; @arg is the time for it. */
+/* Leave the round; what stays of us expires. In a task. */
+static int withdraw(struct handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    const struct mst__legacy_drive drive = drive_with(handler, -1);
+    return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
+                             deadline_us(timeout_ms), NULL, reterr);
+}
+
+/* A task. */
 static int leave_round(void *self, void *arg, struct mst_err *reterr)
 {
     struct handler *handler = self;
     const int64_t *timeout_ms = arg;
-    const struct mst__legacy_drive drive = drive_with(handler, -1);
     mst__owner_joined(&handler->head.owner, false);
     mst__ending_leave(&handler->ending);
-    return mst__legacy_drive(&drive, &handler->machine, MST_LEGACY_OP_LEAVE,
-                             deadline_us(*timeout_ms), NULL, reterr);
+    return withdraw(handler, *timeout_ms, reterr);
 }
 
-/* A task. */
-static int next_enter(void *self, void *ret, struct mst_err *reterr)
+static int legacy_join(void *self,
+                       int64_t timeout_ms,
+                       struct mst_rendezvous *ret,
+                       struct mst_err *reterr)
 {
     struct handler *handler = self;
     struct mst__legacy_outcome outcome;
     reset(handler);
-    int rv = mst__owner_is_cancelled(&handler->head.owner) ? mst__owner_fail_cancelled(reterr)
-                                                           : next_join(handler, &outcome, reterr);
+    int rv = next_join(handler, timeout_ms, &outcome, reterr);
     if (rv != 0) {
         return rv;
     }
     rv = next_bootstrap(handler, &outcome, ret, reterr);
     if (rv != 0) {
         struct mst_err ignored; /* it was entered in vain */
-        int64_t timeout_ms = MST_LEGACY_TIDY_US / 1000;
-        (void)leave_round(handler, &timeout_ms, &ignored);
+        (void)withdraw(handler, MST_LEGACY_TIDY_US / 1000, &ignored);
         return rv;
     }
     mst__owner_lock(&handler->head.owner);
     handler->version = outcome.version;
     mst__owner_unlock(&handler->head.owner);
-    mst__owner_joined(&handler->head.owner, true);
     return 0;
-}
-
-static int legacy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct handler *handler = self;
-    int rv = mst__owner_begin(&handler->head.owner, true, reterr);
-    if (rv == 0) {
-        rv = mst__owner_run(&handler->head.owner, next_enter, ret, reterr);
-        mst__owner_end(&handler->head.owner);
-    }
-    return rv;
 }
 
 /* --- the other calls --- */
@@ -569,17 +560,6 @@ static int legacy_shutdown(void *self, struct mst_err *reterr)
     return close_for_good(handler, "shutdown", reterr);
 }
 
-static int legacy_leave(void *self, struct mst_err *reterr)
-{
-    struct handler *handler = self;
-    int rv = mst__owner_begin(&handler->head.owner, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__owner_run(&handler->head.owner, leave_round, &handler->settings.etcd.read_timeout_ms,
-                        reterr);
-    mst__owner_end(&handler->head.owner);
-    return rv;
-}
-
 /* --- extra data --- */
 
 /* Where the extra data of our round is. */
@@ -638,7 +618,7 @@ static void legacy_free(void *self)
     if (handler == NULL) {
         return;
     }
-    mst__owner_stop(&handler->head.owner);
+    mst__head_stop(&handler->head);
     if (handler->v2 != NULL) {
         mst__log(&handler->params->log, MST_LOG_DEBUG, "etcd.requests", "node=%s count=%" PRIu64,
                  MST_LOG_TEXT(handler->node), mst__v2_requests(handler->v2));
@@ -654,9 +634,9 @@ static void legacy_free(void *self)
 }
 
 static const struct mst__head_ops legacy_head_ops = {
-    .next = legacy_next,
+    .join = legacy_join,
     .look = legacy_look,
-    .leave = legacy_leave,
+    .leave = leave_round,
     .say = legacy_say,
 };
 
@@ -670,6 +650,10 @@ static const struct mst_handler_ops legacy_ops = {
     .set_closed = legacy_set_closed,
     .nodes_waiting = mst__head_nodes_waiting,
     .poll = mst__head_poll,
+    .begin = mst__head_begin,
+    .take = mst__head_take,
+    .round = mst__head_round,
+    .abandon = mst__head_abandon,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
     .shutdown = legacy_shutdown,
@@ -695,6 +679,7 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
     if (rv != 0) {
         return rv;
     }
+    handler->head.leave_ms = handler->settings.etcd.read_timeout_ms;
     mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
     mst__ending_init(&handler->ending, handler->node, &handler->settings.budget);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "core/saturate.h"
 #include "handler/host.h"
 #include "record/record_self.h"
 
@@ -129,16 +130,19 @@ static int next_explain(struct mst__record *record, int rv, struct mst_err *rete
 
 /* Enter the record and wait for the round. In a task. */
 static int next_join(struct mst__record *record,
+                     int64_t timeout_ms,
                      struct mst__outcome *ret_outcome,
                      struct mst_err *reterr)
 {
+    int64_t timeout_us = timeout_ms < 0 ? record->dynamic.settings.join_us
+                                        : mst__saturate_multiply(timeout_ms, 1000);
     const struct mst__drive drive = {
         .backend = &record->backend,
         .events = &record->events,
         .wake_fd = record->head.owner.cancel_fd,
         .is_tidy = true,
     };
-    int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.join_us;
+    int64_t deadline_us = mst__saturate_add(mst__drive_now_us(), timeout_us);
     record->session.options.can_watch = record->backend.ops->wait_change != NULL;
     int rv = next_connect(record, deadline_us, reterr);
     if (rv == 0) {
@@ -259,55 +263,46 @@ static int next_bootstrap(struct mst__record *record,
     return 0;
 }
 
-/* Leave the round; an entry that stays expires. A task; @arg is the time for it. */
-static int leave_round(void *self, void *arg, struct mst_err *reterr)
+/* Leave the round; an entry that stays expires. In a task. */
+static int withdraw(struct mst__record *record, int64_t timeout_us, struct mst_err *reterr)
 {
-    struct mst__record *record = self;
-    const int64_t *timeout_us = arg;
     const struct mst__drive drive = {
         .backend = &record->backend, .events = &record->events, .wake_fd = -1};
-    int rv = 0;
-    mst__owner_joined(&record->head.owner, false);
     mst__ending_leave(&record->ending);
-    if (record->session.stats.writes > 0) { /* else nothing of us can be in the record */
-        rv = mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
-                        mst__drive_now_us() + *timeout_us, NULL, reterr);
+    if (record->session.stats.writes == 0) {
+        return 0; /* nothing of us can be in the record */
     }
-    return rv;
+    return mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
+                      mst__drive_now_us() + timeout_us, NULL, reterr);
 }
 
 /* A task. */
-static int next_enter(void *self, void *ret, struct mst_err *reterr)
+static int leave_round(void *self, void *arg, struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    const int64_t *timeout_ms = arg;
+    mst__owner_joined(&record->head.owner, false);
+    int rv = withdraw(record, mst__saturate_multiply(*timeout_ms, 1000), reterr);
+    mst__bootstrap_close(&record->bootstrap);
+    return rv;
+}
+
+static int record_join(void *self,
+                       int64_t timeout_ms,
+                       struct mst_rendezvous *ret,
+                       struct mst_err *reterr)
 {
     struct mst__record *record = self;
     struct mst__outcome outcome;
-    mst__view_reset(&record->head.view);
     int rv = mst__bootstrap_leave(&record->bootstrap, reterr);
-    if (rv == 0) {
-        rv = mst__owner_is_cancelled(&record->head.owner) ? mst__owner_fail_cancelled(reterr)
-                                                          : next_join(record, &outcome, reterr);
-    }
+    rv = rv == 0 ? next_join(record, timeout_ms, &outcome, reterr) : rv;
     if (rv != 0) {
         return rv;
     }
     rv = next_bootstrap(record, &outcome, ret, reterr);
-    if (rv == 0) {
-        mst__owner_joined(&record->head.owner, true);
-    } else {
+    if (rv != 0) {
         struct mst_err ignored; /* it was entered in vain */
-        int64_t timeout_us = WITHDRAW_US;
-        (void)leave_round(record, &timeout_us, &ignored);
-    }
-    return rv;
-}
-
-static int record_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
-{
-    struct mst__record *record = self;
-    int rv = mst__owner_begin(&record->head.owner, true, reterr);
-    if (rv == 0) {
-        rv = mst__owner_run(&record->head.owner, next_enter, ret, reterr);
-        mst__owner_end(&record->head.owner);
+        (void)withdraw(record, WITHDRAW_US, &ignored);
     }
     return rv;
 }
@@ -390,18 +385,6 @@ static int record_shutdown(void *self, struct mst_err *reterr)
     return close_for_good(record, "shutdown", reterr);
 }
 
-static int record_leave(void *self, struct mst_err *reterr)
-{
-    struct mst__record *record = self;
-    int rv = mst__owner_begin(&record->head.owner, false, reterr);
-    MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    rv = mst__owner_run(&record->head.owner, leave_round, &record->dynamic.settings.close_us,
-                        reterr);
-    mst__bootstrap_close(&record->bootstrap);
-    mst__owner_end(&record->head.owner);
-    return rv;
-}
-
 /* All but the backend, which is the creator's until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
@@ -447,7 +430,7 @@ static void record_free(void *self)
     if (record == NULL) {
         return;
     }
-    mst__owner_stop(&record->head.owner);
+    mst__head_stop(&record->head);
     if (record->is_host) {
         linger(record);
     }
@@ -457,9 +440,9 @@ static void record_free(void *self)
 }
 
 static const struct mst__head_ops record_head_ops = {
-    .next = record_next,
+    .join = record_join,
     .look = record_look,
-    .leave = record_leave,
+    .leave = leave_round,
     .say = record_say,
 };
 
@@ -473,6 +456,10 @@ static const struct mst_handler_ops record_ops = {
     .set_closed = record_set_closed,
     .nodes_waiting = mst__head_nodes_waiting,
     .poll = mst__head_poll,
+    .begin = mst__head_begin,
+    .take = mst__head_take,
+    .round = mst__head_round,
+    .abandon = mst__head_abandon,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
     .use_agent_store = mst__head_use_agent_store,
@@ -507,7 +494,9 @@ static int record_init(struct mst__record *record,
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
     mst__prng_init(&record->prng, mst__clock_random_u64());
-    return mst__head_init(&record->head, &record_head_ops, mst__record_watch, record, reterr);
+    int rv = mst__head_init(&record->head, &record_head_ops, mst__record_watch, record, reterr);
+    record->head.leave_ms = options->dynamic.settings.close_us / 1000;
+    return rv;
 }
 
 int mst__record_handler(const struct mst_params *params,

@@ -15,22 +15,19 @@
 
 /* --- the view --- */
 
-/* The nodes in record->lost, as text; those whose work was done are not missed. */
-static void view_name_lost(struct mst__record *record, struct mst_changes *view)
+/* Name the nodes in record->lost, and leave out those whose work was done: they are not missed. */
+static void view_name_lost(struct mst__record *record, struct mst_changes *changes)
 {
     const struct mst__state *joined = &record->session.joined;
-    size_t at = 0;
     for (size_t i = 0; i < record->lost.count; i++) {
         const struct mst__peer *member = &joined->members[record->lost.ids[i]];
         if (mst__ending_has_finished(&record->ending, member->rank)) {
-            view->participants_lost--;
-        } else if (at < sizeof view->lost) {
-            char text[MST_BOOTSTRAP_NODE_SIZE];
-            mst__node_format(&member->node, text, sizeof text);
-            int size = snprintf(view->lost + at, sizeof view->lost - at, "%s%s", at == 0 ? "" : " ",
-                                text); /* cut off when long */
-            at += size < 0 ? 0 : (size_t)size;
+            changes->participants_lost--;
+            continue;
         }
+        char text[MST_BOOTSTRAP_NODE_SIZE];
+        mst__node_format(&member->node, text, sizeof text);
+        mst__view_lost(&record->head.view, mst_bytes_str(text), member->rank, false);
     }
 }
 
@@ -55,8 +52,9 @@ int mst__record_publish(struct mst__record *record,
         view_name_lost(record, &view);
         mst__ending_note(&record->ending, &view);
         mst__view_publish(&record->head.view, &view);
-    } else {
-        mst__view_unknown(&record->head.view, err);
+        mst__view_reach(&record->head.view, NULL);
+    } else if (err != NULL) {
+        mst__view_reach(&record->head.view, err);
     }
     *ret_changes = changes;
     return 0;

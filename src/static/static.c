@@ -43,7 +43,8 @@ struct group {
     int64_t timeout_ms;
     char node[MST_HOST_SIZE + 32]; /* for events */
     struct mst__events events;
-    pthread_mutex_t mutex; /* everything below; held through a whole next */
+
+    /* The owner. */
     struct mst__hosted *hosted;
     struct mst_store *store;
     struct mst_store *counter; /* the same without a slash in front of keys */
@@ -173,9 +174,9 @@ static int wait_for_all(struct group *group, int64_t deadline_ms, struct mst_err
         int64_t slice = next_slice(&slice_ms, deadline_ms);
         if (slice == 0) {
             return mst__fail(reterr, MST_ETIMEOUT, 0,
-                             "%" PRId64 " of %" PRId64 " nodes have come within %" PRId64
-                             " ms; have all been started, with this endpoint?",
-                             count, group->world_size, group->timeout_ms);
+                             "%" PRId64 " of %" PRId64 " nodes have come in time; have all been "
+                             "started, with this endpoint?",
+                             count, group->world_size);
         }
         rv = read_count(group, slice, &count, reterr);
         rv = rv == MST_ETIMEOUT ? 0 : rv;
@@ -212,12 +213,12 @@ static int publish(struct group *group, int64_t deadline_ms, struct mst_err *ret
     return rv;
 }
 
-static int meet(struct group *group, struct mst_err *reterr)
+static int meet(struct group *group, int64_t timeout_ms, struct mst_err *reterr)
 {
     if (group->complete) {
         return 0;
     }
-    int64_t deadline_ms = mst__clock_deadline_ms(group->timeout_ms);
+    int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     int rv = serve_store(group, reterr);
     if (rv == 0) {
         rv = open_store(group, deadline_ms, reterr);
@@ -234,18 +235,16 @@ static int meet(struct group *group, struct mst_err *reterr)
 
 /* --- the handler --- */
 
-static int static_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int static_join(void *self,
+                       int64_t timeout_ms,
+                       struct mst_rendezvous *ret,
+                       struct mst_err *reterr)
 {
     struct group *group = self;
-    struct mst_err err = {0}; /* the event tells of it */
-    mst__event(&group->events, "next_rendezvous", MST_NODE_RUNNING, -1, group->rank,
-               "The node attempts to join rendezvous '%s'.", group->params->run_id);
-    (void)pthread_mutex_lock(&group->mutex); /* a default mutex: cannot fail */
-    int rv = mst__owner_is_cancelled(&group->head.owner) ? fail_cancelled(group, &err)
-                                                         : meet(group, &err);
+    int rv = meet(group, timeout_ms < 0 ? group->timeout_ms : timeout_ms, reterr);
     if (rv == 0) {
-        rv =
-            mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &ret->store, &err);
+        rv = mst_store_prefix(group->store, mst_bytes_str(group->params->run_id), &ret->store,
+                              reterr);
     }
     if (rv == 0) {
         ret->round = 0;
@@ -255,28 +254,17 @@ static int static_next(void *self, struct mst_rendezvous *ret, struct mst_err *r
         static_assert(sizeof ret->master_addr >= MST_HOST_SIZE, "a host fits");
         memcpy(ret->master_addr, group->endpoint.host, MST_HOST_SIZE);
     }
-    (void)pthread_mutex_unlock(&group->mutex);
-    if (rv != 0) {
-        (void)mst__err_wrap(&err, rv, "rendezvous '%.40s'", group->params->run_id);
-        mst__event(&group->events, "next_rendezvous", MST_NODE_FAILED, -1, group->rank, "%s",
-                   err.msg);
-        return mst__err_pass(reterr, rv, &err);
-    }
-    mst__event(&group->events, "next_rendezvous", MST_NODE_RUNNING, 0, group->rank,
-               "The node has joined rendezvous '%s' as rank %" PRId64 " of %" PRId64 ".",
-               group->params->run_id, group->rank, group->world_size);
-    return 0;
+    return rv;
 }
 
-/* Nothing ever changes, but one can be called back. */
-static int static_poll(void *self,
-                       int64_t timeout_ms,
-                       struct mst_changes *ret,
-                       struct mst_err *reterr)
+/* Nothing ever changes. An mst__owner_watch_fn. */
+static void watch(void *self)
 {
-    int rv = mst__head_poll(self, timeout_ms, ret, reterr);
-    return rv == MST_ECANCELED ? fail_cancelled(self, reterr) : rv;
+    const struct group *group = self;
+    (void)mst__until_pause(group->head.owner.stop_fd, INT64_MAX); /* the caller sees why */
 }
+
+static const struct mst__head_ops static_head_ops = {.join = static_join};
 
 static bool static_use_agent_store(void *self)
 {
@@ -290,22 +278,26 @@ static void static_free(void *self)
     if (group == NULL) {
         return;
     }
+    mst__head_stop(&group->head);
     mst_store_close(group->counter);
     mst_store_close(group->store);
     mst__hosted_stop(group->hosted);
     mst__head_close(&group->head);
-    (void)pthread_mutex_destroy(&group->mutex); /* nobody holds it any more */
     mst_params_free(group->params);
     mst__free(group);
 }
 
 static const struct mst_handler_ops static_ops = {
     .size = sizeof static_ops,
-    .next = static_next,
+    .next = mst__head_next,
     .free = static_free,
     .backend = mst__head_backend,
     .run_id = mst__head_run_id,
-    .poll = static_poll,
+    .poll = mst__head_poll,
+    .begin = mst__head_begin,
+    .take = mst__head_take,
+    .round = mst__head_round,
+    .abandon = mst__head_abandon,
     .fd = mst__head_fd,
     .cancel = mst__head_cancel,
     .use_agent_store = static_use_agent_store,
@@ -382,8 +374,7 @@ int mst__static_create(const struct mst_params *params,
         return mst__fail(reterr, MST_ENOMEM, 0, "static rendezvous");
     }
     group->world_size = params->nodes_max;
-    (void)pthread_mutex_init(&group->mutex, NULL); /* never fails on Linux */
-    int rv = mst__head_init(&group->head, NULL, NULL, group, reterr);
+    int rv = mst__head_init(&group->head, &static_head_ops, watch, group, reterr);
     if (rv == 0) {
         rv = read_params(group, params, reterr);
     }

@@ -117,7 +117,7 @@ static void rendezvous_calls()
     CHECK(mst_handler_new(params, &handler, &err) == 0);
     mst_rendezvous round;
     mst_rendezvous_init(&round, sizeof round);
-    CHECK(mst_handler_next(handler, &round, &err) == 0);
+    CHECK(mst_handler_next(handler, -1, &round, &err) == 0);
     CHECK(round.rank == 0 && round.world_size == 1);
     mst_store_close(round.store);
     mst_changes changes;
@@ -165,8 +165,9 @@ static void newer_caller()
     CHECK(std::strstr(err.msg, "mst_server_options") != nullptr);
 }
 
-static int failing_next(void *self, mst_rendezvous *ret, mst_err *reterr)
+static int failing_next(void *self, int64_t timeout_ms, mst_rendezvous *ret, mst_err *reterr)
 {
+    (void)timeout_ms;
     (void)self;
     (void)ret;
     *reterr = mst_err{};
@@ -191,7 +192,7 @@ static void own_backend()
     CHECK(mst_handler_wrap(&ops, &freed, &handler, &err) == 0);
     mst_rendezvous round;
     mst_rendezvous_init(&round, sizeof round);
-    CHECK(mst_handler_next(handler, &round, &err) == MST_ECLOSED);
+    CHECK(mst_handler_next(handler, -1, &round, &err) == MST_ECLOSED);
     CHECK(err.domain == MST_DOMAIN_NONE);
     mst_buffer json{};
     CHECK(mst_handler_get_extra(handler, "a", 0, &json, &err) == MST_ENOTSUP);

@@ -82,6 +82,7 @@ class Examples(unittest.TestCase):
                 worker.line(r"rank \d of 3, from step")
             third.process.kill()
             for worker in two:
+                worker.line("lost: ")
                 found = worker.line(r"rank \d of 2, from step (\d+)")
                 self.assertGreater(int(found.group(1)), 0)
             for worker in two:
@@ -132,7 +133,8 @@ class Examples(unittest.TestCase):
             node.line("waiting")
             server.wait_log("ev=job.founded")
             node.process.send_signal(signal.SIGINT)
-            node.line(r"interrupted within \d+ ms")
+            node.line("interrupted")
+            node.line("waiting again")
             other = Program(self, harness.MUSTER, "join", "--rdzv-endpoint",
                             f"127.0.0.1:{server.port}", "--rdzv-id", "job", "--nnodes", 2, "--",
                             "true")

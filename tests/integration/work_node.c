@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     while (goes_on) {
         struct mst_rendezvous round;
         mst_rendezvous_init(&round, sizeof round);
-        rv = mst_handler_next(handler, &round, &err);
+        rv = mst_handler_next(handler, -1, &round, &err);
         if (rv != 0) {
             (void)printf("%s %s\n", mst_errname(rv), err.msg);
             break;

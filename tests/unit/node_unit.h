@@ -20,7 +20,7 @@ static inline void *node_run(void *arg)
 {
     struct node *node = arg;
     node->got = (struct mst_rendezvous){.size = sizeof node->got};
-    node->rv = mst_handler_next(node->handler, &node->got, &node->err);
+    node->rv = mst_handler_next(node->handler, -1, &node->got, &node->err);
     return NULL;
 }
 
@@ -64,6 +64,38 @@ static inline struct mst_changes poll_changes(struct mst_handler *handler)
     struct mst_changes changes = {.size = sizeof changes};
     assert_ok(mst_handler_poll(handler, PLENTY_MS, &changes, &err));
     return changes;
+}
+
+/* The present state; nothing has to have changed. */
+static inline struct mst_changes glance(struct mst_handler *handler)
+{
+    struct mst_changes changes = {.size = sizeof changes};
+    int rv = mst_handler_poll(handler, 0, &changes, &err);
+    assert_true(rv == 0 || rv == MST_ETIMEOUT);
+    return changes;
+}
+
+/* Wait for a notice of @kind; those of other kinds are dropped. */
+static inline struct mst_notice *take_notice(struct mst_handler *handler, enum mst_notice_kind kind)
+{
+    struct mst_notice *notice = NULL;
+    do {
+        mst_notice_free(notice);
+        notice = NULL;
+        assert_ok(mst_handler_take(handler, PLENTY_MS, &notice, &err));
+    } while (notice->kind != kind);
+    return notice;
+}
+
+/* One node is lost, and it is called @name. */
+static inline void assert_lost(struct mst_handler *handler, const char *name, bool has_left)
+{
+    struct mst_notice *notice = take_notice(handler, MST_NOTICE_LOST);
+    assert_int_equal(notice->nodes_lost, 1);
+    assert_int_equal(notice->node_count, 1);
+    assert_string_equal(notice->nodes[0].name, name);
+    assert_int_equal(notice->nodes[0].has_left, has_left);
+    mst_notice_free(notice);
 }
 
 static inline bool fd_is_readable(struct mst_handler *handler, int timeout_ms)

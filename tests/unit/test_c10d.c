@@ -380,7 +380,7 @@ static struct mst_handler *new_handler(const char *endpoint, const char *options
 static void join_alone(struct mst_handler *handler, const char *url)
 {
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_ok(mst_handler_next(handler, &got, &err));
+    assert_ok(mst_handler_next(handler, -1, &got, &err));
     assert_int_equal(got.world_size, 1);
     mst_store_close(got.store);
     if (url != NULL) {

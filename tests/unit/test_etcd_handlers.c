@@ -1,7 +1,7 @@
 /* unit/test_etcd_handlers.c - the handlers `etcd` and `etcd-v2` as programs use them, at a real
  * etcd: what the command line does not show. */
 #include "unit/etcd_unit.h"
-#include "unit/node_unit.h"
+#include "unit/round_suite.h"
 
 #include <arpa/inet.h>
 #include <muster/legacy.h>
@@ -129,7 +129,7 @@ static void two_meet(void **state)
         assert_ok(mst_handler_is_closed(nodes[1].handler, &is_closed, &err));
         assert_true(is_closed);
         struct mst_rendezvous outcome = {.size = sizeof outcome};
-        assert_fails(mst_handler_next(nodes[1].handler, &outcome, &err), MST_ECLOSED, "closed");
+        assert_fails(mst_handler_next(nodes[1].handler, -1, &outcome, &err), MST_ECLOSED, "closed");
         part(nodes, 2);
     }
 }
@@ -181,11 +181,8 @@ static void leaving(void **state)
         }
         meet(nodes, 2);
         assert_ok(mst_handler_leave(nodes[0].handler, &err));
-        struct mst_changes changes = {.size = sizeof changes};
-        assert_ok(mst_handler_poll(nodes[1].handler, PLENTY_MS, &changes, &err));
-        assert_int_equal(changes.participants_lost, 1);
-        assert_string_equal(changes.lost, mst_handler_node(nodes[0].handler));
-        assert_false(changes.expelled);
+        assert_lost(nodes[1].handler, mst_handler_node(nodes[0].handler), false);
+        assert_false(glance(nodes[1].handler).expelled);
         assert_ok(mst_handler_leave(nodes[0].handler, &err)); /* one that is not in is fine */
         part(nodes, 2);
     }
@@ -214,6 +211,18 @@ static void cancelling(void **state)
     }
 }
 
+static void rounds(void **state)
+{
+    (void)state;
+    need_etcd();
+    static const char *const all[] = {"etcd-v2", "etcd", "etcd-v3"};
+    for (size_t at = 0; at < 3; at++) {
+        const char *options = at == 2 ? "last_call_timeout=100ms" : "";
+        round_suite(new_handler(all[at], "rounds", 2, 2, options),
+                    new_handler(all[at], "rounds", 2, 2, options));
+    }
+}
+
 static void timing_out(void **state)
 {
     (void)state;
@@ -224,7 +233,8 @@ static void timing_out(void **state)
                                 new_handler(backends[at], "late", 2, 3,
                                             at == 0 ? "join_timeout=500ms" : "timeout=500ms")};
         struct mst_rendezvous outcome = {.size = sizeof outcome};
-        assert_fails(mst_handler_next(node.handler, &outcome, &err), MST_ETIMEOUT, "at least 2");
+        assert_fails(mst_handler_next(node.handler, -1, &outcome, &err), MST_ETIMEOUT,
+                     "at least 2");
         mst_handler_free(node.handler);
     }
 }
@@ -275,18 +285,12 @@ static void etcd_restarts(void **state)
     meet(nodes, 2);
     meet(nodes + 2, 2);
     etcd_unit_end(&etcd, SIGKILL);
-    bool is_closed;
-    int64_t until_ms = mst__clock_deadline_ms(PLENTY_MS);
-    while (mst_handler_is_closed(nodes[2].handler, &is_closed, &err) == 0) {
-        assert_true(mst__clock_ms() < until_ms); /* it is told that it cannot be asked */
-        (void)poll(NULL, 0, 10);
+    for (size_t i = 0; i < 4; i++) {
+        assert_unreachable(nodes[i].handler, "");
     }
     etcd_unit_again(&etcd, true);
     for (size_t i = 0; i < 4; i++) {
-        while (mst_handler_is_closed(nodes[i].handler, &is_closed, &err) != 0) {
-            assert_true(mst__clock_ms() < until_ms);
-            (void)poll(NULL, 0, 10);
-        }
+        mst_notice_free(take_notice(nodes[i].handler, MST_NOTICE_REACHABLE));
         struct mst_changes changes = {.size = sizeof changes};
         assert_fails(mst_handler_poll(nodes[i].handler, 0, &changes, &err), MST_ETIMEOUT, "");
         assert_false(changes.expelled);
@@ -391,10 +395,15 @@ static void quicker_ones_keep_their_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_id_used_again), cmocka_unit_test(quicker_ones_keep_their_keys),
-        cmocka_unit_test(two_meet),          cmocka_unit_test(again_with_one_more),
-        cmocka_unit_test(leaving),           cmocka_unit_test(cancelling),
-        cmocka_unit_test(timing_out),        cmocka_unit_test(extra_data),
+        cmocka_unit_test(run_id_used_again),
+        cmocka_unit_test(quicker_ones_keep_their_keys),
+        cmocka_unit_test(two_meet),
+        cmocka_unit_test(again_with_one_more),
+        cmocka_unit_test(leaving),
+        cmocka_unit_test(cancelling),
+        cmocka_unit_test(rounds),
+        cmocka_unit_test(timing_out),
+        cmocka_unit_test(extra_data),
         cmocka_unit_test(etcd_restarts),
     };
     start_etcd();

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "handler/muster_settings.h"
 #include "net/job_client.h"
-#include "unit/node_unit.h"
+#include "unit/round_suite.h"
 #include "unit/server_unit.h"
 
 #define CALM "last_call_timeout=50ms,is_host=0,keep_alive_interval=60"
@@ -254,10 +254,11 @@ static void one_leaves(void **state)
     meet(nodes, 3, 1);
     assert_ok(mst_handler_leave(nodes[1].handler, &err));
     for (size_t i = 0; i < 3; i += 2) {
-        struct mst_changes changes = poll_changes(nodes[i].handler);
+        assert_lost(nodes[i].handler, "node1", true);
+        struct mst_changes changes = glance(nodes[i].handler);
         assert_int_equal(changes.participants_lost, 1);
-        assert_string_equal(changes.lost, "node1");
         assert_true(changes.reopened);
+        assert_true(changes.should_return);
         assert_false(changes.closed);
         assert_false(changes.expelled);
     }
@@ -277,8 +278,8 @@ static void one_leaves(void **state)
     close_nodes(nodes, 3);
 }
 
-/* A handler that is freed without a word is lost after the grace. */
-static void one_is_lost(void **state)
+/* A handler that is freed leaves. */
+static void one_is_freed(void **state)
 {
     struct fixture *f = *state;
     struct node nodes[3];
@@ -286,9 +287,7 @@ static void one_is_lost(void **state)
     meet(nodes, 3, 1);
     close_nodes(&nodes[2], 1);
     for (size_t i = 0; i < 2; i++) {
-        struct mst_changes changes = poll_changes(nodes[i].handler);
-        assert_int_equal(changes.participants_lost, 1);
-        assert_string_equal(changes.lost, "node2");
+        assert_lost(nodes[i].handler, "node2", true);
     }
     meet(nodes, 2, 2);
     close_nodes(nodes, 2);
@@ -306,7 +305,7 @@ static void one_is_replaced(void **state)
     node_start(&again);
     struct mst_changes changes = poll_changes(nodes[1].handler);
     assert_true(changes.expelled);
-    assert_string_equal(poll_changes(nodes[0].handler).lost, "node1");
+    assert_lost(nodes[0].handler, "node1", false);
     node_drop_store(&nodes[0]);
     node_start(&nodes[0]);
     assert_int_equal(node_join(&nodes[0]), 0);
@@ -316,7 +315,8 @@ static void one_is_replaced(void **state)
     /* What was replaced cannot come back. */
     node_drop_store(&nodes[1]);
     nodes[1].got = (struct mst_rendezvous){.size = sizeof nodes[1].got};
-    assert_fails(mst_handler_next(nodes[1].handler, &nodes[1].got, &err), MST_EEXPELLED, "newer");
+    assert_fails(mst_handler_next(nodes[1].handler, -1, &nodes[1].got, &err), MST_EEXPELLED,
+                 "newer");
     close_nodes(&again, 1);
     close_nodes(nodes, 2);
 }
@@ -342,7 +342,7 @@ static void closed(void **state)
         assert_true(is_closed);
     }
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(nodes[2].handler, &got, &err), MST_ECLOSED, "node0");
+    assert_fails(mst_handler_next(nodes[2].handler, -1, &got, &err), MST_ECLOSED, "node0");
     assert_ok(mst_handler_shutdown(nodes[1].handler, &err)); /* again */
     close_nodes(nodes, 3);
 }
@@ -388,11 +388,16 @@ static void cancelled(void **state)
     mst_handler_cancel(nodes[0].handler);
     assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
     await_standing(f, MST_STANDING_GATHERED, 0); /* it has taken leave */
-    struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(nodes[0].handler, &got, &err), MST_ECANCELED, "");
-    struct mst_changes changes = {.size = sizeof changes};
-    assert_fails(mst_handler_poll(nodes[0].handler, PLENTY_MS, &changes, &err), MST_ECANCELED, "");
+    meet(nodes, 2, 1);                           /* and comes back */
     close_nodes(nodes, 2);
+}
+
+static void rounds(void **state)
+{
+    struct fixture *f = *state;
+    struct node nodes[2];
+    open_nodes(nodes, 2, f, 2);
+    round_suite(nodes[0].handler, nodes[1].handler);
 }
 
 /* Nobody serves there. */
@@ -417,11 +422,11 @@ static void too_late(void **state)
     struct mst_handler *handler = NULL;
     assert_ok(mst_handler_new(params, &handler, &err));
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(handler, &got, &err), MST_ETIMEOUT, "1 more are needed");
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 more are needed");
     assert_int_equal(count_standing(f, MST_STANDING_GATHERED), 0);
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;
-    assert_fails(mst_handler_next(handler, &got, &err), MST_ECONN, f->text);
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ECONN, f->text);
     bool is_closed;
     assert_fails(mst_handler_is_closed(handler, &is_closed, &err), MST_ECONN, f->text);
     mst_handler_free(handler);
@@ -438,20 +443,14 @@ static void server_restarts(void **state)
     meet(nodes, 2, 1);
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;
-    bool is_closed;
-    struct mst__until until = mst__until_in(PLENTY_MS);
-    while (mst_handler_is_closed(nodes[0].handler, &is_closed, &err) == 0) {
-        assert_true(!mst__until_is_over(until));
-        (void)poll(NULL, 0, 1);
-    }
-    assert_int_equal(err.code, MST_ECONN);
+    assert_unreachable(nodes[0].handler, f->text);
     server_start(f);
+    mst_notice_free(take_notice(nodes[0].handler, MST_NOTICE_REACHABLE));
     await_standing(f, MST_STANDING_MEMBER, 2); /* in the round in which they were */
     struct mst_changes changes = {.size = sizeof changes};
     for (size_t i = 0; i < 2; i++) {
         assert_fails(mst_handler_poll(nodes[i].handler, SHORT_MS, &changes, &err), MST_ETIMEOUT,
                      "");
-        assert_ok(mst_handler_is_closed(nodes[i].handler, &is_closed, &err));
     }
     uint64_t epoch = nodes[0].got.epoch;
     meet(nodes, 2, 2);
@@ -539,7 +538,7 @@ static void without_memory(void **state)
         mst__mem_fail_nth(nth);
         int rv = mst_handler_new(params, &handler, &err);
         if (rv == 0) {
-            rv = mst_handler_next(handler, &got, &err);
+            rv = mst_handler_next(handler, -1, &got, &err);
         }
         if (rv == 0) {
             rv = mst_store_set(got.store, STR("key"), STR("value"), PLENTY_MS, &err);
@@ -571,11 +570,12 @@ int main(void)
         WITH_SERVER(default_names_differ),
         WITH_SERVER(late_one),
         WITH_SERVER(one_leaves),
-        WITH_SERVER(one_is_lost),
+        WITH_SERVER(one_is_freed),
         WITH_SERVER(one_is_replaced),
         WITH_SERVER(closed),
         WITH_SERVER(closed_while_waiting),
         WITH_SERVER(closed_while_a_spare),
+        WITH_SERVER(rounds),
         WITH_SERVER(cancelled),
         WITH_SERVER(cancelled_without_a_server),
         WITH_SERVER(too_late),

@@ -1,6 +1,6 @@
 /* unit/test_record.c - the dynamic handler: nodes in threads meet at a store, and what they are
  * told afterwards: who waits, who is gone, that it is closed. */
-#include "unit/node_unit.h"
+#include "unit/round_suite.h"
 #include "unit/server_unit.h"
 
 #include <arpa/inet.h>
@@ -344,9 +344,10 @@ static void dead_are_told_of(void **state)
     struct node alive[2] = {nodes[0], nodes[2]};
     for (int i = 0; i < 2; i++) {
         assert_true(fd_is_readable(alive[i].handler, PLENTY_MS));
-        struct mst_changes changes = poll_changes(alive[i].handler);
+        assert_lost(alive[i].handler, dead, false);
+        struct mst_changes changes = glance(alive[i].handler);
         assert_int_equal(changes.participants_lost, 1);
-        assert_string_equal(changes.lost, dead);
+        assert_true(changes.should_return);
         assert_false(changes.expelled);
         assert_int_equal(changes.nodes_waiting, 0);
     }
@@ -363,9 +364,7 @@ static void who_leaves_is_gone_at_once(void **state)
     open_nodes(f, nodes, 3, 2, 3, CALM);
     meet(nodes, 3, 0);
     assert_ok(mst_handler_leave(nodes[2].handler, &err));
-    struct mst_changes changes = poll_changes(nodes[0].handler);
-    assert_int_equal(changes.participants_lost, 1);
-    assert_string_equal(changes.lost, mst_handler_node(nodes[2].handler));
+    assert_lost(nodes[0].handler, mst_handler_node(nodes[2].handler), false);
     assert_ok(mst_handler_leave(nodes[2].handler, &err));
     struct mst_changes own = {.size = sizeof own};
     assert_fails(mst_handler_poll(nodes[2].handler, 0, &own, &err), MST_ETIMEOUT, "nothing");
@@ -476,10 +475,8 @@ static void cancelled_while_waiting(void **state)
     assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
     assert_int_equal(nodes[0].err.code, MST_ECANCELED);
     await_record(f, 0, 0);
-    /* For good. Others are not concerned, and it can still close the rendezvous. */
-    assert_true(fd_is_readable(nodes[0].handler, 0));
-    node_start(&nodes[0]);
-    assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
+    /* Not for good. */
+    meet(nodes, 2, 0);
     assert_ok(mst_handler_leave(nodes[0].handler, &err));
     bool is_closed = true;
     assert_ok(mst_handler_is_closed(nodes[0].handler, &is_closed, &err));
@@ -496,13 +493,19 @@ static void cancelled_before_it_began(void **state)
     struct node nodes[2];
     open_nodes(f, nodes, 2, 2, 2, CALM);
     mst_handler_cancel(nodes[0].handler);
-    assert_true(fd_is_readable(nodes[0].handler, 0));
     node_start(&nodes[0]);
     assert_int_equal(node_join(&nodes[0]), MST_ECANCELED);
     struct mst_changes changes = {.size = sizeof changes};
     mst_handler_cancel(nodes[1].handler);
     assert_fails(mst_handler_poll(nodes[1].handler, PLENTY_MS, &changes, &err), MST_ECANCELED, "");
     close_nodes(nodes, 2);
+}
+
+static void rounds(void **state)
+{
+    struct fixture *f = *state;
+    round_suite(new_handler(f->text, 2, 2, "node00", CALM),
+                new_handler(f->text, 2, 2, "node01", CALM));
 }
 
 /* Nobody answers at the endpoint, although the kernel takes connections. */
@@ -562,14 +565,7 @@ static void store_goes_and_comes_back(void **state)
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;
     /* The watcher notices, and says who is missing. */
-    bool is_closed = false;
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    while (mst_handler_is_closed(nodes[0].handler, &is_closed, &err) == 0) {
-        assert_true(mst__clock_ms() < deadline_ms);
-        (void)poll(NULL, 0, 1);
-    }
-    assert_int_equal(err.code, MST_ECONN);
-    assert_non_null(strstr(err.msg, f->text));
+    assert_unreachable(nodes[0].handler, f->text);
     node_start(&nodes[1]);
     assert_int_equal(node_join(&nodes[1]), MST_ECONN);
     assert_non_null(strstr(nodes[1].err.msg, f->text));
@@ -886,7 +882,7 @@ static void join_without_memory(void **state)
         struct mst_rendezvous got = {.size = sizeof got};
         struct mst_err ignored;
         mst__mem_fail_nth(nth);
-        int rv = mst_handler_next(handler, &got, &ignored);
+        int rv = mst_handler_next(handler, -1, &got, &ignored);
         int left = rv == 0 ? mst_handler_leave(handler, &ignored) : 0;
         bool failed = mst__mem_failed();
         mst__mem_fail_nth(0);
@@ -895,7 +891,7 @@ static void join_without_memory(void **state)
         } else {
             assert_int_equal(rv, MST_ENOMEM);
             /* What it has left behind does not keep it from trying again. */
-            assert_ok(mst_handler_next(handler, &got, &err));
+            assert_ok(mst_handler_next(handler, -1, &got, &err));
             mst_store_close(got.store);
         }
         assert_ok(mst_handler_leave(handler, &err));
@@ -929,6 +925,7 @@ int main(void)
         WITH_SERVER(expelled_are_told),
         WITH_SERVER(close_is_seen_by_all),
         WITH_SERVER(shutdown_closes),
+        WITH_SERVER(rounds),
         WITH_SERVER(cancelled_while_waiting),
         WITH_SERVER(cancelled_before_it_began),
         cmocka_unit_test(cancelled_before_a_silent_store),

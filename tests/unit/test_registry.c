@@ -12,8 +12,12 @@
 
 static atomic_int alive; /* handlers that have been made and not freed */
 
-static int toy_next(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int toy_next(void *self,
+                    int64_t timeout_ms,
+                    struct mst_rendezvous *ret,
+                    struct mst_err *reterr)
 {
+    assert_int_equal(timeout_ms, -1);
     (void)reterr;
     assert_int_equal(ret->size, sizeof *ret);
     ret->round = 7;
@@ -177,7 +181,7 @@ static void calls(void **state)
     assert_ok(add("toy-named", create, (void *)(uintptr_t)&named_ops, &err));
     assert_ok(make("toy-named", &handler));
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_ok(mst_handler_next(handler, &got, &err));
+    assert_ok(mst_handler_next(handler, -1, &got, &err));
     assert_int_equal(got.round, 7);
     assert_int_equal(got.rank, 1);
     assert_int_equal(got.world_size, 2);
@@ -187,12 +191,12 @@ static void calls(void **state)
     mst_store_close(got.store);
     /* A caller that knows less gets less, and nothing leaks. */
     struct mst_rendezvous less = {.size = offsetof(struct mst_rendezvous, store), .master_port = 1};
-    assert_ok(mst_handler_next(handler, &less, &err));
+    assert_ok(mst_handler_next(handler, -1, &less, &err));
     assert_int_equal(less.world_size, 2);
     assert_int_equal(less.size, offsetof(struct mst_rendezvous, store));
     assert_int_equal(less.master_port, 1);
     less.size = 0;
-    assert_fails(mst_handler_next(handler, &less, &err), MST_EINVAL, "mst_rendezvous_init");
+    assert_fails(mst_handler_next(handler, -1, &less, &err), MST_EINVAL, "mst_rendezvous_init");
     /* One that knows more finds zero in what this library does not know. */
     struct {
         struct mst_rendezvous known;
@@ -200,7 +204,7 @@ static void calls(void **state)
     } more = {.unknown = 5};
     mst_rendezvous_init(&more.known, sizeof more);
     more.unknown = 5;
-    assert_ok(mst_handler_next(handler, &more.known, &err));
+    assert_ok(mst_handler_next(handler, -1, &more.known, &err));
     assert_int_equal(more.known.size, sizeof more);
     assert_int_equal(more.known.world_size, 2);
     assert_int_equal(more.unknown, 0);
@@ -212,7 +216,7 @@ static void calls(void **state)
     assert_true(changes.closed);
     changes.size = 3;
     assert_fails(mst_handler_poll(handler, 5, &changes, &err), MST_EINVAL, "mst_changes_init");
-    assert_fails(mst_handler_next(NULL, &got, &err), MST_EINVAL, "without a handler");
+    assert_fails(mst_handler_next(NULL, -1, &got, &err), MST_EINVAL, "without a handler");
     mst_handler_free(handler);
     mst_handler_free(NULL);
 }

@@ -118,7 +118,7 @@ static void node_next(struct node *node)
 {
     mst_store_close(node->got.store);
     node->got = (struct mst_rendezvous){.size = sizeof node->got};
-    assert_ok(mst_handler_next(node->handler, &node->got, &err));
+    assert_ok(mst_handler_next(node->handler, -1, &node->got, &err));
 }
 
 /* A round of one. */

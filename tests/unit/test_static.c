@@ -1,6 +1,6 @@
 /* unit/test_static.c - the static rendezvous: nodes in threads meet at the store of rank 0; and
  * what this machine knows of its own addresses. */
-#include "unit/node_unit.h"
+#include "unit/round_suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -107,7 +107,7 @@ static void meeting(void **state)
     assert_value(raw, "init/", STR("4"));
     /* Once more: the same outcome at once, and nobody is counted twice. */
     struct mst_rendezvous again = {.size = sizeof again};
-    assert_ok(mst_handler_next(nodes[2].handler, &again, &err));
+    assert_ok(mst_handler_next(nodes[2].handler, -1, &again, &err));
     assert_int_equal(again.rank, 2);
     assert_value(again.store, "k", STR("v"));
     assert_value(raw, "init/", STR("4"));
@@ -128,7 +128,7 @@ static void alone(void **state)
     assert_string_equal(mst_handler_run_id(handler), "job");
     assert_true(mst_handler_use_agent_store(handler));
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_ok(mst_handler_next(handler, &got, &err));
+    assert_ok(mst_handler_next(handler, -1, &got, &err));
     assert_int_equal(got.world_size, 1);
     assert_true(got.master_port > 0);
     assert_string_equal(got.master_addr, "localhost");
@@ -151,9 +151,9 @@ static void too_few(void **state)
     struct fixture *fixture = *state;
     struct mst_handler *handler = new_handler(fixture->endpoint, 3, "rank=0,timeout=60ms");
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(handler, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
     /* Tried again it is still one node, not two. */
-    assert_fails(mst_handler_next(handler, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
     assert_null(got.store);
     mst_handler_free(handler);
 }
@@ -164,7 +164,7 @@ static void no_rank_0(void **state)
     struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=1,timeout=60ms");
     struct mst_rendezvous got = {.size = sizeof got};
     err = (struct mst_err){0};
-    int rv = mst_handler_next(handler, &got, &err);
+    int rv = mst_handler_next(handler, -1, &got, &err);
     assert_true(rv == MST_ECONN || rv == MST_ETIMEOUT);
     assert_non_null(strstr(err.msg, fixture->endpoint));
     assert_non_null(strstr(err.msg, "rank 0"));
@@ -177,7 +177,7 @@ static void port_taken(void **state)
     assert_int_equal(listen(fixture->fd, 1), 0);
     struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=0,timeout=5");
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(handler, &got, &err), MST_ESYS, fixture->endpoint);
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ESYS, fixture->endpoint);
     assert_int_equal(err.sys, EADDRINUSE);
     mst_handler_free(handler);
 }
@@ -210,8 +210,8 @@ static void cancelling(void **state)
     assert_int_equal(node_join(&node), MST_ECANCELED);
     assert_non_null(strstr(node.err.msg, "'job'"));
     assert_true(mst__clock_ms() - start_ms < 10000);
-    assert_true(fd_is_readable(node.handler, 0));
-    assert_fails(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err), MST_ECANCELED, "");
+    suite_cancel(node.handler);
+    suite_fork(node.handler);
     mst_handler_free(node.handler);
     assert_int_equal(sem_destroy(&serving), 0);
 }
@@ -254,7 +254,7 @@ static void out_of_memory(void **state)
         mst__mem_fail_nth(nth);
         int rv = mst_handler_new(params, &handler, NULL);
         if (rv == 0) {
-            rv = mst_handler_next(handler, &got, NULL);
+            rv = mst_handler_next(handler, -1, &got, NULL);
         }
         failed = mst__mem_failed();
         mst__mem_fail_nth(0);

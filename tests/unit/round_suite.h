@@ -1,0 +1,129 @@
+/* unit/round_suite.h - what all backends owe a program with a loop of its own: rounds that are
+ * begun, taken, abandoned and cancelled. */
+#ifndef MST_UNIT_ROUND_SUITE_H
+#define MST_UNIT_ROUND_SUITE_H
+
+#include "unit/node_unit.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static inline void assert_nothing_to_take(struct mst_handler *handler)
+{
+    struct mst_notice *notice = NULL;
+    assert_fails(mst_handler_take(handler, 0, &notice, &err), MST_ETIMEOUT, "nothing");
+}
+
+/* What cannot be reached is a notice, which names @where, and no error of a look. */
+static inline void assert_unreachable(struct mst_handler *handler, const char *where)
+{
+    struct mst_notice *notice = take_notice(handler, MST_NOTICE_UNREACHABLE);
+    assert_true(notice->err.code != 0);
+    assert_non_null(strstr(notice->err.msg, where));
+    mst_notice_free(notice);
+    bool is_closed = true;
+    int64_t waiting = -1;
+    assert_ok(mst_handler_is_closed(handler, &is_closed, &err));
+    assert_ok(mst_handler_nodes_waiting(handler, &waiting, &err));
+    assert_false(is_closed);
+    assert_int_equal(waiting, 0);
+}
+
+static inline void suite_abandon(struct mst_handler *handler)
+{
+    struct mst_rendezvous round = {.size = sizeof round};
+    assert_fails(mst_handler_round(handler, &round, &err), MST_EINVAL, "no round");
+    assert_ok(mst_handler_abandon(handler, &err)); /* nothing is begun */
+    assert_ok(mst_handler_begin(handler, -1, &err));
+    assert_ok(mst_handler_begin(handler, 1, &err)); /* changes nothing */
+    assert_ok(mst_handler_abandon(handler, &err));
+    assert_nothing_to_take(handler);
+    assert_false(fd_is_readable(handler, 0));
+}
+
+/* Both enter a round of two. */
+static inline void suite_meet(struct mst_handler *handlers[2])
+{
+    struct mst_rendezvous rounds[2] = {{.size = sizeof rounds[0]}, {.size = sizeof rounds[1]}};
+    struct mst_rendezvous again = {.size = sizeof again};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(mst_handler_begin(handlers[i], -1, &err));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(fd_is_readable(handlers[i], PLENTY_MS));
+        struct mst_notice *notice = NULL;
+        assert_ok(mst_handler_take(handlers[i], PLENTY_MS, &notice, &err));
+        assert_int_equal(notice->kind, MST_NOTICE_COMPLETE);
+        assert_ok(mst_handler_round(handlers[i], &rounds[i], &err));
+        assert_int_equal(notice->round, rounds[i].round);
+        assert_int_equal(rounds[i].world_size, 2);
+        mst_notice_free(notice);
+    }
+    assert_int_equal(rounds[0].rank + rounds[1].rank, 1);
+    /* Each time with a store of its own. */
+    assert_ok(mst_handler_round(handlers[0], &again, &err));
+    assert_ok(mst_store_set(rounds[0].store, STR("k"), STR("v"), PLENTY_MS, &err));
+    mst_store_close(rounds[0].store);
+    assert_value(again.store, "k", STR("v"));
+    assert_value(rounds[1].store, "k", STR("v"));
+    mst_store_close(again.store);
+    mst_store_close(rounds[1].store);
+}
+
+/* A cancellation ends one call that would block, and the handler lives on. */
+static inline void suite_cancel(struct mst_handler *handler)
+{
+    struct mst_notice *notice = NULL;
+    struct mst_changes changes = {.size = sizeof changes};
+    mst_handler_cancel(handler);
+    assert_nothing_to_take(handler); /* does not block */
+    assert_fails(mst_handler_take(handler, PLENTY_MS, &notice, &err), MST_ECANCELED, "");
+    assert_fails(mst_handler_take(handler, 1, &notice, &err), MST_ETIMEOUT, "");
+    mst_handler_cancel(handler);
+    assert_fails(mst_handler_poll(handler, PLENTY_MS, &changes, &err), MST_ECANCELED, "");
+    assert_fails(mst_handler_poll(handler, 1, &changes, &err), MST_ETIMEOUT, "");
+}
+
+/* A child has no use for it, and does not take it from the parent. */
+static inline void suite_fork(struct mst_handler *handler)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct mst_err told = {0};
+        bool is_refused = mst_handler_begin(handler, -1, &told) == MST_EINVAL &&
+                          strstr(told.msg, "another process") != NULL &&
+                          mst_handler_leave(handler, &told) == MST_EINVAL &&
+                          mst_handler_fd(handler) == -1;
+        mst_handler_free(handler);
+        _exit(is_refused ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* The second one does not come back: the first is told so, in time. */
+static inline void suite_too_late(struct mst_handler *handler)
+{
+    assert_ok(mst_handler_begin(handler, 300, &err));
+    struct mst_notice *notice = take_notice(handler, MST_NOTICE_FAILED);
+    assert_int_equal(notice->err.code, MST_ETIMEOUT);
+    mst_notice_free(notice);
+}
+
+/* Two handlers of one rendezvous of two nodes; they are freed. */
+static inline void round_suite(struct mst_handler *first, struct mst_handler *second)
+{
+    struct mst_handler *handlers[] = {first, second};
+    suite_abandon(first);
+    suite_meet(handlers);
+    suite_cancel(first);
+    suite_fork(first);
+    suite_too_late(first);
+    for (int i = 0; i < 2; i++) {
+        mst_handler_free(handlers[i]);
+    }
+}
+
+#endif /* MST_UNIT_ROUND_SUITE_H */
