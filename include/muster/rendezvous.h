@@ -240,6 +240,7 @@ MST_API void mst_changes_init(struct mst_changes *changes, size_t size);
 MST_API int mst_handler_new(const struct mst_params *params,
                             struct mst_handler **ret_handler,
                             struct mst_err *reterr);
+
 /** Release @handler; no call on it is under way. NULL is fine. A node that is still in, or on its
  * way, leaves first, which takes 2 s at most. A node that serves the store of a closed rendezvous
  * first gives the others up to 2.5 s to see that it is closed.
@@ -352,11 +353,13 @@ MST_API int mst_handler_next(struct mst_handler *handler,
  * the last known state, and do not fail while the handler is connecting again; without one, they
  * ask. Both return 0, or as mst_handler_next. */
 MST_API int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr);
-/** Close for good, for everybody. */
-MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
 MST_API int mst_handler_nodes_waiting(struct mst_handler *handler,
                                       int64_t *ret,
                                       struct mst_err *reterr);
+
+/** Close for good, for everybody. Bounded by `close_timeout`. Returns 0, also when it is closed
+ * already, MST_ECONN, MST_ETIMEOUT, MST_EAUTH, MST_ENOMEM. From any thread. */
+MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
 
 /** The present state at a glance; waits up to @timeout_ms for a change that neither this call nor a
  * notice has told. MST_ETIMEOUT when there is none, with @ret filled all the same; MST_ECANCELED.
@@ -378,6 +381,7 @@ MST_API void mst_handler_cancel(struct mst_handler *handler);
 /** The job and the backend that the handler was made for. Owned by @handler. */
 MST_API const char *mst_handler_run_id(const struct mst_handler *handler);
 MST_API const char *mst_handler_backend(const struct mst_handler *handler);
+
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(const struct mst_handler *handler);
 
