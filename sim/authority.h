@@ -199,13 +199,18 @@ struct mst__sim_auth_seat {
     uint64_t key;
 };
 
+#define MST_SIM_AUTH_CAUSES_MAX 16
+
 struct mst__sim_auth_seal {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
     int64_t time_us;
-    bool was_told;   /* etcd-v3: that it runs was written, and not at once that it is over */
-    int32_t failure; /* the first of this round that the server has heard; 0 = none */
+    bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
+    /* The first failure of this round that each server has heard. One that begins anew does not
+     * know what the last one has decided, so that there may be several. */
+    int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
+    size_t causes_count;
     struct mst__sim_auth_seat *seats; /* by rank */
 };
 

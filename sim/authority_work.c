@@ -161,7 +161,8 @@ void mst__sim_auth_work_word(struct mst__sim_auth *sim,
     now->finished -= !is_finish && *is_finished ? 1 : 0;
     *is_finished = is_finish;
     if (!is_finish) {
-        seal->failure = message->u.restart.cause.status;
+        MST_ASSERT(seal->causes_count < MST_SIM_AUTH_CAUSES_MAX);
+        seal->causes[seal->causes_count++] = message->u.restart.cause.status;
     }
 }
 
@@ -216,7 +217,9 @@ static void check_failed(struct mst__sim_auth *sim, enum mst__authority_phase fr
     const struct mst__sim_auth_seal *seal =
         work_seal(sim, authority->round_epoch, authority->round);
     bool is_failure = authority->cause.status != 0;
-    if (is_failure && (seal == NULL || seal->failure != authority->cause.status)) {
+    bool is_last = seal != NULL && seal->causes_count > 0 &&
+                   seal->causes[seal->causes_count - 1] == authority->cause.status;
+    if (is_failure && !is_last) {
         mst__sim_auth_break(sim, "outcome",
                             "the job has failed of number %" PRId32
                             ", which was not the first of its round",
@@ -293,6 +296,15 @@ static void check_end(struct mst__sim_auth *sim,
                         node->index, end->outcome, end->cause.status);
 }
 
+static bool is_cause_of(const struct mst__sim_auth_seal *seal, int32_t number)
+{
+    bool is_it = false;
+    for (size_t i = 0; seal != NULL && i < seal->causes_count; i++) {
+        is_it = is_it || seal->causes[i] == number;
+    }
+    return is_it;
+}
+
 void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                                     const struct mst__sim_auth_node *node,
                                     const struct mst__job_message *message)
@@ -307,7 +319,7 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                message->u.reopened.why == MST_AUTHORITY_WHY_FAILED) {
         const struct mst__sim_auth_seal *seal = work_seal(sim, claim->epoch, claim->round);
         const struct mst__job_end *end = &message->u.reopened.end;
-        if (seal == NULL || !end->has_cause || end->cause.status != seal->failure) {
+        if (!end->has_cause || !is_cause_of(seal, end->cause.status)) {
             mst__sim_auth_break(sim, "outcome",
                                 "node %" PRIu32 " hears that its round is over because of "
                                 "number %" PRId32 ", and it was another one",
