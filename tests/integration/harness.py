@@ -27,6 +27,9 @@ DEADLINE_S = float(os.environ.get("MUSTER_TEST_DEADLINE", "20"))
 # How much slower than usual this build is taken to be.
 SLOWNESS = DEADLINE_S / 20
 
+# A shell starts what it runs in the background deaf to SIGINT. Our children must hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _REPORT = re.compile(
     r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|MemorySanitizer|runtime error:"
     r"|assertion|Assertion|==\d+== (?:Invalid|Conditional|Use of uninit)"
