@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 
 import harness
@@ -28,14 +29,17 @@ class Program:
         case.addCleanup(self.close)
 
     def line(self, pattern):
-        """Read on to the next line that matches."""
-        while True:
-            line = self.process.stdout.readline()
-            if line == "":
-                raise AssertionError(f"it ended without '{pattern}': {self.process.stderr.read()}")
-            found = re.search(pattern, line)
-            if found:
-                return found
+        """Read on to the next line that matches; a program that does not come to it is killed."""
+        deadline = threading.Timer(harness.DEADLINE_S, self.process.kill)
+        deadline.start()
+        try:
+            for line in self.process.stdout:
+                found = re.search(pattern, line)
+                if found:
+                    return found
+        finally:
+            deadline.cancel()
+        raise AssertionError(f"it ended without '{pattern}': {self.process.stderr.read()}")
 
     def end(self):
         """Exit status, and the rest of its output."""
