@@ -435,7 +435,7 @@ static int legacy_join(void *self,
                        struct mst_err *reterr)
 {
     struct handler *handler = self;
-    struct mst__legacy_outcome outcome;
+    struct mst__legacy_outcome outcome = {.version = 0};
     reset(handler);
     int rv = next_join(handler, timeout_ms, &outcome, reterr);
     if (rv != 0) {

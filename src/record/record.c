@@ -293,7 +293,7 @@ static int record_join(void *self,
                        struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    struct mst__outcome outcome;
+    struct mst__outcome outcome = {.round = 0};
     int rv = mst__bootstrap_leave(&record->bootstrap, reterr);
     rv = rv == 0 ? next_join(record, timeout_ms, &outcome, reterr) : rv;
     if (rv != 0) {
