@@ -236,6 +236,7 @@ static int announcement_write(struct mst__etcd_v3 *self,
                               struct mst_err *reterr)
 {
     const struct mst__muster_settings *job = &self->settings.job;
+    static const struct mst__claim no_claim = {.rank = MST_AUTHORITY_RANK_NONE};
     const struct mst__announcement said = {
         .name = mst_bytes_str(self->node),
         .incarnation = (uint64_t)self->incarnation,
@@ -248,8 +249,7 @@ static int announcement_write(struct mst__etcd_v3 *self,
         .rank_by = mst_bytes_str(job->rank_by),
         .pinned_rank = job->pinned_rank,
         /* Whoever is in a round and says a word does not come back from it. */
-        .claim =
-            self->claim.holds ? (struct mst__claim){.rank = MST_AUTHORITY_RANK_NONE} : self->claim,
+        .claim = self->claim.holds ? no_claim : self->claim,
         .budget = job->job.budget,
         .has_wall = true,
         .wall_us = mst__clock_wall_us(),

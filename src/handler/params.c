@@ -231,7 +231,8 @@ void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg)
 
 void mst_params_log(struct mst_params *params, const struct mst_log *log)
 {
-    params->log = log == NULL ? (struct mst_log){0} : *log;
+    static const struct mst_log none = {.fn = NULL};
+    params->log = log == NULL ? none : *log;
 }
 
 const char *mst_params_backend(const struct mst_params *params)

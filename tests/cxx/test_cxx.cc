@@ -155,6 +155,7 @@ static void newer_caller()
 {
     mst_err err{};
     newer_options options;
+    std::memset(&options, 0xff, sizeof options);
     mst_server_options_init(&options.known, sizeof options);
     CHECK(options.known.size == sizeof options && options.unknown == 0);
     mst_server *server = nullptr;

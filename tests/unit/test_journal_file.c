@@ -79,7 +79,7 @@ static void assert_begins(const char *path, const char *wanted)
 static void writes_and_rotates(void **state)
 {
     (void)state;
-    struct unit_file unit;
+    struct unit_file unit = {.file = NULL};
     unit_open(&unit);
     append_begin(&unit, "a");
     append_begin(&unit, "b");
@@ -109,7 +109,7 @@ static void writes_and_rotates(void **state)
 static void fails_whole(void **state)
 {
     (void)state;
-    struct unit_file unit;
+    struct unit_file unit = {.file = NULL};
     struct rlimit limit;
     unit_open(&unit);
     append_begin(&unit, "a");
@@ -142,7 +142,7 @@ static void fails_whole(void **state)
 static void gets_room_again(void **state)
 {
     (void)state;
-    struct unit_file unit;
+    struct unit_file unit = {.file = NULL};
     unit_open(&unit);
     struct mst__journal *journal = mst__journal_file_lock(unit.file);
     size_t size_max = journal->output.size_max;
