@@ -24,7 +24,7 @@
 /* Nobody expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"
 /* Silent for longer than this is dead. */
-#define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=150ms,keep_alive_max_attempt=3"
+#define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=250ms,keep_alive_max_attempt=3"
 
 /* --- the server --- */
 

@@ -57,7 +57,7 @@ int main(void)
     (void)fixture_open(&state);
     const struct fixture *f = state;
     static const char options[] =
-        "is_host=0,join_timeout=20,last_call_timeout=50ms,keep_alive_interval=200ms";
+        "is_host=0,join_timeout=20,last_call_timeout=50ms,keep_alive_interval=400ms";
     const struct work_suite suites[] = {
         {.backend = "muster", .endpoint = f->text, .options = options, .has_authority = true},
         {.backend = "c10d", .endpoint = f->text, .options = options},

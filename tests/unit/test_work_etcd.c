@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#define DYNAMIC "join_timeout=20,last_call_timeout=50ms,keep_alive_interval=200ms"
+#define DYNAMIC "join_timeout=20,last_call_timeout=50ms,keep_alive_interval=400ms"
 
 int main(void)
 {
