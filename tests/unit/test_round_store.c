@@ -461,8 +461,8 @@ static int64_t ask_silence_us(const struct fixture *f)
     return silence_us;
 }
 
-/* The server takes a node that it does not hear for lost. Do @what again and again while it is heard
- * five times: a silence that is shorter than it was has been broken. */
+/* The server takes a node that it does not hear for lost. Do @what again and again until the node
+ * was heard five times: a silence that is shorter than it was has been broken. */
 static void assert_heard(struct fixture *f,
                          const struct node *node,
                          void (*what)(const struct node *node, struct mst_bytes value),
