@@ -10,12 +10,10 @@
 #define COMMAND "muster close"
 
 static const char close_text[] =
-    "Mark a rendezvous as closed, for good and for everybody: who waits to join it and who tries "
-    "to "
-    "is told so. Those who are in a round stay in it. It has to exist; closing it again does no "
-    "harm.\n"
-    "Exit status: 0 it is closed, 1 failed, 2 wrong arguments, 3 there is none, 4 timeout, 5 no "
-    "connection, 10 what is stored is no rendezvous.";
+    "Close a rendezvous permanently. Current and future joiners are told; members of a round stay "
+    "in it. The rendezvous must exist. Closing it again does no harm.\nExit status: 0 closed, 1 "
+    "failed, 2 wrong arguments, 3 no such rendezvous, 4 timeout, 5 no connection, 10 the stored "
+    "data is not a rendezvous.";
 
 /* Who closes it, as everybody is told. */
 static void name_owner(char *ret_text, size_t size)

@@ -23,14 +23,13 @@ struct etcd {
 };
 
 static const char etcd_text[] =
-    "Start an etcd of one member with a data directory of its own on free ports, wait until it is "
-    "healthy, print where it listens, and stop it upon SIGTERM or SIGINT. It dies with this "
-    "program, however that ends. What was made for it is removed, and nothing else.\n"
+    "Start a single-member etcd with a private data directory on free ports, wait until it is "
+    "healthy, and print its address. SIGTERM and SIGINT stop it. It never outlives this program. "
+    "Files created for it are removed at the end.\n"
     "\n"
     "The program is that of --binary, or of $TORCHELASTIC_ETCD_BINARY_PATH, or `etcd` beside "
-    "muster itself, or `etcd` in $PATH. Words behind `--` are more arguments for it, which win "
-    "over "
-    "ours. ETCD_ variables do not count.";
+    "muster itself, or `etcd` in $PATH. Arguments after `--` are passed to it and override ours. "
+    "ETCD_ variables are ignored.";
 
 /* --- signals --- */
 
@@ -158,49 +157,45 @@ int mst__cli_etcd(int argc, char **argv)
     mst_etcd_options_init(&etcd.options, sizeof etcd.options);
     const struct mst__option options[] = {
         {"enable-v2", NULL,
-         "Switch the v2 API on, which the handlers etcd and etcd-v2 and PyTorch's need. etcd 3.6 "
-         "and "
-         "later have none, which is an error.",
+         "Enable the v2 API, which the backends etcd and etcd-v2 and PyTorch's need. An error with "
+         "etcd 3.6 and later, which lack it.",
          MST_OPTION_FLAG, &etcd.options.enable_v2, 0, 0},
         {"host", "HOST",
-         "A name or an address of this machine, to listen on and to tell others. Default: "
-         "localhost, "
-         "which other machines cannot reach.",
+         "Name or address of this machine to listen on and to advertise. Default: localhost, which "
+         "other machines cannot reach.",
          MST_OPTION_TEXT, &etcd.options.host, 0, 0},
         {"port", "PORT", "Port for clients, 0 for a free one. Default: 0.", MST_OPTION_NUMBER,
          &etcd.port, 0, 65535},
         {"peer-port", "PORT", "Port for members, on localhost, 0 for a free one. Default: 0.",
          MST_OPTION_NUMBER, &etcd.peer_port, 0, 65535},
         {"port-file", "FILE",
-         "Write the port for clients here once it is healthy. A regular file that is there is "
-         "removed "
-         "at the start, and the new one at the end.",
+         "Write the client port to this file once etcd is healthy. An existing regular file is "
+         "removed at the start, the new one at the end.",
          MST_OPTION_TEXT, &etcd.port_file, 0, 0},
         {"data-dir", "DIR",
-         "Keep the data here, for the next start as well; made if need be. Default: a fresh "
-         "directory under $TMPDIR or /tmp, which goes with this program, even if that is killed.",
+         "Keep the data in this directory across starts; created if missing. Default: a temporary "
+         "directory under $TMPDIR or /tmp, removed at the end, even after a kill.",
          MST_OPTION_TEXT, &etcd.options.data_dir, 0, 0},
-        {"binary", "PATH", "The program to run; a name without a slash is looked for in $PATH.",
+        {"binary", "PATH", "Program to run. A name without a slash is searched in $PATH.",
          MST_OPTION_TEXT, &etcd.options.binary_path, 0, 0},
         {"output", "WHERE",
-         "What etcd prints: none (thrown away; the end of it is part of the error of a failed "
-         "start), inherit (to our stderr), or a file to append to. Default: none.",
+         "Where etcd's output goes: none (discarded; a failed start reports its last lines), "
+         "inherit (our stderr), or a file to append to. Default: none.",
          MST_OPTION_TEXT, &etcd.output, 0, 0},
-        {"cert", "FILE", "Talk TLS to clients, with this certificate for HOST, in PEM.",
+        {"cert", "FILE", "Serve clients over TLS with this certificate for HOST, in PEM format.",
          MST_OPTION_TEXT, &etcd.options.cert_path, 0, 0},
-        {"key", "FILE", "The key of --cert. Default: in the same file.", MST_OPTION_TEXT,
+        {"key", "FILE", "Private key of --cert. Default: in the same file.", MST_OPTION_TEXT,
          &etcd.options.key_path, 0, 0},
         {"client-ca", "FILE",
-         "Clients have to show a certificate that this authority has signed. That of --cert must "
-         "do "
-         "for a client, too, because etcd calls itself.",
+         "Require client certificates signed by this authority. The one of --cert must be valid "
+         "for a client too, because etcd calls itself.",
          MST_OPTION_TEXT, &etcd.options.client_ca_path, 0, 0},
         {"attempts", "N",
-         "Start again this often in all if it ends at once, with another fresh directory and other "
-         "free ports. Default: 3.",
+         "Total number of starts: retries if etcd exits immediately, each with a new directory and "
+         "other free ports. Default: 3.",
          MST_OPTION_NUMBER, &etcd.attempts, 1, 100},
-        {"timeout", "TIME", "Give up if it is not healthy by then. Default: 60s.",
-         MST_OPTION_DURATION, &etcd.timeout_ms, 1, INT32_MAX},
+        {"timeout", "TIME", "Time for etcd to become healthy. Default: 60s.", MST_OPTION_DURATION,
+         &etcd.timeout_ms, 1, INT32_MAX},
         {"log-level", "LEVEL",
          "debug, info, warn or error, one line per event on stderr. Default: warn; info also has "
          "the last lines of an etcd that did not start.",

@@ -50,7 +50,7 @@ int mst__cli_usage_error(const char *command, const char *format, ...)
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     mst__cli_say("%s: %s", command, text);
-    mst__cli_say("`%s --help` lists what there is.", command);
+    mst__cli_say("See `%s --help`.", command);
     return MST_EXIT_USAGE;
 }
 

@@ -38,14 +38,11 @@ struct teller {
 };
 
 static const char replay_text[] =
-    "Tell the story of the jobs in a journal, which muster serve --journal has written. What "
-    "happened to the server's authorities is fed to the same machine once more: so what it decided "
-    "then is seen now, one line for each event and each thing that nodes were told, and at the end "
-    "how each job stands.\n"
-    "\n"
-    "Where the journal lacks something, which a full disk may cause, a line says so, and the story "
-    "goes on from the next state that was written. A file that is damaged, or ends within a "
-    "record, is told as far as it goes.";
+    "Replay a journal that muster serve --journal has written. The recorded events are fed to the "
+    "same state machine again. Each event and each message to nodes is printed on one line, and at "
+    "the end the state of each job.\n"
+    "\nA gap in the journal, for example after a full disk, is reported, and the replay continues "
+    "from the next complete state. A damaged or truncated file is replayed as far as possible.";
 
 /* --- lines --- */
 

@@ -253,34 +253,28 @@ static int serve_with(const struct serve *serve)
 /* Rows for the table of options, those of the authority, and what they are if not given. */
 #define SERVE_JOB_DEFAULTS .job_grace_ms = 1000, .job_reclaim_ms = 5000, .job_expiry_ms = 600000
 #define SERVE_JOB_OPTIONS(serve)                                                                  \
-    {"run-id",                                                                                    \
-     "ID",                                                                                        \
-     "Be the authority of this job alone and refuse nodes of another one by name. Default: of "   \
-     "all that come.",                                                                            \
-     MST_OPTION_TEXT,                                                                             \
-     &(serve).run_id,                                                                             \
-     0,                                                                                           \
-     0},                                                                                          \
+    {                                                                                             \
+        "run-id", "ID", "Serve only this job. Default: any.", MST_OPTION_TEXT, &(serve).run_id,   \
+        0,        0},                                                                             \
         {"job-grace",                                                                             \
          "TIME",                                                                                  \
-         "A node whose connection was lost has so long to come back before the others are told "  \
-         "that it is lost. Default: 1s.",                                                         \
+         "Time to reconnect before a node is declared lost. Default: 1s.",                        \
          MST_OPTION_DURATION,                                                                     \
          &(serve).job_grace_ms,                                                                   \
          0,                                                                                       \
          MST_JOB_MS_MAX},                                                                         \
         {"job-reclaim",                                                                           \
          "TIME",                                                                                  \
-         "After a restart, the nodes of a running round have so long to come back before it is "  \
-         "over. Default: 5s.",                                                                    \
+         "After a restart of the server, time for the members of a running round to reconnect "   \
+         "before the round ends. Default: 5s.",                                                   \
          MST_OPTION_DURATION,                                                                     \
          &(serve).job_reclaim_ms,                                                                 \
          0,                                                                                       \
          MST_JOB_MS_MAX},                                                                         \
     {                                                                                             \
         "job-expiry", "TIME",                                                                     \
-            "A job without nodes is forgotten after so long, closed or not, and so are the keys " \
-            "of its rounds. Default: 10m.",                                                       \
+            "Time after which a job without nodes is forgotten, closed or not, with the keys of " \
+            "its rounds. Default: 10m.",                                                          \
             MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                        \
     }
 
@@ -290,24 +284,22 @@ static int serve_with(const struct serve *serve)
 #define SERVE_LOG_OPTIONS(serve)                                                                 \
     {"journal",                                                                                  \
      "FILE",                                                                                     \
-     "Append everything that happens to jobs to this file, for muster replay. It tells "         \
-     "names and addresses of nodes. Default: none.",                                             \
+     "Append all events of jobs to this file, for muster replay. The file contains names and "   \
+     "addresses of nodes. Default: none.",                                                       \
      MST_OPTION_TEXT,                                                                            \
      &(serve).journal,                                                                           \
      0,                                                                                          \
      0},                                                                                         \
         {"journal-size",                                                                         \
          "SIZE",                                                                                 \
-         "A journal of this size becomes FILE.1, in place of the one before, and another one "   \
-         "begins. Default: 64M.",                                                                \
+         "Rotate the journal at this size: it becomes FILE.1, which is replaced. Default: 64M.", \
          MST_OPTION_SIZE,                                                                        \
          &(serve).journal_size,                                                                  \
          (int64_t)MST_JOURNAL_SIZE_MIN,                                                          \
          INT64_MAX},                                                                             \
         {"log-file",                                                                             \
          "FILE",                                                                                 \
-         "Append the log to this file; SIGHUP opens it again, for whoever rotates it. Default: " \
-         "stderr.",                                                                              \
+         "Append the log to this file. SIGHUP reopens it after a rotation. Default: stderr.",    \
          MST_OPTION_TEXT,                                                                        \
          &(serve).log_file,                                                                      \
          0,                                                                                      \
@@ -345,11 +337,11 @@ int mst__cli_serve(int argc, char **argv)
         {"port", "PORT", "TCP port, 0 for a free one. Default: 29400, as of join.",
          MST_OPTION_NUMBER, &serve.port, 0, 65535},
         {"port-file", "FILE",
-         "Write the port here once connections are accepted. A regular file that is there is "
-         "removed at the start, and the new one at the end.",
+         "Write the port to this file once connections are accepted. An existing regular file is "
+         "removed at the start, the new one at the end.",
          MST_OPTION_TEXT, &serve.port_file, 0, 0},
         {"ipv6-only", NULL, "Let '::' take IPv6 only.", MST_OPTION_FLAG, &serve.ipv6_only, 0, 0},
-        {"max-connections", "N", "Refuse connections beyond this many. Default: 16384.",
+        {"max-connections", "N", "Refuse further connections beyond this number. Default: 16384.",
          MST_OPTION_NUMBER, &serve.connections_max, 1, MST_CONNECTIONS_MAX},
         {"max-memory", "SIZE",
          "Memory for data, jobs and connections' buffers; a request that would exceed it ends its "
@@ -360,13 +352,13 @@ int mst__cli_serve(int argc, char **argv)
         {"max-value", "SIZE", "Longest value. Default: 8M, as PyTorch's server.", MST_OPTION_SIZE,
          &serve.value_max, 1, (int64_t)MST_VALUE_SIZE_MAX},
         {"idle-timeout", "TIME",
-         "Close connections that have been silent for so long and wait for nothing. Default: 0, "
+         "Close connections that have been silent for this time and wait for nothing. Default: 0, "
          "never: torch's clients are silent for hours, and torch up to 2.0 spins when its second "
          "connection is closed.",
          MST_OPTION_DURATION, &serve.idle_timeout_ms, 0, 0},
         {"request-timeout", "TIME",
-         "Close connections whose request is not complete in time, from its first byte on, or that "
-         "do not read. 64 KiB have 1 s more. Default: 60s.",
+         "Close a connection whose request is not complete within this time after its first byte, "
+         "or that does not read its replies. Each 64 KiB adds 1 s. Default: 60s.",
          MST_OPTION_DURATION, &serve.request_timeout_ms, 1, INT64_MAX},
         SERVE_JOB_OPTIONS(serve),
 #ifdef MST_WITH_HTTP

@@ -18,13 +18,12 @@
 #define COMMAND "muster status"
 
 static const char status_text[] =
-    "Show who takes part in a job, with which rank and how long ago each was heard of, who waits, "
-    "who stands by, and what the round is waiting for; without --rdzv-id, which jobs a server has. "
-    "Of backend muster the server tells it; of the others the record is read, without joining and "
-    "without changing anything, and it may have been written by PyTorch, of any release. Of a "
-    "large job, nodes that stand alike share a line.\n"
-    "Exit status: 0 shown, 1 failed, 2 wrong arguments, 3 there is none, 4 timeout, 5 no "
-    "connection, 10 what is stored is no rendezvous.";
+    "Show the nodes of a job: rank, standing, time since the last word, and what the round waits "
+    "for. Without --rdzv-id, list the jobs of a server. With backend muster, the server reports "
+    "it. With the others, the stored record is read; nothing is joined or changed, and PyTorch of "
+    "any release may have written it. In a large job, nodes with the same standing share a "
+    "line.\nExit status: 0 shown, 1 failed, 2 wrong arguments, 3 no such job, 4 timeout, 5 no "
+    "connection, 10 the stored data is not a rendezvous.";
 
 struct status {
     struct mst__rdzv rdzv;
@@ -243,16 +242,16 @@ int mst__cli_status(int argc, char **argv)
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(status.rdzv, "Which job. Default: all that a server of muster has."),
         {"nnodes", "MIN:MAX",
-         "What the nodes were told, which a record does not say: then it can be said how many are "
-         "missing.",
+         "The limits that the nodes were given, which a record does not contain: the number of "
+         "missing nodes is then shown.",
          MST_OPTION_TEXT, &status.nodes, 0, 0},
         {"expect", "NODES",
          "Which nodes should be there, by their names or hosts, such as node[1-20],master: then "
          "the "
          "missing are named.",
          MST_OPTION_TEXT, &status.expect_text, 0, 0},
-        {"all", NULL, "A line for each node, however many there are.", MST_OPTION_FLAG, &status.all,
-         0, 0},
+        {"all", NULL, "Print a line for each node of a large job.", MST_OPTION_FLAG, &status.all, 0,
+         0},
         {"state", "STATE",
          "Only nodes that are gathered, queued, spare, member, called, finished, gone or late.",
          MST_OPTION_TEXT, &status.state_text, 0, 0},
@@ -260,11 +259,11 @@ int mst__cli_status(int argc, char **argv)
          MST_OPTION_TEXT, &status.node_text, 0, 0},
         {"json", NULL, "Print one line of JSON instead of a table.", MST_OPTION_FLAG, &status.json,
          0, 0},
-        {"watch", NULL, "Go on, and print again when the job changes, until interrupted.",
-         MST_OPTION_FLAG, &status.watch, 0, 0},
-        {"interval", "DURATION", "With --watch: how often to look. Default 500ms.",
+        {"watch", NULL, "Print again whenever the job changes, until interrupted.", MST_OPTION_FLAG,
+         &status.watch, 0, 0},
+        {"interval", "DURATION", "With --watch: time between two looks. Default 500ms.",
          MST_OPTION_DURATION, &status.interval_ms, 1, 3600000},
-        {"timeout", "DURATION", "How long a look may take, connecting included. Default 10s.",
+        {"timeout", "DURATION", "Limit for one look, connecting included. Default 10s.",
          MST_OPTION_DURATION, &status.timeout_ms, 1, (int64_t)86400 * 1000},
     };
     const struct mst__usage usage = {

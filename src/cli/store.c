@@ -651,7 +651,7 @@ static int store_run(int argc, char **argv)
     };
     const struct mst__option options[] = {
         {"timeout", "DURATION",
-         "How long all of it may take, connecting included; 250ms, 10s, 5m. Default 10s.",
+         "Limit for the whole command, connecting included, such as 250ms, 10s, 5m. Default 10s.",
          MST_OPTION_DURATION, &settings.timeout_ms, 0, 0},
         {"wait", NULL, "With get and pop: wait until there is something, up to the timeout.",
          MST_OPTION_FLAG, &settings.wait, 0, 0},
@@ -660,12 +660,11 @@ static int store_run(int argc, char **argv)
         {"hex-keys", NULL, "Keys, in arguments and in the output of list, are hexadecimal.",
          MST_OPTION_FLAG, &settings.hex_keys, 0, 0},
         {"bare-keys", NULL,
-         "Keys are as a server or a file has them; without it a / goes in front of each, as "
-         "PyTorch's stores have it.",
+         "Use keys exactly as stored. Without it, each key is prefixed with /, as in PyTorch's "
+         "stores.",
          MST_OPTION_FLAG, &settings.bare_keys, 0, 0},
         {"raw", NULL,
-         "Print the bytes of a value exactly, with no newline behind them; keys of a list each "
-         "with a NUL behind it.",
+         "Print the bytes of a value without a newline; end each key of a list with a NUL.",
          MST_OPTION_FLAG, &settings.raw, 0, 0},
         {"max-key", "SIZE", "Refuse longer keys, prefix included. Default 8K, as servers have it.",
          MST_OPTION_SIZE, &settings.key_size_max, 1, (int64_t)MST_KEY_SIZE_MAX},
