@@ -110,7 +110,7 @@ static int take_parts(struct mst_bytes host,
     }
     bool is_everywhere = is_listener && mst__bytes_equal(host, mst_bytes_str("*"));
     if (!is_everywhere && !host_is_sane(host)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is no host name",
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' is not a host name",
                          (int)(host.size > 80 ? 80 : host.size), (const char *)host.data);
     }
     memcpy(endpoint.host, host.data, host.size);
@@ -248,7 +248,7 @@ int mst__endpoint_parse_default(struct mst_bytes text,
     }
     if (trimmed.size > 0 && trimmed.data[0] != '[' && is_torn(host)) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "'%s' is no host name; an IPv6 address goes into brackets, as in "
+                         "'%s' is not a host name; an IPv6 address goes into brackets, as in "
                          "[::1]:29500",
                          endpoint.host);
     }

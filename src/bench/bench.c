@@ -352,7 +352,7 @@ static int check_options(struct bench *bench, const char *what)
     const char *unknown = NULL;
     if (strcmp(what, "store") != 0) {
         return mst__cli_usage_error(BENCH_COMMAND,
-                                    "'%s' cannot be measured; 'store' and 'rendezvous' can", what);
+                                    "'%s' cannot be measured; choose store or rendezvous", what);
     }
     if (bench->port == 0) {
         return mst__cli_usage_error(BENCH_COMMAND, "--port is missing");

@@ -190,8 +190,8 @@ static bool set_option(const struct mst__usage *usage,
             return true;
         }
         case MST_OPTION_NOT_BUILT:
-            (void)mst__cli_usage_error(usage->command, "there is no option '--%s': %s",
-                                       option->name, option->help);
+            (void)mst__cli_usage_error(usage->command, "unknown option '--%s': %s", option->name,
+                                       option->help);
             return false;
         case MST_OPTION_NUMBER:
         case MST_OPTION_SIZE:
@@ -227,10 +227,10 @@ static void complain(const struct mst__usage *usage, const char *word, bool lack
     if (nearest != NULL && strcmp(nearest, name) == 0) {
         (void)mst__cli_usage_error(usage->command, "--%s takes no value", name);
     } else if (nearest != NULL) {
-        (void)mst__cli_usage_error(usage->command, "there is no option '%s'; did you mean --%s?",
-                                   word, nearest);
+        (void)mst__cli_usage_error(usage->command, "unknown option '%s'; did you mean --%s?", word,
+                                   nearest);
     } else {
-        (void)mst__cli_usage_error(usage->command, "there is no option '%s'", word);
+        (void)mst__cli_usage_error(usage->command, "unknown option '%s'", word);
     }
 }
 

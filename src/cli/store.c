@@ -541,7 +541,7 @@ static bool check_usage(const struct verb *verb, size_t words, const struct sett
     };
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         if (options[i].given && (verb->takes & options[i].needs) == 0) {
-            (void)mst__cli_usage_error(COMMAND, "%s makes no sense with '%s'", options[i].name,
+            (void)mst__cli_usage_error(COMMAND, "%s cannot be combined with '%s'", options[i].name,
                                        verb->name);
             return false;
         }

@@ -429,7 +429,7 @@ static int check_options(const struct mst__http_options *options, struct mst_err
     }
     const char *name = options->server_name;
     if (name != NULL && (name[0] == '\0' || strlen(name) >= MST_HOST_SIZE)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "server name '%.40s' is none", name);
+        return mst__fail(reterr, MST_EINVAL, 0, "invalid server name '%.40s'", name);
     }
     if (options->password != NULL && options->user == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "a password is given without a user");

@@ -73,7 +73,7 @@ int mst__json_parse(struct mst_bytes text, struct mst__json **ret_json, struct m
     if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory) {
         return mst__fail(reterr, MST_ENOMEM, 0, "JSON of %zu bytes", text.size);
     }
-    return mst__fail(reterr, MST_EPROTO, 0, "no JSON, at byte %d: %.120s", error.position,
+    return mst__fail(reterr, MST_EPROTO, 0, "invalid JSON at byte %d: %.120s", error.position,
                      error.text);
 }
 

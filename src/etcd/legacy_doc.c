@@ -16,9 +16,9 @@
 
 static int parse_fail(struct mst_err *reterr, const char *what)
 {
-    return mst__fail(reterr, MST_ESTATE, 0,
-                     "what is stored as 'active_version' is no document of a legacy rendezvous: %s",
-                     what);
+    return mst__fail(
+        reterr, MST_ESTATE, 0,
+        "what is stored as 'active_version' is not a document of a legacy rendezvous: %s", what);
 }
 
 static enum mst__legacy_status parse_status(struct mst_bytes word)

@@ -885,5 +885,5 @@ int mst__v3_read_line(struct mst_bytes text, struct mst__v3_line *ret_line, stru
     mst__json_free(json);
     return rv == 0 ? 0
                    : mst__fail(reterr, rv, 0, "watching etcd: %s",
-                               rv == MST_EPROTO ? "a message that is none" : mst_strerror(rv));
+                               rv == MST_EPROTO ? "malformed message" : mst_strerror(rv));
 }

@@ -138,7 +138,7 @@ static int read_version(struct mst__binary *binary,
         return 0;
     }
     return mst__fail(
-        reterr, MST_ECONN, 0, "'%.60s' is no etcd: with --version it %s; it printed: %s",
+        reterr, MST_ECONN, 0, "'%.60s' is not an etcd: with --version it %s; it printed: %s",
         binary->path, mst__process_describe(&end, how),
         tail[0] == '\0' ? "nothing" : mst__process_last_words(tail, words, sizeof words));
 }

@@ -142,7 +142,7 @@ int mst__port_hold(const char *host,
     }
     if (is_elsewhere(reason)) {
         return mst__fail(reterr, MST_EINVAL, reason,
-                         "etcd: host '%.80s' is no address of this machine", host);
+                         "etcd: host '%.80s' is not an address of this machine", host);
     }
     if (reason != 0) {
         return mst__fail(reterr, MST_ESYS, reason, "etcd: port %u of '%.80s'", (unsigned)number,

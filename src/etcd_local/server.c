@@ -500,7 +500,7 @@ static int server_start(struct mst_etcd_server *server,
     const char *host = options->host == NULL ? "localhost" : options->host;
     int length = snprintf(server->endpoint.host, sizeof server->endpoint.host, "%s", host);
     if (length <= 0 || (size_t)length >= sizeof server->endpoint.host) {
-        return mst__fail(reterr, MST_EINVAL, 0, "etcd: '%.80s' is no host to listen on", host);
+        return mst__fail(reterr, MST_EINVAL, 0, "etcd: '%.80s' is not a host to listen on", host);
     }
     int rv = mst__binary_find(options->binary_path, &server->log, &server->binary, reterr);
     if (rv == 0) {

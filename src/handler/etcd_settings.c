@@ -55,7 +55,7 @@ static int read_endpoints(const struct mst_params *params,
         int rv = mst__endpoint_parse_default(
             part, MST_ETCD_PORT_DEFAULT, &settings->endpoints[settings->endpoint_count], reterr);
         if (rv == 0 && settings->endpoints[settings->endpoint_count].port == 0) {
-            rv = mst__fail(reterr, MST_EINVAL, 0, "port 0 is nobody's");
+            rv = mst__fail(reterr, MST_EINVAL, 0, "port 0 is not allowed");
         }
         if (rv != 0) {
             return mst__err_wrap(reterr, rv, "endpoint '%.60s'", text);

@@ -545,10 +545,11 @@ static int read_duration(const struct mst__param_option *option,
         return 0;
     }
     if (kind == INT_BAD) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "option '%.60s': '%.60s' is no duration; write seconds, or a unit as in "
-                         "250ms, 1.5s, 5m, 2h",
-                         option->key, option->value);
+        return mst__fail(
+            reterr, MST_EINVAL, 0,
+            "option '%.60s': '%.60s' is not a duration; write seconds, or a unit as in "
+            "250ms, 1.5s, 5m, 2h",
+            option->key, option->value);
     }
     if (kind == INT_TOO_LARGE || __builtin_mul_overflow(number, unit_ms, &number)) {
         return int_too_large(option->key, option->value, reterr);

@@ -116,7 +116,7 @@ static int parse_query(struct mst_bytes query,
         bool has_value;
         struct mst_bytes name = cut(&value, '=', &has_value);
         if (name.size == 0 || !has_value) {
-            return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' in its query is no option=value",
+            return mst__fail(reterr, MST_EINVAL, 0, "'%.*s' in its query is not option=value",
                              (int)(name.size > 60 ? 60 : name.size), (const char *)name.data);
         }
         char *name_text = NULL;

@@ -363,7 +363,7 @@ static int run_end(const struct run *run,
     bool is_state = outcome->result == MST_LEGACY_STATE;
     int code = is_state ? MST_ESTATE : MST_ECONN;
     if (run->err.code == 0) {
-        return mst__fail(reterr, code, 0, "'%.100s' of %.60s is not as it must be to go on",
+        return mst__fail(reterr, code, 0, "unexpected state of '%.100s' at %.60s",
                          run->legacy->active, mst__v2_where(run->drive->v2));
     }
     return mst__err_pass(reterr, code, &run->err);

@@ -789,7 +789,7 @@ bool mst__job_take(struct mst_server *server,
         default:
             break;
     }
-    (void)mst__fail(reterr, MST_EPROTO, 0, "a node does not say '%s'",
+    (void)mst__fail(reterr, MST_EPROTO, 0, "unexpected message '%s' from a node",
                     mst__job_type_name(message->type));
     return false;
 }

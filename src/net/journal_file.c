@@ -112,7 +112,7 @@ static int scan(int fd,
     }
     *ret_is_whole = mst__buf_size(&input) == 0;
     if (rv == 0 && *ret_size == 0 && !*ret_is_whole) {
-        rv = mst__fail(reterr, MST_EINVAL, 0, "'%.100s' is there and no journal", path);
+        rv = mst__fail(reterr, MST_EINVAL, 0, "'%.100s' exists and is not a journal", path);
     }
     mst__buf_close(&input);
     return rv;

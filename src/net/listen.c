@@ -183,7 +183,7 @@ static int open_fd(struct mst_server *server, int fd, struct mst_err *reterr)
     struct mst__listener *listener = NULL;
     int rv = mst__stream_listen_fd(fd, &stream);
     if (rv == -EPROTOTYPE) {
-        return mst__fail(reterr, MST_EINVAL, 0, "descriptor %d to listen on is no stream socket",
+        return mst__fail(reterr, MST_EINVAL, 0, "descriptor %d to listen on is not a stream socket",
                          fd);
     }
     if (rv != 0) {

@@ -132,8 +132,8 @@ static int decode(const struct c10d *c10d,
     if (rv != 0) {
         mst_buffer_free(value);
         return mst__fail(reterr, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
-                         "%s: what is stored under '%.60s' is no record of a rendezvous",
-                         c10d->where, c10d->key);
+                         "%s: what is stored under '%.60s' is not a rendezvous record", c10d->where,
+                         c10d->key);
     }
     stored.token = *value;
     *value = (struct mst_buffer){NULL, 0};

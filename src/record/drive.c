@@ -363,8 +363,7 @@ static int run_end(const struct run *run, enum mst__result result, struct mst_er
                              "it was closed while this node was a spare; nothing is wrong");
         case MST_RESULT_STATE:
             if (run->err.code == 0) {
-                return mst__fail(reterr, MST_ESTATE, 0,
-                                 "the record at %s is not as it must be to go on",
+                return mst__fail(reterr, MST_ESTATE, 0, "unexpected record state at %s",
                                  run->drive->backend->where);
             }
             return outcome_failed(run, reterr);

@@ -174,7 +174,7 @@ static int call_decode(struct call *call, bool *ret_exists)
     }
     int rv = mst__base64_read(&call->value, mst_bytes_of(node->value.data, node->value.size));
     if (rv == MST_EPROTO) {
-        return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is no base64", node->key,
+        return mst__fail(call->reterr, rv, 0, "'%.60s' at %s is not base64", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
     return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
@@ -483,7 +483,7 @@ static int call_list(struct call *call)
     const char *root = call->etcd2->root;
     int rv = call_get(call, root[0] == '\0' ? "/" : root);
     if (rv == 0 && call->answer.code == MST_V2_OK && !call->answer.node.is_dir) {
-        rv = mst__fail(call->reterr, MST_EPROTO, 0, "'%.60s' at %s is a value and no directory",
+        rv = mst__fail(call->reterr, MST_EPROTO, 0, "'%.60s' at %s is a value, not a directory",
                        root, mst__v2_where(call->etcd2->v2));
     }
     return rv;

@@ -154,8 +154,7 @@ static int greet(struct mst__client *client,
                                   : rv;
     }
     if (!mst__bytes_equal(mst__buf_bytes(&client->input), answer)) {
-        return mst__fail(reterr, MST_EPROTO, 0,
-                         "whoever answers there is neither a PyTorch nor a muster store");
+        return mst__fail(reterr, MST_EPROTO, 0, "the peer is neither a PyTorch nor a muster store");
     }
     mst__buf_clear(&client->input);
     return 0;

@@ -53,7 +53,7 @@ class Cli(unittest.TestCase):
             (("--nnodes", "3:2"), "MAX of --nnodes is 2, it must not be less than MIN of --nnodes"),
             (("--nnodes", "1:99999999"), "MAX of --nnodes is 99999999"),
             (("--nnodes", "1", "--rdzv-conf", "join_timeout=soon"),
-             "--rdzv-conf option 'join_timeout': 'soon' is no duration"),
+             "--rdzv-conf option 'join_timeout': 'soon' is not a duration"),
             (("--nnodes", "1", "--rdzv-conf", "join_timeot=3"),
              "unknown --rdzv-conf option 'join_timeot'"),
         ):

@@ -276,7 +276,7 @@ class Plain(unittest.TestCase):
             ({"user": "job"}, b"without a password"),
             ({"password": "x"}, b"without a 'user'"),
             ({"read_timeout": 0}, b"'read_timeout' must be longer than 0"),
-            ({"last_call_timeout": "soon"}, b"'soon' is no duration"),
+            ({"last_call_timeout": "soon"}, b"'soon' is not a duration"),
         )
         for backend in BACKENDS:
             for options, said in cases:

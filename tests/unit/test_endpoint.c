@@ -53,8 +53,8 @@ static void endpoint_refuses(void **state)
         {"host:80x", "port '80x'"},
         {"::1:29500", "brackets"},
         {"[::1:29500", "closing bracket"},
-        {"user@host:80", "no host name"},
-        {"ho st:80", "no host name"},
+        {"user@host:80", "not a host name"},
+        {"ho st:80", "not a host name"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst__endpoint endpoint = {.port = 4711};
@@ -96,11 +96,11 @@ static void endpoint_default(void **state)
         {"[fe80::1%eth0]:80", "fe80::1%eth0", 80},
         {" node7 ", "node7", 7},
         {"", "localhost", 7},
-        {"::65535", "':' is no host name", 0},
+        {"::65535", "':' is not a host name", 0},
         {"fe80::1%", "port '1%'", 0},
-        {"*:1", "'*' is no host name", 0},
-        {"h\n:1", "'h\n' is no host name", 0},
-        {"h\xff:1", "'h\xff' is no host name", 0},
+        {"*:1", "'*' is not a host name", 0},
+        {"h\n:1", "'h\n' is not a host name", 0},
+        {"h\xff:1", "'h\xff' is not a host name", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mst__endpoint endpoint = {0};

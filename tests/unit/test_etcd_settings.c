@@ -286,8 +286,8 @@ static void url_refused(void **state)
         {"etcd://h/job?min_workers=0", "min_workers: '0'"},
         {"etcd://h/job?min_workers=x", "min_workers: 'x'"},
         {"etcd://h/job?min_workers=3&max_workers=2", "nodes_max is 2"},
-        {"etcd://h/job?min_workers=1&&a=b", "is no option=value"},
-        {"etcd://h/job?min_workers=1&a", "is no option=value"},
+        {"etcd://h/job?min_workers=1&&a=b", "is not option=value"},
+        {"etcd://h/job?min_workers=1&a", "is not option=value"},
         {"etcd://h/job%2?min_workers=1", "two hexadecimal digits"},
         {"etcd://h/job%00?min_workers=1", "two hexadecimal digits"},
     };

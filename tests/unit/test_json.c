@@ -138,19 +138,19 @@ static void test_text(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refuse(mst_bytes_of("", 0), "no JSON");
-    refuse(mst_bytes_str("404 page not found\n"), "no JSON");
-    refuse(mst_bytes_str("{\"a\": 1"), "no JSON");
+    refuse(mst_bytes_of("", 0), "invalid JSON");
+    refuse(mst_bytes_str("404 page not found\n"), "invalid JSON");
+    refuse(mst_bytes_str("{\"a\": 1"), "invalid JSON");
     refuse(mst_bytes_str("{\"a\": 1}}"), "at byte 9");
-    refuse(mst_bytes_str("{\"a\": 1} {}"), "no JSON");
+    refuse(mst_bytes_str("{\"a\": 1} {}"), "invalid JSON");
     refuse(mst_bytes_str("{\"a\": 1, \"a\": 2}"), "duplicate");
-    refuse(mst_bytes_str("[NaN]"), "no JSON");
+    refuse(mst_bytes_str("[NaN]"), "invalid JSON");
     refuse(mst_bytes_str("[9223372036854775808]"), "too big");
     refuse(mst_bytes_str("[1e999]"), "overflow");
-    refuse(mst_bytes_str("\"\xff\""), "no JSON");
-    refuse(mst_bytes_str("\"\\ud800\""), "no JSON");
-    refuse(mst_bytes_str("{\"a\\u0000\": 1}"), "no JSON");
-    refuse(mst_bytes_of("{}\0", 3), "no JSON");
+    refuse(mst_bytes_str("\"\xff\""), "invalid JSON");
+    refuse(mst_bytes_str("\"\\ud800\""), "invalid JSON");
+    refuse(mst_bytes_str("{\"a\\u0000\": 1}"), "invalid JSON");
+    refuse(mst_bytes_of("{}\0", 3), "invalid JSON");
 }
 
 static void test_depth(void **state)
