@@ -1,8 +1,8 @@
 /* muster/error.h - error codes, and the sentence that goes with one.
  *
- * Fallible calls return 0 or a negative MST_E code and, where they take a `struct mst_err *`, fill
- * it on failure only: which call failed, with whom, and what to do. Pass NULL if only the code is
- * wanted. The calls here may be made from any thread and signal handler, and cannot fail. */
+ * A call that can fail returns 0 or a negative MST_E code. If it takes a `struct mst_err *`, it
+ * fills that on failure only: what failed, with which peer, and what to do. NULL is allowed. The
+ * calls of this header are thread-safe and async-signal-safe, and cannot fail. */
 #ifndef MST_ERROR_H
 #define MST_ERROR_H
 

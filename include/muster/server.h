@@ -1,10 +1,9 @@
 /* muster/server.h - a store server inside a program: PyTorch's TCPStore protocol, all dialects, and
  * the authority of jobs of the rendezvous backend `muster`, on one port. `muster serve` is this.
  *
- * One thread runs a server and has it to itself; other threads may call mst_server_stop and
- * mst_server_dump. The calls that only tell something may be made from any thread as long as the
- * server lives. A server belongs to the process that made it: a child process must not make any
- * call on it after fork, not even mst_server_free. */
+ * Threads: one thread runs a server. Other threads may call mst_server_stop, mst_server_dump and
+ * the getters while the server exists. After fork, a child process must not call anything on it,
+ * not even mst_server_free. */
 #ifndef MST_SERVER_H
 #define MST_SERVER_H
 
@@ -39,67 +38,64 @@ struct mst_server_options {
     size_t key_size_max;
     size_t value_size_max;
     int64_t idle_timeout_ms;    /* close silent connections; 0 = never, which torch needs */
-    int64_t request_timeout_ms; /* from the first byte of a request to its last, and how far behind
-                                   a peer may be with reading; 64 KiB more have a second more */
+    int64_t request_timeout_ms; /* from the first byte of a request to its last, and for a peer
+                                   to read its replies; each 64 KiB adds a second */
 
-    /** Serve a metrics and health page here: `127.0.0.1:9090`, `[::1]:9090`, `*:9090`; port 0 = a
-     * free one. NULL = none. A muster that was built without http refuses it with MST_ENOTSUP.
+    /** Address of the metrics and health page: `127.0.0.1:9090`, `[::1]:9090`, `*:9090`; port 0 = a
+     * free one. NULL = none. MST_ENOTSUP if muster was built without http.
      * Borrowed for mst_server_new. */
     const char *http_address;
 
-    /** The server is the authority of the rendezvous backend `muster`. With a run id it serves that
-     * one alone and refuses others by name; NULL = any. Borrowed for mst_server_new. */
+    /** Serve only the job with this run id; NULL = any. Borrowed for mst_server_new. */
     const char *run_id;
-    int64_t job_grace_ms;   /* a node whose connection was lost may come back within it */
-    int64_t job_reclaim_ms; /* the same for all nodes of a round after a restart of the server */
-    int64_t job_expiry_ms;  /* a run id without nodes is forgotten after it, with its keys */
+    int64_t job_grace_ms;   /* time to reconnect before a node is declared lost */
+    int64_t job_reclaim_ms; /* the same for a whole round after a restart of the server */
+    int64_t job_expiry_ms;  /* time until a job without nodes is forgotten, with its keys */
 
     struct mst_log log;
 };
 
-/** Fill @options, which the caller has @size bytes of, with the defaults: call it with
- * `sizeof options`. From any thread; it cannot fail. */
+/** Fill @options with the defaults. @size is `sizeof *options`. Thread-safe; cannot fail. */
 MST_API void mst_server_options_init(struct mst_server_options *options, size_t size);
 
 /**
- * Bind and listen; connections are accepted by the kernel from now on and served once
- * mst_server_run is called.
+ * Bind and listen. The kernel accepts connections from now on; mst_server_run serves them.
  *
- * Returns 0; MST_EINVAL for options that make no sense, MST_ERESOLVE, MST_ESYS (address in use, no
+ * Returns 0; MST_EINVAL for invalid options, MST_ERESOLVE, MST_ESYS (address in use, no
  * permission), MST_ENOTSUP, MST_ENOMEM. The caller releases @ret_server with mst_server_free.
  */
 MST_API int mst_server_new(const struct mst_server_options *options,
                            struct mst_server **ret_server,
                            struct mst_err *reterr);
 
-/** The TCP port that it listens on, also when a free one was asked for; 0 when there are only unix
- * sockets. */
+/** The TCP port, also if a free one was requested; 0 if there are only unix sockets. */
 MST_API int mst_server_port(const struct mst_server *server);
 
-/** How many addresses it listens on, and each as text: `127.0.0.1:29500`, `[::1]:29500`,
- * `unix:/run/muster`. Owned by @server. NULL for an index that is too large. */
+/** The addresses that it listens on, as text: `127.0.0.1:29500`, `[::1]:29500`,
+ * `unix:/run/muster`. Owned by @server. NULL if @index is out of range. */
 MST_API size_t mst_server_addresses_count(const struct mst_server *server);
 MST_API const char *mst_server_address(const struct mst_server *server, size_t index);
 
-/** Where the metrics page is: `127.0.0.1:9090`. NULL when there is none. Owned by @server. */
+/** Address of the metrics page, such as `127.0.0.1:9090`; NULL if there is none. Owned by
+ * @server. */
 MST_API const char *mst_server_http_address(const struct mst_server *server);
 
 /**
- * Serve until mst_server_stop, in the calling thread. On stop: no new connections, requests that
- * have arrived are answered, and it returns within a second.
+ * Serve in the calling thread until mst_server_stop. Then no connection is accepted any more,
+ * requests that have arrived are answered, and the call returns within a second.
  *
  * Returns 0 or MST_ESYS.
  */
 MST_API int mst_server_run(struct mst_server *server, struct mst_err *reterr);
 
-/** Make mst_server_run return. From any thread or signal handler; also before it was called. */
+/** Make mst_server_run return. Thread-safe and async-signal-safe; may precede mst_server_run. */
 MST_API void mst_server_stop(struct mst_server *server);
 
-/** Log the counters, soon. From any thread or signal handler. */
+/** Log the counters soon. Thread-safe and async-signal-safe. */
 MST_API void mst_server_dump(struct mst_server *server);
 
-/** Release @server and close what it listens on; mst_server_run has returned or was never called.
- * NULL is fine. */
+/** Close the listening sockets and release @server. mst_server_run must have returned, or not have
+ * been called. NULL is allowed. */
 MST_API void mst_server_free(struct mst_server *server);
 
 #ifdef __cplusplus

@@ -1,20 +1,19 @@
 /* muster/store.h - a shared key-value store, with the calls of PyTorch's c10d stores.
  *
- * Keys and values are any bytes. Every call has a timeout in milliseconds that bounds all of it:
- * connecting, retrying, waiting. A store may be used from several threads at once; a thread that
- * waits for a key does not hold up the others. Text and bytes that are passed are borrowed for the
- * call; a buffer that is returned is the caller's, to be released with mst_buffer_free. In a child
- * process after fork every call on a store of the parent returns MST_EINVAL; open another one
- * there. mst_store_close releases the handle's memory in the child, and what the parent uses is as
- * it was.
+ * Keys and values are arbitrary bytes. The timeout of a call, in milliseconds, limits the whole
+ * call: connecting, retrying, waiting. Arguments are borrowed for the call. The caller releases
+ * returned buffers with mst_buffer_free.
  *
- * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply beyond a
- * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (the connection was lost, or the
- * time was over, after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO,
- * MST_ENOTSUP (this store, or the server behind it, lacks the operation), MST_EAUTH (an etcd that
- * does not know or trust us), MST_ECANCELED (see mst_store_interrupt). A set that ends in
- * MST_ETIMEOUT or MST_ECANCELED may still be done. On error no output has been written and the
- * store can be used on; only after MST_ECLOSED (see below) it cannot. */
+ * Threads: a store may be used from several threads at once; a thread that waits for a key does not
+ * delay the others. After fork, every call on a parent's store returns MST_EINVAL in the child,
+ * except mst_store_close, which releases its memory and does not affect the parent.
+ *
+ * Errors common to all calls: MST_EINVAL, MST_ENOMEM, MST_ELIMIT (a key, value or reply exceeds a
+ * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (connection lost or timeout
+ * after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO, MST_ENOTSUP (the
+ * store or its server lacks the operation), MST_EAUTH (refused by etcd), MST_ECANCELED (see
+ * mst_store_interrupt). A set that fails with MST_ETIMEOUT or MST_ECANCELED may still be done. On
+ * error no output is written. The store remains usable, except after MST_ECLOSED (see below). */
 #ifndef MST_STORE_H
 #define MST_STORE_H
 
@@ -33,37 +32,34 @@ struct mst_store_options {
     size_t key_size_max;
     size_t value_size_max;
     struct mst_log log;
-    /** Keys are as the server or the file has them. Else, as with PyTorch's stores, a `/` goes in
-     * front of each: what PyTorch keeps for itself has none. Stores in an etcd and `hash:` have no
-     * such slash. */
+    /** Use keys exactly as the server or the file stores them. Otherwise each is prefixed with `/`,
+     * as in PyTorch's stores; PyTorch's internal keys have none. No effect on etcd and `hash:`. */
     bool bare_keys;
 };
 
-/** Fill @options, which the caller has @size bytes of, with the defaults: call it with
- * `sizeof options`. From any thread; it cannot fail. */
+/** Fill @options with the defaults. @size is `sizeof *options`. Thread-safe; cannot fail. */
 MST_API void mst_store_options_init(struct mst_store_options *options, size_t size);
 
 /**
  * Open a store: `tcp://host:port` (ours or PyTorch's server), `tcp://[::1]:29500`,
  * `unix:///path` (our server), `file:///path` (shared by processes on one file system), `hash:`
- * (inside this process). An URL may end in `/prefix` for tcp, `?prefix=…` for all: then every key
- * is put under that prefix, as with mst_store_prefix.
+ * (inside this process). `/prefix` at the end of a tcp URL, or `?prefix=…` of any, puts every key
+ * under that prefix, as mst_store_prefix does.
  *
  * In an etcd: `etcd2://host:port/directory` (its v2 API, one directory, as torch's EtcdStore on
  * that prefix) and `etcd3://host:port/root` (its v3 API, keys below the root). Several endpoints
  * of one cluster have commas between them. Parameters, with `?` first and `&` between them:
  * `prefix`; `tls=1`, `cacert`, `cert`, `key` (also spelled `ca_cert`, `ssl_cert`, `ssl_cert_key`)
  * and `server_name` for TLS; `user` and `password_file`, without which the password is that of the
- * environment variable MUSTER_ETCD_PASSWORD; `lease=SECONDS` of etcd3, rounded up: all keys are on
- * one lease, which all stores on that root keep alive from a thread of their own, so that the keys
- * go when the last of them has been gone for so long. When that lease is lost, with all keys,
- * every call ends in MST_ECLOSED. Without the meson feature `etcd` they are MST_ENOTSUP.
+ * environment variable MUSTER_ETCD_PASSWORD; `lease=SECONDS` of etcd3, rounded up: all keys share a
+ * lease that the stores on that root keep alive, each with a thread. The keys expire this long
+ * after the last store is gone. If the lease is lost, and all keys with it, every call fails with
+ * MST_ECLOSED. MST_ENOTSUP if muster was built without etcd.
  *
- * A tcp store connects here, trying all addresses of the name again and again until @timeout_ms is
- * over, and so does a store in an etcd. @options may be NULL. The caller releases @ret_store with
- * mst_store_close.
+ * Stores over tcp and in an etcd connect here; all addresses of the name are tried until the
+ * timeout. @options may be NULL. The caller releases @ret_store with mst_store_close.
  *
- * Returns 0, MST_EINVAL for an URL that makes no sense, MST_ERESOLVE, or a common error.
+ * Returns 0, MST_EINVAL for an invalid URL, MST_ERESOLVE, or a common error.
  */
 MST_API int mst_store_open(const char *url,
                            const struct mst_store_options *options,
@@ -79,39 +75,37 @@ MST_API int mst_store_prefix(struct mst_store *store,
                              struct mst_store **ret_store,
                              struct mst_err *reterr);
 
-/** Another handle on the same keys. Over tcp it has connections of its own, of which the first is
- * made with its first call; other stores share what is behind them. Either may be closed first.
+/** Another handle on the same keys. Over tcp it opens its own connections, the first with its first
+ * call; handles of other stores share their resources. Either may be closed first.
  * Returns as mst_store_prefix. */
 MST_API int mst_store_clone(struct mst_store *store,
                             struct mst_store **ret_store,
                             struct mst_err *reterr);
 
-/** Where @store is, as mst_store_open takes it, but without prefix, password and lease:
- * "tcp://node0:29400". That of a `hash:` store names no particular one. Valid as long as @store;
- * from any thread, also in a forked child. */
+/** The URL of @store without prefix, password and lease, such as "tcp://node0:29400". The URL of a
+ * `hash:` store does not identify it. Valid as long as @store. Thread-safe, also after fork. */
 MST_API const char *mst_store_url(const struct mst_store *store);
 
-/** The prefix of @store: "a/b" when `b` was put on top of `a`. NULL data = it has none, which is
- * not the same as an empty one. With URL and prefix another client finds the same keys, for example
- * PyTorch's: PrefixStore(prefix, TCPStore(host, port, is_master=False)). As valid as the URL. */
+/** The prefix of @store: "a/b" for prefix `b` on top of `a`. NULL data = no prefix, which differs
+ * from an empty one. Another client finds the same keys by URL and prefix, for example PyTorch's:
+ * PrefixStore(prefix, TCPStore(host, port, is_master=False)). Valid as long as @store. */
 MST_API struct mst_bytes mst_store_key_prefix(const struct mst_store *store);
 
 /**
- * End the calls that wait now on this handle, not on others of the same store: they return
- * MST_ECANCELED, or MST_EUNKNOWN when a write was sent and not yet answered. If none waits, the
- * next call that would wait ends so, before it has done anything; a call on a server or an etcd
- * always waits. Either way that is all: the calls after it work as before. mst_store_open cannot be
+ * End the calls that are waiting on this handle; other handles of the store are not affected. The
+ * calls return MST_ECANCELED, or MST_EUNKNOWN if a write was sent and not yet answered. If no call
+ * is waiting, the next one that would wait returns MST_ECANCELED instead and does nothing; every
+ * call to a server or an etcd waits. Later calls work as before. mst_store_open cannot be
  * interrupted.
  *
- * From any thread, and from a signal handler: it is async-signal-safe and cannot fail. Not while
- * @store is being closed.
+ * Thread-safe and async-signal-safe; cannot fail. Must not be called while @store is being closed.
  */
 MST_API void mst_store_interrupt(struct mst_store *store);
 
-/** Release the handle. No call on it is under way. NULL is fine. */
+/** Release the handle. No other call on it may be under way. NULL is allowed. */
 MST_API void mst_store_close(struct mst_store *store);
 
-/** Set @key. When this returns 0 the server has it. */
+/** Set @key. On success the server has stored it. */
 MST_API int mst_store_set(struct mst_store *store,
                           struct mst_bytes key,
                           struct mst_bytes value,
@@ -132,8 +126,8 @@ MST_API int mst_store_try_get(struct mst_store *store,
                               struct mst_buffer *ret_value,
                               struct mst_err *reterr);
 
-/** Add @delta to the decimal number under @key, which counts as 0 when absent. MST_ETYPE when it
- * is no number. */
+/** Add @delta to the decimal number under @key; an absent key counts as 0. MST_ETYPE if the value
+ * is not a number. */
 MST_API int mst_store_add(struct mst_store *store,
                           struct mst_bytes key,
                           int64_t delta,
@@ -164,10 +158,10 @@ enum mst_compare_set {
 };
 
 /** Set @key to @desired if its value is @expected; an empty @expected also stands for "absent".
- * @ret_value (may be NULL) is the value of the key afterwards, empty when absent. A key that has
- * @desired already counts as DONE, whatever was expected: the protocol answers both alike. For the
- * same reason, when @expected equals @desired a tcp store cannot tell DONE from ABSENT and says
- * DONE. Where it matters who has set a key, let everybody set a value of his own. */
+ * @ret_value (may be NULL) is the value of the key afterwards, empty if absent. A key that already
+ * has @desired counts as DONE, whatever was expected, because the protocol does not distinguish the
+ * two. For the same reason, if @expected equals @desired, a tcp store reports DONE for ABSENT. To
+ * learn which client has set a key, let each one use a different value. */
 MST_API int mst_store_compare_set(struct mst_store *store,
                                   struct mst_bytes key,
                                   struct mst_bytes expected,
@@ -184,7 +178,7 @@ MST_API int mst_store_delete(struct mst_store *store,
                              bool *ret_existed,
                              struct mst_err *reterr);
 
-/** How many keys the whole store has, whatever the prefix. */
+/** The number of keys in the whole store, regardless of the prefix. */
 MST_API int mst_store_num_keys(struct mst_store *store,
                                int64_t timeout_ms,
                                int64_t *ret_count,
@@ -206,8 +200,7 @@ MST_API int mst_store_multi_get(struct mst_store *store,
                                 struct mst_buffer *ret_values,
                                 struct mst_err *reterr);
 
-/** Set all of @keys to @values: in a file and, up to 128 keys and 1 MiB, in etcd3 at once, so that
- * nobody sees some of them only. */
+/** Set all of @keys to @values. Atomic in a file, and in etcd3 up to 128 keys and 1 MiB. */
 MST_API int mst_store_multi_set(struct mst_store *store,
                                 const struct mst_bytes *keys,
                                 const struct mst_bytes *values,
@@ -222,7 +215,7 @@ struct mst_keys {
     struct mst_buffer memory; /* what the keys point into */
 };
 
-/** Release what @keys holds and empty it. A zeroed list is fine. */
+/** Release the memory of @keys and empty it. A zeroed list is allowed. */
 MST_API void mst_keys_free(struct mst_keys *keys);
 
 /** All keys under the store's prefix, without it, in no particular order. */
@@ -238,8 +231,8 @@ MST_API int mst_store_queue_push(struct mst_store *store,
                                  int64_t timeout_ms,
                                  struct mst_err *reterr);
 
-/** Take the front of the queue @key. With @block wait for one until the timeout, else
- * MST_ENOTFOUND when it is empty. */
+/** Take the first value of the queue @key. If it is empty: with @block, wait until the timeout,
+ * else MST_ENOTFOUND. */
 MST_API int mst_store_queue_pop(struct mst_store *store,
                                 struct mst_bytes key,
                                 bool block,
@@ -247,24 +240,23 @@ MST_API int mst_store_queue_pop(struct mst_store *store,
                                 struct mst_buffer *ret_value,
                                 struct mst_err *reterr);
 
-/** How many values the queue @key has; 0 when there is none. */
+/** The number of values in the queue @key; 0 if it does not exist. */
 MST_API int mst_store_queue_len(struct mst_store *store,
                                 struct mst_bytes key,
                                 int64_t timeout_ms,
                                 int64_t *ret_count,
                                 struct mst_err *reterr);
 
-/** Wait until @size participants have come to the barrier @key. A key serves one barrier. On a
- * muster server a participant whose call ends before it is complete does not count; with PyTorch's
- * servers, in a file and under a prefix, where barriers are made of keys as PyTorch makes them, it
- * does. */
+/** Wait until @size participants have reached the barrier @key. Use a key for one barrier only. On
+ * a muster server, a participant whose call fails before the barrier is complete does not count. It
+ * does with PyTorch's servers, in a file and under a prefix, where a barrier consists of keys. */
 MST_API int mst_store_barrier(struct mst_store *store,
                               struct mst_bytes key,
                               int64_t size,
                               int64_t timeout_ms,
                               struct mst_err *reterr);
 
-/** What a store handle has been through, for diagnosis. */
+/** Counters of a store handle, for diagnosis. */
 struct mst_store_stats {
     size_t size;       /* sizeof(struct mst_store_stats), see mst_store_stats_init */
     uint64_t connects; /* connections made */
@@ -273,12 +265,10 @@ struct mst_store_stats {
     char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */
 };
 
-/** Empty @stats and note in it that the caller has @size bytes: `sizeof stats`.
- * From any thread; it cannot fail. */
+/** Clear @stats and set its size. @size is `sizeof *stats`. Thread-safe; cannot fail. */
 MST_API void mst_store_stats_init(struct mst_store_stats *stats, size_t size);
 
-/** What @store has been through until now. Returns 0, or MST_EINVAL for a size that makes no
- * sense. */
+/** The counters of @store. Returns 0, or MST_EINVAL for an invalid size. */
 MST_API int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *ret_stats);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 /* muster/types.h - what every other public header needs: visibility, byte strings.
  *
- * Structs whose first field is `size` may grow at their end. The caller's size decides: a library
- * that is newer than its caller takes defaults for options that the caller lacks, and writes no
- * result beyond the caller's size. One that is older takes a larger struct when all that it does
- * not know is zero, else MST_ENOTSUP, and leaves zero in results that it does not know. Each such
- * struct that a caller makes has a function `mst_NAME_init(&name, sizeof name)`, which works in C,
- * in C++ and through a foreign function interface. Structs without `size` never change. */
+ * A struct whose first field is `size` may grow at its end in later versions. A library that is
+ * newer than its caller uses defaults for options that the caller lacks, and never writes beyond
+ * the caller's size. An older library accepts a larger struct if the unknown part is zero, else it
+ * returns MST_ENOTSUP; unknown results stay zero. `mst_NAME_init(&name, sizeof name)` prepares such
+ * a struct, in C, C++ and through a foreign function interface. Structs without `size` never
+ * change. */
 #ifndef MST_TYPES_H
 #define MST_TYPES_H
 
@@ -45,15 +45,15 @@ static inline struct mst_bytes mst_bytes_str(const char *text)
     return mst_bytes_of(text, strlen(text));
 }
 
-/** Bytes that the library allocated for the caller, who releases them with mst_buffer_free. There
- * is always a NUL behind the last byte, so text can be used as a C string. */
+/** Bytes allocated by the library; the caller releases them with mst_buffer_free. A NUL follows the
+ * last byte, so that text can be used as a C string. */
 struct mst_buffer {
     uint8_t *data;
     size_t size;
 };
 
-/** Release what @buffer holds and empty it. An empty (zeroed) buffer is fine. From any thread, and
- * in a child process after fork as well. */
+/** Release the memory of @buffer and empty it. A zeroed buffer is allowed. Thread-safe, also after
+ * fork. */
 MST_API void mst_buffer_free(struct mst_buffer *buffer);
 
 #ifdef __cplusplus
