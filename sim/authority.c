@@ -6,10 +6,10 @@
  * is lost who can be reached, `stale` who claims a place has it in the round that is current,
  * `closed` is for good, `finish` a job has finished when all its members have, and who has is not
  * lost, `budget` no more rounds begin after failures than are allowed, and no job fails before
- * that, `outcome` everybody hears the same end and the same first cause, `fence` only the holder of
- * the oldest key writes, `driver` nothing is sent over a connection that is gone, `rest` once the
- * faults have stopped everybody is where it belongs in time, or the job has ended, and it stays
- * so. */
+ * that, `restarts` all members of a round are told of the same number before it, `outcome`
+ * everybody hears the same end and the same first cause, `fence` only the holder of the oldest key
+ * writes, `driver` nothing is sent over a connection that is gone, `rest` once the faults have
+ * stopped everybody is where it belongs in time, or the job has ended, and it stays so. */
 #include "sim/authority.h"
 
 #include <inttypes.h>

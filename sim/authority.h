@@ -205,6 +205,7 @@ struct mst__sim_auth_seal {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
+    uint32_t restarts; /* of the job before it, as the checker counts them */
     int64_t time_us;
     bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
     /* The first failure of this round that each server has heard. One that begins anew does not
@@ -258,6 +259,7 @@ struct mst__sim_auth_server {
     struct mst__sim_auth_ledger ledger;
     uint32_t restarts; /* of this job, in the window of its budget */
     int64_t restarts_us;
+    uint32_t restarts_total;
     struct mst__buf shared;
     struct mst__buf replies;
 };

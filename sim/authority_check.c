@@ -155,6 +155,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
         seat->node = member == NULL ? sim->plan.nodes : member_node(sim, member);
         seat->life = member == NULL ? 0 : session_life(member->session);
     }
+    seal->restarts = server->restarts_total;
     seal_check(sim, seal);
     if (effect->epoch != authority->options.epoch || effect->round <= server->sealed_max ||
         effect->round <= server->sealed_claim) {
@@ -282,6 +283,15 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                             "node %" PRIu32 " is told rank %" PRIu32 " of %" PRIu32
                             " in round %" PRId64 ", which is not so",
                             node->index, round->rank, round->world, round->round);
+    }
+    const struct mst__budget *budget = &sim->plan.budget;
+    bool is_beyond =
+        budget->is_limited && budget->window_us == 0 && round->restarts > budget->restarts_max;
+    if (seal != NULL && (round->restarts != seal->restarts || is_beyond)) {
+        mst__sim_auth_break(sim, "restarts",
+                            "node %" PRIu32 " is told of %" PRIu32 " restarts before round %" PRId64
+                            ", and there were %" PRIu32,
+                            node->index, round->restarts, round->round, seal->restarts);
     }
     bool is_same =
         round->round == node->member.claim.round && round->epoch == node->member.claim.epoch;

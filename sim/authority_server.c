@@ -301,7 +301,9 @@ static void tell_round(struct mst__sim_auth *sim, const struct mst__authority_ef
                                                          .round = effect->round,
                                                          .world = effect->world,
                                                          .rank = effect->rank,
-                                                         .address = effect->address}};
+                                                         .address = effect->address,
+                                                         .restarts = effect->restarts,
+                                                         .start = (uint32_t)effect->start}};
     tell_whom(sim, effect, &message);
     if (effect->kind == MST_TOLD_SEALED && effect->id != MST_AUTHORITY_NOBODY &&
         effect->waiting_count > 0) {

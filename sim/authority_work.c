@@ -108,6 +108,7 @@ void mst__sim_auth_work_forget(struct mst__sim_auth *sim)
     sim->server.ledger = (struct mst__sim_auth_ledger){.epoch = 0};
     sim->server.restarts = 0;
     sim->server.restarts_us = 0;
+    sim->server.restarts_total = 0;
 }
 
 /* The ledger of the round that is current. */
@@ -195,6 +196,7 @@ static void check_restart(struct mst__sim_auth *sim)
         server->restarts_us = sim->now_us;
     }
     server->restarts++;
+    server->restarts_total++;
     if (budget->is_limited && server->restarts > budget->restarts_max) {
         mst__sim_auth_break(sim, "budget", "%" PRIu32 " restarts, and %" PRIu32 " are allowed",
                             server->restarts, budget->restarts_max);

@@ -173,6 +173,17 @@ MST_API void mst_event_json(void *arg, const struct mst_event *event);
 
 struct mst_handler; /* opaque */
 
+/** Why a round has begun. Numbers are ABI: append, never renumber. */
+enum mst_start {
+    MST_START_UNKNOWN = 0, /* nobody has told */
+    MST_START_FIRST = 1,   /* there was none before it */
+    MST_START_JOINED = 2,  /* the last one gave way to nodes that waited */
+    MST_START_LOST = 3,    /* a member of the last one was lost */
+    MST_START_LEFT = 4,    /* one has left */
+    MST_START_FAILED = 5,  /* the work of one has failed */
+    MST_START_ASKED = 6,   /* one wanted another round, and nobody new has come */
+};
+
 /** The outcome of a round. */
 struct mst_rendezvous {
     size_t size; /* sizeof(struct mst_rendezvous), see mst_rendezvous_init */
@@ -188,6 +199,10 @@ struct mst_rendezvous {
     char master_addr[256];
     int master_port;
     uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */
+    /** How many rounds of the job were over because work had failed, before this one: the same for
+     * all members. A server of `muster` that was restarted counts anew. */
+    int64_t restarts;
+    enum mst_start start; /* of `muster` and `etcd-v3`; of the others FIRST or UNKNOWN */
 };
 
 /** Empty @round and note in it that the caller has @size bytes: `sizeof round`.

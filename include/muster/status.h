@@ -121,6 +121,8 @@ struct mst_status {
     size_t missing_count;
     const char *const *unseen; /* have not been in any snapshot that was compared */
     size_t unseen_count;
+
+    int64_t restarts_total; /* of the job; may be more than those of a budget with a window */
 };
 
 /**

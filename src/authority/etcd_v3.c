@@ -96,6 +96,8 @@ static int next_outcome(struct mst__etcd_v3 *self,
         .store = store,
         .master_port = master.port,
         .epoch = round->epoch,
+        .restarts = round->restarts_before,
+        .start = mst__work_start((uint32_t)round->start),
     };
     memcpy(ret->master_addr, master.host, sizeof ret->master_addr);
     static_assert(sizeof ret->master_addr == sizeof master.host, "the same size");

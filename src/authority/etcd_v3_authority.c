@@ -455,6 +455,7 @@ static int build_nodes(struct build *build)
         .is_over = round->state == MST_ETCD_V3_OPEN,
         .why = round->why,
         .restarts = round->restarts,
+        .restarts_total = round->restarts_total,
         .restarts_age_us = round->restarts > 0 && age_us > 0 ? age_us : 0,
         .is_finished = round->is_finished,
         .has_cause = end.has_cause,
@@ -658,6 +659,8 @@ static int sealed_fill(const struct mst__etcd_v3_authority *authority,
         .round = machine->round,
         .before = stored->round,
         .world = machine->world,
+        .restarts_before = machine->round_restarts,
+        .start = machine->round_start,
         .is_sharded = machine->world > MST_ETCD_V3_SEATS_MAX,
         .seats = authority->seats, /* borrowed for the copy */
     };
@@ -678,7 +681,8 @@ static void work_fill(const struct mst__authority *machine,
                       bool has_cause,
                       struct mst__etcd_v3_round *round)
 {
-    if (round->restarts != kept->restarts) {
+    if (round->restarts_total != kept->restarts_total) {
+        round->restarts_total = kept->restarts_total;
         round->restarts = kept->restarts;
         round->restarts_wall_us = mst__clock_wall_us() - kept->restarts_age_us;
     }
@@ -727,6 +731,7 @@ static int round_begin(const struct mst__etcd_v3_authority *authority,
     int rv = sealed_fill(authority, stored, ret_round);
     if (rv == 0) {
         ret_round->restarts = stored->restarts;
+        ret_round->restarts_total = stored->restarts_total;
         ret_round->restarts_wall_us = stored->restarts_wall_us;
     }
     return rv;
@@ -787,7 +792,7 @@ int mst__etcd_v3_authority_wants(struct mst__etcd_v3_authority *authority,
     }
     *ret_wants = !is_same_round(stored, machine) || stored->state != round.state ||
                  stored->waiting != round.waiting || stored->why != round.why ||
-                 stored->restarts != round.restarts ||
+                 stored->restarts_total != round.restarts_total ||
                  stored->finished_count != round.finished_count ||
                  stored->gone_count != round.gone_count;
     if (*ret_wants) {

@@ -585,6 +585,11 @@ static const char *outcome_name(int outcome)
     return mst__job_outcome_name((enum mst__job_outcome)outcome);
 }
 
+static const char *start_name(int start)
+{
+    return mst__job_start_name((enum mst__job_start)start);
+}
+
 /* What is known of the end of work. */
 static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
 {
@@ -595,11 +600,35 @@ static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *rou
     if (rv == 0 && round->restarts > 0) {
         rv = mst__json_add_int(json, "restarts", round->restarts);
         rv = rv == 0 ? mst__json_add_int(json, "restarts_wall_us", round->restarts_wall_us) : rv;
+        rv = rv == 0 ? mst__json_add_int(json, "restarts_total", round->restarts_total) : rv;
+    }
+    if (rv == 0 && round->restarts_before > 0) {
+        rv = mst__json_add_int(json, "restarts_before", round->restarts_before);
+    }
+    if (rv == 0 && round->start != MST_JOB_START_UNKNOWN) {
+        rv = mst__json_add_text(json, "start", mst_bytes_str(start_name((int)round->start)));
     }
     if (rv == 0 && round->finished_count > 0) {
         rv = flags_add(json, "finished_ranks", round->is_finished, round->world);
     }
     return rv == 0 && round->has_cause ? cause_add(json, round) : rv;
+}
+
+/* What an authority of an earlier release does not write. */
+static bool restarts_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
+{
+    struct mst_bytes start = mst_bytes_str(start_name(MST_JOB_START_UNKNOWN));
+    const struct mst__json *total = mst__json_member(json, "restarts_total");
+    const struct mst__json *before = mst__json_member(json, "restarts_before");
+    const struct mst__json *member = mst__json_member(json, "start");
+    round->restarts_total = round->restarts;
+    bool is_right =
+        (total == NULL || json_u32(json, "restarts_total", &round->restarts_total)) &&
+        (before == NULL || json_u32(json, "restarts_before", &round->restarts_before)) &&
+        (member == NULL || mst__json_text(member, &start));
+    int found = word_find(start, start_name, MST_JOB_START_COUNT);
+    round->start = found < 0 ? MST_JOB_START_UNKNOWN : (enum mst__job_start)found;
+    return is_right;
 }
 
 static bool work_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
@@ -615,7 +644,8 @@ static bool work_get(const struct mst__json *json, struct mst__etcd_v3_round *ro
     round->outcome = found < 0 ? MST_JOB_OUTCOME_ASKED : (enum mst__job_outcome)found;
     return cause_get(mst__json_member(json, "cause"), round) &&
            (!has_restarts || (json_u32(json, "restarts", &round->restarts) &&
-                              json_i64(json, "restarts_wall_us", &round->restarts_wall_us)));
+                              json_i64(json, "restarts_wall_us", &round->restarts_wall_us))) &&
+           restarts_get(json, round);
 }
 
 int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst__buf *buf)

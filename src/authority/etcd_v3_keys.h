@@ -131,8 +131,11 @@ struct mst__etcd_v3_round {
     struct mst__cause cause;       /* without its texts, which are here */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
-    uint32_t restarts;        /* of the budget, used in this window */
-    int64_t restarts_wall_us; /* when that began, on the clock of the authority */
+    uint32_t restarts;         /* of the budget, used in this window */
+    int64_t restarts_wall_us;  /* when that began, on the clock of the authority */
+    uint32_t restarts_total;   /* of the job */
+    uint32_t restarts_before;  /* of those: before this round was sealed */
+    enum mst__job_start start; /* why it has begun */
 };
 
 /* How it has ended; borrows from @round. */

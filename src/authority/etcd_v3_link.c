@@ -237,7 +237,9 @@ static void hear_round(struct mst__etcd_v3 *self, enum mst__job_type type, uint3
                                               .round = round->round,
                                               .world = round->world,
                                               .rank = rank,
-                                              .address = mst_bytes_str(round->address)};
+                                              .address = mst_bytes_str(round->address),
+                                              .restarts = round->restarts_before,
+                                              .start = (uint32_t)round->start};
     hear(self, &message);
 }
 

@@ -139,6 +139,8 @@ static int next_outcome(struct mst__muster *muster,
         .store = store,
         .master_port = is_told ? master.port : 0,
         .epoch = round->epoch,
+        .restarts = round->restarts,
+        .start = mst__work_start(round->start),
     };
     static_assert(sizeof ret->master_addr >= sizeof master.host, "a host fits");
     if (is_told) {

@@ -185,7 +185,7 @@ static const char *phase_of(enum mst_status_phase phase, enum mst_outcome outcom
     return is_over ? mst_status_outcome_name(outcome) : mst_status_phase_name(phase);
 }
 
-/* ", 1 of 3 restarts used"; and, on a line of its own, the last failure. */
+/* ", 1 of 3 restarts used, 5 in all"; and, on a line of its own, the last failure. */
 static void put_restarts(const struct mst_status *job, struct mst__buf *text, int *rv)
 {
     if (job->restarts_max >= 0) {
@@ -194,6 +194,9 @@ static void put_restarts(const struct mst_status *job, struct mst__buf *text, in
     } else if (job->restarts > 0) {
         mst__text_put(text, rv, ", %" PRId64 " restart%s", job->restarts,
                       mst__text_plural((uint64_t)job->restarts));
+    }
+    if (job->restarts_total > job->restarts) {
+        mst__text_put(text, rv, ", %" PRId64 " in all", job->restarts_total);
     }
     if (job->cause != NULL) {
         mst__text_put(text, rv, "\nlast failure: ");

@@ -483,6 +483,24 @@ static void authority_tell_waiting(struct mst__authority *authority)
     authority->stats.steps += authority->members_count;
 }
 
+/* Why a round of @count members begins. */
+static enum mst__job_start authority_start(const struct mst__authority *authority, uint32_t count)
+{
+    switch (authority->reopened_why) {
+        case MST_AUTHORITY_WHY_NONE:
+            return MST_JOB_START_FIRST;
+        case MST_AUTHORITY_WHY_LOST:
+            return MST_JOB_START_LOST;
+        case MST_AUTHORITY_WHY_LEFT:
+            return MST_JOB_START_LEFT;
+        case MST_AUTHORITY_WHY_FAILED:
+            return MST_JOB_START_FAILED;
+        default: /* a member has come back by itself */
+            return count > authority->waiting_back_count ? MST_JOB_START_JOINED
+                                                         : MST_JOB_START_ASKED;
+    }
+}
+
 static void authority_seal(struct mst__authority *authority, enum mst__authority_why why)
 {
     uint32_t *chosen = authority->arrays + authority->arrays_capacity;
@@ -492,6 +510,8 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     MST_ASSERT(count >= authority->settings.nodes_min);
     mst__authority_assign(authority, chosen, count, work, roster);
     int64_t round = mst__authority_round_next(authority);
+    authority->round_restarts = authority->restarts_total;
+    authority->round_start = authority_start(authority, count);
     round_forget(authority);
     for (uint32_t rank = 0; rank < count; rank++) {
         struct mst__authority_member *member = mst__members_at(authority, roster[rank]);
@@ -842,6 +862,8 @@ static void effect_fill(const struct mst__authority *authority,
     if (kind == MST_TOLD_SEALED) {
         const struct mst__authority_member *first = mst__authority_ranked(authority, 0);
         ret_effect->address = first == NULL ? mst_bytes_of("", 0) : mst__authority_address(first);
+        ret_effect->restarts = authority->round_restarts;
+        ret_effect->start = authority->round_start;
     } else if (kind == MST_TOLD_REOPENED) {
         ret_effect->rank = authority->reopened_rank;
     }

@@ -178,6 +178,21 @@ enum mst__job_outcome {
 /* "finished" for MST_JOB_OUTCOME_FINISHED. Static memory. */
 const char *mst__job_outcome_name(enum mst__job_outcome outcome);
 
+/* Why a round has begun. Numbers are those of enum mst_start and of the protocol. */
+enum mst__job_start {
+    MST_JOB_START_UNKNOWN, /* nobody has told */
+    MST_JOB_START_FIRST,   /* there was none before it */
+    MST_JOB_START_JOINED,  /* the last one gave way to nodes that waited */
+    MST_JOB_START_LOST,    /* a member of the last one was lost */
+    MST_JOB_START_LEFT,    /* one has left */
+    MST_JOB_START_FAILED,  /* the work of one has failed */
+    MST_JOB_START_ASKED,   /* one wanted another round, and nobody new has come */
+};
+#define MST_JOB_START_COUNT (MST_JOB_START_ASKED + 1)
+
+/* "joined" for MST_JOB_START_JOINED. Static memory. */
+const char *mst__job_start_name(enum mst__job_start start);
+
 /* All bytes are borrowed for the call, and copied. Names, addresses and labels are text without
  * control characters. */
 struct mst__announcement {
@@ -273,9 +288,9 @@ struct mst__authority_member {
 
 /* What is to be sent, in this order except that EXPELLED may come earlier. */
 enum mst__authority_effect_kind {
-    /* To everybody in the round (mst__authority_next_holder): @epoch, @round, @world, @address, and
-     * to each its rank. With an id: to that one, which may not know; with @waiting_count, and with
-     * REOPENED behind it when the round is over. */
+    /* To everybody in the round (mst__authority_next_holder): @epoch, @round, @world, @address,
+     * @restarts, @start, and to each its rank. With an id: to that one, which may not know; with
+     * @waiting_count, and with REOPENED behind it when the round is over. */
     MST_TOLD_SEALED,
     /* To one. */
     MST_TOLD_QUEUED,   /* @epoch, @round, @world of the round that runs */
@@ -303,6 +318,8 @@ struct mst__authority_effect {
     uint32_t world;
     uint32_t rank;            /* of SEALED to one: its own; of REOPENED: who was the first */
     struct mst_bytes address; /* of SEALED: rank 0's */
+    uint32_t restarts;        /* of the job, before the round was sealed */
+    enum mst__job_start start;
     enum mst__authority_why why;
     uint32_t waiting_count;
     const uint32_t *lost; /* mst__authority_ranked tells who they were */
@@ -372,6 +389,8 @@ struct mst__authority {
     uint32_t unknown_count;  /* ranks that have not claimed their places */
     uint32_t finished_count; /* of those that hold it: who has finished */
     uint32_t released_count; /* ranks of those who had finished and are gone */
+    uint32_t round_restarts; /* of the job, before it was sealed; of one that was sealed here */
+    enum mst__job_start round_start; /* the same */
 
     /* The next one. */
     uint32_t waiting_count;        /* WAITING, absent ones included */
@@ -420,6 +439,7 @@ struct mst__authority {
     bool has_cause;          /* mst__authority_cause: of the last one */
     int64_t restarts_us;     /* when the budget's window began */
     uint32_t restarts;       /* used of it */
+    uint32_t restarts_total; /* of the job, in all windows */
     struct mst__cause cause; /* without its texts, which are here */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];

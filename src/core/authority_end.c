@@ -15,6 +15,13 @@ const char *mst__job_outcome_name(enum mst__job_outcome outcome)
     return (size_t)outcome < MST_JOB_OUTCOME_COUNT ? names[outcome] : "undefined";
 }
 
+const char *mst__job_start_name(enum mst__job_start start)
+{
+    static const char *const names[MST_JOB_START_COUNT] = {"unknown", "first",  "joined", "lost",
+                                                           "left",    "failed", "asked"};
+    return (size_t)start < MST_JOB_START_COUNT ? names[start] : "undefined";
+}
+
 static void text_cut(char *to, struct mst_bytes from, size_t size_max)
 {
     size_t size = from.size < size_max ? from.size : size_max;
@@ -194,6 +201,7 @@ static bool budget_use(struct mst__authority *authority)
         return false;
     }
     authority->restarts += authority->restarts < UINT32_MAX;
+    authority->restarts_total += authority->restarts_total < UINT32_MAX;
     authority->stats.restarts++;
     return true;
 }

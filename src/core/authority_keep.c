@@ -20,6 +20,7 @@ bool mst__authority_kept(const struct mst__authority *authority, struct mst__kep
         .why = is_over ? authority->reopened_why : MST_AUTHORITY_WHY_NONE,
         .waiting = is_running ? authority->waiting_told : 0,
         .restarts = authority->restarts,
+        .restarts_total = authority->restarts_total,
         .restarts_age_us =
             authority->restarts == 0 ? 0 : authority->now_us - authority->restarts_us,
         .has_cause = is_over && authority->reopened_why == MST_AUTHORITY_WHY_FAILED,
@@ -234,6 +235,7 @@ int mst__authority_rebuild(struct mst__authority *authority,
                                                       .world = round->world};
         rv = mst__authority_step(authority, &restored, NULL);
         authority->restarts = round->restarts;
+        authority->restarts_total = round->restarts_total;
         authority->restarts_us = now_us - round->restarts_age_us;
         if (round->has_cause) {
             mst__authority_take_cause(authority, &round->cause);

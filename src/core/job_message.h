@@ -7,11 +7,12 @@
 
 /* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. Fields
  * that a version has added are at the end of their messages and may be missing. */
-#define MST_JOB_VERSION 3
+#define MST_JOB_VERSION 4
 /* The version that has FINISH, RESTART, outcomes and causes. */
 #define MST_JOB_VERSION_FINISH 2
 /* The version that has lists of jobs, details of nodes, and announcements of a new job. */
 #define MST_JOB_VERSION_LIST 3
+/* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
 
 /* Those named in one LOST; the count tells of the rest. */
 #define MST_JOB_NAMES_MAX 16
@@ -66,8 +67,11 @@ struct mst__job_round {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
-    uint32_t rank;            /* SEALED: last in the frame, so that one frame serves all members */
-    struct mst_bytes address; /* SEALED: rank 0's */
+    /* SEALED. */
+    uint32_t rank;            /* only this differs, so that one frame serves all members */
+    struct mst_bytes address; /* rank 0's */
+    uint32_t restarts;        /* of the job, before this round */
+    uint32_t start;           /* enum mst__job_start */
 };
 
 struct mst__job_lost {
@@ -124,6 +128,7 @@ struct mst__job_status {
     uint32_t finished;         /* members of the round, with those that are gone since */
     int64_t last_call_left_us; /* until the last call ends; INT64_MAX = there is none */
     struct mst_bytes details;  /* one for each member, in the same order; empty = not told */
+    uint32_t restarts_total;   /* in all windows */
 };
 
 /* How a node has gone. */

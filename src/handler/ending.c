@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -34,6 +35,50 @@
 #define TORCH_LAST_KEY "torchelastic/agent/terminal_state/last_member"
 #define TORCH_KEY "torchelastic/agent/terminal_state" /* and the rank */
 
+/* --- restarts --- */
+
+/* What is stored of them: four numbers with blanks between them. Of an earlier release two. */
+struct restarts {
+    int64_t count;    /* in this window */
+    int64_t since_us; /* when it began, wall clock */
+    int64_t total;
+    int64_t round; /* that has failed last */
+};
+
+static struct restarts restarts_parse(struct mst_bytes text)
+{
+    int64_t numbers[4] = {0, 0, -1, -1};
+    for (size_t i = 0; i < 4 && text.size > 0; i++) {
+        (void)mst__number_parse_prefix(text, &numbers[i]);
+        const uint8_t *blank = memchr(text.data, ' ', text.size);
+        text = mst__bytes_skip(text, blank == NULL ? text.size : (size_t)(blank - text.data) + 1);
+    }
+    return (struct restarts){
+        .count = numbers[0],
+        .since_us = numbers[1],
+        .total = numbers[2] < 0 ? numbers[0] : numbers[2],
+        .round = numbers[3],
+    };
+}
+
+/* 0, also when there were none, or an error of the store. @ret_value, unless it is NULL: what is
+ * stored, which the caller releases. */
+static int restarts_get(struct mst_store *job,
+                        struct restarts *ret_restarts,
+                        struct mst_buffer *ret_value,
+                        struct mst_err *reterr)
+{
+    struct mst_buffer value = {.size = 0};
+    int rv = mst_store_try_get(job, mst_bytes_str(RESTARTS_KEY), SAY_MS, &value, reterr);
+    *ret_restarts = restarts_parse(mst_bytes_of(value.data, value.size));
+    if (ret_value != NULL) {
+        *ret_value = value;
+    } else {
+        mst_buffer_free(&value);
+    }
+    return rv == MST_ENOTFOUND ? 0 : rv;
+}
+
 /* --- life --- */
 
 void mst__ending_init(struct mst__ending *ending,
@@ -58,8 +103,10 @@ int mst__ending_begin(struct mst__ending *ending,
                       struct mst_store *round,
                       int64_t number,
                       int64_t rank,
-                      int64_t world)
+                      int64_t world,
+                      struct mst_err *reterr)
 {
+    struct restarts restarts = {.count = 0};
     mst__ending_leave(ending);
     ending->job = job;
     ending->round = round;
@@ -67,11 +114,14 @@ int mst__ending_begin(struct mst__ending *ending,
     ending->rank = rank;
     ending->world = world;
     ending->finished = mst__calloc((size_t)world, 1);
-    if (ending->finished == NULL) {
+    int rv = ending->finished == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "round")
+                                      : restarts_get(job, &restarts, NULL, reterr);
+    /* It may have failed already, as others know who were faster. */
+    ending->restarts = restarts.total - (restarts.total > 0 && restarts.round >= number ? 1 : 0);
+    if (rv != 0) {
         mst__ending_leave(ending);
-        return MST_ENOMEM;
     }
-    return 0;
+    return rv;
 }
 
 /* --- values --- */
@@ -159,36 +209,29 @@ static int put_end(struct mst__ending *ending,
  * here, so there is hardly ever another try. */
 static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst_err *reterr)
 {
-    struct mst_bytes key = mst_bytes_str(RESTARTS_KEY);
-    struct mst_buffer value = {.size = 0};
-    int rv = mst_store_try_get(ending->job, key, SAY_MS, &value, reterr);
-    rv = rv == MST_ENOTFOUND ? 0 : rv;
+    struct mst_buffer value;
+    struct restarts used;
+    int rv = restarts_get(ending->job, &used, &value, reterr);
     enum mst_compare_set done = MST_COMPARE_SET_DIFFERS;
     while (rv == 0 && done != MST_COMPARE_SET_DONE) {
-        int64_t count = 0;
-        int64_t since_us = 0;
         int64_t now_us = mst__clock_wall_us();
-        struct mst_bytes rest = mst_bytes_of(value.data, value.size);
-        const char *blank = rest.size == 0 ? NULL : memchr(rest.data, ' ', rest.size);
-        (void)mst__number_parse_prefix(rest, &count);
-        if (blank != NULL) {
-            size_t at = (size_t)((const uint8_t *)blank - rest.data) + 1;
-            (void)mst__number_parse_prefix(mst_bytes_of(rest.data + at, rest.size - at), &since_us);
-        }
+        struct mst_bytes stored = mst_bytes_of(value.data, value.size);
+        used = restarts_parse(stored);
         bool is_over =
-            ending->budget.window_us > 0 && now_us - since_us >= ending->budget.window_us;
-        if (count <= 0 || is_over) {
-            count = 0;
-            since_us = now_us;
+            ending->budget.window_us > 0 && now_us - used.since_us >= ending->budget.window_us;
+        if (used.count <= 0 || is_over) {
+            used.count = 0;
+            used.since_us = now_us;
         }
-        char text[2 * MST_NUMBER_SIZE + 2];
-        (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64, count + 1, since_us); /* fits */
+        char text[4 * MST_NUMBER_SIZE + 4];
+        (void)snprintf(text, sizeof text, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
+                       used.count + 1, used.since_us, used.total + 1, ending->number); /* fits */
         struct mst_buffer other = {.size = 0};
-        rv = mst_store_compare_set(ending->job, key, rest, mst_bytes_str(text), SAY_MS, &done,
-                                   &other, reterr);
+        rv = mst_store_compare_set(ending->job, mst_bytes_str(RESTARTS_KEY), stored,
+                                   mst_bytes_str(text), SAY_MS, &done, &other, reterr);
         mst_buffer_free(&value);
         value = other;
-        *ret_count = count + 1;
+        *ret_count = used.count + 1;
     }
     mst_buffer_free(&value);
     return rv;

@@ -20,6 +20,7 @@ struct mst__ending {
     struct mst_store *job;
     struct mst_store *round; /* NULL = none is joined */
     int64_t number, rank, world;
+    int64_t restarts; /* of the job, before the round */
 
     /* What was said. */
     bool has_failed;
@@ -38,13 +39,15 @@ void mst__ending_init(struct mst__ending *ending,
                       const char *node,
                       const struct mst__budget *budget);
 
-/* A round is joined. The stores are taken, also when this fails: 0 or MST_ENOMEM. */
+/* A round is joined. The stores are taken, also when this fails: 0, MST_ENOMEM, or an error of the
+ * store. */
 int mst__ending_begin(struct mst__ending *ending,
                       struct mst_store *job,
                       struct mst_store *round,
                       int64_t number,
                       int64_t rank,
-                      int64_t world);
+                      int64_t world,
+                      struct mst_err *reterr);
 
 /* The round is left: release what there is of it. */
 void mst__ending_leave(struct mst__ending *ending);

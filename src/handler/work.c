@@ -1,6 +1,7 @@
 /* handler/work.c - words of a node's work, and what is told of how a job ends. */
 #include "handler/work.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -65,6 +66,12 @@ struct mst__member_event mst__word_event(const struct mst__word *word)
 }
 
 /* --- what is told --- */
+
+enum mst_start mst__work_start(uint32_t start)
+{
+    static_assert(MST_START_ASKED == (int)MST_JOB_START_ASKED, "the same numbers");
+    return start < MST_JOB_START_COUNT ? (enum mst_start)start : MST_START_UNKNOWN;
+}
 
 static void tell_text(char *to, size_t to_size, struct mst_bytes from)
 {

@@ -25,4 +25,7 @@ struct mst__member_event mst__word_event(const struct mst__word *word);
 void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *end);
 void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end);
 
+/* Why a round has begun, by an enum mst__job_start that somebody has sent. */
+enum mst_start mst__work_start(uint32_t start);
+
 #endif /* MST_HANDLER_WORK_H */

@@ -290,9 +290,8 @@ static int next_ending(struct handler *handler,
         mst_store_close(job);
         return rv;
     }
-    rv = mst__ending_begin(&handler->ending, job, round, outcome->version, outcome->rank,
-                           outcome->world);
-    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+    return mst__ending_begin(&handler->ending, job, round, outcome->version, outcome->rank,
+                             outcome->world, reterr);
 }
 
 /* It is closed, @rv; perhaps somebody has stored why. In the owner. */
@@ -405,6 +404,8 @@ static int next_bootstrap(struct handler *handler,
         .world_size = outcome->world,
         .store = store,
         .master_port = info.port,
+        .restarts = handler->ending.restarts,
+        .start = MST_START_UNKNOWN,
     };
     static_assert(sizeof ret->master_addr >= sizeof info.addr, "a host fits");
     memcpy(ret->master_addr, info.addr, sizeof info.addr);

@@ -120,7 +120,9 @@ static struct mst__job_message round_message(enum mst__job_type type,
                     .round = effect->round,
                     .world = effect->world,
                     .rank = effect->rank,
-                    .address = effect->address},
+                    .address = effect->address,
+                    .restarts = effect->restarts,
+                    .start = (uint32_t)effect->start},
     };
 }
 

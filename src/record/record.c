@@ -111,9 +111,8 @@ static int next_ending(struct mst__record *record,
         mst_store_close(job);
         return rv;
     }
-    rv = mst__ending_begin(&record->ending, job, round, outcome->round, outcome->rank,
-                           outcome->world);
-    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "round");
+    return mst__ending_begin(&record->ending, job, round, outcome->round, outcome->rank,
+                             outcome->world, reterr);
 }
 
 /* It is closed, @rv; perhaps somebody has stored why. */
@@ -257,6 +256,8 @@ static int next_bootstrap(struct mst__record *record,
         .world_size = outcome->world,
         .store = store,
         .master_port = info.port,
+        .restarts = record->ending.restarts,
+        .start = outcome->round == 0 ? MST_START_FIRST : MST_START_UNKNOWN,
     };
     static_assert(sizeof ret->master_addr >= sizeof info.addr, "a host fits");
     memcpy(ret->master_addr, info.addr, sizeof info.addr);

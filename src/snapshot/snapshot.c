@@ -268,7 +268,7 @@ uint64_t mst__snapshot_mark(const struct mst_status *status)
         status->nodes_max,
         status->has_last_call,
         status->finished,
-        status->restarts,
+        status->restarts_total,
         status->restarts_max,
         (int64_t)status->outcome,
         (int64_t)status->member_count,

@@ -161,6 +161,7 @@ struct mst__snapshot *mst__snapshot_of_job(const char *backend,
     status->outcome = outcome_of(told->phase, told->end.outcome);
     status->finished = told->finished;
     status->restarts = told->restarts;
+    status->restarts_total = told->restarts_total;
     status->closed_by = mst__snapshot_text(snapshot, told->owner);
     status->reason = mst__snapshot_text(snapshot, told->reason);
     status->summary = mst__snapshot_text(snapshot, told->sentence);

@@ -97,6 +97,7 @@ static void put_head(struct mst__json_writer *json, const struct mst_status *sta
     put_number(json, "last_call_ms", status->has_last_call, status->last_call_ms);
     mst__json_put_number(json, "finished", status->finished);
     mst__json_put_number(json, "restarts", status->restarts);
+    mst__json_put_number(json, "restarts_total", status->restarts_total);
     put_number(json, "restarts_max", status->restarts_max >= 0, status->restarts_max);
     put_number(json, "restarts_left", status->restarts_left >= 0, status->restarts_left);
     mst__json_put_number(json, "restarts_window_ms", status->restarts_window_ms);

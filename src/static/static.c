@@ -248,6 +248,7 @@ static int static_join(void *self,
     }
     if (rv == 0) {
         ret->round = 0;
+        ret->start = MST_START_FIRST;
         ret->rank = group->rank;
         ret->world_size = group->world_size;
         ret->master_port = group->endpoint.port;

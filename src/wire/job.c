@@ -9,6 +9,9 @@
 #include "base/err.h"
 #include "wire/visit.h"
 
+/* Bytes of a SEALED behind the rank. */
+#define SEALED_TAIL_SIZE 8
+
 static void visit_finish(struct mst__visitor *visitor, struct mst__job_finish *finish)
 {
     mst__visit_u64(visitor, &finish->epoch);
@@ -43,6 +46,10 @@ static void visit_round(struct mst__visitor *visitor, struct mst__job_round *rou
     if (is_sealed) {
         mst__visit_text(visitor, &round->address);
         mst__visit_u32(visitor, &round->rank);
+    }
+    if (is_sealed && mst__visit_more(visitor)) {
+        mst__visit_u32(visitor, &round->restarts);
+        mst__visit_u32(visitor, &round->start);
     }
 }
 
@@ -87,6 +94,11 @@ static void visit_status(struct mst__visitor *visitor, struct mst__job_status *s
         mst__visit_text(visitor, &status->details);
     } else {
         status->last_call_left_us = INT64_MAX;
+    }
+    if (mst__visit_more(visitor)) {
+        mst__visit_u32(visitor, &status->restarts_total);
+    } else {
+        status->restarts_total = status->restarts;
     }
 }
 
@@ -323,8 +335,9 @@ bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entr
 
 void mst__job_patch_rank(uint8_t *frame, size_t size, uint32_t rank)
 {
-    MST_ASSERT(size > MST_JOB_HEAD_SIZE + 4 && frame[4] == MST_JOB_SEALED);
-    mst__store_u32(frame + size - 4, rank);
+    MST_ASSERT(size > MST_JOB_HEAD_SIZE + 4 + SEALED_TAIL_SIZE);
+    MST_ASSERT(frame[4] == MST_JOB_SEALED);
+    mst__store_u32(frame + size - SEALED_TAIL_SIZE - 4, rank);
 }
 
 int mst__job_read(struct mst_bytes input,

@@ -98,6 +98,7 @@ void mst__job_status_fill(const struct mst__authority *authority,
         .owner = mst_bytes_str(authority->close_owner),
         .end = {.outcome = (uint32_t)authority->outcome, .has_cause = authority->has_cause},
         .restarts = authority->restarts,
+        .restarts_total = authority->restarts_total,
         .finished = authority->finished_count + authority->released_count,
         .last_call_left_us = INT64_MAX,
     };

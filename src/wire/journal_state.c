@@ -122,6 +122,11 @@ static void visit_job(struct mst__visitor *visitor,
     mst__visit_count(visitor, &state->members_left, 4 * MST_AUTHORITY_MEMBERS_MAX);
     mst__visit_count(visitor, &state->lost_left, MST_AUTHORITY_MEMBERS_MAX);
     mst__visit_count(visitor, &state->released_left, MST_AUTHORITY_MEMBERS_MAX);
+    if (mst__visit_more(visitor)) { /* not in the first journals */
+        mst__visit_u32(visitor, &authority->restarts_total);
+        mst__visit_u32(visitor, &authority->round_restarts);
+        VISIT_ENUM(visitor, authority->round_start, enum mst__job_start, MST_JOB_START_COUNT - 1);
+    }
 }
 
 /* Flags as bits of one number. */

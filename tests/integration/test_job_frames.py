@@ -66,10 +66,13 @@ def receive(wire, kind):
     return body
 
 
-def receive_sealed(wire):
-    """epoch, round, world, rank"""
+def receive_sealed(wire, restarts=0):
+    """epoch, round, world, rank; restarts and why the round has begun are behind them"""
     body = receive(wire, SEALED)
-    return struct.unpack("<QqI", body[:20]) + struct.unpack("<I", body[-4:])
+    size, = struct.unpack("<I", body[20:24])
+    rank, told, start = struct.unpack("<III", body[24 + size:])
+    assert told == restarts and 0 < start < 7, (told, start)
+    return struct.unpack("<QqI", body[:20]) + (rank,)
 
 
 class Frames(unittest.TestCase):
@@ -241,7 +244,7 @@ class Ends(unittest.TestCase):
             for node, wire in zip(nodes, wires):
                 node.announce(wire, nodes=(2, 2))
                 receive(wire, WELCOME)
-            where = struct.pack("<Qq", *[receive_sealed(wire) for wire in wires][0][:2])
+            where = struct.pack("<Qq", *[receive_sealed(wire, 1) for wire in wires][0][:2])
             send(wires[1], RESTART, where + self.CAUSE)
             for wire in wires:
                 self.assertTrue(receive(wire, CLOSED).endswith(struct.pack("<I", 2) + told))

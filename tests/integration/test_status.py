@@ -293,21 +293,21 @@ class Server(Case):
         nodes = [FrameNode(self.server, name, version=2, budget=(1, 0)) for name in ("a", "b")]
         wires = [node.connect() for node in nodes]
 
-        def meet():
+        def meet(restarts):
             for node, wire in zip(nodes, wires):
                 self.addCleanup(wire.close)
                 node.announce(wire, nodes=(2, 2))
                 receive(wire, WELCOME)
-            sealed = [receive_sealed(wire) for wire in wires]
+            sealed = [receive_sealed(wire, restarts) for wire in wires]
             for node, one in zip(nodes, sealed):
                 node.claim = one
             return struct.pack("<Qq", *sealed[0][:2])
 
         failure = struct.pack("<IiIq", 3, 0, 9, 0) + text("out of memory")
-        send(wires[1], RESTART, meet() + failure)
+        send(wires[1], RESTART, meet(0) + failure)
         for wire in wires:
             receive(wire, REOPENED)
-        where = meet()
+        where = meet(1)
         table = self.status("--rdzv-id", "job")
         self.assertIn(", running, 2 to 2 nodes, 1 of 1 restarts used\n", table)
         self.assertRegex(table, r"\nlast failure: node 'b' \(rank 1\), worker 3: .*signal 9.*: "
@@ -315,8 +315,8 @@ class Server(Case):
         send(wires[0], FINISH, where + struct.pack("<i", 0) + text(""))
         self.server.wait_log("node.finished", "node=a")
         status = self.json("--rdzv-id", "job")
-        self.assertEqual((status["finished"], status["restarts_left"], status["outcome"]),
-                         (1, 0, None))
+        self.assertEqual((status["finished"], status["restarts_total"], status["restarts_left"],
+                          status["outcome"]), (1, 1, 0, None))
         self.assertEqual([node["standing"] for node in status["participants"]],
                          ["finished", "member"])
         self.assertEqual((status["cause"]["node"], status["cause"]["signal"]), ("b", 9))

@@ -26,6 +26,7 @@ struct unit_run {
     struct mst__budget budget;
     enum mst__refusal refusal;
     struct mst_err err;
+    bool has_starts; /* in the log, too: restarts before a round, and why it begins */
     char log[4096];
     size_t log_size;
 };
@@ -119,6 +120,10 @@ static inline void run_print_effect(struct unit_run *run,
                 run_print_holders(run);
             } else {
                 run_print(run, " %s=%" PRIu32, to, effect->rank);
+            }
+            if (run->has_starts) {
+                run_print(run, ", %" PRIu32 " %s", effect->restarts,
+                          mst__job_start_name(effect->start));
             }
             break;
         case MST_TOLD_QUEUED:

@@ -329,29 +329,30 @@ static void budget_in_total(void **state)
     struct unit_run run;
     run_init(&run, 3, 3);
     run.budget = (struct mst__budget){.is_limited = true, .restarts_max = 2};
+    run.has_starts = true;
     run_join(&run, "a");
     run_join(&run, "b");
     run_join(&run, "c");
-    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2, 0 first; ");
     assert_int_equal(run_fail(&run, "b", 7), 0);
     assert_int_equal(run_fail(&run, "a", 1), MST_ESTATE); /* follows from the first */
     assert_told(&run, "reopened 2 failed b; ");
     assert_int_equal(run.authority.cause.status, 7);
     assert_int_equal(run.authority.restarts, 1);
     all_back(&run);
-    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2, 1 failed; ");
     /* Losses and leaves are free. */
     run_lose(&run, "c");
     run_join(&run, "c");
     run_back(&run, "a");
     run_back(&run, "b");
-    assert_told(&run, "lost c=2; reopened 3 lost c; sealed 7/3 of 3 at a a=0 b=1 c=2; ");
+    assert_told(&run, "lost c=2; reopened 3 lost c; sealed 7/3 of 3 at a a=0 b=1 c=2, 1 lost; ");
     assert_int_equal(run.authority.restarts, 1);
     run.now_us += 3600 * (int64_t)SECOND_US;
     run_beat(&run);
     assert_int_equal(run_fail(&run, "c", 2), 0);
     all_back(&run);
-    assert_told(&run, "reopened 4 failed c; sealed 7/4 of 3 at a a=0 b=1 c=2; ");
+    assert_told(&run, "reopened 4 failed c; sealed 7/4 of 3 at a a=0 b=1 c=2, 2 failed; ");
     assert_int_equal(run_fail(&run, "a", 7), 0);
     assert_told(&run, "failed: " BOOM("a", "0") "; ");
     assert_int_equal(run.authority.restarts, 2);
@@ -359,6 +360,39 @@ static void budget_in_total(void **state)
     struct mst__announcement late = run_announcement(&run, "d");
     assert_int_equal(run_say(&run, &late), MST_ECLOSED);
     assert_string_equal(run.err.msg, "the job has failed: " BOOM("a", "0"));
+    run_close(&run);
+}
+
+/* Why a round begins, and how many restarts there were before it, is the same for all its members,
+ * also for one that hears of it when it is over. */
+static void starts(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run.has_starts = true;
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_pass(&run, run.last_call_us, true);
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1, 0 first; ");
+    run_join(&run, "c");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "queued c; waiting 1; reopened 2 returned a; "
+                      "sealed 7/2 of 3 at a a=0 b=1 c=2, 0 joined; ");
+    run_back(&run, "c");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "reopened 3 returned c; sealed 7/3 of 3 at a a=0 b=1 c=2, 0 asked; ");
+    run_leave(&run, "c");
+    run_join(&run, "d");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "reopened 4 left c; sealed 7/4 of 3 at a a=0 b=1 d=2, 0 left; ");
+    assert_int_equal(run_fail(&run, "b", 7), 0);
+    assert_told(&run, "reopened 5 failed b; ");
+    run_join(&run, "d"); /* it knows nothing of the round */
+    assert_told(&run, "sealed 7/4 of 3 at a d=2, 0 left; reopened 5 failed d; ");
     run_close(&run);
 }
 
@@ -393,6 +427,7 @@ static void budget_in_a_window(void **state)
         run_pass(&run, 10 * SECOND_US, true);
     }
     assert_int_equal(run.authority.stats.restarts, 10);
+    assert_int_equal(run.authority.round_restarts, 10); /* of all windows */
     assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
     assert_int_equal(run_fail(&run, "a", 7), 0);
     run_back(&run, "a");
@@ -492,6 +527,7 @@ int main(void)
         cmocka_unit_test(finish_is_repeated),
         cmocka_unit_test(finished_expire_when_closed),
         cmocka_unit_test(budget_in_total),
+        cmocka_unit_test(starts),
         cmocka_unit_test(no_restarts),
         cmocka_unit_test(budget_in_a_window),
         cmocka_unit_test(all_agree_on_the_budget),

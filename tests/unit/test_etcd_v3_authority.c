@@ -331,6 +331,10 @@ static void test_failure(void **state)
         assert_int_equal(world.round.restarts, 1);
         assert_false(world.round.has_cause);
         assert_int_equal(world.authority.machine.restarts, 1);
+        assert_int_equal(world.round.restarts_before, 1);
+        assert_int_equal(world.round.start, MST_JOB_START_FAILED);
+        world_restart(&world);
+        assert_int_equal(world.authority.machine.restarts_total, 1);
         world_close(&world);
     }
 }
@@ -351,6 +355,33 @@ static void test_failure_beyond_the_budget(void **state)
     assert_int_equal(end.cause.rank, 2);
     world_restart(&world);
     assert_int_equal(world_store(&world), 0);
+    world_close(&world);
+}
+
+/* A window of the budget that begins anew has another beginning, with the same count. */
+static void test_window_begins_anew(void **state)
+{
+    (void)state;
+    struct world world;
+    world_of_three(&world);
+    for (uint32_t i = 1; i < 4; i++) {
+        world.authority.machine.settings.budget =
+            (struct mst__budget){.is_limited = true, .restarts_max = 1, .window_us = 1000};
+        world_say(&world, "b", 2, false, 7);
+        assert_int_equal(world_store(&world), 1);
+        assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
+        assert_int_equal(world.round.restarts, 1);
+        assert_int_equal(world.round.restarts_total, i);
+        assert_int_equal(world.round.restarts_before, i - 1);
+        assert_true(world.round.restarts_wall_us > 1);
+        world.authority.machine.settings.budget = (struct mst__budget){.is_limited = false};
+        world_return(&world, "a", 1);
+        world_return(&world, "b", 2);
+        world_return(&world, "c", 3);
+        assert_int_equal(world_store(&world), 1);
+        world.round.restarts_wall_us = 1;
+        world.now_us += 1000;
+    }
     world_close(&world);
 }
 
@@ -784,6 +815,7 @@ int main(void)
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_failure_beyond_the_budget),
+        cmocka_unit_test(test_window_begins_anew),
         cmocka_unit_test(test_failed_and_back),
         cmocka_unit_test(test_left_and_waiting),
         cmocka_unit_test(test_taken_over_at_every_step),

@@ -194,6 +194,7 @@ static void end_of_a_job(void **state)
     assert_string_equal(status->reason, "why");
     assert_string_equal(status->closed_by, "who");
     assert_int_equal(status->restarts, 1);
+    assert_int_equal(status->restarts_total, 1);
     assert_int_equal(status->restarts_left, 2);
     assert_non_null(status->cause);
     assert_string_equal(status->cause->node, "n1");

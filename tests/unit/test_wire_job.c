@@ -99,6 +99,7 @@ static struct mst__job_message make_status(void)
         .finished = 21,
         .last_call_left_us = 22,
         .details = text("nor here"),
+        .restarts_total = 23,
     };
     return message;
 }
@@ -116,7 +117,14 @@ static struct mst__job_message make_restart(void)
 static void make_all(struct mst__job_message ret_messages[MESSAGES_COUNT])
 {
     const struct mst__job_round round = {
-        .epoch = 1, .round = 2, .world = 3, .rank = 1, .address = text("a:1")};
+        .epoch = 1,
+        .round = 2,
+        .world = 3,
+        .rank = 1,
+        .address = text("a:1"),
+        .restarts = 4,
+        .start = MST_JOB_START_FAILED,
+    };
     const struct mst__job_message all[] = {
         make_announce(),
         {.type = MST_JOB_HEARTBEAT, .u.heartbeat = {.wants_pong = true}},
@@ -324,16 +332,23 @@ static void fields_of_the_end(void **state)
     }
 }
 
-/* How many bytes of @message the third version has added. */
+/* How many bytes of @message the fourth version has added. */
+static size_t added_fourth(const struct mst__job_message *message)
+{
+    return message->type == MST_JOB_SEALED ? 4 + 4 : message->type == MST_JOB_STATUS_TOLD ? 4 : 0;
+}
+
+/* How many the third one has, too. */
 static size_t added_last(const struct mst__job_message *message)
 {
+    size_t later = added_fourth(message);
     switch (message->type) {
         case MST_JOB_ANNOUNCE:
-            return 1;
+            return later + 1;
         case MST_JOB_STATUS_TOLD:
-            return 8 + 4 + 8;
+            return later + 8 + 4 + 8;
         default:
-            return 0;
+            return later;
     }
 }
 
@@ -355,7 +370,7 @@ static size_t added_size(const struct mst__job_message *message)
         case MST_JOB_STATUS_TOLD:
             return 4 + cause_size + 4 + 8 + 4 + 4 + added_last(message);
         default:
-            return 0;
+            return added_last(message);
     }
 }
 
@@ -424,6 +439,36 @@ static void second_version(void **state)
     }
 }
 
+/* A message of the third version: nobody says how many restarts there were before a round. */
+static void third_version(void **state)
+{
+    (void)state;
+    struct mst__job_message messages[MESSAGES_COUNT];
+    make_all(messages);
+    for (size_t i = 0; i < MESSAGES_COUNT; i++) {
+        struct mst__buf frame;
+        struct mst__job_message message;
+        struct mst__job_message earlier;
+        write_message(&frame, &messages[i]);
+        read_message(mst__buf_bytes(&frame), &message);
+        size_t size = mst__buf_size(&frame) - added_fourth(&messages[i]);
+        mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
+        read_message(mst_bytes_of(mst__buf_bytes(&frame).data, size), &earlier);
+        if (message.type == MST_JOB_SEALED) {
+            assert_int_equal(message.u.round.restarts, 4);
+            assert_int_equal(message.u.round.start, MST_JOB_START_FAILED);
+            assert_int_equal(earlier.u.round.rank, 1);
+            assert_int_equal(earlier.u.round.restarts, 0);
+            assert_int_equal(earlier.u.round.start, MST_JOB_START_UNKNOWN);
+        } else if (message.type == MST_JOB_STATUS_TOLD) {
+            assert_int_equal(message.u.status.restarts_total, 23);
+            assert_bytes_str(earlier.u.status.details, "nor here");
+            assert_int_equal(earlier.u.status.restarts_total, 20); /* those of the budget */
+        }
+        mst__buf_close(&frame);
+    }
+}
+
 /* What is packed comes out as it was put in, and nothing of what was cut. */
 static void packed_lists(void **state)
 {
@@ -463,9 +508,14 @@ static void packed_lists(void **state)
 static void rank_is_patched(void **state)
 {
     (void)state;
-    struct mst__job_message said = {
-        .type = MST_JOB_SEALED,
-        .u.round = {.epoch = 1, .round = 2, .world = 70000, .rank = 0, .address = text("a:1")}};
+    struct mst__job_message said = {.type = MST_JOB_SEALED,
+                                    .u.round = {.epoch = 1,
+                                                .round = 2,
+                                                .world = 70000,
+                                                .rank = 0,
+                                                .address = text("a:1"),
+                                                .restarts = 7,
+                                                .start = MST_JOB_START_LOST}};
     struct mst__buf frame;
     write_message(&frame, &said);
     mst__job_patch_rank(frame.memory + frame.start, mst__buf_size(&frame), 65537);
@@ -473,6 +523,8 @@ static void rank_is_patched(void **state)
     read_message(mst__buf_bytes(&frame), &message);
     assert_int_equal(message.u.round.rank, 65537);
     assert_int_equal(message.u.round.world, 70000);
+    assert_int_equal(message.u.round.restarts, 7);
+    assert_int_equal(message.u.round.start, MST_JOB_START_LOST);
     assert_bytes_str(message.u.round.address, "a:1");
     mst__buf_close(&frame);
 }
@@ -519,7 +571,8 @@ static void too_short_and_too_long(void **state)
         size_t whole = mst__buf_size(&frame);
         for (size_t size = MST_JOB_HEAD_SIZE; size < whole && !has_rest; size++) {
             if (size == whole - added_size(&messages[i]) ||
-                size == whole - added_last(&messages[i])) {
+                size == whole - added_last(&messages[i]) ||
+                size == whole - added_fourth(&messages[i])) {
                 continue;
             }
             mst__store_u32(frame.memory + frame.start, (uint32_t)size - 4);
@@ -688,13 +741,21 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type),       cmocka_unit_test(fields_of_announce),
-        cmocka_unit_test(fields_of_others), cmocka_unit_test(fields_of_the_end),
-        cmocka_unit_test(first_version),    cmocka_unit_test(second_version),
-        cmocka_unit_test(packed_lists),     cmocka_unit_test(rank_is_patched),
-        cmocka_unit_test(cut_off),          cmocka_unit_test(too_short_and_too_long),
-        cmocka_unit_test(bits_turned),      cmocka_unit_test(sizes),
-        cmocka_unit_test(counts),           cmocka_unit_test(members),
+        cmocka_unit_test(every_type),
+        cmocka_unit_test(fields_of_announce),
+        cmocka_unit_test(fields_of_others),
+        cmocka_unit_test(fields_of_the_end),
+        cmocka_unit_test(first_version),
+        cmocka_unit_test(second_version),
+        cmocka_unit_test(third_version),
+        cmocka_unit_test(packed_lists),
+        cmocka_unit_test(rank_is_patched),
+        cmocka_unit_test(cut_off),
+        cmocka_unit_test(too_short_and_too_long),
+        cmocka_unit_test(bits_turned),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(members),
         cmocka_unit_test(without_memory),
     };
     return MST_RUN_TESTS(tests);

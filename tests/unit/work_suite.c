@@ -195,6 +195,7 @@ static void one_fails(void **state)
     struct node *failed = &job.nodes[1];
     int64_t round = failed->got.round;
     int64_t rank = failed->got.rank;
+    assert_int_equal(failed->got.restarts, 0);
     assert_ok(mst_handler_restart(failed->handler, &failure, &err));
     node_drop_store(failed);
     node_start(failed);
@@ -213,6 +214,9 @@ static void one_fails(void **state)
     for (size_t i = 0; i < NODES; i++) {
         assert_int_equal(node_join(&job.nodes[i]), 0);
         assert_int_equal(job.nodes[i].got.round, round + 1);
+        assert_int_equal(job.nodes[i].got.restarts, 1);
+        assert_int_equal(job.nodes[i].got.start,
+                         job.suite->has_authority ? MST_START_FAILED : MST_START_UNKNOWN);
     }
 
     failed = &job.nodes[2];
@@ -280,6 +284,9 @@ static void one_fails_rarely(void **state)
     for (int i = 0; i < 3; i++) {
         assert_ok(mst_handler_restart(job.nodes[i].handler, &failure, &err));
         job_meet(&job);
+        for (size_t n = 0; n < NODES; n++) { /* of all windows */
+            assert_int_equal(job.nodes[n].got.restarts, i + 1);
+        }
         (void)poll(NULL, 0, 51);
     }
     job_close(&job);
