@@ -1,0 +1,152 @@
+"""Errors as exceptions: one class for each code of <muster/error.h>."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster._binding import ffi, lib
+
+__all__ = [
+    "AuthError", "CanceledError", "ClosedError", "ConnectionFailedError", "Error", "ExpelledError",
+    "FinishedError", "InvalidError", "LimitError", "NotFoundError", "NotSupportedError",
+    "OutOfMemoryError", "ProtocolError", "ResolveError", "SpareError", "StateError", "SystemCallError",
+    "TimedOutError", "TypeMismatchError", "UnknownOutcomeError",
+]
+
+
+class Error(Exception):
+    """Something failed. The text says what, with whom, and what to do."""
+
+    #: The number of the C library, as in <muster/error.h>.
+    code: int = 0
+    #: Its name: ``"ETIMEOUT"``.
+    name: str = "EUNDEFINED"
+
+    def __init__(self, text: str, system: int = 0) -> None:
+        super().__init__(text)
+        #: The code of the system behind it, or 0.
+        self.system = system
+
+
+class InvalidError(Error, ValueError):
+    """An argument, option or setting is wrong."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """There is no memory."""
+
+
+class LimitError(Error):
+    """A configured limit is reached."""
+
+
+class ProtocolError(Error):
+    """The peer broke the wire protocol."""
+
+
+class SystemCallError(Error, OSError):
+    """A system call failed."""
+
+
+class TimedOutError(Error, TimeoutError):
+    """The deadline passed."""
+
+
+class NotFoundError(Error, LookupError):
+    """There is no such key."""
+
+
+class NotSupportedError(Error):
+    """This store, backend or server lacks the operation."""
+
+
+class ConnectionFailedError(Error, ConnectionError):
+    """The connection failed or was lost; nothing was done."""
+
+
+class UnknownOutcomeError(ConnectionFailedError):
+    """The connection was lost after a write was sent: it may or may not have been done."""
+
+
+class ResolveError(Error, OSError):
+    """A host name was not resolved."""
+
+
+class TypeMismatchError(Error, TypeError):
+    """The stored value is not a number."""
+
+
+class ClosedError(Error):
+    """The rendezvous, the job or the store is closed."""
+
+
+class SpareError(ClosedError):
+    """The rendezvous closed while this node was a spare. That is no failure."""
+
+
+class StateError(Error):
+    """The stored record is not a rendezvous."""
+
+
+class CanceledError(Error):
+    """The call was cancelled."""
+
+
+class AuthError(Error, PermissionError):
+    """User, password or certificate was refused."""
+
+
+class ExpelledError(Error):
+    """The place of this node is lost or taken."""
+
+
+class FinishedError(ClosedError):
+    """The job has finished. That is no failure."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "EINVAL": InvalidError,
+    "ENOMEM": OutOfMemoryError,
+    "ELIMIT": LimitError,
+    "EPROTO": ProtocolError,
+    "ESYS": SystemCallError,
+    "ETIMEOUT": TimedOutError,
+    "ENOTFOUND": NotFoundError,
+    "ENOTSUP": NotSupportedError,
+    "ECONN": ConnectionFailedError,
+    "EUNKNOWN": UnknownOutcomeError,
+    "ERESOLVE": ResolveError,
+    "ETYPE": TypeMismatchError,
+    "ECLOSED": ClosedError,
+    "ESPARE": SpareError,
+    "ESTATE": StateError,
+    "ECANCELED": CanceledError,
+    "EAUTH": AuthError,
+    "EEXPELLED": ExpelledError,
+    "EFINISHED": FinishedError,
+}
+
+for _name, _class in _CLASSES.items():
+    _class.name = _name
+    _class.code = int(getattr(lib, f"MST_{_name}"))
+
+
+def text_of(pointer: Any) -> str:
+    """A C string of the library. Names come from peers, so they may be any bytes."""
+    if pointer == ffi.NULL:
+        return ""
+    raw: bytes = ffi.string(pointer)
+    return raw.decode(errors="backslashreplace")
+
+
+def error_of(code: int, err: Any) -> Error:
+    """The exception for a code that a call has returned, with the sentence in its struct mst_err."""
+    name = text_of(lib.mst_errname(code))
+    text = text_of(err.msg) if err.code == code else text_of(lib.mst_strerror(code))
+    return _CLASSES.get(name, Error)(text, int(err.sys))
+
+
+def check(code: int, err: Any) -> None:
+    """Raise unless a call has returned 0."""
+    if code != 0:
+        raise error_of(code, err)
