@@ -12,5 +12,6 @@
 #include <muster/store.h>
 #include <muster/types.h>
 #include <muster/version.h>
+#include <muster/wait.h>
 
 #endif /* MST_MUSTER_H */

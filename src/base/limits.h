@@ -13,6 +13,10 @@
  * which was never set is found out before that many bytes are read. */
 #define MST_SIZED_MAX MST_KIB(16)
 
+/* How long a thread waits without doing what it does while it waits, see <muster/wait.h>: a person
+ * who presses Ctrl-C takes a tenth of a second for "at once". */
+#define MST_ON_WAIT_MS 50
+
 /* Defaults of the server, each an option of `muster serve`. Key and value are PyTorch's own. */
 #define MST_KEY_SIZE_DEFAULT MST_KIB(8)
 #define MST_VALUE_SIZE_DEFAULT MST_MIB(8)

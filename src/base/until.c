@@ -3,15 +3,40 @@
 
 #include <errno.h>
 #include <muster/error.h>
+#include <muster/wait.h>
 #include <poll.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 /* Nobody rings a condition for a descriptor, so it is looked at this often. */
 #define SLICE_MS 20
 
 #define POLL_MS_MAX 1000000
+
+/* Of each thread: what it does while it waits. */
+static _Thread_local mst_wait_fn on_wait;
+static _Thread_local void *on_wait_arg;
+
+void mst_on_wait(mst_wait_fn fn, void *arg)
+{
+    on_wait = fn;
+    on_wait_arg = arg;
+}
+
+void mst__until_tell(void)
+{
+    if (on_wait != NULL) {
+        on_wait(on_wait_arg);
+    }
+}
+
+/* How long one wait of this thread may be. */
+static int64_t wait_ms_max(void)
+{
+    return on_wait != NULL ? MST_ON_WAIT_MS : POLL_MS_MAX;
+}
 
 struct mst__until mst__until_at(int64_t deadline_ms)
 {
@@ -48,7 +73,7 @@ bool mst__until_is_over(struct mst__until until)
 int mst__until_poll_ms(struct mst__until until)
 {
     int64_t left_ms = until.deadline_ms - mst__clock_ms();
-    return left_ms <= 0 ? 0 : left_ms > POLL_MS_MAX ? POLL_MS_MAX : (int)left_ms;
+    return left_ms <= 0 ? 0 : left_ms > wait_ms_max() ? (int)wait_ms_max() : (int)left_ms;
 }
 
 int mst__until_ready(struct mst__until until, int fd, short events)
@@ -67,6 +92,7 @@ int mst__until_ready(struct mst__until until, int fd, short events)
         if (ready == 0 && timeout_ms == 0) {
             return MST_ETIMEOUT;
         }
+        mst__until_tell();
     }
 }
 
@@ -78,14 +104,19 @@ int mst__until_cond(struct mst__until until, pthread_cond_t *cond, pthread_mutex
     if (mst__until_is_woken(until.wake_fd)) {
         return MST_ECANCELED;
     }
-    int64_t end_ms = until.wake_fd < 0
-                         ? until.deadline_ms
-                         : mst__until_sooner(until, mst__clock_deadline_ms(SLICE_MS)).deadline_ms;
+    int64_t slice_ms = until.wake_fd < 0 ? wait_ms_max() : SLICE_MS;
+    int64_t end_ms = mst__until_sooner(until, mst__clock_deadline_ms(slice_ms)).deadline_ms;
     struct timespec end = {
         .tv_sec = (time_t)(end_ms / 1000),
         .tv_nsec = (long)(end_ms % 1000) * 1000000,
     };
     (void)pthread_cond_timedwait(cond, mutex, &end); /* rung or late: the caller looks */
+    if (on_wait != NULL) {
+        /* It may want the same mutex. */
+        (void)pthread_mutex_unlock(mutex);
+        mst__until_tell();
+        (void)pthread_mutex_lock(mutex);
+    }
     return 0;
 }
 
@@ -94,6 +125,9 @@ bool mst__until_pause(int wake_fd, int64_t until_us)
     for (;;) {
         int64_t left_us = until_us - mst__clock_ns() / 1000;
         bool is_over = left_us <= 0;
+        if (left_us > wait_ms_max() * 1000) {
+            left_us = wait_ms_max() * 1000;
+        }
         struct timespec timeout = {
             .tv_sec = is_over ? 0 : (time_t)(left_us / 1000000),
             .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,
@@ -103,9 +137,10 @@ bool mst__until_pause(int wake_fd, int64_t until_us)
         if (ready > 0) {
             return false;
         }
-        if (is_over || (ready == 0 && mst__clock_ns() / 1000 >= until_us)) {
+        if (is_over) {
             return true;
         }
+        mst__until_tell();
     }
 }
 

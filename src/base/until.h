@@ -28,8 +28,13 @@ struct mst__until mst__until_sooner(struct mst__until until, int64_t deadline_ms
 /* Whether the deadline has passed. */
 bool mst__until_is_over(struct mst__until until);
 
-/* Poll's timeout: 0 when the deadline has passed. */
+/* Poll's timeout: 0 when the deadline has passed; not longer than the thread may go without
+ * mst__until_tell. */
 int mst__until_poll_ms(struct mst__until until);
+
+/* Have the thread do what it does while it waits, see <muster/wait.h>: whoever polls by himself
+ * calls this when nothing has come. */
+void mst__until_tell(void);
 
 /* Wait until @fd is ready for @events: 0, MST_ETIMEOUT, MST_ECANCELED, or MST_ESYS and errno. */
 int mst__until_ready(struct mst__until until, int fd, short events);

@@ -496,16 +496,18 @@ int mst__http_conn_drive(struct mst__http_conn *conn,
             (goal == MST_HTTP_UNTIL_BODY && mst__buf_size(&conn->response->body) > size_before)) {
             return 0;
         }
-        int64_t now_ms = mst__clock_ms();
-        if (now_ms >= until.deadline_ms) {
+        if (mst__until_is_over(until)) {
             return MST_ETIMEOUT;
         }
-        int64_t wait_ms = until.deadline_ms - now_ms < 60000 ? until.deadline_ms - now_ms : 60000;
         struct curl_waitfd wake = {.fd = until.wake_fd, .events = CURL_WAIT_POLLIN};
-        CURLMcode rc =
-            conn->curl->multi_poll(conn->multi, &wake, wake.fd >= 0 ? 1 : 0, (int)wait_ms, NULL);
+        int ready = 0;
+        CURLMcode rc = conn->curl->multi_poll(conn->multi, &wake, wake.fd >= 0 ? 1 : 0,
+                                              mst__until_poll_ms(until), &ready);
         if (rc != CURLM_OK) {
             return MST_ESYS;
+        }
+        if (ready == 0) {
+            mst__until_tell();
         }
         if (wake.fd >= 0 && wake.revents != 0) {
             return MST_ECANCELED;

@@ -226,6 +226,9 @@ static int race_run(struct race *race,
         if (ready > 0 && wake->revents != 0) {
             return fail_interrupted(reterr);
         }
+        if (ready <= 0) {
+            mst__until_tell();
+        }
         size_t winner = ready > 0 ? race_collect(race, pollfds) : SIZE_MAX;
         if (winner != SIZE_MAX) {
             *ret_winner = winner;

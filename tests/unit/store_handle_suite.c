@@ -1,5 +1,6 @@
 /* unit/store_handle_suite.c - what every handle on a store must do: end its calls when interrupted,
  * be cloned, say where it is, and keep out of the way in a forked child. */
+#include <muster/wait.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +40,34 @@ static void on_signal(int number)
 {
     (void)number;
     mst_store_interrupt(signalled_store);
+}
+
+/* What a thread does while it waits: use the store, and at the second time end the wait. */
+static int told;
+
+static void on_wait(void *arg)
+{
+    struct mst_store *store = arg;
+    told++;
+    assert_ok(mst_store_set(store, STR("told"), STR("v"), PLENTY_MS, &err));
+    if (told == 2) {
+        mst_store_interrupt(store);
+    }
+}
+
+void suite_on_wait(struct mst_store *store)
+{
+    struct mst_bytes key = STR("never");
+    struct mst_err wait_err = {0};
+    told = 0;
+    mst_on_wait(on_wait, store);
+    assert_int_equal(mst_store_wait(store, &key, 1, PLENTY_MS, &wait_err), MST_ECANCELED);
+    assert_true(told >= 2);
+    assert_value(store, "told", STR("v"));
+    mst_on_wait(NULL, NULL);
+    told = 0;
+    assert_fails(mst_store_wait(store, &key, 1, SHORT_MS, &err), MST_ETIMEOUT, "never");
+    assert_int_equal(told, 0);
 }
 
 #define WAITERS 3

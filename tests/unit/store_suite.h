@@ -17,8 +17,9 @@ void suite_timeouts(struct mst_store *store);
 void suite_threads(struct mst_store *store);
 void suite_barriers(struct mst_store *store);
 
-/* Handles; the third is for stores with queues. */
+/* Handles; that of pops is for stores with queues. */
 void suite_interrupt(struct mst_store *store);
+void suite_on_wait(struct mst_store *store);
 void suite_interrupt_in_order(struct mst_store *store);
 void suite_interrupt_pop(struct mst_store *store);
 void suite_clone(struct mst_store *store);

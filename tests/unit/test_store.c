@@ -254,6 +254,7 @@ static void test_interrupt(void **state)
 {
     struct fixture *fixture = *state;
     on_each(state, suite_interrupt);
+    on_each(state, suite_on_wait);
     on_each(state, suite_interrupt_in_order);
     const char *urls[] = {"hash:", fixture->tcp, fixture->unix_url};
     for (size_t i = 0; i < 3; i++) {

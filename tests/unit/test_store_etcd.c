@@ -93,6 +93,7 @@ static void test_suite_handles(void **state)
     (void)state;
     NEEDS_ETCD();
     on_each(suite_interrupt);
+    on_each(suite_on_wait);
     on_each(suite_interrupt_in_order);
     on_each(suite_clone);
     on_each(suite_fork);
