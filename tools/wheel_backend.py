@@ -1,7 +1,8 @@
 """What pip calls to build the Python package: meson-python, and a tag.
 
-The extension module uses the limited API of CPython 3.9, whatever CPython has built it. meson-python
-tags a wheel with the version that runs, and pip would not install that into an earlier one.
+The extension module uses the limited API of CPython 3.9, whatever CPython has built it. But
+meson-python tags a wheel with the version that runs, and pip would not install that into an earlier
+one.
 """
 
 import pathlib
