@@ -166,6 +166,20 @@ MST_API int mst_status_members(const struct mst_params *params,
                                struct mst_status **ret_status,
                                struct mst_err *reterr);
 
+/**
+ * The same of the round that @handler has joined, with the parameters that it was made from. A look
+ * costs one connection or one read of the store, and nothing until it is wanted.
+ *
+ * Returns 0; MST_EINVAL: no round is joined, or a handler that was made by another process;
+ * MST_ENOTSUP: `static`, and backends of programs; or as mst_status_members does. The caller
+ * releases @ret_status with mst_status_free. From any thread. It waits for @timeout_ms at most;
+ * mst_handler_cancel does not end it.
+ */
+MST_API int mst_handler_members(struct mst_handler *handler,
+                                int64_t timeout_ms,
+                                struct mst_status **ret_status,
+                                struct mst_err *reterr);
+
 /* --- changes --- */
 
 struct mst_status_watch; /* opaque */

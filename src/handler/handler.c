@@ -12,13 +12,13 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "handler/params.h"
 
 struct mst_handler {
     struct mst_handler_ops ops;
     void *self;
-    char *backend; /* for handlers that do not tell; NULL = nobody knows */
-    char *run_id;
-    pid_t process; /* that has made it */
+    struct mst_params *params; /* that it was made from; NULL = nobody knows */
+    pid_t process;             /* that has made it */
 };
 
 /* Whether there is one, and this process has made it: a child has no thread that owns it. */
@@ -87,13 +87,18 @@ int mst_handler_wrap(const struct mst_handler_ops *ops,
     return 0;
 }
 
-int mst__handler_name(struct mst_handler *handler, const struct mst_params *params)
+int mst__handler_describe(struct mst_handler *handler,
+                          const struct mst_params *params,
+                          struct mst_err *reterr)
 {
-    mst__free(handler->backend); /* a creator may itself have asked the registry */
-    mst__free(handler->run_id);
-    handler->backend = mst__strdup(mst_params_backend(params));
-    handler->run_id = mst__strdup(mst_params_run_id(params));
-    return handler->backend == NULL || handler->run_id == NULL ? MST_ENOMEM : 0;
+    mst_params_free(handler->params); /* a creator may itself have asked the registry */
+    handler->params = NULL;
+    return mst__params_copy(params, &handler->params, reterr);
+}
+
+const struct mst_params *mst__handler_params(const struct mst_handler *handler)
+{
+    return handler->params;
 }
 
 void mst_handler_free(struct mst_handler *handler)
@@ -104,8 +109,7 @@ void mst_handler_free(struct mst_handler *handler)
     if (is_ours(handler)) {
         handler->ops.free(handler->self);
     } /* else the parent does, and threads and connections are its own */
-    mst__free(handler->backend);
-    mst__free(handler->run_id);
+    mst_params_free(handler->params);
     mst__free(handler);
 }
 
@@ -271,18 +275,22 @@ void mst_handler_cancel(struct mst_handler *handler)
 
 const char *mst_handler_run_id(const struct mst_handler *handler)
 {
-    const char *run_id = handler == NULL ? NULL : handler->run_id;
+    const char *run_id = NULL;
     if (handler != NULL && handler->ops.run_id != NULL) {
         run_id = handler->ops.run_id(handler->self);
+    } else if (handler != NULL && handler->params != NULL) {
+        run_id = mst_params_run_id(handler->params);
     }
     return run_id == NULL ? "" : run_id;
 }
 
 const char *mst_handler_backend(const struct mst_handler *handler)
 {
-    const char *backend = handler == NULL ? NULL : handler->backend;
+    const char *backend = NULL;
     if (handler != NULL && handler->ops.backend != NULL) {
         backend = handler->ops.backend(handler->self);
+    } else if (handler != NULL && handler->params != NULL) {
+        backend = mst_params_backend(handler->params);
     }
     return backend == NULL ? "" : backend;
 }

@@ -4,8 +4,12 @@
 
 #include <muster/rendezvous.h>
 
-/* Remember backend and run id of @params for a handler that does not tell them itself. 0 or
- * MST_ENOMEM. */
-int mst__handler_name(struct mst_handler *handler, const struct mst_params *params);
+/* Remember the @params that @handler was made from; they are copied. 0 or MST_ENOMEM. */
+int mst__handler_describe(struct mst_handler *handler,
+                          const struct mst_params *params,
+                          struct mst_err *reterr);
+
+/* Those; NULL of a handler that no registry has made. */
+const struct mst_params *mst__handler_params(const struct mst_handler *handler);
 
 #endif /* MST_HANDLER_HANDLER_H */

@@ -230,10 +230,8 @@ int mst_handler_new(const struct mst_params *params,
     if (handler == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0, "backend '%.60s' has made no handler", name);
     }
-    rv = mst__handler_name(handler, params);
-    if (rv != 0) {
-        rv = mst__fail(reterr, rv, 0, "handler of backend '%.60s'", name);
-    } else if (strcmp(mst_handler_backend(handler), name) != 0) {
+    rv = mst__handler_describe(handler, params, reterr);
+    if (rv == 0 && strcmp(mst_handler_backend(handler), name) != 0) {
         rv = mst__fail(reterr, MST_EINVAL, 0, "the handler of backend '%.60s' calls itself '%.60s'",
                        name, mst_handler_backend(handler));
     }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "handler/handler.h"
 #include "handler/params.h"
 #include "status/look.h"
 
@@ -214,6 +215,23 @@ int mst_status_members(const struct mst_params *params,
     }
     *ret_status = status;
     return 0;
+}
+
+int mst_handler_members(struct mst_handler *handler,
+                        int64_t timeout_ms,
+                        struct mst_status **ret_status,
+                        struct mst_err *reterr)
+{
+    struct mst_rendezvous round;
+    mst_rendezvous_init(&round, sizeof round);
+    int rv = mst_handler_round(handler, &round, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    mst_store_close(round.store);
+    const struct mst_params *params = mst__handler_params(handler);
+    return params == NULL ? mst__fail(reterr, MST_ENOTSUP, 0, "a handler without parameters")
+                          : mst_status_members(params, &round, timeout_ms, ret_status, reterr);
 }
 
 /* --- closing --- */

@@ -5,6 +5,7 @@
 
 #include "unit/node_unit.h"
 
+#include <muster/status.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,13 +33,36 @@ static inline void assert_unreachable(struct mst_handler *handler, const char *w
 static inline void suite_abandon(struct mst_handler *handler)
 {
     struct mst_rendezvous round = {.size = sizeof round};
+    struct mst_status *status = NULL;
     assert_fails(mst_handler_round(handler, &round, &err), MST_EINVAL, "no round");
+    assert_fails(mst_handler_members(handler, PLENTY_MS, &status, &err), MST_EINVAL, "no round");
     assert_ok(mst_handler_abandon(handler, &err)); /* nothing is begun */
     assert_ok(mst_handler_begin(handler, -1, &err));
     assert_ok(mst_handler_begin(handler, 1, &err)); /* changes nothing */
     assert_ok(mst_handler_abandon(handler, &err));
     assert_nothing_to_take(handler);
     assert_false(fd_is_readable(handler, 0));
+}
+
+/* Each knows who is in the round with it, by rank. */
+static inline void suite_members(struct mst_handler *handlers[2], struct mst_rendezvous rounds[2])
+{
+    for (int i = 0; i < 2; i++) {
+        struct mst_status *status = NULL;
+        if (strcmp(mst_handler_backend(handlers[i]), "static") == 0) {
+            assert_fails(mst_handler_members(handlers[i], PLENTY_MS, &status, &err), MST_ENOTSUP,
+                         "static");
+            continue;
+        }
+        assert_ok(mst_handler_members(handlers[i], PLENTY_MS, &status, &err));
+        assert_int_equal(status->node_count, 2);
+        for (int other = 0; other < 2; other++) {
+            const struct mst_status_node *node = status->nodes[rounds[other].rank];
+            assert_int_equal(node->rank, rounds[other].rank);
+            assert_string_equal(node->name, mst_handler_node(handlers[other]));
+        }
+        mst_status_free(status);
+    }
 }
 
 /* Both enter a round of two. */
@@ -60,6 +84,7 @@ static inline void suite_meet(struct mst_handler *handlers[2])
         mst_notice_free(notice);
     }
     assert_int_equal(rounds[0].rank + rounds[1].rank, 1);
+    suite_members(handlers, rounds);
     /* Each time with a store of its own. */
     assert_ok(mst_handler_round(handlers[0], &again, &err));
     assert_ok(mst_store_set(rounds[0].store, STR("k"), STR("v"), PLENTY_MS, &err));
@@ -94,6 +119,7 @@ static inline void suite_fork(struct mst_handler *handler)
         bool is_refused = mst_handler_begin(handler, -1, &told) == MST_EINVAL &&
                           strstr(told.msg, "another process") != NULL &&
                           mst_handler_leave(handler, &told) == MST_EINVAL &&
+                          mst_handler_members(handler, 0, NULL, &told) == MST_EINVAL &&
                           mst_handler_fd(handler) == -1;
         mst_handler_free(handler);
         _exit(is_refused ? 0 : 1);

@@ -414,7 +414,7 @@ static void out_of_memory(void **state)
         mst_handler_free(handler);
         assert_int_equal(atomic_load(&alive), 0);
     }
-    assert_int_equal(nth, 5);
+    assert_int_equal(nth, 8);
     mst_params_free(params);
 }
 
