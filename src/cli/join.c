@@ -19,7 +19,6 @@
 #include "base/err.h"
 #include "base/json_writer.h"
 #include "base/limits.h"
-#include "base/mem.h"
 #include "base/number.h"
 #include "cli/child.h"
 #include "cli/cli.h"
@@ -36,7 +35,6 @@
 /* How often to see whether the store can still be reached. */
 #define CHECK_MS 500
 
-#define KEY_SIZE 400          /* of a key with the name of a node */
 #define READ_MS_DEFAULT 60000 /* as the handlers have it */
 
 static const char join_synopsis[] =
@@ -88,7 +86,6 @@ struct join {
     bool is_closed, is_expelled, is_cause_told;
     int64_t waiting_count;
     int64_t gone;           /* how many of its members are */
-    int64_t finished;       /* and how many of those were done */
     struct mst_err trouble; /* why the store cannot be reached */
     struct mst_err err;
 };
@@ -177,10 +174,16 @@ static int tell(struct join *join, const char *event)
 }
 
 /* @name: what is told of it, if anything is known. */
-static int tell_closed(struct join *join, const char *name, const char *text)
+static int tell_closed(struct join *join,
+                       enum mst_outcome outcome,
+                       const char *name,
+                       const char *text)
 {
     mst__json_put_begin(&join->line, NULL, '{');
     mst__json_put_text(&join->line, "event", mst_bytes_str("closed"));
+    if (outcome == MST_OUTCOME_FINISHED || outcome == MST_OUTCOME_FAILED) {
+        mst__json_put_text(&join->line, "outcome", mst_bytes_str(mst_status_outcome_name(outcome)));
+    }
     if (*text != '\0') {
         mst__json_put_text(&join->line, name, mst_bytes_str(text));
     }
@@ -236,40 +239,19 @@ static int tell_waiting(struct join *join, int64_t nodes)
     return mst__cli_json_print(&join->line, &join->err);
 }
 
-/* --- who is gone --- */
+/* --- how work ends --- */
 
-/* A node whose command has succeeded says so before it leaves, under its name and in a counter: it
- * is gone and not lost, which is no reason to stop the others. */
-#define FINISHED_KEY "muster.join/finished"
-#define FINISHED_MS 2000
-
-/* The key for @node. Returns @ret_text. */
-static struct mst_bytes finished_key(struct mst_bytes node, char ret_text[KEY_SIZE])
-{
-    (void)snprintf(ret_text, KEY_SIZE, FINISHED_KEY "/%.*s", (int)node.size,
-                   (const char *)node.data); /* names are shorter */
-    return mst_bytes_str(ret_text);
-}
-
-/* Whoever misses it counts us as lost, and we are gone either way. */
-static void announce_finished(const struct join *join)
-{
-    char text[KEY_SIZE];
-    struct mst_bytes key = finished_key(mst_bytes_str(mst_handler_node(join->handler)), text);
-    struct mst_store *store = join->outcome.store;
-    struct mst_err err;
-    int64_t count;
-    if (mst_store_set(store, key, mst_bytes_str("1"), FINISHED_MS, &err) == 0) {
-        (void)mst_store_add(store, mst_bytes_str(FINISHED_KEY), 1, FINISHED_MS, &count, &err);
-    }
-}
-
-/* How our command has failed is told to all others, before we go. */
-static void announce_failed(const struct join *join)
+/* How our command has ended is told to all others before we go: who has finished is not missed, and
+ * a failure has a cause. Without a word, because nobody could be told, they miss us. */
+static void announce_end(const struct join *join)
 {
     int code = join->child.exit_code;
+    struct mst_err err;
+    if (code == 0) {
+        (void)mst_handler_finish(join->handler, code, join->command[0], &err);
+        return;
+    }
     struct mst_failure failure;
-    struct mst_err err; /* then they miss us all the same */
     mst_failure_init(&failure, sizeof failure);
     failure.exit_status = code > MST_EXIT_SIGNAL ? 0 : code;
     failure.signal = code > MST_EXIT_SIGNAL ? code - MST_EXIT_SIGNAL : 0;
@@ -277,82 +259,22 @@ static void announce_failed(const struct join *join)
     (void)mst_handler_restart(join->handler, &failure, &err);
 }
 
-static bool has_finished(const struct join *join, struct mst_bytes node)
-{
-    char text[KEY_SIZE];
-    struct mst_bytes key = finished_key(node, text);
-    struct mst_err err;
-    bool exists = false;
-    int rv = mst_store_check(join->outcome.store, &key, 1, FINISHED_MS, &exists, &err);
-    return rv == 0 && exists;
-}
-
-/* How many nodes have said so. */
-static int64_t count_finished(const struct join *join)
-{
-    struct mst_buffer value = {0};
-    struct mst_err err;
-    int64_t counted = 0;
-    if (mst_store_try_get(join->outcome.store, mst_bytes_str(FINISHED_KEY), FINISHED_MS, &value,
-                          &err) == 0) {
-        (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), &counted);
-        mst_buffer_free(&value);
-    }
-    return counted;
-}
-
-/* Names those of @notice who have finished, or have not, and says how many there are in all. */
-static int tell_gone(struct join *join,
-                     const struct mst_notice *notice,
-                     const bool *is_done,
-                     bool finished,
-                     int64_t total)
+/* Members are gone. */
+static int tell_lost(struct join *join, const struct mst_notice *notice)
 {
     struct mst__json_writer *line = &join->line;
     mst__json_put_begin(line, NULL, '{');
-    mst__json_put_text(line, "event", mst_bytes_str(finished ? "finished" : "lost"));
+    mst__json_put_text(line, "event", mst_bytes_str("lost"));
     mst__json_put_number(line, "round", join->outcome.round);
     mst__json_put_begin(line, "nodes", '[');
     for (size_t i = 0; i < notice->node_count; i++) {
-        if (is_done[i] == finished) {
-            mst__json_put_text(line, NULL, mst_bytes_str(notice->nodes[i].name));
-        }
+        mst__json_put_text(line, NULL, mst_bytes_str(notice->nodes[i].name));
     }
     mst__json_put_end(line, ']');
-    mst__json_put_number(line, "total", total);
+    mst__json_put_number(line, "total", notice->nodes_lost);
     mst__json_put_end(line, '}');
-    return mst__cli_json_print(line, &join->err);
-}
-
-/* Members are gone: those who have finished, and those who are lost. */
-static int tell_all_gone(struct join *join, const struct mst_notice *notice)
-{
-    bool *is_done = mst__calloc(notice->node_count + 1, sizeof *is_done);
-    if (is_done == NULL) {
-        return mst__fail(&join->err, MST_ENOMEM, 0, "%zu nodes", notice->node_count);
-    }
-    int64_t counted = count_finished(join);
-    int64_t finished = join->finished;
-    int64_t lost_before = join->gone - join->finished;
-    for (size_t i = 0; i < notice->node_count && counted > 0; i++) {
-        is_done[i] = has_finished(join, mst_bytes_str(notice->nodes[i].name));
-        finished += is_done[i] ? 1 : 0;
-    }
-    if ((int64_t)notice->node_count < notice->nodes_lost - join->gone) {
-        /* Not all have names; the counter tells. */
-        finished = counted < notice->nodes_lost ? counted : notice->nodes_lost;
-    }
-    int rv = 0;
-    if (finished > join->finished) {
-        rv = tell_gone(join, notice, is_done, true, finished);
-    }
-    if (rv == 0 && notice->nodes_lost - finished > lost_before) {
-        rv = tell_gone(join, notice, is_done, false, notice->nodes_lost - finished);
-    }
     join->gone = notice->nodes_lost;
-    join->finished = finished;
-    mst__free(is_done);
-    return rv;
+    return mst__cli_json_print(line, &join->err);
 }
 
 /* The first failure of the round. */
@@ -384,9 +306,9 @@ static int hear(struct join *join, const struct mst_notice *notice)
     switch (notice->kind) {
         case MST_NOTICE_CLOSED:
             join->is_closed = true;
-            return tell_closed(join, "reason", notice->reason);
+            return tell_closed(join, notice->outcome, "reason", notice->reason);
         case MST_NOTICE_LOST:
-            return tell_all_gone(join, notice);
+            return tell_lost(join, notice);
         case MST_NOTICE_WAITING:
             join->waiting_count = notice->nodes_waiting;
             return tell_waiting(join, notice->nodes_waiting);
@@ -449,7 +371,7 @@ static enum end judge(const struct join *join)
     if (join->is_expelled) {
         return END_EXPELLED;
     }
-    bool has_changed = join->waiting_count > 0 || join->gone > join->finished;
+    bool has_changed = join->waiting_count > 0 || join->gone > 0;
     return has_changed && (join->rejoin || join->command != NULL) ? END_CHANGED : END_NOT;
 }
 
@@ -549,10 +471,8 @@ static enum end be_member(struct join *join)
     }
     enum end end = stay(join);
     bool has_ended = end == END_COMMAND && join->child.pid == 0;
-    if (has_ended && join->lost_ms == 0 && join->child.exit_code == 0) {
-        announce_finished(join);
-    } else if (has_ended && join->lost_ms == 0) {
-        announce_failed(join);
+    if (has_ended && join->lost_ms == 0) {
+        announce_end(join);
     }
     mst__child_stop(&join->child, join->stop_ms, wake_fd);
     return end;
@@ -576,7 +496,6 @@ static enum end take_part(struct join *join)
         join->is_cause_told = false;
         join->waiting_count = 0;
         join->gone = 0;
-        join->finished = 0;
         join->lost_ms = 0;
         enum end end = be_member(join);
         mst_store_close(join->outcome.store);
@@ -606,8 +525,8 @@ static int fail(struct join *join)
     if (exit_code == MST_EXIT_CLOSED || exit_code == MST_EXIT_SPARE) {
         char text[sizeof join->err.msg];
         (void)snprintf(text, sizeof text, "%s",
-                       join->err.msg);          /* the line may have an error of its own */
-        (void)tell_closed(join, "error", text); /* the exit status says it, too */
+                       join->err.msg); /* the line may have an error of its own */
+        (void)tell_closed(join, MST_OUTCOME_NONE, "error", text); /* the exit status says it, too */
     }
     return exit_code;
 }

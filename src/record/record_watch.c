@@ -50,6 +50,12 @@ int mst__record_publish(struct mst__record *record,
             .expelled = changes.expelled,
         };
         view_name_lost(record, &view);
+        /* Whose work is done keeps its place: nobody gives way to a spare for it. */
+        int64_t finished = (int64_t)changes.lost_count - view.participants_lost;
+        int64_t taken = (int64_t)record->session.state.participants.count + finished;
+        if (finished > 0 && taken >= record->session.options.settings.nodes_max) {
+            view.nodes_waiting = 0;
+        }
         mst__ending_note(&record->ending, &view);
         mst__view_publish(&record->head.view, &view);
         mst__view_reach(&record->head.view, NULL);

@@ -423,11 +423,9 @@ class Command(Case):
                   'test $RANK = 0 && exit 0; exit 41')
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
-        names = []
         for rank, node in enumerate(nodes):
             line = node.next("joined")
             self.assertEqual(line["rank"], rank)
-            names.append(line["node"])
             said = node.next_text().split()
             self.assertEqual(said[:5], [str(rank), "2", "a", str(line["master_port"]), "0"])
             self.assertIn(said[5], ("True", "False"))
@@ -435,10 +433,9 @@ class Command(Case):
         # The first one has done its part: it is gone, and the other one goes on.
         self.let_go(0)
         self.assertEqual(nodes[0].wait(), OK)
-        line = nodes[1].next("finished")
-        self.assertEqual((line["nodes"], line["total"]), (names[:1], 1))
         self.let_go(1)
         self.assertEqual(nodes[1].wait(), 41)
+        self.assertEqual(len(nodes[1].texts), 2)  # nobody was missed
 
     def let_go(self, rank):
         with open(os.path.join(self.directory, f"go{rank}"), "wb"):
