@@ -6,18 +6,31 @@ shared store, and agree again when somebody joins, leaves or dies.
     with muster.Rendezvous("server:29400", "job", nodes=(2, 4)) as rendezvous:
         here = rendezvous.next()
         here.store.set(f"address/{here.rank}", address)
+
+Everything here may be used from several threads. Calls that wait let other threads run, and Ctrl-C
+ends them. What a process has opened, a forked child cannot use.
 """
 
-from muster._binding import ffi as _ffi, lib as _lib
-from muster._errors import *  # noqa: F403
-from muster._errors import __all__ as _errors
-from muster._rendezvous import (Cause, Changes, Event, Kind, LostNode, Notice, Outcome, Rendezvous,
-                                Round)
+from muster._binding import ffi as _ffi
+from muster._binding import lib as _lib
+from muster._errors import (AuthError, CanceledError, ClosedError, ConnectionFailedError,
+                            ExpelledError, FinishedError, InvalidError, LimitError, MusterError,
+                            NotFoundError, NotSupportedError, OutOfMemoryError, ProtocolError,
+                            ResolveError, SpareError, StateError, SystemCallError, TimedOutError,
+                            TypeMismatchError, UnknownOutcomeError)
+from muster._log import Event
+from muster._rendezvous import (Cause, Changes, Kind, LostNode, Notice, Outcome, Rendezvous, Round)
 from muster._server import Server
-from muster._status import jobs, status
+from muster._status import Member, jobs, status
 from muster._store import Store
 
 __version__: str = _ffi.string(_lib.mst_version()).decode()
 
-__all__ = [*_errors, "Cause", "Changes", "Event", "Kind", "LostNode", "Notice", "Outcome",
-           "Rendezvous", "Round", "Server", "Store", "__version__", "jobs", "status"]
+__all__ = [
+    "AuthError", "CanceledError", "Cause", "Changes", "ClosedError", "ConnectionFailedError",
+    "Event", "ExpelledError", "FinishedError", "InvalidError", "Kind", "LimitError", "LostNode",
+    "Member", "MusterError", "NotFoundError", "NotSupportedError", "Notice", "OutOfMemoryError",
+    "Outcome", "ProtocolError", "Rendezvous", "ResolveError", "Round", "Server", "SpareError",
+    "StateError", "Store", "SystemCallError", "TimedOutError", "TypeMismatchError",
+    "UnknownOutcomeError", "__version__", "jobs", "status",
+]

@@ -6,15 +6,8 @@ from typing import Any
 
 from muster._binding import ffi, lib
 
-__all__ = [
-    "AuthError", "CanceledError", "ClosedError", "ConnectionFailedError", "Error", "ExpelledError",
-    "FinishedError", "InvalidError", "LimitError", "NotFoundError", "NotSupportedError",
-    "OutOfMemoryError", "ProtocolError", "ResolveError", "SpareError", "StateError", "SystemCallError",
-    "TimedOutError", "TypeMismatchError", "UnknownOutcomeError",
-]
 
-
-class Error(Exception):
+class MusterError(Exception):
     """Something failed. The text says what, with whom, and what to do."""
 
     #: The number of the C library, as in <muster/error.h>.
@@ -28,39 +21,39 @@ class Error(Exception):
         self.system = system
 
 
-class InvalidError(Error, ValueError):
+class InvalidError(MusterError, ValueError):
     """An argument, option or setting is wrong."""
 
 
-class OutOfMemoryError(Error, MemoryError):
+class OutOfMemoryError(MusterError, MemoryError):
     """There is no memory."""
 
 
-class LimitError(Error):
+class LimitError(MusterError):
     """A configured limit is reached."""
 
 
-class ProtocolError(Error):
+class ProtocolError(MusterError):
     """The peer broke the wire protocol."""
 
 
-class SystemCallError(Error, OSError):
+class SystemCallError(MusterError, OSError):
     """A system call failed."""
 
 
-class TimedOutError(Error, TimeoutError):
+class TimedOutError(MusterError, TimeoutError):
     """The deadline passed."""
 
 
-class NotFoundError(Error, LookupError):
+class NotFoundError(MusterError, LookupError):
     """There is no such key."""
 
 
-class NotSupportedError(Error):
+class NotSupportedError(MusterError):
     """This store, backend or server lacks the operation."""
 
 
-class ConnectionFailedError(Error, ConnectionError):
+class ConnectionFailedError(MusterError, ConnectionError):
     """The connection failed or was lost; nothing was done."""
 
 
@@ -68,15 +61,15 @@ class UnknownOutcomeError(ConnectionFailedError):
     """The connection was lost after a write was sent: it may or may not have been done."""
 
 
-class ResolveError(Error, OSError):
+class ResolveError(MusterError, OSError):
     """A host name was not resolved."""
 
 
-class TypeMismatchError(Error, TypeError):
+class TypeMismatchError(MusterError, TypeError):
     """The stored value is not a number."""
 
 
-class ClosedError(Error):
+class ClosedError(MusterError):
     """The rendezvous, the job or the store is closed."""
 
 
@@ -84,19 +77,19 @@ class SpareError(ClosedError):
     """The rendezvous closed while this node was a spare. That is no failure."""
 
 
-class StateError(Error):
+class StateError(MusterError):
     """The stored record is not a rendezvous."""
 
 
-class CanceledError(Error):
+class CanceledError(MusterError):
     """The call was cancelled."""
 
 
-class AuthError(Error, PermissionError):
+class AuthError(MusterError, PermissionError):
     """User, password or certificate was refused."""
 
 
-class ExpelledError(Error):
+class ExpelledError(MusterError):
     """The place of this node is lost or taken."""
 
 
@@ -104,7 +97,7 @@ class FinishedError(ClosedError):
     """The job has finished. That is no failure."""
 
 
-_CLASSES: dict[str, type[Error]] = {
+_CLASSES: dict[str, type[MusterError]] = {
     "EINVAL": InvalidError,
     "ENOMEM": OutOfMemoryError,
     "ELIMIT": LimitError,
@@ -139,11 +132,11 @@ def text_of(pointer: Any) -> str:
     return raw.decode(errors="backslashreplace")
 
 
-def error_of(code: int, err: Any) -> Error:
+def error_of(code: int, err: Any) -> MusterError:
     """The exception for a code that a call has returned, with the sentence in its struct mst_err."""
     name = text_of(lib.mst_errname(code))
     text = text_of(err.msg) if err.code == code else text_of(lib.mst_strerror(code))
-    return _CLASSES.get(name, Error)(text, int(err.sys))
+    return _CLASSES.get(name, MusterError)(text, int(err.sys))
 
 
 def check(code: int, err: Any) -> None:

@@ -1,121 +1,173 @@
-"""What all handles have in common: they belong to one process, are closed once, and calls that may
-wait can be ended by a signal."""
+"""What all handles have in common: they belong to one process, are released once and not while a
+call is under way, and their calls can be ended by a signal.
+
+There is no lock here. A handler of a signal may run, or raise, between any two steps of the main
+thread, also while that holds a lock. What has to be done at once is one operation on a list or a
+set.
+"""
 
 from __future__ import annotations
 
 import atexit
-import os
-import queue
-import threading
+import datetime
+import time
 import weakref
 from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from muster._errors import ClosedError, InvalidError
+from muster._binding import ffi, lib
+from muster._errors import ClosedError, InvalidError, check
+from muster._wait import aside, inside, is_main, process
 
-Seconds = Union[int, float]
+#: A time in seconds; None stands for the default, which each call names.
+Timeout = Union[int, float, datetime.timedelta, None]
+
 HandleType = TypeVar("HandleType", bound="Handle")
 ResultType = TypeVar("ResultType")
 
-#: The longest wait that a call is asked for.
-_WAIT_MS_MAX = 2**53
+#: The longest wait that a call is asked for: no end.
+FOREVER_MS = 2**53
+
+#: How long close() waits for calls that it has ended, and how often it looks.
+_CLOSE_S = 3.0
+_CLOSE_LOOK_S = 0.001
 
 
-def milliseconds(seconds: Optional[Seconds], default: Optional[int] = None) -> int:
-    """A timeout for the library; None stands for the default, or for no end."""
-    if seconds is None:
-        return _WAIT_MS_MAX if default is None else default
+def milliseconds(timeout: Timeout, default_ms: int) -> int:
+    """A timeout as the library takes it."""
+    if timeout is None:
+        return default_ms
+    seconds = (timeout.total_seconds() if isinstance(timeout, datetime.timedelta)
+               else float(timeout))
     if not seconds >= 0:
-        raise InvalidError(f"timeout {seconds!r} is no number of seconds")
-    return min(round(seconds * 1000), _WAIT_MS_MAX)
-
-
-class _Waiter:
-    """A thread that waits inside the library for the main thread, which has to run the handlers of
-    signals meanwhile: Python runs them nowhere else."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="muster-waiter", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            call, box, done = self._calls.get()
-            try:
-                box.append((call(), None))
-            except BaseException as error:  # it belongs to the main thread
-                box.append((None, error))
-            done.release()
-            del call, box, done
-
-    def wait(self, call: Callable[[], ResultType], interrupt: Callable[[], None]) -> ResultType:
-        box: list[tuple[Any, Optional[BaseException]]] = []
-        done = threading.Lock()
-        done.acquire()
-        self._calls.put((call, box, done))
-        try:
-            done.acquire()
-        except BaseException:
-            # A handler has raised. The call must have ended before its memory goes.
-            interrupt()
-            done.acquire()
-            raise
-        result, error = box[0]
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
-
-
-_waiter: Optional[_Waiter] = None
-
-
-def wait(call: Callable[[], ResultType], interrupt: Callable[[], None]) -> ResultType:
-    """Make a call that may wait. In the main thread, @interrupt ends it when a signal's handler
-    raises, as that of Ctrl-C does."""
-    global _waiter
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    if _waiter is None:
-        _waiter = _Waiter()
-    return _waiter.wait(call, interrupt)
+        raise InvalidError(f"timeout {timeout!r} is no number of seconds")
+    return round(seconds * 1000) if seconds * 1000 < FOREVER_MS else FOREVER_MS
 
 
 class Handle:
-    """A handle of the library. A context manager; closed at the latest when the interpreter ends."""
+    """A handle of the library: a context manager, closed at the latest when the interpreter ends."""
 
     _living: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     def __init__(self, pointer: Any) -> None:
-        self._pointer: Any = pointer
-        self._pid = os.getpid()
-        self._uses = 0
-        self._lock = threading.Lock()
+        self._pointer: Any = pointer  # None = closed
+        self._owned = [pointer]  # whoever takes it out releases it
+        self._doomed: list[Any] = []  # closed, to be released by the last call under way
+        self._calls: set[Any] = set()  # those under way, by their struct mst_err
+        self._is_rung = False  # an interrupt has come too late for the call that it was meant for
+        self._generation = process.generation
         Handle._living.add(self)
+
+    # What the kinds of handles do differently.
 
     def _free(self, pointer: Any) -> None:
         raise NotImplementedError
 
-    @property
+    def _free_in_child(self, pointer: Any) -> None:
+        self._free(pointer)
+
+    def _ring(self, pointer: Any) -> None:
+        """End the calls that wait."""
+
+    # Calls
+
     def _open(self) -> Any:
-        if self._pointer is None:
+        pointer = self._pointer
+        if pointer is None:
             raise ClosedError(f"this {type(self).__name__} is closed")
-        if self._pid != os.getpid():
-            raise InvalidError(f"this {type(self).__name__} was made by process {self._pid}: "
-                               "a child process has to make its own")
-        return self._pointer
+        if self._generation != process.generation:
+            raise InvalidError(f"this {type(self).__name__} was made by another process: "
+                               "a forked child has to make its own")
+        return pointer
+
+    def _interrupt(self) -> None:
+        pointer = self._pointer
+        if pointer is not None:
+            self._ring(pointer)
+
+    def _inside(self, function: Callable[..., int], *arguments: Any) -> None:
+        """Make a call that may wait, which the library calls back in the main thread."""
+        err = ffi.new("struct mst_err *")
+        try:
+            self._calls.add(err)
+            pointer = self._open()
+            while True:
+                if is_main():
+                    code, error = inside(function, (pointer, *arguments, err), self._interrupt)
+                    if error is not None:
+                        self._is_rung = code not in (lib.MST_ECANCELED, lib.MST_EUNKNOWN)
+                        raise error
+                else:
+                    code = function(pointer, *arguments, err)
+                if code != lib.MST_ECANCELED or not self._is_rung:
+                    break
+                self._is_rung = False
+        finally:
+            self._calls.discard(err)
+            if self._doomed:
+                self._release()
+        if code != 0:
+            check(code, err)
+
+    def _plain(self, call: Callable[[Any, Any], ResultType]) -> ResultType:
+        """Make a call with the pointer and a struct mst_err, that does not wait or cannot be
+        interrupted."""
+        err = ffi.new("struct mst_err *")
+        try:
+            self._calls.add(err)
+            return call(self._open(), err)
+        finally:
+            self._calls.discard(err)
+            if self._doomed:
+                self._release()
+
+    def _aside(self, call: Callable[[Any, Any], ResultType], *, can_end: bool = False,
+               discard: Callable[[ResultType], None] = lambda _: None) -> ResultType:
+        """Make a call with the pointer and a struct mst_err, that may wait. Some calls can be ended
+        before their time."""
+        self._open()  # an error comes without a thread
+        return aside(lambda: self._plain(call), discard=discard,
+                     interrupt=self._interrupt if can_end else lambda: None)
+
+    # Closing
 
     @property
     def closed(self) -> bool:
         """Whether close() was called."""
         return self._pointer is None
 
-    def close(self) -> None:
-        """Release everything. Calls on it are an error afterwards; closing again is fine."""
-        with self._lock:
-            pointer, self._pointer = self._pointer, None
-        Handle._living.discard(self)
-        if pointer is not None:
+    def _release(self) -> None:
+        """Release the pointer of a closed handle if no call needs it any more."""
+        if not self._calls:
+            try:
+                pointer = self._doomed.pop()
+            except IndexError:
+                return
             self._free(pointer)
+
+    def close(self) -> None:
+        """Release everything, and end the calls of other threads. Calls are an error afterwards;
+        closing again is fine."""
+        try:
+            pointer = self._owned.pop()
+        except IndexError:
+            return
+        if self._generation != process.generation:
+            self._pointer = None
+            self._free_in_child(pointer)
+            return
+        self._pointer = None
+        try:
+            end_s = time.monotonic() + _CLOSE_S
+            while self._calls and time.monotonic() < end_s:
+                self._ring(pointer)
+                if is_main() and process.calls:
+                    break  # a handler of a signal, which has come in the middle of such a call
+                time.sleep(_CLOSE_LOOK_S)
+        finally:
+            self._doomed.append(pointer)
+            Handle._living.discard(self)
+            self._release()
 
     def __enter__(self: HandleType) -> HandleType:
         return self
@@ -125,21 +177,15 @@ class Handle:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None) is not None:
+        if getattr(self, "_owned", None):
             self.close()
 
 
 @atexit.register
 def _close_all() -> None:
-    # Threads of the library must not outlive the interpreter that they log to.
+    # Threads of the library must not outlive the interpreter that they log to. No thread can be
+    # started any more.
+    process.is_ending = True
     for handle in list(Handle._living):
-        if handle._pid == os.getpid():
+        if handle._generation == process.generation:
             handle.close()
-
-
-def _forget_waiter() -> None:
-    global _waiter
-    _waiter = None
-
-
-os.register_at_fork(after_in_child=_forget_waiter)

@@ -6,20 +6,20 @@ import asyncio
 import dataclasses
 import enum
 import logging
-import select
-import time
-import weakref
 from collections.abc import Mapping
 from typing import Any, Callable, Optional, Union
 
 from muster._binding import ffi, lib
-from muster._errors import CanceledError, Error, TimedOutError, check, error_of, text_of
-from muster._handle import Handle, Seconds, milliseconds, wait
+from muster._errors import MusterError, TimedOutError, check, error_of, text_of
+from muster._handle import FOREVER_MS, Handle, Timeout, milliseconds
+from muster._log import Event, Listener
+from muster._params import Option, new_params
+from muster._status import Member, members
 from muster._store import Store
+from muster._wait import aside
 
-Option = Union[str, int, float, bool]
-
-_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+#: Of the store of a round.
+_STORE_MS = 300_000
 
 
 class Outcome(enum.Enum):
@@ -79,7 +79,7 @@ class Notice:
     reason: str
     outcome: Outcome
     cause: Optional[Cause]
-    error: Optional[Error]
+    error: Optional[MusterError]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,23 +110,6 @@ class Round:
     store: Store  #: keys of this round only
 
 
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """What a handler does, for those who watch."""
-
-    name: str
-    run_id: str
-    node: str
-    message: str
-    state: str
-    round: int
-    rank: int
-    time: float
-
-
-_STATES = ("INIT", "RUNNING", "SUCCEEDED", "FAILED")
-
-
 def _cause(given: Any) -> Optional[Cause]:
     if not given.has_cause:
         return None
@@ -143,42 +126,35 @@ def _notice(given: Any) -> Notice:
                   text_of(given.reason), Outcome(given.outcome), _cause(given), error)
 
 
-class _Listener:
-    """Where log lines and events of one handler go. The library calls it from its own threads."""
-
-    def __init__(self, logger: logging.Logger, on_event: Optional[Callable[[Event], None]]) -> None:
-        self.logger = logger
-        self.on_event = on_event
-        self.handle: Any = ffi.new_handle(self)
+def _round(found: Any) -> Round:
+    return Round(found.round, found.rank, found.world_size, found.epoch,
+                 text_of(found.master_addr), found.master_port,
+                 Store._of(found.store, _STORE_MS))
 
 
-@ffi.def_extern()  # type: ignore[misc]
-def muster_python_log(arg: Any, level: int, line: Any) -> None:
-    ffi.from_handle(arg).logger.log(_LEVELS[level], "%s", text_of(line))
+def _new_round() -> Any:
+    found = ffi.new("struct mst_rendezvous *")
+    lib.mst_rendezvous_init(found, ffi.sizeof("struct mst_rendezvous"))
+    return found
 
 
-@ffi.def_extern()  # type: ignore[misc]
-def muster_python_event(arg: Any, event: Any) -> None:
-    listener = ffi.from_handle(arg)
-    listener.on_event(Event(text_of(event.name), text_of(event.run_id), text_of(event.node),
-                            text_of(event.message), _STATES[event.state], event.round, event.rank,
-                            event.time_us / 1e6))
-
-
-def _option(value: Option) -> bytes:
-    return (str(int(value)) if isinstance(value, bool) else str(value)).encode()
+def _forget_round(found: Round) -> None:
+    found.store.close()
 
 
 class Rendezvous(Handle):
     """This node's side of a rendezvous.
 
-    ``backend`` is ``muster`` (at a ``muster serve``), ``etcd-v3``, or one that PyTorch's nodes
-    share: ``c10d``, ``etcd-v2``, ``etcd``, ``static``. Further options are those of the backend,
-    as keyword arguments or in ``options``: ``join_timeout``, ``last_call_timeout``,
-    ``keep_alive_interval``, ``node_name``, …
+    ``backend`` is ``muster`` (at a ``muster serve``, or the first node serves), ``etcd-v3``, or one
+    that PyTorch's nodes share: ``c10d``, ``etcd-v2``, ``etcd``, ``static``. ``nodes`` is how many
+    make a round, or the least and the greatest number. Further keyword arguments are options of the
+    backend: ``join_timeout``, ``last_call_timeout``, ``keep_alive_interval``, ``node_name``, …;
+    times are in seconds, and those that are no names in Python can be given in ``options``. One
+    that the backend does not know is an error, or with ``ignore_unknown`` a line in the log.
 
     A context manager: at its end the node leaves. Its methods may be called from several threads.
-    Ctrl-C ends those that wait, and the rendezvous can be used on.
+    Ctrl-C ends those that wait, and the rendezvous can be used on. A forked child has to make its
+    own.
     """
 
     def __init__(self, endpoint: str = "", run_id: str = "", *, backend: str = "muster",
@@ -186,222 +162,273 @@ class Rendezvous(Handle):
                  options: Optional[Mapping[str, Option]] = None,
                  ignore_unknown: bool = False, logger: Optional[logging.Logger] = None,
                  on_event: Optional[Callable[[Event], None]] = None, **more: Option) -> None:
-        nodes_min, nodes_max = (nodes, nodes) if isinstance(nodes, int) else nodes
-        self._listener = _Listener(logger or logging.getLogger("muster"), on_event)
-        err = ffi.new("struct mst_err *")
-        ret_params = ffi.new("struct mst_params **")
-        check(lib.mst_params_new(backend.encode(), run_id.encode(), ret_params, err), err)
-        params = ret_params[0]
-        try:
-            check(lib.mst_params_set_endpoint(params, endpoint.encode(), err), err)
-            check(lib.mst_params_set_nodes(params, nodes_min, nodes_max, err), err)
-            if local_addr is not None:
-                check(lib.mst_params_set_local_addr(params, local_addr.encode(), err), err)
-            for key, value in {**(options or {}), **more}.items():
-                check(lib.mst_params_set(params, key.encode(), _option(value), err), err)
-            lib.mst_params_ignore_unknown(params, ignore_unknown)
-            log = ffi.new("struct mst_log *", {
-                "fn": lib.muster_python_log, "arg": self._listener.handle,
-                "level": lib.MST_LOG_DEBUG if self._listener.logger.isEnabledFor(logging.DEBUG)
-                else lib.MST_LOG_INFO})
-            lib.mst_params_log(params, log)
-            if on_event is not None:
-                lib.mst_params_on_event(params, lib.muster_python_event, self._listener.handle)
+        listener = Listener(logger, on_event)
+        params = new_params(backend, endpoint, run_id, {**(options or {}), **more},
+                            (nodes, nodes) if isinstance(nodes, int) else nodes, local_addr)
+        lib.mst_params_ignore_unknown(params, ignore_unknown)
+        log = ffi.new("struct mst_log *")
+        listener.fill(log)
+        lib.mst_params_log(params, log)
+        if on_event is not None:
+            lib.mst_params_on_event(params, lib.muster_python_event, listener.arg)
+
+        def call() -> Any:
+            err = ffi.new("struct mst_err *")
             ret = ffi.new("struct mst_handler **")
             check(lib.mst_handler_new(params, ret, err), err)
-        finally:
-            lib.mst_params_free(params)
-        super().__init__(ret[0])
-        self._stores: weakref.WeakSet[Store] = weakref.WeakSet()
+            return ret[0]
+
+        def discard(pointer: Any) -> None:
+            lib.mst_handler_free(pointer)
+            listener.close()
+
+        super().__init__(aside(call, discard=discard))
+        self._listener = listener
+        self._params = params
 
     def _free(self, pointer: Any) -> None:
+        # A node that is in leaves first.
+        listener = self._listener
+
+        def call() -> None:
+            lib.mst_handler_free(pointer)
+            listener.close()
+
+        aside(call)
+
+    def _free_in_child(self, pointer: Any) -> None:
         lib.mst_handler_free(pointer)
+
+    def _ring(self, pointer: Any) -> None:
+        lib.mst_handler_cancel(pointer)
 
     # --- rounds ---
 
-    def begin(self, timeout: Optional[Seconds] = None) -> None:
+    def next(self, timeout: Timeout = None) -> Round:
+        """Take part in the next round, and wait until it is complete. Leaves the round that is
+        joined. Without a timeout the option ``join_timeout`` counts. A call that is ended withdraws
+        from the round."""
+        timeout_ms = milliseconds(timeout, -1)
+
+        def call(pointer: Any, err: Any) -> Round:
+            found = _new_round()
+            check(lib.mst_handler_next(pointer, timeout_ms, found, err), err)
+            return _round(found)
+
+        return self._aside(call, can_end=True, discard=_forget_round)
+
+    def begin(self, timeout: Timeout = None) -> None:
         """Want the next round, and leave the one that is joined. Returns at once: notices tell what
-        comes of it. Without a timeout the option ``join_timeout`` counts."""
-        err = ffi.new("struct mst_err *")
-        check(lib.mst_handler_begin(self._open, milliseconds(timeout, -1), err), err)
+        comes of it. The timeout is that of next()."""
+        timeout_ms = milliseconds(timeout, -1)
+        self._plain(lambda pointer, err: check(
+            lib.mst_handler_begin(pointer, timeout_ms, err), err))
 
-    def take(self, timeout: Optional[Seconds] = 0) -> Optional[Notice]:
-        """The next notice, or None if there is none within the timeout; 0 = look only."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            notice = self._take_now()
-            if notice is not None or not self._await(deadline):
-                return notice
+    def take(self, timeout: Timeout = 0) -> Optional[Notice]:
+        """The next notice, or None if there is none within the timeout; 0 = look only, None = wait
+        as long as it takes."""
+        timeout_ms = milliseconds(timeout, FOREVER_MS)
 
-    def _take_now(self) -> Optional[Notice]:
-        err = ffi.new("struct mst_err *")
-        ret = ffi.new("struct mst_notice **")
-        code = lib.mst_handler_take(self._open, 0, ret, err)
-        if code == lib.MST_ETIMEOUT:
-            return None
-        check(code, err)
-        try:
-            return _notice(ret[0])
-        finally:
-            lib.mst_notice_free(ret[0])
+        def call(pointer: Any, err: Any) -> Optional[Notice]:
+            ret = ffi.new("struct mst_notice **")
+            code = lib.mst_handler_take(pointer, timeout_ms, ret, err)
+            if code == lib.MST_ETIMEOUT:
+                return None
+            check(code, err)
+            try:
+                return _notice(ret[0])
+            finally:
+                lib.mst_notice_free(ret[0])
 
-    def _await(self, deadline: Optional[float]) -> bool:
-        """Wait until there is a notice; whether there is. Python waits, so that it hears signals."""
-        poller = select.poll()
-        poller.register(self.fileno(), select.POLLIN)
-        left_ms = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
-        return bool(poller.poll(left_ms))
+        return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
 
     def round(self) -> Round:
         """The round that is joined, with a store of its own."""
-        err = ffi.new("struct mst_err *")
-        ret = ffi.new("struct mst_rendezvous *")
-        lib.mst_rendezvous_init(ret, ffi.sizeof("struct mst_rendezvous"))
-        check(lib.mst_handler_round(self._open, ret, err), err)
-        store = Store._of(ret.store, milliseconds(300))
-        return Round(ret.round, ret.rank, ret.world_size, ret.epoch, text_of(ret.master_addr),
-                     ret.master_port, store)
+        def call(pointer: Any, err: Any) -> Round:
+            found = _new_round()
+            check(lib.mst_handler_round(pointer, found, err), err)
+            return _round(found)
 
-    def next(self, timeout: Optional[Seconds] = None) -> Round:
-        """Take part in the next round and wait until it is complete."""
-        self.begin(timeout)
-        try:
-            while True:
-                notice = self.take(None)
-                assert notice is not None
-                if notice.kind is Kind.COMPLETE:
-                    return self.round()
-                if notice.kind is Kind.FAILED:
-                    raise notice.error or TimedOutError("the round does not come")
-        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError, CanceledError):
-            self.abandon()
-            raise
+        return self._plain(call)
 
     def abandon(self) -> None:
         """Withdraw the round that is begun."""
-        err = ffi.new("struct mst_err *")
-        check(lib.mst_handler_abandon(self._open, err), err)
+        self._aside(lambda pointer, err: check(lib.mst_handler_abandon(pointer, err), err))
 
     def fileno(self) -> int:
         """A descriptor that is readable while there is a notice to take."""
-        return int(lib.mst_handler_fd(self._open))
-
-    async def take_async(self) -> Notice:
-        """Wait for the next notice in an event loop."""
-        loop = asyncio.get_running_loop()
-        while True:
-            notice = self._take_now()
-            if notice is not None:
-                return notice
-            ready = loop.create_future()
-            loop.add_reader(self.fileno(), lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                loop.remove_reader(self.fileno())
-
-    async def next_async(self, timeout: Optional[Seconds] = None) -> Round:
-        """next() for an event loop; cancelling it withdraws the round."""
-        self.begin(timeout)
-        try:
-            while True:
-                notice = await self.take_async()
-                if notice.kind is Kind.COMPLETE:
-                    return self.round()
-                if notice.kind is Kind.FAILED:
-                    raise notice.error or TimedOutError("the round does not come")
-        except asyncio.CancelledError:
-            self.abandon()
-            raise
+        return self._plain(lambda pointer, _: int(lib.mst_handler_fd(pointer)))
 
     # --- looking ---
 
-    def poll(self, timeout: Seconds = 0) -> Changes:
-        """The present state; with a timeout, wait for a change that was not told. Use this or
-        take(), not both."""
-        if timeout > 0:
-            self._await(time.monotonic() + timeout)
-        err = ffi.new("struct mst_err *")
-        ret = ffi.new("struct mst_changes *")
-        lib.mst_changes_init(ret, ffi.sizeof("struct mst_changes"))
-        code = lib.mst_handler_poll(self._open, 0, ret, err)
-        if code != lib.MST_ETIMEOUT:
-            check(code, err)
-        return Changes(ret.nodes_waiting, ret.participants_lost, bool(ret.closed),
-                       bool(ret.expelled), bool(ret.reopened), bool(ret.should_return),
-                       text_of(ret.reason), Outcome(ret.outcome), _cause(ret))
+    def poll(self, timeout: Timeout = 0) -> Changes:
+        """The present state, at a glance; with a timeout, wait for a change that was not told. It
+        takes away the notices of what it tells: use this or take()."""
+        timeout_ms = milliseconds(timeout, FOREVER_MS)
+
+        def call(pointer: Any, err: Any) -> Changes:
+            ret = ffi.new("struct mst_changes *")
+            lib.mst_changes_init(ret, ffi.sizeof("struct mst_changes"))
+            code = lib.mst_handler_poll(pointer, timeout_ms, ret, err)
+            if code != lib.MST_ETIMEOUT:
+                check(code, err)
+            return Changes(ret.nodes_waiting, ret.participants_lost, bool(ret.closed),
+                           bool(ret.expelled), bool(ret.reopened), bool(ret.should_return),
+                           text_of(ret.reason), Outcome(ret.outcome), _cause(ret))
+
+        return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
+
+    def members(self, joined: Round, timeout: Timeout = None) -> list[Member]:
+        """The nodes of a round, by rank, with their names, addresses and labels. It asks the
+        server, for 10 seconds at most unless told otherwise; StateError if the job is in another
+        round by now."""
+        self._open()
+        return members(self._params, joined.round, joined.epoch, timeout)
 
     def is_closed(self) -> bool:
         """Whether the rendezvous is closed."""
-        err, ret = ffi.new("struct mst_err *"), ffi.new("bool *")
-        pointer = self._open
-        check(wait(lambda: lib.mst_handler_is_closed(pointer, ret, err), self.cancel), err)
-        return bool(ret[0])
+        def call(pointer: Any, err: Any) -> bool:
+            ret = ffi.new("bool *")
+            check(lib.mst_handler_is_closed(pointer, ret, err), err)
+            return bool(ret[0])
+
+        return self._aside(call)
 
     def nodes_waiting(self) -> int:
-        """How many nodes wait for the next round."""
-        err, ret = ffi.new("struct mst_err *"), ffi.new("int64_t *")
-        pointer = self._open
-        check(wait(lambda: lib.mst_handler_nodes_waiting(pointer, ret, err), self.cancel), err)
-        return int(ret[0])
+        """How many nodes wait for the next round. poll() tells it, too, and never waits."""
+        def call(pointer: Any, err: Any) -> int:
+            ret = ffi.new("int64_t *")
+            check(lib.mst_handler_nodes_waiting(pointer, ret, err), err)
+            return int(ret[0])
+
+        return self._aside(call)
 
     @property
     def node(self) -> str:
         """What the others call this node."""
-        return text_of(lib.mst_handler_node(self._open))
+        return self._plain(lambda pointer, _: text_of(lib.mst_handler_node(pointer)))
 
     @property
     def run_id(self) -> str:
         """The job."""
-        return text_of(lib.mst_handler_run_id(self._open))
+        return self._plain(lambda pointer, _: text_of(lib.mst_handler_run_id(pointer)))
 
     @property
     def backend(self) -> str:
         """The backend."""
-        return text_of(lib.mst_handler_backend(self._open))
+        return self._plain(lambda pointer, _: text_of(lib.mst_handler_backend(pointer)))
 
     @property
     def use_agent_store(self) -> bool:
         """Whether workers should use the store at master_addr instead of starting one."""
-        return bool(lib.mst_handler_use_agent_store(self._open))
+        return self._plain(lambda pointer, _: bool(lib.mst_handler_use_agent_store(pointer)))
 
     # --- ends ---
 
     def cancel(self) -> None:
-        """End the calls that wait in other threads, or the next one that would."""
-        lib.mst_handler_cancel(self._open)
-
-    def _end(self, function: Callable[..., int], *arguments: Any) -> None:
-        err, pointer = ffi.new("struct mst_err *"), self._open
-        check(wait(lambda: function(pointer, *arguments, err), self.cancel), err)
-
-    def leave(self) -> None:
-        """Leave the round without closing the rendezvous; next() enters again."""
-        self._end(lib.mst_handler_leave)
+        """End the calls that wait in other threads, with CanceledError; if none does, the next one
+        that would. The rendezvous can be used on."""
+        self._plain(lambda pointer, _: lib.mst_handler_cancel(pointer))
 
     def finish(self, status: int = 0, text: str = "") -> None:
         """The work of this node in the round is done. When that of all members is, the job has
-        finished."""
-        self._end(lib.mst_handler_finish, status, text.encode())
+        finished. ``status`` and ``text`` are for people."""
+        self._aside(lambda pointer, err: check(
+            lib.mst_handler_finish(pointer, status, text.encode(), err), err), can_end=True)
 
     def restart(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0, text: str = "",
-                at: float = 0) -> None:
-        """The work of this node has failed. Within the job's budget (``max_restarts``) the next
-        round begins, else the job has failed."""
-        memory = ffi.new("char[]", text.encode())
-        failure = ffi.new("struct mst_failure *")
-        lib.mst_failure_init(failure, ffi.sizeof("struct mst_failure"))
-        failure.worker, failure.exit_status, failure.signal = worker, exit_status, signal
-        failure.time_us, failure.text = round(at * 1e6), memory
-        self._end(lib.mst_handler_restart, failure)
+                time: float = 0) -> None:
+        """The work of this node in the round has failed: which worker, with which exit status or
+        signal, when (seconds since 1970; 0 = now). Within the job's budget (``max_restarts``) the
+        next round begins, which next() enters; else the job has failed."""
+        def call(pointer: Any, err: Any) -> None:
+            memory = ffi.new("char[]", text.encode())
+            failure = ffi.new("struct mst_failure *")
+            lib.mst_failure_init(failure, ffi.sizeof("struct mst_failure"))
+            failure.worker, failure.exit_status, failure.signal = worker, exit_status, signal
+            failure.time_us, failure.text = int(time * 1e6), memory
+            check(lib.mst_handler_restart(pointer, failure, err), err)
+
+        self._aside(call, can_end=True)
+
+    def leave(self) -> None:
+        """Leave the round without closing the rendezvous; next() enters again."""
+        self._aside(lambda pointer, err: check(lib.mst_handler_leave(pointer, err), err))
 
     def set_closed(self) -> None:
         """Close the rendezvous for good, for everybody."""
-        self._end(lib.mst_handler_set_closed)
+        self._aside(lambda pointer, err: check(lib.mst_handler_set_closed(pointer, err), err))
 
     def shutdown(self) -> None:
         """The job is over: stop heartbeats, close the rendezvous."""
-        self._end(lib.mst_handler_shutdown)
+        self._aside(lambda pointer, err: check(lib.mst_handler_shutdown(pointer, err), err))
+
+    # --- in an event loop ---
+
+    async def take_async(self, timeout: Timeout = None) -> Optional[Notice]:
+        """take() for asyncio, which by default waits as long as it takes. One task at a time."""
+        timeout_ms = milliseconds(timeout, FOREVER_MS)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_ms / 1000
+        while True:
+            notice = self.take()
+            left_s = end_s - loop.time()
+            if notice is not None or left_s <= 0:
+                return notice
+            await self._readable(loop, None if timeout_ms == FOREVER_MS else left_s)
+
+    async def _readable(self, loop: asyncio.AbstractEventLoop, timeout_s: Optional[float]) -> None:
+        ready = asyncio.Event()
+        fd = self.fileno()
+        loop.add_reader(fd, ready.set)
+        try:
+            await asyncio.wait_for(ready.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(fd)
+
+    async def next_async(self, timeout: Timeout = None) -> Round:
+        """next() for asyncio. A task that is cancelled withdraws from the round."""
+        self.begin(timeout)
+        try:
+            while True:
+                notice = await self.take_async()
+                if notice is not None and notice.kind is Kind.COMPLETE:
+                    return self.round()
+                if notice is not None and notice.kind is Kind.FAILED:
+                    raise notice.error or TimedOutError("the round does not come")
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.to_thread(self.abandon))
+            raise
+
+    async def finish_async(self, status: int = 0, text: str = "") -> None:
+        """finish() for asyncio."""
+        await asyncio.to_thread(self.finish, status, text)
+
+    async def restart_async(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0,
+                            text: str = "", time: float = 0) -> None:
+        """restart() for asyncio."""
+        await asyncio.to_thread(lambda: self.restart(
+            worker=worker, exit_status=exit_status, signal=signal, text=text, time=time))
+
+    async def leave_async(self) -> None:
+        """leave() for asyncio."""
+        await asyncio.to_thread(self.leave)
+
+    async def members_async(self, joined: Round, timeout: Timeout = None) -> list[Member]:
+        """members() for asyncio."""
+        return await asyncio.to_thread(self.members, joined, timeout)
+
+    async def close_async(self) -> None:
+        """close() for asyncio."""
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> Rendezvous:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
 
     def __repr__(self) -> str:
         return f"<muster.Rendezvous {'closed' if self.closed else repr(self.run_id)}>"

@@ -2,53 +2,96 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 from muster._binding import ffi, lib
-from muster._errors import check
-from muster._handle import Seconds, milliseconds
-from muster._rendezvous import Option, _option
-from muster._store import _taken
+from muster._errors import check, text_of
+from muster._handle import Timeout, milliseconds
+from muster._params import Option, new_params
+from muster._store import taken
+from muster._wait import aside
+
+_DEFAULT_MS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A node of a round."""
+
+    rank: int
+    name: str
+    address: str
+    labels: dict[str, str]
+    is_gone: bool  #: lost, or it has left
 
 
 def _as_json(function: Callable[..., int], what: Any) -> Any:
     err = ffi.new("struct mst_err *")
     ret = ffi.new("struct mst_buffer *")
     check(function(what, ret, err), err)
-    return json.loads(_taken(ret[0]))
+    return json.loads(taken(ret))
 
 
-def status(endpoint: str, run_id: str, *, backend: str = "muster", timeout: Seconds = 10.0,
-           options: Optional[Mapping[str, Option]] = None) -> dict[str, Any]:
-    """A snapshot of one job: what ``muster status --json`` prints, see muster-status(1)."""
-    err = ffi.new("struct mst_err *")
-    ret_params = ffi.new("struct mst_params **")
-    check(lib.mst_params_new(backend.encode(), run_id.encode(), ret_params, err), err)
-    params = ret_params[0]
-    try:
-        check(lib.mst_params_set_endpoint(params, endpoint.encode(), err), err)
-        for key, value in (options or {}).items():
-            check(lib.mst_params_set(params, key.encode(), _option(value), err), err)
+def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
+           timeout: Timeout = None, options: Optional[Mapping[str, Option]] = None,
+           **more: Option) -> dict[str, Any]:
+    """A snapshot of one job: what ``muster status --json`` prints, see muster-status(1). Its
+    ``exists`` is False when there is no such job. The default timeout is 10 seconds."""
+    params = new_params(backend, endpoint, run_id, {**(options or {}), **more})
+    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
+
+    def call() -> dict[str, Any]:
+        err = ffi.new("struct mst_err *")
         ret = ffi.new("struct mst_status **")
-        check(lib.mst_status_job(params, milliseconds(timeout), ret, err), err)
-    finally:
-        lib.mst_params_free(params)
-    try:
-        found: dict[str, Any] = _as_json(lib.mst_status_json, ret[0])
-        return found
-    finally:
-        lib.mst_status_free(ret[0])
+        check(lib.mst_status_job(params, timeout_ms, ret, err), err)
+        try:
+            found: dict[str, Any] = _as_json(lib.mst_status_json, ret[0])
+            return found
+        finally:
+            lib.mst_status_free(ret[0])
+
+    return aside(call)
 
 
-def jobs(endpoint: str = "", *, timeout: Seconds = 10.0) -> list[dict[str, Any]]:
-    """The jobs of a ``muster serve``, the oldest first."""
-    err = ffi.new("struct mst_err *")
-    ret = ffi.new("struct mst_status_list **")
-    check(lib.mst_status_jobs(endpoint.encode(), milliseconds(timeout), ret, err), err)
-    try:
-        found: list[dict[str, Any]] = _as_json(lib.mst_status_list_json, ret[0])["jobs"]
-        return found
-    finally:
-        lib.mst_status_list_free(ret[0])
+def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]:
+    """The jobs of a ``muster serve``, the oldest first, in short. Without an endpoint it is
+    localhost:29400; the default timeout is 10 seconds."""
+    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
+
+    def call() -> list[dict[str, Any]]:
+        err = ffi.new("struct mst_err *")
+        ret = ffi.new("struct mst_status_list **")
+        check(lib.mst_status_jobs(endpoint.encode(), timeout_ms, ret, err), err)
+        try:
+            found: list[dict[str, Any]] = _as_json(lib.mst_status_list_json, ret[0])["jobs"]
+            return found
+        finally:
+            lib.mst_status_list_free(ret[0])
+
+    return aside(call)
+
+
+def members(params: Any, number: int, epoch: int, timeout: Timeout) -> list[Member]:
+    """The nodes of a round, by rank."""
+    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
+
+    def call() -> list[Member]:
+        err = ffi.new("struct mst_err *")
+        ret = ffi.new("struct mst_status **")
+        which = ffi.new("struct mst_rendezvous *")
+        lib.mst_rendezvous_init(which, ffi.sizeof("struct mst_rendezvous"))
+        which.round, which.epoch = number, epoch
+        check(lib.mst_status_members(params, which, timeout_ms, ret, err), err)
+        try:
+            nodes = [ret[0].nodes[i] for i in range(ret[0].node_count)]
+            return [Member(node.rank, text_of(node.name), text_of(node.address),
+                           {text_of(node.labels[i].key): text_of(node.labels[i].value)
+                            for i in range(node.label_count)},
+                           node.standing == lib.MST_STATUS_NODE_GONE) for node in nodes]
+        finally:
+            lib.mst_status_free(ret[0])
+
+    return aside(call)

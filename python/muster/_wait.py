@@ -1,0 +1,148 @@
+"""Waiting inside the library, so that Ctrl-C and other signals are heard.
+
+Python runs handlers of signals in the main thread only, and not while that is inside a call. Calls
+on a store are many and short: the library calls back while it waits, and that runs the handlers
+(<muster/wait.h>). All others are few: in the main thread they are made by a thread of their own,
+for which the main thread waits. Either way, a handler that raises ends the call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Optional, TypeVar
+
+from muster._binding import ffi, lib
+
+ResultType = TypeVar("ResultType")
+
+#: How long a call that was interrupted may take to end before nobody waits for it any more.
+_END_S = 0.03
+
+_NONE = ffi.NULL
+
+
+class _Process:
+    """What a forked child has to begin anew."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.main_ident = threading.main_thread().ident
+        #: Calls on stores that the main thread is in; more than one if a handler makes one, too.
+        self.calls: list[_StoreCall] = []
+        self.is_ending = False
+
+    def fork(self) -> None:
+        self.generation += 1
+        self.main_ident = threading.get_ident()
+        self.calls = []
+
+
+process = _Process()
+os.register_at_fork(after_in_child=process.fork)
+
+
+class _StoreCall:
+    __slots__ = ("interrupt", "error")
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self.interrupt = interrupt
+        self.error: Optional[BaseException] = None
+
+
+def _end_call(_kind: Any, error: BaseException, _trace: Any) -> None:
+    call = process.calls[-1]
+    call.error = error
+    call.interrupt()
+
+
+@ffi.def_extern(onerror=_end_call)  # type: ignore[untyped-decorator, unused-ignore]
+def muster_python_wait(_arg: Any) -> None:
+    """Called by the library while the main thread waits. Running any Python code runs the handlers
+    of signals that have come; a loop does so in every version."""
+    for _ in (0, 1):
+        pass
+
+
+def is_main() -> bool:
+    """Whether this thread is the one that runs handlers of signals."""
+    return threading.get_ident() == process.main_ident
+
+
+def inside(function: Callable[..., int], arguments: tuple[Any, ...],
+           interrupt: Callable[[], None]) -> tuple[int, Optional[BaseException]]:
+    """Make a call on a store, in the main thread: what it has returned, and what a handler has
+    raised meanwhile."""
+    calls = process.calls
+    depth = len(calls)
+    call = _StoreCall(interrupt)
+    try:
+        calls.append(call)
+        lib.mst_on_wait(lib.muster_python_wait, _NONE)
+        return function(*arguments), call.error
+    finally:
+        del calls[depth:]
+        if depth == 0:
+            lib.mst_on_wait(_NONE, _NONE)
+
+
+class _Aside:
+    """A call in a thread of its own."""
+
+    def __init__(self, call: Callable[[], Any], discard: Callable[[Any], None]) -> None:
+        self.result: Any = None
+        self.error: Optional[BaseException] = None
+        self.done = threading.Lock()
+        self._call = call
+        self._discard = discard
+        self._lock = threading.Lock()
+        self._is_left = False
+        self.done.acquire()
+
+    def run(self) -> None:
+        result, error = None, None
+        try:
+            result = self._call()
+        except BaseException as raised:  # it belongs to the thread that waits
+            error = raised
+        with self._lock:
+            self.result, self.error = result, error
+            is_left = self._is_left
+        self.done.release()
+        if is_left and error is None:
+            self._discard(result)
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._is_left = True
+            is_over = self.done.acquire(blocking=False)
+        if is_over and self.error is None:
+            self._discard(self.result)
+
+
+def _keep(_result: Any) -> None:
+    pass
+
+
+def aside(call: Callable[[], ResultType], *, interrupt: Callable[[], None] = lambda: None,
+          discard: Callable[[ResultType], None] = _keep) -> ResultType:
+    """Make a call that may wait. If a handler raises in the main thread, the call is interrupted,
+    and if it does not end soon it is left alone: its result is discarded then."""
+    if not is_main() or process.is_ending:
+        return call()
+    it = _Aside(call, discard)
+    threading.Thread(target=it.run, name="muster-call", daemon=True).start()
+    try:
+        it.done.acquire()
+    except BaseException:
+        try:
+            interrupt()
+            if it.done.acquire(timeout=_END_S):
+                it.done.release()
+        finally:
+            it.leave()
+        raise
+    if it.error is not None:
+        raise it.error
+    return it.result  # type: ignore[no-any-return]
