@@ -200,8 +200,9 @@ int mst__owner_await(struct mst__owner *owner,
         struct pollfd pollfds[] = {{.fd = owner->news_fd, .events = POLLIN},
                                    {.fd = owner->call_fd, .events = POLLIN}};
         is_cancelled = call_is_cancelled(owner, base);
-        if (!is_cancelled) {
-            (void)poll(pollfds, 2, mst__until_poll_ms(until)); /* interrupted or not: look again */
+        /* Interrupted or not: look again. */
+        if (!is_cancelled && poll(pollfds, 2, mst__until_poll_ms(until)) <= 0) {
+            mst__until_tell();
         }
         rv = look(self, arg, reterr);
     }

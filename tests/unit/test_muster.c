@@ -1,6 +1,7 @@
 /* unit/test_muster.c - the handler `muster`: nodes in threads meet at a server, and what they are
  * told afterwards; its options; the server gone and back; without memory. */
 #include <inttypes.h>
+#include <muster/wait.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -392,6 +393,26 @@ static void cancelled(void **state)
     close_nodes(nodes, 2);
 }
 
+static void cancel_handler(void *arg)
+{
+    mst_handler_cancel(arg);
+}
+
+/* By the thread itself, which is told while it waits. */
+static void cancelled_on_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    struct mst_rendezvous got = {.size = sizeof got};
+    struct mst_notice *notice = NULL;
+    open_nodes(&node, 1, f, 2);
+    mst_on_wait(cancel_handler, node.handler);
+    assert_fails(mst_handler_next(node.handler, PLENTY_MS, &got, &err), MST_ECANCELED, "");
+    assert_fails(mst_handler_take(node.handler, PLENTY_MS, &notice, &err), MST_ECANCELED, "");
+    mst_on_wait(NULL, NULL);
+    close_nodes(&node, 1);
+}
+
 static void rounds(void **state)
 {
     struct fixture *f = *state;
@@ -577,6 +598,7 @@ int main(void)
         WITH_SERVER(closed_while_a_spare),
         WITH_SERVER(rounds),
         WITH_SERVER(cancelled),
+        WITH_SERVER(cancelled_on_wait),
         WITH_SERVER(cancelled_without_a_server),
         WITH_SERVER(too_late),
         WITH_SERVER(server_restarts),
