@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, Union
 
 from muster._binding import ffi, lib
-from muster._errors import ClosedError, InvalidError, check
+from muster._errors import CanceledError, ClosedError, InvalidError, check
 from muster._wait import aside, inside, is_main, process
 
 #: A time in seconds; None stands for the default, which each call names.
@@ -71,10 +71,13 @@ class Handle:
 
     # Calls
 
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(f"this {type(self).__name__} is closed")
+
     def _open(self) -> Any:
         pointer = self._pointer
         if pointer is None:
-            raise ClosedError(f"this {type(self).__name__} is closed")
+            raise self._closed_error()
         if self._generation != process.generation:
             raise InvalidError(f"this {type(self).__name__} was made by another process: "
                                "a forked child has to make its own")
@@ -106,6 +109,8 @@ class Handle:
             self._calls.discard(err)
             if self._doomed:
                 self._release()
+        if code == lib.MST_ECANCELED and self._pointer is None:
+            raise self._closed_error()
         if code != 0:
             check(code, err)
 
@@ -116,6 +121,10 @@ class Handle:
         try:
             self._calls.add(err)
             return call(self._open(), err)
+        except CanceledError:
+            if self._pointer is None:
+                raise self._closed_error() from None
+            raise
         finally:
             self._calls.discard(err)
             if self._doomed:

@@ -9,6 +9,9 @@ from typing import Any, Callable, Optional
 from muster._binding import ffi, lib
 from muster._errors import text_of
 
+# Silent unless the program says where lines go.
+logging.getLogger("muster").addHandler(logging.NullHandler())
+
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 _STATES = ("INIT", "RUNNING", "SUCCEEDED", "FAILED")
 
