@@ -1,0 +1,654 @@
+/* core/agent.c - the launcher of one node: what each event does. */
+#include "core/agent.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "core/saturate.h"
+
+const char *mst__agent_phase_name(enum mst__agent_phase phase)
+{
+    static const char *const names[MST_AGENT_PHASE_COUNT] = {
+#define NAME(name, text) text,
+        MST_AGENT_PHASE_MAP(NAME)
+#undef NAME
+    };
+    MST_ASSERT((size_t)phase < MST_AGENT_PHASE_COUNT);
+    return names[phase];
+}
+
+const char *mst__agent_reason_name(enum mst__agent_reason reason)
+{
+    static const char *const names[MST_AGENT_REASON_COUNT] = {
+#define NAME(name, text) text,
+        MST_AGENT_REASON_MAP(NAME)
+#undef NAME
+    };
+    MST_ASSERT((size_t)reason < MST_AGENT_REASON_COUNT);
+    return names[reason];
+}
+
+/* Which phases may follow which. */
+static bool may_move(enum mst__agent_phase from, enum mst__agent_phase to)
+{
+#define TO(phase) (1U << MST_AGENT_##phase)
+    static const unsigned allowed[MST_AGENT_PHASE_COUNT] = {
+        [MST_AGENT_WAITING] = TO(STARTING) | TO(ENDED),
+        [MST_AGENT_STARTING] = TO(WAITING) | TO(RUNNING) | TO(ENDED),
+        [MST_AGENT_RUNNING] = TO(FINISHED) | TO(STOPPING),
+        [MST_AGENT_FINISHED] = TO(WAITING) | TO(ENDED),
+        [MST_AGENT_STOPPING] = TO(WAITING) | TO(ENDED),
+        [MST_AGENT_ENDED] = 0,
+    };
+#undef TO
+    return (allowed[from] & 1U << to) != 0;
+}
+
+static void move_to(struct mst__agent *agent, enum mst__agent_phase phase)
+{
+    MST_ASSERT(may_move(agent->phase, phase));
+    agent->phase = phase;
+    agent->is_assigned = false;
+    agent->notice_us = INT64_MAX;
+    agent->kill_us = INT64_MAX;
+    agent->stuck_us = INT64_MAX;
+    agent->is_killed = false;
+}
+
+static int64_t after(const struct mst__agent *agent, int64_t us)
+{
+    return mst__saturate_add(agent->now_us, us);
+}
+
+/* --- effects --- */
+
+static void put(struct mst__agent *agent, struct mst__agent_effect effect)
+{
+    MST_ASSERT(agent->effects_count < MST_AGENT_EFFECTS_MAX);
+    agent->effects[agent->effects_count++] = effect;
+}
+
+static void put_kind(struct mst__agent *agent, enum mst__agent_effect_kind kind)
+{
+    put(agent, (struct mst__agent_effect){.kind = kind, .worker = MST_AGENT_ALL});
+}
+
+static void put_signal(struct mst__agent *agent, uint32_t worker, uint32_t signal)
+{
+    put(agent,
+        (struct mst__agent_effect){.kind = MST_AGENT_SIGNAL, .worker = worker, .signal = signal});
+}
+
+/* --- texts --- */
+
+static void keep_text(char *to, size_t size, struct mst_bytes text)
+{
+    size_t count = text.size < size ? text.size : size - 1;
+    if (count > 0) {
+        memcpy(to, text.data, count);
+    }
+    to[count] = '\0';
+}
+
+static void keep_cause(struct mst__agent *agent, const struct mst__cause *cause)
+{
+    agent->cause = *cause;
+    keep_text(agent->cause_node, sizeof agent->cause_node, cause->node);
+    keep_text(agent->cause_text, sizeof agent->cause_text, cause->text);
+    agent->cause.node = mst_bytes_str(agent->cause_node);
+    agent->cause.text = mst_bytes_str(agent->cause_text);
+}
+
+/* --- the end --- */
+
+/* End as soon as no worker runs any more. What comes first counts, but what has become of the job
+ * tells more than that this node would have left it. */
+static void end_by(struct mst__agent *agent, enum mst__agent_end how)
+{
+    bool is_told =
+        agent->ends && agent->end != MST_AGENT_END_DRAINED && agent->end != MST_AGENT_END_EXCLUDED;
+    if (!is_told) {
+        agent->end = how;
+    }
+    agent->ends = true;
+}
+
+/* Of a job that has ended there is nothing to leave. */
+static bool is_end_of_job(enum mst__agent_end end)
+{
+    return end == MST_AGENT_END_FINISHED || end == MST_AGENT_END_FAILED ||
+           end == MST_AGENT_END_CLOSED;
+}
+
+static void go(struct mst__agent *agent)
+{
+    MST_ASSERT(agent->ends);
+    move_to(agent, MST_AGENT_ENDED);
+    if (!is_end_of_job(agent->end)) {
+        put_kind(agent, MST_AGENT_LEAVE);
+    }
+    put_kind(agent, MST_AGENT_END);
+}
+
+/* --- stopping --- */
+
+static void want(struct mst__agent *agent, enum mst__agent_reason reason)
+{
+    move_to(agent, MST_AGENT_WAITING);
+    agent->reason = agent->generation == 0 ? MST_AGENT_REASON_FIRST : reason;
+    put_kind(agent, MST_AGENT_WANT);
+}
+
+/* No worker runs: what now? */
+static void go_on(struct mst__agent *agent, enum mst__agent_reason reason)
+{
+    if (agent->ends) {
+        go(agent);
+    } else {
+        want(agent, reason);
+    }
+}
+
+static void kill_all(struct mst__agent *agent)
+{
+    MST_ASSERT(agent->phase == MST_AGENT_STOPPING);
+    agent->is_killed = true;
+    agent->kill_us = INT64_MAX;
+    agent->stuck_us = after(agent, agent->options.kill_us);
+    put_kind(agent, MST_AGENT_KILL);
+}
+
+/* Tell all that run to stop. If the node goes on, @reason is that of the next generation. */
+static void stop(struct mst__agent *agent, enum mst__agent_reason reason, uint32_t signal)
+{
+    move_to(agent, MST_AGENT_STOPPING);
+    agent->reason = reason;
+    agent->kill_us = after(agent, agent->options.grace_us);
+    if (agent->running_count == 0) {
+        go_on(agent, reason);
+    } else {
+        put_signal(agent, MST_AGENT_ALL, signal);
+    }
+}
+
+/* agent->ends was set: stop what runs. */
+static void stop_to_end(struct mst__agent *agent, uint32_t signal)
+{
+    if (agent->phase == MST_AGENT_RUNNING) {
+        stop(agent, agent->reason, signal);
+    } else if (agent->phase != MST_AGENT_STOPPING) {
+        go(agent);
+    }
+}
+
+/* --- notices --- */
+
+static bool have_all_saved(const struct mst__agent *agent)
+{
+    for (uint32_t i = 0; i < agent->options.workers_count; i++) {
+        const struct mst__agent_worker *worker = &agent->options.workers[i];
+        if (worker->is_running && !worker->has_saved) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The time for it is over, or nobody needs it any more. */
+static void end_notice(struct mst__agent *agent)
+{
+    if (agent->notice_drains) {
+        end_by(agent, MST_AGENT_END_DRAINED);
+    }
+    stop(agent, agent->notice_reason, agent->options.stop_signal);
+}
+
+/* Workers are to stop, but not because anything is wrong: they may save their work before. */
+static void plan(struct mst__agent *agent,
+                 enum mst__agent_reason reason,
+                 bool drains,
+                 int64_t deadline_us)
+{
+    const struct mst__agent_options *options = &agent->options;
+    bool is_first = agent->notice_us == INT64_MAX;
+    int64_t until_us = is_first ? after(agent, options->notice_us) : agent->notice_us;
+    agent->notice_drains = drains || (!is_first && agent->notice_drains);
+    agent->notice_reason = reason;
+    if (options->notice_signal == 0) {
+        end_notice(agent);
+        return;
+    }
+    agent->notice_us = until_us < deadline_us ? until_us : deadline_us;
+    if (is_first) {
+        for (uint32_t i = 0; i < options->workers_count; i++) {
+            options->workers[i].has_saved = false;
+        }
+        put_signal(agent, MST_AGENT_ALL, options->notice_signal);
+    }
+}
+
+/* --- failures --- */
+
+/* Whether generations fail so soon that another one is of no use. */
+static bool gives_up(struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    bool is_quick = agent->now_us - agent->start_us < options->quick_us;
+    agent->quick_count = is_quick ? agent->quick_count + 1 : 0;
+    return options->quick_max > 0 && agent->quick_count >= options->quick_max;
+}
+
+/* Our work has failed. The job is told at once, so that others stop meanwhile. */
+static void fail(struct mst__agent *agent, const struct mst__cause *cause)
+{
+    keep_cause(agent, cause);
+    agent->failures++;
+    if (gives_up(agent)) {
+        (void)snprintf(agent->text, sizeof agent->text,
+                       "workers of one node failed at once %u times in a row", agent->quick_count);
+        put_kind(agent, MST_AGENT_CLOSE);
+    } else {
+        put(agent, (struct mst__agent_effect){
+                       .kind = MST_AGENT_RESTART, .worker = MST_AGENT_ALL, .cause = &agent->cause});
+    }
+    uint32_t exclude_max = agent->options.exclude_max;
+    if (exclude_max > 0 && agent->failures >= exclude_max) {
+        end_by(agent, MST_AGENT_END_EXCLUDED);
+    }
+    stop(agent, MST_AGENT_REASON_FAILURE, agent->options.stop_signal);
+}
+
+/* --- workers --- */
+
+static void start(struct mst__agent *agent)
+{
+    move_to(agent, MST_AGENT_RUNNING);
+    const struct mst__agent_options *options = &agent->options;
+    for (uint32_t i = 0; i < options->workers_count; i++) {
+        options->workers[i] =
+            (struct mst__agent_worker){.is_running = true, .beat_us = agent->now_us};
+    }
+    agent->running_count = options->workers_count;
+    agent->unassigned_count = 0;
+    agent->generation++;
+    agent->start_us = agent->now_us;
+    put_kind(agent, MST_AGENT_START);
+}
+
+static void unstarted(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    MST_ASSERT(agent->phase == MST_AGENT_RUNNING);
+    for (uint32_t i = event->worker; i < agent->options.workers_count; i++) {
+        agent->options.workers[i].is_running = false;
+        agent->running_count--;
+    }
+    agent->err = *event->err;
+    end_by(agent, MST_AGENT_END_UNSTARTED);
+    stop_to_end(agent, agent->options.stop_signal);
+}
+
+static void exited(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    struct mst__agent_worker *worker = &agent->options.workers[event->worker];
+    if (!worker->is_running) {
+        return;
+    }
+    worker->is_running = false;
+    agent->running_count--;
+    bool is_last = agent->running_count == 0;
+    if (agent->phase == MST_AGENT_STOPPING) {
+        if (is_last) {
+            go_on(agent, agent->reason);
+        } /* else: what it ends with, when it is told to stop, tells nothing */
+        return;
+    }
+    MST_ASSERT(agent->phase == MST_AGENT_RUNNING);
+    if (event->status != 0 || event->signal != 0) {
+        fail(agent, &(const struct mst__cause){
+                        .rank = MST_AUTHORITY_RANK_NONE,
+                        .worker = event->worker,
+                        .status = event->status,
+                        .signal = event->signal,
+                        .wall_us = event->wall_us,
+                        .text = event->text,
+                    });
+    } else if (agent->notice_us != INT64_MAX) {
+        if (have_all_saved(agent)) {
+            end_notice(agent);
+        }
+    } else if (is_last) {
+        move_to(agent, MST_AGENT_FINISHED);
+        agent->quick_count = 0;
+        put_kind(agent, MST_AGENT_FINISH);
+    }
+}
+
+/* When the worker must have said something; INT64_MAX = it need not. */
+static int64_t beat_due_us(const struct mst__agent *agent, const struct mst__agent_worker *worker)
+{
+    const struct mst__agent_options *options = &agent->options;
+    int64_t us = worker->has_beaten ? options->hang_us : options->startup_us;
+    return worker->is_running ? mst__saturate_add(worker->beat_us, us) : INT64_MAX;
+}
+
+/* Whether one hangs; it is then killed with its cause told. */
+static bool find_hanging(struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    for (uint32_t i = 0; i < options->workers_count; i++) {
+        const struct mst__agent_worker *worker = &options->workers[i];
+        if (beat_due_us(agent, worker) > agent->now_us) {
+            continue;
+        }
+        char text[80];
+        int64_t us = worker->has_beaten ? options->hang_us : options->startup_us;
+        (void)snprintf(text, sizeof text, "no heartbeat for %lld s", (long long)us / 1000000);
+        fail(agent, &(const struct mst__cause){
+                        .rank = MST_AUTHORITY_RANK_NONE,
+                        .worker = i,
+                        .text = mst_bytes_str(text),
+                    });
+        return true;
+    }
+    return false;
+}
+
+/* --- events --- */
+
+/* Twice as long for each failure. */
+static int64_t pause_us(const struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    if (agent->reason != MST_AGENT_REASON_FAILURE) {
+        return 0;
+    }
+    int64_t us = options->pause_us;
+    for (uint32_t i = 1; i < agent->restarts && us < options->pause_us_max; i++) {
+        us = mst__saturate_add(us, us);
+    }
+    return us < options->pause_us_max ? us : options->pause_us_max;
+}
+
+static void assigned(struct mst__agent *agent, uint32_t restarts)
+{
+    if (agent->phase != MST_AGENT_STARTING || agent->is_assigned) {
+        return;
+    }
+    agent->restarts = restarts;
+    agent->is_assigned = true;
+    agent->start_us = after(agent, pause_us(agent));
+    if (agent->start_us <= agent->now_us) {
+        start(agent);
+    }
+}
+
+static void unassigned(struct mst__agent *agent, const struct mst_err *err)
+{
+    if (agent->phase != MST_AGENT_STARTING || agent->is_assigned) {
+        return;
+    }
+    /* A member may be gone, of which we hear soon, or before the next attempt. */
+    if (++agent->unassigned_count >= MST_AGENT_UNASSIGNED_MAX) {
+        agent->err = *err;
+        end_by(agent, MST_AGENT_END_REFUSED);
+        go(agent);
+        return;
+    }
+    want(agent, agent->reason);
+}
+
+static void over(struct mst__agent *agent, enum mst__agent_reason reason)
+{
+    if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_FINISHED) {
+        want(agent, reason);
+    } else if (agent->phase == MST_AGENT_RUNNING) {
+        stop(agent, reason, agent->options.stop_signal);
+    }
+}
+
+static void others_wait(struct mst__agent *agent, uint32_t count)
+{
+    if (agent->options.on_join != MST_AGENT_JOIN_RESTART) {
+        return;
+    }
+    bool is_noticed = agent->notice_us != INT64_MAX;
+    if (agent->phase == MST_AGENT_STARTING && count > 0) {
+        want(agent, MST_AGENT_REASON_JOIN);
+    } else if (agent->phase == MST_AGENT_RUNNING && count > 0 && !is_noticed) {
+        plan(agent, MST_AGENT_REASON_JOIN, false, INT64_MAX);
+    } else if (is_noticed && count == 0 && agent->notice_reason == MST_AGENT_REASON_JOIN &&
+               !agent->notice_drains) {
+        agent->notice_us = INT64_MAX; /* they have gone away: nothing is to be stopped */
+    }
+}
+
+static void closed(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    if (event->outcome == MST_JOB_OUTCOME_FAILED && event->cause != NULL) {
+        keep_cause(agent, event->cause);
+    }
+    if (!agent->ends || agent->end != MST_AGENT_END_SIGNAL) {
+        keep_text(agent->text, sizeof agent->text, event->text);
+    }
+    switch (event->outcome) {
+        case MST_JOB_OUTCOME_FINISHED:
+            end_by(agent, MST_AGENT_END_FINISHED);
+            break;
+        case MST_JOB_OUTCOME_FAILED:
+            end_by(agent, MST_AGENT_END_FAILED);
+            break;
+        case MST_JOB_OUTCOME_ASKED:
+            end_by(agent, MST_AGENT_END_CLOSED);
+            break;
+    }
+    stop_to_end(agent, agent->options.stop_signal);
+}
+
+/* Workers get the signal that we have got. The second one is in a hurry. */
+static void signalled(struct mst__agent *agent, uint32_t signal)
+{
+    bool is_second = agent->ends && agent->end == MST_AGENT_END_SIGNAL;
+    if (is_second) {
+        if (agent->phase == MST_AGENT_STOPPING && !agent->is_killed) {
+            kill_all(agent);
+        }
+        return;
+    }
+    agent->signal = signal;
+    end_by(agent, MST_AGENT_END_SIGNAL);
+    if (agent->phase == MST_AGENT_STOPPING && !agent->is_killed) {
+        put_signal(agent, MST_AGENT_ALL, signal);
+    }
+    stop_to_end(agent, signal);
+}
+
+static void asked_to_restart(struct mst__agent *agent)
+{
+    if (agent->phase == MST_AGENT_RUNNING) {
+        plan(agent, MST_AGENT_REASON_REQUEST, false, INT64_MAX);
+    } else if (agent->phase == MST_AGENT_FINISHED) {
+        want(agent, MST_AGENT_REASON_REQUEST);
+    }
+}
+
+static void asked_to_leave(struct mst__agent *agent, int64_t deadline_us)
+{
+    if (agent->phase == MST_AGENT_RUNNING) {
+        plan(agent, MST_AGENT_REASON_LEAVE, true, deadline_us);
+        return;
+    }
+    end_by(agent, MST_AGENT_END_DRAINED);
+    stop_to_end(agent, agent->options.stop_signal);
+}
+
+static void pass(struct mst__agent *agent)
+{
+    switch (agent->phase) {
+        case MST_AGENT_STARTING:
+            if (agent->is_assigned && agent->now_us >= agent->start_us) {
+                start(agent);
+            }
+            return;
+        case MST_AGENT_RUNNING:
+            if (!find_hanging(agent) && agent->now_us >= agent->notice_us) {
+                end_notice(agent);
+            }
+            return;
+        case MST_AGENT_STOPPING:
+            if (agent->now_us >= agent->kill_us) {
+                kill_all(agent);
+            } else if (agent->now_us >= agent->stuck_us) {
+                end_by(agent, MST_AGENT_END_STUCK);
+                go(agent);
+            }
+            return;
+        case MST_AGENT_WAITING:
+        case MST_AGENT_FINISHED:
+        case MST_AGENT_ENDED:
+            return;
+    }
+}
+
+/* What happens to the workers, and by way of them. */
+static void step_worker(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    MST_ASSERT(event->worker < agent->options.workers_count);
+    struct mst__agent_worker *worker = &agent->options.workers[event->worker];
+    if (event->kind == MST_AGENT_EVENT_EXITED) {
+        exited(agent, event);
+    } else if (event->kind == MST_AGENT_EVENT_BEAT) {
+        worker->has_beaten = true;
+        worker->beat_us = agent->now_us;
+    } else {
+        worker->has_saved = true;
+        if (agent->phase == MST_AGENT_RUNNING && agent->notice_us != INT64_MAX &&
+            have_all_saved(agent)) {
+            end_notice(agent);
+        }
+    }
+}
+
+static void step_round(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    switch (event->kind) {
+        case MST_AGENT_EVENT_SEALED:
+            if (agent->phase == MST_AGENT_WAITING) {
+                move_to(agent, MST_AGENT_STARTING);
+                put_kind(agent, MST_AGENT_ASSIGN);
+            }
+            return;
+        case MST_AGENT_EVENT_REFUSED:
+            if (agent->phase == MST_AGENT_WAITING) {
+                agent->err = *event->err;
+                end_by(agent, MST_AGENT_END_REFUSED);
+                go(agent);
+            }
+            return;
+        case MST_AGENT_EVENT_ASSIGNED:
+            assigned(agent, event->restarts);
+            return;
+        case MST_AGENT_EVENT_UNASSIGNED:
+            unassigned(agent, event->err);
+            return;
+        case MST_AGENT_EVENT_OVER:
+            over(agent, event->reason);
+            return;
+        case MST_AGENT_EVENT_WAITING:
+            others_wait(agent, event->count);
+            return;
+        default:
+            MST_ASSERT(event->kind == MST_AGENT_EVENT_CLOSED);
+            closed(agent, event);
+            return;
+    }
+}
+
+void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *event)
+{
+    agent->effects_count = 0;
+    agent->now_us = event->now_us > agent->now_us ? event->now_us : agent->now_us;
+    if (agent->phase == MST_AGENT_ENDED) {
+        return;
+    }
+    switch (event->kind) {
+        case MST_AGENT_EVENT_TIME:
+            break;
+        case MST_AGENT_EVENT_UNSTARTED:
+            unstarted(agent, event);
+            return;
+        case MST_AGENT_EVENT_EXITED:
+        case MST_AGENT_EVENT_BEAT:
+        case MST_AGENT_EVENT_SAVED:
+            step_worker(agent, event);
+            return;
+        case MST_AGENT_EVENT_SIGNAL:
+            signalled(agent, event->signal);
+            return;
+        case MST_AGENT_EVENT_RESTART:
+            asked_to_restart(agent);
+            return;
+        case MST_AGENT_EVENT_DRAIN:
+            asked_to_leave(agent, event->deadline_us);
+            return;
+        default:
+            step_round(agent, event);
+            return;
+    }
+    pass(agent);
+}
+
+int64_t mst__agent_due_us(const struct mst__agent *agent)
+{
+    int64_t due_us = INT64_MAX;
+    if (agent->phase == MST_AGENT_STARTING && agent->is_assigned) {
+        due_us = agent->start_us;
+    } else if (agent->phase == MST_AGENT_STOPPING) {
+        due_us = agent->kill_us < agent->stuck_us ? agent->kill_us : agent->stuck_us;
+    } else if (agent->phase == MST_AGENT_RUNNING) {
+        due_us = agent->notice_us;
+        for (uint32_t i = 0; i < agent->options.workers_count; i++) {
+            int64_t beat_us = beat_due_us(agent, &agent->options.workers[i]);
+            due_us = beat_us < due_us ? beat_us : due_us;
+        }
+    }
+    return due_us;
+}
+
+void mst__agent_init(struct mst__agent *agent,
+                     const struct mst__agent_options *options,
+                     int64_t now_us)
+{
+    MST_ASSERT(options->workers_count > 0);
+    MST_ASSERT(options->stop_signal > 0);
+    MST_ASSERT(options->notice_signal == 0 || options->notice_us > 0);
+    *agent = (struct mst__agent){
+        .options = *options,
+        .phase = MST_AGENT_WAITING,
+        .now_us = now_us,
+        .notice_us = INT64_MAX,
+        .kill_us = INT64_MAX,
+        .stuck_us = INT64_MAX,
+    };
+    memset(options->workers, 0, options->workers_count * sizeof *options->workers);
+    put_kind(agent, MST_AGENT_WANT);
+}
+
+void mst__agent_check(const struct mst__agent *agent)
+{
+    uint32_t running = 0;
+    for (uint32_t i = 0; i < agent->options.workers_count; i++) {
+        running += agent->options.workers[i].is_running;
+    }
+    MST_ASSERT(running == agent->running_count);
+    bool may_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING ||
+                   (agent->phase == MST_AGENT_ENDED && agent->end == MST_AGENT_END_STUCK);
+    MST_ASSERT(may_run || running == 0);
+    bool must_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
+    MST_ASSERT(!must_run || running > 0);
+    MST_ASSERT(agent->ends == (agent->phase == MST_AGENT_ENDED) ||
+               agent->phase == MST_AGENT_STOPPING);
+    MST_ASSERT(agent->phase == MST_AGENT_RUNNING || agent->notice_us == INT64_MAX);
+    MST_ASSERT(agent->phase != MST_AGENT_STOPPING ||
+               (agent->kill_us == INT64_MAX) == agent->is_killed);
+}
