@@ -303,9 +303,10 @@ struct mst_notice {
      * one round. */
     const struct mst_node *nodes;
     size_t node_count;
-    char reason[256];         /* CLOSED: why, cut off when long */
-    enum mst_outcome outcome; /* CLOSED: how it has ended */
-    bool has_cause; /* work has failed, and that is why: REOPENED, CLOSED, LOST, WAITING */
+    char reason[256]; /* CLOSED: why, cut off when long; also FAILED, as below */
+    enum mst_outcome
+        outcome;    /* CLOSED: how it has ended; FAILED, if the job has, and it is known */
+    bool has_cause; /* work has failed, and that is why: REOPENED, CLOSED, FAILED, LOST, WAITING */
     struct mst_cause cause;
     struct mst_err err; /* FAILED, UNREACHABLE */
 };

@@ -103,8 +103,10 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
 {
     switch (effect->kind) {
         case MST_MEMBER_CONNECT:
+            return; /* the next turn sees to it */
         case MST_MEMBER_FAILED:
-            return; /* the next turn sees to it; who waits for it finds it in the member */
+            mst__view_ended(&self->head.view, effect->end, effect->text);
+            return; /* who waits for it finds the error in the member */
         case MST_MEMBER_SEND:
             carry_out_send(self, effect);
             return;

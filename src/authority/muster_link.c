@@ -146,7 +146,8 @@ static int link_effect(struct mst__muster *muster,
             begin_round(muster, &effect->message->u.round);
             return 0;
         case MST_MEMBER_FAILED:
-            return 0; /* who waits for it finds it in the member */
+            mst__view_ended(&muster->head.view, effect->end, effect->text);
+            return 0; /* who waits for it finds the error in the member */
         case MST_MEMBER_NOTICE:
             mst__notices_take(&muster->notices, effect);
             return 0;

@@ -275,13 +275,22 @@ static void beat(struct mst__member *member)
 
 /* --- joining --- */
 
-/* The round that was wanted does not come: member->err says why. Nobody should wait for us. */
-static void fail(struct mst__member *member)
+/* The round that was wanted does not come: member->err says why, and, of a job that has ended, @end
+ * how. Nobody should wait for us. */
+static void fail_ended(struct mst__member *member,
+                       struct mst_bytes reason,
+                       const struct mst__job_end *end)
 {
     MST_ASSERT(member->phase == MST_MEMBER_JOINING);
     MST_ASSERT(member->err.code != 0);
-    put(member, (struct mst__member_effect){.kind = MST_MEMBER_FAILED, .err = &member->err});
+    put(member, (struct mst__member_effect){
+                    .kind = MST_MEMBER_FAILED, .err = &member->err, .text = reason, .end = end});
     part(member);
+}
+
+static void fail(struct mst__member *member)
+{
+    fail_ended(member, mst_bytes_str(""), NULL);
 }
 
 static void fail_late(struct mst__member *member, struct mst_bytes why)
@@ -402,7 +411,7 @@ static void fail_closed(struct mst__member *member, const struct mst__job_messag
                         "closed by '%.*s': %.*s", (int)(owner.size < 60 ? owner.size : 60),
                         (const char *)owner.data, (int)reason.size, (const char *)reason.data);
     }
-    fail(member);
+    fail_ended(member, reason, &message->u.close.end);
 }
 
 /* A code of a later release is not ours to interpret. */
@@ -424,7 +433,8 @@ static void fail_refused(struct mst__member *member, const struct mst__job_messa
     }
     (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
                     was_spare ? "a spare: " : "", (int)text.size, (const char *)text.data);
-    fail(member);
+    bool is_end = message->u.refused.refusal == MST_REFUSAL_CLOSED && member->was_welcome;
+    fail_ended(member, text, is_end ? &message->u.refused.end : NULL);
 }
 
 /* Whether to ask again: a job that is closed makes room for ours when its last node is gone. */

@@ -109,7 +109,8 @@ enum mst__member_effect_kind {
     MST_MEMBER_EXPLAIN,    /* find out why there is no round yet: EXPLAINED follows, or time does */
     MST_MEMBER_SEALED,     /* the round that was wanted: @message */
     MST_MEMBER_FAILED,     /* it does not come: member->err. MST_EFINISHED: the job has finished,
-                              which is no failure; MST_ECLOSED: it is closed, or has failed */
+                              which is no failure; MST_ECLOSED: it is closed, or has failed. Of
+                              our job's end: @end, @text */
     MST_MEMBER_NOTICE,
 };
 

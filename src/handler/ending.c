@@ -421,7 +421,10 @@ void mst__ending_note(struct mst__ending *ending, struct mst_changes *view)
     }
 }
 
-int mst__ending_explain(struct mst_store *job, int rv, struct mst_err *reterr)
+int mst__ending_explain(struct mst_store *job,
+                        int rv,
+                        struct mst__view *view,
+                        struct mst_err *reterr)
 {
     struct mst_buffer frame;
     if (get_frame(job, END_KEY, MST_JOB_CLOSED, &frame) != 0 || frame.size == 0) {
@@ -432,6 +435,7 @@ int mst__ending_explain(struct mst_store *job, int rv, struct mst_err *reterr)
     rv = mst__fail(reterr, is_finished ? MST_EFINISHED : MST_ECLOSED, 0, "the job has %s: %.*s",
                    is_finished ? "finished" : "failed", (int)message.u.close.reason.size,
                    (const char *)message.u.close.reason.data);
+    mst__view_ended(view, &message.u.close.end, message.u.close.reason);
     mst_buffer_free(&frame);
     return rv;
 }

@@ -12,6 +12,7 @@
 
 #include <muster/store.h>
 
+#include "handler/view.h"
 #include "handler/work.h"
 
 struct mst__ending {
@@ -68,6 +69,9 @@ void mst__ending_note(struct mst__ending *ending, struct mst_changes *view);
 
 /* The rendezvous was found closed, @rv: what to say of it instead, by what is in @job. Returns
  * MST_EFINISHED, MST_ECLOSED, or @rv with @reterr as it was. */
-int mst__ending_explain(struct mst_store *job, int rv, struct mst_err *reterr);
+int mst__ending_explain(struct mst_store *job,
+                        int rv,
+                        struct mst__view *view,
+                        struct mst_err *reterr);
 
 #endif /* MST_HANDLER_ENDING_H */

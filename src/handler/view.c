@@ -1,6 +1,7 @@
 /* handler/view.c - the state, and which of its changes were told. */
 #include "handler/view.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -97,6 +98,21 @@ void mst__view_fail(struct mst__view *view, const struct mst_err *err)
     mst__owner_lock(view->owner);
     view->failure = *err;
     notify(view, MST_NOTICE_FAILED);
+    mst__owner_unlock(view->owner);
+}
+
+void mst__view_ended(struct mst__view *view,
+                     const struct mst__job_end *end,
+                     struct mst_bytes reason)
+{
+    if (end == NULL) {
+        return;
+    }
+    mst__owner_lock(view->owner);
+    mst__work_ended(&view->now, end);
+    (void)snprintf(view->now.reason, sizeof view->now.reason, "%.*s",
+                   (int)(reason.size < sizeof view->now.reason ? reason.size : 255),
+                   (const char *)reason.data); /* cut off when long */
     mst__owner_unlock(view->owner);
 }
 
@@ -290,6 +306,8 @@ static struct mst_notice *make_notice(struct mst__view *view, enum mst_notice_ki
         give_nodes(view, notice);
     } else if (is_trouble) {
         notice->err = kind == MST_NOTICE_FAILED ? view->failure : view->trouble;
+    }
+    if (kind == MST_NOTICE_UNREACHABLE) {
         return notice;
     }
     notice->outcome = view->now.outcome;

@@ -9,6 +9,7 @@
 #include <muster/rendezvous.h>
 
 #include "handler/owner.h"
+#include "handler/work.h"
 
 #define MST_VIEW_KINDS (MST_NOTICE_REACHABLE + 1)
 
@@ -45,6 +46,12 @@ void mst__view_reset(struct mst__view *view);
 /* The round that was begun is there, or will not be. The owner. */
 void mst__view_complete(struct mst__view *view, int64_t round);
 void mst__view_fail(struct mst__view *view, const struct mst_err *err);
+
+/* It will not be, because the job has ended: a failure that follows tells how. NULL = it is not known
+ * that it has. The owner. */
+void mst__view_ended(struct mst__view *view,
+                     const struct mst__job_end *end,
+                     struct mst_bytes reason);
 
 /* Take back what was told of the begun round. */
 void mst__view_forget(struct mst__view *view);

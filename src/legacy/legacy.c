@@ -300,7 +300,7 @@ static int next_explain(struct handler *handler, int rv, struct mst_err *reterr)
     struct mst_store *job = NULL;
     struct mst_err ignored;
     if (job_store(handler, &job, &ignored) == 0) {
-        rv = mst__ending_explain(job, rv, reterr);
+        rv = mst__ending_explain(job, rv, &handler->head.view, reterr);
         mst_store_close(job);
     }
     return rv;

@@ -121,7 +121,7 @@ static int next_explain(struct mst__record *record, int rv, struct mst_err *rete
     struct mst_store *job = NULL;
     struct mst_err ignored;
     if (open_store(record, MST_RECORD_JOB, &job, &ignored) == 0) {
-        rv = mst__ending_explain(job, rv, reterr);
+        rv = mst__ending_explain(job, rv, &record->head.view, reterr);
         mst_store_close(job);
     }
     return rv;

@@ -518,6 +518,8 @@ static void who_waits_hears_how_the_job_has_ended(void **state)
     hear(closed);
     assert_int_equal(member.err.code, MST_ECLOSED);
     assert_string_equal(member.err.msg, "the job has failed: node 'a': signal 9");
+    assert_int_equal(member.effects[0].kind, MST_MEMBER_FAILED);
+    assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FAILED);
     announced(INT64_MAX);
     hear_refused(MST_EFINISHED, MST_REFUSAL_CLOSED);
     assert_int_equal(member.err.code, MST_EFINISHED);

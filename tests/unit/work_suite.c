@@ -149,6 +149,22 @@ static void assert_boom(const struct mst_changes *changes,
     assert_string_equal(changes->cause.text, "boom and [1m more");
 }
 
+/* Another round is wanted, and the notice that it does not come tells how the job has ended. */
+static void assert_told_of_boom(struct mst_handler *handler,
+                                const struct mst_handler *failed,
+                                int64_t rank)
+{
+    struct mst_notice *notice = NULL;
+    assert_ok(mst_handler_begin(handler, -1, &err));
+    assert_ok(mst_handler_take(handler, 20000, &notice, &err));
+    assert_int_equal(notice->kind, MST_NOTICE_FAILED);
+    assert_int_equal(notice->err.code, MST_ECLOSED);
+    assert_int_equal(notice->outcome, MST_OUTCOME_FAILED);
+    const struct mst_changes changes = {.has_cause = notice->has_cause, .cause = notice->cause};
+    assert_boom(&changes, failed, rank);
+    mst_notice_free(notice);
+}
+
 /* --- tests --- */
 
 static void all_finish(void **state)
@@ -231,6 +247,7 @@ static void one_fails(void **state)
     }
     for (size_t i = 0; i < NODES; i++) {
         assert_fails(want(job.nodes[i].handler, &err), MST_ECLOSED, "exit status 7: boom");
+        assert_told_of_boom(job.nodes[i].handler, failed->handler, rank);
     }
     job_close(&job);
 }
