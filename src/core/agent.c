@@ -136,6 +136,7 @@ static void go(struct mst__agent *agent)
 static void want(struct mst__agent *agent, enum mst__agent_reason reason)
 {
     move_to(agent, MST_AGENT_WAITING);
+    agent->cut_us = INT64_MAX; /* how long one waits for a round has a bound of its own */
     agent->reason = agent->generation == 0 ? MST_AGENT_REASON_FIRST : reason;
     put_kind(agent, MST_AGENT_WANT);
 }
@@ -230,7 +231,8 @@ static void plan(struct mst__agent *agent,
 
 /* --- failures --- */
 
-/* Whether generations fail so soon that another one is of no use. */
+/* The generation has failed, here or elsewhere: whether this happens so soon and so often that
+ * another one is of no use. All nodes of the job count alike. */
 static bool gives_up(struct mst__agent *agent)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -239,18 +241,16 @@ static bool gives_up(struct mst__agent *agent)
     return options->quick_max > 0 && agent->quick_count >= options->quick_max;
 }
 
-/* Our work has failed. The job is told at once, so that others stop meanwhile. */
+/* Our work has failed. The job is told at once, so that others stop meanwhile; also when it is
+ * closed then, for whoever hears that knows the cause. */
 static void fail(struct mst__agent *agent, const struct mst__cause *cause)
 {
     keep_cause(agent, cause);
     agent->failures++;
+    put(agent, (struct mst__agent_effect){
+                   .kind = MST_AGENT_RESTART, .worker = MST_AGENT_ALL, .cause = &agent->cause});
     if (gives_up(agent)) {
-        (void)snprintf(agent->text, sizeof agent->text,
-                       "workers of one node failed at once %u times in a row", agent->quick_count);
         put_kind(agent, MST_AGENT_CLOSE);
-    } else {
-        put(agent, (struct mst__agent_effect){
-                       .kind = MST_AGENT_RESTART, .worker = MST_AGENT_ALL, .cause = &agent->cause});
     }
     uint32_t exclude_max = agent->options.exclude_max;
     if (exclude_max > 0 && agent->failures >= exclude_max) {
@@ -285,7 +285,13 @@ static void unstarted(struct mst__agent *agent, const struct mst__agent_event *e
     }
     agent->err = *event->err;
     end_by(agent, MST_AGENT_END_UNSTARTED);
-    stop_to_end(agent, agent->options.stop_signal);
+    fail(agent, &(const struct mst__cause){
+                    .rank = MST_AUTHORITY_RANK_NONE,
+                    .worker = event->worker,
+                    .status = event->status,
+                    .wall_us = event->wall_us,
+                    .text = mst_bytes_str(event->err->msg),
+                });
 }
 
 static void exited(struct mst__agent *agent, const struct mst__agent_event *event)
@@ -398,12 +404,29 @@ static void unassigned(struct mst__agent *agent, const struct mst_err *err)
     want(agent, agent->reason);
 }
 
-static void over(struct mst__agent *agent, enum mst__agent_reason reason)
+static void over(struct mst__agent *agent, const struct mst__agent_event *event)
 {
+    enum mst__agent_reason reason = event->reason;
+    bool has_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_FINISHED;
+    if (reason == MST_AGENT_REASON_FAILURE && event->cause != NULL) {
+        keep_cause(agent, event->cause); /* the first one, by the order of the job */
+    }
+    if (reason == MST_AGENT_REASON_FAILURE && has_run) {
+        (void)gives_up(agent); /* that is up to who has failed */
+    }
     if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_FINISHED) {
         want(agent, reason);
     } else if (agent->phase == MST_AGENT_RUNNING) {
         stop(agent, reason, agent->options.stop_signal);
+    }
+}
+
+static void cut(struct mst__agent *agent, const struct mst_err *err)
+{
+    if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_RUNNING ||
+        agent->phase == MST_AGENT_FINISHED) {
+        agent->err = *err;
+        agent->cut_us = after(agent, agent->options.cut_us);
     }
 }
 
@@ -431,6 +454,8 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
     if (!agent->ends || agent->end != MST_AGENT_END_SIGNAL) {
         keep_text(agent->text, sizeof agent->text, event->text);
     }
+    bool is_given_up =
+        agent->options.quick_max > 0 && agent->quick_count >= agent->options.quick_max;
     switch (event->outcome) {
         case MST_JOB_OUTCOME_FINISHED:
             end_by(agent, MST_AGENT_END_FINISHED);
@@ -439,7 +464,7 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
             end_by(agent, MST_AGENT_END_FAILED);
             break;
         case MST_JOB_OUTCOME_ASKED:
-            end_by(agent, MST_AGENT_END_CLOSED);
+            end_by(agent, is_given_up ? MST_AGENT_END_FAILED : MST_AGENT_END_CLOSED);
             break;
     }
     stop_to_end(agent, agent->options.stop_signal);
@@ -484,6 +509,12 @@ static void asked_to_leave(struct mst__agent *agent, int64_t deadline_us)
 
 static void pass(struct mst__agent *agent)
 {
+    if (agent->now_us >= agent->cut_us) {
+        agent->cut_us = INT64_MAX;
+        end_by(agent, MST_AGENT_END_LOST);
+        stop_to_end(agent, agent->options.stop_signal);
+        return;
+    }
     switch (agent->phase) {
         case MST_AGENT_STARTING:
             if (agent->is_assigned && agent->now_us >= agent->start_us) {
@@ -552,10 +583,16 @@ static void step_round(struct mst__agent *agent, const struct mst__agent_event *
             unassigned(agent, event->err);
             return;
         case MST_AGENT_EVENT_OVER:
-            over(agent, event->reason);
+            over(agent, event);
             return;
         case MST_AGENT_EVENT_WAITING:
             others_wait(agent, event->count);
+            return;
+        case MST_AGENT_EVENT_CUT:
+            cut(agent, event->err);
+            return;
+        case MST_AGENT_EVENT_AGAIN:
+            agent->cut_us = INT64_MAX;
             return;
         default:
             MST_ASSERT(event->kind == MST_AGENT_EVENT_CLOSED);
@@ -612,7 +649,7 @@ int64_t mst__agent_due_us(const struct mst__agent *agent)
             due_us = beat_us < due_us ? beat_us : due_us;
         }
     }
-    return due_us;
+    return due_us < agent->cut_us ? due_us : agent->cut_us;
 }
 
 void mst__agent_init(struct mst__agent *agent,
@@ -629,6 +666,7 @@ void mst__agent_init(struct mst__agent *agent,
         .notice_us = INT64_MAX,
         .kill_us = INT64_MAX,
         .stuck_us = INT64_MAX,
+        .cut_us = INT64_MAX,
     };
     memset(options->workers, 0, options->workers_count * sizeof *options->workers);
     put_kind(agent, MST_AGENT_WANT);

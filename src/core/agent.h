@@ -75,6 +75,7 @@ enum mst__agent_end {
     MST_AGENT_END_UNSTARTED, /* the workers cannot be started: agent->err */
     MST_AGENT_END_STUCK,     /* a worker does not end, even when it is killed */
     MST_AGENT_END_EXCLUDED,  /* too many failures were this node's */
+    MST_AGENT_END_LOST,      /* the rendezvous cannot be reached any more: agent->err */
 };
 
 /* What a newcomer, for whom there is room, does to workers that run. */
@@ -89,11 +90,14 @@ enum mst__agent_event_kind {
     MST_AGENT_EVENT_REFUSED,    /* it does not come: @err. A job that has ended: CLOSED instead */
     MST_AGENT_EVENT_ASSIGNED,   /* the answer to ASSIGN: @restarts of the job, failures alone */
     MST_AGENT_EVENT_UNASSIGNED, /* the same: @err */
-    MST_AGENT_EVENT_OVER,       /* the round is over, or a member of it is gone: @reason */
+    MST_AGENT_EVENT_OVER,       /* the round is over, or a member of it is gone: @reason, of a
+                                   failure @cause */
     MST_AGENT_EVENT_WAITING,    /* @count nodes wait for the next one */
     MST_AGENT_EVENT_CLOSED,     /* the job has ended: @outcome, @cause, @text */
+    MST_AGENT_EVENT_CUT,        /* the rendezvous cannot be reached: @err */
+    MST_AGENT_EVENT_AGAIN,      /* it can again */
     MST_AGENT_EVENT_UNSTARTED,  /* the answer to START, when @worker cannot be started, and those
-                                   after it were not: @err */
+                                   after it were not: @err, and what a shell would @status */
     MST_AGENT_EVENT_EXITED,     /* @worker has ended: @status or @signal, @text, @wall_us */
     MST_AGENT_EVENT_BEAT,       /* @worker says that it goes on */
     MST_AGENT_EVENT_SAVED,      /* @worker answers a notice */
@@ -165,7 +169,8 @@ struct mst__agent_options {
     int64_t startup_us, hang_us; /* to the first beat, and between two; INT64_MAX = not watched */
     int64_t pause_us, pause_us_max; /* after the first failure, and at most; it doubles. 0 = none */
     int64_t quick_us;     /* a generation that fails sooner than this has failed at once */
-    uint32_t quick_max;   /* so many in a row close the job; 0 = any number is fine */
+    uint32_t quick_max;   /* so many in a row end the job; 0 = any number is fine */
+    int64_t cut_us;       /* without the rendezvous, until the node ends */
     uint32_t exclude_max; /* so many failures of this node exclude it; 0 = any number is fine */
 };
 
@@ -180,7 +185,8 @@ struct mst__agent {
     uint32_t restarts;             /* of the job, as the last ASSIGNED has it */
     uint32_t running_count;
     uint32_t failures;    /* of our workers, one for each generation at most */
-    uint32_t quick_count; /* of them in a row, at once */
+    uint32_t quick_count; /* generations of the job that failed at once, in a row */
+    int64_t cut_us;       /* when the node ends without the rendezvous; INT64_MAX = it is there */
 
     uint32_t unassigned_count; /* of rounds in a row whose ranks were not exchanged */
     bool is_assigned;          /* STARTING */

@@ -437,9 +437,72 @@ static void gives_up(void **state)
     assert_effects("restart 0:1/0; want; ");
     run(3);
     exits(0, 1, 0);
-    assert_effects("close; want; ");
+    assert_effects("restart 0:1/0; close; want; ");
     closed(MST_JOB_OUTCOME_ASKED, NULL);
-    assert_effects("end 2; ");
+    assert_effects("end 1; ");
+}
+
+/* Failures of others count, so that all nodes know why the job is closed; who has not seen them
+ * hears that somebody has closed it. */
+static void others_give_up(void **state)
+{
+    (void)state;
+    const struct mst__cause cause = {.rank = 3, .status = 4, .node = mst_bytes_str("other")};
+    options.quick_us = 5 * SECOND_US;
+    options.quick_max = 2;
+    begin();
+    for (uint32_t i = 0; i < 2; i++) {
+        run(i);
+        step((struct mst__agent_event){
+            .kind = MST_AGENT_EVENT_OVER, .reason = MST_AGENT_REASON_FAILURE, .cause = &cause});
+        exits(0, 0, TERM);
+        exits(1, 0, TERM);
+        assert_effects("signal 15; want; ");
+    }
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    assert_effects("end 1; ");
+    assert_int_equal(agent.cause.status, 4);
+    begin();
+    run(0);
+    closed(MST_JOB_OUTCOME_ASKED, NULL);
+    exits(0, 0, TERM);
+    exits(1, 0, TERM);
+    assert_effects("signal 15; end 2; ");
+}
+
+static void cut_off(void **state)
+{
+    (void)state;
+    struct mst_err err;
+    (void)mst__fail(&err, MST_ECONN, 0, "gone");
+    options.cut_us = 60 * SECOND_US;
+    begin();
+    run(0);
+    for (int i = 0; i < 2; i++) {
+        step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &err});
+        assert_true(mst__agent_due_us(&agent) == agent.now_us + 60 * SECOND_US);
+        pass(59 * SECOND_US);
+        happens(MST_AGENT_EVENT_AGAIN);
+        assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+        pass(SECOND_US);
+        assert_effects("");
+    }
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &err});
+    exits(0, 0, 0);
+    pass(60 * SECOND_US);
+    assert_effects("signal 15; ");
+    exits(1, 0, 0);
+    assert_effects("leave; end 9; ");
+    /* When the work is done, too; but not while one waits for a round. */
+    begin();
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &err});
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    run(0);
+    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &err});
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    pass(60 * SECOND_US);
+    assert_effects("finish; leave; end 9; ");
 }
 
 static void excluded(void **state)
@@ -460,8 +523,9 @@ static void cannot_start(void **state)
     run(0);
     struct mst_err err;
     (void)mst__fail(&err, MST_ENOTFOUND, 0, "no such program");
-    step((struct mst__agent_event){.kind = MST_AGENT_EVENT_UNSTARTED, .worker = 1, .err = &err});
-    assert_effects("signal 15; ");
+    step((struct mst__agent_event){
+        .kind = MST_AGENT_EVENT_UNSTARTED, .worker = 1, .status = 127, .err = &err});
+    assert_effects("restart 1:127/0; signal 15; ");
     exits(0, 0, TERM);
     assert_effects("leave; end 6; ");
     assert_string_equal(agent.err.msg, "no such program");
@@ -505,6 +569,8 @@ int main(void)
         CASE(hanging),
         CASE(pauses_grow),
         CASE(gives_up),
+        CASE(others_give_up),
+        CASE(cut_off),
         CASE(excluded),
         CASE(cannot_start),
         CASE(no_round),
