@@ -123,6 +123,15 @@ void mst__json_put_real(struct mst__json_writer *json, const char *name, double 
     put(json, mst_bytes_str(text));
 }
 
+void mst__json_put_micro(struct mst__json_writer *json, const char *name, int64_t value_us)
+{
+    char text[32];
+    put_name(json, name);
+    (void)snprintf(text, sizeof text, "%lld.%06lld", (long long)(value_us / 1000000),
+                   (long long)(value_us % 1000000)); /* fits */
+    put(json, mst_bytes_str(text));
+}
+
 void mst__json_put_bool(struct mst__json_writer *json, const char *name, bool value)
 {
     put_name(json, name);

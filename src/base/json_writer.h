@@ -27,6 +27,8 @@ void mst__json_put_text(struct mst__json_writer *json, const char *name, struct 
 void mst__json_put_number(struct mst__json_writer *json, const char *name, int64_t value);
 /* Six digits count. @value is finite. */
 void mst__json_put_real(struct mst__json_writer *json, const char *name, double value);
+/* Microseconds, not negative, as seconds with six digits behind the point: all of them count. */
+void mst__json_put_micro(struct mst__json_writer *json, const char *name, int64_t value_us);
 void mst__json_put_bool(struct mst__json_writer *json, const char *name, bool value);
 void mst__json_put_null(struct mst__json_writer *json, const char *name);
 

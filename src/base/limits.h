@@ -229,4 +229,33 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
  * the largest job. How many are lost is counted without a bound. */
 #define MST_LOST_NAMES_MAX 1024
 
+/* The launcher. Workers of one node: far more than a machine has CPUs or GPUs, and few enough that
+ * their pipes fit below the usual limit of descriptors. */
+#define MST_NPROC_MAX 4096
+/* A line of a worker's output; a longer one comes in pieces. Most are below 200 bytes, and dumps of
+ * JSON below this. */
+#define MST_OUTPUT_LINE_SIZE_MAX MST_KIB(64)
+/* Output that waits for the console, per stream; beyond that, pipes are not read. One line of the
+ * largest size from each of some workers fits. */
+#define MST_OUTPUT_CONSOLE_SIZE_MAX MST_MIB(1)
+/* The bound that even the last words of workers that have ended cannot exceed: the pipes of a
+ * hundred workers. */
+#define MST_OUTPUT_CONSOLE_HARD_MAX MST_MIB(16)
+/* Bytes of one stream that are taken before another one has its turn: if each is an empty line with
+ * the longest prefix, what is made of them still fits. */
+#define MST_OUTPUT_READ_SIZE MST_KIB(8)
+#define MST_OUTPUT_PREFIX_SIZE_MAX 512
+/* Lines of stderr that a report of a failure shows, and the most bytes of each that are kept. */
+#define MST_OUTPUT_TAIL_LINES 20
+#define MST_OUTPUT_TAIL_LINE_SIZE 512
+/* What is read of a worker's report of its failure. A call stack has some KiB. */
+#define MST_ERROR_FILE_SIZE_MAX MST_KIB(256)
+/* How deep JSON that others have written may be nested. */
+#define MST_JSON_DEPTH_MAX 64
+/* A line of the event file. */
+#define MST_EVENT_SIZE_MAX MST_KIB(256)
+/* Hosts that agents are started on, and children that each of them may start. */
+#define MST_HOSTS_MAX 65536
+#define MST_HOSTS_CHILDREN_MAX 32
+
 #endif /* MST_BASE_LIMITS_H */

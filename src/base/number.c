@@ -143,3 +143,34 @@ int mst__number_hex_digit(uint8_t c)
     }
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
+
+/* A number, of the characters @digits, and one of @units behind it. */
+static bool number_with_unit(const char *text,
+                             const char *digits,
+                             const char *const *units,
+                             const int64_t *factors,
+                             size_t units_count,
+                             int64_t *ret_number)
+{
+    size_t size = strspn(text, digits);
+    for (size_t i = 0; i < units_count; i++) {
+        if (strcmp(text + size, units[i]) == 0) {
+            return mst__number_parse_scaled(mst_bytes_of(text, size), factors[i], ret_number);
+        }
+    }
+    return false;
+}
+
+bool mst__number_parse_duration(const char *text, int64_t *ret_ms)
+{
+    static const char *const units[] = {"", "ms", "s", "m", "h"};
+    static const int64_t factors[] = {1000, 1, 1000, 60000, 3600000};
+    return number_with_unit(text, "0123456789.", units, factors, 5, ret_ms);
+}
+
+bool mst__number_parse_size(const char *text, int64_t *ret_size)
+{
+    static const char *const units[] = {"", "K", "M", "G", "KiB", "MiB", "GiB"};
+    static const int64_t factors[] = {1, 1 << 10, 1 << 20, 1 << 30, 1 << 10, 1 << 20, 1 << 30};
+    return number_with_unit(text, "0123456789", units, factors, 7, ret_size);
+}

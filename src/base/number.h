@@ -20,6 +20,11 @@ bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t 
  * none or does not fit. */
 bool mst__number_parse_scaled(struct mst_bytes text, int64_t factor, int64_t *ret_number);
 
+/* Read a duration in milliseconds: 250ms, 1.5s, 5m, 2h; bare numbers are seconds. And a size in
+ * bytes: 4096, 8K, 16M, 1G. False when it is none. */
+bool mst__number_parse_duration(const char *text, int64_t *ret_ms);
+bool mst__number_parse_size(const char *text, int64_t *ret_size);
+
 /* Write @number in decimal; returns its length. No NUL. */
 size_t mst__number_format(int64_t number, char ret_text[MST_NUMBER_SIZE]);
 

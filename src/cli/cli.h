@@ -74,19 +74,27 @@ struct mst__option {
     int64_t min, max; /* of NUMBER, SIZE and DURATION; both 0 = any that is not negative */
 };
 
+/* A short option, -r for --redirects. */
+struct mst__option_letter {
+    char letter;
+    const char *name;
+};
+
 struct mst__usage {
     const char *command;  /* "muster serve" */
     const char *synopsis; /* "[options]", "get URL KEY" … one per line */
     const char *text;     /* a paragraph or more */
     const struct mst__option *options;
     size_t options_count;
-    size_t arguments_min, arguments_max; /* words that are not options */
+    size_t arguments_min, arguments_max;      /* words that are not options */
+    const struct mst__option_letter *letters; /* ended by one without a letter; NULL = none */
 };
 
 /**
  * Parse @argv (argv[0] is the subcommand). An option may be spelt with underscores for its dashes.
  * Options stop at `--` and, when @usage says that a command may follow (arguments_max = SIZE_MAX),
- * at the first word.
+ * at the first word; such a command takes no abbreviations of options either, so that none of its
+ * own are swallowed.
  *
  * Returns true when the subcommand should go on; @ret_arguments is then the index of the first word
  * that is no option. Returns false when it should exit with @ret_exit: after `--help`, or after an

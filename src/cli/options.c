@@ -9,7 +9,8 @@
 #include "base/number.h"
 #include "cli/cli.h"
 
-#define OPTIONS_MAX 64
+#define OPTIONS_MAX 96
+#define LETTERS_SIZE 64
 #define NAME_SIZE 32 /* of an option */
 #define HELP_WIDTH 88
 
@@ -18,35 +19,14 @@
 #define OPTION_HELP 999
 #define OPTION_HELP_SCDOC 998
 
-/* A number, of the characters @digits, and one of @units behind it. */
-static bool number_with_unit(const char *text,
-                             const char *digits,
-                             const char *const *units,
-                             const int64_t *factors,
-                             size_t units_count,
-                             int64_t *ret_number)
-{
-    size_t size = strspn(text, digits);
-    for (size_t i = 0; i < units_count; i++) {
-        if (strcmp(text + size, units[i]) == 0) {
-            return mst__number_parse_scaled(mst_bytes_of(text, size), factors[i], ret_number);
-        }
-    }
-    return false;
-}
-
 bool mst__option_duration(const char *text, int64_t *ret_ms)
 {
-    static const char *const units[] = {"", "ms", "s", "m", "h"};
-    static const int64_t factors[] = {1000, 1, 1000, 60000, 3600000};
-    return number_with_unit(text, "0123456789.", units, factors, 5, ret_ms);
+    return mst__number_parse_duration(text, ret_ms);
 }
 
 bool mst__option_size(const char *text, int64_t *ret_size)
 {
-    static const char *const units[] = {"", "K", "M", "G", "KiB", "MiB", "GiB"};
-    static const int64_t factors[] = {1, 1 << 10, 1 << 20, 1 << 30, 1 << 10, 1 << 20, 1 << 30};
-    return number_with_unit(text, "0123456789", units, factors, 7, ret_size);
+    return mst__number_parse_size(text, ret_size);
 }
 
 /* --- help --- */
@@ -264,6 +244,58 @@ static void fill_spellings(const struct mst__usage *usage, struct spellings *ret
     *at = (struct option){0};
 }
 
+/* What getopt is told of short options: "+" stops at the first word, for subcommands that run a
+ * command of the user's; ":" tells a missing value from an unknown option. */
+static void fill_letters(const struct mst__usage *usage, char ret_text[LETTERS_SIZE])
+{
+    size_t used = (size_t)snprintf(ret_text, LETTERS_SIZE, "%s",
+                                   usage->arguments_max == SIZE_MAX ? "+:h" : ":h");
+    const struct mst__option_letter *letter = usage->letters;
+    for (; letter != NULL && letter->letter != '\0'; letter++) {
+        for (size_t i = 0; i < usage->options_count; i++) {
+            const struct mst__option *option = &usage->options[i];
+            if (strcmp(option->name, letter->name) == 0) {
+                MST_ASSERT(used + 3 < LETTERS_SIZE);
+                ret_text[used++] = letter->letter;
+                ret_text[used] = ':';
+                used += option->argument != NULL ? 1 : 0;
+                ret_text[used] = '\0';
+            }
+        }
+    }
+}
+
+/* The index of the option whose letter is @c; -1 = there is none. */
+static int find_letter(const struct mst__usage *usage, int c)
+{
+    const struct mst__option_letter *letter = usage->letters;
+    for (; letter != NULL && letter->letter != '\0'; letter++) {
+        for (size_t i = 0; i < usage->options_count && letter->letter == c; i++) {
+            if (strcmp(usage->options[i].name, letter->name) == 0) {
+                return (int)i;
+            }
+        }
+    }
+    return -1;
+}
+
+/* Whether @word is a long option in full. */
+static bool is_whole(const char *word, const char *name)
+{
+    size_t size = strlen(name);
+    if (strncmp(word, "--", 2) != 0) {
+        return true; /* a letter */
+    }
+    word += 2;
+    for (size_t i = 0; i < size; i++) {
+        char c = word[i] == '_' ? '-' : word[i];
+        if (c != name[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool check_arguments(const struct mst__usage *usage, int count)
 {
     size_t words = (size_t)count;
@@ -286,9 +318,8 @@ bool mst__options_parse(const struct mst__usage *usage,
     *ret_exit = MST_EXIT_USAGE;
     opterr = 0;
     optind = 1;
-    /* "+": stop at the first word, for subcommands that run a command of the user's. ":": tell a
-     * missing value from an unknown option. */
-    const char *letters = usage->arguments_max == SIZE_MAX ? "+:h" : ":h";
+    char letters[LETTERS_SIZE];
+    fill_letters(usage, letters);
     for (;;) {
         int word = optind;
         int result = getopt_long(argc, argv, letters, spellings.list, NULL);
@@ -305,12 +336,15 @@ bool mst__options_parse(const struct mst__usage *usage,
             *ret_exit = MST_EXIT_OK;
             return false;
         }
-        if (result < OPTION_BASE) {
-            const char *culprit = argv[word < optind ? optind - 1 : word];
+        int index = result < OPTION_BASE ? find_letter(usage, result) : result - OPTION_BASE;
+        bool is_short = index >= 0 && usage->arguments_max == SIZE_MAX &&
+                        !is_whole(argv[word], usage->options[index].name);
+        if (index < 0 || is_short) {
+            const char *culprit = argv[word < optind && index < 0 ? optind - 1 : word];
             complain(usage, culprit, result == ':');
             return false;
         }
-        if (!set_option(usage, &usage->options[result - OPTION_BASE], optarg)) {
+        if (!set_option(usage, &usage->options[index], optarg)) {
             return false;
         }
     }

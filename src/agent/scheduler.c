@@ -1,0 +1,460 @@
+/* agent/scheduler.c - variables of batch systems and orchestrators.
+ *
+ * The most specific one is asked first: a job of Flux or Open MPI may run inside one of Slurm, and
+ * its own variables count then. Each reader fills in what its system says. */
+#include "agent/scheduler.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/names.h"
+#include "base/number.h"
+
+#define PORT_FIRST 29400
+#define PORTS_COUNT 1000 /* jobs with numbers have a port each, as far as that goes */
+#define TEXT_SIZE_MAX 600
+#define HOSTFILE_SIZE_MAX MST_MIB(4)
+
+struct reading {
+    struct mst__env environment;
+    const char *hostname;
+    struct mst__arena *arena;
+    struct mst__scheduler *scheduler;
+    bool is_out_of_memory;
+};
+
+/* --- helpers --- */
+
+static const char *get(const struct reading *reading, const char *name)
+{
+    return mst__env_get(reading->environment, name);
+}
+
+/* Take the first of @names, ended by NULL, that is set. */
+static void take(const struct reading *reading,
+                 struct mst__scheduler_value *value,
+                 const char *const *names)
+{
+    for (; *names != NULL && value->text == NULL; names++) {
+        *value = (struct mst__scheduler_value){.text = get(reading, *names), .origin = *names};
+    }
+}
+
+/* The same when it is a number. */
+static void take_number(const struct reading *reading,
+                        struct mst__scheduler_value *value,
+                        const char *const *names)
+{
+    int64_t number = 0;
+    for (; *names != NULL && value->text == NULL; names++) {
+        const char *text = get(reading, *names);
+        if (text != NULL && mst__number_parse(mst_bytes_str(text), 0, INT64_MAX, &number)) {
+            *value = (struct mst__scheduler_value){.text = text, .origin = *names};
+        }
+    }
+}
+
+static const char *make(struct reading *reading, const char *format, ...) MST_PRINTF(2, 3);
+static const char *make(struct reading *reading, const char *format, ...)
+{
+    char text[TEXT_SIZE_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *made = mst__arena_text(reading->arena, mst_bytes_str(text));
+    reading->is_out_of_memory = reading->is_out_of_memory || made == NULL;
+    return made;
+}
+
+static int64_t number_of(const char *text)
+{
+    int64_t number = 0;
+    return text != NULL && mst__number_parse_prefix(mst_bytes_str(text), &number) ? number : 0;
+}
+
+/* --- lists of hosts --- */
+
+static int stop_at_first(void *arg, const char *name, struct mst_err *reterr)
+{
+    (void)reterr;
+    char *first = arg;
+    (void)snprintf(first, TEXT_SIZE_MAX, "%s", name);
+    return MST_ELIMIT; /* that is enough */
+}
+
+struct position {
+    const char *hostname;
+    int64_t index, found;
+};
+
+/* Whether two names are of one host: a name without a domain is short for any. */
+static bool is_same_host(const char *a, const char *b)
+{
+    size_t a_size = strcspn(a, ".");
+    size_t b_size = strcspn(b, ".");
+    if (a_size != b_size || strncmp(a, b, a_size) != 0) {
+        return false;
+    }
+    return a[a_size] == '\0' || b[b_size] == '\0' || strcmp(a + a_size, b + b_size) == 0;
+}
+
+static int count_host(void *arg, const char *name, struct mst_err *reterr)
+{
+    (void)reterr;
+    struct position *position = arg;
+    if (position->found < 0 && is_same_host(name, position->hostname)) {
+        position->found = position->index;
+    }
+    position->index++;
+    return 0;
+}
+
+/* The endpoint is on the first host of the list; jobs with a number have a port of their own, so
+ * that two of them can share a node. */
+static void take_endpoint(struct reading *reading, const char *job)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    char first[TEXT_SIZE_MAX] = "";
+    if (scheduler->hosts.text == NULL) {
+        return;
+    }
+    (void)mst__names_walk(scheduler->hosts.text, stop_at_first, first, NULL);
+    if (first[0] == '\0') {
+        return;
+    }
+    int64_t number = number_of(job);
+    scheduler->endpoint = (struct mst__scheduler_value){
+        .text = make(reading, "%s:%" PRId64, first,
+                     PORT_FIRST + (number > 0 ? number % PORTS_COUNT : 0)),
+        .origin = scheduler->hosts.origin,
+    };
+}
+
+/* Without a variable for them: the number of hosts, and our own place in the list. */
+static void take_place(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    struct position position = {.hostname = reading->hostname, .found = -1};
+    if (scheduler->hosts.text == NULL ||
+        mst__names_walk(scheduler->hosts.text, count_host, &position, NULL) != 0) {
+        return;
+    }
+    if (scheduler->nnodes.text == NULL) {
+        scheduler->nnodes = (struct mst__scheduler_value){
+            .text = make(reading, "%" PRId64, position.index), .origin = scheduler->hosts.origin};
+    }
+    if (scheduler->node_rank.text == NULL && position.found >= 0) {
+        scheduler->node_rank = (struct mst__scheduler_value){
+            .text = make(reading, "%" PRId64, position.found), .origin = scheduler->hosts.origin};
+    }
+}
+
+/* --- Slurm --- */
+
+static void read_slurm_id(struct reading *reading, const char *job)
+{
+    const char *restarts = get(reading, "SLURM_RESTART_COUNT");
+    if (restarts == NULL) {
+        restarts = get(reading, "SLURM_JOB_RESTART_COUNT");
+    }
+    const char *step = get(reading, "SLURM_STEP_ID");
+    bool has_restarts = number_of(restarts) > 0;
+    reading->scheduler->id = (struct mst__scheduler_value){
+        .text =
+            make(reading, "slurm-%s%s%s%s%s", job, step == NULL ? "" : ".",
+                 step == NULL ? "" : step, has_restarts ? "-r" : "", has_restarts ? restarts : ""),
+        .origin = has_restarts ? "SLURM_JOB_ID, SLURM_RESTART_COUNT" : "SLURM_JOB_ID",
+    };
+}
+
+/* With several tasks on a node, each is an agent of one worker. */
+static bool has_task_per_worker(const struct reading *reading)
+{
+    int64_t tasks = number_of(get(reading, "SLURM_STEP_NUM_TASKS"));
+    int64_t nodes = number_of(reading->scheduler->nnodes.text);
+    return get(reading, "SLURM_PROCID") != NULL && nodes > 0 && tasks > nodes;
+}
+
+static bool read_slurm(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    const char *job = get(reading, "SLURM_JOB_ID");
+    job = job != NULL ? job : get(reading, "SLURM_JOBID");
+    if (job == NULL) {
+        return false;
+    }
+    scheduler->name = "Slurm";
+    scheduler->is_slurm = true;
+    take(
+        reading, &scheduler->hosts,
+        (const char *const[]){"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", NULL});
+    take_number(reading, &scheduler->end_time, (const char *const[]){"SLURM_JOB_END_TIME", NULL});
+    take_number(reading, &scheduler->cpus,
+                (const char *const[]){"SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", NULL});
+    take(reading, &scheduler->topology, (const char *const[]){"SLURM_TOPOLOGY_ADDR", NULL});
+    read_slurm_id(reading, job);
+    if (get(reading, "SLURM_NODEID") == NULL && get(reading, "SLURM_PROCID") == NULL) {
+        return true; /* a shell of salloc: this process is no part of a step */
+    }
+    take_number(
+        reading, &scheduler->nnodes,
+        (const char *const[]){"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", NULL});
+    take_endpoint(reading, job);
+    if (has_task_per_worker(reading)) {
+        scheduler->nnodes = (struct mst__scheduler_value){
+            .text = get(reading, "SLURM_STEP_NUM_TASKS"), .origin = "SLURM_STEP_NUM_TASKS"};
+        take_number(reading, &scheduler->node_rank, (const char *const[]){"SLURM_PROCID", NULL});
+        return true;
+    }
+    take_number(reading, &scheduler->node_rank, (const char *const[]){"SLURM_NODEID", NULL});
+    take_number(reading, &scheduler->nproc, (const char *const[]){"SLURM_GPUS_ON_NODE", NULL});
+    take_place(reading);
+    return true;
+}
+
+/* --- Kubernetes --- */
+
+/* The number behind the last dash of a pod's host name. Pods of a Deployment end in five letters
+ * and digits, so that a longer number is none. */
+static bool split_pod_name(const char *hostname, size_t *ret_name_size, const char **ret_number)
+{
+    size_t size = strcspn(hostname, ".");
+    size_t digits = 0;
+    while (digits < size && isdigit((unsigned char)hostname[size - digits - 1])) {
+        digits++;
+    }
+    if (digits == 0 || digits > 4 || digits + 1 >= size || hostname[size - digits - 1] != '-') {
+        return false;
+    }
+    *ret_name_size = size - digits - 1;
+    *ret_number = hostname + size - digits;
+    return true;
+}
+
+static bool read_kubernetes(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    bool is_here = get(reading, "KUBERNETES_SERVICE_HOST") != NULL;
+    const char *index = get(reading, "JOB_COMPLETION_INDEX");
+    if (!is_here && index == NULL) {
+        return false;
+    }
+    scheduler->name = "Kubernetes";
+    take_number(reading, &scheduler->node_rank,
+                (const char *const[]){"JOB_COMPLETION_INDEX", NULL});
+    size_t name_size = 0;
+    const char *number = NULL;
+    if (!split_pod_name(reading->hostname, &name_size, &number)) {
+        return true;
+    }
+    const char *domain = strchr(reading->hostname, '.');
+    if (scheduler->node_rank.text == NULL) {
+        scheduler->node_rank = (struct mst__scheduler_value){
+            .text = make(reading, "%.*s", (int)strcspn(number, "."), number),
+            .origin = "the pod's host name"};
+    }
+    scheduler->id = (struct mst__scheduler_value){
+        .text = make(reading, "%.*s", (int)name_size, reading->hostname),
+        .origin = "the pod's host name"};
+    scheduler->endpoint =
+        (struct mst__scheduler_value){.text = make(reading, "%.*s-0%s", (int)name_size,
+                                                   reading->hostname, domain == NULL ? "" : domain),
+                                      .origin = "the pod's host name"};
+    return true;
+}
+
+/* --- MPI --- */
+
+/* All processes of the job are on this node: they meet here. */
+static void take_local(struct reading *reading, const char *local_size)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    const char *size = get(reading, local_size);
+    if (scheduler->nnodes.text != NULL && size != NULL &&
+        number_of(size) == number_of(scheduler->nnodes.text)) {
+        scheduler->endpoint =
+            (struct mst__scheduler_value){.text = "localhost", .origin = local_size};
+    }
+}
+
+static bool read_open_mpi(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    if (get(reading, "OMPI_COMM_WORLD_SIZE") == NULL) {
+        return false;
+    }
+    scheduler->name = "Open MPI";
+    take_number(reading, &scheduler->nnodes, (const char *const[]){"OMPI_COMM_WORLD_SIZE", NULL});
+    take_number(reading, &scheduler->node_rank,
+                (const char *const[]){"OMPI_COMM_WORLD_RANK", NULL});
+    take(reading, &scheduler->id,
+         (const char *const[]){"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_jobid",
+                               NULL});
+    take_local(reading, "OMPI_COMM_WORLD_LOCAL_SIZE");
+    return true;
+}
+
+static bool read_pmi(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    bool is_pmi = get(reading, "PMI_RANK") != NULL && get(reading, "PMI_SIZE") != NULL;
+    bool is_pmix = get(reading, "PMIX_RANK") != NULL && get(reading, "PMIX_NAMESPACE") != NULL;
+    if (!is_pmi && !is_pmix) {
+        return false;
+    }
+    scheduler->name = is_pmi ? "PMI" : "PMIx";
+    take_number(reading, &scheduler->nnodes, (const char *const[]){"PMI_SIZE", "PMIX_SIZE", NULL});
+    take_number(reading, &scheduler->node_rank,
+                (const char *const[]){"PMI_RANK", "PMIX_RANK", NULL});
+    take(reading, &scheduler->id,
+         (const char *const[]){"PMI_JOBID", "PMIX_NAMESPACE", "HYDRA_JOBID", NULL});
+    take_local(reading, "MPI_LOCALNRANKS");
+    return true;
+}
+
+/* --- Flux, LSF, PBS --- */
+
+static bool read_flux(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    if (get(reading, "FLUX_JOB_ID") == NULL) {
+        return false;
+    }
+    scheduler->name = "Flux";
+    take(reading, &scheduler->id, (const char *const[]){"FLUX_JOB_ID", NULL});
+    take_number(reading, &scheduler->nnodes,
+                (const char *const[]){"FLUX_JOB_SIZE", "FLUX_JOB_NNODES", NULL});
+    take_number(reading, &scheduler->node_rank, (const char *const[]){"FLUX_TASK_RANK", NULL});
+    take(reading, &scheduler->hosts, (const char *const[]){"FLUX_JOB_HOSTLIST", NULL});
+    if (number_of(get(reading, "FLUX_JOB_NNODES")) == 1) {
+        scheduler->endpoint =
+            (struct mst__scheduler_value){.text = "localhost", .origin = "FLUX_JOB_NNODES"};
+    }
+    take_endpoint(reading, "");
+    return true;
+}
+
+/* `a 8 b 8` or `a a b b`, or lines: each host once, with commas. */
+static const char *unique_hosts(struct reading *reading, const char *text)
+{
+    struct mst__buf list;
+    mst__buf_init(&list, HOSTFILE_SIZE_MAX);
+    int rv = 0;
+    const char *last = "";
+    size_t last_size = 0;
+    for (const char *at = text; *at != '\0';) {
+        size_t size = strcspn(at, " \t\r\n");
+        size_t digits = strspn(at, "0123456789");
+        bool is_same = size == last_size && strncmp(at, last, size) == 0;
+        if (size > 0 && digits < size && !is_same) {
+            rv = rv == 0 && mst__buf_size(&list) > 0 ? mst__buf_append_u8(&list, ',') : rv;
+            rv = rv == 0 ? mst__buf_append(&list, mst_bytes_of(at, size)) : rv;
+            last = at;
+            last_size = size;
+        }
+        at += size;
+        at += strspn(at, " \t\r\n");
+    }
+    const char *made = mst__arena_text(reading->arena, mst__buf_bytes(&list));
+    reading->is_out_of_memory = reading->is_out_of_memory || rv != 0 || made == NULL;
+    mst__buf_close(&list);
+    return rv == 0 && made != NULL && *made != '\0' ? made : NULL;
+}
+
+static bool read_lsf(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    const char *job = get(reading, "LSB_JOBID");
+    if (job == NULL) {
+        return false;
+    }
+    scheduler->name = "LSF";
+    scheduler->id =
+        (struct mst__scheduler_value){.text = make(reading, "lsf-%s", job), .origin = "LSB_JOBID"};
+    struct mst__scheduler_value hosts = {0};
+    take(reading, &hosts, (const char *const[]){"LSB_MCPU_HOSTS", "LSB_HOSTS", NULL});
+    if (hosts.text != NULL) {
+        scheduler->hosts = (struct mst__scheduler_value){.text = unique_hosts(reading, hosts.text),
+                                                         .origin = hosts.origin};
+    }
+    take_endpoint(reading, job);
+    take_place(reading);
+    return true;
+}
+
+/* The whole of a small file, of @reading's arena; NULL when it cannot be read. */
+static const char *read_small_file(struct reading *reading, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    struct mst__buf text;
+    mst__buf_init(&text, HOSTFILE_SIZE_MAX);
+    int code = 0;
+    size_t size = 0;
+    do {
+        uint8_t *room = file == NULL ? NULL : mst__buf_reserve(&text, 4096, &code);
+        size = room == NULL ? 0 : fread(room, 1, 4096, file);
+        mst__buf_commit(&text, size);
+    } while (size > 0);
+    const char *made = file == NULL ? NULL : mst__arena_text(reading->arena, mst__buf_bytes(&text));
+    if (file != NULL) {
+        (void)fclose(file); /* it was only read */
+    }
+    mst__buf_close(&text);
+    return made;
+}
+
+static bool read_pbs(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    const char *job = get(reading, "PBS_JOBID");
+    if (job == NULL) {
+        return false;
+    }
+    scheduler->name = "PBS";
+    scheduler->id =
+        (struct mst__scheduler_value){.text = make(reading, "pbs-%s", job), .origin = "PBS_JOBID"};
+    const char *path = get(reading, "PBS_NODEFILE");
+    const char *lines = path == NULL ? NULL : read_small_file(reading, path);
+    if (lines != NULL) {
+        scheduler->hosts = (struct mst__scheduler_value){.text = unique_hosts(reading, lines),
+                                                         .origin = "PBS_NODEFILE"};
+    }
+    take_number(reading, &scheduler->nnodes, (const char *const[]){"PBS_NUM_NODES", NULL});
+    take_number(reading, &scheduler->node_rank, (const char *const[]){"PBS_NODENUM", NULL});
+    take_number(reading, &scheduler->cpus, (const char *const[]){"NCPUS", "PBS_NUM_PPN", NULL});
+    take_endpoint(reading, job);
+    take_place(reading);
+    return true;
+}
+
+int mst__scheduler_read(struct mst__env environment,
+                        const char *hostname,
+                        struct mst__arena *arena,
+                        struct mst__scheduler *ret_scheduler,
+                        struct mst_err *reterr)
+{
+    static bool (*const readers[])(struct reading *) = {
+        read_open_mpi, read_flux, read_slurm, read_pmi, read_lsf, read_pbs, read_kubernetes,
+    };
+    *ret_scheduler = (struct mst__scheduler){0};
+    struct reading reading = {
+        .environment = environment,
+        .hostname = hostname,
+        .arena = arena,
+        .scheduler = ret_scheduler,
+    };
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+        if (readers[i](&reading)) {
+            break;
+        }
+    }
+    return reading.is_out_of_memory ? mst__fail(reterr, MST_ENOMEM, 0, "scheduler's variables") : 0;
+}

@@ -1,0 +1,320 @@
+/* agent/settings.h - the settings of `muster run`: one table, where each value comes from, and what
+ * it means.
+ *
+ * A value comes from the command line, else from MUSTER_NAME, else from PET_NAME (the name that
+ * torchrun gives it), else from the scheduler, else it is the built-in default. The raw text and
+ * its origin are kept for `--explain`. Reading does no I/O: the environment is a function, and what
+ * the machine has is passed in. */
+#ifndef MST_AGENT_SETTINGS_H
+#define MST_AGENT_SETTINGS_H
+
+#include <muster/error.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "agent/environment.h"
+#include "agent/ranks.h"
+#include "agent/scheduler.h"
+#include "base/arena.h"
+
+/* --- the table --- */
+
+enum mst__setting_kind {
+    MST_SETTING_FLAG,
+    MST_SETTING_TEXT,
+    MST_SETTING_LIST, /* each occurrence counts; from a variable it is one value */
+};
+
+/* NAME, option, kind, argument, default (NULL = none), another variable that torchrun reads or
+ * NULL, help. The list of options in the man page is this. */
+#define MST_SETTING_MAP(X)                                                                         \
+    X(NNODES, "nnodes", TEXT, "MIN:MAX", "1", NULL,                                                \
+      "How many nodes take part, at least and at most; one number is both.")                       \
+    X(NPROC, "nproc-per-node", TEXT, "N", "1", NULL,                                               \
+      "Workers on this node: a number; gpu, as many as there are GPUs; cpu, as many as CPUs may "  \
+      "be used; auto, GPUs if there are any, else CPUs.")                                          \
+    X(RDZV_BACKEND, "rdzv-backend", TEXT, "NAME", "muster", NULL,                                  \
+      "How nodes meet: muster, c10d, etcd-v2, etcd-v3, etcd or static.")                           \
+    X(RDZV_ENDPOINT, "rdzv-endpoint", TEXT, "ADDR", "", NULL,                                      \
+      "Where nodes meet: host[:port]. The port defaults to 29400, of an etcd to 2379.")            \
+    X(RDZV_ID, "rdzv-id", TEXT, "ID", NULL, NULL,                                                  \
+      "Which job: the same on all of its nodes. Required for more than one node.")                 \
+    X(RDZV_CONF, "rdzv-conf", LIST, "K=V,...", NULL, NULL,                                         \
+      "Options of the backend, such as join_timeout=60. May be given several times.")              \
+    X(STANDALONE, "standalone", FLAG, NULL, NULL, NULL,                                            \
+      "A job on this node alone, with a store and an id of its own.")                              \
+    X(MAX_RESTARTS, "max-restarts", TEXT, "N[/TIME]", "0", NULL,                                   \
+      "How often the job's workers are restarted after failures, on all nodes together; with a "   \
+      "time, how often within it. A change of the membership costs nothing.")                      \
+    X(RESTART_BACKOFF, "restart-backoff", TEXT, "MIN:MAX", "0:0", NULL,                            \
+      "Pause before a restart after a failure: MIN, doubled each time up to MAX.")                 \
+    X(GIVE_UP, "give-up", TEXT, "N/TIME", "10/3s", NULL,                                           \
+      "Fail although restarts are left when workers have died N times in a row within TIME of "    \
+      "their start; 0 = never.")                                                                   \
+    X(MONITOR_INTERVAL, "monitor-interval", TEXT, "SECONDS", "0.1", NULL,                          \
+      "Accepted for torchrun's sake. Nothing is polled.")                                          \
+    X(START_METHOD, "start-method", TEXT, "NAME", "spawn", NULL,                                   \
+      "spawn, fork or forkserver, accepted for torchrun's sake: it has no effect on programs.")    \
+    X(EVENT_LOG_HANDLER, "event-log-handler", TEXT, "NAME", "null", NULL,                          \
+      "null, or console: the same as --events fd:2.")                                              \
+    X(ROLE, "role", TEXT, "NAME", "default", NULL, "The role of this node's workers.")             \
+    X(MODULE, "module", FLAG, NULL, NULL, NULL,                                                    \
+      "PROGRAM is the name of a Python module: python3 -u -m PROGRAM. Also -m.")                   \
+    X(NO_PYTHON, "no-python", FLAG, NULL, NULL, NULL,                                              \
+      "Run PROGRAM itself even if its name ends in .py.")                                          \
+    X(RUN_PATH, "run-path", FLAG, NULL, NULL, NULL,                                                \
+      "Refused: there is no Python in the agent that could run the script.")                       \
+    X(LOG_DIR, "log-dir", TEXT, "DIR", NULL, NULL,                                                 \
+      "Where the logs of workers go, below a directory per run and generation. Default: a "        \
+      "temporary directory, removed after success. /dev/null: no files.")                          \
+    X(REDIRECTS, "redirects", TEXT, "SPEC", "0", NULL,                                             \
+      "Which streams go to a file instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; or " \
+      "by local rank, 0:3,1:1 or 0-7:3. Also -r.")                                                 \
+    X(TEE, "tee", TEXT, "SPEC", "0", NULL,                                                         \
+      "Which streams go to a file and, with a prefix, to the console. As --redirects. Also -t.")   \
+    X(LOCAL_RANKS_FILTER, "local-ranks-filter", TEXT, "RANKS", "", NULL,                           \
+      "Only workers with these local ranks reach the console: 0,1,4-7.")                           \
+    X(DUPLICATE_STDOUT, "duplicate-stdout-filters", TEXT, "TEXTS", "", NULL,                       \
+      "Copy lines of teed stdout that contain one of these texts to filtered_stdout.log; commas "  \
+      "between them, two for one in a text.")                                                      \
+    X(DUPLICATE_STDERR, "duplicate-stderr-filters", TEXT, "TEXTS", "", NULL,                       \
+      "The same for stderr and filtered_stderr.log.")                                              \
+    X(PREFIX_TEMPLATE, "log-line-prefix-template", TEXT, "TEXT",                                   \
+      "[${role_name}${local_rank}]:", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",                     \
+      "What stands before a teed line on the console: ${role_name}, ${rank}, ${local_rank}, "      \
+      "${hostname}, ${pid}, ${time}, ${generation}.")                                              \
+    X(LOG_FORMAT, "log-format", TEXT, "FORMAT", "text", NULL,                                      \
+      "Workers' lines on the console: text, or json, an object per line.")                         \
+    X(KEEP_LOGS, "keep-logs", FLAG, NULL, NULL, NULL,                                              \
+      "Keep a temporary log directory after success, too.")                                        \
+    X(LOGS_SPECS, "logs-specs", TEXT, "NAME", "default", NULL,                                     \
+      "Refused, but for default: plug-ins of torchrun are Python.")                                \
+    X(NODE_RANK, "node-rank", TEXT, "N", NULL, NULL,                                               \
+      "This node's rank with backend static; with muster, nodes are ordered by it.")               \
+    X(MASTER_ADDR, "master-addr", TEXT, "HOST", NULL, NULL,                                        \
+      "The endpoint's host when no --rdzv-endpoint is given.")                                     \
+    X(MASTER_PORT, "master-port", TEXT, "PORT", NULL, NULL,                                        \
+      "The endpoint's port when no --rdzv-endpoint is given. Default 29500.")                      \
+    X(LOCAL_ADDR, "local-addr", TEXT, "ADDRESS", NULL, NULL,                                       \
+      "What the others call this node, in names and as the workers' MASTER_ADDR.")                 \
+    X(NUMA_BINDING, "numa-binding", TEXT, "MODE", NULL, NULL,                                      \
+      "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex. Without "   \
+      "GPUs, workers are spread over the NUMA nodes.")                                             \
+    X(SIGNALS, "signals-to-handle", TEXT, "NAMES", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", NULL,          \
+      "Signals that stop the job's workers on this node; they get the same one.")                  \
+    X(GRACE, "grace", TEXT, "TIME", NULL, NULL,                                                    \
+      "How long workers may take to stop before they are killed, on every path. Default 30s.")     \
+    X(SHUTDOWN_TIMEOUT, "shutdown-timeout", TEXT, "SECONDS", "30",                                 \
+      "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "torchrun's name for --grace.")                            \
+    X(STOP_SIGNAL, "stop-signal", TEXT, "NAME", "SIGTERM", NULL,                                   \
+      "What workers get when they have to stop and no signal is being passed on.")                 \
+    X(SIGNAL_SCOPE, "signal-scope", TEXT, "SCOPE", "leader", NULL,                                 \
+      "leader: the worker alone gets a stop signal, and the rest of its session at the end of "    \
+      "the grace; group: all of them at once.")                                                    \
+    X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "", NULL,                                 \
+      "Signals that are passed on to workers without stopping anything, such as USR1,USR2.")       \
+    X(ON_JOIN, "on-join", TEXT, "WHEN", "restart", NULL,                                           \
+      "When a node waits to be let in: restart at once, next-restart, or never.")                  \
+    X(NOTICE_SIGNAL, "notice-signal", TEXT, "NAME", NULL, NULL,                                    \
+      "Warn workers with this signal before a planned restart.")                                   \
+    X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \
+      "How long they have then; all of them having touched $MUSTER_ACK_FILE or exited ends it "    \
+      "early.")                                                                                    \
+    X(PREEMPT_STATUS, "preempt-status", TEXT, "N", "75", NULL,                                     \
+      "Exit status of a node that is drained, or stopped by a signal while the job goes on.")      \
+    X(EXIT_STATUS, "exit-status", TEXT, "HOW", "worker", NULL,                                     \
+      "worker: exit with the status of the worker that failed first; torchrun: with 1.")           \
+    X(HANG_TIMEOUT, "hang-timeout", TEXT, "TIME", "0", NULL,                                       \
+      "A worker that has begun to touch $MUSTER_HEARTBEAT_FILE and pauses for longer has failed.") \
+    X(STARTUP_TIMEOUT, "startup-timeout", TEXT, "TIME", "0", NULL,                                 \
+      "A worker that has not touched $MUSTER_HEARTBEAT_FILE for so long after its start has "      \
+      "failed.")                                                                                   \
+    X(PREFLIGHT, "preflight", TEXT, "COMMAND", NULL, NULL,                                         \
+      "Run by a shell before this node joins; it must succeed.")                                   \
+    X(EXCLUDE_AFTER, "exclude-after", TEXT, "K", "0", NULL,                                        \
+      "This node leaves when its workers were the root cause of K failures; 0 = never.")           \
+    X(OMP, "omp", TEXT, "N", "auto", NULL,                                                         \
+      "OMP_NUM_THREADS of workers if it is not set: a number, auto (usable CPUs / workers) or "    \
+      "keep.")                                                                                     \
+    X(ENV, "env", LIST, "K=V", NULL, NULL, "A variable for workers. May be given several times.")  \
+    X(CWD, "cwd", TEXT, "DIR", NULL, NULL, "The working directory of workers.")                    \
+    X(VIRTUAL_LOCAL_RANK, "virtual-local-rank", FLAG, NULL, NULL, NULL,                            \
+      "Every worker sees LOCAL_RANK=0 and one GPU.")                                               \
+    X(EVENTS, "events", TEXT, "FILE|fd:N", NULL, NULL,                                             \
+      "Append what happens as one object of JSON per line.")                                       \
+    X(SERVE, "serve", TEXT, "WHEN", "auto", NULL,                                                  \
+      "Whether this node serves the others: auto, never or always, as in muster-join(1).")         \
+    X(HOSTS, "hosts", TEXT, "LIST", NULL, NULL,                                                    \
+      "Start an agent on each of these hosts: a,b,node[01-16].")                                   \
+    X(HOSTFILE, "hostfile", TEXT, "FILE", NULL, NULL, "The same, a host per line.")                \
+    X(LAUNCH, "launch", TEXT, "HOW", NULL, NULL,                                                   \
+      "How agents are started on --hosts or on the scheduler's nodes: ssh or srun.")               \
+    X(SSH, "ssh", TEXT, "COMMAND", "ssh", NULL,                                                    \
+      "The command for --launch ssh: it gets a host and a command line.")                          \
+    X(LOG_LEVEL, "log-level", TEXT, "LEVEL", "warn", NULL,                                         \
+      "What the agent logs on stderr: debug, info, warn or error.")                                \
+    X(DRY_RUN, "dry-run", FLAG, NULL, NULL, NULL,                                                  \
+      "Print the command and the variables of each worker, and do nothing.")                       \
+    X(EXPLAIN, "explain", FLAG, NULL, NULL, NULL,                                                  \
+      "Print each setting with its origin, and do nothing.")
+
+enum mst__setting {
+#define SETTING_ENUM(id, name, kind, argument, preset, other, help) MST_SETTING_##id,
+    MST_SETTING_MAP(SETTING_ENUM)
+#undef SETTING_ENUM
+};
+#define MST_SETTING_COUNT (MST_SETTING_EXPLAIN + 1)
+
+struct mst__setting_info {
+    const char *name; /* of the option, without dashes */
+    enum mst__setting_kind kind;
+    const char *argument;
+    const char *preset; /* NULL = none */
+    const char *other;  /* variable, or NULL */
+    const char *help;
+};
+
+const struct mst__setting_info *mst__setting_info(enum mst__setting setting);
+
+/* Where a value comes from, the strongest last. */
+enum mst__setting_source {
+    MST_SOURCE_NONE,
+    MST_SOURCE_DEFAULT,
+    MST_SOURCE_DERIVED, /* follows from other settings */
+    MST_SOURCE_SCHEDULER,
+    MST_SOURCE_PET,
+    MST_SOURCE_MUSTER,
+    MST_SOURCE_OPTION,
+};
+
+#define MST_SETTING_LIST_MAX 64
+
+struct mst__setting_value {
+    const char *text;   /* NULL = none; of a flag "1" or "0"; of a list the last one */
+    const char *origin; /* "--nnodes", "PET_NNODES", "SLURM_JOB_NUM_NODES", "default" */
+    enum mst__setting_source source;
+};
+
+struct mst__setting_list {
+    const char *values[MST_SETTING_LIST_MAX];
+    size_t count;
+};
+
+/* --- what they mean --- */
+
+enum mst__on_join { MST_ON_JOIN_RESTART, MST_ON_JOIN_NEXT_RESTART, MST_ON_JOIN_NEVER };
+enum mst__signal_scope { MST_SIGNAL_SCOPE_LEADER, MST_SIGNAL_SCOPE_GROUP };
+enum mst__numa_mode {
+    MST_NUMA_OFF,
+    MST_NUMA_NODE,
+    MST_NUMA_SOCKET,
+    MST_NUMA_EXCLUSIVE,
+    MST_NUMA_CORE_COMPLEX,
+};
+enum mst__launch { MST_LAUNCH_NONE, MST_LAUNCH_SSH, MST_LAUNCH_SRUN };
+enum mst__program_kind { MST_PROGRAM_PLAIN, MST_PROGRAM_SCRIPT, MST_PROGRAM_MODULE };
+
+#define MST_SIGNALS_MAX 32
+struct mst__signal_list {
+    int numbers[MST_SIGNALS_MAX];
+    size_t count;
+};
+
+/* What the machine has, see agent/devices.h. */
+struct mst__machine {
+    int64_t cpus; /* that we may use, > 0 */
+    int64_t gpus;
+    const char *cpus_origin; /* "cgroup", "affinity"; for --explain */
+    const char *gpus_origin;
+    const char *hostname;
+    uint8_t random[16]; /* for an id */
+};
+
+struct mst__run_settings {
+    struct mst__arena arena;           /* of everything made here */
+    struct mst__arena scheduler_arena; /* of texts of the scheduler, see mst__run_settings_adopt */
+    struct mst__setting_value values[MST_SETTING_COUNT];
+    struct mst__setting_list rdzv_conf, env;
+    struct mst__scheduler scheduler;
+    struct mst__env environment;
+    struct mst__machine machine;
+
+    int64_t nodes_min, nodes_max;
+    int64_t nproc;
+    bool is_standalone; /* a private server on a free port: backend muster, endpoint localhost:0 */
+    const char *backend, *endpoint, *run_id;
+    int64_t node_rank;                            /* -1 = not given */
+    const char *local_addr;                       /* NULL = not given */
+    int64_t max_restarts, max_restarts_window_ms; /* window 0 = in the whole run */
+    int64_t backoff_min_ms, backoff_max_ms;
+    int64_t give_up_count, give_up_ms; /* count 0 = never */
+    int64_t grace_ms;
+    struct mst__signal_list stop_signals;    /* that mean: stop */
+    struct mst__signal_list forward_signals; /* that are only passed on */
+    int stop_signal;
+    enum mst__signal_scope signal_scope;
+    enum mst__on_join on_join;
+    int notice_signal; /* 0 = none */
+    int64_t notice_ms;
+    int preempt_status;
+    bool is_exit_torchrun;
+    int64_t hang_ms, startup_ms; /* 0 = never */
+    const char *preflight;       /* NULL = none */
+    int64_t exclude_after;       /* 0 = never */
+
+    const char *role;
+    enum mst__program_kind program_kind;
+    const char *interpreter; /* of a script or module */
+    char *const *program;    /* the program and its arguments, ended by NULL; borrowed */
+    const char *cwd;         /* NULL = ours */
+    int64_t omp_threads;     /* 0 = leave OMP_NUM_THREADS alone */
+    bool is_virtual_local_rank;
+    enum mst__numa_mode numa;
+
+    const char *log_dir; /* NULL = temporary; "" = no files */
+    bool keeps_logs;
+    struct mst__rank_streams redirects, tee;       /* per local rank: 1 stdout, 2 stderr */
+    struct mst__rank_set console_ranks;            /* empty = all */
+    const char **stdout_filters, **stderr_filters; /* ended by NULL */
+    const char *prefix_template;
+    bool is_log_json;
+    const char *events; /* NULL = none */
+    const char *serve;
+    const char *log_level;
+    const char *hosts, *hostfile; /* NULL = none */
+    enum mst__launch launch;
+    const char *ssh;
+    bool is_dry_run, is_explain;
+};
+
+/* What the command line says; zeroed = nothing. */
+struct mst__setting_input {
+    const char *texts[MST_SETTING_COUNT]; /* of a flag not NULL = on */
+    struct mst__setting_list rdzv_conf, env;
+};
+
+/**
+ * Read all settings: @input, then @environment, then @scheduler (copied). @program is borrowed, and
+ * so are the texts of @input and @environment, for as long as the settings live.
+ *
+ * Returns 0; MST_EINVAL with a sentence that names the origin of the wrong value; MST_ENOMEM. After
+ * an error there is nothing to close.
+ */
+int mst__run_settings_read(const struct mst__setting_input *input,
+                           struct mst__env environment,
+                           const struct mst__scheduler *scheduler,
+                           const struct mst__machine *machine,
+                           char *const *program,
+                           struct mst__run_settings *ret_settings,
+                           struct mst_err *reterr);
+
+/* Take over @arena, which texts of the scheduler are of; it is empty afterwards. */
+void mst__run_settings_adopt(struct mst__run_settings *settings, struct mst__arena *arena);
+
+void mst__run_settings_close(struct mst__run_settings *settings);
+
+/* Names of signals: "SIGTERM", "TERM" or "15". 0 = there is none. And back: "SIGTERM". */
+int mst__signal_number(struct mst_bytes name);
+const char *mst__signal_name(int number);
+
+#endif /* MST_AGENT_SETTINGS_H */
