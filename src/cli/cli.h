@@ -88,13 +88,13 @@ struct mst__usage {
     size_t options_count;
     size_t arguments_min, arguments_max;      /* words that are not options */
     const struct mst__option_letter *letters; /* ended by one without a letter; NULL = none */
+    bool is_exact; /* no abbreviations: a later option cannot make a command line ambiguous */
 };
 
 /**
  * Parse @argv (argv[0] is the subcommand). An option may be spelt with underscores for its dashes.
  * Options stop at `--` and, when @usage says that a command may follow (arguments_max = SIZE_MAX),
- * at the first word; such a command takes no abbreviations of options either, so that none of its
- * own are swallowed.
+ * at the first word. Options may be abbreviated unless it says is_exact.
  *
  * Returns true when the subcommand should go on; @ret_arguments is then the index of the first word
  * that is no option. Returns false when it should exit with @ret_exit: after `--help`, or after an

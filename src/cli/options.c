@@ -337,8 +337,8 @@ bool mst__options_parse(const struct mst__usage *usage,
             return false;
         }
         int index = result < OPTION_BASE ? find_letter(usage, result) : result - OPTION_BASE;
-        bool is_short = index >= 0 && usage->arguments_max == SIZE_MAX &&
-                        !is_whole(argv[word], usage->options[index].name);
+        bool is_short =
+            index >= 0 && usage->is_exact && !is_whole(argv[word], usage->options[index].name);
         if (index < 0 || is_short) {
             const char *culprit = argv[word < optind && index < 0 ? optind - 1 : word];
             complain(usage, culprit, result == ':');

@@ -254,6 +254,7 @@ bool mst__run_options_read(int argc,
         .options_count = MST_SETTING_COUNT,
         .arguments_max = SIZE_MAX,
         .letters = run_letters,
+        .is_exact = true,
     };
     int first = 0;
     if (!mst__options_parse(&usage, argc, argv, &first, ret_exit)) {
