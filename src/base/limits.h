@@ -258,4 +258,19 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_HOSTS_MAX 65536
 #define MST_HOSTS_CHILDREN_MAX 32
 
+/* What workers leave behind is killed when the last of them ends: how long that may take, longer
+ * than the kernel needs for what it can kill at all, and how often to look. How long after SIGKILL
+ * a worker counts as stuck: one that writes a core of many gigabytes is not. What
+ * is told of a failure, with a traceback and the last lines. How long somebody waits for that
+ * text at the end, and for the ranks of a round; the latter as torch's agents do. How often an
+ * answer to a notice is looked for. */
+#define MST_GROUP_SWEEP_MS 2000
+#define MST_GROUP_LOOK_MS 20
+#define MST_AGENT_KILL_MS 30000
+#define MST_AGENT_BLOCK_SIZE_MAX MST_KIB(64)
+#define MST_AGENT_BLOCK_MS 1000
+#define MST_AGENT_ASSIGN_MS 60000
+#define MST_AGENT_ACK_MS 50
+#define MST_AGENT_DRAIN_MS 2000
+
 #endif /* MST_BASE_LIMITS_H */

@@ -23,7 +23,10 @@ enum mst__exit {
     MST_EXIT_STATE = 10,   /* what is stored is no rendezvous, or a file no whole journal */
     MST_EXIT_CHANGED = 11, /* the group has changed and the command was stopped; no --rejoin */
     MST_EXIT_EXPELLED =
-        12, /* the others count this node as dead, or a newer process has its name */
+        12,              /* the others count this node as dead, or a newer process has its name */
+    MST_EXIT_STUCK = 13, /* run: a worker does not end although it is killed */
+    MST_EXIT_EXCLUDED = 14,      /* run: too many failures were this node's */
+    MST_EXIT_PREFLIGHT = 15,     /* run: the check of this node has failed */
     MST_EXIT_NOT_RUNNABLE = 126, /* the command to run is there and cannot be run */
     MST_EXIT_NO_COMMAND = 127,   /* there is no such command to run */
     MST_EXIT_SIGNAL = 128,       /* and the signal's number: ended by it, or the command was */
@@ -40,6 +43,7 @@ int mst__cli_serve(int argc, char **argv);
 int mst__cli_store(int argc, char **argv);
 int mst__cli_etcd(int argc, char **argv);
 int mst__cli_join(int argc, char **argv);
+int mst__cli_run(int argc, char **argv);
 int mst__cli_status(int argc, char **argv);
 int mst__cli_close(int argc, char **argv);
 int mst__cli_replay(int argc, char **argv);

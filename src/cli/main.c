@@ -10,6 +10,7 @@ static const char *const bench_parts[] = {"store", "rendezvous", NULL};
 
 static const struct mst__cli_command commands[] = {
     {"serve", "run a store server that PyTorch's clients understand", mst__cli_serve, NULL},
+    {"run", "run a program as the workers of an elastic job", mst__cli_run, NULL},
     {"join", "take part in a rendezvous from a shell", mst__cli_join, NULL},
     {"status", "show who takes part in a rendezvous", mst__cli_status, NULL},
     {"close", "mark a rendezvous as closed", mst__cli_close, NULL},

@@ -29,6 +29,17 @@ const char *mst__agent_reason_name(enum mst__agent_reason reason)
     return names[reason];
 }
 
+const char *mst__agent_end_name(enum mst__agent_end end)
+{
+    static const char *const names[MST_AGENT_END_COUNT] = {
+#define NAME(name, text) text,
+        MST_AGENT_END_MAP(NAME)
+#undef NAME
+    };
+    MST_ASSERT((size_t)end < MST_AGENT_END_COUNT);
+    return names[end];
+}
+
 /* Which phases may follow which. */
 static bool may_move(enum mst__agent_phase from, enum mst__agent_phase to)
 {
@@ -550,7 +561,9 @@ static void step_worker(struct mst__agent *agent, const struct mst__agent_event 
         exited(agent, event);
     } else if (event->kind == MST_AGENT_EVENT_BEAT) {
         worker->has_beaten = true;
-        worker->beat_us = agent->now_us;
+        int64_t ago_us = event->ago_us > 0 ? event->ago_us : 0;
+        int64_t beat_us = agent->now_us - ago_us;
+        worker->beat_us = beat_us > worker->beat_us ? beat_us : worker->beat_us;
     } else {
         worker->has_saved = true;
         if (agent->phase == MST_AGENT_RUNNING && agent->notice_us != INT64_MAX &&

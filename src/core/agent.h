@@ -65,18 +65,27 @@ enum mst__agent_reason {
 const char *mst__agent_reason_name(enum mst__agent_reason reason);
 
 /* How the node ends. */
+#define MST_AGENT_END_MAP(X)                                                      \
+    X(FINISHED, "finished")   /* the job is done, with our work or without it */  \
+    X(FAILED, "failed")       /* the job has failed: agent->cause */              \
+    X(CLOSED, "closed")       /* somebody has closed it: agent->text */           \
+    X(SIGNAL, "signal")       /* we were told to: agent->signal */                \
+    X(DRAINED, "drained")     /* we were asked to leave, and the job goes on */   \
+    X(REFUSED, "refused")     /* there is no round for us: agent->err */          \
+    X(UNSTARTED, "unstarted") /* the workers cannot be started: agent->err */     \
+    X(STUCK, "stuck")         /* a worker does not end, even when it is killed */ \
+    X(EXCLUDED, "excluded")   /* too many failures were this node's */            \
+    X(LOST, "lost")           /* the rendezvous stays out of reach: agent->err */
+
 enum mst__agent_end {
-    MST_AGENT_END_FINISHED,  /* the job is done, with our work or without it */
-    MST_AGENT_END_FAILED,    /* the job has failed: agent->cause */
-    MST_AGENT_END_CLOSED,    /* somebody has closed it: agent->text */
-    MST_AGENT_END_SIGNAL,    /* we were told to: agent->signal */
-    MST_AGENT_END_DRAINED,   /* we were asked to leave, and the job goes on */
-    MST_AGENT_END_REFUSED,   /* there is no round for us: agent->err */
-    MST_AGENT_END_UNSTARTED, /* the workers cannot be started: agent->err */
-    MST_AGENT_END_STUCK,     /* a worker does not end, even when it is killed */
-    MST_AGENT_END_EXCLUDED,  /* too many failures were this node's */
-    MST_AGENT_END_LOST,      /* the rendezvous cannot be reached any more: agent->err */
+#define MST_AGENT_END_ENUM(name, text) MST_AGENT_END_##name,
+    MST_AGENT_END_MAP(MST_AGENT_END_ENUM)
+#undef MST_AGENT_END_ENUM
 };
+#define MST_AGENT_END_COUNT (MST_AGENT_END_LOST + 1)
+
+/* "finished" for MST_AGENT_END_FINISHED. Static memory. */
+const char *mst__agent_end_name(enum mst__agent_end end);
 
 /* What a newcomer, for whom there is room, does to workers that run. */
 enum mst__agent_on_join {
@@ -122,6 +131,7 @@ struct mst__agent_event {
     uint32_t signal;
     int64_t wall_us;
     int64_t deadline_us; /* INT64_MAX = none */
+    int64_t ago_us;      /* BEAT: when it was; 0 = now */
 };
 
 #define MST_AGENT_ALL UINT32_MAX

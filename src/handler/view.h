@@ -47,7 +47,7 @@ void mst__view_reset(struct mst__view *view);
 void mst__view_complete(struct mst__view *view, int64_t round);
 void mst__view_fail(struct mst__view *view, const struct mst_err *err);
 
-/* It will not be, because the job has ended: a failure that follows tells how. NULL = it is not known
+/* It will not be, because the job has ended: a failure that follows tells how. NULL = nobody knows
  * that it has. The owner. */
 void mst__view_ended(struct mst__view *view,
                      const struct mst__job_end *end,

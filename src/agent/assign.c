@@ -1,0 +1,308 @@
+/* agent/assign.c - the exchange of ranks: who says what to whom in the store of a round. */
+#include "agent/assign.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/number.h"
+
+#define INFO_KEY "torchelastic/role_info/"       /* and the rank */
+#define RANKS_KEY "torchelastic/assigned_ranks/" /* and the rank */
+#define OLD_INFO_KEY "torchelastic/role_info"    /* and the rank */
+#define OLD_END ".FIN"
+
+#define KEY_SIZE 80
+#define ROLE_SIZE_MAX 4096
+#define RANKS_SIZE 120
+
+/* How often to look for what is said in the other way. */
+#define LOOK_MS 20
+
+struct exchange {
+    const struct mst__assign *assign;
+    struct mst_store *store;
+    size_t count, rank; /* nodes, and ours */
+    int64_t deadline_ms;
+    struct mst_buffer *values; /* what each has said; empty = nothing yet */
+    struct mst__role_info *infos;
+    struct mst__assignment *parts;
+};
+
+static struct mst_bytes key_of(const char *key, size_t rank, const char *end, char text[KEY_SIZE])
+{
+    (void)snprintf(text, KEY_SIZE, "%s%zu%s", key, rank, end); /* fits */
+    return mst_bytes_str(text);
+}
+
+static int64_t left_ms(const struct exchange *exchange)
+{
+    int64_t ms = exchange->deadline_ms - mst__clock_ms();
+    return ms > 0 ? ms : 0;
+}
+
+/* --- what we say --- */
+
+static int say_info(const struct exchange *exchange, struct mst_err *reterr)
+{
+    const struct mst__assign *assign = exchange->assign;
+    struct mst__buf text;
+    char number[MST_NUMBER_SIZE * 2 + 60];
+    mst__buf_init(&text, ROLE_SIZE_MAX + sizeof number);
+    (void)snprintf(number, sizeof number, ", \"rank\": %zu, \"local_world_size\": %" PRId64 "}",
+                   exchange->rank, assign->nproc);
+    int rv = mst__buf_append(&text, mst_bytes_str("{\"role\": "));
+    rv = rv == 0 ? mst__role_write(&text, assign->role) : rv;
+    rv = rv == 0 ? mst__buf_append(&text, mst_bytes_str(number)) : rv;
+    if (rv != 0) {
+        rv = mst__fail(reterr, rv, 0, "role '%.60s'", assign->role);
+    }
+    char name[KEY_SIZE];
+    char old[KEY_SIZE];
+    const struct mst_bytes keys[] = {key_of(INFO_KEY, exchange->rank, "", name),
+                                     key_of(OLD_INFO_KEY, exchange->rank, "", old)};
+    const struct mst_bytes values[] = {mst__buf_bytes(&text), mst__buf_bytes(&text)};
+    if (rv == 0) {
+        rv = mst_store_multi_set(exchange->store, keys, values, assign->is_shared ? 2 : 1,
+                                 left_ms(exchange), reterr);
+    }
+    mst__buf_close(&text);
+    return rv;
+}
+
+/* Who is of the old kind waits for this of all when it is rank 0. */
+static int say_end(const struct exchange *exchange, struct mst_err *reterr)
+{
+    char name[KEY_SIZE];
+    return mst_store_set(exchange->store, key_of(OLD_INFO_KEY, exchange->rank, OLD_END, name),
+                         mst_bytes_str("FIN"), left_ms(exchange), reterr);
+}
+
+/* Tell each its part. */
+static int say_ranks(const struct exchange *exchange, struct mst_err *reterr)
+{
+    size_t count = exchange->count;
+    struct mst_bytes *keys = mst__calloc(count, sizeof *keys);
+    struct mst_bytes *values = mst__calloc(count, sizeof *values);
+    char(*names)[KEY_SIZE] = mst__calloc(count, sizeof *names);
+    char(*texts)[RANKS_SIZE] = mst__calloc(count, sizeof *texts);
+    int rv = 0;
+    if (keys == NULL || values == NULL || names == NULL || texts == NULL) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "ranks of %zu nodes", count);
+    }
+    for (size_t i = 0; i < count && rv == 0; i++) {
+        const struct mst__assignment *part = &exchange->parts[i];
+        (void)snprintf(texts[i], sizeof texts[i],
+                       "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", part->first_rank,
+                       part->world_size, part->role_first_rank, part->role_world_size);
+        keys[i] = key_of(RANKS_KEY, i, "", names[i]);
+        values[i] = mst_bytes_str(texts[i]);
+    }
+    if (rv == 0) {
+        rv = mst_store_multi_set(exchange->store, keys, values, count, left_ms(exchange), reterr);
+    }
+    mst__free(texts);
+    mst__free(names);
+    mst__free(values);
+    mst__free(keys);
+    return rv;
+}
+
+/* --- what others say --- */
+
+/* All have said what they are: what follows from it. */
+static int compute(struct exchange *exchange, struct mst_err *reterr)
+{
+    for (size_t i = 0; i < exchange->count; i++) {
+        struct mst_bytes text = mst_bytes_of(exchange->values[i].data, exchange->values[i].size);
+        if (!mst__role_info_read(text, &exchange->infos[i])) {
+            return mst__fail(reterr, MST_ESTATE, 0,
+                             "node %zu says what it is in a way that is not known: %.*s", i,
+                             (int)(text.size < 100 ? text.size : 100), (const char *)text.data);
+        }
+    }
+    int rv = mst__assign_compute(exchange->infos, exchange->count, exchange->parts);
+    return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "ranks of %zu nodes", exchange->count);
+}
+
+/* Wait for what all others say. */
+static int hear_all(struct exchange *exchange, struct mst_err *reterr)
+{
+    size_t count = exchange->count;
+    struct mst_bytes *keys = mst__calloc(count, sizeof *keys);
+    char(*names)[KEY_SIZE] = mst__calloc(count, sizeof *names);
+    int rv = keys == NULL || names == NULL
+                 ? mst__fail(reterr, MST_ENOMEM, 0, "roles of %zu nodes", count)
+                 : 0;
+    for (size_t i = 0; i < count && rv == 0; i++) {
+        keys[i] = key_of(INFO_KEY, i, "", names[i]);
+    }
+    if (rv == 0) {
+        rv = mst_store_multi_get(exchange->store, keys, count, left_ms(exchange), exchange->values,
+                                 reterr);
+    }
+    mst__free(names);
+    mst__free(keys);
+    return rv;
+}
+
+/* Take what is there of what others say, in either way: how many are missing. */
+static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_err *reterr)
+{
+    *ret_missing = 0;
+    for (size_t i = 0; i < exchange->count; i++) {
+        char name[KEY_SIZE];
+        struct mst_buffer *value = &exchange->values[i];
+        int rv = value->size > 0 ? 0 : MST_ENOTFOUND;
+        if (rv == MST_ENOTFOUND) {
+            rv = mst_store_try_get(exchange->store, key_of(INFO_KEY, i, "", name),
+                                   left_ms(exchange), value, reterr);
+        }
+        if (rv == MST_ENOTFOUND) {
+            rv = mst_store_try_get(exchange->store, key_of(OLD_INFO_KEY, i, "", name),
+                                   left_ms(exchange), value, reterr);
+        }
+        if (rv != 0 && rv != MST_ENOTFOUND) {
+            return rv;
+        }
+        *ret_missing += rv == MST_ENOTFOUND;
+    }
+    return 0;
+}
+
+/* Get what rank 0 tells us, within @timeout_ms. MST_ETIMEOUT. */
+static int hear_ranks(const struct exchange *exchange,
+                      int64_t timeout_ms,
+                      struct mst__assignment *ret_assignment,
+                      struct mst_err *reterr)
+{
+    char name[KEY_SIZE];
+    struct mst_buffer value = {0};
+    int rv = mst_store_get(exchange->store, key_of(RANKS_KEY, exchange->rank, "", name), timeout_ms,
+                           &value, reterr);
+    if (rv == 0 &&
+        !mst__assigned_ranks_read(mst_bytes_of(value.data, value.size), ret_assignment)) {
+        rv = mst__fail(reterr, MST_ESTATE, 0, "rank 0 tells something else than ranks: %.100s",
+                       (const char *)value.data);
+    }
+    mst_buffer_free(&value);
+    return rv;
+}
+
+/* --- the exchange --- */
+
+/* Among ourselves: rank 0 hears all and tells each. */
+static int exchange_own(struct exchange *exchange,
+                        struct mst__assignment *ret_assignment,
+                        struct mst_err *reterr)
+{
+    if (exchange->rank != 0) {
+        return hear_ranks(exchange, left_ms(exchange), ret_assignment, reterr);
+    }
+    int rv = hear_all(exchange, reterr);
+    rv = rv == 0 ? compute(exchange, reterr) : rv;
+    rv = rv == 0 ? say_ranks(exchange, reterr) : rv;
+    if (rv == 0) {
+        *ret_assignment = exchange->parts[0];
+    }
+    return rv;
+}
+
+/* Beside torch's agents: whatever comes first tells us, what all are or what rank 0 says. */
+static int exchange_shared(struct exchange *exchange,
+                           struct mst__assignment *ret_assignment,
+                           struct mst_err *reterr)
+{
+    size_t missing = exchange->count;
+    int rv = MST_ETIMEOUT;
+    while (rv == MST_ETIMEOUT && left_ms(exchange) > 0) {
+        rv = hear_some(exchange, &missing, reterr);
+        if (rv != 0 || missing == 0) {
+            break;
+        }
+        int64_t ms = left_ms(exchange) < LOOK_MS ? left_ms(exchange) : LOOK_MS;
+        rv = hear_ranks(exchange, ms, ret_assignment, reterr); /* of rank 0: a pause */
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    if (missing == 0) {
+        rv = compute(exchange, reterr);
+        rv = rv == 0 && exchange->rank == 0 ? say_ranks(exchange, reterr) : rv;
+        *ret_assignment = exchange->parts[exchange->rank];
+    }
+    return rv == 0 ? say_end(exchange, reterr) : rv;
+}
+
+/* Older agents of torch tell where the workers' store is when the round is complete. */
+static int hear_master(const struct exchange *exchange,
+                       struct mst__assignment *ret_assignment,
+                       struct mst_err *reterr)
+{
+    const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
+    struct mst_buffer values[2] = {{0}, {0}};
+    int rv = mst_store_multi_get(exchange->store, keys, 2, left_ms(exchange), values, reterr);
+    if (rv == 0 && (values[0].size == 0 || values[0].size >= sizeof ret_assignment->master_addr ||
+                    !mst__number_parse(mst_bytes_of(values[1].data, values[1].size), 1, 65535,
+                                       &ret_assignment->master_port))) {
+        rv = mst__fail(reterr, MST_ESTATE, 0, "MASTER_ADDR and MASTER_PORT are no address");
+    } else if (rv == 0) {
+        memcpy(ret_assignment->master_addr, values[0].data, values[0].size + 1);
+    }
+    mst_buffer_free(&values[0]);
+    mst_buffer_free(&values[1]);
+    return rv;
+}
+
+static int exchange_all(struct exchange *exchange,
+                        struct mst__assignment *ret_assignment,
+                        struct mst_err *reterr)
+{
+    const struct mst__assign *assign = exchange->assign;
+    exchange->values = mst__calloc(exchange->count, sizeof *exchange->values);
+    exchange->infos = mst__calloc(exchange->count, sizeof *exchange->infos);
+    exchange->parts = mst__calloc(exchange->count, sizeof *exchange->parts);
+    if (exchange->values == NULL || exchange->infos == NULL || exchange->parts == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "ranks of %zu nodes", exchange->count);
+    }
+    int rv = say_info(exchange, reterr);
+    if (rv == 0) {
+        rv = assign->is_shared ? exchange_shared(exchange, ret_assignment, reterr)
+                               : exchange_own(exchange, ret_assignment, reterr);
+    }
+    return rv;
+}
+
+int mst__assign(const struct mst__assign *assign,
+                struct mst__assignment *ret_assignment,
+                struct mst_err *reterr)
+{
+    const struct mst_rendezvous *round = assign->round;
+    struct exchange exchange = {
+        .assign = assign,
+        .store = round->store,
+        .count = (size_t)round->world_size,
+        .rank = (size_t)round->rank,
+        .deadline_ms = mst__clock_deadline_ms(assign->timeout_ms),
+    };
+    /* Who is alone has nobody to ask. */
+    *ret_assignment =
+        (struct mst__assignment){.world_size = assign->nproc, .role_world_size = assign->nproc};
+    int rv = exchange.count == 1 ? 0 : exchange_all(&exchange, ret_assignment, reterr);
+    for (size_t i = 0; i < exchange.count && exchange.values != NULL; i++) {
+        mst_buffer_free(&exchange.values[i]);
+    }
+    mst__free(exchange.values);
+    mst__free(exchange.infos);
+    mst__free(exchange.parts);
+    if (rv == 0 && round->master_port == 0) {
+        return hear_master(&exchange, ret_assignment, reterr);
+    }
+    (void)snprintf(ret_assignment->master_addr, sizeof ret_assignment->master_addr, "%s",
+                   round->master_addr); /* as large */
+    ret_assignment->master_port = round->master_port;
+    return rv;
+}

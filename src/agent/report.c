@@ -1,0 +1,129 @@
+/* agent/report.c - the layout of a report. */
+#include "agent/report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bytes.h"
+#include "core/authority.h"
+
+#define LINE_SIZE 600
+#define RULE_SIZE 60
+
+static int put(struct mst__buf *text, const char *format, ...) MST_PRINTF(2, 3);
+
+static int put(struct mst__buf *text, const char *format, ...)
+{
+    char line[LINE_SIZE];
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    size = size < LINE_SIZE ? size : LINE_SIZE - 1;
+    return mst__buf_append(text, mst_bytes_of(line, size < 0 ? 0 : (size_t)size));
+}
+
+/* @message, with what follows its first line below it. */
+static int put_lines(struct mst__buf *text, struct mst_bytes message)
+{
+    int rv = 0;
+    for (bool is_first = true; rv == 0 && (message.size > 0 || is_first); is_first = false) {
+        const uint8_t *end = message.size == 0 ? NULL : memchr(message.data, '\n', message.size);
+        size_t size = end == NULL ? message.size : (size_t)(end - message.data);
+        rv = is_first ? 0 : mst__buf_append(text, mst_bytes_str("    "));
+        rv = rv == 0 ? mst__buf_append(text, mst_bytes_of(message.data, size)) : rv;
+        rv = rv == 0 ? mst__buf_append(text, mst_bytes_str("\n")) : rv;
+        message = mst__bytes_skip(message, end == NULL ? size : size + 1);
+    }
+    return rv;
+}
+
+static int put_rule(struct mst__buf *text, char c)
+{
+    char rule[RULE_SIZE + 1];
+    memset(rule, c, RULE_SIZE);
+    rule[RULE_SIZE] = '\n';
+    return mst__buf_append(text, mst_bytes_of(rule, sizeof rule));
+}
+
+void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE])
+{
+    const char *name = sigabbrev_np(signal);
+    if (name != NULL) {
+        (void)snprintf(ret_name, MST_SIGNAL_NAME_SIZE, "SIG%s", name);
+    } else {
+        (void)snprintf(ret_name, MST_SIGNAL_NAME_SIZE, "signal %d", signal);
+    }
+}
+
+/* Local time, as torchrun has it, with the microseconds. */
+static int put_time(struct mst__buf *text, int64_t wall_us)
+{
+    time_t seconds = (time_t)(wall_us / 1000000);
+    struct tm local;
+    char stamp[40] = "?";
+    if (wall_us > 0 && localtime_r(&seconds, &local) != NULL) {
+        (void)strftime(stamp, sizeof stamp, "%Y-%m-%d_%H:%M:%S", &local);
+    }
+    return put(text, "  time      : %s.%06d\n", stamp, (int)(wall_us > 0 ? wall_us % 1000000 : 0));
+}
+
+static int put_exit(struct mst__buf *text, int status, int signal, const char *more)
+{
+    char name[MST_SIGNAL_NAME_SIZE];
+    if (signal == 0) {
+        return put(text, "  exitcode  : %d%s\n", status, more);
+    }
+    mst__report_signal(signal, name);
+    return put(text, "  exitcode  : -%d%s: %s\n", signal, more, name);
+}
+
+int mst__report_block(struct mst__buf *text, const struct mst__failed_worker *failed)
+{
+    char pid[40];
+    (void)snprintf(pid, sizeof pid, " (pid: %lld)", (long long)failed->pid);
+    int rv = put_time(text, failed->wall_us);
+    rv = rv == 0 ? put(text, "  host      : %s\n", failed->host) : rv;
+    rv = rv == 0 ? put(text, "  rank      : %lld (local_rank: %lld)\n", (long long)failed->rank,
+                       (long long)failed->local_rank)
+                 : rv;
+    rv = rv == 0 ? put_exit(text, failed->status, failed->signal, pid) : rv;
+    rv = rv == 0 ? put(text, "  error_file: %s\n",
+                       failed->error_file == NULL ? "<N/A>" : failed->error_file)
+                 : rv;
+    if (rv == 0 && failed->message[0] != '\0') {
+        rv = put(text, "  traceback : ");
+        rv = rv == 0 ? put_lines(text, mst_bytes_str(failed->message)) : rv;
+    }
+    if (rv == 0 && failed->tail.size > 0) {
+        rv = put(text, "  stderr    : the last lines\n    ");
+        rv = rv == 0 ? put_lines(text, failed->tail) : rv;
+    }
+    return rv;
+}
+
+int mst__report_cause(struct mst__buf *text, const struct mst__cause *cause)
+{
+    int rv = put_time(text, cause->wall_us);
+    rv = rv == 0 ? put(text, "  node      : %.*s\n", (int)cause->node.size,
+                       (const char *)cause->node.data)
+                 : rv;
+    if (rv == 0 && cause->worker != MST_CAUSE_WORKER_NONE) {
+        rv = put(text, "  local_rank: %u\n", cause->worker);
+    }
+    rv = rv == 0 ? put_exit(text, cause->status, (int)cause->signal, "") : rv;
+    rv = rv == 0 ? put(text, "  traceback : ") : rv;
+    return rv == 0 ? put_lines(text, cause->text) : rv;
+}
+
+int mst__report(struct mst__buf *text, const char *program, struct mst_bytes block)
+{
+    int rv = put_rule(text, '=');
+    rv = rv == 0 ? put(text, "%s FAILED\n", program) : rv;
+    rv = rv == 0 ? put_rule(text, '-') : rv;
+    rv = rv == 0 ? put(text, "Root Cause (first observed failure):\n[0]:\n") : rv;
+    rv = rv == 0 ? mst__buf_append(text, block) : rv;
+    return rv == 0 ? put_rule(text, '=') : rv;
+}

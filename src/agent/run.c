@@ -1,0 +1,503 @@
+/* agent/run.c - one loop: what happens becomes events, and effects are carried out. */
+#include "agent/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/run_self.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+
+static int64_t now_us(void)
+{
+    return mst__clock_ns() / 1000;
+}
+
+/* --- events for who looks on --- */
+
+static void note_phase(struct mst__run *run)
+{
+    struct mst__json_writer *line = mst__events_begin(&run->events, "phase");
+    if (line != NULL) {
+        mst__json_put_text(line, "phase", mst_bytes_str(mst__agent_phase_name(run->agent.phase)));
+        mst__json_put_text(line, "reason",
+                           mst_bytes_str(mst__agent_reason_name(run->agent.reason)));
+        mst__json_put_number(line, "generation", run->agent.generation);
+        mst__json_put_number(line, "round", run->round.round);
+        mst__json_put_number(line, "restarts", run->agent.restarts);
+        mst__events_end(&run->events);
+    }
+}
+
+/* --- effects --- */
+
+static void want(struct mst__run *run)
+{
+    mst__run_drop_assign(run);
+    mst__run_call(run, mst__run_call_new(run, MST_CALL_BEGIN));
+}
+
+/* The round is there: exchange ranks in it. */
+static void assign(struct mst__run *run)
+{
+    struct mst__call *call = mst__run_call_new(run, MST_CALL_ASSIGN);
+    struct mst_err err;
+    mst_rendezvous_init(&call->round, sizeof call->round);
+    if (mst_handler_round(run->handler, &call->round, &err) != 0) {
+        mst__free(call);
+        mst__run_step(run,
+                      (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &err});
+        return;
+    }
+    run->assigning = call;
+    mst__run_call(run, call);
+}
+
+static void restart(struct mst__run *run, const struct mst__cause *cause)
+{
+    struct mst__call *call = mst__run_call_new(run, MST_CALL_RESTART);
+    mst_failure_init(&call->failure, sizeof call->failure);
+    mst__run_describe(run, cause, call->text);
+    call->failure.worker = cause->worker;
+    call->failure.exit_status = cause->status;
+    call->failure.signal = (int)cause->signal;
+    call->failure.time_us = cause->wall_us;
+    call->failure.text = call->text;
+    mst__run_call(run, call);
+}
+
+/* Nothing is left to do but to tell why the job has failed, if another node knows more. */
+static void end(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    bool has_failed = agent->end == MST_AGENT_END_FAILED;
+    bool is_own = run->has_own_block && agent->cause.rank == (uint32_t)run->round.rank &&
+                  agent->cause.wall_us == run->own_wall_us;
+    run->is_ended = true;
+    if (has_failed && !is_own && run->round.store != NULL && run->round.world_size > 1 &&
+        agent->cause.rank != MST_AUTHORITY_RANK_NONE) {
+        run->has_own_block = false;
+        struct mst__call *call = mst__run_call_new(run, MST_CALL_EXPLAIN);
+        call->rank = agent->cause.rank;
+        mst__run_call(run, call);
+    } else if (run->calls == NULL) {
+        uv_stop(&run->loop);
+    }
+}
+
+static void carry_out(struct mst__run *run, const struct mst__agent_effect *effect)
+{
+    switch (effect->kind) {
+        case MST_AGENT_WANT:
+            want(run);
+            return;
+        case MST_AGENT_ASSIGN:
+            assign(run);
+            return;
+        case MST_AGENT_START:
+            mst__run_start(run);
+            return;
+        case MST_AGENT_SIGNAL:
+            if (run->agent.notice_us != INT64_MAX) {
+                mst__run_forget_acks(run);
+            }
+            mst__group_signal(&run->group, effect->worker, (int)effect->signal);
+            return;
+        case MST_AGENT_KILL:
+            mst__group_kill(&run->group);
+            return;
+        case MST_AGENT_FINISH:
+            mst__run_call(run, mst__run_call_new(run, MST_CALL_FINISH));
+            return;
+        case MST_AGENT_RESTART:
+            restart(run, effect->cause);
+            return;
+        case MST_AGENT_CLOSE:
+            mst__run_call(run, mst__run_call_new(run, MST_CALL_CLOSE));
+            return;
+        case MST_AGENT_LEAVE:
+            mst__run_hurry(run);
+            mst__run_call(run, mst__run_call_new(run, MST_CALL_LEAVE));
+            return;
+        case MST_AGENT_END:
+            end(run);
+            return;
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct mst__run *run = timer->data;
+    mst__run_look_beats(run);
+    mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
+}
+
+static void on_acks(uv_timer_t *timer)
+{
+    mst__run_look_acks(timer->data);
+}
+
+static void set_timers(struct mst__run *run)
+{
+    int64_t due_us = mst__agent_due_us(&run->agent);
+    if (due_us == INT64_MAX) {
+        (void)uv_timer_stop(&run->timer); /* cannot fail */
+    } else {
+        int64_t ms = (due_us - now_us() + 999) / 1000;
+        uv_update_time(&run->loop);
+        (void)uv_timer_start(&run->timer, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
+    }
+    if (run->agent.notice_us == INT64_MAX) {
+        (void)uv_timer_stop(&run->acks);
+    } else {
+        (void)uv_timer_start(&run->acks, on_acks, MST_AGENT_ACK_MS, MST_AGENT_ACK_MS);
+    }
+}
+
+/* Effects lead to events of their own, so they are copied. */
+static void carry_out_all(struct mst__run *run)
+{
+    struct mst__agent_effect effects[MST_AGENT_EFFECTS_MAX];
+    size_t count = run->agent.effects_count;
+    memcpy(effects, run->agent.effects, sizeof effects);
+    for (size_t i = 0; i < count; i++) {
+        carry_out(run, &effects[i]);
+    }
+}
+
+void mst__run_step(struct mst__run *run, struct mst__agent_event event)
+{
+    enum mst__agent_phase before = run->agent.phase;
+    event.now_us = now_us();
+    mst__agent_step(&run->agent, &event);
+    if (run->agent.phase != before) {
+        note_phase(run);
+    }
+    carry_out_all(run);
+    set_timers(run);
+}
+
+/* --- what the rendezvous tells --- */
+
+static struct mst__cause cause_of(const struct mst_cause *told)
+{
+    return (struct mst__cause){
+        .rank = told->rank < 0 ? MST_AUTHORITY_RANK_NONE : (uint32_t)told->rank,
+        .worker = told->worker < 0 ? MST_CAUSE_WORKER_NONE : (uint32_t)told->worker,
+        .status = told->exit_status,
+        .signal = told->signal > 0 ? (uint32_t)told->signal : 0,
+        .wall_us = told->time_us,
+        .node = mst_bytes_str(told->node),
+        .text = mst_bytes_str(told->text),
+    };
+}
+
+/* The job has ended, or there is no round for us. */
+static void hear_end(struct mst__run *run, const struct mst_notice *notice)
+{
+    const struct mst__cause cause = cause_of(&notice->cause);
+    struct mst__agent_event event = {
+        .kind = MST_AGENT_EVENT_CLOSED,
+        .outcome = MST_JOB_OUTCOME_ASKED,
+        .cause = notice->has_cause ? &cause : NULL,
+        .text = mst_bytes_str(notice->reason),
+        .err = &notice->err,
+    };
+    int code = notice->kind == MST_NOTICE_FAILED ? notice->err.code : MST_ECLOSED;
+    if (notice->outcome == MST_OUTCOME_FAILED) {
+        event.outcome = MST_JOB_OUTCOME_FAILED;
+    } else if (notice->outcome == MST_OUTCOME_FINISHED || code == MST_EFINISHED ||
+               code == MST_ESPARE) {
+        event.outcome = MST_JOB_OUTCOME_FINISHED;
+    } else if (code != MST_ECLOSED) {
+        event.kind = MST_AGENT_EVENT_REFUSED;
+    } else if (notice->reason[0] == '\0') {
+        event.text = mst_bytes_str(notice->err.msg);
+    }
+    if (code != MST_ECANCELED) { /* else it was us */
+        mst__run_step(run, event);
+    }
+}
+
+/* The round is over, or has lost somebody. */
+static void hear_over(struct mst__run *run, const struct mst_notice *notice)
+{
+    const struct mst__cause cause = cause_of(&notice->cause);
+    enum mst__agent_reason reason = notice->has_cause ? MST_AGENT_REASON_FAILURE
+                                    : notice->nodes_lost > 0 || notice->kind == MST_NOTICE_EXPELLED
+                                        ? MST_AGENT_REASON_LEAVE
+                                        : MST_AGENT_REASON_JOIN;
+    mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_OVER,
+                                                 .reason = reason,
+                                                 .cause = notice->has_cause ? &cause : NULL});
+}
+
+static void hear(struct mst__run *run, const struct mst_notice *notice)
+{
+    switch (notice->kind) {
+        case MST_NOTICE_COMPLETE:
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SEALED});
+            return;
+        case MST_NOTICE_FAILED:
+        case MST_NOTICE_CLOSED:
+            hear_end(run, notice);
+            return;
+        case MST_NOTICE_WAITING:
+            if (notice->has_cause) {
+                hear_over(run, notice); /* who has failed waits for us */
+                return;
+            }
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_WAITING,
+                                                         .count = (uint32_t)notice->nodes_waiting});
+            return;
+        case MST_NOTICE_LOST:
+        case MST_NOTICE_REOPENED:
+        case MST_NOTICE_EXPELLED:
+            hear_over(run, notice);
+            return;
+        case MST_NOTICE_UNREACHABLE:
+            mst__run_say(run, "muster: the rendezvous is out of reach: %s", notice->err.msg);
+            mst__run_step(
+                run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &notice->err});
+            return;
+        case MST_NOTICE_REACHABLE:
+            mst__run_say(run, "muster: the rendezvous is back");
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_AGAIN});
+            return;
+    }
+}
+
+static void on_news(uv_poll_t *poll, int status, int events)
+{
+    struct mst__run *run = poll->data;
+    struct mst_notice *notice = NULL;
+    struct mst_err err;
+    (void)status;
+    (void)events; /* it is looked at either way */
+    while (!run->is_ended && mst_handler_take(run->handler, 0, &notice, &err) == 0) {
+        hear(run, notice);
+        mst_notice_free(notice);
+    }
+}
+
+/* --- signals --- */
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct mst__run *run = handle->data;
+    if (run->has_agent) {
+        mst__run_say(run, "muster: %s", strsignal(number));
+        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
+                                                     .signal = (uint32_t)number});
+        return;
+    }
+    /* On its way to a rendezvous nobody knows of this node: it just ends. */
+    mst__group_kill(&run->preflight);
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)sigaction(number, &usual, NULL);
+    (void)raise(number);
+    _exit(128 + number); /* it was ignored above us */
+}
+
+static void on_forward(uv_signal_t *handle, int number)
+{
+    struct mst__run *run = handle->data;
+    if (run->has_agent) {
+        mst__group_signal(&run->group, UINT32_MAX, number);
+    }
+}
+
+static int catch_signals(struct mst__run *run,
+                         const struct mst__signal_list *list,
+                         uv_signal_cb callback,
+                         struct mst_err *reterr)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        uv_signal_t *handle = &run->signals[run->signals_count];
+        int reason = uv_signal_init(&run->loop, handle);
+        if (reason == 0) {
+            run->signals_count++;
+            handle->data = run;
+            reason = uv_signal_start(handle, callback, list->numbers[i]);
+        }
+        if (reason != 0) {
+            return mst__fail(reterr, MST_ESYS, -reason, "catch signal %d", list->numbers[i]);
+        }
+    }
+    return 0;
+}
+
+/* --- life --- */
+
+static void init_agent(struct mst__run *run)
+{
+    const struct mst__run_settings *settings = run->settings;
+    const struct mst__agent_options options = {
+        .workers = run->agent.options.workers,
+        .workers_count = (uint32_t)settings->nproc,
+        .stop_signal = (uint32_t)settings->stop_signal,
+        .grace_us = settings->grace_ms * 1000,
+        .kill_us = (int64_t)MST_AGENT_KILL_MS * 1000,
+        .on_join = settings->on_join == MST_ON_JOIN_RESTART ? MST_AGENT_JOIN_RESTART
+                                                            : MST_AGENT_JOIN_NEXT_RESTART,
+        .notice_signal = (uint32_t)settings->notice_signal,
+        .notice_us = settings->notice_ms * 1000,
+        .startup_us = settings->startup_ms == 0 ? INT64_MAX : settings->startup_ms * 1000,
+        .hang_us = settings->hang_ms == 0 ? INT64_MAX : settings->hang_ms * 1000,
+        .pause_us = settings->backoff_min_ms * 1000,
+        .pause_us_max = settings->backoff_max_ms * 1000,
+        .quick_us = settings->give_up_ms * 1000,
+        .quick_max = (uint32_t)settings->give_up_count,
+        .exclude_max = (uint32_t)settings->exclude_after,
+        .cut_us = run->options->cut_ms * 1000,
+    };
+    mst__agent_init(&run->agent, &options, now_us());
+}
+
+void mst__run_begin(struct mst__run *run)
+{
+    int fd = mst_handler_fd(run->handler);
+    if (fd >= 0) {
+        int rv = uv_poll_init(&run->loop, &run->news, fd);
+        MST_ASSERT(rv == 0);
+        run->news.data = run;
+        run->has_news = true;
+        rv = uv_poll_start(&run->news, UV_READABLE, on_news);
+        MST_ASSERT(rv == 0);
+    }
+    init_agent(run);
+    run->has_agent = true;
+    note_phase(run);
+    carry_out_all(run);
+}
+
+static int make_output(struct mst__run *run, struct mst_err *reterr)
+{
+    const struct mst__run_settings *settings = run->settings;
+    const struct mst__output_options options = {
+        .workers_count = (size_t)settings->nproc,
+        .log_dir = settings->log_dir,
+        .keeps_logs = settings->keeps_logs,
+        .run_id = settings->run_id,
+        .role = settings->role,
+        .hostname = settings->machine.hostname,
+        .redirects = &settings->redirects,
+        .tee = &settings->tee,
+        .console_ranks = &settings->console_ranks,
+        .stdout_filters = settings->stdout_filters,
+        .stderr_filters = settings->stderr_filters,
+        .prefix_template = settings->prefix_template,
+        .is_json = settings->is_log_json,
+        .stdout_fd = STDOUT_FILENO,
+        .stderr_fd = STDERR_FILENO,
+    };
+    return mst__output_new(&run->loop, &options, &run->output, reterr);
+}
+
+static int prepare(struct mst__run *run, struct mst_err *reterr)
+{
+    const struct mst__run_settings *settings = run->settings;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* it is an error of the write that meets it */
+    int rv = catch_signals(run, &settings->stop_signals, on_signal, reterr);
+    rv = rv == 0 ? catch_signals(run, &settings->forward_signals, on_forward, reterr) : rv;
+    rv = rv == 0 ? mst__group_init(&run->group, &run->loop, (uint32_t)settings->nproc,
+                                   mst__run_ended, run, reterr)
+                 : rv;
+    run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
+    rv = rv == 0 ? make_output(run, reterr) : rv;
+    rv = rv == 0 ? mst__events_open(&run->events, settings->events, settings->machine.hostname,
+                                    settings->run_id, reterr)
+                 : rv;
+    run->agent.options.workers =
+        mst__calloc((size_t)settings->nproc, sizeof *run->agent.options.workers);
+    run->beats_us = mst__calloc((size_t)settings->nproc, sizeof *run->beats_us);
+    run->last_pids = mst__calloc((size_t)settings->nproc, sizeof *run->last_pids);
+    if (rv == 0 &&
+        (run->agent.options.workers == NULL || run->beats_us == NULL || run->last_pids == NULL)) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "%lld workers", (long long)settings->nproc);
+    }
+    return rv;
+}
+
+static void tell_end(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    struct mst__run_end *ret = run->ret;
+    ret->failure = MST_RUN_WENT;
+    ret->end = agent->end;
+    ret->err = agent->err;
+    ret->status = agent->cause.status;
+    ret->signal = (int)(agent->end == MST_AGENT_END_SIGNAL ? agent->signal : agent->cause.signal);
+    ret->goes_on = run->round.world_size > run->settings->nodes_min;
+    (void)snprintf(ret->text, sizeof ret->text, "%s", agent->text);
+}
+
+static void close_handles(struct mst__run *run, bool is_success)
+{
+    for (size_t i = 0; i < run->signals_count; i++) {
+        uv_close((uv_handle_t *)&run->signals[i], NULL);
+    }
+    if (run->has_news) {
+        uv_close((uv_handle_t *)&run->news, NULL);
+    }
+    uv_close((uv_handle_t *)&run->timer, NULL);
+    uv_close((uv_handle_t *)&run->acks, NULL);
+    mst__group_stop(&run->group);
+    if (run->output != NULL) {
+        mst__output_free(run->output, is_success);
+    }
+    (void)uv_run(&run->loop, UV_RUN_DEFAULT); /* until all are closed */
+    int rv = uv_loop_close(&run->loop);
+    MST_ASSERT(rv == 0);
+}
+
+static void release(struct mst__run *run)
+{
+    bool is_success = run->has_agent && run->agent.end == MST_AGENT_END_FINISHED;
+    if (run->output != NULL) {
+        mst__output_drain(run->output, MST_AGENT_DRAIN_MS);
+    }
+    close_handles(run, is_success);
+    mst__group_close(&run->group);
+    mst__events_close(&run->events);
+    mst_store_close(run->round.store);
+    mst_handler_free(run->handler);
+    mst__arena_close(&run->arena);
+    mst__buf_close(&run->block);
+    mst__free(run->agent.options.workers);
+    mst__free(run->beats_us);
+    mst__free(run->last_pids);
+}
+
+void mst__run(const struct mst__run_options *options, struct mst__run_end *ret_end)
+{
+    struct mst__run run = {.options = options, .settings = options->settings, .ret = ret_end};
+    struct mst_err err = {0};
+    *ret_end = (struct mst__run_end){.failure = MST_RUN_NOT_BEGUN};
+    run.events.fd = -1;
+    mst__buf_init(&run.block, MST_AGENT_BLOCK_SIZE_MAX);
+    int rv = uv_loop_init(&run.loop);
+    MST_ASSERT(rv == 0);
+    (void)uv_timer_init(&run.loop, &run.timer); /* cannot fail */
+    (void)uv_timer_init(&run.loop, &run.acks);
+    run.timer.data = &run;
+    run.acks.data = &run;
+    rv = prepare(&run, &err);
+    if (rv != 0) {
+        ret_end->err = err;
+    } else {
+        mst__run_call(&run, mst__run_call_new(&run, MST_CALL_OPEN));
+        (void)uv_run(&run.loop, UV_RUN_DEFAULT);
+        if (run.has_agent) {
+            tell_end(&run);
+            mst__run_report(&run);
+        }
+    }
+    release(&run);
+}

@@ -1,0 +1,251 @@
+/* agent/run_calls.c - calls of the rendezvous that may block, one after the other in another
+ * thread. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/run_self.h"
+#include "base/assert.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+
+/* What a node tells of its failure; and its rank. */
+#define BLOCK_KEY "muster.run/failure/"
+#define KEY_SIZE 60
+
+static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
+{
+    (void)snprintf(text, KEY_SIZE, BLOCK_KEY "%" PRId64, rank); /* fits */
+    return mst_bytes_str(text);
+}
+
+/* --- in the other thread --- */
+
+static bool is_shared(const struct mst__run *run)
+{
+    const char *backend = run->settings->backend;
+    return strcmp(backend, "c10d") == 0 || strcmp(backend, "etcd-v2") == 0 ||
+           strcmp(backend, "etcd") == 0 || strcmp(backend, "static") == 0;
+}
+
+static int assign(struct mst__call *call)
+{
+    const struct mst__run *run = call->run;
+    const struct mst__assign assign = {
+        .round = &call->round,
+        .role = run->settings->role,
+        .nproc = run->settings->nproc,
+        .is_shared = is_shared(run),
+        .timeout_ms = MST_AGENT_ASSIGN_MS,
+    };
+    return mst__assign(&assign, &call->assignment, &call->err);
+}
+
+/* Say that we have failed, and then what there is to tell of it: the others are stopped first. */
+static int restart(struct mst__call *call)
+{
+    const struct mst__run *run = call->run;
+    char key[KEY_SIZE];
+    struct mst_err ignored; /* they have the sentence */
+    int rv = mst_handler_restart(run->handler, &call->failure, &call->err);
+    if (run->round.world_size > 1) {
+        (void)mst_store_set(run->round.store, block_key(run->round.rank, key),
+                            mst__buf_bytes(&run->block), MST_AGENT_BLOCK_MS, &ignored);
+    }
+    return rv;
+}
+
+static int explain(struct mst__call *call)
+{
+    struct mst__run *run = call->run;
+    char key[KEY_SIZE];
+    struct mst_buffer value = {0};
+    int rv = mst_store_get(run->round.store, block_key(call->rank, key), MST_AGENT_BLOCK_MS, &value,
+                           &call->err);
+    mst__buf_clear(&run->block);
+    if (rv == 0) {
+        rv = mst__buf_append(&run->block, mst_bytes_of(value.data, value.size));
+    }
+    mst_buffer_free(&value);
+    return rv;
+}
+
+static void work(uv_work_t *work)
+{
+    struct mst__call *call = work->data;
+    struct mst__run *run = call->run;
+    switch (call->kind) {
+        case MST_CALL_OPEN:
+            call->rv = mst_handler_new(run->options->params, &run->handler, &call->err);
+            return;
+        case MST_CALL_BEGIN:
+            call->rv = mst_handler_begin(run->handler, -1, &call->err);
+            return;
+        case MST_CALL_ASSIGN:
+            call->rv = assign(call);
+            return;
+        case MST_CALL_FINISH:
+            call->rv = mst_handler_finish(run->handler, 0, NULL, &call->err);
+            return;
+        case MST_CALL_RESTART:
+            call->rv = restart(call);
+            return;
+        case MST_CALL_CLOSE:
+            call->rv = mst_handler_set_closed(run->handler, &call->err);
+            return;
+        case MST_CALL_LEAVE:
+            call->rv = mst_handler_leave(run->handler, &call->err);
+            return;
+        case MST_CALL_EXPLAIN:
+            call->rv = explain(call);
+            return;
+    }
+}
+
+/* --- on the loop --- */
+
+static void next_call(struct mst__run *run);
+
+static void opened(struct mst__run *run, const struct mst__call *call)
+{
+    if (call->rv != 0) {
+        run->ret->failure = MST_RUN_NOT_BEGUN;
+        run->ret->err = call->err;
+        run->is_ended = true;
+        return;
+    }
+    mst__run_begin(run);
+}
+
+/* Where the store of the round is, for `muster store` and the library. */
+static void name_store(struct mst__run *run)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
+    struct mst_bytes prefix = mst_store_key_prefix(run->round.store);
+    int used = snprintf(run->store_url, sizeof run->store_url, "%s%s",
+                        mst_store_url(run->round.store), prefix.size > 0 ? "?prefix=" : "");
+    size_t at = used < 0 ? 0 : (size_t)used;
+    for (size_t i = 0; i < prefix.size && at + 4 < sizeof run->store_url; i++) {
+        bool is_plain = prefix.data[i] != 0 && strchr(plain, prefix.data[i]) != NULL;
+        used = snprintf(run->store_url + at, 4, is_plain ? "%c" : "%%%02X", prefix.data[i]);
+        at += (size_t)used;
+    }
+}
+
+/* Ranks, or none; of the present round, or of one that is over. */
+static void assigned(struct mst__run *run, struct mst__call *call)
+{
+    if (call != run->assigning) {
+        mst_store_close(call->round.store);
+        return;
+    }
+    run->assigning = NULL;
+    if (call->rv != 0) {
+        mst_store_close(call->round.store);
+        mst__run_step(
+            run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &call->err});
+        return;
+    }
+    run->prev_world_size = run->assignment.world_size;
+    mst_store_close(run->round.store);
+    run->round = call->round;
+    run->assignment = call->assignment;
+    name_store(run);
+    mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_ASSIGNED,
+                                                 .restarts = (uint32_t)run->round.restarts});
+}
+
+/* What comes of a call. What the rendezvous has not been told it sees when we are gone. */
+static void done(struct mst__run *run, struct mst__call *call)
+{
+    switch (call->kind) {
+        case MST_CALL_OPEN:
+            opened(run, call);
+            return;
+        case MST_CALL_ASSIGN:
+            assigned(run, call);
+            return;
+        case MST_CALL_BEGIN:
+            if (call->rv != 0) {
+                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_REFUSED,
+                                                             .err = &call->err});
+            }
+            return;
+        case MST_CALL_FINISH:
+        case MST_CALL_RESTART:
+            if (call->rv == MST_ENOTSUP) {
+                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_REFUSED,
+                                                             .err = &call->err});
+            }
+            return;
+        case MST_CALL_CLOSE:
+        case MST_CALL_LEAVE:
+        case MST_CALL_EXPLAIN:
+            return;
+    }
+}
+
+static void after_work(uv_work_t *work, int status)
+{
+    struct mst__call *call = work->data;
+    struct mst__run *run = call->run;
+    (void)status; /* nothing is taken back */
+    done(run, call);
+    MST_ASSERT(run->calls == call);
+    run->calls = call->next;
+    mst__free(call);
+    next_call(run);
+}
+
+static void next_call(struct mst__run *run)
+{
+    if (run->calls != NULL) {
+        int rv = uv_queue_work(&run->loop, &run->calls->work, work, after_work);
+        MST_ASSERT(rv == 0);
+    } else if (run->is_ended) {
+        uv_stop(&run->loop);
+    }
+}
+
+struct mst__call *mst__run_call_new(struct mst__run *run, enum mst__call_kind kind)
+{
+    struct mst__call *call = mst__calloc(1, sizeof *call);
+    MST_ASSERT(call != NULL); /* without a kilobyte nothing can be ended in order */
+    call->kind = kind;
+    call->run = run;
+    call->work.data = call;
+    return call;
+}
+
+void mst__run_call(struct mst__run *run, struct mst__call *call)
+{
+    struct mst__call **end = &run->calls;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = call;
+    if (run->calls == call) {
+        next_call(run);
+    }
+}
+
+void mst__run_drop_assign(struct mst__run *run)
+{
+    if (run->assigning != NULL) {
+        mst_store_interrupt(run->assigning->round.store);
+        run->assigning = NULL;
+    }
+}
+
+void mst__run_hurry(struct mst__run *run)
+{
+    mst__run_drop_assign(run);
+    bool is_word = run->calls != NULL &&
+                   (run->calls->kind == MST_CALL_FINISH || run->calls->kind == MST_CALL_RESTART);
+    if (is_word) {
+        mst_handler_cancel(run->handler);
+    }
+}

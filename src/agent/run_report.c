@@ -1,0 +1,143 @@
+/* agent/run_report.c - what a run tells people. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/error_file.h"
+#include "agent/report.h"
+#include "agent/run_self.h"
+#include "base/limits.h"
+
+#define SAY_SIZE 1200
+
+/* torchrun copies the report of the worker that failed first here. */
+#define OWN_ERROR_FILE "TORCHELASTIC_ERROR_FILE"
+
+void mst__run_say(struct mst__run *run, const char *format, ...)
+{
+    char line[SAY_SIZE];
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(line, sizeof line - 1, format, args);
+    va_end(args);
+    size = size < SAY_SIZE - 1 ? size : SAY_SIZE - 2;
+    if (size > 0) {
+        line[size] = '\n';
+        mst__output_say(run->output, mst_bytes_of(line, (size_t)size + 1));
+    }
+}
+
+/* The last line that is not empty, for a sentence. */
+static struct mst_bytes last_line(struct mst_bytes text)
+{
+    while (text.size > 0 && text.data[text.size - 1] <= ' ') {
+        text.size--;
+    }
+    const uint8_t *line = text.size == 0 ? NULL : memrchr(text.data, '\n', text.size);
+    size_t skipped = line == NULL ? 0 : (size_t)(line + 1 - text.data);
+    return mst_bytes_of(text.data + skipped, text.size - skipped);
+}
+
+/* What the failure is, in one line: the job is told, and it is cut off there. */
+static void make_sentence(const struct mst__failed_worker *failed,
+                          char ret_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1])
+{
+    struct mst_bytes what = mst_bytes_str(failed->message);
+    const uint8_t *end = what.size == 0 ? NULL : memchr(what.data, '\n', what.size);
+    what.size = end == NULL ? what.size : (size_t)(end - what.data);
+    if (what.size == 0) {
+        what = last_line(failed->tail);
+    }
+    (void)snprintf(ret_text, MST_AUTHORITY_CAUSE_SIZE_MAX + 1, "rank %lld%s%.*s",
+                   (long long)failed->rank, what.size == 0 ? "" : ": ",
+                   (int)(what.size < 255 ? what.size : 255),
+                   (const char *)what.data); /* cut off when long */
+}
+
+void mst__run_describe(struct mst__run *run,
+                       const struct mst__cause *cause,
+                       char ret_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1])
+{
+    uint32_t worker = cause->worker;
+    const char *path = mst__output_path(run->output, worker, "error.json");
+    struct mst__error_report report = {.message = ""};
+    struct mst__buf tail;
+    struct mst_err ignored; /* a report that cannot be read hides nothing */
+    mst__buf_init(&tail, MST_AGENT_BLOCK_SIZE_MAX / 2);
+    bool has_file = path != NULL && mst__error_file_read(path, &run->arena, &report, &ignored) == 0;
+    if (!has_file) {
+        (void)mst__output_tail(run->output, worker, &tail); /* what there is */
+    }
+    char known[MST_AUTHORITY_CAUSE_SIZE_MAX + 1]; /* such as that it has hung */
+    (void)snprintf(known, sizeof known, "%.*s", (int)cause->text.size,
+                   (const char *)cause->text.data);
+    const struct mst__failed_worker failed = {
+        .rank = run->assignment.first_rank + worker,
+        .local_rank = worker,
+        .pid = run->last_pids[worker],
+        .status = cause->status,
+        .signal = (int)cause->signal,
+        .wall_us = cause->wall_us,
+        .host = run->settings->machine.hostname,
+        .error_file = has_file ? path : NULL,
+        .message = has_file ? report.message : known,
+        .tail = mst__buf_bytes(&tail),
+    };
+    mst__buf_clear(&run->block);
+    if (mst__report_block(&run->block, &failed) != 0) {
+        mst__buf_truncate(&run->block, 0); /* too long, or no memory: the sentence has to do */
+    }
+    run->has_own_block = mst__buf_size(&run->block) > 0;
+    run->own_wall_us = cause->wall_us;
+    make_sentence(&failed, ret_text);
+    const char *own = getenv(OWN_ERROR_FILE);
+    if (has_file && own != NULL && own[0] != '\0') {
+        (void)mst__error_file_copy(path, own, cause->status, &ignored);
+    }
+    mst__buf_close(&tail);
+}
+
+static void say_failed(struct mst__run *run)
+{
+    struct mst__buf text;
+    mst__buf_init(&text, MST_AGENT_BLOCK_SIZE_MAX + 4096);
+    if (mst__buf_size(&run->block) == 0) {
+        (void)mst__report_cause(&run->block, &run->agent.cause);
+    }
+    if (mst__report(&text, run->settings->program[0], mst__buf_bytes(&run->block)) == 0) {
+        mst__output_say(run->output, mst__buf_bytes(&text));
+    }
+    mst__buf_close(&text);
+}
+
+static void say_stuck(struct mst__run *run)
+{
+    for (uint32_t i = 0; i < run->group.count; i++) {
+        if (run->group.pids[i] != 0) {
+            mst__run_say(run, "muster: worker %u (pid %lld) does not end although it is killed", i,
+                         (long long)run->group.pids[i]);
+        }
+    }
+}
+
+void mst__run_report(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    struct mst__json_writer *line = mst__events_begin(&run->events, "end");
+    if (line != NULL) {
+        mst__json_put_text(line, "end", mst_bytes_str(mst__agent_end_name(agent->end)));
+        mst__json_put_number(line, "restarts", agent->restarts);
+        if (agent->end == MST_AGENT_END_FAILED) {
+            mst__json_put_text(line, "node", agent->cause.node);
+            mst__json_put_number(line, "worker", agent->cause.worker);
+            mst__json_put_number(line, "exit_status", agent->cause.status);
+            mst__json_put_number(line, "signal", agent->cause.signal);
+        }
+        mst__events_end(&run->events);
+    }
+    if (agent->end == MST_AGENT_END_FAILED) {
+        say_failed(run);
+    }
+    say_stuck(run);
+}

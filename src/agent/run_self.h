@@ -1,0 +1,129 @@
+/* agent/run_self.h - the parts of a run, for its files alone. */
+#ifndef MST_AGENT_RUN_SELF_H
+#define MST_AGENT_RUN_SELF_H
+
+#include <uv.h>
+
+#include "agent/assign.h"
+#include "agent/events.h"
+#include "agent/group.h"
+#include "agent/output.h"
+#include "agent/run.h"
+#include "base/arena.h"
+
+/* --- calls that may block --- */
+
+enum mst__call_kind {
+    MST_CALL_OPEN,    /* the rendezvous */
+    MST_CALL_BEGIN,   /* a round */
+    MST_CALL_ASSIGN,  /* ranks in it */
+    MST_CALL_FINISH,  /* our work is done */
+    MST_CALL_RESTART, /* it has failed */
+    MST_CALL_CLOSE,   /* the job */
+    MST_CALL_LEAVE,   /* it */
+    MST_CALL_EXPLAIN, /* get what another node says of its failure */
+};
+
+struct mst__call {
+    enum mst__call_kind kind;
+    struct mst__run *run;
+    struct mst__call *next;
+    uv_work_t work;
+    int rv;
+    struct mst_err err;
+
+    struct mst_rendezvous round;       /* ASSIGN: has a store of its own */
+    struct mst__assignment assignment; /* ASSIGN */
+    struct mst_failure failure;        /* RESTART */
+    char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
+    int64_t rank; /* EXPLAIN: of the node */
+};
+
+#define MST_RUN_STORE_URL_SIZE 2048
+
+struct mst__run {
+    const struct mst__run_options *options;
+    const struct mst__run_settings *settings;
+    struct mst__run_end *ret;
+
+    uv_loop_t loop;
+    uv_poll_t news;
+    uv_timer_t timer, acks;
+    uv_signal_t signals[2 * MST_SIGNALS_MAX];
+    size_t signals_count;
+    bool has_news; /* the handle is there */
+
+    struct mst__group group;
+    struct mst__group preflight;
+    bool is_checking; /* the preflight command runs */
+    struct mst__output *output;
+    struct mst__events events;
+    struct mst__arena arena; /* of the generation */
+
+    struct mst__agent agent;
+    bool has_agent;
+    struct mst_handler *handler;
+    struct mst__call *calls;     /* the first one is under way */
+    struct mst__call *assigning; /* ASSIGN of the present round; NULL = none */
+    bool is_ended;               /* when no call is left all is done */
+
+    struct mst_rendezvous round; /* the last one with ranks; has a store */
+    struct mst__assignment assignment;
+    int64_t prev_world_size; /* 0 = none */
+    int64_t *beats_us;       /* of each worker: the stamp of its heartbeat file, last seen */
+    int64_t *last_pids;      /* of each worker, also after its end */
+    char store_url[MST_RUN_STORE_URL_SIZE];
+    const char *timer_file; /* NULL = none */
+
+    struct mst__buf block; /* about the failure that the job fails of */
+    bool has_own_block;    /* it is of our worker */
+    int64_t own_wall_us;   /* with which it was told */
+};
+
+/* The rendezvous is there: take part. */
+void mst__run_begin(struct mst__run *run);
+
+/* Feed the machine and carry out what comes of it. */
+void mst__run_step(struct mst__run *run, struct mst__agent_event event);
+
+/* --- run_calls.c --- */
+
+/* Make a call when those before it are done. Without memory the process ends. */
+struct mst__call *mst__run_call_new(struct mst__run *run, enum mst__call_kind kind);
+void mst__run_call(struct mst__run *run, struct mst__call *call);
+
+/* The round is over for us: nobody waits for its ranks any more. */
+void mst__run_drop_assign(struct mst__run *run);
+
+/* We leave: what is to be said to a rendezvous that does not answer is not waited for. */
+void mst__run_hurry(struct mst__run *run);
+
+/* --- run_workers.c --- */
+
+/* Start a generation. A failure is an event. */
+void mst__run_start(struct mst__run *run);
+
+/* A mst__group_ended_fn. */
+void mst__run_ended(void *arg, uint32_t worker, int status, int signal);
+
+/* Look for heartbeats, and for answers to a notice. */
+void mst__run_look_beats(struct mst__run *run);
+void mst__run_look_acks(struct mst__run *run);
+
+/* A notice is given: answers to earlier ones do not count. */
+void mst__run_forget_acks(struct mst__run *run);
+
+/* --- run_report.c --- */
+
+/* Our worker has failed: make the block about it, and the sentence for the others. */
+void mst__run_describe(struct mst__run *run,
+                       const struct mst__cause *cause,
+                       char ret_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1]);
+
+/* The end, for people. */
+void mst__run_report(struct mst__run *run);
+
+/* A line of ours among the lines of workers. */
+void mst__run_say(struct mst__run *run, const char *format, ...) MST_PRINTF(2, 3);
+
+#endif /* MST_AGENT_RUN_SELF_H */

@@ -1,0 +1,217 @@
+/* agent/run_workers.c - a generation of workers: their commands, starts and ends, and the files by
+ * which they talk to us. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/numa.h"
+#include "agent/run_self.h"
+#include "agent/worker_env.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+
+#define HEARTBEAT_FILE "heartbeat"
+#define ACK_FILE "ack"
+
+/* --- starting --- */
+
+/* The path of a file of the worker's, for as long as the generation. NULL = there are no files, or
+ * there is no memory, which the next step tells. */
+static const char *keep_path(struct mst__run *run, uint32_t worker, const char *name)
+{
+    const char *path = mst__output_path(run->output, worker, name);
+    return path == NULL ? NULL : mst__arena_text(&run->arena, mst_bytes_str(path));
+}
+
+static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_place *ret_place)
+{
+    const struct mst__assignment *part = &run->assignment;
+    const struct mst_rendezvous *round = &run->round;
+    *ret_place = (struct mst__worker_place){
+        .rank = part->first_rank + worker,
+        .world_size = part->world_size,
+        .local_rank = worker,
+        .local_world_size = run->settings->nproc,
+        .group_rank = round->rank,
+        .group_world_size = round->world_size,
+        .role_rank = part->role_first_rank + worker,
+        .role_world_size = part->role_world_size,
+        .master_addr = part->master_addr,
+        .master_port = part->master_port,
+        .use_agent_store = mst_handler_use_agent_store(run->handler),
+        .round = round->round,
+        .restart_count = run->agent.restarts,
+        .generation = run->agent.generation,
+        .start_reason = mst__agent_reason_name(run->agent.reason),
+        .prev_world_size = run->prev_world_size,
+        .store_url = run->store_url,
+        .error_file = keep_path(run, worker, "error.json"),
+        .ack_file = keep_path(run, worker, ACK_FILE),
+        .heartbeat_file = keep_path(run, worker, HEARTBEAT_FILE),
+        .timer_file = run->timer_file,
+    };
+}
+
+static int start_worker(struct mst__run *run, uint32_t worker, struct mst_err *reterr)
+{
+    const struct mst__run_settings *settings = run->settings;
+    struct mst__worker_place place;
+    struct mst__worker_command command;
+    struct mst__cpu_set allowed;
+    struct mst__cpu_set cpus;
+    int fds[2] = {-1, -1};
+    place_of(run, worker, &place);
+    int rv = mst__worker_command_make(settings, &place, run->options->environment, &run->arena,
+                                      &command, reterr);
+    if (rv == 0 && settings->numa != MST_NUMA_OFF) {
+        mst__cpu_set_allowed(&allowed);
+        rv = mst__numa_cpus("", settings->numa, worker, settings->nproc, &allowed, &cpus, reterr);
+    }
+    if (rv != 0 || (rv = mst__output_open_worker(run->output, worker, fds, reterr)) != 0) {
+        return rv;
+    }
+    const struct mst__spawn_worker spawn = {
+        .argv = command.argv,
+        .environment = command.environment,
+        .cwd = settings->cwd,
+        .output_fd = fds[0],
+        .error_fd = fds[1],
+        .cpus = settings->numa == MST_NUMA_OFF ? NULL : &cpus,
+    };
+    rv = mst__group_start(&run->group, worker, &spawn, reterr);
+    (void)close(fds[0]); /* the worker's now */
+    (void)close(fds[1]);
+    return rv;
+}
+
+static void note_start(struct mst__run *run, uint32_t worker)
+{
+    struct mst__json_writer *line = mst__events_begin(&run->events, "start");
+    if (line != NULL) {
+        mst__json_put_number(line, "generation", run->agent.generation);
+        mst__json_put_number(line, "round", run->round.round);
+        mst__json_put_number(line, "restarts", run->agent.restarts);
+        mst__json_put_number(line, "local_rank", worker);
+        mst__json_put_number(line, "rank", run->assignment.first_rank + worker);
+        mst__json_put_number(line, "world_size", run->assignment.world_size);
+        mst__json_put_number(line, "worker_pid", run->group.pids[worker]);
+        mst__events_end(&run->events);
+    }
+}
+
+static int start_all(struct mst__run *run, uint32_t *ret_failed, struct mst_err *reterr)
+{
+    *ret_failed = 0;
+    mst__arena_close(&run->arena);
+    int rv = mst__output_begin(run->output, run->agent.generation, run->agent.restarts,
+                               run->assignment.first_rank, reterr);
+    for (uint32_t i = 0; i < run->group.count && rv == 0; i++) {
+        *ret_failed = i;
+        run->beats_us[i] = 0;
+        rv = start_worker(run, i, reterr);
+        if (rv == 0) {
+            run->last_pids[i] = run->group.pids[i];
+            mst__output_set_pid(run->output, i, run->group.pids[i]);
+            note_start(run, i);
+        }
+    }
+    return rv;
+}
+
+void mst__run_start(struct mst__run *run)
+{
+    struct mst_err err;
+    uint32_t failed;
+    if (start_all(run, &failed, &err) != 0) {
+        mst__run_step(run, (struct mst__agent_event){
+                               .kind = MST_AGENT_EVENT_UNSTARTED,
+                               .worker = failed,
+                               .err = &err,
+                               .status = mst__spawn_status(&err),
+                               .wall_us = mst__clock_wall_us(),
+                           });
+    }
+}
+
+/* --- ends --- */
+
+static void note_end(struct mst__run *run, uint32_t worker, int status, int signal)
+{
+    struct mst__json_writer *line = mst__events_begin(&run->events, "exit");
+    if (line != NULL) {
+        mst__json_put_number(line, "generation", run->agent.generation);
+        mst__json_put_number(line, "local_rank", worker);
+        mst__json_put_number(line, "rank", run->assignment.first_rank + worker);
+        mst__json_put_number(line, "exit_status", status);
+        mst__json_put_number(line, "signal", signal);
+        mst__events_end(&run->events);
+    }
+}
+
+void mst__run_ended(void *arg, uint32_t worker, int status, int signal)
+{
+    struct mst__run *run = arg;
+    mst__output_finish_worker(run->output, worker);
+    note_end(run, worker, status, signal);
+    mst__run_step(run, (struct mst__agent_event){
+                           .kind = MST_AGENT_EVENT_EXITED,
+                           .worker = worker,
+                           .status = status,
+                           .signal = (uint32_t)signal,
+                           .wall_us = mst__clock_wall_us(),
+                       });
+}
+
+/* --- files of theirs --- */
+
+/* When the worker has last touched its file, microseconds since 1970; 0 = never. */
+static int64_t touched_us(struct mst__run *run, uint32_t worker, const char *name)
+{
+    const char *path = mst__output_path(run->output, worker, name);
+    struct stat status;
+    if (path == NULL || stat(path, &status) != 0) {
+        return 0;
+    }
+    return (int64_t)status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000;
+}
+
+void mst__run_look_beats(struct mst__run *run)
+{
+    bool is_watched = run->settings->hang_ms != 0 || run->settings->startup_ms != 0;
+    for (uint32_t i = 0; i < run->group.count && is_watched; i++) {
+        int64_t stamp_us = run->group.pids[i] == 0 ? 0 : touched_us(run, i, HEARTBEAT_FILE);
+        if (stamp_us != 0 && stamp_us != run->beats_us[i]) {
+            run->beats_us[i] = stamp_us;
+            mst__run_step(run, (struct mst__agent_event){
+                                   .kind = MST_AGENT_EVENT_BEAT,
+                                   .worker = i,
+                                   .ago_us = mst__clock_wall_us() - stamp_us,
+                               });
+        }
+    }
+}
+
+void mst__run_look_acks(struct mst__run *run)
+{
+    for (uint32_t i = 0; i < run->group.count && run->agent.notice_us != INT64_MAX; i++) {
+        bool has_answered = run->group.pids[i] != 0 && !run->agent.options.workers[i].has_saved &&
+                            touched_us(run, i, ACK_FILE) != 0;
+        if (has_answered) {
+            mst__run_step(run,
+                          (struct mst__agent_event){.kind = MST_AGENT_EVENT_SAVED, .worker = i});
+        }
+    }
+}
+
+void mst__run_forget_acks(struct mst__run *run)
+{
+    for (uint32_t i = 0; i < run->group.count; i++) {
+        const char *path = mst__output_path(run->output, i, ACK_FILE);
+        if (path != NULL) {
+            (void)unlink(path); /* as a rule there is none */
+        }
+    }
+}

@@ -1,0 +1,236 @@
+/* cli/run.c - `muster run`: from settings to a rendezvous, and from how it ended to a status. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/run.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "cli/log.h"
+#include "cli/rdzv.h"
+#include "cli/run_options.h"
+
+#define COMMAND "muster run"
+
+/* How long the rendezvous may be out of reach: as long as one of its calls may take. */
+#define CUT_MS_DEFAULT 60000
+
+/* --- parameters of the rendezvous --- */
+
+static int set_budget(const struct mst__run_settings *settings,
+                      struct mst_params *params,
+                      struct mst_err *reterr)
+{
+    char text[60];
+    if (settings->max_restarts_window_ms == 0) {
+        (void)snprintf(text, sizeof text, "%" PRId64, settings->max_restarts);
+    } else {
+        (void)snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "ms", settings->max_restarts,
+                       settings->max_restarts_window_ms);
+    }
+    return mst_params_set(params, "max_restarts", text, reterr);
+}
+
+/* What backends call the rank that a node would like, or has. */
+static int set_rank(const struct mst__run_settings *settings,
+                    struct mst_params *params,
+                    struct mst_err *reterr)
+{
+    char text[30];
+    bool has_rank = strcmp(settings->backend, "muster") == 0 ||
+                    strcmp(settings->backend, "etcd-v3") == 0 ||
+                    strcmp(settings->backend, "static") == 0;
+    if (settings->node_rank < 0 || !has_rank) {
+        return 0;
+    }
+    (void)snprintf(text, sizeof text, "%" PRId64, settings->node_rank);
+    return mst_params_set(params, "rank", text, reterr);
+}
+
+static int set_serve(const struct mst__run_settings *settings,
+                     struct mst_params *params,
+                     struct mst_err *reterr)
+{
+    bool can_serve =
+        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "c10d") == 0;
+    const char *serve = settings->is_standalone ? "always" : settings->serve;
+    return can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
+}
+
+static int fill_params(const struct mst__run_settings *settings,
+                       struct mst_params *params,
+                       struct mst_err *reterr)
+{
+    int rv = mst_params_set_endpoint(params, settings->endpoint, reterr);
+    rv = rv == 0 ? mst_params_set_nodes(params, settings->nodes_min, settings->nodes_max, reterr)
+                 : rv;
+    rv = rv == 0 ? mst_params_set_local_addr(params, settings->local_addr, reterr) : rv;
+    rv = rv == 0 ? set_serve(settings, params, reterr) : rv;
+    rv = rv == 0 ? set_rank(settings, params, reterr) : rv;
+    if (rv == 0 && strcmp(settings->backend, "static") != 0) {
+        rv = set_budget(settings, params, reterr);
+    }
+    for (size_t i = 0; i < settings->rdzv_conf.count && rv == 0; i++) {
+        rv = mst_params_parse(params, settings->rdzv_conf.values[i], reterr);
+    }
+    return rv;
+}
+
+/* What the handler does that people should know. */
+static void on_event(void *arg, const struct mst_event *event)
+{
+    (void)arg;
+    if (strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0) {
+        mst__cli_say("muster: %s", event->message);
+    }
+}
+
+static int make_params(const struct mst__run_settings *settings,
+                       struct mst_params **ret_params,
+                       int64_t *ret_cut_ms,
+                       struct mst_err *reterr)
+{
+    struct mst__cli_log_options log_options = {0};
+    struct mst_log log;
+    if (!mst__cli_log_level(settings->log_level, &log_options.level)) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "--log-level: '%s' is not debug, info, warn or error",
+                         settings->log_level);
+    }
+    int rv = mst__cli_log_open(&log_options, &log, reterr);
+    rv = rv == 0 ? mst_params_new(settings->backend, settings->run_id, ret_params, reterr) : rv;
+    if (rv != 0) {
+        return rv;
+    }
+    mst_params_log(*ret_params, &log);
+    mst_params_on_event(*ret_params, on_event, NULL);
+    rv = fill_params(settings, *ret_params, reterr);
+    return rv == 0 ? mst_params_duration_ms(*ret_params, "read_timeout", CUT_MS_DEFAULT, ret_cut_ms,
+                                            reterr)
+                   : rv;
+}
+
+/* --- how it has ended --- */
+
+/* The status of the worker that has failed first. */
+static int failed_exit(const struct mst__run_settings *settings, const struct mst__run_end *end)
+{
+    if (settings->is_exit_torchrun) {
+        return MST_EXIT_FAILED;
+    }
+    if (end->signal != 0) {
+        return MST_EXIT_SIGNAL + end->signal;
+    }
+    return end->status == 0 ? MST_EXIT_FAILED : end->status & 0xff;
+}
+
+static int went_exit(const struct mst__run_settings *settings,
+                     const struct mst_params *params,
+                     const struct mst__run_end *end)
+{
+    const struct mst__rdzv rdzv = {.command = COMMAND,
+                                   .backend = settings->backend,
+                                   .endpoint = settings->endpoint,
+                                   .run_id = settings->run_id};
+    switch (end->end) {
+        case MST_AGENT_END_FINISHED:
+            return MST_EXIT_OK;
+        case MST_AGENT_END_FAILED:
+            return failed_exit(settings, end);
+        case MST_AGENT_END_CLOSED:
+            mst__cli_say("muster: the job was closed: %s", end->text);
+            return MST_EXIT_CLOSED;
+        case MST_AGENT_END_SIGNAL:
+            return end->goes_on ? settings->preempt_status : MST_EXIT_SIGNAL + end->signal;
+        case MST_AGENT_END_DRAINED:
+            return settings->preempt_status;
+        case MST_AGENT_END_REFUSED:
+            return mst__rdzv_fail(&rdzv, params, &end->err);
+        case MST_AGENT_END_UNSTARTED:
+            (void)mst__cli_fail(&end->err);
+            return mst__err_is_errno(&end->err, ENOENT) ? MST_EXIT_NO_COMMAND
+                                                        : MST_EXIT_NOT_RUNNABLE;
+        case MST_AGENT_END_STUCK:
+            return MST_EXIT_STUCK;
+        case MST_AGENT_END_EXCLUDED:
+            mst__cli_say("muster: this node leaves: %" PRId64 " failures were its workers'",
+                         settings->exclude_after);
+            return MST_EXIT_EXCLUDED;
+        case MST_AGENT_END_LOST:
+            (void)mst__cli_fail(&end->err);
+            return MST_EXIT_CONNECT;
+    }
+    return MST_EXIT_FAILED;
+}
+
+static int exit_code_of(const struct mst__run_settings *settings,
+                        const struct mst_params *params,
+                        const struct mst__run_end *end)
+{
+    const struct mst__rdzv rdzv = {.command = COMMAND,
+                                   .backend = settings->backend,
+                                   .endpoint = settings->endpoint,
+                                   .run_id = settings->run_id};
+    switch (end->failure) {
+        case MST_RUN_WENT:
+            return went_exit(settings, params, end);
+        case MST_RUN_PREFLIGHT:
+            (void)mst__cli_fail(&end->err);
+            return MST_EXIT_PREFLIGHT;
+        case MST_RUN_NOT_BEGUN:
+            break;
+    }
+    return mst__rdzv_fail(&rdzv, params, &end->err);
+}
+
+static int run(const struct mst__run_settings *settings)
+{
+    struct mst_params *params = NULL;
+    struct mst_err err = {0};
+    struct mst__run_options options = {.settings = settings, .environment = environ};
+    struct mst__run_end end;
+    int rv = make_params(settings, &params, &options.cut_ms, &err);
+    options.params = params;
+    int exit_code = MST_EXIT_OK;
+    if (rv != 0) {
+        exit_code =
+            rv == MST_EINVAL ? mst__cli_usage_error(COMMAND, "%s", err.msg) : mst__cli_fail(&err);
+    } else {
+        mst__run(&options, &end);
+        exit_code = exit_code_of(settings, params, &end);
+    }
+    mst_params_free(params);
+    return exit_code;
+}
+
+/* What is accepted by the table and not done is refused. */
+static const char *refused(const struct mst__run_settings *settings)
+{
+    if (settings->hosts != NULL || settings->hostfile != NULL ||
+        settings->launch != MST_LAUNCH_NONE) {
+        return "--hosts, --hostfile, --launch: agents are not started on other hosts yet; start "
+               "muster run on each";
+    }
+    if (settings->on_join == MST_ON_JOIN_NEVER) {
+        return "--on-join never: a node that waits gets in when the workers are restarted anyway; "
+               "say next-restart, or keep it out with --nnodes";
+    }
+    return NULL;
+}
+
+int mst__cli_run(int argc, char **argv)
+{
+    struct mst__run_settings settings;
+    int exit_code = MST_EXIT_OK;
+    if (!mst__run_options_read(argc, argv, &settings, &exit_code)) {
+        return exit_code;
+    }
+    const char *wrong = refused(&settings);
+    exit_code = wrong != NULL ? mst__cli_usage_error(COMMAND, "%s", wrong) : run(&settings);
+    mst__run_settings_close(&settings);
+    return exit_code;
+}

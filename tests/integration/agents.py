@@ -1,0 +1,101 @@
+"""`muster run` as child processes whose workers' lines are read as they come."""
+
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+
+import harness
+
+# Dead after a second of silence, and no long last call.
+QUICK = "keep_alive_interval=300ms,keep_alive_max_attempt=3,last_call_timeout=100ms,join_timeout=30"
+
+
+class Agent:
+    """One launcher. Lines of its workers are in self.lines; self.stderr is a file."""
+
+    def __init__(self, *args, env=None, cwd=None):
+        self.lines = []
+        self.queue = queue.Queue()
+        self.stderr_file = tempfile.TemporaryFile()
+        self.events_file = tempfile.NamedTemporaryFile()
+        self.start = time.monotonic()
+        self.process = subprocess.Popen(
+            [harness.MUSTER, "run", "--events", self.events_file.name, *map(str, args)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.stderr_file,
+            env={**os.environ, **(env or {})}, cwd=cwd)
+        self.pid = self.process.pid
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            text = line.decode(errors="replace").rstrip("\n")
+            self.lines.append(text)
+            self.queue.put((time.monotonic(), text))
+        self.queue.put((time.monotonic(), None))
+
+    def stderr(self):
+        self.stderr_file.seek(0)
+        return self.stderr_file.read().decode(errors="replace")
+
+    def events(self, *names):
+        with open(self.events_file.name, encoding="utf-8") as file:
+            events = [json.loads(line) for line in file if line.endswith("\n")]
+        return [event for event in events if not names or event["event"] in names]
+
+    def next(self, timeout=None):
+        """The next line of a worker; self.at is when it came."""
+        try:
+            self.at, text = self.queue.get(
+                timeout=harness.DEADLINE_S if timeout is None else timeout)
+        except queue.Empty:
+            raise AssertionError(f"no further line after {self.lines}: {self.stderr()}") from None
+        if text is None:
+            raise AssertionError(f"ended after {self.lines}: {self.stderr()}")
+        return text
+
+    def until(self, *needles, count=1):
+        """The next `count` lines with all of the needles, whatever comes between them."""
+        found = []
+        while len(found) < count:
+            line = self.next()
+            if all(needle in line for needle in needles):
+                found.append(line)
+        return found
+
+    def signal(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def wait(self, timeout=None):
+        """Its end; the exit code."""
+        try:
+            code = self.process.wait(harness.DEADLINE_S if timeout is None else timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end after {self.lines}: {self.stderr()}") from None
+        self.end = time.monotonic()
+        self.thread.join(harness.DEADLINE_S)
+        harness.check_report(self.stderr(), "the agent")
+        return code
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.thread.join(harness.DEADLINE_S)
+        self.process.stdout.close()
+        self.stderr_file.close()
+        self.events_file.close()
+
+
+def is_alive(pid):
+    """Whether the process runs, and is not only waited for."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,349 @@
+"""`muster run`: real launchers and shell workers. What they see, how they end, who is told."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+import unittest
+
+import harness
+from agents import QUICK, Agent, is_alive
+
+OK, USAGE, PREEMPTED = 0, 2, 75
+
+# Says where it is, and stays until it is told to go.
+STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
+       'while :; do sleep 0.02; done'
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="muster-run-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.endpoint = f"127.0.0.1:{self.server.port}"
+        self.run_id = self.id()
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def agent(self, *args, nnodes="1", nproc=1, conf=QUICK, env=None, rdzv=True):
+        options = ("--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf",
+                   conf) if rdzv else ()
+        agent = Agent("--nnodes", nnodes, "--nproc-per-node", nproc, *options, "--log-dir",
+                      self.path("logs"), *args, env=env)
+        self.addCleanup(agent.close)
+        return agent
+
+    def shell(self, script, *options, **keywords):
+        return self.agent(*options, "--", "sh", "-c", script, **keywords)
+
+
+class Alone(Case):
+    """One node."""
+
+    def test_environment(self):
+        agent = self.agent("--standalone", "--max-restarts", 3, "--", "sh", "-c",
+                           "env | tr '\\n' '\\r'; echo", nproc=2, rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        workers = {}
+        for line in agent.lines:
+            values = dict(pair.split("=", 1) for pair in line.split("\r") if "=" in pair)
+            workers[values["RANK"]] = values
+        self.assertEqual(sorted(workers), ["0", "1"])
+        for rank, values in workers.items():
+            for name, value in {
+                    "LOCAL_RANK": rank, "GROUP_RANK": "0", "ROLE_RANK": rank,
+                    "ROLE_NAME": "default", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                    "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": "2",
+                    "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "3",
+                    "MUSTER_GENERATION": "1", "MUSTER_START_REASON": "first"}.items():
+                self.assertEqual(values.get(name), value, name)
+            self.assertIn(values["TORCHELASTIC_USE_AGENT_STORE"], ("True", "False"))
+            self.assertGreater(int(values["MASTER_PORT"]), 0)
+            self.assertTrue(values["MASTER_ADDR"])
+            self.assertRegex(values["TORCHELASTIC_ERROR_FILE"], r"/error\.json$")
+            self.assertRegex(values["MUSTER_STORE"], r"^tcp://")
+
+    def test_store_of_the_round(self):
+        agent = self.shell(f'{harness.MUSTER} store set "$MUSTER_STORE" k $RANK && '
+                           f'{harness.MUSTER} store get "$MUSTER_STORE" k')
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.lines, ["0"])
+
+    def test_statuses(self):
+        for script, options, status in (
+                ("exit 0", (), 0), ("exit 85", (), 85), ("kill -9 $$", (), 137),
+                ("exit 85", ("--exit-status", "torchrun"), 1)):
+            with self.subTest(script=script, options=options):
+                agent = self.shell(script, "--standalone", *options, rdzv=False, nproc=2)
+                self.assertEqual(agent.wait(), status)
+        for program, status in (("/no/such/program", 127), ("/etc/passwd", 126)):
+            with self.subTest(program=program):
+                agent = self.agent("--standalone", "--", program, rdzv=False)
+                self.assertEqual(agent.wait(), status)
+                self.assertIn(program, agent.stderr())
+
+    def test_report(self):
+        agent = self.shell('echo one >&2; echo two >&2; exit 7', "--standalone", rdzv=False)
+        self.assertEqual(agent.wait(), 7)
+        report = agent.stderr()
+        self.assertRegex(report, r"(?s)=====\nsh FAILED\n-----.*\[0\]:\n")
+        self.assertRegex(report, r"\n  rank      : 0 \(local_rank: 0\)\n")
+        self.assertRegex(report, r"\n  exitcode  : 7 \(pid: \d+\)\n")
+        self.assertRegex(report, r"one\n +two\n")
+        agent = self.shell("kill -11 $$", "--standalone", rdzv=False)
+        self.assertEqual(agent.wait(), 139)
+        self.assertRegex(agent.stderr(), r"\n  exitcode  : -11 \(pid: \d+\): SIGSEGV\n")
+
+    def test_error_file(self):
+        message = {"message": {"message": "ValueError: no",
+                               "extraInfo": {"py_callstack": "Traceback: here",
+                                             "timestamp": "1700000000"}}}
+        own = self.path("own.json")
+        agent = self.shell(f"echo '{json.dumps(message)}' > $TORCHELASTIC_ERROR_FILE; exit 3",
+                           "--standalone", rdzv=False, env={"TORCHELASTIC_ERROR_FILE": own})
+        self.assertEqual(agent.wait(), 3)
+        self.assertIn("ValueError: no", agent.stderr())
+        with open(own, encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["message"]["errorCode"], 3)
+        for text in ("", "{", "nothing at all", "[1]", '{"message": "short"}', "x" * 300000):
+            with self.subTest(text=text[:30]):
+                path = self.path("text")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                agent = self.shell(f"cp {path} $TORCHELASTIC_ERROR_FILE; exit 3", "--standalone",
+                                   rdzv=False)
+                self.assertEqual(agent.wait(), 3)
+                self.assertIn("exitcode  : 3", agent.stderr())
+
+    def test_restarts(self):
+        agent = self.shell('echo $TORCHELASTIC_RESTART_COUNT $MUSTER_GENERATION '
+                           '$MUSTER_START_REASON; [ $TORCHELASTIC_RESTART_COUNT = 2 ]',
+                           "--standalone", "--max-restarts", 2, rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.lines, ["0 1 first", "1 2 failure", "2 3 failure"])
+        self.assertNotIn("FAILED", agent.stderr())
+
+    def test_gives_up(self):
+        agent = self.shell("exit 4", "--standalone", "--max-restarts", 100, "--give-up", "3/10s",
+                           rdzv=False)
+        self.assertEqual(agent.wait(), 4)
+        self.assertEqual(len(agent.events("start")), 3)
+
+    def test_signals(self):
+        obey = 'trap "echo got TERM; exit 0" TERM; echo up; while :; do sleep 0.02; done'
+        agent = self.shell(obey, "--standalone", rdzv=False)
+        agent.until("up")
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+        self.assertIn("got TERM", agent.lines)
+        ignore = 'trap "" INT TERM; echo up; while :; do sleep 0.02; done'
+        agent = self.shell(ignore, "--standalone", "--grace", "300ms", rdzv=False)
+        agent.until("up")
+        begin = time.monotonic()
+        agent.signal(signal.SIGINT)
+        self.assertEqual(agent.wait(), 128 + signal.SIGINT)
+        self.assertGreater(agent.end - begin, 0.29)
+        agent = self.shell(ignore, "--standalone", "--grace", "1h", rdzv=False)
+        agent.until("up")
+        agent.signal(signal.SIGTERM)
+        harness.wait_until(lambda: "Terminated" in agent.stderr(), "the signal")
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+
+    def test_signal_while_waiting(self):
+        agent = self.shell("echo up", nnodes="2")
+        harness.wait_until(lambda: agent.events("phase"), "the agent to wait")
+        begin = time.monotonic()
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+        self.assertLess(agent.end - begin, 2 * harness.SLOWNESS)
+
+    def test_nobody_is_left(self):
+        """Children of workers, in their group or out of it, end with the worker, or with us."""
+        script = 'sleep 1000 & echo $!; setsid sleep 1000 & echo $!; ' \
+                 '(setsid sleep 1000 & echo $!); sleep 0.2; echo done; %s'
+        for ending, status in (("exit 0", 0), ("exit 3", 3), ("sleep 1000", None)):
+            with self.subTest(ending=ending):
+                agent = self.shell(script % ending, "--standalone", "--grace", "100ms", rdzv=False)
+                agent.until("done")
+                pids = [int(line) for line in agent.lines[:3]]
+                if status is None:
+                    agent.signal(signal.SIGTERM)
+                    status = 128 + signal.SIGTERM
+                self.assertEqual(agent.wait(), status)
+                self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+
+    def test_dies_with_the_agent(self):
+        agent = self.shell("echo $$; sleep 1000", "--standalone", rdzv=False, nproc=2)
+        pids = [int(agent.next()), int(agent.next())]
+        agent.signal(signal.SIGKILL)
+        agent.process.wait()
+        harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
+
+    def test_stopped_worker(self):
+        agent = self.shell("echo $$; while :; do sleep 0.02; done", "--standalone", "--grace",
+                           "100ms", rdzv=False)
+        pid = int(agent.next())
+        os.kill(pid, signal.SIGSTOP)
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+        self.assertFalse(is_alive(pid))
+
+
+class Together(Case):
+    """Several nodes of one job."""
+
+    def test_roles_and_sizes(self):
+        show = 'echo $ROLE_NAME $GROUP_RANK/$GROUP_WORLD_SIZE $RANK/$WORLD_SIZE ' \
+               '$ROLE_RANK/$ROLE_WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE'
+        agents = [self.shell(show, "--role", role, "--node-rank", rank, nnodes="3", nproc=nproc)
+                  for rank, (role, nproc) in enumerate(
+                      (("trainer", 2), ("reader", 1), ("trainer", 3)))]
+        for agent in agents:
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(sorted(agents[0].lines), ["trainer 0/3 0/6 0/5 0/2",
+                                                   "trainer 0/3 1/6 1/5 1/2"])
+        self.assertEqual(agents[1].lines, ["reader 1/3 2/6 0/1 0/1"])
+        self.assertEqual(sorted(agents[2].lines), [
+            "trainer 2/3 3/6 2/5 0/3", "trainer 2/3 4/6 3/5 1/3", "trainer 2/3 5/6 4/5 2/3"])
+
+    def test_failure_is_everybodys(self):
+        """All stop at once, with the status of the one that failed first, and tell the same."""
+        script = 'if [ $RANK = 3 ]; then sleep 0.3; echo why >&2; exit 85; fi; ' + STAY
+        agents = [self.shell(script, nnodes="3", nproc=2) for _ in range(3)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), 85, agent.stderr())
+        ends = [agent.end for agent in agents]
+        self.assertLess(max(ends) - min(ends), 2 * harness.SLOWNESS)
+        reports = [re.search(r"(?s)=====\nsh FAILED.*=====\n", agent.stderr()).group(0)
+                   for agent in agents]
+        self.assertEqual(len(set(reports)), 1, reports)
+        self.assertIn("rank      : 3 (local_rank: 1)", reports[0])
+        self.assertIn("why", reports[0])
+
+    def test_one_budget(self):
+        """Each of three fails once: the third failure is beyond the budget of the job."""
+        script = 'if [ $GROUP_RANK = $TORCHELASTIC_RESTART_COUNT ]; then ' \
+                 'echo failing; sleep 0.2; exit $((40 + GROUP_RANK)); fi; ' + STAY
+        agents = [self.shell(script, "--max-restarts", 2, nnodes="3") for _ in range(3)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), 42, agent.stderr())
+            self.assertEqual([event["restarts"] for event in agent.events("start")], [0, 1, 2])
+
+    def test_runs_again(self):
+        flag = self.path("flag")
+        script = f'if [ $RANK = 0 ] && mkdir {flag} 2>/dev/null; then sleep 0.3; exit 1; fi; ' \
+                 f'if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then {STAY}; fi; ' \
+                 'echo again $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT'
+        agents = [self.shell(script, "--max-restarts", 1, nnodes="3", nproc=2) for _ in range(3)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+        lines = sorted(line for agent in agents for line in agent.lines if "again" in line)
+        self.assertEqual(lines, [f"again {rank}/6 1" for rank in range(6)])
+
+    def test_newcomer(self):
+        first = self.shell(STAY, nnodes="1:2")
+        first.until("at 0/1 0")
+        second = self.shell(STAY, nnodes="1:2")
+        ranks = first.until("/2 0") + second.until("/2 0")
+        self.assertEqual(sorted(ranks), ["at 0/2 0", "at 1/2 0"])
+        # It leaves again, and the other goes on alone; the job has cost nothing.
+        second.signal(signal.SIGTERM)
+        self.assertEqual(second.wait(), PREEMPTED)
+        first.until("at 0/1 0")
+        first.signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), 128 + signal.SIGTERM)
+
+    def test_lost_node(self):
+        agents = [self.shell(STAY, nnodes="1:2") for _ in range(2)]
+        pids = [agent.events for agent in agents] and []
+        for agent in agents:
+            agent.until("/2 0")
+            pids += [event["worker_pid"] for event in agent.events("start")]
+        agents[0].signal(signal.SIGKILL)
+        agents[0].process.wait()
+        agents[1].until("at 0/1 0")
+        harness.wait_until(lambda: not any(map(is_alive, pids)), "old workers to end")
+        agents[1].signal(signal.SIGTERM)
+        self.assertEqual(agents[1].wait(), 128 + signal.SIGTERM)
+
+    def test_finished_and_failed(self):
+        """One is done and waits; another fails: all run again, and nobody waits for ever."""
+        flag = self.path("flag")
+        script = f'echo at $GROUP_RANK $TORCHELASTIC_RESTART_COUNT; ' \
+                 f'if [ $GROUP_RANK = 1 ] && mkdir {flag} 2>/dev/null; then sleep 0.4; exit 1; fi'
+        agents = [self.shell(script, "--max-restarts", 1, nnodes="2") for _ in range(2)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+            self.assertEqual(len(agent.lines), 2)
+
+    def test_peer_dies_after_its_work(self):
+        """Who has finished and dies while the others work is not missed."""
+        script = f'if [ $GROUP_RANK = 1 ]; then echo done; exit 0; fi; ' \
+                 f'echo up; while [ ! -e {self.path("go")} ]; do sleep 0.02; done'
+        agents = [self.shell(script, nnodes="2") for _ in range(2)]
+        done = agents[0] if "done" in agents[0].next() else agents[1]
+        other = agents[1] if done is agents[0] else agents[0]
+        other.until("up") if not other.lines else None
+        harness.wait_until(lambda: [event for event in done.events("phase")
+                                    if event["phase"] == "finished"], "its work to be done")
+        time.sleep(0.1)
+        done.signal(signal.SIGKILL)
+        done.process.wait()
+        with open(self.path("go"), "wb"):
+            pass
+        self.assertEqual(other.wait(), OK, other.stderr())
+        self.assertEqual(len(other.events("start")), 1)
+
+    def test_spare(self):
+        agents = [self.shell(STAY, nnodes="2") for _ in range(2)]
+        for agent in agents:
+            agent.until("/2 0")
+        spare = self.shell(STAY, nnodes="2")
+        harness.wait_until(lambda: "spare" in spare.stderr(), "the spare")
+        # The spare takes the place of one that is lost.
+        agents[0].signal(signal.SIGKILL)
+        agents[0].process.wait()
+        spare.until("/2 0")
+        late = self.shell("exit 9", nnodes="2")
+        harness.wait_until(lambda: "spare" in late.stderr(), "the other spare")
+        # One that was not needed has not failed.
+        harness.run("close", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id)
+        self.assertEqual(late.wait(), OK, late.stderr())
+
+
+class Outage(Case):
+    @classmethod
+    def setUpClass(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+    def setUp(self):
+        self.server = harness.Server()
+        self.addCleanup(self.server.kill)
+        super().setUp()
+
+    def test_server_is_gone(self):
+        agent = self.shell(STAY, conf=QUICK + ",read_timeout=500ms")
+        agent.until("at 0/1")
+        self.server.kill()
+        self.assertEqual(agent.wait(), 5, agent.stderr())
+
+
+if __name__ == "__main__":
+    harness.main()
