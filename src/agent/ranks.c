@@ -30,12 +30,12 @@ static bool read_streams(struct mst_bytes text, int *ret_streams)
     return true;
 }
 
-/* The part up to a comma, blanks around it removed. */
+/* The part up to a comma, blanks around it removed; @text is NULL behind the last one. */
 static struct mst_bytes next_part(const char **text)
 {
     size_t size = strcspn(*text, ",");
     const char *begin = *text;
-    *text += size + ((*text)[size] == ',' ? 1 : 0);
+    *text = begin[size] == ',' ? begin + size + 1 : NULL;
     while (size > 0 && *begin == ' ') {
         begin++;
         size--;
@@ -73,14 +73,14 @@ int mst__rank_streams_parse(const char *text,
             return mst__fail(reterr, MST_EINVAL, 0,
                              "'%.60s' is not 0, 1, 2 or 3, or such as 0:3,1:1 or 0-7:3", text);
         }
-    } while (*rest != '\0');
+    } while (rest != NULL);
     return 0;
 }
 
 int mst__rank_set_parse(const char *text, struct mst__rank_set *ret_set, struct mst_err *reterr)
 {
     *ret_set = (struct mst__rank_set){0};
-    for (const char *rest = text; *rest != '\0';) {
+    for (const char *rest = *text == '\0' ? NULL : text; rest != NULL;) {
         if (ret_set->count == MST_RANK_RANGES_MAX) {
             return too_many(reterr);
         }

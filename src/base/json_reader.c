@@ -164,21 +164,6 @@ bool mst__json_read_member(struct mst_bytes object, const char *name, struct mst
     }
 }
 
-bool mst__json_read_element(struct mst_bytes *rest, struct mst_bytes *ret_value)
-{
-    struct mst_bytes text = *rest;
-    if (text.size > 0 && text.data[0] == '[') {
-        text = skip_blanks(mst__bytes_skip(text, 1));
-    }
-    size_t size = scan_value(text);
-    if (size == 0) {
-        return false;
-    }
-    *ret_value = mst_bytes_of(text.data, size);
-    *rest = skip_value(text, size);
-    return true;
-}
-
 /* --- text --- */
 
 static bool put_char(struct mst__buf *text, uint32_t c)
