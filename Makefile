@@ -38,7 +38,7 @@ STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
 .PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz mutants \
-	sanitize sanitize-peers sanitize-thread with-tests install clean distclean
+	sanitize sanitize-peers sanitize-thread wheel with-tests install clean distclean
 
 all: ## build the library and build/muster
 	@tools/deps build
@@ -126,16 +126,22 @@ sanitize-thread: ## what has threads, with the thread sanitizer
 	@$(call setup,build-tsan,$(sanitized) -Db_sanitize=thread)
 	@$(testrun) build-tsan --build --timeout-scale 6 --suite threads
 
+wheel: ## the Python package, into dist/: a wheel, and the sdist that it is made of
+	@tools/deps build
+	@python3 -m venv build-wheel
+	@build-wheel/bin/pip install --quiet --disable-pip-version-check build
+	@build-wheel/bin/python -m build --outdir dist .
+
 install: all ## into PREFIX, below DESTDIR if that is set
 	@meson configure $(BUILD) --prefix "$(PREFIX)"
 	@meson install -C $(BUILD)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
 clean: ## remove the build directories
-	rm -rf build build-*
+	rm -rf build build-* dist
 
-distclean: clean ## and the peers' virtual environment
-	rm -rf .venv-torch
+distclean: clean ## and the virtual environments
+	rm -rf .venv-torch .venv-lint
 
 # A plain build needs no cmocka; the tests are switched on when they are first asked for.
 with-tests:

@@ -133,7 +133,7 @@ def text_of(pointer: Any) -> str:
 
 
 def error_of(code: int, err: Any) -> MusterError:
-    """The exception for a code that a call has returned, with the sentence in its struct mst_err."""
+    """The exception for a code that a call has returned, with the text in its struct mst_err."""
     name = text_of(lib.mst_errname(code))
     text = text_of(err.msg) if err.code == code else text_of(lib.mst_strerror(code))
     return _CLASSES.get(name, MusterError)(text, int(err.sys))

@@ -45,7 +45,7 @@ def milliseconds(timeout: Timeout, default_ms: int) -> int:
 
 
 class Handle:
-    """A handle of the library: a context manager, closed at the latest when the interpreter ends."""
+    """A handle of the library: a context manager, closed at the end of the interpreter at last."""
 
     _living: weakref.WeakSet[Handle] = weakref.WeakSet()
 

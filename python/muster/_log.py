@@ -53,15 +53,17 @@ class Listener:
             log.fn, log.arg, log.level = lib.muster_python_log, self.arg, levels[0]
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator, unused-ignore]
-def muster_python_log(arg: Any, level: int, line: Any) -> None:
+def _log(arg: Any, level: int, line: Any) -> None:
     """An mst_log_fn."""
     ffi.from_handle(arg).logger.log(_LEVELS[level], "%s", text_of(line))
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator, unused-ignore]
-def muster_python_event(arg: Any, event: Any) -> None:
+def _event(arg: Any, event: Any) -> None:
     """An mst_event_fn."""
     ffi.from_handle(arg).on_event(Event(
         text_of(event.name), text_of(event.run_id), text_of(event.node), text_of(event.message),
         _STATES[event.state], event.round, event.rank, event.time_us / 1e6))
+
+
+ffi.def_extern("muster_python_log")(_log)
+ffi.def_extern("muster_python_event")(_event)

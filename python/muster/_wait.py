@@ -56,12 +56,14 @@ def _end_call(_kind: Any, error: BaseException, _trace: Any) -> None:
     call.interrupt()
 
 
-@ffi.def_extern(onerror=_end_call)  # type: ignore[untyped-decorator, unused-ignore]
-def muster_python_wait(_arg: Any) -> None:
-    """Called by the library while the main thread waits. Running any Python code runs the handlers
-    of signals that have come; a loop does so in every version."""
+def _run_handlers(_arg: Any) -> None:
+    """An mst_wait_fn. Running any Python code runs the handlers of signals that have come; a loop
+    does so in every version."""
     for _ in (0, 1):
         pass
+
+
+ffi.def_extern("muster_python_wait", onerror=_end_call)(_run_handlers)
 
 
 def is_main() -> bool:
@@ -145,4 +147,5 @@ def aside(call: Callable[[], ResultType], *, interrupt: Callable[[], None] = lam
         raise
     if it.error is not None:
         raise it.error
-    return it.result  # type: ignore[no-any-return]
+    result: ResultType = it.result
+    return result

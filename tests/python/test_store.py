@@ -111,7 +111,8 @@ class Errors(Case):
             self.assertEqual(item.code, getattr(lib, f"MST_{item.name}"))
 
     def test_errors_are_those_of_python_where_there_is_one(self):
-        for ours, pythons in ((muster.TimedOutError, TimeoutError), (muster.InvalidError, ValueError),
+        for ours, pythons in ((muster.TimedOutError, TimeoutError),
+                              (muster.InvalidError, ValueError),
                               (muster.ConnectionFailedError, ConnectionError),
                               (muster.NotFoundError, LookupError),
                               (muster.AuthError, PermissionError)):
