@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every command that the README and the quick start tell people to type is run here.
 
-A fence's first word is the language. Blocks of `sh` are run with bash, and with zsh if it is there, in an
-empty directory in which `build` is the build directory. What else a fence says:
+Blocks of `sh` are run with bash, and with zsh if it is there, in an empty directory in which
+`build` is the build directory. What else a fence may say:
 
   sh torch     needs PyTorch and the Python package; tests/peers runs it
   sh cluster   needs other machines or root: only its syntax is checked
