@@ -18,6 +18,8 @@
 #define OPTION_BASE 1000
 #define OPTION_HELP 999
 #define OPTION_HELP_SCDOC 998
+/* Where the explanation of an option begins. */
+#define HELP_INDENT 26
 
 bool mst__option_duration(const char *text, int64_t *ret_ms)
 {
@@ -76,10 +78,14 @@ static void print_help(const struct mst__usage *usage)
         }
         int length = printf("  --%s%s%s", option->name, option->argument == NULL ? "" : " ",
                             option->argument == NULL ? "" : option->argument);
-        (void)printf("%*s", length < 26 ? 26 - length : 1, "");
-        print_wrapped(option->help, 26, 26);
+        if (length >= HELP_INDENT) { /* no room beside it */
+            (void)putchar('\n');
+            length = 0;
+        }
+        (void)printf("%*s", HELP_INDENT - length, "");
+        print_wrapped(option->help, HELP_INDENT, HELP_INDENT);
     }
-    (void)printf("  --help%18sshow this\n", "");
+    (void)printf("%-*s%s\n", HELP_INDENT, "  --help", "Show this.");
 }
 
 /* scdoc gives a meaning to these; a backslash takes it away. */
