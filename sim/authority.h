@@ -74,9 +74,9 @@ struct mst__sim_auth_plan {
     int64_t outage_us_max; /* of partitions, freezes and servers */
     int64_t active_us;
     int64_t bound_us; /* in which the group must be at rest once the faults have stopped */
-    /* The work of a round; engine muster. */
+    /* The work of a round. */
     bool has_work;       /* programs finish or fail */
-    bool is_old;         /* the server is of the first version of the protocol */
+    bool is_old;         /* engine muster: the server is of the first version of the protocol */
     int64_t work_us_max; /* of one member */
     uint32_t fail_ppm;   /* members that fail */
     uint32_t end_ppm;    /* programs that end after they have finished */
@@ -138,10 +138,16 @@ struct mst__sim_auth_link {
 
 /* What a node's key in a v3 store says. */
 struct mst__sim_auth_doc {
-    uint64_t epoch; /* of the round that the node knows */
-    int64_t round;
+    uint64_t epoch; /* of the round that the node knows, and comes back from */
+    int64_t round;  /* 0 = it comes back from none */
     uint32_t world;
     uint32_t rank;
+    /* How its work in a round has ended. */
+    bool has_word;
+    bool is_finish;
+    uint64_t word_epoch;
+    int64_t word_round;
+    int32_t failure; /* the number of a failure */
 };
 
 struct mst__sim_auth_lead; /* an authority on a node, in authority_lead.c */
@@ -212,6 +218,9 @@ struct mst__sim_auth_seal {
      * know what the last one has decided, so that there may be several. */
     int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
     size_t causes_count;
+    /* etcd-v3: what its members have stored. */
+    int32_t failed[MST_SIM_AUTH_V3_NODES_MAX]; /* the last failure of each; 0 = none */
+    bool has_finished[MST_SIM_AUTH_V3_NODES_MAX];
     struct mst__sim_auth_seat *seats; /* by rank */
 };
 
@@ -304,6 +313,15 @@ struct mst__sim_auth_round {
     enum mst__authority_why why;                 /* OPEN */
     uint64_t members[MST_SIM_AUTH_V3_NODES_MAX]; /* create revisions of keys, by rank */
     bool is_gone[MST_SIM_AUTH_V3_NODES_MAX];     /* OPEN: whose sessions have ended */
+    bool is_finished[MST_SIM_AUTH_V3_NODES_MAX]; /* whose work is done */
+    uint32_t restarts;                           /* of the budget, used in its window */
+    int64_t restarts_us;                         /* when that began */
+    uint32_t restarts_total;
+    uint32_t restarts_before; /* of those: before this round */
+    bool has_cause;           /* OPEN, CLOSED */
+    int32_t failure;          /* the cause */
+    uint32_t failure_rank;
+    enum mst__job_outcome outcome; /* CLOSED */
 };
 
 /* Whose key it was, also when it is gone. */
@@ -537,6 +555,12 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                                     const struct mst__sim_auth_node *node,
                                     const struct mst__job_message *message);
 void mst__sim_auth_work_forget(struct mst__sim_auth *sim);
+/* Engine etcd-v3: a node has stored @key; the round is written, or closed by somebody. */
+void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_auth_key *key);
+void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
+                                      const struct mst__sim_auth_round *before,
+                                      const struct mst__sim_auth_round *round);
+void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round);
 
 /* --- authority_store.c: the v3 store --- */
 

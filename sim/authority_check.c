@@ -333,6 +333,7 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
             .key = round->members[rank],
         };
     }
+    seal->restarts = round->restarts_before;
     seal_check(sim, seal);
     if (round->round <= before->round) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " after %" PRId64, round->round,
@@ -384,6 +385,7 @@ void mst__sim_auth_check_written(struct mst__sim_auth *sim,
         mst__sim_auth_break(sim, "fence", "key %" PRIu64 " writes and is not the oldest", writer);
     }
     bool is_same = round->epoch == before->epoch && round->round == before->round;
+    mst__sim_auth_work_check_written(sim, before, round);
     if (!is_same) {
         check_sealed_doc(sim, before, round);
     } else if (before->state == MST_SIM_AUTH_OPEN && round->state == MST_SIM_AUTH_SEALED) {

@@ -10,14 +10,40 @@
 #define CALL_US (2 * SECOND_US)
 #define AGAIN_US 200000
 
-/* Say that it wants the round behind the one that it knows. */
+/* Say that it wants the round behind the one that it knows, and again that it has failed in that
+ * one. */
 static void keeper_say(struct mst__sim_auth_node *node)
 {
+    struct mst__sim_auth_doc before = node->doc;
     node->doc = (struct mst__sim_auth_doc){
         .epoch = node->member.claim.epoch,
         .round = node->member.claim.round,
         .world = node->member.claim.world,
         .rank = node->member.claim.rank,
+    };
+    if (before.has_word && !before.is_finish && before.word_round == node->doc.round) {
+        node->doc.has_word = true;
+        node->doc.word_epoch = before.word_epoch;
+        node->doc.word_round = before.word_round;
+        node->doc.failure = before.failure;
+    }
+    node->has_to_put = node->key != 0;
+}
+
+/* How its work in the round that it is in has ended. Who says a word does not come back with it. */
+static void keeper_say_word(struct mst__sim_auth_node *node,
+                            const struct mst__member_effect *effect)
+{
+    struct mst__job_message message;
+    mst__member_message(&node->member, effect, &message);
+    bool is_finish = effect->type == MST_JOB_FINISH;
+    node->doc = (struct mst__sim_auth_doc){
+        .rank = MST_AUTHORITY_RANK_NONE,
+        .has_word = true,
+        .is_finish = is_finish,
+        .word_epoch = is_finish ? message.u.finish.epoch : message.u.restart.epoch,
+        .word_round = is_finish ? message.u.finish.round : message.u.restart.round,
+        .failure = is_finish ? 0 : message.u.restart.cause.status,
     };
     node->has_to_put = node->key != 0;
 }
@@ -177,19 +203,30 @@ static void keeper_joining(struct mst__sim_auth *sim,
     uint32_t rank = round_rank(round, node->key);
     bool is_in = rank != MST_AUTHORITY_RANK_NONE && round->round > node->member.claim.round;
     bool runs = round->state == MST_SIM_AUTH_SEALED;
-    const struct mst__job_message message = {
-        .type = is_in                       ? MST_JOB_SEALED
-                : round_is_full(sim, round) ? MST_JOB_SPARE
-                                            : MST_JOB_QUEUED,
-        .u.round = {
-            .epoch = round->epoch, .round = round->round, .world = round->world, .rank = rank}};
+    const struct mst__job_message message = {.type = is_in                       ? MST_JOB_SEALED
+                                                     : round_is_full(sim, round) ? MST_JOB_SPARE
+                                                                                 : MST_JOB_QUEUED,
+                                             .u.round = {.epoch = round->epoch,
+                                                         .round = round->round,
+                                                         .world = round->world,
+                                                         .rank = rank,
+                                                         .restarts = round->restarts_before}};
     if (is_in) {
         mst__sim_auth_check_told(sim, node, &message.u.round);
         node->has_to_put = false;
+        node->doc.has_word = false;
     }
     if (is_in || (runs && rank == MST_AUTHORITY_RANK_NONE)) {
         mst__sim_auth_member_heard(sim, node, &message);
     }
+}
+
+/* How the job has ended, or why its round has. */
+static struct mst__job_end round_end(const struct mst__sim_auth_round *round)
+{
+    return (struct mst__job_end){.outcome = (uint32_t)round->outcome,
+                                 .has_cause = round->has_cause,
+                                 .cause = {.status = round->failure, .rank = round->failure_rank}};
 }
 
 static void keeper_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
@@ -210,7 +247,10 @@ static void keeper_holding(struct mst__sim_auth *sim,
         keeper_expelled(sim, node);
         keeper_part(sim, node); /* it enters with another session */
     } else if (is_current && round->state == MST_SIM_AUTH_OPEN) {
-        const struct mst__job_message message = {.type = MST_JOB_REOPENED};
+        const struct mst__job_message message = {
+            .type = MST_JOB_REOPENED,
+            .u.reopened = {.why = (uint32_t)round->why, .end = round_end(round)}};
+        mst__sim_auth_work_check_heard(sim, node, &message);
         mst__sim_auth_member_heard(sim, node, &message);
     } else if (is_current) {
         const struct mst__job_message message = {.type = MST_JOB_WAITING,
@@ -219,11 +259,12 @@ static void keeper_holding(struct mst__sim_auth *sim,
     }
 }
 
-/* Its session is there: the member is welcome, and this engine knows no words. */
+/* Its session is there: the member is welcome. */
 static void keeper_welcome(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (node->member.link == MST_MEMBER_CONNECTED && mst__sim_auth_is_up(node)) {
-        const struct mst__job_message message = {.type = MST_JOB_WELCOME};
+        const struct mst__job_message message = {.type = MST_JOB_WELCOME,
+                                                 .u.welcome.version = MST_JOB_VERSION};
         mst__sim_auth_member_heard(sim, node, &message);
     }
 }
@@ -242,8 +283,10 @@ static void keeper_round(struct mst__sim_auth *sim,
     }
     *node->round = *round;
     if (round->state == MST_SIM_AUTH_CLOSED && mst__sim_auth_is_up(node)) {
-        const struct mst__job_message message = {.type = MST_JOB_CLOSED,
-                                                 .u.close.reason = mst_bytes_str("done")};
+        const struct mst__job_message message = {
+            .type = MST_JOB_CLOSED,
+            .u.close = {.reason = mst_bytes_str("done"), .end = round_end(round)}};
+        mst__sim_auth_work_check_heard(sim, node, &message);
         mst__sim_auth_member_heard(sim, node, &message);
     } else if (node->member.phase == MST_MEMBER_JOINING) {
         keeper_joining(sim, node, round);
@@ -255,14 +298,16 @@ static void keeper_round(struct mst__sim_auth *sim,
 
 static bool doc_is(const struct mst__sim_auth_doc *a, const struct mst__sim_auth_doc *b)
 {
-    return a->epoch == b->epoch && a->round == b->round && a->rank == b->rank;
+    return a->epoch == b->epoch && a->round == b->round && a->rank == b->rank &&
+           a->has_word == b->has_word && a->is_finish == b->is_finish && a->failure == b->failure;
 }
 
 static void keeper_answered(struct mst__sim_auth *sim,
                             struct mst__sim_auth_node *node,
                             const struct mst__sim_auth_answer *answer)
 {
-    bool is_said = doc_is(&answer->doc, &node->doc) || node->app != MST_SIM_AUTH_JOINING;
+    bool is_said = doc_is(&answer->doc, &node->doc) ||
+                   (node->app != MST_SIM_AUTH_JOINING && !node->doc.has_word);
     switch (answer->verb) {
         case MST_SIM_AUTH_ASK_JOIN:
             node->key = answer->key;
@@ -398,6 +443,10 @@ void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
     if (effect->kind == MST_MEMBER_SEND && effect->type == MST_JOB_ANNOUNCE) {
         node->has_to_leave = false;
         keeper_say(node);
+        mst__sim_auth_keeper_step(sim, node);
+    } else if (effect->kind == MST_MEMBER_SEND &&
+               (effect->type == MST_JOB_FINISH || effect->type == MST_JOB_RESTART)) {
+        keeper_say_word(node, effect);
         mst__sim_auth_keeper_step(sim, node);
     } else if (effect->kind == MST_MEMBER_DISCONNECT) {
         keeper_part(sim, node);

@@ -91,6 +91,7 @@ static void lead_announce(struct mst__sim_auth_lead *lead,
         .last_call_us = plan->last_call_us,
         .rank_by = mst_bytes_str(""),
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
+        .budget = plan->budget,
         .claim = claim == NULL ? said : *claim,
         .driver = (void *)(uintptr_t)key->created,
     };
@@ -104,9 +105,40 @@ static void lead_announce(struct mst__sim_auth_lead *lead,
         lead_keep(lead, key->created, lead->authority.announced);
     } else if (refusal == MST_REFUSAL_STALE) {
         lead_drop(lead, key->created);
-    } else {
+    } else if (refusal != MST_REFUSAL_CLOSED) {
         mst__sim_auth_break(sim, "alive", "key %" PRIu64 " is refused: %s", key->created, err.msg);
     }
+}
+
+static mst__authority_id lead_id(const struct mst__sim_auth_lead *lead, uint64_t created)
+{
+    for (size_t i = 0; i < lead->count; i++) {
+        if (lead->keys[i].created == created) {
+            return lead->keys[i].id;
+        }
+    }
+    return MST_AUTHORITY_NOBODY;
+}
+
+/* How the work of a node has ended. */
+static void lead_word(struct mst__sim_auth_lead *lead, const struct mst__sim_auth_key *key)
+{
+    const struct mst__sim_auth_doc *doc = &key->doc;
+    const struct mst__cause cause = {.worker = 1, .status = doc->failure};
+    mst__authority_id id = lead_id(lead, key->created);
+    if (!doc->has_word || id == MST_AUTHORITY_NOBODY) {
+        return;
+    }
+    const struct mst__authority_event event = {
+        .kind = doc->is_finish ? MST_AUTHORITY_EVENT_FINISHED : MST_AUTHORITY_EVENT_FAILED,
+        .now_us = lead->sim->now_us,
+        .id = id,
+        .epoch = doc->word_epoch,
+        .round = doc->word_round,
+        .cause = &cause,
+    };
+    (void)mst__authority_step(&lead->authority, &event, NULL); /* it may be of another round */
+    mst__authority_check(&lead->authority);
 }
 
 /* --- effects --- */
@@ -116,7 +148,14 @@ static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__autho
 {
     struct mst__sim_auth_round *next = &lead->next;
     *next = (struct mst__sim_auth_round){
-        .epoch = effect->epoch, .round = effect->round, .world = effect->world};
+        .epoch = effect->epoch,
+        .round = effect->round,
+        .world = effect->world,
+        .restarts = lead->next.restarts,
+        .restarts_us = lead->next.restarts_us,
+        .restarts_total = lead->next.restarts_total,
+        .restarts_before = effect->restarts,
+    };
     for (uint32_t rank = 0; rank < effect->world; rank++) {
         const struct mst__authority_member *member = mst__authority_ranked(&lead->authority, rank);
         MST_ASSERT(member != NULL);
@@ -141,8 +180,24 @@ static void lead_take(struct mst__sim_auth_lead *lead)
 static bool round_is(const struct mst__sim_auth_round *a, const struct mst__sim_auth_round *b)
 {
     return a->state == b->state && a->epoch == b->epoch && a->round == b->round &&
-           a->why == b->why && a->waiting == b->waiting &&
+           a->why == b->why && a->waiting == b->waiting && a->restarts_total == b->restarts_total &&
+           memcmp(a->is_finished, b->is_finished, sizeof a->is_finished) == 0 &&
            memcmp(a->is_gone, b->is_gone, sizeof a->is_gone) == 0;
+}
+
+/* What is to be known of the end of work. */
+static void lead_work(struct mst__sim_auth_lead *lead, const struct mst__kept *kept, bool has_cause)
+{
+    struct mst__sim_auth_round *next = &lead->next;
+    if (next->restarts_total != kept->restarts_total) {
+        next->restarts_total = kept->restarts_total;
+        next->restarts = kept->restarts;
+        next->restarts_us = lead->sim->now_us - kept->restarts_age_us;
+    }
+    const struct mst__cause cause = mst__authority_cause(&lead->authority);
+    next->has_cause = has_cause;
+    next->failure = has_cause ? cause.status : 0;
+    next->failure_rank = has_cause ? cause.rank : MST_AUTHORITY_RANK_NONE;
 }
 
 /* What is to be written follows from where the machine is by now. */
@@ -151,12 +206,20 @@ static void lead_flow(struct mst__sim_auth_lead *lead)
     struct mst__sim_auth_round *next = &lead->next;
     struct mst__kept kept;
     lead_take(lead);
-    if (mst__authority_kept(&lead->authority, &kept)) {
+    bool is_kept = mst__authority_kept(&lead->authority, &kept);
+    if (lead->authority.phase == MST_AUTHORITY_CLOSED) {
+        next->state = MST_SIM_AUTH_CLOSED;
+        next->waiting = 0;
+        next->outcome = lead->authority.outcome;
+        lead_work(lead, &kept, next->outcome == MST_JOB_OUTCOME_FAILED);
+    } else if (is_kept) {
         MST_ASSERT(next->epoch == kept.epoch);
         MST_ASSERT(next->round == kept.round);
         next->state = kept.is_over ? MST_SIM_AUTH_OPEN : MST_SIM_AUTH_SEALED;
         next->why = kept.why;
         next->waiting = kept.waiting;
+        lead_work(lead, &kept, kept.has_cause);
+        (void)mst__authority_finished(&lead->authority, next->is_finished);
         memset(next->is_gone, 0, sizeof next->is_gone);
         if (kept.is_over) {
             (void)mst__authority_gone(&lead->authority, next->members, next->is_gone);
@@ -233,6 +296,14 @@ static int build_announce(void *arg, size_t index, const struct mst__claim *clai
     return 0;
 }
 
+static int build_say(void *arg, size_t index)
+{
+    const struct lead_build *build = arg;
+    lead_word(build->lead, &build->answer->keys[index]);
+    lead_take(build->lead);
+    return 0;
+}
+
 static void lead_build(struct mst__sim_auth_lead *lead, const struct mst__sim_auth_answer *answer)
 {
     const struct mst__sim_auth_round *round = &answer->round;
@@ -248,6 +319,10 @@ static void lead_build(struct mst__sim_auth_lead *lead, const struct mst__sim_au
             .rank = rank,
             .is_back = key->doc.round == round->round && key->doc.epoch == round->epoch,
             .is_ended = rank != MST_AUTHORITY_RANK_NONE && round->is_gone[rank],
+            .has_word = key->doc.has_word,
+            .has_failed = key->doc.has_word && !key->doc.is_finish && round->round > 0 &&
+                          key->doc.word_round == round->round &&
+                          key->doc.word_epoch == round->epoch,
         };
     }
     const struct mst__kept kept = {
@@ -256,10 +331,18 @@ static void lead_build(struct mst__sim_auth_lead *lead, const struct mst__sim_au
         .world = round->world,
         .is_over = round->state == MST_SIM_AUTH_OPEN,
         .why = round->why,
+        .restarts = round->restarts,
+        .restarts_age_us = round->restarts > 0 ? lead->sim->now_us - round->restarts_us : 0,
+        .restarts_total = round->restarts_total,
+        .is_finished = round->is_finished,
+        .has_cause = round->has_cause,
+        .cause = {.rank = round->failure_rank, .worker = 1, .status = round->failure},
     };
     struct lead_build build = {.lead = lead, .answer = answer};
+    const struct mst__kept_driver driver = {
+        .announce = build_announce, .say = build_say, .arg = &build};
     int rv = mst__authority_rebuild(&lead->authority, round->round > 0 ? &kept : NULL, sessions,
-                                    answer->count, build_announce, &build, lead->sim->now_us);
+                                    answer->count, &driver, lead->sim->now_us);
     MST_ASSERT(rv == 0);
     mst__free(sessions);
 }
@@ -310,17 +393,19 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_news *news)
 {
     struct mst__sim_auth_lead *lead = node->lead;
-    if (!news->is_gone) {
-        lead_announce(lead, &news->key, NULL);
+    const struct mst__sim_auth_doc *doc = &news->key.doc;
+    const struct mst__claim claim = {.epoch = doc->epoch, .round = doc->round};
+    mst__authority_id id = lead_id(lead, news->key.created);
+    if (news->is_gone) {
+        const struct mst__authority_event event = {
+            .kind = MST_AUTHORITY_EVENT_DEAD, .now_us = sim->now_us, .id = id};
+        (void)mst__authority_step(&lead->authority, &event, NULL); /* may have been replaced */
         lead_flow(lead);
         return;
     }
-    for (size_t i = 0; i < lead->count; i++) {
-        if (lead->keys[i].created == news->key.created) {
-            const struct mst__authority_event event = {
-                .kind = MST_AUTHORITY_EVENT_DEAD, .now_us = sim->now_us, .id = lead->keys[i].id};
-            (void)mst__authority_step(&lead->authority, &event, NULL); /* may have been replaced */
-        }
+    lead_word(lead, &news->key);
+    if (mst__kept_announces(doc->has_word, &claim, id != MST_AUTHORITY_NOBODY)) {
+        lead_announce(lead, &news->key, NULL);
     }
     lead_flow(lead);
 }

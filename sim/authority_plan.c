@@ -79,8 +79,8 @@ static void draw_faults(struct mst__sim_auth *sim)
 static void draw_work(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
-    plan->has_work = plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 50);
-    plan->is_old = plan->has_work && draw_percent(sim, 4);
+    plan->has_work = draw_percent(sim, 50);
+    plan->is_old = plan->has_work && plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 4);
     plan->work_us_max = draw_range(sim, 1, draw_percent(sim, 50) ? 60 : 10) * SECOND_US;
     plan->fail_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, 500000) : 0;
     plan->end_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, MST_SIM_MILLION) : 0;

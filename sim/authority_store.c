@@ -185,6 +185,7 @@ static void ask_join(struct mst__sim_auth *sim,
         key = store_add(sim, event->node, (uint32_t)event->pid);
         key->session = ask->session;
         key->doc = ask->doc;
+        mst__sim_auth_work_stored(sim, key);
         mst__sim_auth_say(sim, event->node, "has key %" PRIu64, key->created);
         watch_key(sim, key, false);
     }
@@ -207,11 +208,12 @@ static void ask_write(struct mst__sim_auth *sim,
         return;
     }
     struct mst__sim_auth_round before = store->round;
-    if (is_close) {
+    if (is_close && before.state != MST_SIM_AUTH_CLOSED) {
         store->round.state = MST_SIM_AUTH_CLOSED;
-        sim->is_closed = true;
-        sim->was_closed = true;
-    } else {
+        store->round.outcome = MST_JOB_OUTCOME_ASKED;
+        store->round.has_cause = false;
+        mst__sim_auth_work_closed(sim, &store->round);
+    } else if (!is_close) {
         mst__sim_auth_check_written(sim, &before, &ask->round, ask->key);
         store->round = ask->round;
         store->round_us = sim->now_us;
@@ -268,6 +270,7 @@ static void ask_serve(struct mst__sim_auth *sim,
             answer->is_done = key != NULL && key->modified == ask->modified;
             if (answer->is_done) {
                 key->doc = ask->doc;
+                mst__sim_auth_work_stored(sim, key);
                 key->modified = ++sim->store.revision;
                 watch_key(sim, key, false);
             }

@@ -13,6 +13,9 @@
 /* How long a program that has finished stays at most before it ends. */
 #define STAY_US_MAX (5 * SECOND_US)
 
+/* Programs that do not wait any longer until they are heard, each tenth of a second. */
+#define LEAVES_UNHEARD_PPM 20000
+
 /* --- programs --- */
 
 void mst__sim_auth_work_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
@@ -74,6 +77,17 @@ static void work_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
     mst__sim_auth_work_stop(node);
 }
 
+/* Engine etcd-v3: whether what it has said is in the round that it has seen. The product's call
+ * waits for that, and gives up after a time. */
+static bool is_heard(const struct mst__sim_auth_node *node)
+{
+    const struct mst__sim_auth_round *round = node->round;
+    const struct mst__claim *claim = &node->member.claim;
+    bool is_at_work = round != NULL && round->state == MST_SIM_AUTH_SEALED &&
+                      round->round == claim->round && round->epoch == claim->epoch;
+    return !is_at_work || round->is_finished[claim->rank];
+}
+
 bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (!node->is_done || !mst__sim_auth_chance(sim, sim->plan.end_ppm)) {
@@ -95,6 +109,9 @@ void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_nod
         } else {
             work_finish(sim, node);
         }
+    } else if (node->end_us <= sim->now_us && !is_heard(node) &&
+               !mst__sim_auth_chance(sim, LEAVES_UNHEARD_PPM)) {
+        node->end_us = sim->now_us + SECOND_US / 10;
     } else if (node->end_us <= sim->now_us) {
         work_end(sim, node);
     }
@@ -169,20 +186,16 @@ void mst__sim_auth_work_word(struct mst__sim_auth *sim,
 
 /* --- what it decides --- */
 
-static void end_add(struct mst__sim_auth *sim)
+static void end_add(struct mst__sim_auth *sim, struct mst__sim_auth_end end)
 {
-    const struct mst__authority *authority = &sim->server.authority;
     if (sim->ends_count == sim->ends_capacity) {
         sim->ends_capacity = sim->ends_capacity == 0 ? 8 : 2 * sim->ends_capacity;
         sim->ends = mst__realloc(sim->ends, sim->ends_capacity * sizeof *sim->ends);
         MST_ASSERT(sim->ends != NULL);
     }
-    bool has_failed = authority->outcome == MST_JOB_OUTCOME_FAILED;
-    sim->ends[sim->ends_count++] = (struct mst__sim_auth_end){
-        .outcome = authority->outcome,
-        .failure = has_failed ? authority->cause.status : 0,
-        .rank = has_failed ? authority->cause.rank : MST_AUTHORITY_RANK_NONE,
-    };
+    sim->ends[sim->ends_count++] = end;
+    sim->is_closed = true;
+    sim->was_closed = true;
 }
 
 /* A failure has begun a new round: how many may, in the time that began with the first. */
@@ -242,11 +255,14 @@ void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
     if (to != MST_AUTHORITY_CLOSED) {
         return;
     }
-    end_add(sim);
+    bool has_failed = authority->outcome == MST_JOB_OUTCOME_FAILED;
+    end_add(sim, (struct mst__sim_auth_end){
+                     .outcome = authority->outcome,
+                     .failure = has_failed ? authority->cause.status : 0,
+                     .rank = has_failed ? authority->cause.rank : MST_AUTHORITY_RANK_NONE,
+                 });
     server->is_shut = true;
-    sim->is_closed = true;
-    sim->was_closed = true;
-    if (authority->outcome == MST_JOB_OUTCOME_FAILED) {
+    if (has_failed) {
         check_failed(sim, from);
     } else if (authority->outcome == MST_JOB_OUTCOME_FINISHED &&
                ledger(sim)->finished != authority->world) {
@@ -273,6 +289,154 @@ void mst__sim_auth_work_check_turn(struct mst__sim_auth *sim)
     if (is_whole && ledger(sim)->finished == authority->world) {
         mst__sim_auth_break(sim, "finish", "all %" PRIu32 " members have finished, the job has not",
                             authority->world);
+    }
+}
+
+/* --- what is stored; engine etcd-v3 --- */
+
+void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_auth_key *key)
+{
+    const struct mst__sim_auth_doc *doc = &key->doc;
+    struct mst__sim_auth_seal *seal =
+        doc->has_word ? work_seal(sim, doc->word_epoch, doc->word_round) : NULL;
+    for (uint32_t rank = 0; seal != NULL && rank < seal->world; rank++) {
+        if (seal->seats[rank].key != key->created) {
+            continue;
+        }
+        seal->has_finished[rank] = seal->has_finished[rank] || doc->is_finish;
+        seal->failed[rank] = doc->is_finish ? seal->failed[rank] : doc->failure;
+    }
+}
+
+/* Whether a member of @seal has said @failure; 0 = whether any has failed. */
+static bool has_failed_of(const struct mst__sim_auth_seal *seal, int32_t failure)
+{
+    for (uint32_t rank = 0; seal != NULL && rank < seal->world; rank++) {
+        if (seal->failed[rank] != 0 && (failure == 0 || seal->failed[rank] == failure)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Restarts are counted once for each round that has failed, within the budget. */
+static void check_restarts(struct mst__sim_auth *sim,
+                           const struct mst__sim_auth_round *before,
+                           const struct mst__sim_auth_round *round)
+{
+    const struct mst__budget *budget = &sim->plan.budget;
+    bool is_same = round->epoch == before->epoch && round->round == before->round;
+    const struct mst__sim_auth_seal *seal = work_seal(sim, before->epoch, before->round);
+    uint32_t added = round->restarts_total - before->restarts_total;
+    bool is_failure = is_same && before->state == MST_SIM_AUTH_SEALED &&
+                      round->state == MST_SIM_AUTH_OPEN && round->why == MST_AUTHORITY_WHY_FAILED;
+    if (added > 1 || (added == 1 && !has_failed_of(seal, 0)) || (is_failure && added != 1)) {
+        mst__sim_auth_break(sim, "restarts",
+                            "%" PRIu32 " restarts behind %" PRIu32 " in round %" PRId64,
+                            round->restarts_total, before->restarts_total, before->round);
+    }
+    if (budget->is_limited &&
+        (round->restarts > budget->restarts_max ||
+         (budget->window_us == 0 && round->restarts_total > budget->restarts_max))) {
+        mst__sim_auth_break(sim, "budget", "%" PRIu32 " restarts, and %" PRIu32 " are allowed",
+                            round->restarts_total, budget->restarts_max);
+    }
+    if (is_same ? round->restarts_before != before->restarts_before
+                : round->restarts_before != round->restarts_total) {
+        mst__sim_auth_break(sim, "restarts",
+                            "%" PRIu32 " restarts before round %" PRId64 ", and %" PRIu32 " in all",
+                            round->restarts_before, round->round, round->restarts_total);
+    }
+}
+
+void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
+{
+    end_add(sim, (struct mst__sim_auth_end){
+                     .outcome = round->outcome,
+                     .failure = round->failure,
+                     .rank = round->failure_rank,
+                 });
+}
+
+/* The job has ended: because all have finished, or of a failure that may not be followed by another
+ * round. */
+static void check_end_written(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
+{
+    const struct mst__budget *budget = &sim->plan.budget;
+    const struct mst__sim_auth_seal *seal = work_seal(sim, round->epoch, round->round);
+    uint32_t finished = 0;
+    for (uint32_t rank = 0; seal != NULL && rank < seal->world; rank++) {
+        finished += seal->has_finished[rank];
+    }
+    bool has_failed = round->outcome == MST_JOB_OUTCOME_FAILED;
+    bool is_used_up = budget->is_limited && round->restarts >= budget->restarts_max;
+    if (round->outcome == MST_JOB_OUTCOME_FINISHED && finished != round->world) {
+        mst__sim_auth_break(sim, "finish",
+                            "the job has finished, and %" PRIu32 " of %" PRIu32 " members have",
+                            finished, round->world);
+    } else if (has_failed && !is_used_up && finished == 0) {
+        mst__sim_auth_break(sim, "budget", "the job has failed with %" PRIu32 " restarts",
+                            round->restarts);
+    }
+    mst__sim_auth_work_closed(sim, round);
+}
+
+/* Members are missed only if their work is not done. */
+static void check_missed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
+{
+    bool is_missed = false;
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        is_missed = is_missed || (round->is_gone[rank] && !round->is_finished[rank]);
+    }
+    if (!is_missed) {
+        mst__sim_auth_break(sim, "finish",
+                            "round %" PRId64 " is over because of those who have finished",
+                            round->round);
+    }
+}
+
+/* Whoever has failed and come back has failed first: a round is over because somebody has come back
+ * only if one has who has not failed. */
+static void check_returned(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
+{
+    uint32_t failed = 0;
+    uint32_t others = 0;
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        const struct mst__sim_auth_key *key = mst__sim_auth_store_find(sim, round->members[rank]);
+        bool is_back =
+            key != NULL && key->doc.round == round->round && key->doc.epoch == round->epoch;
+        bool has_failed = is_back && key->doc.has_word && !key->doc.is_finish;
+        failed += has_failed;
+        others += key == NULL || (is_back && !has_failed);
+    }
+    if (failed > 0 && others == 0) {
+        mst__sim_auth_break(sim, "restarts",
+                            "round %" PRId64 " has failed, and is over because one came back",
+                            round->round);
+    }
+}
+
+void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
+                                      const struct mst__sim_auth_round *before,
+                                      const struct mst__sim_auth_round *round)
+{
+    bool is_same = round->epoch == before->epoch && round->round == before->round;
+    const struct mst__sim_auth_seal *seal = work_seal(sim, before->epoch, before->round);
+    check_restarts(sim, before, round);
+    if (round->state == MST_SIM_AUTH_CLOSED) {
+        check_end_written(sim, round);
+    }
+    bool is_new = is_same && before->state == MST_SIM_AUTH_SEALED;
+    if (is_new && round->has_cause && round->failure != 0 && !has_failed_of(seal, round->failure)) {
+        mst__sim_auth_break(sim, "outcome", "number %" PRId32 " is no failure of round %" PRId64,
+                            round->failure, round->round);
+    }
+    if (is_new && round->state == MST_SIM_AUTH_OPEN &&
+        (round->why == MST_AUTHORITY_WHY_LOST || round->why == MST_AUTHORITY_WHY_LEFT)) {
+        check_missed(sim, round);
+    } else if (is_new && round->state == MST_SIM_AUTH_OPEN &&
+               round->why == MST_AUTHORITY_WHY_RETURNED) {
+        check_returned(sim, round);
     }
 }
 
@@ -321,7 +485,8 @@ void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                message->u.reopened.why == MST_AUTHORITY_WHY_FAILED) {
         const struct mst__sim_auth_seal *seal = work_seal(sim, claim->epoch, claim->round);
         const struct mst__job_end *end = &message->u.reopened.end;
-        if (!end->has_cause || !is_cause_of(seal, end->cause.status)) {
+        if (!end->has_cause ||
+            !(is_cause_of(seal, end->cause.status) || has_failed_of(seal, end->cause.status))) {
             mst__sim_auth_break(sim, "outcome",
                                 "node %" PRIu32 " hears that its round is over because of "
                                 "number %" PRId32 ", and it was another one",

@@ -373,17 +373,17 @@ static int build_session(struct build *build,
     bool has_seat = rank != MST_AUTHORITY_RANK_NONE;
     bool is_gone = has_seat && round->is_gone != NULL && round->is_gone[rank];
     const struct mst__etcd_v3_word *word = &node.word;
-    /* Its failure was not decided on yet: it holds its place until it is. */
-    bool has_failed = word->is_said && !word->is_finish && round->state == MST_ETCD_V3_RUNNING &&
-                      word->round == round->round && word->epoch == round->epoch;
     *ret_session = (struct mst__kept_session){
         /* All processes of a node have this in common, and nobody else has it. */
         .node = mst_bytes_of(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
         .incarnation = node.said.incarnation,
         .session = (uint64_t)kv->create_revision,
         .rank = rank,
-        .is_back = !has_failed && claims_round(&node.said.claim, round),
+        .is_back = claims_round(&node.said.claim, round),
         .is_ended = node.has_left || is_gone,
+        .has_word = word->is_said,
+        .has_failed = word->is_said && !word->is_finish && round->round > 0 &&
+                      word->round == round->round && word->epoch == round->epoch,
     };
     if (has_seat) {
         authority->seats_created[rank] = (uint64_t)kv->create_revision;
@@ -392,7 +392,7 @@ static int build_session(struct build *build,
     return 0;
 }
 
-/* An mst__kept_announce_fn. */
+/* Of struct mst__kept_driver, and so is the next one. */
 static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
 {
     struct build *build = arg;
@@ -413,33 +413,21 @@ static int build_announce(void *arg, size_t index, const struct mst__claim *clai
     return rv == 0 ? effects_take(authority) : rv;
 }
 
-/* What nodes have said of their work that the predecessor may not have heard. Who has failed and is
- * back waits behind that. */
-static int build_words(struct build *build)
+static int build_say(void *arg, size_t index)
 {
+    struct build *build = arg;
     struct mst__etcd_v3_authority *authority = build->authority;
-    const struct mst__v3_kvs *nodes = build->stored->nodes;
-    int rv = 0;
-    for (size_t i = 0; i < nodes->count && rv == 0; i++) {
-        struct mst__etcd_v3_node node;
-        struct entry *entry;
-        bool is_valid;
-        if (build->sessions[i].is_ended) {
-            continue;
-        }
-        rv = node_read(authority, &nodes->items[i], &entry, &node, &is_valid, build->reterr);
-        if (rv != 0 || !is_valid) {
-            continue;
-        }
-        hear_word(authority, entry, &node.word, build->now_us);
-        bool is_back = claims_round(&node.said.claim, build->stored->round);
-        if (node.word.is_said && is_back && !build->sessions[i].is_back) {
-            rv = announce(authority, entry, &node.said, build->now_us, build->reterr);
-        }
-        mst__etcd_v3_node_close(&node);
-        rv = rv == 0 ? effects_take(authority) : rv;
+    struct mst__etcd_v3_node node;
+    struct entry *entry;
+    bool is_valid;
+    int rv = node_read(authority, &build->stored->nodes->items[index], &entry, &node, &is_valid,
+                       build->reterr);
+    if (rv != 0 || !is_valid) {
+        return rv;
     }
-    return rv;
+    hear_word(authority, entry, &node.word, build->now_us);
+    mst__etcd_v3_node_close(&node);
+    return effects_take(authority);
 }
 
 static int build_nodes(struct build *build)
@@ -465,11 +453,12 @@ static int build_nodes(struct build *build)
     for (size_t i = 0; i < nodes->count && rv == 0; i++) {
         rv = build_session(build, &nodes->items[i], &build->sessions[i]);
     }
-    rv = rv == 0 ? mst__authority_rebuild(&build->authority->machine,
-                                          round->round > 0 ? &kept : NULL, build->sessions,
-                                          nodes->count, build_announce, build, build->now_us)
-                 : rv;
-    return rv == 0 ? build_words(build) : rv;
+    const struct mst__kept_driver driver = {
+        .announce = build_announce, .say = build_say, .arg = build};
+    return rv == 0
+               ? mst__authority_rebuild(&build->authority->machine, round->round > 0 ? &kept : NULL,
+                                        build->sessions, nodes->count, &driver, build->now_us)
+               : rv;
 }
 
 static int build_machine(struct mst__etcd_v3_authority *authority,
@@ -549,8 +538,8 @@ static int event_put(struct mst__etcd_v3_authority *authority,
     hear_word(authority, entry, &node.word, now_us);
     if (node.has_left) {
         part(authority, entry, true, now_us);
-    } else if (!node.word.is_said || node.said.claim.round > 0 ||
-               entry->id == MST_AUTHORITY_NOBODY) { /* else it has said that word, and stays */
+    } else if (mst__kept_announces(node.word.is_said, &node.said.claim,
+                                   entry->id != MST_AUTHORITY_NOBODY)) {
         rv = announce(authority, entry, &node.said, now_us, reterr);
     }
     mst__etcd_v3_node_close(&node);

@@ -90,8 +90,7 @@ struct rebuild {
     const struct mst__kept_session *sessions;
     size_t count;
     struct mst__map newest; /* node to the index of its newest session */
-    mst__kept_announce_fn announce;
-    void *arg;
+    const struct mst__kept_driver *driver;
 };
 
 static bool is_newer(const struct mst__kept_session *a, const struct mst__kept_session *b)
@@ -105,6 +104,8 @@ static int rebuild_compare(struct rebuild *rebuild)
     for (size_t i = 0; i < rebuild->count; i++) {
         const struct mst__kept_session *session = &rebuild->sessions[i];
         MST_ASSERT(rebuild->round != NULL || session->rank == MST_AUTHORITY_RANK_NONE);
+        MST_ASSERT(rebuild->round != NULL || !session->has_failed);
+        MST_ASSERT(session->has_word || !session->has_failed);
         size_t *newest = mst__map_get(&rebuild->newest, session->node);
         if (newest == NULL) {
             newest = mst__map_add(&rebuild->newest, session->node);
@@ -119,13 +120,20 @@ static int rebuild_compare(struct rebuild *rebuild)
     return 0;
 }
 
+/* Whether its failure was not decided on yet: it holds its place until that is. */
+static bool is_undecided(const struct rebuild *rebuild, const struct mst__kept_session *session)
+{
+    return session->has_failed && !rebuild->round->is_over;
+}
+
 static enum turn turn_of(const struct rebuild *rebuild, size_t index)
 {
     const struct mst__kept_session *session = &rebuild->sessions[index];
     const size_t *newest = mst__map_get(&rebuild->newest, session->node);
     bool is_newest = *newest == index;
     if (session->rank != MST_AUTHORITY_RANK_NONE) {
-        return session->is_back && is_newest ? TURN_BACK : TURN_HOLDING;
+        bool is_back = session->is_back && !is_undecided(rebuild, session);
+        return is_back && is_newest ? TURN_BACK : TURN_HOLDING;
     }
     return is_newest ? TURN_WAITING : TURN_OLD;
 }
@@ -146,12 +154,35 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
                 .rank = session->rank,
                 .holds = true,
             };
-            rv = rebuild->announce(rebuild->arg, i, &holds);
+            rv = rebuild->driver->announce(rebuild->driver->arg, i, &holds);
         } else {
-            rv = rebuild->announce(rebuild->arg, i, NULL);
+            rv = rebuild->driver->announce(rebuild->driver->arg, i, NULL);
         }
     }
     return rv;
+}
+
+/* What sessions have said of their work that the predecessor may not have heard. */
+static int rebuild_words(const struct rebuild *rebuild)
+{
+    const struct mst__kept_driver *driver = rebuild->driver;
+    int rv = 0;
+    for (size_t i = 0; i < rebuild->count && rv == 0; i++) {
+        const struct mst__kept_session *session = &rebuild->sessions[i];
+        if (session->is_ended || !session->has_word) {
+            continue;
+        }
+        rv = driver->say(driver->arg, i);
+        if (rv == 0 && session->is_back && is_undecided(rebuild, session)) {
+            rv = driver->announce(driver->arg, i, NULL);
+        }
+    }
+    return rv;
+}
+
+bool mst__kept_announces(bool has_word, const struct mst__claim *claim, bool is_known)
+{
+    return !has_word || claim->round > 0 || !is_known;
 }
 
 /* Whether nobody is here who was in the round, holding it or back from it. */
@@ -207,15 +238,14 @@ static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
         (void)mst__authority_step(authority, &settled, NULL); /* always 0 */
         rv = rebuild_turn(rebuild, TURN_OLD);
     }
-    return rv;
+    return rv == 0 ? rebuild_words(rebuild) : rv;
 }
 
 int mst__authority_rebuild(struct mst__authority *authority,
                            const struct mst__kept *round,
                            const struct mst__kept_session *sessions,
                            size_t count,
-                           mst__kept_announce_fn announce,
-                           void *arg,
+                           const struct mst__kept_driver *driver,
                            int64_t now_us)
 {
     struct rebuild rebuild = {
@@ -223,8 +253,7 @@ int mst__authority_rebuild(struct mst__authority *authority,
         .round = round,
         .sessions = sessions,
         .count = count,
-        .announce = announce,
-        .arg = arg,
+        .driver = driver,
     };
     int rv = 0;
     if (round != NULL) {

@@ -48,15 +48,28 @@ struct mst__kept_session {
     struct mst_bytes node; /* the same for all sessions of a node, and for no others; borrowed */
     uint64_t incarnation;
     uint64_t session;
-    uint32_t rank; /* its seat in the round, or MST_AUTHORITY_RANK_NONE */
-    bool is_back;  /* it has come back from the round */
-    bool is_ended; /* it has left, or the round says that it is gone */
+    uint32_t rank;   /* its seat in the round, or MST_AUTHORITY_RANK_NONE */
+    bool is_back;    /* it has come back from the round */
+    bool is_ended;   /* it has left, or the round says that it is gone */
+    bool has_word;   /* it has said how its work in a round has ended, and stored that itself */
+    bool has_failed; /* and that is a failure in this round */
 };
 
-/* Announce the session @index with the event KEPT, with @claim instead of what it
- * says itself unless that is NULL, and take the effects. 0, also when it was refused, or an
- * error. */
-typedef int (*mst__kept_announce_fn)(void *arg, size_t index, const struct mst__claim *claim);
+/* What a driver does with a session, by its index. Both take the effects. 0, also when it was
+ * refused, or an error. */
+struct mst__kept_driver {
+    /* Announce it with the event KEPT, with @claim instead of what it says itself unless that is
+     * NULL. */
+    int (*announce)(void *arg, size_t index, const struct mst__claim *claim);
+    /* Its word, with the event FINISHED or FAILED. */
+    int (*say)(void *arg, size_t index);
+    void *arg;
+};
+
+/* What a session has stored anew: whether it announces itself with that, @claim, or has only said a
+ * word of its work and stays where it is. @is_known: it was announced before. The word comes first
+ * either way. */
+bool mst__kept_announces(bool has_word, const struct mst__claim *claim, bool is_known);
 
 /**
  * Go on, as a new authority, from what is kept: from @round, unless it is NULL, with @sessions,
@@ -64,16 +77,16 @@ typedef int (*mst__kept_announce_fn)(void *arg, size_t index, const struct mst__
  *
  * Then all is as the predecessor would have it: a round that is over stays over, nobody sits in it
  * who did not when it was sealed, and the next one is sealed with no process whose node has a newer
- * one.
+ * one. Words that the predecessor may not have heard are heard; who has failed and is back waits
+ * behind its failure.
  *
- * Returns 0, MST_EINVAL, MST_ENOMEM, or the error of @announce; then the authority is of no use.
+ * Returns 0, MST_EINVAL, MST_ENOMEM, or an error of the driver; then the authority is of no use.
  */
 int mst__authority_rebuild(struct mst__authority *authority,
                            const struct mst__kept *round,
                            const struct mst__kept_session *sessions,
                            size_t count,
-                           mst__kept_announce_fn announce,
-                           void *arg,
+                           const struct mst__kept_driver *driver,
                            int64_t now_us);
 
 #endif /* MST_CORE_AUTHORITY_KEEP_H */
