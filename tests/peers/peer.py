@@ -4,11 +4,15 @@ import atexit
 import json
 import os
 import select
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "integration"))
@@ -20,6 +24,43 @@ DRIVER_TIMEOUT_S = 240
 
 # Torch's warnings about failed connections come with long stack traces.
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+
+
+# Our Python package, as it was built.
+PACKAGE = os.environ.get("MUSTER_PYTHON", os.path.join(harness.ROOT, "build", "python"))
+
+
+def installed():
+    """A directory for PYTHONPATH that makes the package look installed: with its entry points, by
+    which torch finds it."""
+    if not _installed:
+        directory = tempfile.mkdtemp(prefix="muster-test-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        about = os.path.join(directory, "muster-0.dist-info")
+        os.mkdir(about)
+        with open(os.path.join(harness.ROOT, "pyproject.toml"), encoding="utf-8") as file:
+            points = re.search(r'entry-points."torchrun.handlers"\]\n(.*?)\n\n', file.read(), re.S)
+        with open(os.path.join(about, "METADATA"), "w", encoding="ascii") as file:
+            file.write("Metadata-Version: 2.1\nName: muster\nVersion: 0\n")
+        with open(os.path.join(about, "entry_points.txt"), "w", encoding="ascii") as file:
+            file.write("[torchrun.handlers]\n" + points.group(1).replace('"', "") + "\n")
+        _installed.append(os.pathsep.join([directory, PACKAGE]))
+    return _installed[0]
+
+
+_installed = []
+
+
+def plugin_python(which):
+    """The interpreter that has torch and can import our package; else the test is skipped."""
+    python = harness.torch_python(which)
+    probe = subprocess.run(
+        [python, "-c", "import muster"], env={**os.environ, "PYTHONPATH": installed()},
+        stderr=subprocess.PIPE, check=False)
+    if probe.returncode != 0:
+        reason = probe.stderr.decode().strip().splitlines()[-1]
+        raise unittest.SkipTest(f"{python} cannot import our package: {reason}")
+    return python
 
 
 class Forked:
@@ -88,7 +129,8 @@ def control_of(which):
             process = subprocess.Popen(
                 [harness.torch_python(which), os.path.join(HERE, "torch_fork.py"),
                  str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env={**os.environ, **QUIET})
+                stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env={**os.environ, **QUIET, "PYTHONPATH": installed()})
         atexit.register(process.wait)
         atexit.register(ours.close)
         _controls[which] = ours

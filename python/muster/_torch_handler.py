@@ -1,0 +1,249 @@
+"""torch's RendezvousHandler over ours. What needs torch is here, see muster.torch."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from torch.distributed.elastic import events
+from torch.distributed.elastic.rendezvous import api
+
+from muster._binding import ffi, lib
+from muster._errors import (AuthError, ClosedError, ConnectionFailedError, Error, FinishedError,
+                            InvalidError, NotSupportedError, ProtocolError, ResolveError,
+                            SpareError, StateError, SystemCallError, TimedOutError, check, text_of)
+from muster._rendezvous import Event, Option, Rendezvous, Round
+from muster._torch_store import torch_store
+
+#: Below those of torch, so that what is set for them holds for it.
+logger = logging.getLogger("torch.distributed.elastic.rendezvous.muster")
+
+#: The keys of --rdzv-conf that one of torch's own handlers knows. torch's handlers pass over those
+#: of each other in silence.
+_TORCH_KEYS = frozenset((
+    "ca_cert", "cacert", "cert", "close_timeout", "etcd_prefix", "heartbeat_timeout", "is_host",
+    "join_timeout", "keep_alive_interval", "keep_alive_max_attempt", "key", "last_call_timeout",
+    "local_addr", "protocol", "rank", "read_timeout", "ssl_cert", "ssl_cert_key", "store_type",
+    "timeout", "use_libuv",
+))
+
+#: Those of them that have no effect on us and need none.
+_QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "use_libuv"))
+
+_READ_TIMEOUT_S = 60
+
+#: The names that torch knows the backends of the library by.
+_NAMES = {"muster": "muster", "etcd-v3": "muster-etcd"}
+
+#: What agents before torch 2.4 get is a tuple, and they choose the address of the workers' store.
+_Info: Any = getattr(api, "RendezvousInfo", None)
+_StoreInfo: Any = getattr(api, "RendezvousStoreInfo", None)
+
+#: "Not needed": no failure, where torch can tell.
+_Unneeded: Any = getattr(api, "RendezvousGracefulExitError", api.RendezvousClosedError)
+
+_ERRORS: tuple[tuple[type[Error], Any], ...] = (
+    (SpareError, _Unneeded),
+    (FinishedError, _Unneeded),
+    (ClosedError, api.RendezvousClosedError),
+    (TimedOutError, api.RendezvousTimeoutError),
+    (StateError, api.RendezvousStateError),
+    (ConnectionFailedError, api.RendezvousConnectionError),
+    (ResolveError, api.RendezvousConnectionError),
+    (AuthError, api.RendezvousConnectionError),
+    (ProtocolError, api.RendezvousConnectionError),
+    (NotSupportedError, api.RendezvousConnectionError),
+    (SystemCallError, api.RendezvousConnectionError),
+)
+
+
+@contextlib.contextmanager
+def _torch_errors() -> Iterator[None]:
+    """Raise our errors as those of torch."""
+    try:
+        yield
+    except Error as error:
+        kind = next((theirs for ours, theirs in _ERRORS if isinstance(error, ours)),
+                    api.RendezvousError)
+        raise kind(str(error)) from error
+
+
+def _known(backend: str) -> frozenset[str]:
+    """The options that a backend of the library knows."""
+    count = ffi.new("size_t *")
+    names = lib.mst_backend_options(backend.encode(), count)
+    return frozenset(text_of(names[i]) for i in range(count[0]))
+
+
+def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
+    """What the library is to be told of torch's configuration. It refuses what is unknown to it
+    and names the nearest that is known."""
+    known = _known(backend)
+    options: dict[str, Option] = {}
+    for key, value in config.items():
+        # A launcher adds the node's number, which means something to the static handler alone. In
+        # the text of --rdzv-conf somebody means it.
+        is_launchers = key == "rank" and not isinstance(value, str)
+        if value is None:
+            continue
+        if key == "store_type" and str(value).strip().lower() != "tcp":
+            raise ValueError(f"store_type={value}: backend {_NAMES[backend]} has no such store")
+        if key not in _TORCH_KEYS or (key in known and not is_launchers):
+            options[key] = value
+        elif key not in _QUIET_KEYS and key != "store_type":
+            logger.warning("%s=%s has no effect with backend %s", key, value, _NAMES[backend])
+    return options
+
+
+def _read_timeout(config: dict[str, Any]) -> datetime.timedelta:
+    """How long a call of the store may take, as the library has understood it."""
+    err = ffi.new("struct mst_err *")
+    params, ret = ffi.new("struct mst_params **"), ffi.new("int64_t *")
+    check(lib.mst_params_new(b"muster", b"", params, err), err)
+    try:
+        value = config.get("read_timeout")
+        if value is not None:
+            check(lib.mst_params_set(params[0], b"t", str(value).encode(), err), err)
+        check(lib.mst_params_duration_ms(params[0], b"t", _READ_TIMEOUT_S * 1000, ret, err),
+                      err)
+    finally:
+        lib.mst_params_free(params[0])
+    return datetime.timedelta(milliseconds=int(ret[0]))
+
+
+def _record(event: Event) -> None:
+    """Give an event of the library to torch's."""
+    events.construct_and_record_rdzv_event(
+        run_id=event.run_id, message=event.message, node_state=events.NodeState[event.state],
+        name=f"muster:{event.name}", rank=None if event.rank < 0 else event.rank)
+
+
+def _aside(call: Callable[[], Any]) -> Any:
+    """Make a call of torch that may wait, in a thread of its own: handlers of signals run in the
+    main one, and only while it runs Python."""
+    box: list[Any] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            box.append(call())
+        except BaseException as error:  # it belongs to the caller
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="muster-torch-store", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return box[0]
+
+
+class Handler(api.RendezvousHandler):  # type: ignore[misc]
+    """A node of a job, as torch's agents see it."""
+
+    def __init__(self, parameters: Any, backend: str) -> None:
+        self._backend = _NAMES[backend]
+        config = dict(parameters.config)
+        options = _options(config, backend)
+        self._timeout = _read_timeout(config)
+        #: A node whose way into a round has failed must not end the job of the others with
+        #: shutdown(), which torch calls whatever has happened.
+        self._is_refused = False
+        try:
+            self._rendezvous = Rendezvous(
+                parameters.endpoint, parameters.run_id, backend=backend,
+                nodes=(parameters.min_nodes, parameters.max_nodes),
+                local_addr=getattr(parameters, "local_addr", None) or None,
+                options=options, logger=logger, on_event=_record)
+        except InvalidError:
+            raise  # a ValueError, as torch's are
+        except Error as error:
+            with _torch_errors():
+                raise error
+
+    def get_backend(self) -> str:
+        return self._backend
+
+    def get_run_id(self) -> str:
+        return self._rendezvous.run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        return self._rendezvous.use_agent_store
+
+    # --- rounds ---
+
+    def next_rendezvous(self) -> Any:
+        self._is_refused = True
+        with _torch_errors():
+            found = self._next()
+            store = self._store(found)
+        self._is_refused = False
+        if _Info is None:
+            return store, found.rank, found.world_size
+        return _Info(store, found.rank, found.world_size, self._store_info(found, store))
+
+    def _next(self) -> Round:
+        try:
+            return self._rendezvous.next()
+        except Error:
+            raise
+        except BaseException:
+            # What a handler of a signal has raised. Nobody should count on this node.
+            self._rendezvous.abandon()
+            raise
+
+    def _store(self, found: Round) -> Any:
+        is_old = _Info is None
+        try:
+            store = _aside(lambda: torch_store(found.store, self._timeout, is_old))
+            if is_old and found.rank == 0 and found.master_port != 0:
+                _aside(lambda: store.publish(found.master_addr, found.master_port))
+            return store
+        except RuntimeError as error:
+            raise api.RendezvousConnectionError(
+                f"the store of round {found.round}: {error}") from error
+
+    @staticmethod
+    def _store_info(found: Round, store: Any) -> Any:
+        if found.master_port != 0:
+            return _StoreInfo(found.master_addr, found.master_port)
+        # A node of another kind has rank 0, and tells it in the store.
+        return _aside(lambda: _StoreInfo(store.get("MASTER_ADDR").decode(),
+                                         int(store.get("MASTER_PORT"))))
+
+    def num_nodes_waiting(self) -> int:
+        """Also more than 0 when a member is lost, has left, or the round is over for this node:
+        an agent asks for nothing else while its workers run."""
+        with _torch_errors():
+            changes = self._rendezvous.poll()
+            if changes.should_return:
+                return max(changes.nodes_waiting, 1)
+            return changes.nodes_waiting
+
+    # --- ends ---
+
+    def is_closed(self) -> bool:
+        with _torch_errors():
+            return self._rendezvous.is_closed()
+
+    def set_closed(self) -> None:
+        with _torch_errors():
+            self._rendezvous.set_closed()
+
+    def shutdown(self) -> bool:
+        try:
+            with _torch_errors():
+                if self._is_refused:
+                    self._rendezvous.leave()
+                else:
+                    self._rendezvous.shutdown()
+            return True
+        except api.RendezvousError as error:
+            logger.warning("The node '%s' has failed to shut down the rendezvous '%s': %s",
+                           self._rendezvous.node, self.get_run_id(), error)
+            return False

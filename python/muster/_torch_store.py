@@ -1,0 +1,112 @@
+"""Stores as torch wants them, for the keys of one round."""
+
+from __future__ import annotations
+
+import datetime
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch.distributed as dist
+
+from muster._binding import ffi, lib
+from muster._errors import Error, text_of
+from muster._store import Store
+
+#: What torch's own stores raise.
+_StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
+
+
+class BridgeStore(dist.Store):  # type: ignore[misc]
+    """torch's interface over our store, where torch has no client of its own: in an etcd."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._store, name)(*arguments)
+        except Error as error:
+            raise _StoreError(str(error)) from error
+
+    def set(self, key: str, value: Any) -> None:
+        self._call("set", key, value)
+
+    def get(self, key: str) -> Any:
+        return self._call("get", key)
+
+    def add(self, key: str, amount: int) -> Any:
+        return self._call("add", key, amount)
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> Any:
+        return self._call("compare_set", key, expected, desired)
+
+    def delete_key(self, key: str) -> Any:
+        return self._call("delete_key", key)
+
+    def append(self, key: str, value: Any) -> None:
+        self._call("append", key, value)
+
+    def check(self, keys: Sequence[str]) -> Any:
+        return self._call("check", keys)
+
+    def wait(self, keys: Sequence[str], timeout: Optional[datetime.timedelta] = None) -> None:
+        self._call("wait", keys, timeout)
+
+    def multi_get(self, keys: Sequence[str]) -> Any:
+        return self._call("multi_get", keys)
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+        self._call("multi_set", keys, values)
+
+    def num_keys(self) -> Any:
+        return self._call("num_keys")
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._store.timeout = timeout
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        return datetime.timedelta(seconds=self._store.timeout)
+
+
+class _Chosen:
+    """For agents of torch before 2.4. That of rank 0 chooses an address for the workers' store and
+    writes it down. The rendezvous has agreed on one already, which others may have read: that one
+    stands."""
+
+    def set(self, key: str, value: Any) -> None:
+        if key not in ("MASTER_ADDR", "MASTER_PORT"):
+            super().set(key, value)  # type: ignore[misc]
+
+    def publish(self, addr: str, port: int) -> None:
+        """Write down the address that was agreed on."""
+        super().set("MASTER_ADDR", addr)  # type: ignore[misc]
+        super().set("MASTER_PORT", str(port))  # type: ignore[misc]
+
+
+class ChosenPrefixStore(_Chosen, dist.PrefixStore):  # type: ignore[misc]
+    """torch's own client."""
+
+
+class ChosenBridgeStore(_Chosen, BridgeStore):
+    """Our store."""
+
+
+def torch_store(store: Store, timeout: datetime.timedelta, is_chosen: bool) -> Any:
+    """The same keys as those of @store, for torch. Process groups need a store in C++, so that it
+    is torch's own client where that can be. @is_chosen: the agent would choose the address of the
+    workers' store and must not."""
+    url = urllib.parse.urlsplit(text_of(lib.mst_store_url(store._open)))
+    if url.scheme != "tcp":
+        store.timeout = timeout
+        return ChosenBridgeStore(store) if is_chosen else BridgeStore(store)
+    prefix = lib.mst_store_key_prefix(store._open)
+    name = bytes(ffi.buffer(prefix.data, prefix.size)).decode()
+    server = dist.TCPStore(url.hostname, url.port, is_master=False, timeout=timeout,
+                           wait_for_workers=False)
+    return (ChosenPrefixStore if is_chosen else dist.PrefixStore)(name, server)

@@ -1,0 +1,48 @@
+"""``torchrun --rdzv-backend=muster``: the handlers that torch finds by itself.
+
+torch 2.5 and later ask every installed package for handlers (entry points of the group
+``torchrun.handlers``). For earlier ones there are ``python -m muster.torchrun`` and
+:func:`register`.
+
+torch asks while it is being imported, so nothing here imports it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+__all__ = ["create_etcd_handler", "create_handler", "register"]
+
+Creator = Callable[[Any], Any]
+
+
+def _create(parameters: Any) -> Any:
+    from muster._torch_handler import Handler
+
+    return Handler(parameters, "muster")
+
+
+def _create_etcd(parameters: Any) -> Any:
+    from muster._torch_handler import Handler
+
+    return Handler(parameters, "etcd-v3")
+
+
+def create_handler() -> Creator:
+    """The function that makes handlers of ``--rdzv-backend=muster`` from torch's
+    RendezvousParameters: nodes meet at a ``muster serve``, or at the first of them."""
+    return _create
+
+
+def create_etcd_handler() -> Creator:
+    """The same for ``--rdzv-backend=muster-etcd``: nodes meet at an etcd, through its v3 API."""
+    return _create_etcd
+
+
+def register() -> None:
+    """Tell torch of our handlers, where it does not find them by itself. Doing so again is
+    fine."""
+    from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as registry
+
+    registry.register("muster", create_handler())
+    registry.register("muster-etcd", create_etcd_handler())

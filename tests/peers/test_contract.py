@@ -1,0 +1,62 @@
+"""torch's contract of a rendezvous handler: our plugins see what torch's own handler sees."""
+
+import os
+import unittest
+
+import peer
+from peer import harness
+
+import etcd_cluster
+
+# What torch has no answer to compare with.
+OURS = {
+    "late_node_ends_nothing": ["RendezvousTimeoutError", True, False],
+    "member_leaves": [[1, 1], [2, 2], [0, 0]],
+    "refused_node_ends_nothing": ["RendezvousError", True, False, [0, 0]],
+    "unknown_key": True,
+}
+# Sharing a store with workers, torch's handler does not get a newcomer in.
+THEIRS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+
+class Contract(unittest.TestCase):
+    def seen(self, which, process):
+        checks = peer.checks(process)
+        for name, line in checks.items():
+            with self.subTest(f"{which} {name}"):
+                self.assertEqual(line["detail"], "")
+        return {name: line["seen"] for name, line in checks.items()}
+
+    def compare(self, which):
+        peer.plugin_python(which)
+        with harness.Server() as server:
+            endpoint = f"127.0.0.1:{server.port}"
+            theirs = peer.start(which, "torch_contract.py", "c10d", endpoint, env=THEIRS)
+            drivers = {"muster": peer.start(which, "torch_contract.py", "muster", endpoint)}
+            if os.environ.get("MUSTER_ETCD") != "0":
+                with etcd_cluster.Etcd() as etcd:
+                    drivers["muster-etcd"] = peer.start(
+                        which, "torch_contract.py", "muster-etcd", f"127.0.0.1:{etcd.port}")
+                    ours = {name: self.seen(f"{which} {name}", driver)
+                            for name, driver in drivers.items()}
+            else:
+                ours = {"muster": self.seen(f"{which} muster", drivers["muster"])}
+            wanted = {**self.seen(f"{which} c10d", theirs), **OURS}
+        if which == "old":
+            wanted["master_is_chosen_once"] = 1
+        self.assertGreater(len(wanted), 20)
+        for backend, seen in ours.items():
+            self.assertEqual(set(seen), set(wanted))
+            for name, value in seen.items():
+                with self.subTest(f"{which} {backend} {name}"):
+                    self.assertEqual(value, wanted[name])
+
+    def test_old(self):
+        self.compare("old")
+
+    def test_new(self):
+        self.compare("new")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,413 @@
+"""What torch's agents rely on in a rendezvous handler; one JSON line per check on stdout.
+
+    torch_contract.py BACKEND HOST:PORT
+
+Nodes are handlers in threads of this process. The caller runs this with torch's own handler and
+with ours, and compares what they have seen. So the expectations here are what torch does, and not
+only beliefs.
+"""
+
+import json
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from datetime import timedelta
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.elastic.rendezvous.registry  # noqa: E402, F401
+from torch.distributed.elastic import rendezvous as rdzv  # noqa: E402
+
+import muster.torch  # noqa: E402
+
+BACKEND, ENDPOINT = sys.argv[1:3]
+PATIENCE_S = 60
+CHECKS = []
+IS_OURS = BACKEND != "c10d"
+HAS_INFO = hasattr(rdzv, "RendezvousInfo")
+HAS_SPARES = hasattr(rdzv, "RendezvousGracefulExitError")
+
+# Every key that one of torch's handlers reads, and what torchrun itself adds.
+TORCH_KEYS = {
+    "join_timeout": "30", "last_call_timeout": "5", "close_timeout": "10", "heartbeat_timeout": "5",
+    "keep_alive_interval": "5", "keep_alive_max_attempt": "3", "store_type": "tcp",
+    "is_host": "false", "read_timeout": "60", "use_libuv": "true", "timeout": 900, "rank": 0,
+    "etcd_prefix": "/torchelastic/p2p",
+}
+
+
+def check(needs=True):
+    def register(function):
+        if needs:
+            CHECKS.append(function)
+        return function
+
+    return register
+
+
+class Node:
+    """A handler; what it does that waits is done in a thread."""
+
+    def __init__(self, job, min_nodes=2, max_nodes=2, **config):
+        config = {"join_timeout": PATIENCE_S, "last_call_timeout": 1, **config}
+        parameters = rdzv.RendezvousParameters(BACKEND, ENDPOINT, job, min_nodes, max_nodes,
+                                               **config)
+        self.handler = rdzv.rendezvous_handler_registry.create_handler(parameters)
+
+    def begin(self):
+        self.outcome = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+        return self
+
+    def run(self):
+        try:
+            answer = self.handler.next_rendezvous()
+            if HAS_INFO:
+                self.store, self.rank, self.world = answer.store, answer.rank, answer.world_size
+                self.master = answer.bootstrap_store_info
+            else:
+                self.store, self.rank, self.world = answer
+            self.outcome = "joined"
+        except Exception as error:  # its class is what the checks look at
+            self.outcome = type(error).__name__
+
+    def end(self):
+        self.thread.join(PATIENCE_S)
+        return self.outcome or "still waiting"
+
+
+def meet(*nodes):
+    for node in nodes:
+        node.begin()
+    outcomes = {node.end() for node in nodes}
+    if outcomes != {"joined"}:
+        raise AssertionError(f"the nodes did not meet: {outcomes}")
+    return nodes
+
+
+def group(job, count=2, **options):
+    return meet(*[Node(job, count, count, **options) for _ in range(count)])
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited in vain for {what}")
+        time.sleep(0.05)
+    return True
+
+
+def raised(call, *args, **options):
+    """The family of what a call raises."""
+    try:
+        call(*args, **options)
+    except Exception as error:
+        for kind in (ValueError, rdzv.RendezvousError):
+            if isinstance(error, kind):
+                return kind.__name__
+        return type(error).__name__
+    return "nothing"
+
+
+@check()
+def facts(job):
+    handler = Node(job).handler
+    return [handler.get_backend() == BACKEND, handler.get_run_id() == job,
+            isinstance(handler, rdzv.RendezvousHandler),
+            isinstance(getattr(handler, "use_agent_store", False), bool)]
+
+
+@check()
+def round_of_three(job):
+    nodes = group(job, 3)
+    return [sorted(node.rank for node in nodes), [node.world for node in nodes],
+            [node.handler.num_nodes_waiting() for node in nodes],
+            [node.handler.is_closed() for node in nodes]]
+
+
+@check(HAS_INFO)
+def master_is_the_same(job):
+    nodes = group(job, 3)
+    places = {(node.master.master_addr, node.master.master_port) for node in nodes}
+    return [len(places), all(addr != "" and 0 < port < 65536 for addr, port in places)]
+
+
+@check(not HAS_INFO and IS_OURS)
+def master_is_chosen_once(job):
+    """Agents before 2.4 write an address, and all read what is there. Some may have read before."""
+    nodes = group(job, 3)
+
+    def read():
+        return {(node.store.get("MASTER_ADDR"), node.store.get("MASTER_PORT")) for node in nodes}
+
+    places = read()
+    for node in nodes:
+        if node.rank == 0:
+            node.store.set("MASTER_ADDR", b"chosen.example")
+            node.store.set("MASTER_PORT", b"1")
+    return len(places | read())
+
+
+@check()
+def store_is_shared(job):
+    nodes = group(job, 3)
+    for node in nodes:
+        node.store.set(f"from/{node.rank}", f"value {node.rank}")
+    seen = [[node.store.get(f"from/{i}").decode() for i in range(3)] for node in nodes]
+    sums = [node.store.add("sum", 5) for node in nodes]
+    nodes[0].store.wait(["from/0", "sum"], timedelta(seconds=5))
+    return [seen, sums, nodes[1].store.get("sum").decode()]
+
+
+@check(HAS_INFO)
+def store_has_all_calls(job):
+    """Those that agents use, and the extended ones."""
+    one, two = (node.store for node in group(job))
+    one.multi_set(["a", "b"], ["1", "2"])
+    one.append("a", "23")
+    return [[value.decode() for value in two.multi_get(["a", "b"])], two.check(["a", "b"]),
+            two.check(["a", "missing"]), two.compare_set("c", "", "x").decode(),
+            one.compare_set("c", "y", "z").decode(), one.delete_key("c"), one.delete_key("c")]
+
+
+@check()
+def store_times_out(job):
+    store = group(job)[0].store
+    store.set_timeout(timedelta(seconds=0.3))
+    return [raised(store.get, "never"), raised(store.wait, ["never"], timedelta(seconds=0.3)),
+            isinstance(store, dist.Store)]
+
+
+@check()
+def store_makes_process_groups(job):
+    nodes = group(job, 3)
+    sums = [None] * 3
+
+    def reduce(node):
+        gloo = dist.ProcessGroupGloo(dist.PrefixStore("pg", node.store), node.rank, node.world,
+                                     timedelta(seconds=PATIENCE_S))
+        tensor = torch.tensor([float(node.rank + 1)])
+        gloo.allreduce([tensor]).wait()
+        sums[node.rank] = tensor.item()
+
+    threads = [threading.Thread(target=reduce, args=(node,), daemon=True) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    return sums
+
+
+@check()
+def store_is_of_the_round(job):
+    nodes = group(job)
+    nodes[0].store.set("key", "old")
+    meet(*nodes)
+    value = nodes[1].store.compare_set("key", "", "new").decode()
+    return [value, nodes[0].store.get("key").decode()]
+
+
+@check()
+def member_comes_back(job):
+    """One of two enters the next round: the other is told, and follows."""
+    one, two = group(job)
+    one.begin()
+    until(lambda: two.handler.num_nodes_waiting() > 0, "the other to be told")
+    two.begin()
+    return [one.end(), two.end(), sorted([one.rank, two.rank]),
+            until(lambda: one.handler.num_nodes_waiting() == 0, "nobody to wait"),
+            until(lambda: two.handler.num_nodes_waiting() == 0, "nobody to wait")]
+
+
+@check()
+def newcomer(job):
+    nodes = meet(Node(job, 2, 3), Node(job, 2, 3))
+    late = Node(job, 2, 3).begin()
+    for node in nodes:
+        until(lambda: node.handler.num_nodes_waiting() == 1, "the newcomer to be seen")
+    meet(*nodes)
+    return [late.end(), sorted(node.rank for node in (*nodes, late)), late.world,
+            [node.world for node in nodes]]
+
+
+@check(HAS_SPARES)
+def spare(job):
+    """One beyond the most waits, nobody is told, and when all is closed it was not needed."""
+    nodes = group(job)
+    extra = Node(job, join_timeout=1).begin()
+    time.sleep(3)
+    seen = [[node.handler.num_nodes_waiting() for node in nodes], extra.outcome]
+    nodes[0].handler.set_closed()
+    return [seen, extra.end()]
+
+
+@check()
+def closed(job):
+    one, two = group(job)
+    one.handler.set_closed()
+    one.handler.set_closed()
+    return [one.handler.is_closed(), until(two.handler.is_closed, "the other to be told"),
+            one.begin().end(), two.begin().end(), Node(job).begin().end()]
+
+
+@check()
+def closed_while_waiting(job):
+    waiting, other = Node(job).begin(), Node(job)
+    time.sleep(1)
+    other.handler.set_closed()
+    return [waiting.end(), other.handler.is_closed()]
+
+
+@check()
+def shut_down(job):
+    one, two = group(job)
+    return [one.handler.shutdown(), one.handler.shutdown(),
+            until(two.handler.is_closed, "the other to be told"), two.handler.shutdown()]
+
+
+@check()
+def shut_down_before_a_round(job):
+    one, two = Node(job), Node(job)
+    return [one.handler.shutdown(), until(two.handler.is_closed, "the other to be told"),
+            two.begin().end()]
+
+
+@check()
+def nobody_has_been_there(job):
+    handler = Node(job).handler
+    return [handler.is_closed(), handler.num_nodes_waiting()]
+
+
+@check()
+def alone_for_too_long(job):
+    began = time.monotonic()
+    outcome = Node(job, join_timeout=1).begin().end()
+    return [outcome, 0.9 < time.monotonic() - began < 20]
+
+
+@check()
+def round_after_a_timeout(job):
+    one = Node(job, join_timeout=1)
+    late = one.begin().end()
+    two = Node(job).begin()
+    return [late, one.begin().end(), two.end()]
+
+
+@check()
+def last_call(job):
+    """At the least number of nodes a round is complete when the last call is over."""
+    began = time.monotonic()
+    nodes = meet(*[Node(job, 2, 4, last_call_timeout=2) for _ in range(2)])
+    return [[node.world for node in nodes], 1.9 < time.monotonic() - began < 20]
+
+
+@check()
+def torch_keys(job):
+    return [raised(Node, f"{job} {key}", **{key: value}) for key, value in TORCH_KEYS.items()]
+
+
+@check()
+def wrong_settings(job):
+    return [raised(Node, job, join_timeout="soon"), raised(Node, job, join_timeout=0),
+            raised(Node, job, last_call_timeout=-1), raised(Node, job, close_timeout=0),
+            raised(Node, ""), raised(Node, job, store_type="hash"), raised(Node, job, 0, 1),
+            raised(Node, job, 3, 2), raised(Node, job, join_timeout=None)]
+
+
+@check(IS_OURS)
+def unknown_key(job):
+    """The error names the key that was meant."""
+    try:
+        Node(job, keep_alive_intervall=5)
+    except ValueError as error:
+        return "'keep_alive_interval'" in str(error)
+    return False
+
+
+@check(IS_OURS)
+def member_leaves(job):
+    """Those who stay are told until they come back, and meet at once without it."""
+    nodes = [Node(job, 2, 3, last_call_timeout=PATIENCE_S) for _ in range(3)]
+    meet(*nodes)
+    nodes.pop().handler._rendezvous.close()
+    for node in nodes:
+        until(lambda: node.handler.num_nodes_waiting() > 0, "the loss to be told")
+    still = [node.handler.num_nodes_waiting() for node in nodes]
+    meet(*nodes)
+    return [still, [node.world for node in nodes],
+            [node.handler.num_nodes_waiting() for node in nodes]]
+
+
+@check(IS_OURS)
+def refused_node_ends_nothing(job):
+    """torch shuts the rendezvous down whatever has happened to a node."""
+    nodes = group(job)
+    stranger = Node(job, 1, 7)
+    outcome = stranger.begin().end()
+    return [outcome, stranger.handler.shutdown(), Node(job).handler.is_closed(),
+            [node.handler.num_nodes_waiting() for node in nodes]]
+
+
+@check(IS_OURS)
+def late_node_ends_nothing(job):
+    meet(Node(job, 2, 3), Node(job, 2, 3))
+    late = Node(job, 2, 3, join_timeout=1)
+    outcome = late.begin().end()
+    return [outcome, late.handler.shutdown(), Node(job, 2, 3).handler.is_closed()]
+
+
+class Stopped(Exception):
+    pass
+
+
+def signal_while_waiting(job):
+    """In the main thread, the only one that hears signals: a handler that raises ends the call."""
+    def stop(number, frame):
+        raise Stopped
+
+    signal.signal(signal.SIGALRM, stop)
+    node, began = Node(job), time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    node.run()
+    took = time.monotonic() - began
+    if IS_OURS and took > 1.5:
+        raise AssertionError(f"the signal was heard after {took - 1} s")
+    if IS_OURS and Node(job, join_timeout=1).begin().end() == "joined":
+        raise AssertionError("it met the node that had stopped waiting")
+    return [node.outcome, took < PATIENCE_S / 2]
+
+
+def run(function, results):
+    job = function.__name__
+    try:
+        seen, detail = function(f"{BACKEND}-{job}"), ""
+    except Exception:
+        seen, detail = None, traceback.format_exc()
+    results[job] = {"seen": seen, "detail": detail}
+
+
+def main():
+    muster.torch.register()
+    results = {}
+    # They wait most of the time.
+    threads = [threading.Thread(target=run, args=(function, results), daemon=True)
+               for function in CHECKS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run(signal_while_waiting, results)
+    for name, result in results.items():
+        print(json.dumps({"name": name, **result}))
+    print(json.dumps({"end": True}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
