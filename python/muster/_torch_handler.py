@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
-import threading
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any
 
 from torch.distributed.elastic import events
 from torch.distributed.elastic.rendezvous import api
 
 from muster._binding import ffi, lib
-from muster._errors import (AuthError, ClosedError, ConnectionFailedError, Error, FinishedError,
-                            InvalidError, NotSupportedError, ProtocolError, ResolveError,
-                            SpareError, StateError, SystemCallError, TimedOutError, check, text_of)
-from muster._rendezvous import Event, Option, Rendezvous, Round
+from muster._errors import (AuthError, ClosedError, ConnectionFailedError, FinishedError,
+                            InvalidError, MusterError, NotSupportedError, ProtocolError,
+                            ResolveError, SpareError, StateError, SystemCallError, TimedOutError,
+                            check, text_of)
+from muster._log import Event
+from muster._params import Option
+from muster._rendezvous import Rendezvous, Round
 from muster._torch_store import torch_store
+from muster._wait import aside
 
 #: Below those of torch, so that what is set for them holds for it.
 logger = logging.getLogger("torch.distributed.elastic.rendezvous.muster")
@@ -34,7 +37,7 @@ _TORCH_KEYS = frozenset((
 #: Those of them that have no effect on us and need none.
 _QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "use_libuv"))
 
-_READ_TIMEOUT_S = 60
+_READ_TIMEOUT_MS = 60_000
 
 #: The names that torch knows the backends of the library by.
 _NAMES = {"muster": "muster", "etcd-v3": "muster-etcd"}
@@ -46,7 +49,7 @@ _StoreInfo: Any = getattr(api, "RendezvousStoreInfo", None)
 #: "Not needed": no failure, where torch can tell.
 _Unneeded: Any = getattr(api, "RendezvousGracefulExitError", api.RendezvousClosedError)
 
-_ERRORS: tuple[tuple[type[Error], Any], ...] = (
+_ERRORS: tuple[tuple[type[MusterError], Any], ...] = (
     (SpareError, _Unneeded),
     (FinishedError, _Unneeded),
     (ClosedError, api.RendezvousClosedError),
@@ -66,7 +69,7 @@ def _torch_errors() -> Iterator[None]:
     """Raise our errors as those of torch."""
     try:
         yield
-    except Error as error:
+    except MusterError as error:
         kind = next((theirs for ours, theirs in _ERRORS if isinstance(error, ours)),
                     api.RendezvousError)
         raise kind(str(error)) from error
@@ -99,19 +102,11 @@ def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
     return options
 
 
-def _read_timeout(config: dict[str, Any]) -> datetime.timedelta:
+def _read_timeout(rendezvous: Rendezvous) -> datetime.timedelta:
     """How long a call of the store may take, as the library has understood it."""
-    err = ffi.new("struct mst_err *")
-    params, ret = ffi.new("struct mst_params **"), ffi.new("int64_t *")
-    check(lib.mst_params_new(b"muster", b"", params, err), err)
-    try:
-        value = config.get("read_timeout")
-        if value is not None:
-            check(lib.mst_params_set(params[0], b"t", str(value).encode(), err), err)
-        check(lib.mst_params_duration_ms(params[0], b"t", _READ_TIMEOUT_S * 1000, ret, err),
-                      err)
-    finally:
-        lib.mst_params_free(params[0])
+    err, ret = ffi.new("struct mst_err *"), ffi.new("int64_t *")
+    check(lib.mst_params_duration_ms(rendezvous._params, b"read_timeout", _READ_TIMEOUT_MS, ret,
+                                     err), err)
     return datetime.timedelta(milliseconds=int(ret[0]))
 
 
@@ -122,34 +117,12 @@ def _record(event: Event) -> None:
         name=f"muster:{event.name}", rank=None if event.rank < 0 else event.rank)
 
 
-def _aside(call: Callable[[], Any]) -> Any:
-    """Make a call of torch that may wait, in a thread of its own: handlers of signals run in the
-    main one, and only while it runs Python."""
-    box: list[Any] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            box.append(call())
-        except BaseException as error:  # it belongs to the caller
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="muster-torch-store", daemon=True)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return box[0]
-
-
 class Handler(api.RendezvousHandler):  # type: ignore[misc]
     """A node of a job, as torch's agents see it."""
 
     def __init__(self, parameters: Any, backend: str) -> None:
         self._backend = _NAMES[backend]
-        config = dict(parameters.config)
-        options = _options(config, backend)
-        self._timeout = _read_timeout(config)
+        options = _options(parameters.config, backend)
         #: A node whose way into a round has failed must not end the job of the others with
         #: shutdown(), which torch calls whatever has happened.
         self._is_refused = False
@@ -161,9 +134,10 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
                 options=options, logger=logger, on_event=_record)
         except InvalidError:
             raise  # a ValueError, as torch's are
-        except Error as error:
+        except MusterError as error:
             with _torch_errors():
                 raise error
+        self._timeout = _read_timeout(self._rendezvous)
 
     def get_backend(self) -> str:
         return self._backend
@@ -180,29 +154,19 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def next_rendezvous(self) -> Any:
         self._is_refused = True
         with _torch_errors():
-            found = self._next()
+            found = self._rendezvous.next()
             store = self._store(found)
         self._is_refused = False
         if _Info is None:
             return store, found.rank, found.world_size
         return _Info(store, found.rank, found.world_size, self._store_info(found, store))
 
-    def _next(self) -> Round:
-        try:
-            return self._rendezvous.next()
-        except Error:
-            raise
-        except BaseException:
-            # What a handler of a signal has raised. Nobody should count on this node.
-            self._rendezvous.abandon()
-            raise
-
     def _store(self, found: Round) -> Any:
         is_old = _Info is None
         try:
-            store = _aside(lambda: torch_store(found.store, self._timeout, is_old))
+            store = aside(lambda: torch_store(found.store, self._timeout, is_old))
             if is_old and found.rank == 0 and found.master_port != 0:
-                _aside(lambda: store.publish(found.master_addr, found.master_port))
+                aside(lambda: store.publish(found.master_addr, found.master_port))
             return store
         except RuntimeError as error:
             raise api.RendezvousConnectionError(
@@ -213,7 +177,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         if found.master_port != 0:
             return _StoreInfo(found.master_addr, found.master_port)
         # A node of another kind has rank 0, and tells it in the store.
-        return _aside(lambda: _StoreInfo(store.get("MASTER_ADDR").decode(),
+        return aside(lambda: _StoreInfo(store.get("MASTER_ADDR").decode(),
                                          int(store.get("MASTER_PORT"))))
 
     def num_nodes_waiting(self) -> int:

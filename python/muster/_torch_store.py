@@ -9,8 +9,7 @@ from typing import Any, Optional
 
 import torch.distributed as dist
 
-from muster._binding import ffi, lib
-from muster._errors import Error, text_of
+from muster._errors import MusterError
 from muster._store import Store
 
 #: What torch's own stores raise.
@@ -27,7 +26,7 @@ class BridgeStore(dist.Store):  # type: ignore[misc]
     def _call(self, name: str, *arguments: Any) -> Any:
         try:
             return getattr(self._store, name)(*arguments)
-        except Error as error:
+        except MusterError as error:
             raise _StoreError(str(error)) from error
 
     def set(self, key: str, value: Any) -> None:
@@ -101,12 +100,12 @@ def torch_store(store: Store, timeout: datetime.timedelta, is_chosen: bool) -> A
     """The same keys as those of @store, for torch. Process groups need a store in C++, so that it
     is torch's own client where that can be. @is_chosen: the agent would choose the address of the
     workers' store and must not."""
-    url = urllib.parse.urlsplit(text_of(lib.mst_store_url(store._open)))
+    url = urllib.parse.urlsplit(store.url)
     if url.scheme != "tcp":
         store.timeout = timeout
         return ChosenBridgeStore(store) if is_chosen else BridgeStore(store)
-    prefix = lib.mst_store_key_prefix(store._open)
-    name = bytes(ffi.buffer(prefix.data, prefix.size)).decode()
+    name = (store.key_prefix or b"").decode()
     server = dist.TCPStore(url.hostname, url.port, is_master=False, timeout=timeout,
                            wait_for_workers=False)
-    return (ChosenPrefixStore if is_chosen else dist.PrefixStore)(name, server)
+    kind: Any = ChosenPrefixStore if is_chosen else dist.PrefixStore
+    return kind(name, server)
