@@ -1,0 +1,150 @@
+"""torchrun agents as processes, and what happens to a job of them."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import peer
+from nodes import Node
+from peer import harness
+
+# Agents and workers start, or a lost one is noticed, on a busy machine.
+PATIENCE_S = 120
+# Long enough for all of a group to be in the first round, mostly.
+LAST_CALL_S = 5
+
+
+class Agent(Node):
+    """A torchrun agent and the workers of it, whose lines are events."""
+
+    def __init__(self, job, *args, nnodes=None, endpoint=None, conf="", steps=None):
+        super().__init__()
+        nnodes = nnodes or job.nnodes
+        words = [job.directory] + ([steps] if steps else [])
+        self.process = peer.start(
+            job.which, "torch_agent.py", "--nnodes", nnodes, "--nproc_per_node", 1,
+            "--rdzv_backend", job.backend, "--rdzv_endpoint", endpoint or job.endpoint,
+            "--rdzv_id", job.run_id, "--monitor_interval", 0.1,
+            "--rdzv_conf", ",".join(filter(None, [job.conf, conf])), *args,
+            os.path.join(peer.HERE, "torch_worker.py"), *words,
+            env={"TMPDIR": job.temporary, "LOGLEVEL": "INFO"})
+        self.pid, self.errors = self.process.pid, []
+        for read in (self.read_events, self.read_errors):
+            threading.Thread(target=read, daemon=True).start()
+
+    def __str__(self):
+        return f"agent {self.pid}"
+
+    def read_events(self):
+        for line in self.process.stdout:
+            if line.startswith(b"{"):
+                self.add(json.loads(line))
+
+    def read_errors(self):
+        for line in self.process.stderr:
+            self.errors.append(line.decode(errors="replace"))
+
+    def stderr(self):
+        return "".join(self.errors)[-6000:]
+
+    def last(self):
+        """The worker that was started last."""
+        started = self.of("started")
+        return started[-1] if started else None
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def ended(self, timeout=PATIENCE_S):
+        """Wait for the agent to end; its status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self} does not end; {self.story()}") from None
+
+
+class Job(contextlib.ExitStack):
+    """A job of agents. Leaving the block kills what is left of it."""
+
+    def __init__(self, which, nnodes, backend="muster", endpoint=None, conf=""):
+        super().__init__()
+        peer.plugin_python(which)
+        self.which, self.nnodes, self.backend, self.endpoint = which, nnodes, backend, endpoint
+        self.run_id, self.agents = "job", []
+        self.conf = conf or f"last_call_timeout={LAST_CALL_S},join_timeout={PATIENCE_S}"
+        self.directory = tempfile.mkdtemp(prefix="muster-test-")
+        self.temporary = os.path.join(self.directory, "tmp")
+        os.mkdir(self.temporary)
+        self.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self.callback(self.kill_all)
+
+    def kill_all(self):
+        for agent in self.agents:
+            agent.process.kill()
+            for event in agent.of("started"):
+                with contextlib.suppress(OSError):
+                    os.kill(event["worker"], signal.SIGKILL)
+
+    def start(self, count=1, *args, **options):
+        agents = [Agent(self, *args, **options) for _ in range(count)]
+        self.agents += agents
+        return agents
+
+    def do(self, name):
+        """What workers look for."""
+        with open(os.path.join(self.directory, name), "w", encoding="ascii"):
+            pass
+
+    def is_there(self, name):
+        return os.path.exists(os.path.join(self.directory, name))
+
+    def settle(self, agents, after=()):
+        """Wait until the workers of these agents, and of no others, are one world, none of them
+        in @after; returns their first lines."""
+
+        def look():
+            lines = [agent.last() for agent in agents]
+            if not all(line and line["worker"] not in after for line in lines):
+                return None
+            is_one = len({line["master"] for line in lines}) == 1
+            ranks = sorted(line["rank"] for line in lines)
+            worlds = {line["world"] for line in lines}
+            is_whole = ranks == list(range(len(agents))) and worlds == {len(agents)}
+            return lines if is_one and is_whole else None
+
+        try:
+            return harness.wait_until(look, "", PATIENCE_S)
+        except AssertionError:
+            stories = "\n".join(agent.story() for agent in self.agents)
+            raise AssertionError(f"no world of {len(agents)}: {stories}") from None
+
+    def status(self):
+        """The job as `muster status` tells it."""
+        shown = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
+                            "--json", timeout=60)
+        if not shown.stdout:
+            raise AssertionError(f"status {shown.returncode}: {shown.stderr.decode()}")
+        return json.loads(shown.stdout)
+
+    def end(self, agents, statuses=None):
+        """Let the workers end well, and see the agents end."""
+        self.do("end")
+        found = [agent.ended() for agent in agents]
+        wanted = statuses or [0] * len(agents)
+        if found != wanted:
+            stories = "\n".join(agent.story() for agent in agents)
+            raise AssertionError(f"statuses {found} instead of {wanted}: {stories}")
+
+
+def workers(lines):
+    return {line["worker"] for line in lines}
+
+
+def since(moment):
+    return time.monotonic() - moment

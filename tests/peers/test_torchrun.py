@@ -1,0 +1,238 @@
+"""Real torchrun agents with our plugin: start, failures, deaths, growth, spares, the end.
+
+Workers say nothing to each other, so that no collective tells of a death, but in Training.
+"""
+
+import os
+import signal
+import socket
+import time
+import unittest
+
+import agents
+import peer
+from peer import harness
+
+# A node is gone when its connection has been for a second. Agents before 2.4 look at nothing for
+# longer than others.
+NOTICED_S = 30
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Agents(unittest.TestCase):
+    which = None
+
+    def job(self, server, *args, **options):
+        return agents.Job(self.which, *args, endpoint=f"127.0.0.1:{server.port}", **options)
+
+    def check_round(self, job, world):
+        """What is told from outside."""
+        shown = job.status()
+        self.assertEqual((shown["phase"], shown["world_size"]), ("running", world))
+        self.assertEqual(len(shown["participants"]), world)
+
+    def check_end(self, job):
+        shown = job.status()
+        self.assertEqual((shown["phase"], shown["reason"]), ("closed", "the job is over"))
+
+    def test_failure_and_restart(self):
+        """A worker fails, all come back, the ranks stay."""
+        with harness.Server() as server, self.job(server, "3") as job:
+            nodes = job.start(3, "--max_restarts", 1)
+            lines = job.settle(nodes)
+            ranks = [line["rank"] for line in lines]
+            job.do("fail-1")
+            lines = job.settle(nodes, after=agents.workers(lines))
+            self.assertEqual([line["rank"] for line in lines], ranks)
+            # torch counts for each agent.
+            self.assertEqual([line["restarts"] for line in lines],
+                             [1 if rank == 1 else 0 for rank in ranks])
+            self.check_round(job, 3)
+            job.end(nodes)
+            self.check_end(job)
+
+    def test_death_growth_and_leave(self):
+        """kill -9 of an agent, a newcomer in its place, SIGTERM, then fewer than the least."""
+        with harness.Server() as server, self.job(server, "2:3") as job:
+            nodes = job.start(3)
+            lines = job.settle(nodes)
+            killed = nodes.pop(1)
+            killed.process.kill()
+            began = time.monotonic()
+            lines = job.settle(nodes, after=agents.workers(lines))
+            self.assertLess(agents.since(began), NOTICED_S)
+            self.check_round(job, 2)
+            server.wait_log("ev=node.lost", f"_{killed.pid}_", "standing=member")
+            nodes += job.start()
+            lines = job.settle(nodes, after=agents.workers(lines))
+            self.check_round(job, 3)
+            stopped = nodes.pop(0)
+            stopped.signal(signal.SIGTERM)
+            lines = job.settle(nodes, after=agents.workers(lines))
+            self.assertEqual(stopped.ended(), 1)
+            self.check_round(job, 2)
+            server.wait_log("ev=node.left", f"_{stopped.pid}_", "standing=member")
+            # One is not enough. It waits without workers, for whoever comes.
+            nodes.pop(0).process.kill()
+            harness.wait_until(lambda: job.status()["phase"] == "open", "an open round", NOTICED_S)
+            nodes += job.start()
+            lines = job.settle(nodes, after=agents.workers(lines))
+            self.assertEqual([line["restarts"] for line in lines], [0, 0])
+            job.end(nodes)
+            self.check_end(job)
+
+    def test_spare(self):
+        """One more than there is room for takes over, and another is not needed."""
+        with harness.Server() as server, self.job(server, "2") as job:
+            nodes = job.start(2)
+            lines = job.settle(nodes)
+            spare = job.start(1, conf="join_timeout=2")[0]
+            harness.wait_until(lambda: job.status()["spares"], "the spare", agents.PATIENCE_S)
+            time.sleep(3)
+            self.assertEqual([node.last()["worker"] for node in nodes],
+                             [line["worker"] for line in lines])
+            nodes.pop(0).process.kill()
+            nodes.append(spare)
+            lines = job.settle(nodes, after=agents.workers(lines))
+            unneeded = job.start(1)[0]
+            harness.wait_until(lambda: job.status()["spares"], "the spare", agents.PATIENCE_S)
+            job.end(nodes)
+            unneeded.ended()
+            is_told = "gracefully exited" if self.which == "new" else "RendezvousClosedError"
+            self.assertIn(is_told, unneeded.stderr())
+            self.assertEqual(unneeded.of("started"), [])
+            self.check_end(job)
+
+    def test_server_restarts(self):
+        """Agents do not notice, nor do their workers; and afterwards all is as before."""
+        with harness.Server() as server, self.job(server, "2:3") as job:
+            nodes = job.start(3, "--max_restarts", 1)
+            lines = job.settle(nodes)
+            server.kill()
+            time.sleep(1)
+            with harness.Server("--port", server.port):
+                harness.wait_until(lambda: self.is_running(job, 3), "the round to be known again",
+                                   agents.PATIENCE_S)
+                self.assertEqual([node.last()["worker"] for node in nodes],
+                                 [line["worker"] for line in lines])
+                job.do("fail-0")
+                lines = job.settle(nodes, after=agents.workers(lines))
+                nodes.pop().process.kill()
+                job.settle(nodes, after=agents.workers(lines))
+                job.end(nodes)
+                self.check_end(job)
+
+    @staticmethod
+    def is_running(job, world):
+        shown = job.status()
+        return shown["phase"] == "running" and len(shown["participants"]) == world
+
+    def start_hosted(self, job, *args):
+        """Three agents, of which the first serves."""
+        nodes = job.start(1, *args)
+        harness.wait_until(lambda: self.is_there(job), "the first to serve", agents.PATIENCE_S)
+        return nodes + job.start(2, *args)
+
+    def test_host_is_stopped(self):
+        """Another one comes and serves in its place. The one that serves has done its work first,
+        and is there until all have."""
+        with agents.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+            nodes = self.start_hosted(job)
+            lines = job.settle(nodes)
+            host = nodes.pop(0)
+            host.signal(signal.SIGTERM)
+            self.assertEqual(host.ended(), 1)
+            nodes += job.start(1)
+            lines = job.settle(nodes, after=agents.workers(lines))
+            job.do(f"end-{lines[-1]['rank']}")
+            time.sleep(1)
+            job.end(nodes)
+
+    def test_host_fails(self):
+        """Its work has failed for good. The others have theirs, and come to their ends."""
+        with agents.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+            host, *others = self.start_hosted(job, "--max_restarts", 0)
+            lines = job.settle([host, *others])
+            job.do(f"fail-{lines[0]['rank']}")
+            harness.wait_until(lambda: not job.is_there(f"fail-{lines[0]['rank']}"), "the failure",
+                               agents.PATIENCE_S)
+            if self.which == "new":  # before, it would wait for them to end
+                self.assertEqual(host.ended(), 1)
+            job.end(others)
+            self.assertEqual(host.ended(), 1)
+            self.assertEqual([other.last()["worker"] for other in others],
+                             [line["worker"] for line in lines[1:]])
+
+    @staticmethod
+    def is_there(job):
+        return harness.run("status", "--rdzv-endpoint", job.endpoint, "--json").returncode == 0
+
+    def test_wrong_settings(self):
+        """Of one agent: it says what is wrong and goes, and the others go on."""
+        with harness.Server() as server, self.job(server, "2") as job:
+            nodes = job.start(2)
+            lines = job.settle(nodes)
+            wrong = job.start(1, nnodes="1:5")[0]
+            typo = job.start(1, conf="last_cal_timeout=3")[0]
+            self.assertEqual([wrong.ended(), typo.ended()], [1, 1])
+            self.assertIn("nodes", wrong.stderr())
+            self.assertIn("did you mean 'last_call_timeout'?", typo.stderr())
+            self.assertEqual([node.last()["worker"] for node in nodes],
+                             [line["worker"] for line in lines])
+            self.check_round(job, 2)
+            job.end(nodes)
+            self.check_end(job)
+
+
+class Training(unittest.TestCase):
+    """DDP with gloo and checkpoints."""
+
+    STEPS = 100
+
+    def train(self, which):
+        with harness.Server() as server, \
+                agents.Job(which, "2:3", endpoint=f"127.0.0.1:{server.port}") as job:
+            nodes = job.start(3, "--max_restarts", 3, steps=self.STEPS)
+            lines = job.settle(nodes)
+            path = os.path.join(job.directory, "checkpoint")
+            harness.wait_until(lambda: os.path.exists(path), "a checkpoint", agents.PATIENCE_S)
+            lost = nodes.pop(0)
+            os.kill(lost.last()["worker"], signal.SIGKILL)
+            lost.process.kill()
+            job.settle(nodes, after=agents.workers(lines))
+            self.assertEqual([node.ended() for node in nodes], [0, 0],
+                             "\n".join(node.story() for node in nodes))
+            for node in nodes:
+                resumed, trained = node.of("resumed"), node.of("trained")[-1]
+                self.assertEqual((resumed[0]["step"], resumed[0]["world"]), (0, 3))
+                self.assertEqual(resumed[-1]["world"], 2)
+                self.assertGreater(resumed[-1]["step"], 0)
+                self.assertEqual((trained["step"], trained["slope"]), (self.STEPS, 2.0))
+
+    def test_old(self):
+        self.train("old")
+
+    def test_new(self):
+        self.train("new")
+
+
+class Old(Agents):
+    which = "old"
+
+
+class New(Agents):
+    which = "new"
+
+
+del Agents
+
+if __name__ == "__main__":
+    # A proxy for other machines has no business between ranks of one.
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        os.environ.pop(name, None)
+    harness.main()
