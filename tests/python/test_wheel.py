@@ -1,0 +1,129 @@
+"""The package as users install it: an sdist of the tree, the wheel that is made of it, and a fresh
+virtual environment. PyPI has the build requirements; without it all of this is skipped."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+import venv
+import zipfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+import harness  # noqa: E402
+
+# A compiler on a machine that does other things as well.
+BUILD_S = 1200
+
+# What every Linux has, and what our own build needs. Anything else would have crept in.
+NEEDED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libuv|libmicrohttpd|libjansson)"
+                    r"\.so\.\d+")
+
+USE = """
+import muster
+with muster.Server() as server:
+    with muster.Store(f"tcp://127.0.0.1:{server.port}") as store:
+        store.set("k", "v")
+        print(store.get("k").decode(), muster.__version__)
+"""
+
+
+def run(*command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=BUILD_S, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+class Wheel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not os.path.exists(os.path.join(harness.ROOT, ".git")):
+            raise unittest.SkipTest("an sdist is made of a git tree")
+        cls.directory = tempfile.mkdtemp(prefix="muster-wheel-")
+        cls.addClassCleanup(shutil.rmtree, cls.directory, ignore_errors=True)
+        builder = cls.environment("builder")
+        try:
+            run(builder, "-m", "pip", "install", "--quiet", "--retries", "1", "--timeout", "20",
+                "build", "meson-python", "cffi", "ninja")
+        except AssertionError as error:
+            last = str(error).strip().splitlines()[-1]
+            raise unittest.SkipTest(f"PyPI cannot be reached: {last}") from None
+        run(builder, "-m", "build", "--sdist", "--outdir", cls.directory, harness.ROOT)
+        cls.sdist = cls.only(".tar.gz")
+        run(builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", cls.directory,
+            cls.sdist)
+        cls.wheel = cls.only(".whl")
+        cls.python = cls.environment("user")
+        run(cls.python, "-m", "pip", "install", "--quiet", cls.wheel)
+
+    @classmethod
+    def environment(cls, name):
+        venv.create(os.path.join(cls.directory, name), with_pip=True)
+        return os.path.join(cls.directory, name, "bin", "python")
+
+    @classmethod
+    def only(cls, suffix):
+        name, = (name for name in os.listdir(cls.directory) if name.endswith(suffix))
+        return os.path.join(cls.directory, name)
+
+    def test_the_sdist_has_what_a_build_needs(self):
+        with tarfile.open(self.sdist) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        self.assertLessEqual({"pyproject.toml", "LICENSE", "meson.build", "python/make_binding",
+                              "include/muster/muster.h", "tools/wheel_backend.py"}, names)
+
+    def test_one_wheel_serves_all_versions(self):
+        self.assertRegex(os.path.basename(self.wheel), r"-cp39-abi3-linux_\w+\.whl$")
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = archive.namelist()
+        self.assertIn("muster/_binding.abi3.so", names)
+        self.assertIn("muster/py.typed", names)
+        outside = [name for name in names
+                   if not re.match(r"muster/|muster-[\d.]+\.(dist-info|data/scripts)/", name)]
+        self.assertEqual(outside, [])
+
+    def test_nothing_else_is_needed(self):
+        binaries = [os.path.join(self.directory, "user", "bin", "muster"),
+                    run(self.python, "-c", "import muster._binding as b; print(b.__file__)",
+                        cwd=self.directory).strip()]
+        for binary in binaries:
+            with self.subTest(binary=os.path.basename(binary)):
+                dynamic = run("readelf", "-d", binary)
+                self.assertNotRegex(dynamic, "RPATH|RUNPATH")
+                needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
+                self.assertTrue(needed)
+                self.assertEqual([name for name in needed if not NEEDED.fullmatch(name)], [])
+                self.assertNotIn("not found", run("ldd", binary))
+
+    def test_only_the_limited_api_is_used(self):
+        binding = run(self.python, "-c", "import muster._binding as b; print(b.__file__)",
+                      cwd=self.directory).strip()
+        undefined = re.findall(r" U (_?Py\w+)", run("nm", "-D", binding))
+        self.assertEqual([name for name in undefined if name.startswith("_Py")
+                          and name not in ("_Py_NoneStruct", "_Py_Dealloc")], [])
+        exported = re.findall(r" [TDBR] (\w+)", run("nm", "-D", "--defined-only", binding))
+        self.assertEqual([name for name in exported if not name.startswith("PyInit_")], [])
+
+    def test_it_works(self):
+        self.assertRegex(run(self.python, "-c", USE, cwd=self.directory), r"^v \d+\.\d+\.\d+\n$")
+
+    def test_the_binary_is_a_script(self):
+        script = os.path.join(self.directory, "user", "bin", "muster")
+        for command in ([script], [self.python, "-m", "muster"]):
+            with self.subTest(command=command[-1]):
+                self.assertRegex(run(*command, "--version", cwd=self.directory), r"^muster \d")
+
+    def test_torchrun_finds_its_handlers(self):
+        code = ("from importlib.metadata import distribution as d; print(*sorted("
+                "e.name for e in d('muster').entry_points if e.group == 'torchrun.handlers'))")
+        self.assertIn("muster muster-etcd", run(self.python, "-c", code, cwd=self.directory))
+
+
+if __name__ == "__main__":
+    harness.main()
