@@ -136,7 +136,7 @@ class Handle:
         before their time."""
         self._open()  # an error comes without a thread
         return aside(lambda: self._plain(call), discard=discard,
-                     interrupt=self._interrupt if can_end else lambda: None)
+                     interrupt=self._interrupt if can_end else None)
 
     # Closing
 

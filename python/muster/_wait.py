@@ -127,10 +127,10 @@ def _keep(_result: Any) -> None:
     pass
 
 
-def aside(call: Callable[[], ResultType], *, interrupt: Callable[[], None] = lambda: None,
+def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], None]] = None,
           discard: Callable[[ResultType], None] = _keep) -> ResultType:
-    """Make a call that may wait. If a handler raises in the main thread, the call is interrupted,
-    and if it does not end soon it is left alone: its result is discarded then."""
+    """Make a call that may wait. If a handler raises in the main thread, the call is interrupted.
+    If that cannot be, or it does not end soon, it is left alone, and its result is discarded."""
     if not is_main() or process.is_ending:
         return call()
     it = _Aside(call, discard)
@@ -139,9 +139,10 @@ def aside(call: Callable[[], ResultType], *, interrupt: Callable[[], None] = lam
         it.done.acquire()
     except BaseException:
         try:
-            interrupt()
-            if it.done.acquire(timeout=_END_S):
-                it.done.release()
+            if interrupt is not None:
+                interrupt()
+                if it.done.acquire(timeout=_END_S):
+                    it.done.release()
         finally:
             it.leave()
         raise
