@@ -40,9 +40,10 @@
  *             at min when everybody who was here before is back
  *
  * A round that runs or is reclaimed is also opened by the failure of a member's work, within the
- * budget of restarts. CLOSED follows and stays: on any of them when asked to close; on RUNNING when
- * all members have finished, and on RUNNING and RECLAIMING when work fails beyond the budget; on
- * OPEN when too few nodes are left because members that had finished are gone.
+ * budget of restarts; while another member at work has no connection that counts as its loss.
+ * CLOSED follows and stays: on any of them when asked to close; on RUNNING when all members have
+ * finished, and on RUNNING and RECLAIMING when work fails beyond the budget; on OPEN when too few
+ * nodes are left because members that had finished are gone.
  *
  * While the next round is open, members of the last one may still hold it; no round is sealed
  * before all of them have come back, left or been lost, so that there is never a second world

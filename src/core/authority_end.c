@@ -218,11 +218,34 @@ static void member_finish(struct mst__authority *authority, struct mst__authorit
     mst__authority_advance(authority);
 }
 
+/* A member that is at work and has no connection; NULL = there is none. */
+static const struct mst__authority_member *find_missing(struct mst__authority *authority)
+{
+    uint32_t index = authority->absent.first;
+    while (index != UINT32_MAX) {
+        const struct mst__authority_member *member = mst__members_at(authority, index);
+        authority->stats.steps++;
+        if (member->place == MST_PLACE_HOLDING) {
+            return member;
+        }
+        index = member->next;
+    }
+    return NULL;
+}
+
+/* Work that fails while another member is missing fails because of that, as a rule: its peer does
+ * not answer any more. The round is over as it is when that one is lost, and no restart is used. */
 static void member_fail(struct mst__authority *authority,
                         struct mst__authority_member *member,
                         const struct mst__cause *cause)
 {
     mst__authority_unfinish(authority, member);
+    const struct mst__authority_member *missing = find_missing(authority);
+    if (missing != NULL && missing != member) {
+        mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, missing->rank);
+        mst__authority_advance(authority);
+        return;
+    }
     cause_take(authority, cause, member->rank);
     if (budget_use(authority)) {
         mst__authority_reopen(authority, MST_AUTHORITY_WHY_FAILED, member->rank);

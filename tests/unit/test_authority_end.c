@@ -104,6 +104,33 @@ static void loss_after_finish(void **state)
     run_close(&run);
 }
 
+/* Work that fails because a peer is gone costs nothing, whoever is heard of first. */
+static void failure_of_a_lost_peer(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run.budget = (struct mst__budget){.is_limited = true};
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    run_cut(&run, "c");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 2 lost c; ");
+    assert_int_equal(run_fail(&run, "b", 7), MST_ESTATE);
+    assert_int_equal(run.authority.restarts_total, 0);
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, ""); /* c may be about to come back */
+    run_pass(&run, SECOND_US, true);
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    /* All are there: it is a failure. */
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "failed: " BOOM("a", "0") "; ");
+    run_close(&run);
+}
+
 /* Nobody waits for one that has finished and is not there. */
 static void gone_is_released(void **state)
 {
@@ -472,7 +499,6 @@ static void cause_is_told_again(void **state)
     (void)state;
     struct unit_run run;
     run_three(&run, 3, 3);
-    run_cut(&run, "a");
     char text[600];
     memset(text, 'x', sizeof text);
     const struct mst__cause cause = {
@@ -481,6 +507,7 @@ static void cause_is_told_again(void **state)
     struct mst__authority_effect effect;
     assert_true(mst__authority_next_effect(&run.authority, &effect));
     assert_int_equal(effect.kind, MST_TOLD_REOPENED);
+    run_cut(&run, "a"); /* before it could read that */
     struct mst__announcement said = run_announcement(&run, "a");
     said.claim = run_claim(&run, "a");
     said.claim.holds = true;
@@ -516,6 +543,7 @@ int main(void)
         cmocka_unit_test(all_finish),
         cmocka_unit_test(finished_is_not_lost),
         cmocka_unit_test(loss_after_finish),
+        cmocka_unit_test(failure_of_a_lost_peer),
         cmocka_unit_test(gone_is_released),
         cmocka_unit_test(cut_is_called_back),
         cmocka_unit_test(too_few_after_failure),
