@@ -19,6 +19,12 @@
 #define ROLE_SIZE_MAX 4096
 #define RANKS_SIZE 120
 
+/* How long to wait for the address of the workers' store before earlier rounds are looked at, and
+ * how many of them are. */
+#define MASTER_MS 3000
+#define FORMER_ROUNDS 64
+#define PREFIX_SIZE 1200
+
 /* How often to look for what is said in the other way. */
 #define LOOK_MS 20
 
@@ -237,14 +243,15 @@ static int exchange_shared(struct exchange *exchange,
     return rv == 0 ? say_end(exchange, reterr) : rv;
 }
 
-/* Older agents of torch tell where the workers' store is when the round is complete. */
-static int hear_master(const struct exchange *exchange,
-                       struct mst__assignment *ret_assignment,
-                       struct mst_err *reterr)
+/* Get where the workers' store is from @store, waiting at most @timeout_ms. */
+static int get_master(struct mst_store *store,
+                      int64_t timeout_ms,
+                      struct mst__assignment *ret_assignment,
+                      struct mst_err *reterr)
 {
     const struct mst_bytes keys[] = {mst_bytes_str("MASTER_ADDR"), mst_bytes_str("MASTER_PORT")};
     struct mst_buffer values[2] = {{0}, {0}};
-    int rv = mst_store_multi_get(exchange->store, keys, 2, left_ms(exchange), values, reterr);
+    int rv = mst_store_multi_get(store, keys, 2, timeout_ms, values, reterr);
     if (rv == 0 && (values[0].size == 0 || values[0].size >= sizeof ret_assignment->master_addr ||
                     !mst__number_parse(mst_bytes_of(values[1].data, values[1].size), 1, 65535,
                                        &ret_assignment->master_port))) {
@@ -255,6 +262,56 @@ static int hear_master(const struct exchange *exchange,
     mst_buffer_free(&values[0]);
     mst_buffer_free(&values[1]);
     return rv;
+}
+
+/* The same of the round @number: the prefix of ours, with another number at its end. */
+static int get_former_master(const struct exchange *exchange,
+                             int64_t number,
+                             struct mst__assignment *ret_assignment,
+                             struct mst_err *reterr)
+{
+    struct mst_bytes prefix = mst_store_key_prefix(exchange->store);
+    char name[PREFIX_SIZE];
+    size_t size = prefix.size;
+    while (size > 0 && prefix.data[size - 1] >= '0' && prefix.data[size - 1] <= '9') {
+        size--;
+    }
+    int used =
+        snprintf(name, sizeof name, "%.*s%" PRId64, (int)size, (const char *)prefix.data, number);
+    if (size == prefix.size || used < 0 || (size_t)used >= sizeof name) {
+        return mst__fail(reterr, MST_ENOTFOUND, 0, "rounds have no numbers here");
+    }
+    struct mst_store *root = NULL;
+    struct mst_store *round = NULL;
+    struct mst_store_options options;
+    mst_store_options_init(&options, sizeof options);
+    int rv =
+        mst_store_open(mst_store_url(exchange->store), &options, left_ms(exchange), &root, reterr);
+    rv = rv == 0 ? mst_store_prefix(root, mst_bytes_str(name), &round, reterr) : rv;
+    rv = rv == 0 ? get_master(round, 1, ret_assignment, reterr) : rv;
+    mst_store_close(round);
+    mst_store_close(root);
+    return rv;
+}
+
+/* Older agents of torch tell where the workers' store is when the ranks are known. A newer one that
+ * stays rank 0 has told in the first of its rounds, and does not tell again. */
+static int hear_master(const struct exchange *exchange,
+                       struct mst__assignment *ret_assignment,
+                       struct mst_err *reterr)
+{
+    int64_t wait_ms = left_ms(exchange) < MASTER_MS ? left_ms(exchange) : MASTER_MS;
+    int rv = get_master(exchange->store, wait_ms, ret_assignment, reterr);
+    int64_t last = exchange->assign->round->round - 1;
+    for (int64_t i = 0; i < FORMER_ROUNDS && i <= last && rv == MST_ETIMEOUT; i++) {
+        struct mst_err ignored;
+        if (get_former_master(exchange, last - i, ret_assignment, &ignored) == 0) {
+            rv = 0;
+        }
+    }
+    return rv == MST_ETIMEOUT
+               ? get_master(exchange->store, left_ms(exchange), ret_assignment, reterr)
+               : rv;
 }
 
 static int exchange_all(struct exchange *exchange,

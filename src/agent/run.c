@@ -137,9 +137,25 @@ static void on_timer(uv_timer_t *timer)
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
 }
 
-static void on_acks(uv_timer_t *timer)
+/* Files that workers touch are looked at: answers to a notice soon, heartbeats four times before
+ * one is missed; the timer of the machine looks once more. */
+static void on_look(uv_timer_t *timer)
 {
-    mst__run_look_acks(timer->data);
+    struct mst__run *run = timer->data;
+    mst__run_look_beats(run);
+    mst__run_look_acks(run);
+}
+
+static int64_t look_ms(const struct mst__run *run)
+{
+    int64_t hang_ms = run->settings->hang_ms;
+    if (run->agent.phase != MST_AGENT_RUNNING) {
+        return 0;
+    }
+    if (run->agent.notice_us != INT64_MAX) {
+        return MST_AGENT_ACK_MS;
+    }
+    return hang_ms > 0 ? hang_ms / 4 + 1 : 0;
 }
 
 static void set_timers(struct mst__run *run)
@@ -152,10 +168,12 @@ static void set_timers(struct mst__run *run)
         uv_update_time(&run->loop);
         (void)uv_timer_start(&run->timer, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
     }
-    if (run->agent.notice_us == INT64_MAX) {
-        (void)uv_timer_stop(&run->acks);
-    } else {
-        (void)uv_timer_start(&run->acks, on_acks, MST_AGENT_ACK_MS, MST_AGENT_ACK_MS);
+    uint64_t period_ms = (uint64_t)look_ms(run);
+    if (period_ms == 0) {
+        (void)uv_timer_stop(&run->look);
+    } else if (!uv_is_active((uv_handle_t *)&run->look) ||
+               uv_timer_get_repeat(&run->look) != period_ms) {
+        (void)uv_timer_start(&run->look, on_look, period_ms, period_ms);
     }
 }
 
@@ -209,10 +227,13 @@ static void hear_end(struct mst__run *run, const struct mst_notice *notice)
         .err = &notice->err,
     };
     int code = notice->kind == MST_NOTICE_FAILED ? notice->err.code : MST_ECLOSED;
+    /* Older agents of torch close the rendezvous when all work is done, and do not say why. */
+    bool is_torchs_end = notice->outcome == MST_OUTCOME_CLOSED && mst__run_is_shared(run) &&
+                         run->agent.phase == MST_AGENT_FINISHED;
     if (notice->outcome == MST_OUTCOME_FAILED) {
         event.outcome = MST_JOB_OUTCOME_FAILED;
     } else if (notice->outcome == MST_OUTCOME_FINISHED || code == MST_EFINISHED ||
-               code == MST_ESPARE) {
+               code == MST_ESPARE || is_torchs_end) {
         event.outcome = MST_JOB_OUTCOME_FINISHED;
     } else if (code != MST_ECLOSED) {
         event.kind = MST_AGENT_EVENT_REFUSED;
@@ -399,6 +420,103 @@ static int make_output(struct mst__run *run, struct mst_err *reterr)
     return mst__output_new(&run->loop, &options, &run->output, reterr);
 }
 
+/* --- timers of workers --- */
+
+/* A mst__watchdog_own_fn: whether it is in the session of a worker. */
+static bool is_own(void *arg, pid_t pid)
+{
+    const struct mst__run *run = arg;
+    pid_t session = getsid(pid);
+    for (uint32_t i = 0; i < run->group.count; i++) {
+        if (run->group.pids[i] > 0 && run->group.pids[i] == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A mst__watchdog_expired_fn. */
+static void expired(void *arg, pid_t pid, int signal)
+{
+    struct mst__run *run = arg;
+    mst__run_say(run, "muster: a timer of process %lld has expired%s", (long long)pid,
+                 signal > 0 ? ", and it is killed" : "");
+    struct mst__json_writer *line = mst__events_begin(&run->events, "timer");
+    if (line != NULL) {
+        mst__json_put_number(line, "worker_pid", pid);
+        mst__json_put_number(line, "signal", signal);
+        mst__events_end(&run->events);
+    }
+}
+
+/* torch's clients look for the pipe when it is switched on, so it is there only then. */
+static int open_watchdog(struct mst__run *run, struct mst_err *reterr)
+{
+    struct mst__env environment = run->settings->environment;
+    const char *is_on = mst__env_get(environment, "TORCHELASTIC_ENABLE_FILE_TIMER");
+    if (is_on == NULL || strcmp(is_on, "1") != 0) {
+        return 0;
+    }
+    return mst__watchdog_open(&run->watchdog, &run->loop,
+                              mst__env_get(environment, "TORCHELASTIC_TIMER_FILE"), is_own, expired,
+                              run, reterr);
+}
+
+/* --- the check of this node --- */
+
+/* The node is fit: watch over workers from now on, and go to the rendezvous. */
+static int open_rendezvous(struct mst__run *run, struct mst_err *reterr)
+{
+    const struct mst__run_settings *settings = run->settings;
+    run->has_group = true;
+    int rv = mst__group_init(&run->group, &run->loop, (uint32_t)settings->nproc, mst__run_ended,
+                             run, reterr);
+    run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
+    if (rv == 0) {
+        mst__run_call(run, mst__run_call_new(run, MST_CALL_OPEN));
+    }
+    return rv;
+}
+
+/* A mst__group_ended_fn. */
+static void checked(void *arg, uint32_t worker, int status, int signal)
+{
+    struct mst__run *run = arg;
+    (void)worker; /* the only one */
+    mst__group_stop(&run->preflight);
+    run->is_checking = false;
+    if (status == 0 && signal == 0) {
+        if (open_rendezvous(run, &run->ret->err) == 0) {
+            return;
+        }
+    } else {
+        run->ret->failure = MST_RUN_PREFLIGHT;
+        (void)mst__fail(&run->ret->err, MST_ESYS, 0, "--preflight: '%.100s' has ended with %s %d",
+                        run->settings->preflight, signal == 0 ? "status" : "signal",
+                        signal == 0 ? status : signal);
+    }
+    run->is_ended = true;
+    uv_stop(&run->loop);
+}
+
+/* Whether it runs: then all goes on when it has ended. */
+static int check_node(struct mst__run *run, struct mst_err *reterr)
+{
+    char shell[] = "/bin/sh";
+    char option[] = "-c";
+    char *const argv[] = {shell, option, (char *)run->settings->preflight, NULL};
+    const struct mst__spawn_worker spawn = {
+        .argv = argv,
+        .environment = run->options->environment,
+        .cwd = run->settings->cwd,
+        .output_fd = STDERR_FILENO, /* stdout is the workers' */
+        .error_fd = STDERR_FILENO,
+    };
+    run->is_checking = true;
+    int rv = mst__group_init(&run->preflight, &run->loop, 1, checked, run, reterr);
+    return rv == 0 ? mst__group_start(&run->preflight, 0, &spawn, reterr) : rv;
+}
+
 static int prepare(struct mst__run *run, struct mst_err *reterr)
 {
     const struct mst__run_settings *settings = run->settings;
@@ -406,14 +524,11 @@ static int prepare(struct mst__run *run, struct mst_err *reterr)
     (void)sigaction(SIGPIPE, &ignore, NULL); /* it is an error of the write that meets it */
     int rv = catch_signals(run, &settings->stop_signals, on_signal, reterr);
     rv = rv == 0 ? catch_signals(run, &settings->forward_signals, on_forward, reterr) : rv;
-    rv = rv == 0 ? mst__group_init(&run->group, &run->loop, (uint32_t)settings->nproc,
-                                   mst__run_ended, run, reterr)
-                 : rv;
-    run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
     rv = rv == 0 ? make_output(run, reterr) : rv;
     rv = rv == 0 ? mst__events_open(&run->events, settings->events, settings->machine.hostname,
                                     settings->run_id, reterr)
                  : rv;
+    rv = rv == 0 ? open_watchdog(run, reterr) : rv;
     run->agent.options.workers =
         mst__calloc((size_t)settings->nproc, sizeof *run->agent.options.workers);
     run->beats_us = mst__calloc((size_t)settings->nproc, sizeof *run->beats_us);
@@ -447,8 +562,14 @@ static void close_handles(struct mst__run *run, bool is_success)
         uv_close((uv_handle_t *)&run->news, NULL);
     }
     uv_close((uv_handle_t *)&run->timer, NULL);
-    uv_close((uv_handle_t *)&run->acks, NULL);
-    mst__group_stop(&run->group);
+    uv_close((uv_handle_t *)&run->look, NULL);
+    if (run->has_group) {
+        mst__group_stop(&run->group);
+    }
+    mst__watchdog_stop(&run->watchdog);
+    if (run->is_checking) {
+        mst__group_stop(&run->preflight);
+    }
     if (run->output != NULL) {
         mst__output_free(run->output, is_success);
     }
@@ -465,6 +586,8 @@ static void release(struct mst__run *run)
     }
     close_handles(run, is_success);
     mst__group_close(&run->group);
+    mst__group_close(&run->preflight);
+    mst__watchdog_close(&run->watchdog);
     mst__events_close(&run->events);
     mst_store_close(run->round.store);
     mst_handler_free(run->handler);
@@ -485,14 +608,18 @@ void mst__run(const struct mst__run_options *options, struct mst__run_end *ret_e
     int rv = uv_loop_init(&run.loop);
     MST_ASSERT(rv == 0);
     (void)uv_timer_init(&run.loop, &run.timer); /* cannot fail */
-    (void)uv_timer_init(&run.loop, &run.acks);
+    (void)uv_timer_init(&run.loop, &run.look);
     run.timer.data = &run;
-    run.acks.data = &run;
+    run.look.data = &run;
     rv = prepare(&run, &err);
+    if (rv == 0 && run.settings->preflight != NULL) {
+        rv = check_node(&run, &err);
+    } else if (rv == 0) {
+        rv = open_rendezvous(&run, &err);
+    }
     if (rv != 0) {
         ret_end->err = err;
     } else {
-        mst__run_call(&run, mst__run_call_new(&run, MST_CALL_OPEN));
         (void)uv_run(&run.loop, UV_RUN_DEFAULT);
         if (run.has_agent) {
             tell_end(&run);

@@ -23,7 +23,7 @@ static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
 
 /* --- in the other thread --- */
 
-static bool is_shared(const struct mst__run *run)
+bool mst__run_is_shared(const struct mst__run *run)
 {
     const char *backend = run->settings->backend;
     return strcmp(backend, "c10d") == 0 || strcmp(backend, "etcd-v2") == 0 ||
@@ -37,7 +37,7 @@ static int assign(struct mst__call *call)
         .round = &call->round,
         .role = run->settings->role,
         .nproc = run->settings->nproc,
-        .is_shared = is_shared(run),
+        .is_shared = mst__run_is_shared(run),
         .timeout_ms = MST_AGENT_ASSIGN_MS,
     };
     return mst__assign(&assign, &call->assignment, &call->err);

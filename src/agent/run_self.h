@@ -9,6 +9,7 @@
 #include "agent/group.h"
 #include "agent/output.h"
 #include "agent/run.h"
+#include "agent/watchdog.h"
 #include "base/arena.h"
 
 /* --- calls that may block --- */
@@ -48,7 +49,7 @@ struct mst__run {
 
     uv_loop_t loop;
     uv_poll_t news;
-    uv_timer_t timer, acks;
+    uv_timer_t timer, look;
     uv_signal_t signals[2 * MST_SIGNALS_MAX];
     size_t signals_count;
     bool has_news; /* the handle is there */
@@ -56,6 +57,7 @@ struct mst__run {
     struct mst__group group;
     struct mst__group preflight;
     bool is_checking; /* the preflight command runs */
+    bool has_group;
     struct mst__output *output;
     struct mst__events events;
     struct mst__arena arena; /* of the generation */
@@ -73,7 +75,7 @@ struct mst__run {
     int64_t *beats_us;       /* of each worker: the stamp of its heartbeat file, last seen */
     int64_t *last_pids;      /* of each worker, also after its end */
     char store_url[MST_RUN_STORE_URL_SIZE];
-    const char *timer_file; /* NULL = none */
+    struct mst__watchdog watchdog;
 
     struct mst__buf block; /* about the failure that the job fails of */
     bool has_own_block;    /* it is of our worker */
@@ -94,6 +96,9 @@ void mst__run_call(struct mst__run *run, struct mst__call *call);
 
 /* The round is over for us: nobody waits for its ranks any more. */
 void mst__run_drop_assign(struct mst__run *run);
+
+/* Whether agents of torch may be nodes of the job. */
+bool mst__run_is_shared(const struct mst__run *run);
 
 /* We leave: what is to be said to a rendezvous that does not answer is not waited for. */
 void mst__run_hurry(struct mst__run *run);

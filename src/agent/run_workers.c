@@ -51,7 +51,7 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
         .error_file = keep_path(run, worker, "error.json"),
         .ack_file = keep_path(run, worker, ACK_FILE),
         .heartbeat_file = keep_path(run, worker, HEARTBEAT_FILE),
-        .timer_file = run->timer_file,
+        .timer_file = run->watchdog.loop == NULL ? NULL : run->watchdog.path,
     };
 }
 
@@ -105,6 +105,7 @@ static void note_start(struct mst__run *run, uint32_t worker)
 static int start_all(struct mst__run *run, uint32_t *ret_failed, struct mst_err *reterr)
 {
     *ret_failed = 0;
+    mst__watchdog_forget(&run->watchdog);
     mst__arena_close(&run->arena);
     int rv = mst__output_begin(run->output, run->agent.generation, run->agent.restarts,
                                run->assignment.first_rank, reterr);

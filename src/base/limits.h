@@ -273,4 +273,9 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_AGENT_ACK_MS 50
 #define MST_AGENT_DRAIN_MS 2000
 
+/* Timers that the workers of a node may have at once, far more than scopes in a program, and a line
+ * that sets one: torch's are below the size of which a pipe takes all or nothing. */
+#define MST_WATCHDOG_TIMERS_MAX 4096
+#define MST_WATCHDOG_LINE_SIZE_MAX MST_KIB(8)
+
 #endif /* MST_BASE_LIMITS_H */

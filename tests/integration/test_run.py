@@ -192,6 +192,62 @@ class Alone(Case):
         agent.process.wait()
         harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
 
+    def test_preflight(self):
+        agent = self.shell("echo $FIT", "--standalone", "--preflight", "sleep 0.1; exit 3",
+                           rdzv=False)
+        self.assertEqual(agent.wait(), 15)
+        self.assertIn("status 3", agent.stderr())
+        self.assertEqual(agent.lines, [])
+        agent = self.shell("echo up", "--standalone", "--preflight", "echo fit", rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.lines, ["up"])
+        self.assertIn("fit", agent.stderr())
+        agent = self.shell("echo up", "--standalone", "--preflight", "echo $$ >&2; sleep 1000",
+                           rdzv=False)
+        pid = harness.wait_until(lambda: agent.stderr().strip(), "the check")
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), -signal.SIGTERM)
+        harness.wait_until(lambda: not is_alive(int(pid)), "the check to end")
+
+    def test_hang(self):
+        beat = 'if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then %s sleep 1000; fi; echo well'
+        options = ("--standalone", "--max-restarts", 1, "--grace", "5s")
+        agent = self.shell(beat % "", *options, "--startup-timeout", "300ms", rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual(agent.lines, ["well"])
+        agent = self.shell(beat % 'for i in 1 2 3 4 5 6; do touch $MUSTER_HEARTBEAT_FILE; '
+                           'sleep 0.1; done;', *options, "--hang-timeout", "300ms", rdzv=False)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        at = {event["event"]: event["time"] for event in agent.events("start", "exit")
+              if event["generation"] == 1}
+        self.assertGreater(at["exit"] - at["start"], 0.75)
+        self.assertLess(at["exit"] - at["start"], 5)
+        agent = self.shell("sleep 1000", "--standalone", "--startup-timeout", "200ms", rdzv=False)
+        self.assertEqual(agent.wait(), 1)
+        self.assertIn("no heartbeat for", agent.stderr())
+
+    def test_timer_file(self):
+        """What a client of torch's file timer writes."""
+        line = '{\\"version\\": 1, \\"pid\\": $$, \\"scope_id\\": \\"%s\\", ' \
+               '\\"expiration_time\\": %s, \\"signal\\": 9}'
+        script = f'echo "{line % ("a", "-1")}" > $TORCHELASTIC_TIMER_FILE; ' \
+                 f'echo "{line % ("b", "$(date +%s.%N)")}" > $TORCHELASTIC_TIMER_FILE; ' \
+                 f'echo "{line % ("b", "-1")}" > $TORCHELASTIC_TIMER_FILE; ' \
+                 f'echo "{line % ("c", "1.5e3")}" > $TORCHELASTIC_TIMER_FILE; sleep 1000'
+        agent = self.shell(script.replace("1.5e3", "1500"), "--standalone", rdzv=False,
+                           env={"TORCHELASTIC_ENABLE_FILE_TIMER": "1",
+                                "TORCHELASTIC_TIMER_FILE": self.path("timers")})
+        self.assertEqual(agent.wait(), 137, agent.stderr())
+        self.assertFalse(os.path.exists(self.path("timers")))
+
+    def test_backoff(self):
+        agent = self.shell("exit 3", "--standalone", "--max-restarts", 2, "--restart-backoff",
+                           "100ms:150ms", rdzv=False)
+        self.assertEqual(agent.wait(), 3)
+        at = [event["time"] for event in agent.events("start")]
+        self.assertGreater(at[1] - at[0], 0.1)
+        self.assertGreater(at[2] - at[1], 0.15)
+
     def test_stopped_worker(self):
         agent = self.shell("echo $$; while :; do sleep 0.02; done", "--standalone", "--grace",
                            "100ms", rdzv=False)
@@ -266,6 +322,44 @@ class Together(Case):
         first.signal(signal.SIGTERM)
         self.assertEqual(first.wait(), 128 + signal.SIGTERM)
 
+    def test_newcomer_with_notice(self):
+        """Workers are warned, and their answer ends the wait."""
+        script = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; ' + STAY
+        options = ("--notice-signal", "USR1", "--notice", "1h")
+        first = self.shell(script, *options, nnodes="1:2")
+        first.until("at 0/1 0")
+        second = self.shell(script, *options, nnodes="1:2")
+        first.until("saving")
+        first.until("/2 0")
+        second.until("/2 0")
+        for agent in (first, second):
+            agent.signal(signal.SIGTERM)
+
+    def test_newcomer_has_to_wait(self):
+        script = STAY.replace("sleep", f'[ -e {self.path("go")} ] && exit 3; sleep')
+        first = self.shell(script, "--on-join", "next-restart", "--max-restarts", 1, nnodes="1:2")
+        first.until("at 0/1 0")
+        second = self.shell("echo in $RANK/$WORLD_SIZE", "--on-join", "next-restart",
+                            "--max-restarts", 1, nnodes="1:2")
+        harness.wait_until(lambda: "waits" in second.stderr(), "the newcomer to wait")
+        time.sleep(0.2)
+        self.assertEqual(len(first.events("start")), 1)
+        with open(self.path("go"), "wb"):
+            pass
+        second.until("/2")
+        for agent in (first, second):
+            agent.signal(signal.SIGTERM)
+
+    def test_exclude(self):
+        """A node whose workers fail leaves; the others go on."""
+        script = '[ "$BAD" = 1 ] && exit 9; [ $WORLD_SIZE = 2 ] && sleep 1000; echo alone'
+        options = ("--max-restarts", 5, "--exclude-after", 2, "--grace", "1s")
+        good = self.shell(script, *options, nnodes="1:2")
+        bad = self.shell(script, *options, nnodes="1:2", env={"BAD": "1"})
+        self.assertEqual(bad.wait(), 14, bad.stderr())
+        self.assertEqual(good.wait(), OK, good.stderr())
+        self.assertEqual(good.lines[-1], "alone")
+
     def test_lost_node(self):
         agents = [self.shell(STAY, nnodes="1:2") for _ in range(2)]
         pids = [agent.events for agent in agents] and []
@@ -278,6 +372,21 @@ class Together(Case):
         harness.wait_until(lambda: not any(map(is_alive, pids)), "old workers to end")
         agents[1].signal(signal.SIGTERM)
         self.assertEqual(agents[1].wait(), 128 + signal.SIGTERM)
+
+    def test_lost_node_takes_workers_with_it(self):
+        """Workers that fail because their peer is gone cost no restart."""
+        script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
+                 '[ $WORLD_SIZE = 1 ] && exit 0; ' \
+                 f'echo $$ > {self.path("pid")}.$RANK; peer={self.path("pid")}.$((1 - RANK)); ' \
+                 'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
+                 'exit 1'
+        agents = [self.shell(script, nnodes="1:2") for _ in range(2)]
+        for agent in agents:
+            agent.until("/2 0")
+        agents[0].signal(signal.SIGKILL)
+        agents[0].process.wait()
+        self.assertEqual(agents[1].wait(), OK, agents[1].stderr())
+        self.assertEqual(agents[1].lines[-1], "at 0/1 0")
 
     def test_finished_and_failed(self):
         """One is done and waits; another fails: all run again, and nobody waits for ever."""
