@@ -151,6 +151,8 @@ enum mst__setting_kind {
       "How agents are started on --hosts or on the scheduler's nodes: ssh or srun.")               \
     X(SSH, "ssh", TEXT, "COMMAND", "ssh", NULL,                                                    \
       "The command for --launch ssh: it gets a host and a command line.")                          \
+    X(REMOTE_MUSTER, "remote-muster", TEXT, "PATH", NULL, NULL,                                    \
+      "Where muster is on those hosts. Default: where it is here.")                                \
     X(LOG_LEVEL, "log-level", TEXT, "LEVEL", "warn", NULL,                                         \
       "What the agent logs on stderr: debug, info, warn or error.")                                \
     X(DRY_RUN, "dry-run", FLAG, NULL, NULL, NULL,                                                  \

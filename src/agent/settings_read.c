@@ -167,7 +167,7 @@ static int make_id(struct mst__run_settings *settings, struct mst_err *reterr)
                    r[1], r[2], r[3], r[4], r[5], r[6] & 15, r[7], (r[8] & 0x3f) | 0x80, r[9], r[10],
                    r[11], r[12], r[13], r[14], r[15]);
     settings->run_id = id;
-    derive(settings, MST_SETTING_RDZV_ID, id, "random, for a job on one node");
+    derive(settings, MST_SETTING_RDZV_ID, id, "random");
     return 0;
 }
 
@@ -244,7 +244,8 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
         return MST_EINVAL;
     }
     if (settings->launch != MST_LAUNCH_NONE) {
-        return 0; /* the agents that are started have theirs */
+        /* The agents that are started have the rest. */
+        return settings->run_id != NULL ? 0 : make_id(settings, reterr);
     }
     bool has_master = text_of(settings, MST_SETTING_MASTER_ADDR) != NULL ||
                       text_of(settings, MST_SETTING_MASTER_PORT) != NULL;

@@ -257,6 +257,8 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 /* Hosts that agents are started on, and children that each of them may start. */
 #define MST_HOSTS_MAX 65536
 #define MST_HOSTS_CHILDREN_MAX 32
+/* What is sent to such a host: the names of all hosts, an environment, a command line. */
+#define MST_RELAY_JOB_SIZE_MAX MST_MIB(64)
 
 /* What workers leave behind is killed when the last of them ends: how long that may take, longer
  * than the kernel needs for what it can kill at all, and how often to look. How long after SIGKILL

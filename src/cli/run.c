@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/rdzv.h"
+#include "cli/run_hosts.h"
 #include "cli/run_options.h"
 
 #define COMMAND "muster run"
@@ -210,11 +211,6 @@ static int run(const struct mst__run_settings *settings)
 /* What is accepted by the table and not done is refused. */
 static const char *refused(const struct mst__run_settings *settings)
 {
-    if (settings->hosts != NULL || settings->hostfile != NULL ||
-        settings->launch != MST_LAUNCH_NONE) {
-        return "--hosts, --hostfile, --launch: agents are not started on other hosts yet; start "
-               "muster run on each";
-    }
     if (settings->on_join == MST_ON_JOIN_NEVER) {
         return "--on-join never: a node that waits gets in when the workers are restarted anyway; "
                "say next-restart, or keep it out with --nnodes";
@@ -226,11 +222,20 @@ int mst__cli_run(int argc, char **argv)
 {
     struct mst__run_settings settings;
     int exit_code = MST_EXIT_OK;
+    if (argc == 2 && strcmp(argv[1], "--relay") == 0) {
+        return mst__cli_run_relay();
+    }
     if (!mst__run_options_read(argc, argv, &settings, &exit_code)) {
         return exit_code;
     }
     const char *wrong = refused(&settings);
-    exit_code = wrong != NULL ? mst__cli_usage_error(COMMAND, "%s", wrong) : run(&settings);
+    if (wrong != NULL) {
+        exit_code = mst__cli_usage_error(COMMAND, "%s", wrong);
+    } else if (settings.launch != MST_LAUNCH_NONE) {
+        exit_code = mst__cli_run_hosts(&settings);
+    } else {
+        exit_code = run(&settings);
+    }
     mst__run_settings_close(&settings);
     return exit_code;
 }

@@ -1,0 +1,414 @@
+/* cli/run_hosts.c - agents on other hosts: which ones, and with which command line. */
+#include "cli/run_hosts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/relay.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/log.h"
+
+#define COMMAND "muster run"
+#define HOSTFILE_SIZE_MAX MST_MIB(16)
+#define PORT_FIRST 29400
+#define PORTS_COUNT 1000 /* so that two jobs on one host do not meet at one port */
+
+/* What is passed on of our environment, by the beginning of its name; and what is not of that,
+ * because it would start agents on other hosts again. */
+static const char *const passed_prefixes[] = {
+    "MUSTER_", "PET_", "NCCL_", "TORCH", "PYTHON", "OMP_", "LD_LIBRARY_PATH=", "LOGLEVEL=",
+};
+static const char *const launching[] = {
+    "MUSTER_HOSTS", "MUSTER_HOSTFILE", "MUSTER_LAUNCH", "PET_HOSTS", "PET_HOSTFILE", "PET_LAUNCH",
+};
+
+/* --- hosts --- */
+
+static int read_hostfile(const char *path,
+                         struct mst__arena *arena,
+                         struct mst__host_list *ret_list,
+                         struct mst_err *reterr)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return mst__fail(reterr, MST_ESYS, errno, "open '%.150s'", path);
+    }
+    struct mst__buf text;
+    mst__buf_init(&text, HOSTFILE_SIZE_MAX);
+    int rv = 0;
+    size_t size = 0;
+    do {
+        uint8_t *room = mst__buf_reserve(&text, 4096, &rv);
+        size = room == NULL ? 0 : fread(room, 1, 4096, file);
+        mst__buf_commit(&text, size);
+    } while (size > 0);
+    (void)fclose(file); /* it was only read */
+    rv = rv != 0 ? mst__fail(reterr, rv, 0, "host file '%.100s'", path)
+                 : mst__hosts_parse_file(mst__buf_bytes(&text), arena, ret_list, reterr);
+    mst__buf_close(&text);
+    return rv;
+}
+
+static int find_hosts(const struct mst__run_settings *settings,
+                      struct mst__arena *arena,
+                      struct mst__host_list *ret_list,
+                      struct mst_err *reterr)
+{
+    if (settings->hostfile != NULL) {
+        return read_hostfile(settings->hostfile, arena, ret_list, reterr);
+    }
+    const char *text = settings->hosts != NULL ? settings->hosts : settings->scheduler.hosts.text;
+    if (text == NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "--launch: neither --hosts nor --hostfile nor a scheduler says where");
+    }
+    return mst__hosts_parse(text, arena, ret_list, reterr);
+}
+
+/* --- the command line of agents --- */
+
+struct words {
+    struct mst__arena *arena;
+    char **list;
+    size_t count;
+    bool is_out_of_memory;
+};
+
+static void add(struct words *words, const char *format, ...) MST_PRINTF(2, 3);
+static void add(struct words *words, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = size < 0 ? NULL : mst__arena_take(words->arena, (size_t)size + 1);
+    if (text == NULL) {
+        words->is_out_of_memory = true;
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text, (size_t)size + 1, format, args);
+    va_end(args);
+    words->list[words->count++] = text;
+}
+
+/* Settings that are ours, or that are given below. */
+static bool is_passed(enum mst__setting setting)
+{
+    switch (setting) {
+        case MST_SETTING_HOSTS:
+        case MST_SETTING_HOSTFILE:
+        case MST_SETTING_LAUNCH:
+        case MST_SETTING_SSH:
+        case MST_SETTING_REMOTE_MUSTER:
+        case MST_SETTING_NNODES:
+        case MST_SETTING_RDZV_ENDPOINT:
+        case MST_SETTING_RDZV_ID:
+        case MST_SETTING_NODE_RANK:
+        case MST_SETTING_DRY_RUN:
+        case MST_SETTING_EXPLAIN:
+            return false;
+        default:
+            return true;
+    }
+}
+
+static void add_setting(struct words *words,
+                        const struct mst__run_settings *settings,
+                        enum mst__setting setting)
+{
+    const struct mst__setting_info *info = mst__setting_info(setting);
+    const struct mst__setting_value *value = &settings->values[setting];
+    if (value->source != MST_SOURCE_OPTION || !is_passed(setting)) {
+        return;
+    }
+    if (info->kind == MST_SETTING_FLAG) {
+        add(words, "--%s", info->name);
+    } else if (info->kind == MST_SETTING_TEXT) {
+        add(words, "--%s=%s", info->name, value->text);
+    } else {
+        const struct mst__setting_list *list =
+            setting == MST_SETTING_ENV ? &settings->env : &settings->rdzv_conf;
+        for (size_t i = 0; i < list->count; i++) {
+            add(words, "--%s=%s", info->name, list->values[i]);
+        }
+    }
+}
+
+/* Where the nodes meet, if nothing says it: on the first host. */
+static void add_endpoint(struct words *words,
+                         const struct mst__run_settings *settings,
+                         const char *first)
+{
+    if (settings->endpoint[0] != '\0') {
+        add(words, "--rdzv-endpoint=%s", settings->endpoint);
+        return;
+    }
+    const char *at = strrchr(first, '@');
+    uint16_t random;
+    memcpy(&random, settings->machine.random, sizeof random);
+    add(words, "--rdzv-endpoint=%s:%d", at == NULL ? first : at + 1,
+        PORT_FIRST + random % PORTS_COUNT);
+}
+
+static int make_words(const struct mst__run_settings *settings,
+                      const struct mst__host_list *hosts,
+                      struct words *ret_words)
+{
+    size_t program_count = 0;
+    while (settings->program[program_count] != NULL) {
+        program_count++;
+    }
+    ret_words->list = mst__arena_take(
+        ret_words->arena, (MST_SETTING_COUNT + 2 * MST_SETTING_LIST_MAX + program_count + 8) *
+                              sizeof *ret_words->list);
+    if (ret_words->list == NULL) {
+        return MST_ENOMEM;
+    }
+    for (size_t i = 0; i < MST_SETTING_COUNT; i++) {
+        add_setting(ret_words, settings, (enum mst__setting)i);
+    }
+    const struct mst__setting_value *nodes = &settings->values[MST_SETTING_NNODES];
+    if (nodes->source >= MST_SOURCE_PET) {
+        add(ret_words, "--nnodes=%s", nodes->text);
+    } else {
+        add(ret_words, "--nnodes=%zu", hosts->count);
+    }
+    add_endpoint(ret_words, settings, hosts->hosts[0].name);
+    add(ret_words, "--rdzv-id=%s", settings->run_id);
+    add(ret_words, "--");
+    for (size_t i = 0; i < program_count; i++) {
+        add(ret_words, "%s", settings->program[i]);
+    }
+    return ret_words->is_out_of_memory ? MST_ENOMEM : 0;
+}
+
+/* --- environment --- */
+
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static bool is_variable_passed(const char *entry)
+{
+    for (size_t i = 0; i < sizeof launching / sizeof launching[0]; i++) {
+        size_t size = strlen(launching[i]);
+        if (begins_with(entry, launching[i]) && entry[size] == '=') {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < sizeof passed_prefixes / sizeof passed_prefixes[0]; i++) {
+        if (begins_with(entry, passed_prefixes[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int pick_environment(struct mst__arena *arena, struct mst__relay_job *job)
+{
+    size_t count = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **list = mst__arena_take(arena, (count + 1) * sizeof *list);
+    if (list == NULL) {
+        return MST_ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (is_variable_passed(environ[i])) {
+            list[job->environment_count++] = environ[i];
+        }
+    }
+    job->environment = list;
+    return 0;
+}
+
+/* --- starting --- */
+
+static const char *own_path(struct mst__arena *arena)
+{
+    char path[PATH_MAX];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+    return size <= 0 ? "muster" : mst__arena_text(arena, mst_bytes_of(path, (size_t)size));
+}
+
+static int check(const struct mst__run_settings *settings,
+                 const struct mst__host_list *hosts,
+                 const char *muster,
+                 struct mst_err *reterr)
+{
+    if (settings->events != NULL && begins_with(settings->events, "fd:")) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "--events: %s cannot be reached from other hosts; name a file",
+                         settings->events);
+    }
+    if (muster == NULL || strchr(muster, '\'') != NULL) {
+        return mst__fail(reterr, MST_EINVAL, 0, "--remote-muster: there is a ' in the path");
+    }
+    bool has_nodes = settings->values[MST_SETTING_NNODES].source >= MST_SOURCE_PET;
+    if (has_nodes && settings->nodes_min > (int64_t)hosts->count) {
+        return mst__fail(reterr, MST_EINVAL, 0, "there are %zu hosts, fewer than %" PRId64 " nodes",
+                         hosts->count, settings->nodes_min);
+    }
+    return 0;
+}
+
+/* Slurm starts the agents itself, and passes on what there is to be passed on. */
+static int run_srun(const struct mst__run_settings *settings,
+                    const struct mst__host_list *hosts,
+                    const struct words *words,
+                    const char *muster,
+                    struct mst_err *reterr)
+{
+    char nodes[40];
+    const char **argv = mst__arena_take(words->arena, (words->count + 10) * sizeof *argv);
+    size_t at = 0;
+    if (argv == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "srun");
+    }
+    (void)snprintf(nodes, sizeof nodes, "--nodes=%zu", hosts->count);
+    argv[at++] = "srun";
+    argv[at++] = nodes;
+    argv[at++] = "--ntasks-per-node=1";
+    argv[at++] = "--kill-on-bad-exit=0";
+    if (settings->hosts != NULL) {
+        argv[at++] = "--nodelist";
+        argv[at++] = settings->hosts;
+    }
+    argv[at++] = muster;
+    argv[at++] = "run";
+    for (size_t i = 0; i < words->count; i++) {
+        argv[at++] = words->list[i];
+    }
+    for (size_t i = 0; i < sizeof launching / sizeof launching[0]; i++) {
+        (void)unsetenv(launching[i]); /* the name is one */
+    }
+    (void)execvp(argv[0], (char *const *)argv);
+    return mst__fail(reterr, MST_ESYS, errno, "start srun");
+}
+
+static struct mst__signal_list all_signals(const struct mst__run_settings *settings)
+{
+    struct mst__signal_list list = settings->stop_signals;
+    for (size_t i = 0; i < settings->forward_signals.count && list.count < MST_SIGNALS_MAX; i++) {
+        list.numbers[list.count++] = settings->forward_signals.numbers[i];
+    }
+    return list;
+}
+
+int mst__cli_run_hosts(const struct mst__run_settings *settings)
+{
+    struct mst__arena arena = {0};
+    struct mst__host_list hosts = {0};
+    struct words words = {.arena = &arena};
+    struct mst__relay_job job = {.ssh = settings->ssh, .preempt_status = settings->preempt_status};
+    struct mst_err err = {0};
+    char cwd[PATH_MAX];
+    const char *remote = settings->values[MST_SETTING_REMOTE_MUSTER].text;
+    job.muster = remote != NULL ? remote : own_path(&arena);
+    int rv = find_hosts(settings, &arena, &hosts, &err);
+    rv = rv == 0 ? check(settings, &hosts, job.muster, &err) : rv;
+    if (rv == 0 && (make_words(settings, &hosts, &words) != 0 || pick_environment(&arena, &job))) {
+        rv = mst__fail(&err, MST_ENOMEM, 0, "agents on %zu hosts", hosts.count);
+    }
+    if (rv == 0 && settings->launch == MST_LAUNCH_SRUN) {
+        rv = run_srun(settings, &hosts, &words, job.muster, &err);
+    }
+    int exit_code = MST_EXIT_OK;
+    if (rv != 0) {
+        exit_code =
+            rv == MST_EINVAL ? mst__cli_usage_error(COMMAND, "%s", err.msg) : mst__cli_fail(&err);
+    } else {
+        bool has_nodes = settings->values[MST_SETTING_NNODES].source >= MST_SOURCE_PET;
+        job.cwd = getcwd(cwd, sizeof cwd);
+        job.arguments = words.list;
+        job.arguments_count = words.count;
+        job.below = hosts;
+        job.needs_all = !has_nodes || settings->nodes_min == (int64_t)hosts.count;
+        struct mst__signal_list signals = all_signals(settings);
+        err.code = 0;
+        exit_code = mst__relay_run(&job, &signals, -1, mst_bytes_of("", 0), &err);
+        if (exit_code == MST_RELAY_LOST) {
+            exit_code = err.code != 0 ? mst__cli_fail(&err) : MST_EXIT_CONNECT;
+        }
+    }
+    mst__arena_close(&arena);
+    return exit_code;
+}
+
+/* --- being a relay --- */
+
+/* Standard input is the job's, not the agent's. Returns where it is now, or -1. */
+static int move_input(void)
+{
+    int control = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (control < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0) {
+        return -1;
+    }
+    (void)close(null);
+    return control;
+}
+
+static int take_over(const struct mst__relay_job *job, struct mst_err *reterr)
+{
+    for (size_t i = 0; i < sizeof launching / sizeof launching[0]; i++) {
+        (void)unsetenv(launching[i]); /* the name is one */
+    }
+    for (size_t i = 0; i < job->environment_count; i++) {
+        char *equals = strchr(job->environment[i], '=');
+        if (equals != NULL) {
+            *equals = '\0';
+            (void)setenv(job->environment[i], equals + 1, 1); /* without memory, without it */
+            *equals = '=';
+        }
+    }
+    if (job->cwd != NULL && chdir(job->cwd) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "on host %.60s: directory '%.100s'",
+                         job->self.name, job->cwd);
+    }
+    return 0;
+}
+
+int mst__cli_run_relay(void)
+{
+    static const struct mst__signal_list signals = {.numbers = {SIGTERM, SIGINT, SIGHUP, SIGQUIT},
+                                                    .count = 4};
+    struct mst__arena arena = {0};
+    struct mst__relay_job job = {0};
+    struct mst__buf input;
+    struct mst_err err = {0};
+    size_t size = 0;
+    int status = MST_RELAY_LOST;
+    mst__buf_init(&input, MST_RELAY_JOB_SIZE_MAX);
+    int control = move_input();
+    int rv = control < 0 ? mst__fail(&err, MST_ESYS, errno, "standard input of a relay")
+                         : mst__relay_receive(control, &arena, &input, &job, &size, &err);
+    rv = rv == 0 ? take_over(&job, &err) : rv;
+    if (rv == 0) {
+        mst__buf_consume(&input, size);
+        err.code = 0;
+        status = mst__relay_run(&job, &signals, control, mst__buf_bytes(&input), &err);
+        rv = err.code;
+    }
+    if (rv != 0) {
+        (void)mst__cli_fail(&err); /* it is the status that counts */
+        status = MST_RELAY_LOST;
+    }
+    mst__buf_close(&input);
+    mst__arena_close(&arena);
+    return status;
+}
