@@ -46,6 +46,7 @@ struct relay {
     size_t count, running_count;
     struct mst__relay_result result;
     bool is_stopping;
+    bool is_short; /* of a host that is needed: what the others say then is our doing */
     uv_signal_t signals[MST_SIGNALS_MAX + 1]; /* the last one is SIGCHLD */
     size_t signals_count;
     uv_pipe_t control;
@@ -158,10 +159,10 @@ static void child_ended(struct child *child, int status, int number)
         say(relay, "muster: host %s is lost: %s %d", child->name,
             number != 0 ? "ended by signal" : "status", number != 0 ? number : status);
     }
-    mst__relay_result_add(&relay->result, is_lost ? MST_RELAY_LOST : status,
+    mst__relay_result_add(&relay->result, is_lost || relay->is_short ? MST_RELAY_LOST : status,
                           relay->job->preempt_status);
     if (is_lost && relay->job->needs_all && !relay->is_stopping) {
-        relay->is_stopping = true;
+        relay->is_stopping = relay->is_short = true;
         signal_all(relay, SIGTERM);
     }
     if (relay->running_count == 0 && mst__output_flushed(relay->output, finish_loop, relay)) {
@@ -277,10 +278,12 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     argv[at++] = (char *)job->muster;
     argv[at++] = (char *)"run";
     argv[at++] = rank;
-    if (self->slots > 0) {
-        argv[at++] = slots;
-    }
+    bool has_slots = self->slots == 0;
     for (size_t i = 0; i < job->arguments_count; i++) {
+        if (!has_slots && strcmp(job->arguments[i], "--") == 0) {
+            argv[at++] = slots; /* the last one counts */
+            has_slots = true;
+        }
         argv[at++] = job->arguments[i];
     }
     const struct mst__spawn_worker spawn = {
@@ -462,7 +465,7 @@ int mst__relay_run(const struct mst__relay_job *job,
             say(&relay, "muster: %s", err.msg);
             mst__relay_result_add(&relay.result, MST_RELAY_LOST, job->preempt_status);
             mst__output_finish_worker(relay.output, i);
-            relay.is_stopping = relay.is_stopping || job->needs_all;
+            relay.is_stopping = relay.is_short = relay.is_short || job->needs_all;
         }
     }
     if (relay.is_stopping) {
