@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,6 +24,7 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/unicode.h"
 #include "cli/cli.h"
 
@@ -336,18 +336,6 @@ static void *run(void *arg)
 
 /* --- life --- */
 
-/* Signals are for the other threads: one that waits for stderr would handle them late. */
-static int start_thread(struct cli_log *log)
-{
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all); /* cannot fail */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rv = pthread_create(&log->thread, NULL, run, log);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rv;
-}
-
 int mst__cli_log_open(const struct mst__cli_log_options *options,
                       struct mst_log *ret_log,
                       struct mst_err *reterr)
@@ -374,7 +362,7 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
         rv = mst__fail(reterr, MST_ESYS, errno, "eventfd (log)");
         goto fail;
     }
-    reason = start_thread(log);
+    reason = mst__thread_start(&log->thread, run, log);
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread (log)");
         goto fail;

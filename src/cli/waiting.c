@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "cli/log.h"
 #include "handler/settings.h"
 #include "snapshot/fold.h"
@@ -390,15 +390,9 @@ static void name_where(struct mst__waiting *waiting)
     (void)snprintf(waiting->where, sizeof waiting->where, "%s %s", kind, endpoint); /* cut off */
 }
 
-/* All signals are for the thread that waits. */
 static int start_thread(struct mst__waiting *waiting, struct mst_err *reterr)
 {
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
-    int status = pthread_create(&waiting->thread, NULL, watch, waiting);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = mst__thread_start(&waiting->thread, watch, waiting);
     waiting->is_running = status == 0;
     return status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
 }

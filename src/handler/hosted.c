@@ -4,7 +4,6 @@
 
 #include <muster/server.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -13,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "handler/host.h"
 #include "net/server.h"
 
@@ -33,19 +33,6 @@ static void *serve(void *arg)
                  mst_server_port(hosted->server), mst__log_quote(mst_bytes_str(err.msg), detail));
     }
     return NULL;
-}
-
-/* Start the thread with all signals blocked: they are for the program's own threads. */
-static int start_thread(struct mst__hosted *hosted)
-{
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
-    int status = pthread_create(&hosted->thread, NULL, serve, hosted);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    hosted->is_running = status == 0;
-    return status;
 }
 
 int mst__hosted_start(const struct mst__endpoint *endpoint,
@@ -71,7 +58,8 @@ int mst__hosted_start(const struct mst__endpoint *endpoint,
     options.log = *log;
     int rv = mst_server_new(&options, &hosted->server, reterr);
     if (rv == 0) {
-        int status = start_thread(hosted);
+        int status = mst__thread_start(&hosted->thread, serve, hosted);
+        hosted->is_running = status == 0;
         rv = status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
     }
     if (rv != 0) {

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "base/until.h"
 
 /* --- eventfds --- */
@@ -118,18 +118,13 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* With all signals blocked: they are for the program's own threads. With the lock held. */
+/* With the lock held. */
 static int start(struct mst__owner *owner, struct mst_err *reterr)
 {
     if (owner->has_thread) {
         return 0;
     }
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
-    int status = pthread_create(&owner->thread, NULL, work, owner);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = mst__thread_start(&owner->thread, work, owner);
     owner->has_thread = status == 0;
     return status == 0 ? 0 : mst__fail(reterr, MST_ESYS, status, "start a thread");
 }

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* Records gather for so long before they are written together, and are on the disk so much later.
  * After a failure the next attempt is as far away. */
@@ -294,18 +294,6 @@ static void file_free(struct mst__journal_file *file)
     mst__free(file);
 }
 
-/* Signals are for the other threads. */
-static int start_thread(struct mst__journal_file *file)
-{
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all); /* cannot fail */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rv = pthread_create(&file->thread, NULL, run, file);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rv;
-}
-
 static void init_locks(struct mst__journal_file *file)
 {
     pthread_condattr_t attributes;
@@ -346,7 +334,7 @@ int mst__journal_file_open(const char *path,
     if (!is_whole) {
         file_begin(file, true);
     }
-    int reason = start_thread(file);
+    int reason = mst__thread_start(&file->thread, run, file);
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread (journal)");
         goto fail;

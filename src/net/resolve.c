@@ -6,13 +6,13 @@
 #include "net/resolve.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/until.h"
 
 #define RESOLVERS_MAX 64
@@ -91,27 +91,16 @@ static struct resolve_job *job_new(const struct mst__endpoint *endpoint)
     return job;
 }
 
-/* Start the job's thread, with all signals blocked: they are for the program's own threads. */
 static int job_start(struct resolve_job *job)
 {
-    pthread_attr_t attributes;
-    int status = pthread_attr_init(&attributes);
-    if (status != 0) {
-        return status;
-    }
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED); /* a valid state */
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    job->holders++;
     pthread_t thread;
-    status = pthread_create(&thread, &attributes, job_run, job);
-    if (status != 0) {
+    job->holders++;
+    int status = mst__thread_start(&thread, job_run, job);
+    if (status == 0) {
+        (void)pthread_detach(thread); /* nobody waits for its end */
+    } else {
         job->holders--;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/thread.h"
 #include "base/until.h"
 #include "store/backoff.h"
 
@@ -110,13 +110,7 @@ static int start_thread(struct mst__etcd3_lease *lease, struct mst_err *reterr)
     if (lease->stop_fd < 0) {
         return mst__fail(reterr, MST_ESYS, errno, "eventfd");
     }
-    /* Signals are for the program's own threads. */
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments: cannot fail */
-    int status = pthread_create(&lease->thread, NULL, keep_alive, lease);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = mst__thread_start(&lease->thread, keep_alive, lease);
     if (status != 0) {
         return mst__fail(reterr, MST_ESYS, status, "thread for the lease");
     }
