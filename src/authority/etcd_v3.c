@@ -9,11 +9,11 @@
 
 #include "authority/etcd_v3.h"
 #include "authority/etcd_v3_self.h"
+#include "authority/wait.h"
 #include "base/assert.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/saturate.h"
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
@@ -30,27 +30,6 @@ static void leave_within(struct mst__etcd_v3 *self, int64_t timeout_ms)
     self->part_ms = timeout_ms;
     self->part_rv = 0;
     mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
-}
-
-/* Want the next round, until there is one or it will not come. In a task. */
-static int next_wait(struct mst__etcd_v3 *self, int64_t timeout_ms, struct mst_err *reterr)
-{
-    int64_t timeout_us = mst__saturate_multiply(timeout_ms, 1000);
-    struct mst__member *member = &self->member;
-    self->part_ms = TIDY_MS;
-    mst__etcd_v3_feed(
-        self, (struct mst__member_event){
-                  .kind = MST_MEMBER_EVENT_WANTED,
-                  .address = mst_bytes_str(self->address),
-                  .timeout_us = timeout_ms < 0 ? self->settings.job.job.join_us : timeout_us});
-    while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&self->head.owner)) {
-        mst__etcd_v3_turn(self, mst__until_by(self->head.owner.cancel_fd, INT64_MAX));
-    }
-    if (member->phase == MST_MEMBER_JOINING) {
-        leave_within(self, TIDY_MS);
-        return mst__owner_fail_cancelled(reterr);
-    }
-    return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
 }
 
 /* The store of the round; nothing is asked of the etcd before it is used. */
@@ -104,6 +83,38 @@ static int next_outcome(struct mst__etcd_v3 *self,
     return 0;
 }
 
+/* Whether our word is in our key; and, that our work is done, in `round`: then we may go, and no
+ * authority misses us. */
+static bool is_heard(const void *arg, const struct mst__word *word)
+{
+    const struct mst__etcd_v3 *self = arg;
+    const struct mst__member *member = &self->member;
+    const struct mst__etcd_v3_round *round = &self->round;
+    bool is_at_work = member->phase == MST_MEMBER_HOLDING && round->state == MST_ETCD_V3_RUNNING &&
+                      round->round == member->claim.round && round->epoch == member->claim.epoch;
+    return !self->has_to_say &&
+           (!word->is_finish || !is_at_work ||
+            (round->is_finished != NULL && round->is_finished[member->claim.rank]));
+}
+
+static struct mst__wait wait_of(struct mst__etcd_v3 *self)
+{
+    return (struct mst__wait){.self = self,
+                              .member = &self->member,
+                              .where = self->settings.etcd.endpoints[0].host,
+                              .step = mst__etcd_v3_feed,
+                              .turn = mst__etcd_v3_turn,
+                              .is_heard = is_heard};
+}
+
+/* A task, with a struct mst__word. */
+static int say_word(void *arg, void *word, struct mst_err *reterr)
+{
+    struct mst__etcd_v3 *self = arg;
+    const struct mst__wait wait = wait_of(self);
+    return mst__wait_word(&wait, word, self->settings.job.job.close_us / 1000, reterr);
+}
+
 static int etcd_v3_join(void *arg,
                         int64_t timeout_ms,
                         struct mst_rendezvous *ret,
@@ -114,7 +125,11 @@ static int etcd_v3_join(void *arg,
     int rv =
         mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
                                self->head.owner.cancel_fd, self->addr, &fd, self->address, reterr);
-    rv = rv == 0 ? next_wait(self, timeout_ms, reterr) : rv;
+    const struct mst__wait wait = wait_of(self);
+    self->part_ms = TIDY_MS;
+    rv = rv == 0 ? mst__wait_round(&wait, self->address, timeout_ms, self->settings.job.job.join_us,
+                                   reterr)
+                 : rv;
     if (rv == 0) {
         rv = next_outcome(self, ret, reterr);
     }
@@ -125,47 +140,6 @@ static int etcd_v3_join(void *arg,
         (void)close(fd); /* for the workers: nothing was done with it */
     }
     return rv;
-}
-
-/* Whether our word is in our key; and, that our work is done, in `round`: then we may go, and no
- * authority misses us. */
-static bool is_heard(const struct mst__etcd_v3 *self, const struct mst__word *word)
-{
-    const struct mst__member *member = &self->member;
-    const struct mst__etcd_v3_round *round = &self->round;
-    if (mst__member_has_word(member) || self->has_to_say) {
-        return false;
-    }
-    bool is_at_work = member->phase == MST_MEMBER_HOLDING && round->state == MST_ETCD_V3_RUNNING &&
-                      round->round == member->claim.round && round->epoch == member->claim.epoch;
-    return !word->is_finish || !is_at_work ||
-           (round->is_finished != NULL && round->is_finished[member->claim.rank]);
-}
-
-/* A task, with a struct mst__word. */
-static int say_word(void *arg, void *word_arg, struct mst_err *reterr)
-{
-    struct mst__etcd_v3 *self = arg;
-    const struct mst__word *word = word_arg;
-    const struct mst__member *member = &self->member;
-    if (member->phase == MST_MEMBER_OUT) {
-        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
-    }
-    struct mst__until until =
-        mst__until_by(self->head.owner.cancel_fd, self->settings.job.job.close_us / 1000);
-    mst__etcd_v3_feed(self, mst__word_event(word));
-    while (!is_heard(self, word) && !mst__owner_is_cancelled(&self->head.owner) &&
-           !mst__until_is_over(until)) {
-        mst__etcd_v3_turn(self, until);
-    }
-    if (is_heard(self, word)) {
-        return 0;
-    }
-    return mst__owner_is_cancelled(&self->head.owner)
-               ? mst__owner_fail_cancelled(reterr)
-               : mst__fail(reterr, MST_ECONN, 0,
-                           "%.60s: no answer; the others are told when there is one",
-                           self->settings.etcd.endpoints[0].host);
 }
 
 /* --- the other calls --- */

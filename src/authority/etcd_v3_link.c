@@ -128,8 +128,9 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
     }
 }
 
-void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event)
+void mst__etcd_v3_feed(void *arg, struct mst__member_event event)
 {
+    struct mst__etcd_v3 *self = arg;
     event.now_us = now_us();
     mst__member_step(&self->member, &event);
     for (size_t i = 0; i < self->member.effects_count; i++) {
@@ -357,8 +358,9 @@ static void turn_connected(struct mst__etcd_v3 *self, struct mst__until until)
     }
 }
 
-void mst__etcd_v3_turn(struct mst__etcd_v3 *self, struct mst__until until)
+void mst__etcd_v3_turn(void *arg, struct mst__until until)
 {
+    struct mst__etcd_v3 *self = arg;
     const struct mst__member *member = &self->member;
     bool is_over = member->phase == MST_MEMBER_EXPELLED || self->lease == 0;
     if (self->has_to_explain) {

@@ -146,10 +146,11 @@ struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_
 /* Make the member, which wants nothing yet. */
 void mst__etcd_v3_member(struct mst__etcd_v3 *self);
 
-/* Feed @event, stamped with the present time, and carry out what comes of it. */
-void mst__etcd_v3_feed(struct mst__etcd_v3 *self, struct mst__member_event event);
+/* Feed @event, stamped with the present time, and carry out what comes of it. @arg is the
+ * handler, as struct mst__wait has it. */
+void mst__etcd_v3_feed(void *arg, struct mst__member_event event);
 
 /* Wait until something has happened, but not beyond @until, and feed it to the member. */
-void mst__etcd_v3_turn(struct mst__etcd_v3 *self, struct mst__until until);
+void mst__etcd_v3_turn(void *arg, struct mst__until until);
 
 #endif /* MST_AUTHORITY_ETCD_V3_SELF_H */

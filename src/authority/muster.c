@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "authority/muster_self.h"
+#include "authority/wait.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/saturate.h"
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
@@ -161,26 +161,13 @@ static void leave_within(struct mst__muster *muster, int64_t timeout_ms)
     mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
 }
 
-/* Want the next round, until there is one or it will not come. In a task. */
-static int next_wait(struct mst__muster *muster, int64_t timeout_ms, struct mst_err *reterr)
+static struct mst__wait wait_of(struct mst__muster *muster)
 {
-    int64_t timeout_us = mst__saturate_multiply(timeout_ms, 1000);
-    struct mst__member *member = &muster->member;
-    muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
-    muster->part_rv = 0;
-    mst__muster_step(muster,
-                     (struct mst__member_event){
-                         .kind = MST_MEMBER_EVENT_WANTED,
-                         .address = mst_bytes_str(muster->address),
-                         .timeout_us = timeout_ms < 0 ? muster->settings.job.join_us : timeout_us});
-    while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(&muster->head.owner)) {
-        mst__muster_turn(muster, mst__until_by(muster->head.owner.cancel_fd, INT64_MAX));
-    }
-    if (member->phase == MST_MEMBER_JOINING) {
-        leave_within(muster, WITHDRAW_MS);
-        return mst__owner_fail_cancelled(reterr);
-    }
-    return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
+    return (struct mst__wait){.self = muster,
+                              .member = &muster->member,
+                              .where = muster->where,
+                              .step = mst__muster_step,
+                              .turn = mst__muster_turn};
 }
 
 static int muster_join(void *self,
@@ -193,7 +180,12 @@ static int muster_join(void *self,
     int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
                                     muster->head.owner.cancel_fd, muster->addr, &reserved_fd,
                                     muster->address, reterr);
-    rv = rv == 0 ? next_wait(muster, timeout_ms, reterr) : rv;
+    const struct mst__wait wait = wait_of(muster);
+    muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
+    muster->part_rv = 0;
+    rv = rv == 0 ? mst__wait_round(&wait, muster->address, timeout_ms, muster->settings.job.join_us,
+                                   reterr)
+                 : rv;
     if (rv == 0) {
         rv = next_outcome(muster, ret, reterr);
     }
@@ -314,36 +306,11 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
 }
 
 /* A task, with a struct mst__word. */
-static int say_word(void *self, void *arg, struct mst_err *reterr)
+static int say_word(void *self, void *word, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
-    const struct mst__word *word = arg;
-    const struct mst__member *member = &muster->member;
-    if (member->phase == MST_MEMBER_OUT) {
-        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
-    }
-    struct mst__until until =
-        mst__until_by(muster->head.owner.cancel_fd, muster->settings.job.close_us / 1000);
-    mst__muster_step(muster,
-                     (struct mst__member_event){.kind = word->is_finish ? MST_MEMBER_EVENT_FINISH
-                                                                        : MST_MEMBER_EVENT_RESTART,
-                                                .status = word->cause.status,
-                                                .text = word->cause.text,
-                                                .cause = &word->cause});
-    while (mst__member_has_word(member) && !mst__owner_is_cancelled(&muster->head.owner) &&
-           !mst__until_is_over(until)) {
-        mst__muster_turn(muster, until);
-    }
-    if (member->word_err.code != 0) {
-        return mst__err_pass(reterr, member->word_err.code, &member->word_err);
-    }
-    if (!mst__member_has_word(member)) {
-        return 0;
-    }
-    return mst__owner_is_cancelled(&muster->head.owner)
-               ? mst__owner_fail_cancelled(reterr)
-               : mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection; it is told when there is",
-                           muster->where);
+    const struct mst__wait wait = wait_of(muster);
+    return mst__wait_word(&wait, word, muster->settings.job.close_us / 1000, reterr);
 }
 
 static int muster_shutdown(void *self, struct mst_err *reterr)

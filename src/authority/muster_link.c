@@ -155,8 +155,9 @@ static int link_effect(struct mst__muster *muster,
     return 0;
 }
 
-void mst__muster_step(struct mst__muster *muster, struct mst__member_event event)
+void mst__muster_step(void *self, struct mst__member_event event)
 {
+    struct mst__muster *muster = self;
     struct mst_err err = {0};
     int rv = 0;
     if (event.kind != MST_MEMBER_EVENT_ALIVE) {
@@ -249,8 +250,9 @@ static void turn_connected(struct mst__muster *muster, struct mst__until until)
     }
 }
 
-void mst__muster_turn(struct mst__muster *muster, struct mst__until until)
+void mst__muster_turn(void *self, struct mst__until until)
 {
+    struct mst__muster *muster = self;
     int64_t due_us = mst__member_due_us(&muster->member);
     if (muster->client != NULL) {
         turn_connected(muster, until);

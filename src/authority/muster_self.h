@@ -48,11 +48,12 @@ struct mst__muster {
 /* Make the member, which wants nothing yet. */
 void mst__muster_member(struct mst__muster *muster);
 
-/* Feed @event, stamped with the present time, and carry out what comes of it. */
-void mst__muster_step(struct mst__muster *muster, struct mst__member_event event);
+/* Feed @event, stamped with the present time, and carry out what comes of it. @self is the
+ * handler, as struct mst__wait has it. */
+void mst__muster_step(void *self, struct mst__member_event event);
 
 /* Wait until something has happened, but not beyond @until, and feed it to the member. */
-void mst__muster_turn(struct mst__muster *muster, struct mst__until until);
+void mst__muster_turn(void *self, struct mst__until until);
 
 /* The connection is of no use any more, for the reason @err. */
 void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err);

@@ -83,9 +83,11 @@ static int restarts_get(struct mst_store *job,
 
 void mst__ending_init(struct mst__ending *ending,
                       const char *node,
-                      const struct mst__budget *budget)
+                      const struct mst__budget *budget,
+                      mst__ending_open_fn open,
+                      void *self)
 {
-    *ending = (struct mst__ending){.budget = *budget, .node = node};
+    *ending = (struct mst__ending){.budget = *budget, .node = node, .open = open, .self = self};
 }
 
 void mst__ending_leave(struct mst__ending *ending)
@@ -95,12 +97,10 @@ void mst__ending_leave(struct mst__ending *ending)
     mst_buffer_free(&ending->end);
     mst_buffer_free(&ending->cause);
     mst__free(ending->finished);
-    *ending = (struct mst__ending){.budget = ending->budget, .node = ending->node};
+    mst__ending_init(ending, ending->node, &ending->budget, ending->open, ending->self);
 }
 
 int mst__ending_begin(struct mst__ending *ending,
-                      struct mst_store *job,
-                      struct mst_store *round,
                       int64_t number,
                       int64_t rank,
                       int64_t world,
@@ -108,14 +108,14 @@ int mst__ending_begin(struct mst__ending *ending,
 {
     struct restarts restarts = {.count = 0};
     mst__ending_leave(ending);
-    ending->job = job;
-    ending->round = round;
     ending->number = number;
     ending->rank = rank;
     ending->world = world;
     ending->finished = mst__calloc((size_t)world, 1);
-    int rv = ending->finished == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "round")
-                                      : restarts_get(job, &restarts, NULL, reterr);
+    int rv = ending->finished == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "round") : 0;
+    rv = rv == 0 ? ending->open(ending->self, MST_ENDING_JOB, &ending->job, reterr) : rv;
+    rv = rv == 0 ? ending->open(ending->self, number, &ending->round, reterr) : rv;
+    rv = rv == 0 ? restarts_get(ending->job, &restarts, NULL, reterr) : rv;
     /* It may have failed already, as others know who were faster. */
     ending->restarts = restarts.total - (restarts.total > 0 && restarts.round >= number ? 1 : 0);
     if (rv != 0) {
@@ -421,13 +421,19 @@ void mst__ending_note(struct mst__ending *ending, struct mst_changes *view)
     }
 }
 
-int mst__ending_explain(struct mst_store *job,
+int mst__ending_explain(const struct mst__ending *ending,
                         int rv,
                         struct mst__view *view,
                         struct mst_err *reterr)
 {
-    struct mst_buffer frame;
-    if (get_frame(job, END_KEY, MST_JOB_CLOSED, &frame) != 0 || frame.size == 0) {
+    struct mst_store *job = NULL;
+    struct mst_buffer frame = {.size = 0};
+    struct mst_err ignored; /* then nobody knows */
+    if (ending->open(ending->self, MST_ENDING_JOB, &job, &ignored) == 0) {
+        (void)get_frame(job, END_KEY, MST_JOB_CLOSED, &frame);
+        mst_store_close(job);
+    }
+    if (frame.size == 0) {
         return rv;
     }
     const struct mst__job_message message = message_of(&frame);

@@ -15,9 +15,20 @@
 #include "handler/view.h"
 #include "handler/work.h"
 
+/* In place of a round: the job. */
+#define MST_ENDING_JOB (-1)
+
+/* Open the store of @round, or MST_ENDING_JOB, of the handler @self. */
+typedef int (*mst__ending_open_fn)(void *self,
+                                   int64_t round,
+                                   struct mst_store **ret_store,
+                                   struct mst_err *reterr);
+
 struct mst__ending {
     struct mst__budget budget;
     const char *node; /* the handler's */
+    mst__ending_open_fn open;
+    void *self;
     struct mst_store *job;
     struct mst_store *round; /* NULL = none is joined */
     int64_t number, rank, world;
@@ -35,16 +46,15 @@ struct mst__ending {
     uint8_t *finished;       /* by rank: 0 = not known, else 1 + whether it has; heap */
 };
 
-/* @node is borrowed. */
+/* @node is borrowed, @self is that of @open. */
 void mst__ending_init(struct mst__ending *ending,
                       const char *node,
-                      const struct mst__budget *budget);
+                      const struct mst__budget *budget,
+                      mst__ending_open_fn open,
+                      void *self);
 
-/* A round is joined. The stores are taken, also when this fails: 0, MST_ENOMEM, or an error of the
- * store. */
+/* A round is joined: 0, MST_ENOMEM, or an error of a store. */
 int mst__ending_begin(struct mst__ending *ending,
-                      struct mst_store *job,
-                      struct mst_store *round,
                       int64_t number,
                       int64_t rank,
                       int64_t world,
@@ -67,9 +77,9 @@ bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank);
  * wait or are lost. */
 void mst__ending_note(struct mst__ending *ending, struct mst_changes *view);
 
-/* The rendezvous was found closed, @rv: what to say of it instead, by what is in @job. Returns
+/* The rendezvous was found closed, @rv: what to say of it instead, by what is stored. Returns
  * MST_EFINISHED, MST_ECLOSED, or @rv with @reterr as it was. */
-int mst__ending_explain(struct mst_store *job,
+int mst__ending_explain(const struct mst__ending *ending,
                         int rv,
                         struct mst__view *view,
                         struct mst_err *reterr);

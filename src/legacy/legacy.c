@@ -254,56 +254,23 @@ static int open_store(struct handler *handler,
     return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 
-/* The store of round @version. */
-static int next_store(struct handler *handler,
+/* The store of a round, or of the job. An mst__ending_open_fn. */
+static int open_round(void *self,
                       int64_t version,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
+    struct handler *handler = self;
     char path[MST_LEGACY_PATH_MAX];
-    if (!mst__legacy_path(&handler->machine, version, "kv", path, sizeof path)) {
-        return mst__fail(reterr, MST_ELIMIT, 0, "path of the store of round %" PRId64, version);
+    bool fits;
+    if (version == MST_ENDING_JOB) {
+        int size = snprintf(path, sizeof path, "%s/work", handler->machine.job);
+        fits = size >= 0 && (size_t)size < sizeof path;
+    } else {
+        fits = mst__legacy_path(&handler->machine, version, "kv", path, sizeof path);
     }
-    return open_store(handler, path, ret_store, reterr);
-}
-
-/* The keys of the job, for words of the work. */
-static int job_store(struct handler *handler, struct mst_store **ret_store, struct mst_err *reterr)
-{
-    char path[MST_LEGACY_PATH_MAX];
-    int size = snprintf(path, sizeof path, "%s/work", handler->machine.job);
-    return size < 0 || (size_t)size >= sizeof path
-               ? mst__fail(reterr, MST_ELIMIT, 0, "path of the store of the job")
-               : open_store(handler, path, ret_store, reterr);
-}
-
-/* Where words of the work are said in the round that was joined. In the owner. */
-static int next_ending(struct handler *handler,
-                       const struct mst__legacy_outcome *outcome,
-                       struct mst_err *reterr)
-{
-    struct mst_store *job = NULL;
-    struct mst_store *round = NULL;
-    int rv = job_store(handler, &job, reterr);
-    rv = rv == 0 ? next_store(handler, outcome->version, &round, reterr) : rv;
-    if (rv != 0) {
-        mst_store_close(job);
-        return rv;
-    }
-    return mst__ending_begin(&handler->ending, job, round, outcome->version, outcome->rank,
-                             outcome->world, reterr);
-}
-
-/* It is closed, @rv; perhaps somebody has stored why. In the owner. */
-static int next_explain(struct handler *handler, int rv, struct mst_err *reterr)
-{
-    struct mst_store *job = NULL;
-    struct mst_err ignored;
-    if (job_store(handler, &job, &ignored) == 0) {
-        rv = mst__ending_explain(job, rv, &handler->head.view, reterr);
-        mst_store_close(job);
-    }
-    return rv;
+    return fits ? open_store(handler, path, ret_store, reterr)
+                : mst__fail(reterr, MST_ELIMIT, 0, "path of the store of round %" PRId64, version);
 }
 
 /* Enter a round and wait until it is final. In the owner. */
@@ -324,12 +291,14 @@ static int next_join(struct handler *handler,
                                reterr);
     }
     if (rv == MST_ECLOSED || rv == MST_ESPARE) {
-        return next_explain(handler, rv, reterr);
+        return mst__ending_explain(&handler->ending, rv, &handler->head.view, reterr);
     }
     if (rv == 0) {
         rv = remember_members(handler, ret_outcome, reterr);
     }
-    rv = rv == 0 ? next_ending(handler, ret_outcome, reterr) : rv;
+    rv = rv == 0 ? mst__ending_begin(&handler->ending, ret_outcome->version, ret_outcome->rank,
+                                     ret_outcome->world, reterr)
+                 : rv;
     if (rv == 0) {
         publish(handler, NULL);
     }
@@ -372,7 +341,7 @@ static int next_bootstrap(struct handler *handler,
     char name[MST_LEGACY_NODE_SIZE];
     mst__legacy_nonce master = handler->members.items[0];
     mst__legacy_node_name(master, 0, name);
-    int rv = next_store(handler, outcome->version, &store, reterr);
+    int rv = open_round(handler, outcome->version, &store, reterr);
     if (rv == 0) {
         struct waiting waiting = {.handler = handler,
                                   .look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS)};
@@ -682,7 +651,8 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
     }
     handler->head.leave_ms = handler->settings.etcd.read_timeout_ms;
     mst__head_identify(&handler->head, handler->params, handler->node, &handler->events);
-    mst__ending_init(&handler->ending, handler->node, &handler->settings.budget);
+    mst__ending_init(&handler->ending, handler->node, &handler->settings.budget, open_round,
+                     handler);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
     /* As torch's handler of this name: the workers' rank 0 serves their store, on a port that was

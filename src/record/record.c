@@ -87,44 +87,15 @@ static int open_store(struct mst__record *record,
     return rv;
 }
 
-/* The store of the round, for whoever joined it. */
-static int next_store(struct mst__record *record,
+/* The store of a round, or of the job. An mst__ending_open_fn. */
+static int open_round(void *self,
                       int64_t round,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
     char name[MST_NUMBER_SIZE + 1];
     name[mst__number_format(round, name)] = '\0';
-    return open_store(record, name, ret_store, reterr);
-}
-
-/* Where words of the work are said in the round that was joined. In a task. */
-static int next_ending(struct mst__record *record,
-                       const struct mst__outcome *outcome,
-                       struct mst_err *reterr)
-{
-    struct mst_store *job = NULL;
-    struct mst_store *round = NULL;
-    int rv = open_store(record, MST_RECORD_JOB, &job, reterr);
-    rv = rv == 0 ? next_store(record, outcome->round, &round, reterr) : rv;
-    if (rv != 0) {
-        mst_store_close(job);
-        return rv;
-    }
-    return mst__ending_begin(&record->ending, job, round, outcome->round, outcome->rank,
-                             outcome->world, reterr);
-}
-
-/* It is closed, @rv; perhaps somebody has stored why. */
-static int next_explain(struct mst__record *record, int rv, struct mst_err *reterr)
-{
-    struct mst_store *job = NULL;
-    struct mst_err ignored;
-    if (open_store(record, MST_RECORD_JOB, &job, &ignored) == 0) {
-        rv = mst__ending_explain(job, rv, &record->head.view, reterr);
-        mst_store_close(job);
-    }
-    return rv;
+    return open_store(self, round == MST_ENDING_JOB ? MST_RECORD_JOB : name, ret_store, reterr);
 }
 
 /* Enter the record and wait for the round. In a task. */
@@ -149,9 +120,11 @@ static int next_join(struct mst__record *record,
                         reterr);
     }
     if (rv == MST_ECLOSED || rv == MST_ESPARE) {
-        return next_explain(record, rv, reterr);
+        return mst__ending_explain(&record->ending, rv, &record->head.view, reterr);
     }
-    rv = rv == 0 ? next_ending(record, ret_outcome, reterr) : rv;
+    rv = rv == 0 ? mst__ending_begin(&record->ending, ret_outcome->round, ret_outcome->rank,
+                                     ret_outcome->world, reterr)
+                 : rv;
     struct mst__changes changes;
     if (rv == 0) {
         rv = mst__record_publish(record, NULL, &changes);
@@ -220,7 +193,7 @@ static int next_bootstrap(struct mst__record *record,
                           struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    int rv = next_store(record, outcome->round, &store, reterr);
+    int rv = open_round(record, outcome->round, &store, reterr);
     struct mst__bootstrap_info info = {.port = 0};
     if (rv == 0) {
         char master[MST_BOOTSTRAP_NODE_SIZE];
@@ -484,7 +457,8 @@ static void name_node(struct mst__record *record)
     };
     mst__node_format(&record->node, record->node_text, sizeof record->node_text);
     mst__head_identify(&record->head, record->params, record->node_text, &record->events);
-    mst__ending_init(&record->ending, record->node_text, &record->dynamic.settings.budget);
+    mst__ending_init(&record->ending, record->node_text, &record->dynamic.settings.budget,
+                     open_round, record);
 }
 
 static int record_init(struct mst__record *record,

@@ -1,0 +1,60 @@
+/* authority/wait.c - calls of the application that wait for something of a member machine. */
+#include "authority/wait.h"
+
+#include "base/err.h"
+#include "core/saturate.h"
+
+int mst__wait_round(const struct mst__wait *wait,
+                    const char *address,
+                    int64_t timeout_ms,
+                    int64_t join_us,
+                    struct mst_err *reterr)
+{
+    const struct mst__member *member = wait->member;
+    const struct mst__owner *owner = &((const struct mst__head *)wait->self)->owner;
+    int64_t timeout_us = timeout_ms < 0 ? join_us : mst__saturate_multiply(timeout_ms, 1000);
+    wait->step(wait->self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
+                                                      .address = mst_bytes_str(address),
+                                                      .timeout_us = timeout_us});
+    while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(owner)) {
+        wait->turn(wait->self, mst__until_by(owner->cancel_fd, INT64_MAX));
+    }
+    if (member->phase == MST_MEMBER_JOINING) {
+        wait->step(wait->self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
+        return mst__owner_fail_cancelled(reterr);
+    }
+    return member->err.code == 0 ? 0 : mst__err_pass(reterr, member->err.code, &member->err);
+}
+
+static bool is_heard(const struct mst__wait *wait, const struct mst__word *word)
+{
+    return !mst__member_has_word(wait->member) &&
+           (wait->is_heard == NULL || wait->is_heard(wait->self, word));
+}
+
+int mst__wait_word(const struct mst__wait *wait,
+                   const struct mst__word *word,
+                   int64_t timeout_ms,
+                   struct mst_err *reterr)
+{
+    const struct mst__member *member = wait->member;
+    const struct mst__owner *owner = &((const struct mst__head *)wait->self)->owner;
+    if (member->phase == MST_MEMBER_OUT) {
+        return mst__fail(reterr, MST_EINVAL, 0, "no round is joined");
+    }
+    struct mst__until until = mst__until_by(owner->cancel_fd, timeout_ms);
+    wait->step(wait->self, mst__word_event(word));
+    while (!is_heard(wait, word) && !mst__owner_is_cancelled(owner) && !mst__until_is_over(until)) {
+        wait->turn(wait->self, until);
+    }
+    if (member->word_err.code != 0) {
+        return mst__err_pass(reterr, member->word_err.code, &member->word_err);
+    }
+    if (is_heard(wait, word)) {
+        return 0;
+    }
+    return mst__owner_is_cancelled(owner)
+               ? mst__owner_fail_cancelled(reterr)
+               : mst__fail(reterr, MST_ECONN, 0,
+                           "%.60s: no answer; the others are told when there is one", wait->where);
+}
