@@ -143,7 +143,10 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
     int rv = 0;
     for (size_t i = 0; i < rebuild->count && rv == 0; i++) {
         const struct mst__kept_session *session = &rebuild->sessions[i];
-        if (session->is_ended || turn_of(rebuild, i) != turn) {
+        /* Who has failed and is back waits behind its failure. */
+        bool is_turn = turn_of(rebuild, i) == turn ||
+                       (turn == TURN_BACK && session->is_back && is_undecided(rebuild, session));
+        if (session->is_ended || !is_turn) {
             continue;
         }
         if (turn == TURN_HOLDING) {
@@ -162,19 +165,17 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
     return rv;
 }
 
-/* What sessions have said of their work that the predecessor may not have heard. */
-static int rebuild_words(const struct rebuild *rebuild)
+/* What sessions have said of their work in a round that runs, and the predecessor may not have
+ * heard: that it is done, or has failed. */
+static int rebuild_words(const struct rebuild *rebuild, bool has_failed)
 {
     const struct mst__kept_driver *driver = rebuild->driver;
+    bool runs = rebuild->round != NULL && !rebuild->round->is_over;
     int rv = 0;
-    for (size_t i = 0; i < rebuild->count && rv == 0; i++) {
+    for (size_t i = 0; runs && i < rebuild->count && rv == 0; i++) {
         const struct mst__kept_session *session = &rebuild->sessions[i];
-        if (session->is_ended || !session->has_word) {
-            continue;
-        }
-        rv = driver->say(driver->arg, i);
-        if (rv == 0 && session->is_back && is_undecided(rebuild, session)) {
-            rv = driver->announce(driver->arg, i, NULL);
+        if (!session->is_ended && session->has_word && session->has_failed == has_failed) {
+            rv = driver->say(driver->arg, i);
         }
     }
     return rv;
@@ -217,18 +218,25 @@ static int rebuild_release(const struct rebuild *rebuild)
     return rv;
 }
 
-/* Until the round is settled its places wait to be claimed, and nothing is sealed. */
+/* Until the round is settled its places wait to be claimed, and nothing is sealed, unless it is
+ * deserted and all of it come anew. */
 static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
 {
     struct mst__authority *authority = rebuild->authority;
-    if (rebuild_is_deserted(rebuild)) {
+    bool is_over = rebuild->round != NULL && rebuild->round->is_over;
+    bool is_deserted = rebuild_is_deserted(rebuild);
+    enum mst__authority_why why = is_over ? rebuild->round->why : MST_AUTHORITY_WHY_LOST;
+    if (is_deserted) {
         /* Who waits gathers as if there had been no round: it has not survived one. */
-        mst__authority_reopen(authority, MST_AUTHORITY_WHY_LOST, MST_AUTHORITY_RANK_NONE);
+        mst__authority_reopen(authority, why, MST_AUTHORITY_RANK_NONE);
     }
     int rv = rebuild_turn(rebuild, TURN_HOLDING);
+    /* Before a newer process of its node comes: who has finished is not lost then. */
+    rv = rv == 0 ? rebuild_words(rebuild, false) : rv;
     rv = rv == 0 ? rebuild_turn(rebuild, TURN_WAITING) : rv;
-    if (rv == 0 && rebuild->round != NULL && rebuild->round->is_over) {
-        mst__authority_reopen(authority, rebuild->round->why, MST_AUTHORITY_RANK_NONE);
+    rv = rv == 0 ? rebuild_words(rebuild, true) : rv;
+    if (rv == 0 && is_over && !is_deserted) {
+        mst__authority_reopen(authority, why, MST_AUTHORITY_RANK_NONE);
     }
     rv = rv == 0 ? rebuild_turn(rebuild, TURN_BACK) : rv;
     rv = rv == 0 ? rebuild_release(rebuild) : rv;
@@ -238,7 +246,7 @@ static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
         (void)mst__authority_step(authority, &settled, NULL); /* always 0 */
         rv = rebuild_turn(rebuild, TURN_OLD);
     }
-    return rv == 0 ? rebuild_words(rebuild) : rv;
+    return rv;
 }
 
 int mst__authority_rebuild(struct mst__authority *authority,

@@ -358,6 +358,55 @@ static void test_failure_beyond_the_budget(void **state)
     world_close(&world);
 }
 
+/* One that has finished is followed by a new process of its node while its key is there: the next
+ * authority does not take it for lost. */
+static void test_finished_and_replaced(void **state)
+{
+    (void)state;
+    struct world world;
+    world_of_three(&world);
+    world_say(&world, "b", 2, true, 0);
+    assert_int_equal(world_store(&world), 1);
+    mst__etcd_v3_authority_close(&world.authority);
+    world_enter(&world, "b", 9);
+    world_build(&world);
+    assert_int_equal(world_store(&world), 0);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_int_equal(world.round.finished_count, 1);
+    world_say(&world, "a", 1, true, 0);
+    world_say(&world, "c", 3, true, 0);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.outcome, MST_JOB_OUTCOME_FINISHED);
+    world_close(&world);
+}
+
+/* A round has failed, and all its nodes come with new sessions before there is another authority:
+ * it seals the next round, and that one has not failed. */
+static void test_failed_and_deserted(void **state)
+{
+    (void)state;
+    struct world world;
+    static const char *const names[] = {"a", "b", "c"};
+    world_of_three(&world);
+    world_say(&world, "b", 2, false, 7);
+    assert_int_equal(world_store(&world), 1);
+    mst__etcd_v3_authority_close(&world.authority);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        const struct mst__claim claim = {
+            .epoch = world.round.epoch, .round = world.round.round, .world = 3, .rank = rank};
+        world_delete(&world, rank + 1);
+        world_put(&world, names[rank], rank + 11, &claim, false);
+    }
+    world_build(&world);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_int_equal(world.round.round, 2);
+    assert_int_equal(world.round.start, MST_JOB_START_FAILED);
+    assert_int_equal(world.round.restarts_before, 1);
+    assert_int_equal(world.round.restarts_total, 1);
+    world_close(&world);
+}
+
 /* A window of the budget that begins anew has another beginning, with the same count. */
 static void test_window_begins_anew(void **state)
 {
@@ -816,6 +865,8 @@ int main(void)
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_failure_beyond_the_budget),
         cmocka_unit_test(test_window_begins_anew),
+        cmocka_unit_test(test_finished_and_replaced),
+        cmocka_unit_test(test_failed_and_deserted),
         cmocka_unit_test(test_failed_and_back),
         cmocka_unit_test(test_left_and_waiting),
         cmocka_unit_test(test_taken_over_at_every_step),
