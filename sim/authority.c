@@ -133,6 +133,8 @@ static void run_start(struct mst__sim_auth *sim, uint32_t index)
     node->is_coming = false;
     if (node->app == MST_SIM_AUTH_DOWN && is_wanted) {
         mst__sim_auth_node_start(sim, node);
+    } else if (node->app == MST_SIM_AUTH_AWAY && is_wanted && sim->plan.has_agents) {
+        mst__sim_auth_node_start(sim, node); /* another process */
     } else if (node->app == MST_SIM_AUTH_AWAY && is_wanted) {
         mst__sim_auth_node_next(sim, node);
     }
@@ -222,11 +224,11 @@ static void run_begin(struct mst__sim_auth *sim, uint64_t seed)
                      (struct mst__sim_event){.bytes = NULL});
 }
 
-bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history)
+static bool run(struct mst__sim_auth *sim, uint64_t seed, bool has_agents, FILE *history)
 {
-    struct mst__sim_auth *sim = ret_sim;
     memset(sim, 0, sizeof *sim);
     sim->history = history;
+    sim->plan.has_agents = has_agents;
     mst__prng_init(&sim->prng, seed);
     run_begin(sim, seed);
     struct mst__sim_event event;
@@ -252,6 +254,16 @@ bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *histo
     return sim->rule == NULL;
 }
 
+bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history)
+{
+    return run(ret_sim, seed, false, history);
+}
+
+bool mst__sim_auth_run_agents(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history)
+{
+    return run(ret_sim, seed, true, history);
+}
+
 void mst__sim_auth_close(struct mst__sim_auth *sim)
 {
     sim->history = NULL;
@@ -269,6 +281,7 @@ void mst__sim_auth_close(struct mst__sim_auth *sim)
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         mst__sim_auth_lead_end(sim, &sim->nodes[i]);
         mst__free(sim->nodes[i].round);
+        mst__sim_auth_launch_free(&sim->nodes[i]);
     }
     mst__free(sim->store.owners);
     mst__free(sim->nodes);

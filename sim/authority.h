@@ -81,6 +81,16 @@ struct mst__sim_auth_plan {
     uint32_t fail_ppm;   /* members that fail */
     uint32_t end_ppm;    /* programs that end after they have finished */
     struct mst__budget budget;
+    /* Nodes are launchers of workers. */
+    bool has_agents;
+    int64_t stop_us_max;   /* of a worker that is told to stop */
+    int64_t stop_grace_us; /* until it is killed */
+    int64_t hang_us;       /* INT64_MAX = nobody looks whether workers hang, and none does */
+    int64_t notice_us;     /* 0 = none */
+    int64_t pause_us;
+    int64_t cut_us;
+    uint32_t quick_max;
+    bool gives_way; /* to newcomers, at once */
 };
 
 /* --- events --- */
@@ -150,7 +160,8 @@ struct mst__sim_auth_doc {
     int32_t failure; /* the number of a failure */
 };
 
-struct mst__sim_auth_lead; /* an authority on a node, in authority_lead.c */
+struct mst__sim_auth_lead;     /* an authority on a node, in authority_lead.c */
+struct mst__sim_auth_launcher; /* in authority_launch.c */
 
 struct mst__sim_auth_node {
     uint32_t index;
@@ -175,6 +186,7 @@ struct mst__sim_auth_node {
     int64_t bad_us;    /* when something last disturbed it */
     int64_t lost_us;   /* when an authority last took it for lost */
     uint64_t accepted; /* the newest of its connections that the server has seen */
+    struct mst__sim_auth_launcher *launcher; /* with has_agents; NULL = is not up */
     /* muster */
     struct mst__sim_auth_link *link;
     /* etcd-v3 */
@@ -389,6 +401,8 @@ struct mst__sim_auth {
 
 /* As mst__sim_world_run. */
 bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
+/* The same with launchers. */
+bool mst__sim_auth_run_agents(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
 void mst__sim_auth_close(struct mst__sim_auth *sim);
 
 /* --- authority.c: time, network, history --- */
@@ -477,6 +491,27 @@ void mst__sim_auth_node_react(struct mst__sim_auth *sim,
 void mst__sim_auth_node_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_node_ended(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
+/* --- authority_launch.c: a launcher in the place of a program --- */
+
+void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_free(struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_sealed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__job_round *round);
+void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+/* Somebody asks for a restart, or for its end; it comes back after @away_us. */
+void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 int64_t away_us);
+int64_t mst__sim_auth_launch_due_us(const struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
 /* --- authority_member.c: the member machine of a node --- */
 
 /* A process of @node has started. */
@@ -528,6 +563,13 @@ void mst__sim_auth_server_turn(struct mst__sim_auth *sim);
 void mst__sim_auth_server_due(struct mst__sim_auth *sim);
 void mst__sim_auth_server_start(struct mst__sim_auth *sim);
 void mst__sim_auth_server_stop(struct mst__sim_auth *sim);
+
+/* Workers of @node start in that round: with the restarts that were counted. */
+void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
+                                         const struct mst__sim_auth_node *node,
+                                         uint64_t epoch,
+                                         int64_t round,
+                                         uint32_t restarts);
 
 /* --- authority_work.c: members that finish and fail --- */
 

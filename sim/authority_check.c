@@ -171,6 +171,22 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
     seal_check_beside(sim, seal);
 }
 
+void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
+                                         const struct mst__sim_auth_node *node,
+                                         uint64_t epoch,
+                                         int64_t round,
+                                         uint32_t restarts)
+{
+    const struct mst__sim_auth_seal *seal = seal_find(sim, epoch, round);
+    bool is_muster = sim->plan.engine == MST_SIM_AUTH_MUSTER;
+    if (seal == NULL || (is_muster && seal->restarts != restarts)) {
+        mst__sim_auth_break(sim, "restarts",
+                            "node %" PRIu32 " starts workers of round %" PRId64 " with %" PRIu32
+                            " restarts",
+                            node->index, round, restarts);
+    }
+}
+
 /* --- who takes part --- */
 
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,

@@ -328,7 +328,7 @@ static void keeper_answered(struct mst__sim_auth *sim,
             node->predecessor = answer->predecessor;
             keeper_round(sim, node, &answer->round);
             if (node->key != 0 && answer->key != 0 && answer->predecessor == 0 &&
-                mst__sim_auth_is_up(node)) {
+                mst__sim_auth_is_up(node) && answer->round.state != MST_SIM_AUTH_CLOSED) {
                 mst__sim_auth_lead_end(sim, node);
                 mst__sim_auth_lead_begin(sim, node, answer);
             }

@@ -55,6 +55,10 @@ static void member_notice(struct mst__sim_auth *sim,
                           struct mst__sim_auth_node *node,
                           const struct mst__member_effect *effect)
 {
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_notice(sim, node, effect);
+        return;
+    }
     switch (effect->notice) {
         case MST_MEMBER_NOTICE_CUT:
             mst__sim_auth_say(sim, node->index, "has lost its connection");
@@ -97,7 +101,11 @@ static void member_tell(struct mst__sim_auth *sim,
     if (effect->kind == MST_MEMBER_SEALED) {
         mst__sim_auth_node_sealed(sim, node, &effect->message->u.round);
     } else if (effect->kind == MST_MEMBER_FAILED) {
-        member_failed(sim, node, effect->err);
+        if (node->launcher != NULL) {
+            mst__sim_auth_launch_failed(sim, node, effect);
+        } else {
+            member_failed(sim, node, effect->err);
+        }
     } else if (effect->kind == MST_MEMBER_NOTICE) {
         member_notice(sim, node, effect);
     }

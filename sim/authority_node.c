@@ -25,6 +25,8 @@ void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node
     int64_t work_us = mst__sim_auth_work_due_us(node);
     due_us = work_us < due_us ? work_us : due_us;
     due_us = node->react_us < due_us ? node->react_us : due_us;
+    int64_t launch_us = mst__sim_auth_launch_due_us(node);
+    due_us = launch_us < due_us ? launch_us : due_us;
     node->timer = ++sim->serials;
     if (due_us != INT64_MAX) {
         mst__sim_auth_at(sim, due_us, MST_SIM_AUTH_TIMER,
@@ -53,6 +55,7 @@ void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_no
     uint32_t index = node->index;
     uint32_t life = node->life + 1;
     mst__free(node->round);
+    mst__sim_auth_launch_free(node);
     *node = (struct mst__sim_auth_node){
         .index = index,
         .life = life,
@@ -73,7 +76,11 @@ void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_no
     mst__sim_auth_work_stop(node);
     mst__sim_auth_member_begin(sim, node);
     mst__sim_auth_say(sim, index, "starts");
-    mst__sim_auth_node_next(sim, node);
+    if (sim->plan.has_agents) {
+        mst__sim_auth_launch_begin(sim, node);
+    } else {
+        mst__sim_auth_node_next(sim, node);
+    }
 }
 
 void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
@@ -86,6 +93,7 @@ void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
         node->link = NULL;
     }
     mst__sim_auth_lead_end(sim, node);
+    mst__sim_auth_launch_free(node); /* its workers die with it */
     node->app = MST_SIM_AUTH_DOWN;
     node->timer = ++sim->serials;
     node->frozen_us = 0;
@@ -94,6 +102,11 @@ void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
 
 void mst__sim_auth_node_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_ask(sim, node);
+        mst__sim_auth_node_arm(sim, node);
+        return;
+    }
     mst__sim_auth_say(sim, node->index, "enters, knows round %" PRId64, node->member.claim.round);
     node->app = MST_SIM_AUTH_JOINING;
     node->react_us = INT64_MAX;
@@ -106,6 +119,10 @@ void mst__sim_auth_node_part(struct mst__sim_auth *sim,
                              struct mst__sim_auth_node *node,
                              int64_t away_us)
 {
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_signal(sim, node, away_us);
+        return;
+    }
     mst__sim_auth_say(sim, node->index, "leaves");
     node->app = MST_SIM_AUTH_AWAY;
     node->react_us = INT64_MAX;
@@ -130,6 +147,9 @@ void mst__sim_auth_node_timer(struct mst__sim_auth *sim, struct mst__sim_auth_no
         mst__sim_auth_node_next(sim, node);
     }
     mst__sim_auth_work_wake(sim, node);
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_wake(sim, node);
+    }
     if (node->app == MST_SIM_AUTH_DONE) {
         return;
     }
@@ -150,7 +170,11 @@ void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
                       round->rank, round->world, round->round);
     node->app = MST_SIM_AUTH_HOLDING;
     node->react_us = INT64_MAX;
-    mst__sim_auth_work_begin(sim, node);
+    if (node->launcher != NULL) {
+        mst__sim_auth_launch_sealed(sim, node, round);
+    } else {
+        mst__sim_auth_work_begin(sim, node);
+    }
     sim->stats.returns++;
 }
 

@@ -94,6 +94,26 @@ static void draw_work(struct mst__sim_auth *sim)
     }
 }
 
+/* Launchers: always with work, and small groups, for there is more to do in each. */
+static void draw_agents(struct mst__sim_auth *sim)
+{
+    struct mst__sim_auth_plan *plan = &sim->plan;
+    plan->has_work = true;
+    plan->is_old = false;
+    plan->has_odd = false;
+    plan->fail_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, 300000) : 0;
+    plan->stop_us_max = draw_range(sim, 1, SECOND_US);
+    plan->stop_grace_us = draw_range(sim, SECOND_US / 10, 3 * SECOND_US);
+    plan->hang_us = draw_percent(sim, 30) ? plan->work_us_max + SECOND_US : INT64_MAX;
+    plan->notice_us = draw_percent(sim, 30) ? draw_range(sim, 1, 2 * SECOND_US) : 0;
+    plan->pause_us = draw_percent(sim, 30) ? draw_range(sim, 1, SECOND_US) : 0;
+    plan->cut_us = draw_percent(sim, 50) ? draw_range(sim, 1, 30) * SECOND_US : 600 * SECOND_US;
+    plan->quick_max = draw_percent(sim, 20) ? (uint32_t)draw_range(sim, 2, 5) : 0;
+    plan->gives_way = draw_percent(sim, 70);
+    int64_t wave_us = plan->stop_grace_us + plan->notice_us + 4 * plan->pause_us + SECOND_US;
+    plan->bound_us += 4 * wave_us;
+}
+
 void mst__sim_auth_draw(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
@@ -107,6 +127,9 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
     plan->bound_us = 2 * plan->expiry_us + plan->grace_us + plan->reclaim_us +
                      2 * plan->last_call_us + 3 * wave_us + 8 * SECOND_US;
     draw_work(sim);
+    if (plan->has_agents) {
+        draw_agents(sim);
+    }
     if (plan->has_work) {
         /* Rounds are over because programs end, as often as there are nodes. */
         plan->bound_us += 4 * (plan->bound_us + plan->work_us_max);

@@ -17,13 +17,15 @@
 
 /* Which rendezvous is simulated. */
 enum machine {
-    MACHINE_ALL, /* one seed after the other, in turn; every other one is the record machine's */
+    MACHINE_ALL, /* one seed after the other, in turn */
     MACHINE_RECORD,
     MACHINE_LEGACY,
     MACHINE_AUTHORITY,
+    MACHINE_AGENT,
 };
-#define MACHINE_COUNT 4
-static const char *const machine_names[MACHINE_COUNT] = {"all", "record", "legacy", "authority"};
+#define MACHINE_COUNT 5
+static const char *const machine_names[MACHINE_COUNT] = {"all", "record", "legacy", "authority",
+                                                         "agent"};
 
 /* What one seed needs; one of them at a time. */
 struct place {
@@ -71,8 +73,8 @@ static const char usage[] =
     "       muster-sim --runs N              run many\n"
     "       muster-sim [--seconds S]         run until stopped, with progress\n"
     "\n"
-    "  --machine M      record, legacy (torch's old etcd protocol), authority, or all: in turn\n"
-    "                   (default; half of the seeds are record's)\n"
+    "  --machine M      record, legacy (torch's old etcd protocol), authority, agent (launchers on\n"
+    "                   authorities), or all: in turn (default)\n"
     "  --first-seed N   where to begin (with --runs: 1, else the time of day)\n"
     "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE "\n"
     "Exit status: 0 no rule was broken, 1 one was, 2 wrong usage.\n";
@@ -220,10 +222,12 @@ static bool run_legacy(struct mst__sim_legacy *legacy,
 
 static bool run_authority(struct mst__sim_auth *authority,
                           uint64_t seed,
+                          bool has_agents,
                           FILE *history,
                           struct totals *totals)
 {
-    bool is_fine = mst__sim_auth_run(authority, seed, history);
+    bool is_fine = has_agents ? mst__sim_auth_run_agents(authority, seed, history)
+                              : mst__sim_auth_run(authority, seed, history);
     mst__sim_auth_close(authority);
     add_up(totals, &authority->stats);
     if (!is_fine) {
@@ -235,9 +239,10 @@ static bool run_authority(struct mst__sim_auth *authority,
 
 static enum machine machine_of(const struct options *options, uint64_t seed)
 {
-    static const enum machine turns[] = {MACHINE_RECORD, MACHINE_LEGACY, MACHINE_RECORD,
-                                         MACHINE_AUTHORITY};
-    return options->machine == MACHINE_ALL ? turns[seed % 4] : options->machine;
+    static const enum machine turns[] = {MACHINE_RECORD,    MACHINE_LEGACY, MACHINE_RECORD,
+                                         MACHINE_AUTHORITY, MACHINE_RECORD, MACHINE_LEGACY,
+                                         MACHINE_AGENT,     MACHINE_AUTHORITY};
+    return options->machine == MACHINE_ALL ? turns[seed % 8] : options->machine;
 }
 
 static void tell_replay(const struct options *options, uint64_t seed)
@@ -276,8 +281,8 @@ static bool run_seed(const struct options *options,
     bool is_fine;
     if (machine == MACHINE_LEGACY) {
         is_fine = run_legacy(&place->legacy, seed, history, totals);
-    } else if (machine == MACHINE_AUTHORITY) {
-        is_fine = run_authority(&place->authority, seed, history, totals);
+    } else if (machine == MACHINE_AUTHORITY || machine == MACHINE_AGENT) {
+        is_fine = run_authority(&place->authority, seed, machine == MACHINE_AGENT, history, totals);
     } else {
         is_fine = run_record(&place->world, seed, history, totals);
     }

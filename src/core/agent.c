@@ -685,21 +685,37 @@ void mst__agent_init(struct mst__agent *agent,
     put_kind(agent, MST_AGENT_WANT);
 }
 
-void mst__agent_check(const struct mst__agent *agent)
+const char *mst__agent_flaw(const struct mst__agent *agent)
 {
     uint32_t running = 0;
     for (uint32_t i = 0; i < agent->options.workers_count; i++) {
         running += agent->options.workers[i].is_running;
     }
-    MST_ASSERT(running == agent->running_count);
-    bool may_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING ||
-                   (agent->phase == MST_AGENT_ENDED && agent->end == MST_AGENT_END_STUCK);
-    MST_ASSERT(may_run || running == 0);
-    bool must_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
-    MST_ASSERT(!must_run || running > 0);
-    MST_ASSERT(agent->ends == (agent->phase == MST_AGENT_ENDED) ||
-               agent->phase == MST_AGENT_STOPPING);
-    MST_ASSERT(agent->phase == MST_AGENT_RUNNING || agent->notice_us == INT64_MAX);
-    MST_ASSERT(agent->phase != MST_AGENT_STOPPING ||
-               (agent->kill_us == INT64_MAX) == agent->is_killed);
+    bool is_active = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
+    bool is_stuck = agent->phase == MST_AGENT_ENDED && agent->end == MST_AGENT_END_STUCK;
+    bool is_stopping = agent->phase == MST_AGENT_STOPPING;
+    if (running != agent->running_count) {
+        return "its workers are not counted right";
+    }
+    if (running > 0 && !is_active && !is_stuck) {
+        return "workers run, and it does not know of them";
+    }
+    if (running == 0 && is_active) {
+        return "no worker runs, and it waits for one";
+    }
+    if (agent->ends != (agent->phase == MST_AGENT_ENDED) && !is_stopping) {
+        return "it ends, and goes on";
+    }
+    if (agent->phase != MST_AGENT_RUNNING && agent->notice_us != INT64_MAX) {
+        return "a notice is given to nobody";
+    }
+    if (is_stopping && (agent->kill_us == INT64_MAX) != agent->is_killed) {
+        return "nobody kills its workers";
+    }
+    return NULL;
+}
+
+void mst__agent_check(const struct mst__agent *agent)
+{
+    MST_ASSERT(mst__agent_flaw(agent) == NULL);
 }

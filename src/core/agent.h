@@ -234,7 +234,9 @@ void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *ev
 /* When the next TIME is due; INT64_MAX = nothing is. */
 int64_t mst__agent_due_us(const struct mst__agent *agent);
 
-/* Assert everything that must be true between two steps. */
+/* What must be true between two steps and is not, NULL if there is nothing. Static memory. */
+const char *mst__agent_flaw(const struct mst__agent *agent);
+/* Assert that there is nothing. */
 void mst__agent_check(const struct mst__agent *agent);
 
 #endif /* MST_CORE_AGENT_H */
