@@ -1,8 +1,8 @@
 /* sim/authority_launch.c - launchers: the product's agent machine on top of a node's member machine,
  * with workers that succeed, fail, hang, take their time to stop or do not stop at all.
  *
- * What must be true: a generation starts when nothing of the last one lives ("generation"), with the
- * restarts that the checker has counted ("restarts"); nothing of it lives for longer than the grace
+ * What must be true: a generation starts when nothing of the last one lives ("generation"), with
+ * the restarts that the checker has counted ("restarts"); nothing of it lives for longer than the grace
  * when it has to stop ("grace"); a node finishes when all its workers have, and tells a failure
  * ("told"); a job that has failed has failed of the cause that was decided ("outcome"). That all of
  * them end is a matter of the rest. */
@@ -70,9 +70,9 @@ static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *
 {
     struct mst__sim_auth_launcher *launcher = node->launcher;
     const struct mst__sim_auth_plan *plan = &sim->plan;
-    mst__sim_auth_say(sim, node->index, "starts generation %" PRIu32 " as rank %" PRIu32
-                      " of round %" PRId64, launcher->agent.generation, launcher->rank,
-                      launcher->round);
+    mst__sim_auth_say(sim, node->index,
+                      "starts generation %" PRIu32 " as rank %" PRIu32 " of round %" PRId64,
+                      launcher->agent.generation, launcher->rank, launcher->round);
     if (living(launcher) > 0) {
         mst__sim_auth_break(sim, "generation", "node %" PRIu32 " starts workers beside old ones",
                             node->index);
@@ -81,13 +81,14 @@ static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *
                                         launcher->agent.restarts);
     launcher->over_us = INT64_MAX;
     for (uint32_t i = 0; i < launcher->count; i++) {
-        bool hangs = !sim->is_calm && plan->hang_us != INT64_MAX && mst__sim_auth_chance(sim, 50000);
+        bool hangs =
+            !sim->is_calm && plan->hang_us != INT64_MAX && mst__sim_auth_chance(sim, 50000);
         launcher->processes[i] = (struct process){
             .lives = true,
             .fails = !sim->is_calm && mst__sim_auth_chance(sim, plan->fail_ppm / launcher->count),
             .is_stubborn = !sim->is_calm && mst__sim_auth_chance(sim, 100000),
-            .end_us = hangs ? INT64_MAX
-                            : sim->now_us + 1 + mst__sim_auth_below(sim, plan->work_us_max),
+            .end_us =
+                hangs ? INT64_MAX : sim->now_us + 1 + mst__sim_auth_below(sim, plan->work_us_max),
         };
     }
     if (!sim->is_calm && mst__sim_auth_chance(sim, 5000)) {
@@ -96,10 +97,11 @@ static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *
         for (uint32_t i = failed; i < launcher->count; i++) {
             launcher->processes[i].lives = false;
         }
-        step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNSTARTED,
-                                                  .worker = failed,
-                                                  .status = ++sim->failures,
-                                                  .err = &err});
+        step(sim, node,
+             (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNSTARTED,
+                                       .worker = failed,
+                                       .status = ++sim->failures,
+                                       .err = &err});
     }
 }
 
@@ -135,11 +137,12 @@ static void end_worker(struct mst__sim_auth *sim, struct mst__sim_auth_node *nod
     struct process *process = &node->launcher->processes[worker];
     bool has_failed = process->fails && process->signal == 0;
     process->lives = false;
-    step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_EXITED,
-                                              .worker = worker,
-                                              .status = has_failed ? ++sim->failures : 0,
-                                              .signal = process->signal,
-                                              .wall_us = sim->now_us});
+    step(sim, node,
+         (struct mst__agent_event){.kind = MST_AGENT_EVENT_EXITED,
+                                   .worker = worker,
+                                   .status = has_failed ? ++sim->failures : 0,
+                                   .signal = process->signal,
+                                   .wall_us = sim->now_us});
 }
 
 /* --- the end --- */
@@ -147,14 +150,14 @@ static void end_worker(struct mst__sim_auth *sim, struct mst__sim_auth_node *nod
 static void check_cause(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
     const struct mst__agent *agent = &node->launcher->agent;
-    bool is_given_up = agent->options.quick_max > 0 &&
-                       agent->quick_count >= agent->options.quick_max;
+    bool is_given_up =
+        agent->options.quick_max > 0 && agent->quick_count >= agent->options.quick_max;
     bool is_known = is_given_up;
     for (size_t i = 0; i < sim->ends_count; i++) {
         const struct mst__sim_auth_end *end = &sim->ends[i];
-        is_known = is_known || (end->outcome == MST_JOB_OUTCOME_FAILED &&
-                                end->failure == agent->cause.status &&
-                                end->rank == agent->cause.rank);
+        is_known =
+            is_known || (end->outcome == MST_JOB_OUTCOME_FAILED &&
+                         end->failure == agent->cause.status && end->rank == agent->cause.rank);
     }
     if (!is_known) {
         mst__sim_auth_break(sim, "outcome",
@@ -272,8 +275,7 @@ static void check_told(struct mst__sim_auth *sim,
 static void check_grace(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_launcher *launcher = node->launcher;
-    int64_t since_us =
-        launcher->over_us < node->frozen_us ? node->frozen_us : launcher->over_us;
+    int64_t since_us = launcher->over_us < node->frozen_us ? node->frozen_us : launcher->over_us;
     bool is_over = launcher->over_us != INT64_MAX && living(launcher) > 0 &&
                    sim->now_us > since_us + sim->plan.stop_grace_us + 2 * KILLED_US;
     if (is_over) {
@@ -296,8 +298,7 @@ static void step(struct mst__sim_auth *sim,
         return;
     }
     if (launcher->agent.phase != before) {
-        mst__sim_auth_say(sim, node->index, "is %s",
-                          mst__agent_phase_name(launcher->agent.phase));
+        mst__sim_auth_say(sim, node->index, "is %s", mst__agent_phase_name(launcher->agent.phase));
     }
     check_told(sim, node, &event, before);
     if (launcher->agent.phase == MST_AGENT_STOPPING && launcher->over_us == INT64_MAX) {
@@ -364,7 +365,7 @@ void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
     struct mst__agent_event event = {.kind = MST_AGENT_EVENT_REFUSED, .err = &refused};
     if (code == MST_ECLOSED || code == MST_ESPARE || code == MST_EFINISHED) {
         event.kind = MST_AGENT_EVENT_CLOSED;
-        event.outcome = effect->end != NULL ? (enum mst__job_outcome)effect->end->outcome
+        event.outcome = effect->end != NULL   ? (enum mst__job_outcome)effect->end->outcome
                         : code == MST_ECLOSED ? MST_JOB_OUTCOME_ASKED
                                               : MST_JOB_OUTCOME_FINISHED;
     }
@@ -402,8 +403,8 @@ void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
             break;
         case MST_MEMBER_NOTICE_CLOSED:
             end = effect->end;
-            event = (struct mst__agent_event){
-                .kind = MST_AGENT_EVENT_CLOSED, .outcome = (enum mst__job_outcome)end->outcome};
+            event = (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
+                                              .outcome = (enum mst__job_outcome)end->outcome};
             break;
     }
     tell(sim, node, event, end);

@@ -73,7 +73,8 @@ static const char usage[] =
     "       muster-sim --runs N              run many\n"
     "       muster-sim [--seconds S]         run until stopped, with progress\n"
     "\n"
-    "  --machine M      record, legacy (torch's old etcd protocol), authority, agent (launchers on\n"
+    "  --machine M      record, legacy (torch's old etcd protocol), authority, agent (launchers "
+    "on\n"
     "                   authorities), or all: in turn (default)\n"
     "  --first-seed N   where to begin (with --runs: 1, else the time of day)\n"
     "  --stop           end at the first broken rule\n" MST_SIM_MUTANT_USAGE "\n"
@@ -239,8 +240,8 @@ static bool run_authority(struct mst__sim_auth *authority,
 
 static enum machine machine_of(const struct options *options, uint64_t seed)
 {
-    static const enum machine turns[] = {MACHINE_RECORD,    MACHINE_LEGACY, MACHINE_RECORD,
-                                         MACHINE_AUTHORITY, MACHINE_RECORD, MACHINE_LEGACY,
+    static const enum machine turns[] = {MACHINE_RECORD,    MACHINE_LEGACY,   MACHINE_RECORD,
+                                         MACHINE_AUTHORITY, MACHINE_RECORD,   MACHINE_LEGACY,
                                          MACHINE_AGENT,     MACHINE_AUTHORITY};
     return options->machine == MACHINE_ALL ? turns[seed % 8] : options->machine;
 }

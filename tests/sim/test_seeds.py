@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Run the simulator: seeds that the commit chooses, 2,000 of the record machine and 1,000 each of
-the legacy and the authority machine, the seeds that once found something, and whether a seed
-replays exactly."""
+"""Run the simulator: seeds that the commit chooses, of all machines in turn, the seeds that once
+found something, and whether a seed replays exactly."""
 
 import itertools
 import os
@@ -12,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIM = os.environ["MUSTER_SIM"]
-# In turn: record, legacy, record, authority. Slow builds may want fewer.
+# Slow builds may want fewer.
 RUNS = int(os.environ.get("MUSTER_SIM_RUNS", "2000"))
 # Where there is no repository.
 FIRST_SEED_DEFAULT = 20_000_000
@@ -67,7 +66,7 @@ def check_found(tally):
 
 
 def check_replay(tally):
-    for machine, seed in itertools.product(("record", "legacy", "authority"), (1, 2, 3)):
+    for machine, seed in itertools.product(("record", "legacy", "authority", "agent"), (1, 2, 3)):
         arguments = ("--machine", machine, "--seed", seed)
         once, again = run(*arguments), run(*arguments)
         lines = once.stdout.splitlines()
