@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/err.h"
-#include "base/mem.h"
+#include "base/slab.h"
 
 #define BUF_CAPACITY_MIN ((size_t)256)
 
@@ -18,10 +18,16 @@ void mst__buf_init(struct mst__buf *buf, size_t size_max)
     *buf = (struct mst__buf){.size_max = size_max};
 }
 
+void mst__buf_init_in(struct mst__buf *buf, size_t size_max, struct mst__slabs *slabs)
+{
+    mst__buf_init(buf, size_max);
+    buf->slabs = slabs;
+}
+
 void mst__buf_close(struct mst__buf *buf)
 {
-    mst__free(buf->memory);
-    *buf = (struct mst__buf){.size_max = buf->size_max};
+    mst__slab_free(buf->slabs, buf->memory, buf->capacity);
+    *buf = (struct mst__buf){.size_max = buf->size_max, .slabs = buf->slabs};
 }
 
 static void buf_move_to_front(struct mst__buf *buf)
@@ -43,7 +49,7 @@ static int buf_grow(struct mst__buf *buf, size_t needed)
     if (capacity > buf->size_max && needed <= buf->size_max) {
         capacity = buf->size_max;
     }
-    uint8_t *memory = mst__realloc(buf->memory, capacity);
+    uint8_t *memory = mst__slab_realloc(buf->slabs, buf->memory, buf->capacity, capacity);
     if (memory == NULL) {
         return MST_ENOMEM;
     }
@@ -153,6 +159,7 @@ void mst__buf_truncate(struct mst__buf *buf, size_t size)
 
 int mst__buf_release(struct mst__buf *buf, struct mst_buffer *ret_buffer)
 {
+    MST_ASSERT(buf->slabs == NULL); /* the public buffer knows nothing of slabs */
     buf_move_to_front(buf);
     if (buf->end == buf->capacity) {
         int rv = buf_grow(buf, buf->end + 1);

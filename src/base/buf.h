@@ -8,15 +8,20 @@
 #include <muster/types.h>
 #include <stdbool.h>
 
+struct mst__slabs;
+
 struct mst__buf {
     uint8_t *memory;
-    size_t start;    /* first byte not yet consumed */
-    size_t end;      /* behind the last byte */
-    size_t capacity; /* bytes allocated */
-    size_t size_max; /* end - start never exceeds this */
+    size_t start;             /* first byte not yet consumed */
+    size_t end;               /* behind the last byte */
+    size_t capacity;          /* bytes allocated */
+    size_t size_max;          /* end - start never exceeds this */
+    struct mst__slabs *slabs; /* where the memory comes from; NULL = mst__malloc */
 };
 
 void mst__buf_init(struct mst__buf *buf, size_t size_max);
+/* The same with memory from @slabs. */
+void mst__buf_init_in(struct mst__buf *buf, size_t size_max, struct mst__slabs *slabs);
 
 /* Release the memory; the buffer is empty and can be used again. */
 void mst__buf_close(struct mst__buf *buf);

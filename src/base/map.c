@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/mem.h"
+#include "base/slab.h"
 
 /* In the first segment. */
 #define BUCKETS_MIN ((size_t)32)
@@ -124,12 +124,31 @@ void mst__map_init(struct mst__map *map,
     memcpy(map->hash_key, hash_key, sizeof map->hash_key);
 }
 
+void mst__map_init_in(struct mst__map *map,
+                      size_t value_size,
+                      const uint8_t hash_key[MST_SIPHASH_KEY_SIZE],
+                      struct mst__slabs *slabs)
+{
+    mst__map_init(map, value_size, hash_key);
+    map->slabs = slabs;
+}
+
+static size_t entry_size(const struct mst__map *map, size_t key_size)
+{
+    return sizeof(struct mst__map_entry) + map->value_size + key_size;
+}
+
+static void entry_free(const struct mst__map *map, struct mst__map_entry *entry)
+{
+    mst__slab_free(map->slabs, entry, entry_size(map, entry->key_size));
+}
+
 void mst__map_close(struct mst__map *map)
 {
     while (map->first != NULL) {
         struct mst__map_entry *entry = map->first;
         map->first = entry->next;
-        mst__free(entry);
+        entry_free(map, entry);
     }
     map->last = NULL;
     map->entries_count = 0;
@@ -169,7 +188,7 @@ void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned ha
     if (!map_reserve(map, 0)) {
         return NULL;
     }
-    struct mst__map_entry *entry = mst__malloc(sizeof *entry + map->value_size + key.size);
+    struct mst__map_entry *entry = mst__slab_malloc(map->slabs, entry_size(map, key.size));
     if (entry == NULL) {
         return NULL;
     }
@@ -199,26 +218,64 @@ void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned ha
     return entry->value;
 }
 
-void mst__map_remove(struct mst__map *map, void *value)
+/* Put @next and @prev, which are @entry or its neighbours, in the place of @entry. */
+static void order_replace(struct mst__map *map,
+                          const struct mst__map_entry *entry,
+                          struct mst__map_entry *next,
+                          struct mst__map_entry *prev)
 {
-    struct mst__map_entry *entry = map_entry_of(value);
+    if (entry->prev == NULL) {
+        map->first = next;
+    } else {
+        entry->prev->next = next;
+    }
+    if (entry->next == NULL) {
+        map->last = prev;
+    } else {
+        entry->next->prev = prev;
+    }
+}
+
+/* What leads to @entry in its bucket. */
+static struct mst__map_entry **chain_link(const struct mst__map *map,
+                                          const struct mst__map_entry *entry)
+{
     struct mst__map_entry **link = bucket_of(map, entry->hash);
     while (*link != entry) {
         MST_ASSERT(*link != NULL);
         link = &(*link)->chain;
     }
-    *link = entry->chain;
-    if (entry->prev == NULL) {
-        map->first = entry->next;
-    } else {
-        entry->prev->next = entry->next;
+    return link;
+}
+
+bool mst__map_is_sparse(const struct mst__map *map, const void *value)
+{
+    const struct mst__map_entry *entry = map_entry_of(value);
+    return mst__slab_is_sparse(map->slabs, entry, entry_size(map, entry->key_size));
+}
+
+void *mst__map_move(struct mst__map *map, void *value)
+{
+    struct mst__map_entry *entry = map_entry_of(value);
+    size_t size = entry_size(map, entry->key_size);
+    struct mst__map_entry *moved = mst__slab_malloc(map->slabs, size);
+    if (moved == NULL) {
+        return NULL;
     }
-    if (entry->next == NULL) {
-        map->last = entry->prev;
-    } else {
-        entry->next->prev = entry->prev;
-    }
-    mst__free(entry);
+    memcpy(moved, entry, size);
+    moved->key = (uint8_t *)moved->value + map->value_size;
+    *chain_link(map, entry) = moved;
+    order_replace(map, entry, moved, moved);
+    entry_free(map, entry);
+    return moved->value;
+}
+
+void mst__map_remove(struct mst__map *map, void *value)
+{
+    struct mst__map_entry *entry = map_entry_of(value);
+    *chain_link(map, entry) = entry->chain;
+    order_replace(map, entry, entry->next, entry->prev);
+    entry_free(map, entry);
     map->entries_count--;
     if (map->entries_count == 0) {
         map_free_segments(map, 1); /* large ones are of no use any more */
@@ -244,6 +301,6 @@ void *mst__map_next(const void *value)
 
 size_t mst__map_cost(const struct mst__map *map, size_t key_size)
 {
-    return mst__mem_cost(sizeof(struct mst__map_entry) + map->value_size + key_size) +
+    return mst__slab_cost(entry_size(map, key_size)) +
            sizeof(struct mst__map_entry *); /* a bucket */
 }

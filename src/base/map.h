@@ -7,10 +7,12 @@
 #define MST_BASE_MAP_H
 
 #include <muster/types.h>
+#include <stdbool.h>
 
 #include "base/siphash.h"
 
 struct mst__map_entry; /* opaque */
+struct mst__slabs;
 
 /* Each has as many buckets as all before it, but for the first: 2^31 in all. */
 #define MST_MAP_SEGMENTS_MAX 27
@@ -21,6 +23,7 @@ struct mst__map {
     size_t buckets_count;
     size_t entries_count;
     size_t value_size;
+    struct mst__slabs *slabs; /* where entries come from; NULL = mst__malloc */
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
 };
 
@@ -28,6 +31,12 @@ struct mst__map {
 void mst__map_init(struct mst__map *map,
                    size_t value_size,
                    const uint8_t hash_key[MST_SIPHASH_KEY_SIZE]);
+
+/* The same with entries from @slabs. */
+void mst__map_init_in(struct mst__map *map,
+                      size_t value_size,
+                      const uint8_t hash_key[MST_SIPHASH_KEY_SIZE],
+                      struct mst__slabs *slabs);
 
 /* Remove everything. The caller has released what the values own. */
 void mst__map_close(struct mst__map *map);
@@ -47,6 +56,13 @@ void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned ha
 
 /* Remove the entry whose value is @value. */
 void mst__map_remove(struct mst__map *map, void *value);
+
+/* Put the entry whose value is @value into other memory: where its value is now. NULL when there is
+ * none; nothing has changed then. */
+void *mst__map_move(struct mst__map *map, void *value);
+
+/* Whether the slab of that entry is mostly empty. */
+bool mst__map_is_sparse(const struct mst__map *map, const void *value);
 
 /* The key of the entry whose value is @value. */
 struct mst_bytes mst__map_key(const void *value);

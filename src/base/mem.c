@@ -17,7 +17,7 @@
 static _Thread_local unsigned long fail_countdown;
 static _Thread_local bool fail_reached;
 
-static bool mem_must_fail(void)
+bool mst__mem_must_fail(void)
 {
     if (MST_LIKELY(fail_countdown == 0)) {
         return false;
@@ -32,18 +32,18 @@ static bool mem_must_fail(void)
 
 void *mst__malloc(size_t size)
 {
-    return mem_must_fail() ? NULL : malloc(size);
+    return mst__mem_must_fail() ? NULL : malloc(size);
 }
 
 void *mst__calloc(size_t count, size_t size)
 {
-    return mem_must_fail() ? NULL : calloc(count, size);
+    return mst__mem_must_fail() ? NULL : calloc(count, size);
 }
 
 void *mst__realloc(void *memory, size_t size)
 {
     MST_ASSERT(size > 0);
-    return mem_must_fail() ? NULL : realloc(memory, size);
+    return mst__mem_must_fail() ? NULL : realloc(memory, size);
 }
 
 void mst__free(void *memory)
@@ -79,32 +79,15 @@ void mst__mem_tune(void)
 #endif
 }
 
-void mst__mem_trim(void)
-{
-#ifdef __GLIBC__
-    (void)malloc_trim(0); /* whether there was anything */
-#endif
-}
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MEM_IS_SANITIZED 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MEM_IS_SANITIZED 1
-#endif
-
 size_t mst__mem_resident(void)
 {
     char text[128];
     ssize_t size = -1;
-#ifndef MEM_IS_SANITIZED
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    int fd = MST_MEM_IS_SANITIZED ? -1 : open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         size = read(fd, text, sizeof text - 1);
         (void)close(fd); /* it was only read from */
     }
-#endif
     if (size <= 0) {
         return 0;
     }

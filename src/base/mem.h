@@ -11,17 +11,20 @@ void *mst__calloc(size_t count, size_t size);
 void *mst__realloc(void *memory, size_t size);
 void mst__free(void *memory);
 
-/* What an allocation of @size bytes takes from the system, for memory accounting. It is how the C
- * library of GNU does it: 8 bytes before each, steps of 16, at least 32; and from
- * MST_MEM_MAPPED_MIN on, after mst__mem_tune, pages of their own. */
+/* Allocations from this size on get pages of their own after mst__mem_tune; see base/slab.h for the
+ * smaller ones of a server. */
 #define MST_MEM_MAPPED_MIN ((size_t)32 << 10)
-static inline size_t mst__mem_cost(size_t size)
-{
-    if (size >= MST_MEM_MAPPED_MIN) {
-        return (size + 16 + 4095) & ~(size_t)4095;
-    }
-    return size <= 24 ? 32 : (size + 8 + 15) & ~(size_t)15;
-}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MST_MEM_IS_SANITIZED true
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MST_MEM_IS_SANITIZED true
+#endif
+#ifndef MST_MEM_IS_SANITIZED
+#define MST_MEM_IS_SANITIZED false
+#endif
 
 /* A copy of @size bytes with a NUL behind them, or NULL. */
 char *mst__memdup(const void *data, size_t size);
@@ -32,14 +35,13 @@ char *mst__strdup(const char *text);
  * go back to the system when they are freed, and leave no holes. */
 void mst__mem_tune(void);
 
-/* Give the free pages between allocations back to the system. It looks at every hole. */
-void mst__mem_trim(void);
-
 /* The resident memory of the process in bytes; 0 = not known, or said by a sanitizer's own. */
 size_t mst__mem_resident(void);
 
 /* Let the @nth allocation of this thread from now on fail (1 = the next one); 0 = none. */
 void mst__mem_fail_nth(unsigned long nth);
+/* Whether the allocation that is about to be made has to fail for that reason. */
+bool mst__mem_must_fail(void);
 /* Whether that allocation has been reached and failed since the last mst__mem_fail_nth. */
 bool mst__mem_failed(void);
 

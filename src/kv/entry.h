@@ -174,7 +174,7 @@ int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key);
 /* Remove the first item, which is there, and keep the entry. */
 void mst__kv_queue_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
 /* Release all items, without accounting: the engine is closing. */
-void mst__kv_queue_free(struct mst__kv_queue *queue);
+void mst__kv_queue_free(struct mst__kv *kv, struct mst__kv_queue *queue);
 
 /* --- watch.c --- */
 

@@ -28,7 +28,7 @@ void mst__kv_init(struct mst__kv *kv,
                   const uint8_t hash_key[MST_SIPHASH_KEY_SIZE])
 {
     *kv = (struct mst__kv){.limits = *limits};
-    mst__map_init(&kv->map, sizeof(struct mst__kv_entry), hash_key);
+    mst__map_init_in(&kv->map, sizeof(struct mst__kv_entry), hash_key, &kv->slabs);
     kv->items.charged = MST_KEPT_SIZE_MAX;
     kv->notices.charged = MST_KEPT_SIZE_MAX;
     mst__buf_init(&kv->items.buf, limits->reply_max);
@@ -86,6 +86,7 @@ static int entry_make(struct mst__kv *kv,
     if (!mst__kv_has_room(kv, cost)) {
         return MST_ELIMIT;
     }
+    kv->steps++;
     *ret_entry = mst__map_add_found(&kv->map, key, hash);
     if (*ret_entry == NULL) {
         return MST_ENOMEM;
@@ -111,12 +112,15 @@ void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
     if (kv->sweep_next == entry) {
         kv->sweep_next = mst__map_next(entry);
     }
+    if (kv->compact_next == entry) {
+        kv->compact_next = mst__map_next(entry);
+    }
     mst__map_remove(&kv->map, entry);
 }
 
 static size_t block_cost(size_t capacity)
 {
-    return mst__mem_cost(sizeof(struct mst__kv_block) + capacity);
+    return mst__slab_cost(sizeof(struct mst__kv_block) + capacity);
 }
 
 static size_t value_capacity(size_t size)
@@ -129,7 +133,7 @@ int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block 
     if (capacity > UINT32_MAX || !mst__kv_has_room(kv, block_cost(capacity))) {
         return MST_ELIMIT;
     }
-    struct mst__kv_block *block = mst__malloc(sizeof *block + capacity);
+    struct mst__kv_block *block = mst__slab_malloc(&kv->slabs, sizeof *block + capacity);
     if (block == NULL) {
         return MST_ENOMEM;
     }
@@ -145,7 +149,7 @@ static void block_free(struct mst__kv *kv, struct mst__kv_block *block)
 {
     kv->steps += mst__kv_steps_of(block->u.capacity) / 4; /* a large one is pages of its own */
     mst__kv_discharge(kv, block_cost(block->u.capacity));
-    mst__free(block);
+    mst__slab_free(&kv->slabs, block, sizeof *block + block->u.capacity);
 }
 
 static void block_release(struct mst__kv *kv, struct mst__kv_block *block)
@@ -284,7 +288,7 @@ void mst__kv_close(struct mst__kv *kv)
     for (struct mst__kv_entry *entry = mst__map_first(&kv->map); entry != NULL;
          entry = mst__map_next(entry)) {
         MST_ASSERT(!mst__kv_entry_is_waited_for(entry));
-        mst__kv_queue_free(&entry->queue);
+        mst__kv_queue_free(kv, &entry->queue);
         if (entry->block != NULL) {
             block_release(kv, entry->block);
         }
@@ -293,6 +297,7 @@ void mst__kv_close(struct mst__kv *kv)
     mst__kv_buf_close(kv, &kv->items);
     mst__kv_buf_close(kv, &kv->notices);
     forget_popped(kv);
+    mst__slabs_close(&kv->slabs);
 }
 
 int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
@@ -313,7 +318,7 @@ static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
     struct mst__kv_block *block = entry->block;
     size_t before = block->u.capacity;
     size_t capacity = value_capacity(block->size);
-    block = mst__realloc(block, sizeof *block + capacity);
+    block = mst__slab_realloc(&kv->slabs, block, sizeof *block + before, sizeof *block + capacity);
     if (block == NULL) {
         return; /* the larger block serves as well */
     }
@@ -653,7 +658,7 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
     if (size == 0) {
         return 0;
     }
-    if (!mst__kv_charge(kv, mst__mem_cost(size))) {
+    if (!mst__kv_charge(kv, mst__slab_cost(size))) {
         return MST_ELIMIT;
     }
     pairs = mst__malloc(size);
@@ -669,7 +674,7 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
         entry_written_wake(kv, pairs[i].entry);
     }
     mst__free(pairs);
-    mst__kv_discharge(kv, mst__mem_cost(size));
+    mst__kv_discharge(kv, mst__slab_cost(size));
     return rv;
 }
 

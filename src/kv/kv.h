@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/command.h"
 #include "base/map.h"
+#include "base/slab.h"
 
 struct mst__kv_entry;
 struct mst__kv_client;
@@ -77,15 +78,16 @@ struct mst__kv_buf {
 };
 
 struct mst__kv {
-    struct mst__map map; /* of struct mst__kv_entry */
+    struct mst__slabs slabs; /* whatever is small and counted */
+    struct mst__map map;     /* of struct mst__kv_entry */
     struct mst__kv_limits limits;
     size_t memory_used;
     size_t memory_withheld; /* lost to holes between allocations, as far as somebody knows */
     uint64_t memory_freed;  /* ever */
     size_t keys_count;
     /* What has been done, ever: one step per object looked at (entry, place, watcher, notice,
-     * item), one per KiB copied, compared or hashed, and one per 4 KiB freed. Who shares the engine
-     * among clients sees from it when one has had its turn. */
+     * item), one more per entry made, one per KiB copied, compared or hashed, and one per 4 KiB
+     * freed. Who shares the engine among clients sees from it when one has had its turn. */
     uint64_t steps;
     struct mst__kv_entry *keys;         /* the entries with a value, a ring */
     size_t keys_size;                   /* of the list of them */
@@ -99,10 +101,11 @@ struct mst__kv {
     struct mst__kv_client *lost_first;  /* clients that lost a notice */
     struct mst__kv_block *popped;       /* the last QUEUE_POP: its reply borrows the bytes */
     struct mst__kv_entry *sweep_next;   /* the entry that a sweep goes on with; NULL = no sweep */
+    struct mst__kv_entry *compact_next; /* the same for moving them together */
     bool announces;                     /* a CHECK of an announcement finds it; set by a server */
 };
 
-/* @hash_key is copied. */
+/* @hash_key is copied. The engine stays where it is: it has pointers to itself. */
 void mst__kv_init(struct mst__kv *kv,
                   const struct mst__kv_limits *limits,
                   const uint8_t hash_key[MST_SIPHASH_KEY_SIZE]);
@@ -179,6 +182,20 @@ void mst__kv_sweep_begin(struct mst__kv *kv);
  * Returns false at the end of the sweep.
  */
 bool mst__kv_sweep(struct mst__kv *kv, uint64_t steps, mst__kv_is_dead_fn *is_dead, void *arg);
+
+/* Begin to move keys and values together, from the first key on. */
+void mst__kv_compact_begin(struct mst__kv *kv);
+
+/**
+ * Go on: move keys and values out of slabs that are mostly empty, or, with @moves_all, which is for
+ * tests, all that can be moved, so that the slabs' pages go back to the system. Nobody else notices
+ * anything of it.
+ *
+ * @steps bounds the work; a single value may exceed it. Not while mst__kv_is_busy.
+ *
+ * Returns false at the end.
+ */
+bool mst__kv_compact(struct mst__kv *kv, uint64_t steps, bool moves_all);
 
 /* Count memory that belongs to the clients' connections under the same limit; false when there is
  * no room. */

@@ -80,11 +80,11 @@ int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key)
     return entry == NULL ? 0 : (int64_t)entry->queue.count;
 }
 
-void mst__kv_queue_free(struct mst__kv_queue *queue)
+void mst__kv_queue_free(struct mst__kv *kv, struct mst__kv_queue *queue)
 {
     while (queue->first != NULL) {
         struct mst__kv_block *item = queue->first;
         queue->first = item->u.next;
-        mst__free(item);
+        mst__slab_free(&kv->slabs, item, sizeof *item + item->size);
     }
 }

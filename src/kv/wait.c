@@ -58,11 +58,11 @@ static void place_leave(struct mst__kv *kv, struct mst__kv_place *place)
 /* Several places are an array of their own; one is the client's. */
 static int places_new(struct mst__kv *kv, size_t count, struct mst__kv_place **ret_places)
 {
-    size_t cost = mst__mem_cost(count * sizeof **ret_places);
+    size_t cost = mst__slab_cost(count * sizeof **ret_places);
     if (!mst__kv_has_room(kv, cost)) {
         return MST_ELIMIT;
     }
-    *ret_places = mst__calloc(count, sizeof **ret_places);
+    *ret_places = mst__slab_malloc(&kv->slabs, count * sizeof **ret_places);
     if (*ret_places == NULL) {
         return MST_ENOMEM;
     }
@@ -72,8 +72,8 @@ static int places_new(struct mst__kv *kv, size_t count, struct mst__kv_place **r
 
 static void places_free(struct mst__kv *kv, struct mst__kv_place *places, size_t count)
 {
-    mst__free(places);
-    mst__kv_discharge(kv, mst__mem_cost(count * sizeof *places));
+    mst__slab_free(&kv->slabs, places, count * sizeof *places);
+    mst__kv_discharge(kv, mst__slab_cost(count * sizeof *places));
 }
 
 static void client_drop_places(struct mst__kv *kv, struct mst__kv_client *client)

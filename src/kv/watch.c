@@ -43,10 +43,10 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
         return rv;
     }
     struct mst__kv_watch *watch = NULL;
-    if (!mst__kv_has_room(kv, mst__mem_cost(sizeof *watch))) {
+    if (!mst__kv_has_room(kv, mst__slab_cost(sizeof *watch))) {
         rv = MST_ELIMIT;
     } else {
-        watch = mst__malloc(sizeof *watch);
+        watch = mst__slab_malloc(&kv->slabs, sizeof *watch);
         rv = watch == NULL ? MST_ENOMEM : 0;
     }
     if (rv != 0) {
@@ -63,7 +63,7 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
     entry->watches = watch;
     client->watches = watch;
     client->watches_count++;
-    kv->memory_used += mst__mem_cost(sizeof *watch);
+    kv->memory_used += mst__slab_cost(sizeof *watch);
     return 0;
 }
 
@@ -106,8 +106,8 @@ static void unwatch(struct mst__kv *kv, struct mst__kv_watch *watch)
     if (watch->next_of_entry != NULL) {
         watch->next_of_entry->prev_of_entry = watch->prev_of_entry;
     }
-    mst__free(watch);
-    mst__kv_discharge(kv, mst__mem_cost(sizeof *watch));
+    mst__slab_free(&kv->slabs, watch, sizeof *watch);
+    mst__kv_discharge(kv, mst__slab_cost(sizeof *watch));
     mst__kv_entry_tidy(kv, entry);
 }
 

@@ -532,7 +532,7 @@ static void conn_charge_input(struct mst__conn *conn)
 {
     struct mst__kv *kv = &conn->server->kv;
     size_t capacity = conn->input.capacity;
-    size_t cost = capacity == 0 ? 0 : mst__mem_cost(capacity);
+    size_t cost = capacity == 0 ? 0 : mst__slab_cost(capacity);
     if (cost <= conn->input_charged) {
         return;
     }
@@ -748,7 +748,8 @@ static struct mst__conn *conn_new(struct mst_server *server)
     mst__kv_client_init(&conn->client);
     mst__wire_reader_init(&conn->reader);
     /* What was read ahead of a message, and the message. */
-    mst__buf_init(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE);
+    mst__buf_init_in(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE,
+                     &server->kv.slabs);
     conn->io.on_ready = on_ready;
     conn->next = server->conns;
     if (server->conns != NULL) {

@@ -25,7 +25,7 @@ struct mst__chunk {
 
 static size_t chunk_cost(size_t capacity)
 {
-    return mst__mem_cost(sizeof(struct mst__chunk) + capacity);
+    return mst__slab_cost(sizeof(struct mst__chunk) + capacity);
 }
 
 static void chunk_free(struct mst__kv *kv, struct mst__chunk *chunk)
@@ -34,7 +34,7 @@ static void chunk_free(struct mst__kv *kv, struct mst__chunk *chunk)
         mst__kv_release(kv, chunk->shared);
     }
     mst__kv_discharge(kv, chunk_cost(chunk->capacity));
-    mst__free(chunk);
+    mst__slab_free(&kv->slabs, chunk, sizeof *chunk + chunk->capacity);
 }
 
 /* --- writing --- */
@@ -107,7 +107,7 @@ static struct mst__chunk *chunk_new(struct mst__conn *conn, size_t capacity)
     if (!mst__kv_charge(kv, chunk_cost(capacity))) {
         return NULL;
     }
-    struct mst__chunk *chunk = mst__malloc(sizeof *chunk + capacity);
+    struct mst__chunk *chunk = mst__slab_malloc(&kv->slabs, sizeof *chunk + capacity);
     if (chunk == NULL) {
         mst__kv_discharge(kv, chunk_cost(capacity));
         return NULL;

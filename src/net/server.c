@@ -103,7 +103,7 @@ static void server_close_handles(struct mst_server *server)
         mst__poller_stop(&server->poller);
         mst__turns_stop(server);
         mst__empty_stop(server);
-        uv_close((uv_handle_t *)&server->heap, NULL);
+        mst__heap_stop(server);
         mst__jobs_stop(server);
     }
 }
@@ -263,9 +263,7 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
     MST_ASSERT(rv == 0);
     server->grace.data = server;
     mst__turns_open(server);
-    rv = uv_prepare_init(&server->loop, &server->heap);
-    MST_ASSERT(rv == 0);
-    server->heap.data = server;
+    mst__heap_open(server);
     mst__jobs_open(server);
     return 0;
 }

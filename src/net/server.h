@@ -117,7 +117,8 @@ struct mst_server {
     size_t heap_base;
     size_t heap_seen_used;
     uint64_t heap_seen_freed;
-    uint64_t heap_trimmed_freed;
+    uint64_t heap_compacted_freed;
+    uv_timer_t heap_compact;
     size_t grace_count;
     struct mst__listener listeners[MST_LISTENERS_MAX];
     size_t listeners_count;
@@ -176,6 +177,10 @@ void mst__empty_close(struct mst_server *server);
 void mst__empty_look(struct mst_server *server);
 
 /* --- heap.c --- */
+
+void mst__heap_open(struct mst_server *server);
+/* The loop is about to end. */
+void mst__heap_stop(struct mst_server *server);
 
 /* The process belongs to the server: from now on its resident memory is held near the limit. */
 void mst__heap_watch(struct mst_server *server);

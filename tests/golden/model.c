@@ -237,7 +237,7 @@ void mst__model_check(const struct mst__model *model)
         bytes += mst__map_cost(&kv->map, mst__map_key(entry).size);
         bytes += entry->block == NULL
                      ? 0
-                     : mst__mem_cost(sizeof *entry->block + entry->block->u.capacity);
+                     : mst__slab_cost(sizeof *entry->block + entry->block->u.capacity);
     }
     MST_ASSERT(keys == kv->keys_count);
     MST_ASSERT(bytes <= kv->memory_used);

@@ -2,7 +2,9 @@
 #include "unit/kv_unit.h"
 
 #include "base/assert.h"
+#include "base/mem.h"
 #include "kv/entry.h"
+#include "unit/unit.h"
 
 struct snapshot {
     struct mst__buf *text;
@@ -111,4 +113,25 @@ void mst__kv_snapshot(const struct mst__kv *kv,
     put_number(&s, kv->keys_count);
     put_number(&s, kv->memory_used);
     put_number(&s, mst__buf_size(&kv->notices.buf));
+}
+
+void mst__kv_check_compact(struct mst__kv *kv,
+                           const struct mst__kv_client *clients,
+                           size_t clients_count,
+                           unsigned long failure,
+                           uint64_t steps)
+{
+    struct mst__buf before;
+    struct mst__buf after;
+    mst__kv_snapshot(kv, clients, clients_count, &before);
+    if (kv->compact_next == NULL) {
+        mst__kv_compact_begin(kv);
+    }
+    mst__mem_fail_nth(failure);
+    (void)mst__kv_compact(kv, steps, true);
+    mst__mem_fail_nth(0);
+    mst__kv_snapshot(kv, clients, clients_count, &after);
+    assert_bytes(mst__buf_bytes(&after), mst__buf_bytes(&before));
+    mst__buf_close(&before);
+    mst__buf_close(&after);
 }

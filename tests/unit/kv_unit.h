@@ -13,4 +13,12 @@ void mst__kv_snapshot(const struct mst__kv *kv,
                       size_t clients_count,
                       struct mst__buf *ret_text);
 
+/* Move a part of everything, in @steps steps, in which allocation @failure fails: nothing else
+ * changes. */
+void mst__kv_check_compact(struct mst__kv *kv,
+                           const struct mst__kv_client *clients,
+                           size_t clients_count,
+                           unsigned long failure,
+                           uint64_t steps);
+
 #endif /* MST_UNIT_KV_UNIT_H */

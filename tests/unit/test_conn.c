@@ -420,7 +420,7 @@ static void own_buffers_cost_what_they_take(void **state)
         mst__buf_clear(&f->bytes);
         settle(f->server);
         assert_int_equal(f->server->kv.memory_used,
-                         mst__mem_cost(f->server->conns->input.capacity));
+                         mst__slab_cost(f->server->conns->input.capacity));
         (void)close(fd);
         settle(f->server);
         assert_int_equal(f->server->kv.memory_used, 0);

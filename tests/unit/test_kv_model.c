@@ -864,6 +864,10 @@ static void step(struct both *both)
     }
     compare_events(both);
     compare_state(both);
+    if (mst__prng_below(&both->prng, 4) == 0) {
+        mst__kv_check_compact(&both->kv, both->clients, CLIENTS, random_failure(both),
+                              1 + mst__prng_below(&both->prng, 10));
+    }
 }
 
 static struct where {
