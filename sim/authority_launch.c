@@ -1,11 +1,11 @@
-/* sim/authority_launch.c - launchers: the product's agent machine on top of a node's member machine,
- * with workers that succeed, fail, hang, take their time to stop or do not stop at all.
+/* sim/authority_launch.c - launchers: the product's agent machine on top of a node's member
+ * machine, with workers that succeed, fail, hang, take their time to stop or do not stop at all.
  *
  * What must be true: a generation starts when nothing of the last one lives ("generation"), with
- * the restarts that the checker has counted ("restarts"); nothing of it lives for longer than the grace
- * when it has to stop ("grace"); a node finishes when all its workers have, and tells a failure
- * ("told"); a job that has failed has failed of the cause that was decided ("outcome"). That all of
- * them end is a matter of the rest. */
+ * the restarts that the checker has counted ("restarts"); nothing of it lives for longer than the
+ * grace when it has to stop ("grace"); a node finishes when all its workers have, and tells a
+ * failure ("told"); a job that has failed has failed of the cause that was decided ("outcome").
+ * That all of them end is a matter of the rest. */
 #include <inttypes.h>
 
 #include "base/assert.h"

@@ -221,7 +221,7 @@ static void replays(void **state)
     assert_int_equal(unit_replay(&unit), 0);
     assert_string_equal(unit.story,
                         "begun test; founded train with 0; announced; announced; [running 1 full] "
-                        "announced; heard; disconnected; [open 2 failed] failed; time; left; "
+                        "announced; heard; disconnected; [open 2 lost] failed; time; left; "
                         "[closed 1 asked] shut; announced failed; ");
     assert_same(&unit);
     unit.journal.output.end = end;
