@@ -43,6 +43,30 @@ static int assign(struct mst__call *call)
     return mst__assign(&assign, &call->assignment, &call->err);
 }
 
+/* Where nobody can be told that work is done, nodes wait for each other as torch's agents do. */
+static int await_others(struct mst__call *call)
+{
+    const struct mst__run *run = call->run;
+    struct mst_bytes last = mst_bytes_str("torchelastic/agent/terminal_state/last_member");
+    int64_t count = 0;
+    int rv = mst_store_add(run->round.store,
+                           mst_bytes_str("torchelastic/agent/terminal_state/num_members"), 1,
+                           MST_AGENT_ASSIGN_MS, &count, &call->err);
+    if (rv != 0 || count == run->round.world_size) {
+        return rv != 0 ? rv
+                       : mst_store_set(run->round.store, last, mst_bytes_str("1"),
+                                       MST_AGENT_ASSIGN_MS, &call->err);
+    }
+    return mst_store_wait(run->round.store, &last, 1, MST_AGENT_END_MS, &call->err);
+}
+
+static int finish(struct mst__call *call)
+{
+    int rv = mst_handler_finish(call->run->handler, 0, NULL, &call->err);
+    call->is_untold = rv == MST_ENOTSUP;
+    return call->is_untold ? await_others(call) : rv;
+}
+
 /* Say that we have failed, and then what there is to tell of it: the others are stopped first. */
 static int restart(struct mst__call *call)
 {
@@ -87,7 +111,7 @@ static void work(uv_work_t *work)
             call->rv = assign(call);
             return;
         case MST_CALL_FINISH:
-            call->rv = mst_handler_finish(run->handler, 0, NULL, &call->err);
+            call->rv = finish(call);
             return;
         case MST_CALL_RESTART:
             call->rv = restart(call);
@@ -175,10 +199,18 @@ static void done(struct mst__run *run, struct mst__call *call)
             }
             return;
         case MST_CALL_FINISH:
+            if (call->is_untold) {
+                if (call->rv != 0) {
+                    mst__run_say(run, "muster: not all nodes have finished: %s", call->err.msg);
+                }
+                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
+                                                             .outcome = MST_JOB_OUTCOME_FINISHED});
+            }
+            return;
         case MST_CALL_RESTART:
-            if (call->rv == MST_ENOTSUP) {
-                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_REFUSED,
-                                                             .err = &call->err});
+            if (call->rv == MST_ENOTSUP) { /* each node is on its own */
+                mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
+                                                             .outcome = MST_JOB_OUTCOME_FAILED});
             }
             return;
         case MST_CALL_CLOSE:
@@ -247,5 +279,6 @@ void mst__run_hurry(struct mst__run *run)
                    (run->calls->kind == MST_CALL_FINISH || run->calls->kind == MST_CALL_RESTART);
     if (is_word) {
         mst_handler_cancel(run->handler);
+        mst_store_interrupt(run->round.store);
     }
 }

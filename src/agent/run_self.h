@@ -32,6 +32,7 @@ struct mst__call {
     uv_work_t work;
     int rv;
     struct mst_err err;
+    bool is_untold; /* FINISH: there is nobody to tell */
 
     struct mst_rendezvous round;       /* ASSIGN: has a store of its own */
     struct mst__assignment assignment; /* ASSIGN */

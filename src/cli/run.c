@@ -215,6 +215,20 @@ static const char *refused(const struct mst__run_settings *settings)
         return "--on-join never: a node that waits gets in when the workers are restarted anyway; "
                "say next-restart, or keep it out with --nnodes";
     }
+    bool is_static = strcmp(settings->backend, "static") == 0;
+    if (is_static && settings->max_restarts > 0) {
+        return "--max-restarts: nodes of backend static cannot restart together; use muster";
+    }
+    bool has_ranks = is_static || strcmp(settings->backend, "muster") == 0 ||
+                     strcmp(settings->backend, "etcd-v3") == 0;
+    if (!has_ranks && settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION) {
+        return "--node-rank: this backend orders nodes by their names; muster, etcd-v3 and static "
+               "go by it";
+    }
+    bool is_watched = settings->hang_ms > 0 || settings->startup_ms > 0;
+    if (is_watched && settings->log_dir != NULL && settings->log_dir[0] == '\0') {
+        return "--hang-timeout, --startup-timeout: heartbeats are files, and --log-dir allows none";
+    }
     return NULL;
 }
 

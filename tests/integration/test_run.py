@@ -94,6 +94,18 @@ class Alone(Case):
                 self.assertEqual(agent.wait(), status)
                 self.assertIn(program, agent.stderr())
 
+    def test_refused(self):
+        for options, word in (
+                (("--on-join", "never"), "next-restart"),
+                (("--rdzv-backend", "static", "--rdzv-endpoint", "127.0.0.1:1",
+                  "--max-restarts", 1), "cannot restart together"),
+                (("--rdzv-backend", "c10d", "--node-rank", 0), "by their names"),
+                (("--hang-timeout", "1s", "--log-dir", "/dev/null"), "heartbeats are files")):
+            with self.subTest(options=options):
+                agent = self.shell("exit 0", *options, rdzv=False)
+                self.assertEqual(agent.wait(), USAGE)
+                self.assertIn(word, agent.stderr())
+
     def test_report(self):
         agent = self.shell('echo one >&2; echo two >&2; exit 7', "--standalone", rdzv=False)
         self.assertEqual(agent.wait(), 7)
@@ -431,6 +443,42 @@ class Together(Case):
         # One that was not needed has not failed.
         harness.run("close", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id)
         self.assertEqual(late.wait(), OK, late.stderr())
+
+
+class Backends(Case):
+    """The same with other ways to meet."""
+
+    def try_restart(self, *options):
+        flag = self.path("flag")
+        script = f'if [ $RANK = 1 ] && mkdir {flag} 2>/dev/null; then sleep 0.3; exit 4; fi; ' \
+                 f'[ $TORCHELASTIC_RESTART_COUNT = 0 ] && sleep 1000; ' \
+                 'echo $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT'
+        agents = [self.agent("--rdzv-id", "job", "--max-restarts", 1, *options, "--", "sh", "-c",
+                             script, nnodes="2", nproc=2, rdzv=False) for _ in range(2)]
+        for agent in agents:
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+        lines = sorted(line for agent in agents for line in agent.lines)
+        self.assertEqual(lines, [f"{rank}/4 1" for rank in range(4)])
+
+    def test_c10d(self):
+        self.try_restart("--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-conf",
+                         "last_call_timeout=100ms")
+
+    def test_static(self):
+        """Ranks and the end; each node is on its own when work fails."""
+        with harness.Server() as server:
+            port = server.port
+        options = ("--rdzv-backend", "static", "--rdzv-id", "job", "--rdzv-endpoint",
+                   f"127.0.0.1:{port}")
+        script = 'echo $RANK/$WORLD_SIZE $MASTER_PORT; [ $RANK = 0 ] && sleep 0.3; exit 0'
+        agents = [self.shell(script, *options, "--node-rank", rank, nnodes="2", rdzv=False)
+                  for rank in range(2)]
+        for rank, agent in enumerate(agents):
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+            self.assertEqual(agent.lines, [f"{rank}/2 {port}"])
+        self.assertLess(abs(agents[0].end - agents[1].end), harness.SLOWNESS)
+        agent = self.shell("exit 6", *options, "--node-rank", 0, rdzv=False)
+        self.assertEqual(agent.wait(), 6, agent.stderr())
 
 
 class Outage(Case):
