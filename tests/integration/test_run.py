@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -463,6 +464,21 @@ class Backends(Case):
     def test_c10d(self):
         self.try_restart("--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-conf",
                          "last_call_timeout=100ms")
+
+    def test_etcd(self):
+        if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
+            self.skipTest("no etcd")
+        etcd = subprocess.Popen([harness.MUSTER, "etcd", "--enable-v2"], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL)
+        self.addCleanup(etcd.stdout.close)
+        self.addCleanup(etcd.wait)
+        self.addCleanup(etcd.terminate)
+        address = re.search(r"localhost:\d+", etcd.stdout.readline().decode()).group(0)
+        for backend in ("etcd-v3", "etcd-v2"):
+            with self.subTest(backend=backend):
+                shutil.rmtree(self.path("flag"), ignore_errors=True)
+                self.try_restart("--rdzv-backend", backend, "--rdzv-endpoint", address,
+                                 "--rdzv-conf", "last_call_timeout=100ms")
 
     def test_static(self):
         """Ranks and the end; each node is on its own when work fails."""
