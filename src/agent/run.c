@@ -198,6 +198,9 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event)
     }
     carry_out_all(run);
     set_timers(run);
+    if (run->agent.phase != before || event.kind == MST_AGENT_EVENT_EXITED) {
+        mst__run_publish(run);
+    }
 }
 
 /* --- what the rendezvous tells --- */
@@ -567,6 +570,7 @@ static void close_handles(struct mst__run *run, bool is_success)
         mst__group_stop(&run->group);
     }
     mst__watchdog_stop(&run->watchdog);
+    mst__control_free(run->control);
     if (run->is_checking) {
         mst__group_stop(&run->preflight);
     }

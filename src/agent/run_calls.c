@@ -178,6 +178,7 @@ static void assigned(struct mst__run *run, struct mst__call *call)
     run->round = call->round;
     run->assignment = call->assignment;
     name_store(run);
+    mst__run_listen(run);
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_ASSIGNED,
                                                  .restarts = (uint32_t)run->round.restarts});
 }

@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "agent/assign.h"
+#include "agent/control.h"
 #include "agent/events.h"
 #include "agent/group.h"
 #include "agent/output.h"
@@ -61,7 +62,8 @@ struct mst__run {
     bool has_group;
     struct mst__output *output;
     struct mst__events events;
-    struct mst__arena arena; /* of the generation */
+    struct mst__control *control; /* NULL = not yet, or it cannot be had */
+    struct mst__arena arena;      /* of the generation */
 
     struct mst__agent agent;
     bool has_agent;
@@ -118,6 +120,14 @@ void mst__run_look_acks(struct mst__run *run);
 
 /* A notice is given: answers to earlier ones do not count. */
 void mst__run_forget_acks(struct mst__run *run);
+
+/* --- run_control.c --- */
+
+/* There is a store: listen there to what is asked of this node. Again is fine. */
+void mst__run_listen(struct mst__run *run);
+
+/* Say what this node is now. */
+void mst__run_publish(struct mst__run *run);
 
 /* --- run_report.c --- */
 

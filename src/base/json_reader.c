@@ -164,6 +164,26 @@ bool mst__json_read_member(struct mst_bytes object, const char *name, struct mst
     }
 }
 
+bool mst__json_read_begin(struct mst_bytes *array)
+{
+    if (array->size == 0 || array->data[0] != '[') {
+        return false;
+    }
+    *array = skip_blanks(mst__bytes_skip(*array, 1));
+    return true;
+}
+
+bool mst__json_read_item(struct mst_bytes *rest, struct mst_bytes *ret_value)
+{
+    size_t size = scan_value(*rest);
+    if (size == 0) {
+        return false;
+    }
+    *ret_value = mst_bytes_of(rest->data, size);
+    *rest = skip_value(*rest, size);
+    return true;
+}
+
 /* --- text --- */
 
 static bool put_char(struct mst__buf *text, uint32_t c)

@@ -16,6 +16,11 @@ bool mst__json_read_value(struct mst_bytes text, struct mst_bytes *ret_value);
  * escapes are compared as they are written. False when it is no object or has no such member. */
 bool mst__json_read_member(struct mst_bytes object, const char *name, struct mst_bytes *ret_value);
 
+/* Walk an array: begin with the array, which becomes what is left of it, and take items until there
+ * is none. False at the end, and when it is no array. */
+bool mst__json_read_begin(struct mst_bytes *array);
+bool mst__json_read_item(struct mst_bytes *rest, struct mst_bytes *ret_value);
+
 /* Append the characters of a string to @text; a lone half of a surrogate pair becomes the
  * replacement character. False when @value is no string, or @text takes no more. */
 bool mst__json_read_text(struct mst_bytes value, struct mst__buf *text);

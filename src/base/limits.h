@@ -257,6 +257,20 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 /* Hosts that agents are started on, and children that each of them may start. */
 #define MST_HOSTS_MAX 65536
 #define MST_HOSTS_CHILDREN_MAX 32
+/* Commands to a running job and what is asked with them; what a node says of itself, with the most
+ * workers; pieces of a log on their way to its reader, and how many wait for it at most; readers
+ * that one agent serves at a time; how long one may be silent. */
+#define MST_CONTROL_TEXT_SIZE_MAX MST_KIB(4)
+#define MST_CONTROL_NODE_SIZE_MAX MST_MIB(1)
+#define MST_CONTROL_PIECE_SIZE MST_KIB(64)
+#define MST_CONTROL_PIECES_MAX 16
+#define MST_CONTROL_READERS_MAX 8
+#define MST_CONTROL_SILENT_MS 20000
+/* How often logs that are followed are looked at, how long a call may take, and how long the end of
+ * an agent waits for its last word. */
+#define MST_CONTROL_LOOK_MS 200
+#define MST_CONTROL_CALL_MS 10000
+#define MST_CONTROL_END_MS 100
 /* What is sent to such a host: the names of all hosts, an environment, a command line. */
 #define MST_RELAY_JOB_SIZE_MAX MST_MIB(64)
 

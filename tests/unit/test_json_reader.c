@@ -46,6 +46,15 @@ static void members(void **state)
     assert_bytes_str(value, "{\"a\":2}");
     assert_false(mst__json_read_member(object, "c", &value));
     assert_false(mst__json_read_member(mst_bytes_str("[1]"), "a", &value));
+    struct mst_bytes rest = mst_bytes_str("[[3] , \"x\",[]]");
+    static const char *const items[] = {"[3]", "\"x\"", "[]"};
+    assert_true(mst__json_read_begin(&rest));
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+        assert_true(mst__json_read_item(&rest, &value));
+        assert_bytes_str(value, items[i]);
+    }
+    assert_false(mst__json_read_item(&rest, &value));
+    assert_false(mst__json_read_begin(&object));
 }
 
 static void texts(void **state)
@@ -100,6 +109,9 @@ static void any_bytes(void **state)
         (void)mst__json_read_value(bytes, &value);
         (void)mst__json_read_member(bytes, "u", &value);
         (void)mst__json_read_text(bytes, &out);
+        for (bool more = mst__json_read_begin(&bytes); more;) {
+            more = mst__json_read_item(&bytes, &value);
+        }
         mst__buf_close(&out);
         mst__free(tight);
     }

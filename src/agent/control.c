@@ -1,0 +1,373 @@
+/* agent/control.c - the thread that listens to the job's store.
+ *
+ * The mutex is for what the loop says (text, logs, is_ending) and for the one command that waits to
+ * be carried out. Everything else is the thread's. */
+#include "agent/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/control_self.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "store/store.h"
+
+#define RETRY_MS 1000
+
+/* --- keys --- */
+
+static struct mst_bytes key_of(char text[MST_CONTROL_KEY_SIZE], const char *format, ...)
+    MST_PRINTF(2, 3);
+static struct mst_bytes key_of(char text[MST_CONTROL_KEY_SIZE], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, MST_CONTROL_KEY_SIZE, format, args); /* names are shorter */
+    va_end(args);
+    return mst_bytes_str(text);
+}
+
+/* --- in the thread --- */
+
+/* Send what the loop has said, if that is new. */
+static int send_text(struct mst__control *control)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst_err err;
+    pthread_mutex_lock(&control->mutex);
+    bool is_new = control->is_text_new;
+    control->is_text_new = false;
+    char *copy = is_new ? mst__memdup(control->text.data, control->text.size) : NULL;
+    size_t size = control->text.size;
+    pthread_mutex_unlock(&control->mutex);
+    if (copy == NULL) {
+        return 0;
+    }
+    int rv = mst_store_set(control->store, key_of(key, MST_CONTROL_NODES "%s", control->node),
+                           mst_bytes_of(copy, size), MST_CONTROL_CALL_MS, &err);
+    mst__free(copy);
+    if (rv != 0) {
+        pthread_mutex_lock(&control->mutex);
+        control->is_text_new = true;
+        pthread_mutex_unlock(&control->mutex);
+    }
+    return rv;
+}
+
+/* How many commands there were: those are not for us. */
+static int read_count(struct mst__control *control, int64_t *ret_count)
+{
+    struct mst_buffer value = {0};
+    struct mst_err err;
+    *ret_count = 0;
+    int rv = mst_store_try_get(control->store, mst_bytes_str(MST_CONTROL_COUNT),
+                               MST_CONTROL_CALL_MS, &value, &err);
+    if (rv == 0) {
+        (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), ret_count);
+        mst_buffer_free(&value);
+    }
+    return rv == MST_ENOTFOUND ? 0 : rv;
+}
+
+static void reply(struct mst__control *control, int64_t number, const char *text)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst_err err; /* then the one who asks waits in vain, and says so */
+    int rv = MST_ECANCELED;
+    /* An interrupt that came too late for a wait ends the next call. */
+    for (int i = 0; i < 2 && rv == MST_ECANCELED; i++) {
+        rv = mst_store_set(control->store, key_of(key, "replies/%" PRId64, number),
+                           mst_bytes_str(text), MST_CONTROL_CALL_MS, &err);
+    }
+}
+
+/* Let the loop decide, and wait for it. */
+static bool ask_loop(struct mst__control *control, const struct mst__control_command *command)
+{
+    pthread_mutex_lock(&control->mutex);
+    control->command = *command;
+    control->has_command = true;
+    control->is_done = false;
+    bool is_ending = control->is_ending;
+    if (!is_ending) {
+        (void)uv_async_send(&control->async); /* cannot fail */
+        while (control->has_command && !control->is_ending) {
+            pthread_cond_wait(&control->cond, &control->mutex);
+        }
+    }
+    bool is_done = control->is_done;
+    pthread_mutex_unlock(&control->mutex);
+    return is_done;
+}
+
+static void carry_out(struct mst__control *control, int64_t number, struct mst_bytes text)
+{
+    struct mst__control_command command;
+    if (!mst__control_read(text, &command)) {
+        return; /* of a later version */
+    }
+    bool is_done = command.kind == MST_CONTROL_LOGS ? mst__control_logs_begin(control, &command)
+                                                    : ask_loop(control, &command);
+    if (is_done) {
+        reply(control, number, control->node);
+    }
+}
+
+/* Only a wait is interrupted, so that no write is left in doubt. False: there is news to tell, or
+ * the end has come. */
+static bool begin_wait(struct mst__control *control)
+{
+    pthread_mutex_lock(&control->mutex);
+    control->is_waiting = !control->is_text_new && !control->is_ending;
+    bool waits = control->is_waiting;
+    pthread_mutex_unlock(&control->mutex);
+    return waits;
+}
+
+static void end_wait(struct mst__control *control)
+{
+    pthread_mutex_lock(&control->mutex);
+    control->is_waiting = false;
+    pthread_mutex_unlock(&control->mutex);
+}
+
+/* Wait for the next command, for a while. MST_ETIMEOUT: there is none. */
+static int take_command(struct mst__control *control)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst_buffer value = {0};
+    struct mst_err err;
+    int64_t wait_ms = mst__control_logs_count(control) > 0 ? MST_CONTROL_LOOK_MS : INT32_MAX;
+    int64_t number = control->commands_count + 1;
+    if (!begin_wait(control)) {
+        return MST_ECANCELED;
+    }
+    int rv = mst_store_get(control->store, key_of(key, "commands/%" PRId64, number), wait_ms,
+                           &value, &err);
+    end_wait(control);
+    if (rv == 0) {
+        control->commands_count = number;
+        carry_out(control, number, mst_bytes_of(value.data, value.size));
+        mst_buffer_free(&value);
+    }
+    return rv;
+}
+
+static bool is_ending(struct mst__control *control)
+{
+    pthread_mutex_lock(&control->mutex);
+    bool is_it = control->is_ending;
+    pthread_mutex_unlock(&control->mutex);
+    return is_it;
+}
+
+/* The store cannot be reached: a pause, which the end cuts short. */
+static void pause_thread(struct mst__control *control)
+{
+    struct timespec until;
+    int64_t until_ms = mst__clock_wall_us() / 1000 + RETRY_MS;
+    until.tv_sec = (time_t)(until_ms / 1000);
+    until.tv_nsec = (long)(until_ms % 1000) * 1000000;
+    pthread_mutex_lock(&control->mutex);
+    if (!control->is_ending) {
+        (void)pthread_cond_timedwait(&control->cond, &control->mutex, &until); /* either is fine */
+    }
+    pthread_mutex_unlock(&control->mutex);
+}
+
+/* The loop has something to say, or nothing has come: no trouble with the store. */
+static bool is_passing(int rv)
+{
+    return rv == MST_ETIMEOUT || rv == MST_ECANCELED || rv == MST_EUNKNOWN;
+}
+
+/* Until an error of the store, or the end. */
+static void serve(struct mst__control *control)
+{
+    int64_t count = 0;
+    int rv = read_count(control, &count);
+    /* A server that has forgotten begins to count again. */
+    bool has_less = rv == 0 && count < control->commands_count;
+    if (rv == 0 && (!control->has_count || has_less)) {
+        control->commands_count = count;
+        control->has_count = true;
+    }
+    while (rv == 0 && !is_ending(control)) {
+        rv = send_text(control);
+        rv = rv == 0 ? take_command(control) : rv;
+        rv = is_passing(rv) ? 0 : rv;
+        rv = rv == 0 ? mst__control_logs_pump(control) : rv;
+        rv = is_passing(rv) ? 0 : rv;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct mst__control *control = arg;
+    char key[MST_CONTROL_KEY_SIZE];
+    while (!is_ending(control)) {
+        serve(control);
+        if (!is_ending(control)) {
+            pthread_mutex_lock(&control->mutex);
+            control->is_text_new = control->text.size > 0; /* it may be gone with the store */
+            pthread_mutex_unlock(&control->mutex);
+            pause_thread(control);
+        }
+    }
+    bool existed = false;
+    struct mst_err err;
+    struct mst_bytes node = key_of(key, MST_CONTROL_NODES "%s", control->node);
+    /* The interrupt that has ended the wait may be meant for a call that never was. */
+    if (mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err) ==
+        MST_ECANCELED) {
+        (void)mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err);
+    }
+    mst__control_logs_close(control);
+    return NULL;
+}
+
+/* --- on the loop --- */
+
+static void on_async(uv_async_t *async)
+{
+    struct mst__control *control = async->data;
+    pthread_mutex_lock(&control->mutex);
+    bool has_command = control->has_command;
+    struct mst__control_command command = control->command;
+    pthread_mutex_unlock(&control->mutex);
+    if (!has_command) {
+        return;
+    }
+    bool is_done = control->fn(control->arg, &command);
+    pthread_mutex_lock(&control->mutex);
+    control->has_command = false;
+    control->is_done = is_done;
+    pthread_cond_signal(&control->cond);
+    pthread_mutex_unlock(&control->mutex);
+}
+
+/* A handle on the keys of the job, beside @store, with a connection of its own. */
+static int open_beside(struct mst_store *store,
+                       const char *run_id,
+                       struct mst_store **ret_store,
+                       struct mst_err *reterr)
+{
+    struct mst__backend *backend = store->backend;
+    struct mst_store *all = NULL;
+    char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
+    int rv = 0;
+    if (backend->ops->clone != NULL) {
+        rv = backend->ops->clone(backend, &backend, reterr);
+        rv = rv == 0 ? mst__store_first(backend, &all, reterr) : rv;
+    } else {
+        rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, &all, reterr);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    (void)snprintf(prefix, sizeof prefix, MST_CONTROL_PREFIX "%s", run_id);
+    rv = mst_store_prefix(all, mst_bytes_str(prefix), ret_store, reterr);
+    mst_store_close(all);
+    return rv;
+}
+
+int mst__control_new(uv_loop_t *loop,
+                     struct mst_store *store,
+                     const char *run_id,
+                     const char *node,
+                     mst__control_fn fn,
+                     void *arg,
+                     struct mst__control **ret_control,
+                     struct mst_err *reterr)
+{
+    struct mst__control *control = mst__calloc(1, sizeof *control);
+    if (control == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "control of the job");
+    }
+    control->fn = fn;
+    control->arg = arg;
+    (void)snprintf(control->node, sizeof control->node, "%s", node);
+    int rv = open_beside(store, run_id, &control->store, reterr);
+    if (rv != 0) {
+        mst__free(control);
+        return rv;
+    }
+    (void)pthread_mutex_init(&control->mutex, NULL); /* neither fails on Linux */
+    (void)pthread_cond_init(&control->cond, NULL);
+    rv = uv_async_init(loop, &control->async, on_async);
+    MST_ASSERT(rv == 0);
+    control->async.data = control;
+    uv_unref((uv_handle_t *)&control->async);
+    int reason = pthread_create(&control->thread, NULL, run, control);
+    control->has_thread = reason == 0;
+    *ret_control = control;
+    if (reason != 0) {
+        rv = mst__fail(reterr, MST_ESYS, reason, "thread for the control of the job");
+        mst__control_free(control);
+    }
+    return rv;
+}
+
+void mst__control_publish(struct mst__control *control,
+                          struct mst_bytes text,
+                          const char *log_dir,
+                          int64_t generation,
+                          int64_t first_rank,
+                          int64_t workers_count)
+{
+    if (control == NULL) {
+        return;
+    }
+    char *copy = mst__memdup(text.data, text.size);
+    pthread_mutex_lock(&control->mutex);
+    if (copy != NULL) {
+        mst__free(control->text.data);
+        control->text = (struct mst_buffer){.data = (uint8_t *)copy, .size = text.size};
+        control->is_text_new = true;
+    }
+    (void)snprintf(control->place.log_dir, sizeof control->place.log_dir, "%s", log_dir);
+    control->place.generation = generation;
+    control->place.first_rank = first_rank;
+    control->place.workers_count = workers_count;
+    if (control->is_waiting) {
+        mst_store_interrupt(control->store);
+    }
+    pthread_mutex_unlock(&control->mutex);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct mst__control *control = handle->data;
+    (void)pthread_mutex_destroy(&control->mutex);
+    (void)pthread_cond_destroy(&control->cond);
+    mst_store_close(control->store);
+    mst__free(control->text.data);
+    mst__free(control);
+}
+
+void mst__control_free(struct mst__control *control)
+{
+    if (control == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&control->mutex);
+    control->is_ending = true;
+    pthread_cond_signal(&control->cond);
+    pthread_mutex_unlock(&control->mutex);
+    if (control->has_thread) {
+        mst_store_interrupt(control->store);
+        (void)pthread_join(control->thread, NULL); /* it is ours, once */
+    }
+    uv_close((uv_handle_t *)&control->async, on_closed);
+}

@@ -1,0 +1,255 @@
+/* agent/control_logs.c - sending the log of a worker to who asks for it, through a queue of the
+ * store that is never longer than MST_CONTROL_PIECES_MAX. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/control_self.h"
+#include "base/clock.h"
+#include "base/number.h"
+
+#define ALIVE_LOOK_MS 5000
+
+static struct mst_bytes queue_key(const struct mst__control_reader *reader,
+                                  const char *behind,
+                                  char ret_text[MST_CONTROL_KEY_SIZE])
+{
+    (void)snprintf(ret_text, MST_CONTROL_KEY_SIZE, "logs/%s%s", reader->command.token, behind);
+    return mst_bytes_str(ret_text);
+}
+
+static struct mst__control_place place_of(struct mst__control *control)
+{
+    pthread_mutex_lock(&control->mutex);
+    struct mst__control_place place = control->place;
+    pthread_mutex_unlock(&control->mutex);
+    return place;
+}
+
+static bool has_rank(const struct mst__control_place *place, int64_t rank)
+{
+    return rank >= place->first_rank && rank < place->first_rank + place->workers_count;
+}
+
+/* --- the end of one --- */
+
+static void close_reader(struct mst__control_reader *reader)
+{
+    if (reader->fd >= 0) {
+        (void)close(reader->fd); /* it was only read */
+    }
+    *reader = (struct mst__control_reader){.fd = -1};
+}
+
+/* Say why there is no more; "" = the log has ended. */
+static int end_reader(struct mst__control *control,
+                      struct mst__control_reader *reader,
+                      const char *why,
+                      int64_t timeout_ms)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    char text[300];
+    struct mst_err err;
+    (void)snprintf(text, sizeof text, "e%s", why);
+    int rv = mst_store_queue_push(control->store, queue_key(reader, "", key), mst_bytes_str(text),
+                                  timeout_ms, &err);
+    close_reader(reader);
+    return rv;
+}
+
+/* Nobody reads any more: what is left of it goes. */
+static void drop_reader(struct mst__control *control, struct mst__control_reader *reader)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    bool existed;
+    struct mst_err err; /* then a few pieces are left in the store */
+    (void)mst_store_delete(control->store, queue_key(reader, "", key), MST_CONTROL_CALL_MS,
+                           &existed, &err);
+    (void)mst_store_delete(control->store, queue_key(reader, "/alive", key), MST_CONTROL_CALL_MS,
+                           &existed, &err);
+    close_reader(reader);
+}
+
+/* --- files --- */
+
+static int open_log(const struct mst__control_place *place,
+                    const struct mst__control_command *command)
+{
+    char path[PATH_MAX + 128];
+    (void)snprintf(path, sizeof path,
+                   "%s/gen_%" PRId64 "/rank_%" PRId64 ".local_%" PRId64 "/%s.log", place->log_dir,
+                   place->generation, command->rank, command->rank - place->first_rank,
+                   command->is_stderr ? "stderr" : "stdout");
+    return place->log_dir[0] == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+/* Go to where the last @lines lines begin. */
+static void seek_lines(struct mst__control *control, int fd, int64_t lines)
+{
+    off_t at = lines < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    int64_t found = -1; /* the newline at the end ends the last line */
+    while (at > 0 && found < lines) {
+        off_t begin = at > (off_t)sizeof control->piece ? at - (off_t)sizeof control->piece : 0;
+        ssize_t size = pread(fd, control->piece, (size_t)(at - begin), begin);
+        if (size <= 0) {
+            break;
+        }
+        for (ssize_t i = size - 1; i >= 0 && found < lines; i--) {
+            found += control->piece[i] == '\n' ? 1 : 0;
+            at = begin + i + (found == lines ? 1 : 0);
+        }
+    }
+    (void)lseek(fd, at, SEEK_SET); /* a file */
+}
+
+/* --- sending --- */
+
+bool mst__control_logs_begin(struct mst__control *control,
+                             const struct mst__control_command *command)
+{
+    struct mst__control_place place = place_of(control);
+    struct mst__control_reader *reader = NULL;
+    if (!has_rank(&place, command->rank) || strchr(command->token, '/') != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < MST_CONTROL_READERS_MAX && reader == NULL; i++) {
+        reader = control->readers[i].is_used ? NULL : &control->readers[i];
+    }
+    struct mst__control_reader refused = {.fd = -1, .command = *command};
+    if (reader == NULL) {
+        (void)end_reader(control, &refused, "too many read logs of this node", MST_CONTROL_CALL_MS);
+        return true;
+    }
+    int fd = open_log(&place, command);
+    if (fd < 0) {
+        char why[200];
+        (void)snprintf(why, sizeof why, "%s of rank %" PRId64 " is in no file; see --tee of run",
+                       command->is_stderr ? "stderr" : "stdout", command->rank);
+        (void)end_reader(control, &refused, why, MST_CONTROL_CALL_MS);
+        return true;
+    }
+    seek_lines(control, fd, command->lines);
+    *reader = (struct mst__control_reader){
+        .is_used = true,
+        .command = *command,
+        .fd = fd,
+        .generation = place.generation,
+        .alive = -1,
+        .alive_ms = mst__clock_ms(),
+        .looked_ms = mst__clock_ms(),
+    };
+    return true;
+}
+
+size_t mst__control_logs_count(const struct mst__control *control)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < MST_CONTROL_READERS_MAX; i++) {
+        count += control->readers[i].is_used ? 1 : 0;
+    }
+    return count;
+}
+
+/* Whether somebody still reads, as far as that is known. */
+static bool is_alive(struct mst__control *control, struct mst__control_reader *reader)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst_buffer value = {0};
+    struct mst_err err;
+    int64_t now_ms = mst__clock_ms();
+    int64_t number = -1;
+    if (now_ms - reader->looked_ms < ALIVE_LOOK_MS) {
+        return true;
+    }
+    reader->looked_ms = now_ms;
+    if (mst_store_try_get(control->store, queue_key(reader, "/alive", key), MST_CONTROL_CALL_MS,
+                          &value, &err) == 0) {
+        (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), &number);
+        mst_buffer_free(&value);
+    }
+    if (number != reader->alive) {
+        reader->alive = number;
+        reader->alive_ms = now_ms;
+    }
+    return now_ms - reader->alive_ms < MST_CONTROL_SILENT_MS;
+}
+
+/* At the end of the file: there is no more, or the next generation has another one. */
+static int go_on(struct mst__control *control, struct mst__control_reader *reader)
+{
+    struct mst__control_place place = place_of(control);
+    if (!reader->command.follows) {
+        return end_reader(control, reader, "", MST_CONTROL_CALL_MS);
+    }
+    if (place.generation == reader->generation) {
+        return 0;
+    }
+    int fd = has_rank(&place, reader->command.rank) ? open_log(&place, &reader->command) : -1;
+    if (fd < 0) {
+        return end_reader(control, reader, "the rank is on another node now", MST_CONTROL_CALL_MS);
+    }
+    (void)close(reader->fd); /* it was only read */
+    reader->fd = fd;
+    reader->generation = place.generation;
+    return 0;
+}
+
+static int pump(struct mst__control *control, struct mst__control_reader *reader)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst_err err;
+    for (;;) {
+        int64_t waiting = 0;
+        int rv = mst_store_queue_len(control->store, queue_key(reader, "", key),
+                                     MST_CONTROL_CALL_MS, &waiting, &err);
+        if (rv != 0 || waiting >= MST_CONTROL_PIECES_MAX) {
+            return rv;
+        }
+        off_t at = lseek(reader->fd, 0, SEEK_CUR);
+        control->piece[0] = 'd';
+        ssize_t size = read(reader->fd, control->piece + 1, MST_CONTROL_PIECE_SIZE);
+        if (size <= 0) {
+            return go_on(control, reader);
+        }
+        rv = mst_store_queue_push(control->store, queue_key(reader, "", key),
+                                  mst_bytes_of(control->piece, (size_t)size + 1),
+                                  MST_CONTROL_CALL_MS, &err);
+        if (rv != 0) {
+            (void)lseek(reader->fd, at, SEEK_SET); /* again, the next time */
+            return rv;
+        }
+    }
+}
+
+int mst__control_logs_pump(struct mst__control *control)
+{
+    int rv = 0;
+    for (size_t i = 0; i < MST_CONTROL_READERS_MAX && rv == 0; i++) {
+        struct mst__control_reader *reader = &control->readers[i];
+        if (!reader->is_used) {
+            continue;
+        }
+        if (is_alive(control, reader)) {
+            rv = pump(control, reader);
+        } else {
+            drop_reader(control, reader);
+        }
+    }
+    return rv;
+}
+
+void mst__control_logs_close(struct mst__control *control)
+{
+    for (size_t i = 0; i < MST_CONTROL_READERS_MAX; i++) {
+        struct mst__control_reader *reader = &control->readers[i];
+        if (reader->is_used) {
+            (void)pump(control, reader); /* as much as there is room for */
+            if (reader->is_used) {
+                (void)end_reader(control, reader, "", MST_CONTROL_END_MS);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+/* agent/run_control.c - what a run says of itself, and what it does when it is asked. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/run_self.h"
+#include "base/clock.h"
+#include "base/limits.h"
+
+static void worker_at(void *arg, int64_t i, struct mst__control_worker *ret_worker)
+{
+    const struct mst__run *run = arg;
+    *ret_worker = (struct mst__control_worker){
+        .rank = run->assignment.first_rank + i,
+        .local_rank = i,
+        .pid = run->last_pids[i],
+        .is_running = run->group.pids[i] != 0,
+    };
+}
+
+void mst__run_publish(struct mst__run *run)
+{
+    const struct mst__run_settings *settings = run->settings;
+    if (run->control == NULL) {
+        return;
+    }
+    struct mst__control_node node = {
+        .pid = getpid(),
+        .group_rank = run->round.rank,
+        .generation = run->agent.generation,
+        .round = run->round.round,
+        .restarts = run->agent.restarts,
+        .workers_count = run->agent.generation == 0 ? 0 : run->group.count,
+    };
+    (void)snprintf(node.node, sizeof node.node, "%s", mst_handler_node(run->handler));
+    (void)snprintf(node.host, sizeof node.host, "%s", settings->machine.hostname);
+    (void)snprintf(node.role, sizeof node.role, "%s", settings->role);
+    (void)snprintf(node.phase, sizeof node.phase, "%s", mst__agent_phase_name(run->agent.phase));
+    (void)snprintf(node.log_dir, sizeof node.log_dir, "%s", mst__output_directory(run->output));
+    struct mst__buf text;
+    mst__buf_init(&text, MST_CONTROL_NODE_SIZE_MAX);
+    if (mst__control_node_write(&node, worker_at, run, &text) == 0) {
+        mst__control_publish(run->control, mst__buf_bytes(&text), node.log_dir, node.generation,
+                             run->assignment.first_rank, node.workers_count);
+    }
+    mst__buf_close(&text);
+}
+
+/* A mst__control_fn. One node restarts the job: when its workers stop, those of all nodes do. */
+static bool asked(void *arg, const struct mst__control_command *command)
+{
+    struct mst__run *run = arg;
+    if (!run->has_agent || run->is_ended) {
+        return false;
+    }
+    if (command->kind == MST_CONTROL_RESTART) {
+        bool is_ours = run->round.rank == 0;
+        if (is_ours) {
+            mst__run_say(run, "muster: asked to restart the workers");
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART});
+        }
+        return is_ours;
+    }
+    bool is_meant = strcmp(command->node, mst_handler_node(run->handler)) == 0 ||
+                    strcmp(command->node, run->settings->machine.hostname) == 0;
+    if (command->kind != MST_CONTROL_DRAIN || !is_meant) {
+        return false;
+    }
+    mst__run_say(run, "muster: asked to leave the job");
+    int64_t now_us = mst__clock_ns() / 1000;
+    mst__run_step(
+        run,
+        (struct mst__agent_event){
+            .kind = MST_AGENT_EVENT_DRAIN,
+            .deadline_us = command->within_ms < 0 ? INT64_MAX : now_us + command->within_ms * 1000,
+        });
+    return true;
+}
+
+void mst__run_listen(struct mst__run *run)
+{
+    struct mst_err err; /* without it, nobody can ask; the job does not need that */
+    if (run->control == NULL && run->round.store != NULL) {
+        (void)mst__control_new(&run->loop, run->round.store, run->settings->run_id,
+                               mst_handler_node(run->handler), asked, run, &run->control, &err);
+    }
+}

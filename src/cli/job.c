@@ -1,0 +1,446 @@
+/* cli/job.c - `muster ps`, `restart`, `drain` and `stop`: talking to a running job through the
+ * store where it meets. */
+#include "cli/job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/log.h"
+#include "handler/settings.h"
+
+#define STOP_LOOK_MS 50
+#define TABLE_SIZE_MAX MST_MIB(64)
+
+/* --- the job --- */
+
+/* What is not given comes from the variables that `muster run` reads. */
+static const char *from_environment(const char *given, const char *ours, const char *torchs)
+{
+    if (given != NULL && *given != '\0') {
+        return given;
+    }
+    const char *text = getenv(ours);
+    text = text != NULL && *text != '\0' ? text : getenv(torchs);
+    return text != NULL && *text != '\0' ? text : given;
+}
+
+static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
+{
+    char endpoint[MST_ENDPOINT_TEXT_SIZE];
+    char url[MST_ENDPOINT_TEXT_SIZE + 10];
+    struct mst__c10d place;
+    const char *backend = mst_params_backend(job->params);
+    bool is_known = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
+    if (!is_known) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "jobs of backend '%.40s' cannot be asked: they have no server of ours",
+                         backend);
+    }
+    int rv = mst__c10d_read(job->params, &place, reterr);
+    if (rv == 0 && place.is_file) {
+        return mst__fail(reterr, MST_EINVAL, 0, "jobs that meet in a file cannot be asked");
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    struct mst_store *all = NULL;
+    (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(&place.endpoint, endpoint));
+    rv = mst_store_open(url, NULL, job->timeout_ms, &all, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
+    (void)snprintf(prefix, sizeof prefix, MST_CONTROL_PREFIX "%s", mst_params_run_id(job->params));
+    rv = mst_store_prefix(all, mst_bytes_str(prefix), &job->store, reterr);
+    mst_store_close(all);
+    return rv;
+}
+
+bool mst__cli_job_open(struct mst__cli_job *job, int *ret_exit)
+{
+    struct mst_err err;
+    job->rdzv.endpoint =
+        from_environment(job->rdzv.endpoint, "MUSTER_RDZV_ENDPOINT", "PET_RDZV_ENDPOINT");
+    job->rdzv.run_id = from_environment(job->rdzv.run_id, "MUSTER_RDZV_ID", "PET_RDZV_ID");
+    if (!mst__rdzv_params(&job->rdzv, 0, 0, NULL, &job->params, ret_exit)) {
+        return false;
+    }
+    if (open_store(job, &err) != 0) {
+        *ret_exit = mst__cli_job_fail(job, &err);
+        return false;
+    }
+    return true;
+}
+
+void mst__cli_job_close(struct mst__cli_job *job)
+{
+    mst_store_close(job->store);
+    mst_params_free(job->params);
+}
+
+int mst__cli_job_fail(const struct mst__cli_job *job, const struct mst_err *err)
+{
+    return mst__rdzv_fail(&job->rdzv, job->params, err);
+}
+
+int mst__cli_job_ask(const struct mst__cli_job *job,
+                     const struct mst__control_command *command,
+                     struct mst_buffer *ret_node,
+                     struct mst_err *reterr)
+{
+    char key[MST_CONTROL_KEY_SIZE];
+    struct mst__buf text;
+    int64_t number = 0;
+    mst__buf_init(&text, MST_CONTROL_TEXT_SIZE_MAX);
+    int rv = mst__control_write(command, &text);
+    rv = rv == 0 ? mst_store_add(job->store, mst_bytes_str(MST_CONTROL_COUNT), 1, job->timeout_ms,
+                                 &number, reterr)
+                 : mst__fail(reterr, rv, 0, "command to the job");
+    (void)snprintf(key, sizeof key, "commands/%" PRId64, number);
+    rv = rv == 0 ? mst_store_set(job->store, mst_bytes_str(key), mst__buf_bytes(&text),
+                                 job->timeout_ms, reterr)
+                 : rv;
+    mst__buf_close(&text);
+    if (rv != 0) {
+        return rv;
+    }
+    (void)snprintf(key, sizeof key, "replies/%" PRId64, number);
+    rv = mst_store_get(job->store, mst_bytes_str(key), job->timeout_ms, ret_node, reterr);
+    if (rv == MST_ETIMEOUT) {
+        return mst__fail(reterr, rv, 0, "no node of the job answers");
+    }
+    bool existed;
+    struct mst_err ignored; /* then a name stays there */
+    (void)mst_store_delete(job->store, mst_bytes_str(key), job->timeout_ms, &existed, &ignored);
+    return rv;
+}
+
+/* --- ps --- */
+
+/* Whether the job has lost the node, which then could not take back what it says of itself. */
+static bool is_lost(const struct mst_status *status, const char *name)
+{
+    for (size_t i = 0; status != NULL && i < status->node_count; i++) {
+        if (strcmp(status->nodes[i]->name, name) == 0) {
+            return status->nodes[i]->standing == MST_STATUS_NODE_GONE;
+        }
+    }
+    return false;
+}
+
+static void put_node(struct mst__buf *table,
+                     int *rv,
+                     struct mst_bytes text,
+                     const struct mst_status *status)
+{
+    struct mst__control_node node;
+    struct mst__control_worker worker;
+    if (!mst__control_node_read(text, &node)) {
+        return; /* of a later version */
+    }
+    bool lost = is_lost(status, node.node);
+    for (int64_t i = 0; mst__control_worker_read(text, i, &worker); i++) {
+        mst__text_put(table, rv,
+                      "%6" PRId64 " %6" PRId64 " %8" PRId64 " %-8s %4" PRId64 " %8" PRId64 " ",
+                      worker.rank, worker.local_rank, worker.pid,
+                      lost                ? "lost"
+                      : worker.is_running ? "running"
+                                          : "ended",
+                      node.generation, node.restarts);
+        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.host));
+        mst__text_put(table, rv, " ");
+        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.node));
+        mst__text_put(table, rv, "\n");
+    }
+    if (node.workers_count == 0) {
+        mst__text_put(table, rv, "%6s %6s %8s %-8s %4" PRId64 " %8" PRId64 " ", "-", "-", "-",
+                      lost ? "lost" : node.phase, node.generation, node.restarts);
+        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.host));
+        mst__text_put(table, rv, " ");
+        (void)mst__text_put_foreign(table, rv, mst_bytes_str(node.node));
+        mst__text_put(table, rv, "\n");
+    }
+}
+
+/* What nodes say, in the order of their ranks. */
+struct said {
+    struct mst_buffer text;
+    int64_t group_rank;
+};
+
+static int compare_said(const void *a, const void *b)
+{
+    int64_t first = ((const struct said *)a)->group_rank;
+    int64_t second = ((const struct said *)b)->group_rank;
+    return first < second ? -1 : first > second ? 1 : 0;
+}
+
+static bool is_node(struct mst_bytes key)
+{
+    static const char nodes[] = MST_CONTROL_NODES;
+    return key.size > sizeof nodes - 1 && memcmp(key.data, nodes, sizeof nodes - 1) == 0;
+}
+
+static int read_nodes(const struct mst__cli_job *job,
+                      struct said **ret_said,
+                      size_t *ret_count,
+                      struct mst_err *reterr)
+{
+    struct mst_keys keys = {0};
+    int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
+    struct said *said = rv == 0 ? mst__calloc(keys.count + 1, sizeof *said) : NULL;
+    size_t count = 0;
+    if (rv == 0 && said == NULL) {
+        rv = mst__fail(reterr, MST_ENOMEM, 0, "%zu nodes", keys.count);
+    }
+    for (size_t i = 0; i < keys.count && rv == 0; i++) {
+        struct mst__control_node node;
+        if (is_node(keys.keys[i]) && mst_store_try_get(job->store, keys.keys[i], job->timeout_ms,
+                                                       &said[count].text, reterr) == 0) {
+            (void)mst__control_node_read(mst_bytes_of(said[count].text.data, said[count].text.size),
+                                         &node);
+            said[count++].group_rank = node.group_rank;
+        } /* else it has just left */
+    }
+    mst_keys_free(&keys);
+    if (count > 0) {
+        qsort(said, count, sizeof *said, compare_said);
+    }
+    *ret_said = said;
+    *ret_count = count;
+    return rv;
+}
+
+static void free_nodes(struct said *said, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mst_buffer_free(&said[i].text);
+    }
+    mst__free(said);
+}
+
+static int show(const struct mst__cli_job *job, bool is_json)
+{
+    struct said *said = NULL;
+    size_t count = 0;
+    struct mst_status *status = NULL;
+    struct mst_err err;
+    struct mst__buf table;
+    mst__buf_init(&table, TABLE_SIZE_MAX);
+    int rv = read_nodes(job, &said, &count, &err);
+    if (rv == 0) {
+        (void)mst_status_job(job->params, job->timeout_ms, &status, NULL); /* else nobody is lost */
+    }
+    int put = 0;
+    if (rv == 0 && !is_json) {
+        mst__text_put(&table, &put, "%6s %6s %8s %-8s %4s %8s %s\n", "RANK", "LOCAL", "PID",
+                      "STATE", "GEN", "RESTARTS", "HOST NODE");
+    }
+    for (size_t i = 0; i < count && rv == 0; i++) {
+        struct mst_bytes text = mst_bytes_of(said[i].text.data, said[i].text.size);
+        if (is_json) {
+            put = put == 0 ? mst__buf_append(&table, text) : put;
+            mst__text_put(&table, &put, "\n");
+        } else {
+            put_node(&table, &put, text, status);
+        }
+    }
+    int exit_code = MST_EXIT_OK;
+    if (rv == 0 && put != 0) {
+        rv = mst__fail(&err, put, 0, "table of workers");
+    }
+    rv = rv == 0 ? mst__cli_write(mst__buf_bytes(&table), &err) : rv;
+    if (rv != 0) {
+        exit_code = mst__cli_job_fail(job, &err);
+    } else if (count == 0) {
+        mst__cli_say("muster: no agent of job '%s' is there", mst_params_run_id(job->params));
+        exit_code = MST_EXIT_ABSENT;
+    }
+    mst__buf_close(&table);
+    mst_status_free(status);
+    free_nodes(said, count);
+    return exit_code;
+}
+
+int mst__cli_ps(int argc, char **argv)
+{
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster ps");
+    bool is_json = false;
+    const struct mst__option options[] = {
+        MST_CLI_JOB_OPTIONS(job),
+        {"json", NULL, "One object of JSON per node.", MST_OPTION_FLAG, &is_json, 0, 0},
+    };
+    const struct mst__usage usage = {
+        .command = job.rdzv.command,
+        .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options]",
+        .text = "Show the workers of a job that `muster run` has started, on all of its nodes. "
+                "Exit status: 0, 2 wrong arguments, 3 no agent is there, 4 timeout, 5 no "
+                "connection.",
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+    };
+    int arguments = 0;
+    int exit_code = MST_EXIT_OK;
+    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
+        mst__cli_job_open(&job, &exit_code)) {
+        exit_code = show(&job, is_json);
+    }
+    mst__cli_job_close(&job);
+    return exit_code;
+}
+
+/* --- restart and drain --- */
+
+static int ask(const struct mst__cli_job *job,
+               const struct mst__control_command *command,
+               const char *done)
+{
+    struct mst_buffer node = {0};
+    struct mst_err err;
+    if (mst__cli_job_ask(job, command, &node, &err) != 0) {
+        return mst__cli_job_fail(job, &err);
+    }
+    mst__cli_say("muster: %s%s", done, (const char *)node.data);
+    mst_buffer_free(&node);
+    return MST_EXIT_OK;
+}
+
+int mst__cli_restart(int argc, char **argv)
+{
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster restart");
+    const struct mst__option options[] = {MST_CLI_JOB_OPTIONS(job)};
+    const struct mst__usage usage = {
+        .command = job.rdzv.command,
+        .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options]",
+        .text = "Stop the workers of a job on all nodes, and start them again in a new round. "
+                "Workers are given notice if the job was started with --notice-signal. It costs "
+                "none of the job's restarts. Exit status: 0 under way, 2 wrong arguments, 4 no "
+                "node answers, 5 no connection.",
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+    };
+    int arguments = 0;
+    int exit_code = MST_EXIT_OK;
+    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
+        mst__cli_job_open(&job, &exit_code)) {
+        exit_code = ask(&job, &(struct mst__control_command){.kind = MST_CONTROL_RESTART},
+                        "workers are restarted by ");
+    }
+    mst__cli_job_close(&job);
+    return exit_code;
+}
+
+int mst__cli_drain(int argc, char **argv)
+{
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster drain");
+    struct mst__control_command command = {.kind = MST_CONTROL_DRAIN, .within_ms = -1};
+    const struct mst__option options[] = {
+        MST_CLI_JOB_OPTIONS(job),
+        {"within", "DURATION",
+         "How long workers have to save their work. Default: as --notice of the job says.",
+         MST_OPTION_DURATION, &command.within_ms, 0, (int64_t)366 * 86400 * 1000},
+    };
+    const struct mst__usage usage = {
+        .command = job.rdzv.command,
+        .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options] NODE",
+        .text = "Have a node leave its job: its workers are stopped, its agent ends with the "
+                "status of --preempt-status, and the others go on without it if they are enough. "
+                "NODE is the name of a node, or of its host, as `muster ps` shows them. Exit "
+                "status: 0 under way, 2 wrong arguments, 4 no such node answers, 5 no connection.",
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+        .arguments_min = 1,
+        .arguments_max = 1,
+    };
+    int arguments = 0;
+    int exit_code = MST_EXIT_OK;
+    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
+        mst__cli_job_open(&job, &exit_code)) {
+        (void)snprintf(command.node, sizeof command.node, "%s", argv[arguments]);
+        exit_code = ask(&job, &command, "leaves the job: ");
+    }
+    mst__cli_job_close(&job);
+    return exit_code;
+}
+
+/* --- stop --- */
+
+/* Wait until no agent is left. */
+static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
+{
+    int64_t deadline_ms = mst__clock_deadline_ms(job->timeout_ms);
+    for (;;) {
+        struct mst_keys keys = {0};
+        size_t nodes = 0;
+        int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
+        for (size_t i = 0; i < keys.count && rv == 0; i++) {
+            nodes += is_node(keys.keys[i]) ? 1 : 0;
+        }
+        mst_keys_free(&keys);
+        if (rv != 0) {
+            return rv == MST_ECONN ? 0 : rv; /* the server was one of them */
+        }
+        if (nodes == 0) {
+            return 0;
+        }
+        if (mst__clock_ms() >= deadline_ms) {
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu node%s of the job still there", nodes,
+                             nodes == 1 ? " is" : "s are");
+        }
+        (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends us */
+    }
+}
+
+static int stop(const struct mst__cli_job *job, const char *reason)
+{
+    char owner[300];
+    char host[128] = "";
+    const char *user = getenv("USER");
+    struct mst_err err;
+    (void)gethostname(host, sizeof host - 1); /* then it is empty */
+    (void)snprintf(owner, sizeof owner, "muster stop, %.120s%s%s", user == NULL ? "" : user,
+                   user == NULL ? "" : "@", host); /* fits */
+    bool has_reason = strcmp(mst_params_backend(job->params), "muster") == 0;
+    int rv =
+        mst_status_close(job->params, has_reason ? reason : NULL, owner, job->timeout_ms, &err);
+    rv = rv == 0 ? await_end(job, &err) : rv;
+    return rv == 0 ? MST_EXIT_OK : mst__cli_job_fail(job, &err);
+}
+
+int mst__cli_stop(int argc, char **argv)
+{
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster stop");
+    const char *reason = "asked to by muster stop";
+    job.timeout_ms = 60 * 1000;
+    const struct mst__option options[] = {
+        MST_CLI_JOB_OPTIONS(job),
+        {"reason", "TEXT", "Why: agents print it. Of backend muster only.", MST_OPTION_TEXT,
+         &reason, 0, 0},
+    };
+    const struct mst__usage usage = {
+        .command = job.rdzv.command,
+        .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options]",
+        .text = "Stop a job: its rendezvous is closed, workers on all nodes are told to stop and "
+                "killed after their grace, and agents end with status 8. Waits for that, 60s "
+                "without --timeout. Exit status: 0 stopped, 2 wrong arguments, 3 no such job, 4 "
+                "agents are still there, 5 no connection.",
+        .options = options,
+        .options_count = sizeof options / sizeof options[0],
+    };
+    int arguments = 0;
+    int exit_code = MST_EXIT_OK;
+    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
+        mst__cli_job_open(&job, &exit_code)) {
+        exit_code = stop(&job, reason);
+    }
+    mst__cli_job_close(&job);
+    return exit_code;
+}

@@ -1,0 +1,153 @@
+"""`muster ps`, `logs`, `restart`, `drain` and `stop`: a running job, asked from outside."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+from agents import QUICK, Agent
+
+ABSENT, TIMEOUT, CONNECT, CLOSED, PREEMPTED = 3, 4, 5, 8, 75
+
+STAY = ('trap "exit 0" TERM; echo "at $RANK/$WORLD_SIZE $MUSTER_START_REASON '
+        '$TORCHELASTIC_RESTART_COUNT"; echo "trouble $RANK" >&2; while :; do sleep 0.02; done')
+
+
+class Control(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="muster-control-")
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.job = ["--rdzv-endpoint", f"127.0.0.1:{self.server.port}", "--rdzv-id", self.id()]
+
+    def agent(self, name, nnodes="1:2", nproc=1, options=("--tee", "3")):
+        agent = Agent("--nnodes", nnodes, "--nproc-per-node", nproc, *self.job, "--rdzv-conf",
+                      QUICK, "--local-addr", name, "--log-dir", self.directory, *options, "--",
+                      "sh", "-c", STAY)
+        self.addCleanup(agent.close)
+        return agent
+
+    @staticmethod
+    def muster(*args):
+        told = harness.run(*args)
+        told.stdout, told.stderr = told.stdout.decode(), told.stderr.decode()
+        return told
+
+    def ask(self, command, *args):
+        return self.muster(command, *self.job, *args)
+
+    def nodes(self):
+        told = self.ask("ps", "--json")
+        return [json.loads(line) for line in told.stdout.splitlines()]
+
+    def wait_nodes(self, wanted):
+        """Until what nodes say is as wanted."""
+        deadline = time.monotonic() + harness.DEADLINE_S
+        while True:
+            nodes = self.nodes()
+            if wanted(nodes):
+                return nodes
+            self.assertLess(time.monotonic(), deadline, nodes)
+            time.sleep(0.02)
+
+    def two(self):
+        first, second = self.agent("a", nnodes="2:2", nproc=2), self.agent("b", nnodes="2:2")
+        nodes = self.wait_nodes(lambda nodes: len(nodes) == 2 and all(
+            node["phase"] == "running" for node in nodes))
+        return first, second, nodes
+
+    def test_ps_and_logs(self):
+        first, second, nodes = self.two()
+        self.assertEqual([[worker["rank"] for worker in node["workers"]] for node in nodes],
+                         sorted([[worker["rank"] for worker in node["workers"]] for node in nodes]))
+        for agent in (first, second):
+            for _ in range(2 if agent is first else 1):
+                agent.next()
+        table = self.ask("ps").stdout.splitlines()
+        self.assertEqual(len(table), 4, table)
+        for line in table[1:]:
+            rank, _, pid, state, generation, restarts = line.split()[:6]
+            self.assertEqual((state, generation, restarts), ("running", "1", "0"))
+            self.assertTrue(os.path.exists(f"/proc/{pid}"))
+            told = self.ask("logs", "--rank", rank)
+            self.assertEqual(told.stdout, f"at {rank}/3 first 0\n", told.stderr)
+            self.assertEqual(self.ask("logs", "--rank", rank, "--stderr").stdout,
+                             f"trouble {rank}\n")
+        self.assertEqual(self.ask("logs", "--rank", "1", "-n", "0").stdout, "")
+        told = self.ask("logs", "--rank", "7", "--timeout", "300ms")
+        self.assertEqual(told.returncode, TIMEOUT)
+        self.assertIn("no node of the job has a worker of rank 7", told.stderr)
+
+    def test_no_file(self):
+        self.agent("a", nnodes="1", options=()).next()
+        self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
+        told = self.ask("logs", "--rank", "0")
+        self.assertEqual(told.returncode, ABSENT)
+        self.assertIn("stdout of rank 0 is in no file", told.stderr)
+
+    def test_restart_and_follow(self):
+        first, second, _ = self.two()
+        follower = subprocess.Popen(
+            [harness.MUSTER, "logs", *self.job, "--rank", "2", "-f"], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(follower.communicate)
+        self.addCleanup(follower.kill)
+        self.assertEqual(follower.stdout.readline(), "at 2/3 first 0\n")
+        told = self.ask("restart")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        # Which reason a node sees depends on whether it is the one that was asked.
+        self.assertRegex(follower.stdout.readline(), "^at 2/3 (request|join) 0\n$")
+        nodes = self.wait_nodes(lambda nodes: all(node["generation"] == 2 for node in nodes))
+        self.assertEqual([node["restarts"] for node in nodes], [0, 0])
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(harness.DEADLINE_S), 128 + signal.SIGINT)
+
+    def test_drain(self):
+        first = self.agent("a")
+        second = self.agent("b")
+        nodes = self.wait_nodes(lambda nodes: len(nodes) == 2 and all(
+            node["phase"] == "running" and node["group_rank"] in (0, 1) and
+            len(node["workers"]) == 1 for node in nodes) and
+            nodes[0]["round"] == nodes[1]["round"])
+        told = self.ask("drain", "--timeout", "300ms", "nobody")
+        self.assertEqual(told.returncode, TIMEOUT)
+        leaving = next(node["node"] for node in nodes if node["pid"] == second.pid)
+        told = self.ask("drain", leaving)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(second.wait(), PREEMPTED, second.stderr())
+        nodes = self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
+        self.assertEqual(nodes[0]["pid"], first.pid)
+
+    def test_stop(self):
+        first, second, _ = self.two()
+        told = self.ask("stop", "--reason", "enough of it")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        for agent in (first, second):
+            self.assertEqual(agent.wait(), CLOSED, agent.stderr())
+            self.assertIn("enough of it", agent.stderr())
+        self.assertEqual(self.ask("ps").returncode, ABSENT)
+
+    def test_nobody_there(self):
+        self.assertEqual(self.ask("ps").returncode, ABSENT)
+        told = self.muster("ps", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-id", "x", "--timeout",
+                           "200ms")
+        self.assertIn(told.returncode, (CONNECT, TIMEOUT))
+        told = self.muster("ps", "--rdzv-backend", "etcd-v3", "--rdzv-id", "x")
+        self.assertEqual(told.returncode, 2)
+        self.assertIn("cannot be asked", told.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
