@@ -148,6 +148,23 @@ class Alone(Case):
         self.assertEqual(agent.lines, ["0 1 first", "1 2 failure", "2 3 failure"])
         self.assertNotIn("FAILED", agent.stderr())
 
+    def test_many_restarts(self):
+        """Nothing grows: descriptors, memory, processes."""
+        agent = self.agent("--standalone", "--max-restarts", 400, "--give-up", 0, "--log-dir",
+                           "/dev/null", "--", "sh", "-c", "exit 1", rdzv=False)
+
+        def look(generation):
+            harness.wait_until(lambda: len(agent.events("start")) > generation, "restarts")
+            with open(f"/proc/{agent.pid}/status", encoding="ascii") as file:
+                kib = int(re.search(r"VmRSS:\s+(\d+)", file.read())[1])
+            return len(os.listdir(f"/proc/{agent.pid}/fd")), kib
+
+        early, late = look(50), look(350)
+        self.assertEqual(agent.wait(), 1)
+        self.assertLess(late[0] - early[0], 12) # some are of a worker that starts or ends
+        self.assertLess(late[1], early[1] + harness.rss_bound_kib(512))
+        self.assertEqual(len(agent.events("start")), 401)
+
     def test_gives_up(self):
         agent = self.shell("exit 4", "--standalone", "--max-restarts", 100, "--give-up", "3/10s",
                            rdzv=False)
@@ -349,7 +366,8 @@ class Together(Case):
             agent.signal(signal.SIGTERM)
 
     def test_newcomer_has_to_wait(self):
-        script = STAY.replace("sleep", f'[ -e {self.path("go")} ] && exit 3; sleep')
+        script = STAY.replace(
+            "sleep", f'[ $WORLD_SIZE = 1 ] && [ -e {self.path("go")} ] && exit 3; sleep')
         first = self.shell(script, "--on-join", "next-restart", "--max-restarts", 1, nnodes="1:2")
         first.until("at 0/1 0")
         second = self.shell("echo in $RANK/$WORLD_SIZE", "--on-join", "next-restart",
