@@ -19,7 +19,8 @@ from muster._errors import (AuthError, CanceledError, ClosedError, ConnectionFai
                             ResolveError, SpareError, StateError, SystemCallError, TimedOutError,
                             TypeMismatchError, UnknownOutcomeError)
 from muster._log import Event
-from muster._rendezvous import (Cause, Changes, Kind, LostNode, Notice, Outcome, Rendezvous, Round)
+from muster._rendezvous import (Cause, Changes, Kind, LostNode, Notice, Outcome, Rendezvous, Round,
+                                Start)
 from muster._server import Server
 from muster._status import Member, jobs, status
 from muster._store import Store
@@ -31,6 +32,6 @@ __all__ = [
     "Event", "ExpelledError", "FinishedError", "InvalidError", "Kind", "LimitError", "LostNode",
     "Member", "MusterError", "NotFoundError", "NotSupportedError", "Notice", "OutOfMemoryError",
     "Outcome", "ProtocolError", "Rendezvous", "ResolveError", "Round", "Server", "SpareError",
-    "StateError", "Store", "SystemCallError", "TimedOutError", "TypeMismatchError",
+    "Start", "StateError", "Store", "SystemCallError", "TimedOutError", "TypeMismatchError",
     "UnknownOutcomeError", "__version__", "jobs", "status",
 ]

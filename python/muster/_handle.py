@@ -192,9 +192,7 @@ class Handle:
 
 @atexit.register
 def _close_all() -> None:
-    # Threads of the library must not outlive the interpreter that they log to. No thread can be
-    # started any more.
-    process.is_ending = True
+    # Threads of the library must not outlive the interpreter that they log to.
     for handle in list(Handle._living):
         if handle._generation == process.generation:
             handle.close()

@@ -14,7 +14,7 @@ from muster._errors import MusterError, TimedOutError, check, error_of, text_of
 from muster._handle import FOREVER_MS, Handle, Timeout, milliseconds
 from muster._log import Event, Listener
 from muster._params import Option, new_params
-from muster._status import Member, members
+from muster._status import LOOK_MS, Member, members_of
 from muster._store import Store
 from muster._wait import aside
 
@@ -29,6 +29,18 @@ class Outcome(enum.Enum):
     CLOSED = 1
     FINISHED = 2
     FAILED = 3
+
+
+class Start(enum.Enum):
+    """Why a round has begun."""
+
+    UNKNOWN = 0  #: the backend does not tell
+    FIRST = 1  #: there was none before it
+    JOINED = 2  #: nodes waited for it
+    LOST = 3  #: a member of the last one was lost
+    LEFT = 4  #: one has left
+    FAILED = 5  #: the work of one has failed
+    ASKED = 6  #: one wanted another round, and nobody new has come
 
 
 class Kind(enum.Enum):
@@ -108,6 +120,8 @@ class Round:
     master_addr: str  #: where the workers' store is; empty = nobody has told
     master_port: int
     store: Store  #: keys of this round only
+    restarts: int  #: how many rounds before it were over because work had failed
+    start: Start
 
 
 def _cause(given: Any) -> Optional[Cause]:
@@ -129,7 +143,7 @@ def _notice(given: Any) -> Notice:
 def _round(found: Any) -> Round:
     return Round(found.round, found.rank, found.world_size, found.epoch,
                  text_of(found.master_addr), found.master_port,
-                 Store._of(found.store, _STORE_MS))
+                 Store._of(found.store, _STORE_MS), found.restarts, Start(found.start))
 
 
 def _new_round() -> Any:
@@ -278,12 +292,21 @@ class Rendezvous(Handle):
 
         return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
 
-    def members(self, joined: Round, timeout: Timeout = None) -> list[Member]:
-        """The nodes of a round, by rank, with their names, addresses and labels. It asks the
-        server, for 10 seconds at most unless told otherwise; StateError if the job is in another
-        round by now."""
-        self._open()
-        return members(self._params, joined.round, joined.epoch, timeout)
+    def members(self, timeout: Timeout = None) -> list[Member]:
+        """The nodes of the round that is joined, by rank, with their names, addresses and labels.
+        It asks the server, for 10 seconds at most unless told otherwise; StateError if the job is
+        in another round by now."""
+        timeout_ms = milliseconds(timeout, LOOK_MS)
+
+        def call(pointer: Any, err: Any) -> list[Member]:
+            ret = ffi.new("struct mst_status **")
+            check(lib.mst_handler_members(pointer, timeout_ms, ret, err), err)
+            try:
+                return members_of(ret[0])
+            finally:
+                lib.mst_status_free(ret[0])
+
+        return self._aside(call)
 
     def is_closed(self) -> bool:
         """Whether the rendezvous is closed."""
@@ -416,9 +439,9 @@ class Rendezvous(Handle):
         """leave() for asyncio."""
         await asyncio.to_thread(self.leave)
 
-    async def members_async(self, joined: Round, timeout: Timeout = None) -> list[Member]:
+    async def members_async(self, timeout: Timeout = None) -> list[Member]:
         """members() for asyncio."""
-        return await asyncio.to_thread(self.members, joined, timeout)
+        return await asyncio.to_thread(self.members, timeout)
 
     async def close_async(self) -> None:
         """close() for asyncio."""

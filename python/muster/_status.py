@@ -14,7 +14,8 @@ from muster._params import Option, new_params
 from muster._store import taken
 from muster._wait import aside
 
-_DEFAULT_MS = 10_000
+#: How long a look takes at most, unless told otherwise.
+LOOK_MS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
     """A snapshot of one job: what ``muster status --json`` prints, see muster-status(1). Its
     ``exists`` is False when there is no such job. The default timeout is 10 seconds."""
     params = new_params(backend, endpoint, run_id, {**(options or {}), **more})
-    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
+    timeout_ms = milliseconds(timeout, LOOK_MS)
 
     def call() -> dict[str, Any]:
         err = ffi.new("struct mst_err *")
@@ -59,7 +60,7 @@ def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
 def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]:
     """The jobs of a ``muster serve``, the oldest first, in short. Without an endpoint it is
     localhost:29400; the default timeout is 10 seconds."""
-    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
+    timeout_ms = milliseconds(timeout, LOOK_MS)
 
     def call() -> list[dict[str, Any]]:
         err = ffi.new("struct mst_err *")
@@ -74,24 +75,10 @@ def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]
     return aside(call)
 
 
-def members(params: Any, number: int, epoch: int, timeout: Timeout) -> list[Member]:
-    """The nodes of a round, by rank."""
-    timeout_ms = milliseconds(timeout, _DEFAULT_MS)
-
-    def call() -> list[Member]:
-        err = ffi.new("struct mst_err *")
-        ret = ffi.new("struct mst_status **")
-        which = ffi.new("struct mst_rendezvous *")
-        lib.mst_rendezvous_init(which, ffi.sizeof("struct mst_rendezvous"))
-        which.round, which.epoch = number, epoch
-        check(lib.mst_status_members(params, which, timeout_ms, ret, err), err)
-        try:
-            nodes = [ret[0].nodes[i] for i in range(ret[0].node_count)]
-            return [Member(node.rank, text_of(node.name), text_of(node.address),
-                           {text_of(node.labels[i].key): text_of(node.labels[i].value)
-                            for i in range(node.label_count)},
-                           node.standing == lib.MST_STATUS_NODE_GONE) for node in nodes]
-        finally:
-            lib.mst_status_free(ret[0])
-
-    return aside(call)
+def members_of(found: Any) -> list[Member]:
+    """The nodes in a struct mst_status."""
+    nodes = [found.nodes[i] for i in range(found.node_count)]
+    return [Member(node.rank, text_of(node.name), text_of(node.address),
+                   {text_of(node.labels[i].key): text_of(node.labels[i].value)
+                    for i in range(node.label_count)},
+                   node.standing == lib.MST_STATUS_NODE_GONE) for node in nodes]

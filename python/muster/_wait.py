@@ -30,7 +30,6 @@ class _Process:
         self.main_ident = threading.main_thread().ident
         #: Calls on stores that the main thread is in; more than one if a handler makes one, too.
         self.calls: list[_StoreCall] = []
-        self.is_ending = False
 
     def fork(self) -> None:
         self.generation += 1
@@ -131,10 +130,13 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
           discard: Callable[[ResultType], None] = _keep) -> ResultType:
     """Make a call that may wait. If a handler raises in the main thread, the call is interrupted.
     If that cannot be, or it does not end soon, it is left alone, and its result is discarded."""
-    if not is_main() or process.is_ending:
+    if not is_main():
         return call()
     it = _Aside(call, discard)
-    threading.Thread(target=it.run, name="muster-call", daemon=True).start()
+    try:
+        threading.Thread(target=it.run, name="muster-call", daemon=True).start()
+    except RuntimeError:  # the interpreter ends
+        return call()
     try:
         it.done.acquire()
     except BaseException:

@@ -33,6 +33,7 @@ class Meeting(Case):
         rounds[0].store.set("k", "v")
         self.assertEqual(rounds[2].store.get("k"), b"v")
         self.assertGreater(rounds[0].epoch, 0)
+        self.assertEqual((rounds[0].restarts, rounds[0].start), (0, muster.Start.FIRST))
         self.assertTrue(rounds[0].master_addr)
         again = nodes[0].round()
         self.assertEqual((again.rank, again.round), (rounds[0].rank, rounds[0].round))
@@ -42,13 +43,13 @@ class Meeting(Case):
 
     def test_members(self):
         nodes = self.nodes(2, labels="rack=r1")
-        here = self.meet(nodes)[0]
-        members = nodes[0].members(here)
+        self.meet(nodes)
+        members = nodes[0].members()
         self.assertEqual([(member.rank, member.name, member.labels, member.is_gone)
                           for member in members],
                          [(0, "n0", {"rack": "r1"}, False), (1, "n1", {"rack": "r1"}, False)])
         nodes[1].leave()
-        harness.wait_until(lambda: nodes[0].members(here)[1].is_gone, "the departure")
+        harness.wait_until(lambda: nodes[0].members()[1].is_gone, "the departure")
 
     def test_finish(self):
         nodes = self.nodes(2)
@@ -73,7 +74,9 @@ class Meeting(Case):
         self.assertTrue(changes.should_return)
         self.assertEqual(changes.cause, muster.Cause(
             rank=1, worker=3, exit_status=7, signal=0, time=1000.5, node="n1", text="out of luck"))
-        self.assertEqual(self.meet(nodes)[0].round, first + 1)
+        here = self.meet(nodes)[0]
+        self.assertEqual((here.round, here.restarts, here.start),
+                         (first + 1, 1, muster.Start.FAILED))
         nodes[0].restart(signal=9)
         self.assertEqual(self.until(nodes[1], lambda changes: changes.closed).outcome,
                          muster.Outcome.FAILED)
@@ -128,7 +131,7 @@ class Meeting(Case):
         if child == 0:
             wrong = 0
             for call in (node.next, node.poll, node.leave, node.fileno,
-                         lambda: here.store.get("k"), lambda: node.members(here)):
+                         lambda: here.store.get("k"), node.members):
                 try:
                     call()
                     wrong += 1
@@ -181,7 +184,7 @@ class Async(Case):
         async def node(i):
             async with muster.Rendezvous(self.where, "job", nodes=3, node_name=f"n{i}") as me:
                 here = await me.next_async()
-                members = await me.members_async(here)
+                members = await me.members_async()
                 await me.finish_async()
                 notice = await me.take_async()
                 return here.rank, len(members), notice.outcome

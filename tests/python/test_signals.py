@@ -53,7 +53,7 @@ class Raising(Case):
             try:
                 for name, call in (("add", lambda: store.add("n", 1)),
                                    ("set", lambda: joined.store.set("k", "v")),
-                                   ("members", lambda: rendezvous.members(joined)),
+                                   ("members", rendezvous.members),
                                    ("leave", rendezvous.leave), ("close", rendezvous.close)):
                     with self.subTest(call=name):
                         self.assert_soon(call)

@@ -216,7 +216,9 @@ class Life(Case):
 
     def test_handles_are_closed_when_the_interpreter_ends(self):
         code = ("import muster; s = muster.Server(); t = muster.Store(f'tcp://127.0.0.1:{s.port}');"
-                "r = muster.Rendezvous(f'127.0.0.1:{s.port}', 'job'); r.next(); t.set('k', 'v')")
+                "r = muster.Rendezvous(f'127.0.0.1:{s.port}', 'job'); r.next(); t.set('k', 'v');"
+                # When no thread can be started any more.
+                "import atexit; atexit.register(r.leave); atexit.register(t.set, 'k', 'w')")
         began_s = time.monotonic()
         done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False,
