@@ -136,7 +136,10 @@ def error_of(code: int, err: Any) -> MusterError:
     """The exception for a code that a call has returned, with the text in its struct mst_err."""
     name = text_of(lib.mst_errname(code))
     text = text_of(err.msg) if err.code == code else text_of(lib.mst_strerror(code))
-    return _CLASSES.get(name, MusterError)(text, int(err.sys))
+    error = _CLASSES.get(name, MusterError)(text, int(err.sys))
+    if isinstance(error, OSError) and err.domain == lib.MST_DOMAIN_ERRNO:
+        error.errno = error.system
+    return error
 
 
 def check(code: int, err: Any) -> None:

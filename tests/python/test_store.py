@@ -1,6 +1,7 @@
 """muster.Store and muster.Server: all calls, errors, threads, forks, closing."""
 
 import datetime
+import errno
 import os
 import pickle
 import subprocess
@@ -134,8 +135,9 @@ class Errors(Case):
 
     def test_a_wrong_server(self):
         server = self.server()
-        with self.assertRaisesRegex(muster.SystemCallError, "in use"):
+        with self.assertRaisesRegex(muster.SystemCallError, "in use") as caught:
             muster.Server(["127.0.0.1"], server.port)
+        self.assertEqual(caught.exception.errno, errno.EADDRINUSE)
 
 
 class Life(Case):
