@@ -42,12 +42,12 @@ static int next_store(struct mst__etcd_v3 *self,
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.log = self->params->log;
-    struct mst__backend *backend = NULL;
+    struct mst__storage *storage = NULL;
     char *root = mst__etcd_v3_key_store(&self->keys, round->round, round->epoch);
     int rv = root == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "store")
-                          : mst__etcd3_new(&http, root, &options, &backend, reterr);
+                          : mst__etcd3_new(&http, root, &options, &storage, reterr);
     mst__free(root);
-    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
+    return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
 /* What the round has to offer. In the owner. */

@@ -430,9 +430,9 @@ static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.log = muster->params->log;
-    struct mst__backend *backend = NULL;
-    int rv = mst__tcp_new(&url, &options, &backend, reterr);
-    return rv == 0 ? mst__store_first(backend, &muster->store, reterr) : rv;
+    struct mst__storage *storage = NULL;
+    int rv = mst__tcp_new(&url, &options, &storage, reterr);
+    return rv == 0 ? mst__store_first(storage, &muster->store, reterr) : rv;
 }
 
 static int prepare(struct mst__muster *muster,

@@ -237,9 +237,9 @@ int mst__etcd_store_new(const struct mst__http_options *http,
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.log = http->log;
-    struct mst__backend *backend = NULL;
-    int rv = mst__etcd2_new(http, root, &options, &backend, reterr);
-    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
+    struct mst__storage *storage = NULL;
+    int rv = mst__etcd2_new(http, root, &options, &storage, reterr);
+    return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
 /* --- etcd-v2 --- */

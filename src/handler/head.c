@@ -130,7 +130,7 @@ int mst__head_round(void *self, struct mst_rendezvous *ret, struct mst_err *rete
         size_t size = ret->size;
         *ret = head->round;
         ret->size = size;
-        rv = mst__store_new(store->backend, mst_bytes_of(store->prefix, store->prefix_size),
+        rv = mst__store_new(store->storage, mst_bytes_of(store->prefix, store->prefix_size),
                             store->is_view, &ret->store, reterr);
     }
     mst__owner_unlock(&head->owner);

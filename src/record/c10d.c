@@ -43,15 +43,15 @@ struct c10d {
 
 /* --- the store --- */
 
-static int open_backend(struct c10d *c10d,
+static int open_storage(struct c10d *c10d,
                         const struct mst_store_options *options,
                         struct mst__until until,
-                        struct mst__backend **ret_backend,
+                        struct mst__storage **ret_storage,
                         struct mst_err *reterr)
 {
     return c10d->url.scheme == MST_URL_FILE
-               ? mst__file_open(&c10d->url, options, ret_backend, reterr)
-               : mst__tcp_open(&c10d->url, options, until, ret_backend, reterr);
+               ? mst__file_open(&c10d->url, options, ret_storage, reterr)
+               : mst__tcp_open(&c10d->url, options, until, ret_storage, reterr);
 }
 
 static int open_store(struct c10d *c10d,
@@ -62,9 +62,9 @@ static int open_store(struct c10d *c10d,
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.log = c10d->log;
-    struct mst__backend *backend = NULL;
-    int rv = open_backend(c10d, &options, until, &backend, reterr);
-    return rv == 0 ? mst__store_first(backend, ret_store, reterr) : rv;
+    struct mst__storage *storage = NULL;
+    int rv = open_storage(c10d, &options, until, &storage, reterr);
+    return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
 /* Wait while another thread opens the store, each by its own deadline. With the mutex held. */
@@ -256,7 +256,7 @@ static void c10d_close(void *self)
     mst__free(c10d);
 }
 
-static const struct mst__record_backend_ops c10d_ops = {
+static const struct mst__record_home_ops c10d_ops = {
     .get_state = c10d_get_state,
     .set_state = c10d_set_state,
     .wait_change = c10d_wait_change,
@@ -289,19 +289,19 @@ static struct c10d *c10d_new(const char *run_id, const char *where)
     return c10d;
 }
 
-int mst__c10d_backend_new(struct mst_store *store,
-                          const char *run_id,
-                          const char *where,
-                          int64_t call_ms,
-                          struct mst__record_backend *ret_backend,
-                          struct mst_err *reterr)
+int mst__c10d_home_new(struct mst_store *store,
+                       const char *run_id,
+                       const char *where,
+                       int64_t call_ms,
+                       struct mst__record_home *ret_home,
+                       struct mst_err *reterr)
 {
     struct c10d *c10d = c10d_new(run_id, where);
     if (c10d == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous '%.60s'", run_id);
     }
     c10d->store = store;
-    *ret_backend = (struct mst__record_backend){
+    *ret_home = (struct mst__record_home){
         .ops = &c10d_ops, .self = c10d, .where = c10d->where, .call_ms = call_ms};
     return 0;
 }
@@ -371,13 +371,12 @@ int mst__c10d_create(const struct mst_params *params,
                    MST_ENDPOINT_TEXT_SIZE - 1,
                    settings.is_file ? settings.path
                                     : mst__endpoint_format(&settings.endpoint, text));
-    struct mst__record_backend backend;
-    rv = mst__c10d_backend_new(NULL, params->run_id, where, settings.read_timeout_ms, &backend,
-                               reterr);
+    struct mst__record_home home;
+    rv = mst__c10d_home_new(NULL, params->run_id, where, settings.read_timeout_ms, &home, reterr);
     if (rv != 0) {
         return rv;
     }
-    struct c10d *c10d = backend.self;
+    struct c10d *c10d = home.self;
     c10d->log = params->log;
     rv = settings.is_file ? use_file(c10d, &settings, reterr)
                           : use_tcp(c10d, &settings, params, reterr);
@@ -390,7 +389,7 @@ int mst__c10d_create(const struct mst_params *params,
         settings.endpoint.port = (uint16_t)mst__hosted_port(c10d->hosted);
     }
     const struct mst__record_options options = {
-        .backend = backend,
+        .home = home,
         .dynamic = dynamic,
         .endpoint = settings.is_file ? NULL : &settings.endpoint,
         .is_host = c10d->hosted != NULL,

@@ -5,22 +5,22 @@
 
 #include "handler/hosted.h"
 #include "handler/settings.h"
-#include "record/backend.h"
+#include "record/home.h"
 
 /* What stands under the key while there is no record. */
 #define MST_C10D_SENTINEL "Y2FuaW1hZGFt"
 
 /**
- * Keep the record of @run_id in @store, which is taken and closed with the backend. @where is what
+ * Keep the record of @run_id in @store, which is taken and closed with the home. @where is what
  * messages call it. Both texts are copied. For those who have a store already.
  *
- * Returns 0, MST_ENOMEM. The backend is released by its close.
+ * Returns 0, MST_ENOMEM. The home is released by its close.
  */
-int mst__c10d_backend_new(struct mst_store *store,
-                          const char *run_id,
-                          const char *where,
-                          int64_t call_ms,
-                          struct mst__record_backend *ret_backend,
-                          struct mst_err *reterr);
+int mst__c10d_home_new(struct mst_store *store,
+                       const char *run_id,
+                       const char *where,
+                       int64_t call_ms,
+                       struct mst__record_home *ret_home,
+                       struct mst_err *reterr);
 
 #endif /* MST_RECORD_C10D_H */

@@ -1,4 +1,4 @@
-/* record/drive.c - the loop between a session and a backend.
+/* record/drive.c - the loop between a session and a home.
  *
  * An interruption never leaves a write in doubt if there is time to look: the record is read again,
  * and it says whether the write has arrived. */
@@ -62,15 +62,15 @@ static bool run_notice(struct run *run)
     return run->is_interrupted;
 }
 
-/* When a call of the backend must be over. */
+/* When a call of the home must be over. */
 static struct mst__until run_until(const struct run *run)
 {
     const struct mst__session *session = run->session;
     int64_t now_ms = mst__clock_ms();
-    int64_t deadline_ms = now_ms + run->drive->backend->call_ms;
+    int64_t deadline_ms = now_ms + run->drive->home->call_ms;
     int64_t end_ms = session->deadline_us / 1000;
     bool has_answered = session->trip_us > 0;
-    if (run->drive->backend->is_lazy && !has_answered) {
+    if (run->drive->home->is_lazy && !has_answered) {
         /* Whoever serves may come last: it is waited for as long as everybody else is. */
         deadline_ms = end_ms;
     } else if (session->operation == MST_OPERATION_NEXT ||
@@ -89,12 +89,12 @@ static struct mst__until run_until(const struct run *run)
 
 static int call_get(struct run *run, struct mst__stored *ret_stored)
 {
-    const struct mst__record_backend *backend = run->drive->backend;
-    int rv = backend->ops->get_state(backend->self, run_until(run), ret_stored, &run->err);
+    const struct mst__record_home *home = run->drive->home;
+    int rv = home->ops->get_state(home->self, run_until(run), ret_stored, &run->err);
     /* Without a write there is nothing of us in the record that would have to be tidied up. */
     bool is_in_doubt = run->drive->is_tidy && run->session->stats.writes > 0;
     if (rv != 0 && run_notice(run) && is_in_doubt) {
-        rv = backend->ops->get_state(backend->self, run_until(run), ret_stored, &run->err);
+        rv = home->ops->get_state(home->self, run_until(run), ret_stored, &run->err);
     }
     return rv;
 }
@@ -170,10 +170,10 @@ static int write_record(struct run *run,
                         bool *ret_won,
                         struct mst__stored *ret_stored)
 {
-    const struct mst__record_backend *backend = run->drive->backend;
-    int rv = backend->ops->set_state(
-        backend->self, record, effect->has_token ? &effect->token : NULL, effect->may_be_unread,
-        run_until(run), ret_won, ret_stored, &run->err);
+    const struct mst__record_home *home = run->drive->home;
+    int rv =
+        home->ops->set_state(home->self, record, effect->has_token ? &effect->token : NULL,
+                             effect->may_be_unread, run_until(run), ret_won, ret_stored, &run->err);
     if (rv == 0 || rv == MST_ESTATE) {
         return rv;
     }
@@ -261,8 +261,8 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
 
 /* --- waiting --- */
 
-/* Until the record changes: 0, or the error of the backend. MST_ENOTSUP is remembered. */
-static int wait_change(const struct mst__record_backend *backend,
+/* Until the record changes: 0, or the error of the home. MST_ENOTSUP is remembered. */
+static int wait_change(const struct mst__record_home *home,
                        struct mst__session *session,
                        int64_t skip,
                        int64_t until_us,
@@ -272,8 +272,8 @@ static int wait_change(const struct mst__record_backend *backend,
     struct mst_err ignored;
     struct mst__until until = {.deadline_ms = until_us / 1000 + (until_us % 1000 == 0 ? 0 : 1),
                                .wake_fd = wake_fd};
-    int rv = backend->ops->wait_change(backend->self, session->has_token ? &token : NULL,
-                                       (uint64_t)skip, until, &ignored);
+    int rv = home->ops->wait_change(home->self, session->has_token ? &token : NULL, (uint64_t)skip,
+                                    until, &ignored);
     if (rv == MST_ENOTSUP) {
         session->options.can_watch = false;
     }
@@ -290,7 +290,7 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
     struct mst__session *session = run->session;
     int rv = MST_ETIMEOUT;
     if (effect->wants_change && session->options.can_watch) {
-        rv = wait_change(run->drive->backend, session, effect->skip, effect->until_us,
+        rv = wait_change(run->drive->home, session, effect->skip, effect->until_us,
                          run_wake_fd(run));
     } else {
         (void)mst__until_pause(run_wake_fd(run),
@@ -309,7 +309,7 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
 {
     int rv = MST_ETIMEOUT;
     if (session->options.can_watch) {
-        rv = wait_change(drive->backend, session, 0, until_us, drive->wake_fd);
+        rv = wait_change(drive->home, session, 0, until_us, drive->wake_fd);
     } else {
         (void)mst__until_pause(drive->wake_fd, until_us);
     }
@@ -321,7 +321,7 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
 
 /* --- the end --- */
 
-/* The backend has failed: its error, as one of those that a handler has. */
+/* The home has failed: its error, as one of those that a handler has. */
 static int outcome_failed(const struct run *run, struct mst_err *reterr)
 {
     int code = run->err.code;
@@ -337,7 +337,7 @@ static int outcome_late(const struct run *run, struct mst_err *reterr)
     const struct mst__session *session = run->session;
     if (session->stage != MST_OPERATION_JOIN) {
         return mst__fail(reterr, MST_ETIMEOUT, 0, "the record at %s kept changing",
-                         run->drive->backend->where);
+                         run->drive->home->where);
     }
     return mst__fail(reterr, MST_ETIMEOUT, 0,
                      "round %" PRId64 " not complete in time: %zu others take part, %zu wait, and "
@@ -364,7 +364,7 @@ static int run_end(const struct run *run, enum mst__result result, struct mst_er
         case MST_RESULT_STATE:
             if (run->err.code == 0) {
                 return mst__fail(reterr, MST_ESTATE, 0, "unexpected record state at %s",
-                                 run->drive->backend->where);
+                                 run->drive->home->where);
             }
             return outcome_failed(run, reterr);
         case MST_RESULT_CANCELLED:

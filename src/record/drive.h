@@ -7,11 +7,11 @@
 
 #include "core/session.h"
 #include "handler/events.h"
-#include "record/backend.h"
+#include "record/home.h"
 
 /* What the driving thread was told. Plain data. */
 struct mst__drive {
-    const struct mst__record_backend *backend;
+    const struct mst__record_home *home;
     const struct mst__events *events;
     /* Readable = end the operation. -1 = it cannot be interrupted. */
     int wake_fd;

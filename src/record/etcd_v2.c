@@ -442,7 +442,7 @@ static void etcd_v2_close(void *self)
     mst__free(etcd);
 }
 
-static const struct mst__record_backend_ops etcd_v2_ops = {
+static const struct mst__record_home_ops etcd_v2_ops = {
     .get_state = etcd_v2_get_state,
     .set_state = etcd_v2_set_state,
     .wait_change = etcd_v2_wait_change,
@@ -485,10 +485,10 @@ static int prepare(struct etcd_v2 *etcd, const struct mst_params *params, struct
     return rv;
 }
 
-int mst__etcd_v2_backend_new(const struct mst_params *params,
-                             struct mst__record_backend *ret_backend,
-                             struct mst__dynamic *ret_dynamic,
-                             struct mst_err *reterr)
+int mst__etcd_v2_home_new(const struct mst_params *params,
+                          struct mst__record_home *ret_home,
+                          struct mst__dynamic *ret_dynamic,
+                          struct mst_err *reterr)
 {
     struct etcd_v2 *etcd = mst__calloc(1, sizeof *etcd);
     if (etcd == NULL) {
@@ -501,7 +501,7 @@ int mst__etcd_v2_backend_new(const struct mst_params *params,
         return rv;
     }
     *ret_dynamic = etcd->settings.dynamic;
-    *ret_backend = (struct mst__record_backend){
+    *ret_home = (struct mst__record_home){
         .ops = &etcd_v2_ops,
         .self = etcd,
         .where = etcd->where,
@@ -520,15 +520,15 @@ int mst__etcd_v2_create(const struct mst_params *params,
 {
     (void)arg; /* the same for all */
     struct mst__record_options options = {0};
-    int rv = mst__etcd_v2_backend_new(params, &options.backend, &options.dynamic, reterr);
+    int rv = mst__etcd_v2_home_new(params, &options.home, &options.dynamic, reterr);
     if (rv != 0) {
         return rv;
     }
-    const struct etcd_v2 *etcd = options.backend.self;
+    const struct etcd_v2 *etcd = options.home.self;
     options.endpoint = &etcd->settings.etcd.endpoints[0];
     rv = mst__record_handler(params, &options, ret_handler, reterr);
     if (rv != 0) {
-        etcd_v2_close(options.backend.self);
+        etcd_v2_close(options.home.self);
     }
     return rv;
 }

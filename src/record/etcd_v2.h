@@ -5,7 +5,7 @@
 
 #include "etcd/v2.h"
 #include "handler/etcd_settings.h"
-#include "record/backend.h"
+#include "record/home.h"
 
 /* Before the run id in the key; and where the nodes' store is, which all jobs share. */
 #define MST_ETCD_V2_RECORD "/torch/elastic/rendezvous/"
@@ -15,12 +15,12 @@
  * Keep the record of the rendezvous @params, which are copied, in the etcd that they name. Nothing
  * is sent yet. @ret_dynamic is what else they say.
  *
- * Returns 0, MST_ENOMEM, or as mst__etcd_v2_read does. The backend is released by its close.
+ * Returns 0, MST_ENOMEM, or as mst__etcd_v2_read does. The home is released by its close.
  */
-int mst__etcd_v2_backend_new(const struct mst_params *params,
-                             struct mst__record_backend *ret_backend,
-                             struct mst__dynamic *ret_dynamic,
-                             struct mst_err *reterr);
+int mst__etcd_v2_home_new(const struct mst_params *params,
+                          struct mst__record_home *ret_home,
+                          struct mst__dynamic *ret_dynamic,
+                          struct mst_err *reterr);
 
 /**
  * Remove the keys of all rounds of @run_id from the store, as far as they were last written up to

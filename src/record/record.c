@@ -39,8 +39,8 @@ static struct mst__session_options session_options(const struct mst__record *rec
         .settings = record->dynamic.settings,
         .mode = MST_SESSION_DEFAULT,
         .dialect = record->dynamic.dialect,
-        .can_watch = record->backend.ops->wait_change != NULL,
-        .write_us = record->backend.write_us,
+        .can_watch = record->home.ops->wait_change != NULL,
+        .write_us = record->home.write_us,
     };
 }
 
@@ -50,7 +50,7 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
     struct mst_store *store = NULL;
     struct mst__until until = {.deadline_ms = deadline_us / 1000,
                                .wake_fd = record->head.owner.cancel_fd};
-    int rv = record->backend.ops->store(record->backend.self, until, &store, reterr);
+    int rv = record->home.ops->store(record->home.self, until, &store, reterr);
     if (rv == 0 || rv == MST_ENOMEM || rv == MST_ELIMIT) {
         return rv;
     }
@@ -60,7 +60,7 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
     /* With another user or another etcd it might work; later it will not. */
     bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
     return mst__err_wrap(reterr, is_final ? rv : MST_ECONN, "%.80s, where the record is kept",
-                         record->backend.where);
+                         record->home.where);
 }
 
 /* The keys beside the record that begin with the run id, a dot and @name. The caller's. */
@@ -70,8 +70,8 @@ static int open_store(struct mst__record *record,
                       struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
-    int rv = record->backend.ops->store(record->backend.self,
-                                        mst__until_in(record->backend.call_ms), &store, reterr);
+    int rv = record->home.ops->store(record->home.self, mst__until_in(record->home.call_ms), &store,
+                                     reterr);
     if (rv != 0) {
         return rv;
     }
@@ -107,13 +107,13 @@ static int next_join(struct mst__record *record,
     int64_t timeout_us = timeout_ms < 0 ? record->dynamic.settings.join_us
                                         : mst__saturate_multiply(timeout_ms, 1000);
     const struct mst__drive drive = {
-        .backend = &record->backend,
+        .home = &record->home,
         .events = &record->events,
         .wake_fd = record->head.owner.cancel_fd,
         .is_tidy = true,
     };
     int64_t deadline_us = mst__saturate_add(mst__drive_now_us(), timeout_us);
-    record->session.options.can_watch = record->backend.ops->wait_change != NULL;
+    record->session.options.can_watch = record->home.ops->wait_change != NULL;
     int rv = next_connect(record, deadline_us, reterr);
     if (rv == 0) {
         rv = mst__drive(&drive, &record->session, MST_OPERATION_NEXT, deadline_us, ret_outcome,
@@ -205,10 +205,10 @@ static int next_bootstrap(struct mst__record *record,
             .store = store,
             .rank = outcome->rank,
             .master = master,
-            .call_ms = record->backend.call_ms,
+            .call_ms = record->home.call_ms,
             .wait_ms = is_old ? BOOTSTRAP_OLD_MS : BOOTSTRAP_MS,
             .is_repeated = is_old,
-            .is_by_key = record->backend.is_by_key,
+            .is_by_key = record->home.is_by_key,
             .wake_fd = record->head.owner.cancel_fd,
             .watch = next_watch,
             .self = &waiting,
@@ -241,7 +241,7 @@ static int next_bootstrap(struct mst__record *record,
 static int withdraw(struct mst__record *record, int64_t timeout_us, struct mst_err *reterr)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
+        .home = &record->home, .events = &record->events, .wake_fd = -1};
     mst__ending_leave(&record->ending);
     if (record->session.stats.writes == 0) {
         return 0; /* nothing of us can be in the record */
@@ -292,7 +292,7 @@ static int ask(struct mst__record *record,
                struct mst_err *reterr)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
+        .home = &record->home, .events = &record->events, .wake_fd = -1};
     const struct mst__session_options options = session_options(record);
     struct mst__session session;
     int rv = mst__session_init(&session, &options);
@@ -313,7 +313,7 @@ static int ask(struct mst__record *record,
 static int record_look(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    return ask(record, MST_OPERATION_POLL, record->backend.call_ms * 1000, ret_closed, ret_waiting,
+    return ask(record, MST_OPERATION_POLL, record->home.call_ms * 1000, ret_closed, ret_waiting,
                reterr);
 }
 
@@ -359,7 +359,7 @@ static int record_shutdown(void *self, struct mst_err *reterr)
     return close_for_good(record, "shutdown", reterr);
 }
 
-/* All but the backend, which is the creator's until there is a handler. */
+/* All but the home, which is the creator's until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
     mst__owner_stop(&record->head.owner);
@@ -377,7 +377,7 @@ static void record_dispose(struct mst__record *record)
 static void linger(struct mst__record *record)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .wake_fd = -1};
+        .home = &record->home, .events = &record->events, .wake_fd = -1};
     const struct mst__state *state = &record->session.state;
     int64_t until_us = mst__drive_now_us() + LINGER_US;
     struct mst_err ignored; /* what cannot be read is not worth staying for */
@@ -408,9 +408,9 @@ static void record_free(void *self)
     if (record->is_host) {
         linger(record);
     }
-    struct mst__record_backend backend = record->backend;
+    struct mst__record_home home = record->home;
     record_dispose(record);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
 }
 
 static const struct mst__head_ops record_head_ops = {
@@ -465,7 +465,7 @@ static int record_init(struct mst__record *record,
                        const struct mst__record_options *options,
                        struct mst_err *reterr)
 {
-    record->backend = options->backend;
+    record->home = options->home;
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
     mst__prng_init(&record->prng, mst__clock_random_u64());

@@ -5,17 +5,17 @@
 #include <muster/rendezvous.h>
 
 #include "handler/settings.h"
-#include "record/backend.h"
+#include "record/home.h"
 
 struct mst__record_options {
-    struct mst__record_backend backend;
+    struct mst__record_home home;
     struct mst__dynamic dynamic;
     const struct mst__endpoint *endpoint; /* whom the nodes reach each other by; NULL = a file */
     bool is_host;                         /* this process serves the store */
 };
 
 /**
- * Make a handler. The backend is taken on success; the rest of @options and @params is copied.
+ * Make a handler. The home is taken on success; the rest of @options and @params is copied.
  *
  * Returns 0, MST_ENOMEM, MST_ESYS.
  */

@@ -17,7 +17,7 @@
 struct mst__record {
     struct mst__head head;
     struct mst_params *params;
-    struct mst__record_backend backend;
+    struct mst__record_home home;
     struct mst__dynamic dynamic;
     char addr[MST_HOST_SIZE];
     char node_text[MST_BOOTSTRAP_NODE_SIZE];

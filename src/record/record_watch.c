@@ -136,7 +136,7 @@ static bool watch_wait(struct mst__record *record,
 void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__operation operation)
 {
     const struct mst__drive drive = {
-        .backend = &record->backend, .events = &record->events, .wake_fd = wake_fd};
+        .home = &record->home, .events = &record->events, .wake_fd = wake_fd};
     struct mst_err err = {0};
     int64_t deadline_us = mst__drive_now_us() + record->dynamic.settings.heartbeat_us;
     int rv = mst__drive(&drive, &record->session, operation, deadline_us, NULL, &err);
@@ -153,7 +153,7 @@ void mst__record_watch(void *arg)
 {
     struct mst__record *record = arg;
     const struct mst__drive drive = {
-        .backend = &record->backend,
+        .home = &record->home,
         .events = &record->events,
         .wake_fd = record->head.owner.stop_fd,
     };

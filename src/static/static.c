@@ -123,7 +123,7 @@ static int open_store(struct group *group, int64_t deadline_ms, struct mst_err *
     } while ((rv == MST_ETIMEOUT || rv == MST_ECONN || rv == MST_ERESOLVE) &&
              mst__clock_ms() < deadline_ms);
     if (rv == 0) {
-        rv = mst__store_new(group->store->backend, mst_bytes_str(""), false, &group->counter,
+        rv = mst__store_new(group->store->storage, mst_bytes_str(""), false, &group->counter,
                             reterr);
     }
     return rv == 0 ? 0

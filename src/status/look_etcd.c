@@ -23,14 +23,14 @@
 
 struct look_v2 {
     const struct mst_params *params;
-    struct mst__record_backend backend;
+    struct mst__record_home home;
     struct mst__settings settings;
 };
 
 static void v2_close(void *self)
 {
     struct look_v2 *look = self;
-    look->backend.ops->close(look->backend.self);
+    look->home.ops->close(look->home.self);
     mst__free(look);
 }
 
@@ -45,7 +45,7 @@ static int v2_open(const struct mst_params *params,
         return mst__fail(reterr, MST_ENOMEM, 0, "rendezvous");
     }
     struct mst__dynamic dynamic;
-    int rv = mst__etcd_v2_backend_new(params, &look->backend, &dynamic, reterr);
+    int rv = mst__etcd_v2_home_new(params, &look->home, &dynamic, reterr);
     if (rv != 0) {
         mst__free(look);
         return rv;
@@ -66,8 +66,7 @@ static int v2_read(void *self,
     struct look_v2 *look = self;
     struct mst__stored stored = {0};
     struct mst_err err = {0};
-    int rv =
-        look->backend.ops->get_state(look->backend.self, mst__until_in(timeout_ms), &stored, &err);
+    int rv = look->home.ops->get_state(look->home.self, mst__until_in(timeout_ms), &stored, &err);
     if (rv == 0 && !stored.exists) {
         rv = mst__look_absent(look->params, MST_LOOK_NONE, ret_snapshot, &err);
     } else if (rv == 0) {

@@ -29,7 +29,7 @@ static_assert(MST_URL_ENDPOINTS_MAX <= MST_HTTP_ENDPOINTS_MAX,
 int mst__etcd_open(const struct mst__url *url,
                    const struct mst_store_options *options,
                    struct mst__until until,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr)
 {
     const struct mst__url_etcd *etcd = &url->etcd;
@@ -54,8 +54,8 @@ int mst__etcd_open(const struct mst__url *url,
     };
     int rv =
         url->scheme == MST_URL_ETCD2
-            ? mst__etcd2_open(&http, url->path, options, until, ret_backend, reterr)
-            : mst__etcd3_open(&http, url->path, etcd->lease_s, options, until, ret_backend, reterr);
+            ? mst__etcd2_open(&http, url->path, options, until, ret_storage, reterr)
+            : mst__etcd3_open(&http, url->path, etcd->lease_s, options, until, ret_storage, reterr);
     mst__secret_free(password);
     return rv;
 }
@@ -307,7 +307,7 @@ static int run_lacks(const struct run *run)
 
 int mst__etcd_run(const struct mst__etcd_ops *ops,
                   void *call,
-                  const struct mst__backend *backend,
+                  const struct mst__storage *storage,
                   const struct mst__command *command,
                   const struct mst__etcd_attempts *attempts,
                   struct mst__answer *result,
@@ -325,7 +325,7 @@ int mst__etcd_run(const struct mst__etcd_ops *ops,
         case MST_OP_APPEND:
         case MST_OP_COMPARE_SET:
         case MST_OP_DELETE:
-            return run_change(&run, backend->options.value_size_max, attempts->until);
+            return run_change(&run, storage->options.value_size_max, attempts->until);
         case MST_OP_MULTI_SET:
             result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
             return ops->multi_set == NULL ? run_lacks(&run) : ops->multi_set(call);
@@ -347,12 +347,12 @@ int mst__etcd_run(const struct mst__etcd_ops *ops,
     }
 }
 
-int mst__etcd_probe(struct mst__backend *backend, struct mst__until until, struct mst_err *reterr)
+int mst__etcd_probe(struct mst__storage *storage, struct mst__until until, struct mst_err *reterr)
 {
     const struct mst__command command = {.op = MST_OP_GET};
     struct mst__answer ignored = {0};
-    mst__buf_init(&ignored.memory, backend->options.value_size_max + 1);
-    int rv = backend->ops->execute(backend, &command, until, &ignored, reterr);
+    mst__buf_init(&ignored.memory, storage->options.value_size_max + 1);
+    int rv = storage->ops->execute(storage, &command, until, &ignored, reterr);
     mst__buf_close(&ignored.memory);
     return rv;
 }

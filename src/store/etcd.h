@@ -91,17 +91,17 @@ struct mst__etcd_ops {
     int (*multi_get)(void *call, struct mst__answer *result);
 };
 
-/* What the execute of a @backend does with @command; @attempts are those of @call. */
+/* What the execute of a @storage does with @command; @attempts are those of @call. */
 int mst__etcd_run(const struct mst__etcd_ops *ops,
                   void *call,
-                  const struct mst__backend *backend,
+                  const struct mst__storage *storage,
                   const struct mst__command *command,
                   const struct mst__etcd_attempts *attempts,
                   struct mst__answer *result,
                   struct mst_err *reterr);
 
 /* See by a first command whether somebody answers, has the API and lets us in: 0, or its error. */
-int mst__etcd_probe(struct mst__backend *backend, struct mst__until until, struct mst_err *reterr);
+int mst__etcd_probe(struct mst__storage *storage, struct mst__until until, struct mst_err *reterr);
 
 /* Fill in @stats of a store at @where. */
 void mst__etcd_stats(const atomic_uint_fast64_t *retries,

@@ -35,7 +35,7 @@
 #define POLL_MS_MAX 30000
 
 struct etcd2 {
-    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first, so that one can be had from the other */
     struct mst__v2 *v2;
     char *root; /* "" or "/a/b" */
     atomic_uint_fast64_t retries;
@@ -638,7 +638,7 @@ static int execute_wait_change(void *arg)
     return rv;
 }
 
-/* --- the backend --- */
+/* --- the storage --- */
 
 static const struct mst__etcd_ops etcd2_ops = {
     .name = "etcd2",
@@ -652,21 +652,21 @@ static const struct mst__etcd_ops etcd2_ops = {
     .list = execute_list,
 };
 
-static int etcd2_execute(struct mst__backend *backend,
+static int etcd2_execute(struct mst__storage *storage,
                          const struct mst__command *command,
                          struct mst__until until,
                          struct mst__answer *result,
                          struct mst_err *reterr)
 {
-    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    struct etcd2 *etcd2 = (struct etcd2 *)storage;
     struct call call = {.etcd2 = etcd2, .command = command, .reterr = reterr};
     mst__etcd_attempts_init(&call.attempts, until, &etcd2->retries);
     /* Base64 takes a third more. */
     mst__buf_init(&call.name, strlen(etcd2->root) + 2 * MST_KEY_SIZE_MAX + 8);
-    mst__buf_init(&call.value, backend->options.value_size_max + 8);
-    mst__buf_init(&call.text, 2 * backend->options.value_size_max + 2 * MST_NUMBER_SIZE);
+    mst__buf_init(&call.value, storage->options.value_size_max + 8);
+    mst__buf_init(&call.text, 2 * storage->options.value_size_max + 2 * MST_NUMBER_SIZE);
     mst__v2_answer_init(&call.answer);
-    int rv = mst__etcd_run(&etcd2_ops, &call, backend, command, &call.attempts, result, reterr);
+    int rv = mst__etcd_run(&etcd2_ops, &call, storage, command, &call.attempts, result, reterr);
     mst__v2_answer_close(&call.answer);
     mst__buf_close(&call.name);
     mst__buf_close(&call.value);
@@ -674,28 +674,28 @@ static int etcd2_execute(struct mst__backend *backend,
     return rv;
 }
 
-static void etcd2_stats(struct mst__backend *backend, struct mst_store_stats *stats)
+static void etcd2_stats(struct mst__storage *storage, struct mst_store_stats *stats)
 {
-    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    struct etcd2 *etcd2 = (struct etcd2 *)storage;
     mst__etcd_stats(&etcd2->retries, mst__v2_where(etcd2->v2), stats);
 }
 
-static void etcd2_free(struct mst__backend *backend)
+static void etcd2_free(struct mst__storage *storage)
 {
-    struct etcd2 *etcd2 = (struct etcd2 *)backend;
+    struct etcd2 *etcd2 = (struct etcd2 *)storage;
     mst__v2_free(etcd2->v2);
     mst__free(etcd2->root);
-    mst__free(etcd2->backend.url);
+    mst__free(etcd2->storage.url);
     mst__free(etcd2);
 }
 
 int mst__etcd2_new(const struct mst__http_options *http,
                    const char *root,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {.execute = etcd2_execute,
+    static const struct mst__storage_ops ops = {.execute = etcd2_execute,
                                                 .can_block = true,
                                                 .is_remote = true,
                                                 .stats = etcd2_stats,
@@ -704,15 +704,15 @@ int mst__etcd2_new(const struct mst__http_options *http,
     if (etcd2 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store");
     }
-    etcd2->backend.ops = &ops;
-    etcd2->backend.key_root = "";
-    etcd2->backend.options = *options;
-    atomic_init(&etcd2->backend.handles, 0);
+    etcd2->storage.ops = &ops;
+    etcd2->storage.key_root = "";
+    etcd2->storage.options = *options;
+    atomic_init(&etcd2->storage.handles, 0);
     atomic_init(&etcd2->retries, 0);
     int rv = 0;
     etcd2->root = mst__strdup(root);
-    etcd2->backend.url = mst__etcd_url("etcd2", http, root);
-    if (etcd2->root == NULL || etcd2->backend.url == NULL) {
+    etcd2->storage.url = mst__etcd_url("etcd2", http, root);
+    if (etcd2->root == NULL || etcd2->storage.url == NULL) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "etcd2 store '%s'", root);
         goto fail;
     }
@@ -720,10 +720,10 @@ int mst__etcd2_new(const struct mst__http_options *http,
     if (rv != 0) {
         goto fail;
     }
-    *ret_backend = &etcd2->backend;
+    *ret_storage = &etcd2->storage;
     return 0;
 fail:
-    etcd2_free(&etcd2->backend);
+    etcd2_free(&etcd2->storage);
     return rv;
 }
 
@@ -731,19 +731,19 @@ int mst__etcd2_open(const struct mst__http_options *http,
                     const char *root,
                     const struct mst_store_options *options,
                     struct mst__until until,
-                    struct mst__backend **ret_backend,
+                    struct mst__storage **ret_storage,
                     struct mst_err *reterr)
 {
-    struct mst__backend *backend = NULL;
-    int rv = mst__etcd2_new(http, root, options, &backend, reterr);
+    struct mst__storage *storage = NULL;
+    int rv = mst__etcd2_new(http, root, options, &storage, reterr);
     if (rv != 0) {
         return rv;
     }
-    rv = mst__etcd_probe(backend, until, reterr);
+    rv = mst__etcd_probe(storage, until, reterr);
     if (rv != 0) {
-        etcd2_free(backend);
+        etcd2_free(storage);
         return rv;
     }
-    *ret_backend = backend;
+    *ret_storage = storage;
     return 0;
 }

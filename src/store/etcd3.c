@@ -40,7 +40,7 @@
 #define CLOSE_MS 1000
 
 struct etcd3 {
-    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first, so that one can be had from the other */
     struct mst__v3 *v3;
     char *root;                     /* "/" or "/a/b/" */
     char *by;                       /* "/a/b!by/0123456789abcdef" */
@@ -739,7 +739,7 @@ static int execute_wait_change(void *arg)
     return rv;
 }
 
-/* --- the backend --- */
+/* --- the storage --- */
 
 static const struct mst__etcd_ops etcd3_ops = {
     .name = "etcd3",
@@ -755,13 +755,13 @@ static const struct mst__etcd_ops etcd3_ops = {
     .multi_get = execute_multi_get,
 };
 
-static int etcd3_execute(struct mst__backend *backend,
+static int etcd3_execute(struct mst__storage *storage,
                          const struct mst__command *command,
                          struct mst__until until,
                          struct mst__answer *result,
                          struct mst_err *reterr)
 {
-    struct etcd3 *etcd3 = (struct etcd3 *)backend;
+    struct etcd3 *etcd3 = (struct etcd3 *)storage;
     int rv = etcd3->lease == NULL ? 0 : mst__etcd3_lease_check(etcd3->lease, reterr);
     if (rv != 0) {
         return rv;
@@ -769,17 +769,17 @@ static int etcd3_execute(struct mst__backend *backend,
     struct call call = {.etcd3 = etcd3, .command = command, .reterr = reterr};
     mst__etcd_attempts_init(&call.attempts, until, &etcd3->retries);
     mst__buf_init(&call.names,
-                  MST_V3_TXN_MAX * (strlen(etcd3->root) + backend->options.key_size_max + 1) + 1);
+                  MST_V3_TXN_MAX * (strlen(etcd3->root) + storage->options.key_size_max + 1) + 1);
     mst__v3_result_init(&call.result);
-    rv = mst__etcd_run(&etcd3_ops, &call, backend, command, &call.attempts, result, reterr);
+    rv = mst__etcd_run(&etcd3_ops, &call, storage, command, &call.attempts, result, reterr);
     mst__v3_result_close(&call.result);
     mst__buf_close(&call.names);
     return rv;
 }
 
-static void etcd3_stats(struct mst__backend *backend, struct mst_store_stats *stats)
+static void etcd3_stats(struct mst__storage *storage, struct mst_store_stats *stats)
 {
-    struct etcd3 *etcd3 = (struct etcd3 *)backend;
+    struct etcd3 *etcd3 = (struct etcd3 *)storage;
     mst__etcd_stats(&etcd3->retries, mst__v3_where(etcd3->v3), stats);
 }
 
@@ -797,16 +797,16 @@ static void forget_changes(struct etcd3 *etcd3)
     mst__v3_result_close(&result);
 }
 
-static void etcd3_free(struct mst__backend *backend)
+static void etcd3_free(struct mst__storage *storage)
 {
-    struct etcd3 *etcd3 = (struct etcd3 *)backend;
+    struct etcd3 *etcd3 = (struct etcd3 *)storage;
     if (etcd3->v3 != NULL) {
         forget_changes(etcd3);
     }
     mst__etcd3_lease_close(etcd3->lease);
     mst__v3_free(etcd3->v3);
     mst__free(etcd3->root);
-    mst__free(etcd3->backend.url);
+    mst__free(etcd3->storage.url);
     mst__free(etcd3->by);
     mst__free(etcd3->lease_key);
     mst__free(etcd3);
@@ -837,10 +837,10 @@ static int make_names(struct etcd3 *etcd3, const char *root, struct mst_err *ret
 int mst__etcd3_new(const struct mst__http_options *http,
                    const char *root,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {.execute = etcd3_execute,
+    static const struct mst__storage_ops ops = {.execute = etcd3_execute,
                                                 .can_block = true,
                                                 .is_remote = true,
                                                 .stats = etcd3_stats,
@@ -849,25 +849,25 @@ int mst__etcd3_new(const struct mst__http_options *http,
     if (etcd3 == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store");
     }
-    etcd3->backend.ops = &ops;
-    etcd3->backend.key_root = "";
-    etcd3->backend.options = *options;
-    atomic_init(&etcd3->backend.handles, 0);
+    etcd3->storage.ops = &ops;
+    etcd3->storage.key_root = "";
+    etcd3->storage.options = *options;
+    atomic_init(&etcd3->storage.handles, 0);
     atomic_init(&etcd3->changes, 0);
     atomic_init(&etcd3->retries, 0);
     int rv = make_names(etcd3, root, reterr);
-    etcd3->backend.url = mst__etcd_url("etcd3", http, root);
-    if (rv == 0 && etcd3->backend.url == NULL) {
+    etcd3->storage.url = mst__etcd_url("etcd3", http, root);
+    if (rv == 0 && etcd3->storage.url == NULL) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "etcd3 store '%s'", root);
     }
     if (rv == 0) {
         rv = mst__v3_new(http, &etcd3->v3, reterr);
     }
     if (rv != 0) {
-        etcd3_free(&etcd3->backend);
+        etcd3_free(&etcd3->storage);
         return rv;
     }
-    *ret_backend = &etcd3->backend;
+    *ret_storage = &etcd3->storage;
     return 0;
 }
 
@@ -876,24 +876,24 @@ int mst__etcd3_open(const struct mst__http_options *http,
                     int64_t lease_s,
                     const struct mst_store_options *options,
                     struct mst__until until,
-                    struct mst__backend **ret_backend,
+                    struct mst__storage **ret_storage,
                     struct mst_err *reterr)
 {
-    struct mst__backend *backend = NULL;
-    int rv = mst__etcd3_new(http, root, options, &backend, reterr);
+    struct mst__storage *storage = NULL;
+    int rv = mst__etcd3_new(http, root, options, &storage, reterr);
     if (rv != 0) {
         return rv;
     }
-    struct etcd3 *etcd3 = (struct etcd3 *)backend;
-    rv = mst__etcd_probe(backend, until, reterr);
+    struct etcd3 *etcd3 = (struct etcd3 *)storage;
+    rv = mst__etcd_probe(storage, until, reterr);
     if (rv == 0 && lease_s > 0) {
         rv = mst__etcd3_lease_open(etcd3->v3, etcd3->lease_key, lease_s, until, &options->log,
                                    &etcd3->lease, reterr);
     }
     if (rv != 0) {
-        etcd3_free(&etcd3->backend);
+        etcd3_free(&etcd3->storage);
         return rv;
     }
-    *ret_backend = &etcd3->backend;
+    *ret_storage = &etcd3->storage;
     return 0;
 }

@@ -44,7 +44,7 @@ struct file_value {
 };
 
 struct file {
-    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first, so that one can be had from the other */
     char *path;
     pthread_mutex_t mutex; /* everything below */
     struct mst__map map;   /* of struct file_value */
@@ -477,7 +477,7 @@ static int execute_write(struct file *file,
         return rv;
     }
     struct file_write write;
-    const struct mst_store_options *options = &file->backend.options;
+    const struct mst_store_options *options = &file->storage.options;
     mst__buf_init(&write.records, MST_FILE_STORE_SIZE_MAX);
     mst__buf_init(&write.value, options->value_size_max);
     result->reply = (struct mst__reply){.kind = MST_REPLY_NONE};
@@ -597,13 +597,13 @@ static int execute_wait(struct file *file,
     }
 }
 
-static int file_execute(struct mst__backend *backend,
+static int file_execute(struct mst__storage *storage,
                         const struct mst__command *command,
                         struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
-    struct file *file = (struct file *)backend;
+    struct file *file = (struct file *)storage;
     switch (command->op) {
         case MST_OP_SET:
         case MST_OP_COMPARE_SET:
@@ -625,9 +625,9 @@ static int file_execute(struct mst__backend *backend,
     }
 }
 
-static void file_free(struct mst__backend *backend)
+static void file_free(struct mst__storage *storage)
 {
-    struct file *file = (struct file *)backend;
+    struct file *file = (struct file *)storage;
     map_clear(file);
     mst__buf_close(&file->input);
     if (file->held_fd >= 0) {
@@ -635,7 +635,7 @@ static void file_free(struct mst__backend *backend)
     }
     (void)pthread_mutex_destroy(&file->mutex); /* nobody holds it */
     mst__free(file->path);
-    mst__free(file->backend.url);
+    mst__free(file->storage.url);
     mst__free(file);
 }
 
@@ -668,10 +668,10 @@ static int check_path(const char *path, struct mst_err *reterr)
 
 int mst__file_open(const struct mst__url *url,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {.execute = file_execute, .free = file_free};
+    static const struct mst__storage_ops ops = {.execute = file_execute, .free = file_free};
     int rv = check_path(url->path, reterr);
     if (rv != 0) {
         return rv;
@@ -685,11 +685,11 @@ int mst__file_open(const struct mst__url *url,
         mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "file store '%s'", url->path);
     }
-    file->backend.ops = &ops;
-    file->backend.key_root = options->bare_keys ? "" : "/";
-    file->backend.options = *options;
-    atomic_init(&file->backend.handles, 0);
-    file->backend.url = own_url;
+    file->storage.ops = &ops;
+    file->storage.key_root = options->bare_keys ? "" : "/";
+    file->storage.options = *options;
+    atomic_init(&file->storage.handles, 0);
+    file->storage.url = own_url;
     file->path = path;
     file->held_fd = -1;
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
@@ -697,6 +697,6 @@ int mst__file_open(const struct mst__url *url,
     mst__map_init(&file->map, sizeof(struct file_value), hash_key);
     mst__buf_init(&file->input, MST_FILE_STORE_SIZE_MAX);
     (void)pthread_mutex_init(&file->mutex, NULL); /* never fails on Linux */
-    *ret_backend = &file->backend;
+    *ret_storage = &file->storage;
     return 0;
 }

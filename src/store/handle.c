@@ -30,7 +30,7 @@ static int check_process(const struct mst_store *store, struct mst_err *reterr)
                            "the store was made by another process; open one in the child");
 }
 
-int mst__store_new(struct mst__backend *backend,
+int mst__store_new(struct mst__storage *storage,
                    struct mst_bytes prefix,
                    bool is_view,
                    struct mst_store **ret_store,
@@ -41,7 +41,7 @@ int mst__store_new(struct mst__backend *backend,
         return mst__fail(reterr, MST_ENOMEM, 0, "store handle");
     }
     *store = (struct mst_store){
-        .backend = backend,
+        .storage = storage,
         .generation = mst__fork_generation(),
         .is_view = is_view,
         .prefix_size = prefix.size,
@@ -54,18 +54,18 @@ int mst__store_new(struct mst__backend *backend,
     if (prefix.size > 0) {
         memcpy(store->prefix, prefix.data, prefix.size);
     }
-    atomic_fetch_add(&backend->handles, 1);
+    atomic_fetch_add(&storage->handles, 1);
     *ret_store = store;
     return 0;
 }
 
-int mst__store_first(struct mst__backend *backend,
+int mst__store_first(struct mst__storage *storage,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
 {
-    int rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, ret_store, reterr);
+    int rv = mst__store_new(storage, mst_bytes_str(storage->key_root), false, ret_store, reterr);
     if (rv != 0) {
-        backend->ops->free(backend);
+        storage->ops->free(storage);
     }
     return rv;
 }
@@ -75,7 +75,7 @@ int mst_store_prefix(struct mst_store *store,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
 {
-    size_t key_size_max = store->backend->options.key_size_max;
+    size_t key_size_max = store->storage->options.key_size_max;
     int rv = check_process(store, reterr);
     if (rv != 0) {
         return rv;
@@ -96,7 +96,7 @@ int mst_store_prefix(struct mst_store *store,
         rv = mst__buf_append_u8(&whole, '/');
     }
     if (rv == 0) {
-        rv = mst__store_new(store->backend, mst__buf_bytes(&whole), true, ret_store, reterr);
+        rv = mst__store_new(store->storage, mst__buf_bytes(&whole), true, ret_store, reterr);
     } else {
         rv = mst__fail(reterr, rv, 0, "prefix of %zu bytes", prefix.size);
     }
@@ -106,18 +106,18 @@ int mst_store_prefix(struct mst_store *store,
 
 int mst_store_clone(struct mst_store *store, struct mst_store **ret_store, struct mst_err *reterr)
 {
-    struct mst__backend *backend = store->backend;
+    struct mst__storage *storage = store->storage;
     int rv = check_process(store, reterr);
-    if (rv == 0 && backend->ops->clone != NULL) {
-        rv = backend->ops->clone(backend, &backend, reterr);
+    if (rv == 0 && storage->ops->clone != NULL) {
+        rv = storage->ops->clone(storage, &storage, reterr);
     }
     if (rv != 0) {
         return rv;
     }
-    rv = mst__store_new(backend, mst_bytes_of(store->prefix, store->prefix_size), store->is_view,
+    rv = mst__store_new(storage, mst_bytes_of(store->prefix, store->prefix_size), store->is_view,
                         ret_store, reterr);
-    if (rv != 0 && backend != store->backend) {
-        backend->ops->free(backend);
+    if (rv != 0 && storage != store->storage) {
+        storage->ops->free(storage);
     }
     return rv;
 }
@@ -127,21 +127,21 @@ void mst_store_close(struct mst_store *store)
     if (store == NULL) {
         return;
     }
-    struct mst__backend *backend = store->backend;
+    struct mst__storage *storage = store->storage;
     /* Threads of the parent may have been in the middle of anything at the fork, and sockets have
      * two owners now: what is behind the handle is left as it is. */
-    bool has_backend = is_ours(store);
+    bool has_storage = is_ours(store);
     if (atomic_load(&store->wake_fd) >= 0) {
         (void)close(atomic_load(&store->wake_fd)); /* nothing to lose */
     }
-    if (has_backend) {
+    if (has_storage) {
         MST_ASSERT(atomic_load(&store->calls) == 0);
         (void)pthread_cond_destroy(&store->quiet_cond); /* nobody waits any more */
         (void)pthread_mutex_destroy(&store->mutex);
     }
     mst__free(store);
-    if (has_backend && atomic_fetch_sub(&backend->handles, 1) == 1) {
-        backend->ops->free(backend);
+    if (has_storage && atomic_fetch_sub(&storage->handles, 1) == 1) {
+        storage->ops->free(storage);
     }
 }
 
@@ -149,12 +149,12 @@ void mst_store_close(struct mst_store *store)
 
 const char *mst_store_url(const struct mst_store *store)
 {
-    return store->backend->url;
+    return store->storage->url;
 }
 
 struct mst_bytes mst_store_key_prefix(const struct mst_store *store)
 {
-    size_t root_size = strlen(store->backend->key_root);
+    size_t root_size = strlen(store->storage->key_root);
     /* The slash at its end is no part of it. */
     return store->is_view
                ? mst_bytes_of(store->prefix + root_size, store->prefix_size - root_size - 1)
@@ -174,8 +174,8 @@ int mst_store_get_stats(const struct mst_store *store, struct mst_store_stats *r
         return rv;
     }
     struct mst_store_stats stats = {.size = sizeof stats};
-    if (store->backend->ops->stats != NULL) {
-        store->backend->ops->stats(store->backend, &stats);
+    if (store->storage->ops->stats != NULL) {
+        store->storage->ops->stats(store->storage, &stats);
     }
     mst__sized_give(ret_stats, &stats, sizeof stats);
     return 0;

@@ -20,7 +20,7 @@
 #include "wire/wire.h"
 
 struct hash {
-    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first, so that one can be had from the other */
     pthread_mutex_t mutex;
     struct mst__kv kv;
 };
@@ -93,13 +93,13 @@ static int hash_apply(struct hash *hash,
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "answer of %zu bytes", reply.bytes.size);
 }
 
-static int hash_execute(struct mst__backend *backend,
+static int hash_execute(struct mst__storage *storage,
                         const struct mst__command *command,
                         struct mst__until until,
                         struct mst__answer *result,
                         struct mst_err *reterr)
 {
-    struct hash *hash = (struct hash *)backend;
+    struct hash *hash = (struct hash *)storage;
     struct hash_call call = {.over_fd = -1};
     mst__kv_client_init(&call.client);
     (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
@@ -110,20 +110,20 @@ static int hash_execute(struct mst__backend *backend,
     return rv;
 }
 
-static void hash_free(struct mst__backend *backend)
+static void hash_free(struct mst__storage *storage)
 {
-    struct hash *hash = (struct hash *)backend;
+    struct hash *hash = (struct hash *)storage;
     mst__kv_close(&hash->kv);
     (void)pthread_mutex_destroy(&hash->mutex); /* nobody holds it */
-    mst__free(hash->backend.url);
+    mst__free(hash->storage.url);
     mst__free(hash);
 }
 
 int mst__hash_open(const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {.execute = hash_execute, .free = hash_free};
+    static const struct mst__storage_ops ops = {.execute = hash_execute, .free = hash_free};
     struct hash *hash = mst__calloc(1, sizeof *hash);
     char *own_url = mst__strdup("hash:");
     if (hash == NULL || own_url == NULL) {
@@ -131,11 +131,11 @@ int mst__hash_open(const struct mst_store_options *options,
         mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "hash store");
     }
-    hash->backend.url = own_url;
-    hash->backend.ops = &ops;
-    hash->backend.key_root = "";
-    hash->backend.options = *options;
-    atomic_init(&hash->backend.handles, 0);
+    hash->storage.url = own_url;
+    hash->storage.ops = &ops;
+    hash->storage.key_root = "";
+    hash->storage.options = *options;
+    atomic_init(&hash->storage.handles, 0);
     struct mst__wire_limits wire = mst__wire_limits(options->key_size_max, options->value_size_max);
     struct mst__kv_limits limits = {
         .memory_max = MST_MEMORY_DEFAULT,
@@ -146,6 +146,6 @@ int mst__hash_open(const struct mst_store_options *options,
     mst__clock_random(hash_key, sizeof hash_key);
     mst__kv_init(&hash->kv, &limits, hash_key);
     (void)pthread_mutex_init(&hash->mutex, NULL); /* never fails on Linux */
-    *ret_backend = &hash->backend;
+    *ret_storage = &hash->storage;
     return 0;
 }

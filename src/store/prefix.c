@@ -37,7 +37,7 @@ static int append_key(const struct mst_store *store,
                       struct mst__buf *items,
                       struct mst_err *reterr)
 {
-    size_t key_size_max = store->backend->options.key_size_max;
+    size_t key_size_max = store->storage->options.key_size_max;
     MST_ASSERT(store->prefix_size <= key_size_max);
     if (key.size > key_size_max - store->prefix_size) {
         return mst__fail(reterr, MST_ELIMIT, 0,
@@ -59,7 +59,7 @@ static int append_value(const struct mst_store *store,
                         struct mst__buf *items,
                         struct mst_err *reterr)
 {
-    size_t value_size_max = store->backend->options.value_size_max;
+    size_t value_size_max = store->storage->options.value_size_max;
     if (value.size > value_size_max) {
         return mst__fail(reterr, MST_ELIMIT, 0, "a value of %zu bytes exceeds the limit of %zu",
                          value.size, value_size_max);

@@ -1,8 +1,8 @@
 /* store/store.c - the public calls, and everything that takes more than one command.
  *
- * A call gathers what it needs in a struct call: the keys as the backend knows them, the deadline,
+ * A call gathers what it needs in a struct call: the keys as the storage knows them, the deadline,
  * the answer. Waiting for a value, popping from an empty queue, barriers and appends on servers
- * that know neither are loops over a backend's commands and work alike on every store. */
+ * that know neither are loops over a storage's commands and work alike on every store. */
 #include "store/store.h"
 
 #include <string.h>
@@ -73,22 +73,22 @@ static int options_take(const struct mst_store_options *given,
     return 0;
 }
 
-static int backend_open(const struct mst__url *url,
+static int storage_open(const struct mst__url *url,
                         const struct mst_store_options *options,
                         struct mst__until until,
-                        struct mst__backend **ret_backend,
+                        struct mst__storage **ret_storage,
                         struct mst_err *reterr)
 {
     switch (url->scheme) {
         case MST_URL_TCP:
         case MST_URL_UNIX:
-            return mst__tcp_open(url, options, until, ret_backend, reterr);
+            return mst__tcp_open(url, options, until, ret_storage, reterr);
         case MST_URL_FILE:
-            return mst__file_open(url, options, ret_backend, reterr);
+            return mst__file_open(url, options, ret_storage, reterr);
         case MST_URL_ETCD2:
         case MST_URL_ETCD3:
 #ifdef MST_WITH_ETCD
-            return mst__etcd_open(url, options, until, ret_backend, reterr);
+            return mst__etcd_open(url, options, until, ret_storage, reterr);
 #else
             return mst__fail(reterr, MST_ENOTSUP, 0,
                              "this muster was built without etcd, so it has no %s:// stores",
@@ -97,7 +97,7 @@ static int backend_open(const struct mst__url *url,
         case MST_URL_HASH:
             break;
     }
-    return mst__hash_open(options, ret_backend, reterr);
+    return mst__hash_open(options, ret_storage, reterr);
 }
 
 int mst_store_open(const char *url,
@@ -117,11 +117,11 @@ int mst_store_open(const char *url,
     if (rv != 0) {
         return rv;
     }
-    struct mst__backend *backend = NULL;
+    struct mst__storage *storage = NULL;
     struct mst_store *store = NULL;
-    rv = backend_open(&parts, &own_options, until, &backend, reterr);
+    rv = storage_open(&parts, &own_options, until, &storage, reterr);
     if (rv == 0) {
-        rv = mst__store_first(backend, &store, reterr);
+        rv = mst__store_first(storage, &store, reterr);
     }
     if (rv == 0 && parts.prefix != NULL) {
         struct mst_store *root = store;
@@ -173,7 +173,7 @@ static int call_enter(struct call *call)
     call->is_entered = true;
     call->until.wake_fd = store->wake_fd;
     /* Before anything is sent, which would then have no answer. */
-    return store->backend->ops->is_remote && mst__store_is_interrupted(store)
+    return store->storage->ops->is_remote && mst__store_is_interrupted(store)
                ? mst__fail(call->reterr, MST_ECANCELED, 0, "interrupted")
                : 0;
 }
@@ -188,7 +188,7 @@ static int call_begin(struct call *call,
                       struct mst__until until,
                       struct mst_err *reterr)
 {
-    const struct mst_store_options *options = &store->backend->options;
+    const struct mst_store_options *options = &store->storage->options;
     struct mst__wire_limits limits =
         mst__wire_limits(options->key_size_max, options->value_size_max);
     *call = (struct call){
@@ -220,7 +220,7 @@ static int call_begin(struct call *call,
 
 static int call_check_value(const struct call *call, struct mst_bytes value)
 {
-    size_t value_size_max = call->store->backend->options.value_size_max;
+    size_t value_size_max = call->store->storage->options.value_size_max;
     if (value.size <= value_size_max) {
         return 0;
     }
@@ -237,13 +237,13 @@ struct mst__store_totals mst__store_totals(void)
 /* Execute @op with the call's keys and arguments. */
 static int call_run(struct call *call, enum mst__op op)
 {
-    struct mst__backend *backend = call->store->backend;
+    struct mst__storage *storage = call->store->storage;
     bool is_wait = op == MST_OP_WAIT || op == MST_OP_BARRIER || op == MST_OP_WAIT_CHANGE;
     atomic_fetch_add(is_wait ? &waits_total : &operations_total, 1);
     call->command.op = op;
     mst__buf_clear(&call->result.memory);
     call->result.reply = (struct mst__reply){0};
-    return backend->ops->execute(backend, &call->command, call->until, &call->result, call->reterr);
+    return storage->ops->execute(storage, &call->command, call->until, &call->result, call->reterr);
 }
 
 /* Hand the answer's bytes to the caller. */
@@ -572,7 +572,7 @@ static int fetch_look(struct call *call, enum mst__op op, bool *ret_found)
 /* Run @op, GET or QUEUE_POP; with @block again and again until it finds something. */
 static int fetch(struct call *call, enum mst__op op, bool block)
 {
-    call->command.blocks = block && op == MST_OP_GET && call->store->backend->ops->can_block;
+    call->command.blocks = block && op == MST_OP_GET && call->store->storage->ops->can_block;
     struct mst__backoff backoff;
     mst__backoff_init(&backoff, AGAIN_MS_FIRST, AGAIN_MS_MAX);
     for (unsigned round = 0;; round++) {

@@ -1,7 +1,7 @@
 /* store/store.h - what the files of the stores share.
  *
- * A handle (struct mst_store) is a prefix and a backend. Handles of one backend share it: it lives
- * until the last of them is closed. A backend knows one thing: to execute a command by a deadline.
+ * A handle (struct mst_store) is a prefix and a storage. Handles of one storage share it: it lives
+ * until the last of them is closed. A storage knows one thing: to execute a command by a deadline.
  * Everything made of several commands - waiting for a value, barriers without server support - is
  * written once, in store.c. */
 #ifndef MST_STORE_STORE_H
@@ -25,53 +25,53 @@ struct mst__answer {
 /* Put a copy of @bytes into @result, with room for a NUL behind it: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes);
 
-struct mst__backend;
+struct mst__storage;
 
-struct mst__backend_ops {
+struct mst__storage_ops {
     /**
-     * Execute @command, whose keys are the backend's own (prefixed already) and within the limits.
+     * Execute @command, whose keys are the storage's own (prefixed already) and within the limits.
      * GET tells by reply.found whether there was a value and does not block, unless the command
      * says so and can_block is set: then there is one. COMPARE_SET tells by it whether there was a
      * key. WAIT, BARRIER and WAIT_CHANGE block and answer once they are over; MST_ETIMEOUT at the
      * deadline. @result is written on success; its memory is empty when called.
      *
-     * Returns 0 or an error of muster/store.h; MST_ENOTSUP when the backend lacks the operation.
+     * Returns 0 or an error of muster/store.h; MST_ENOTSUP when the storage lacks the operation.
      */
-    int (*execute)(struct mst__backend *backend,
+    int (*execute)(struct mst__storage *storage,
                    const struct mst__command *command,
                    struct mst__until until,
                    struct mst__answer *result,
                    struct mst_err *reterr);
     bool can_block; /* a GET, with less work than a GET, a WAIT and another GET are */
     bool is_remote; /* every command waits for an answer */
-    /* Make another backend of the same store, with connections of its own; NULL = handles share
+    /* Make another storage of the same store, with connections of its own; NULL = handles share
      * this one, which has no connections that a call holds. */
-    int (*clone)(struct mst__backend *backend,
-                 struct mst__backend **ret_backend,
+    int (*clone)(struct mst__storage *storage,
+                 struct mst__storage **ret_storage,
                  struct mst_err *reterr);
-    /* Fill in what the backend knows; the rest is zeroed. NULL when it knows nothing. */
-    void (*stats)(struct mst__backend *backend, struct mst_store_stats *stats);
-    void (*free)(struct mst__backend *backend);
+    /* Fill in what the storage knows; the rest is zeroed. NULL when it knows nothing. */
+    void (*stats)(struct mst__storage *storage, struct mst_store_stats *stats);
+    void (*free)(struct mst__storage *storage);
 };
 
-struct mst__backend {
-    const struct mst__backend_ops *ops;
+struct mst__storage {
+    const struct mst__storage_ops *ops;
     char *url;            /* heap; without prefix, password and lease */
     const char *key_root; /* what precedes every user's key: "/" or "" */
     struct mst_store_options options;
     atomic_size_t handles;
 };
 
-/* Make a backend; the caller becomes its first holder. mst__tcp_new makes one that is connected
+/* Make a storage; the caller becomes its first holder. mst__tcp_new makes one that is connected
  * with the first command. */
 int mst__tcp_new(const struct mst__url *url,
                  const struct mst_store_options *options,
-                 struct mst__backend **ret_backend,
+                 struct mst__storage **ret_storage,
                  struct mst_err *reterr);
 int mst__tcp_open(const struct mst__url *url,
                   const struct mst_store_options *options,
                   struct mst__until until,
-                  struct mst__backend **ret_backend,
+                  struct mst__storage **ret_storage,
                   struct mst_err *reterr);
 
 /* For handles on a tcp store: close connections that have been idle for @idle_ms. */
@@ -79,10 +79,10 @@ void mst__tcp_prune(struct mst_store *store, int64_t idle_ms);
 
 int mst__file_open(const struct mst__url *url,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr);
 int mst__hash_open(const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr);
 
 struct mst__http_options;
@@ -94,32 +94,32 @@ int mst__etcd2_open(const struct mst__http_options *http,
                     const char *root,
                     const struct mst_store_options *options,
                     struct mst__until until,
-                    struct mst__backend **ret_backend,
+                    struct mst__storage **ret_storage,
                     struct mst_err *reterr);
 /* The same without asking the etcd anything: for those who talk to it already. */
 int mst__etcd2_new(const struct mst__http_options *http,
                    const char *root,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr);
 /* Without a lease; nothing is asked before the first command. */
 int mst__etcd3_new(const struct mst__http_options *http,
                    const char *root,
                    const struct mst_store_options *options,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr);
 int mst__etcd3_open(const struct mst__http_options *http,
                     const char *root,
                     int64_t lease_s,
                     const struct mst_store_options *options,
                     struct mst__until until,
-                    struct mst__backend **ret_backend,
+                    struct mst__storage **ret_storage,
                     struct mst_err *reterr);
 /* Either, as @url says. */
 int mst__etcd_open(const struct mst__url *url,
                    const struct mst_store_options *options,
                    struct mst__until until,
-                   struct mst__backend **ret_backend,
+                   struct mst__storage **ret_storage,
                    struct mst_err *reterr);
 
 /* What all stores of this process were asked to execute, for those who measure it. */
@@ -178,7 +178,7 @@ int mst__store_fetch(struct mst_store *store,
 #define MST_STORE_QUIETING (SIZE_MAX / 2 + 1)
 
 struct mst_store {
-    struct mst__backend *backend;
+    struct mst__storage *storage;
     unsigned generation;        /* of the process that has made it, see base/fork.h */
     atomic_int wake_fd;         /* readable = interrupted; -1 = the first call makes it */
     atomic_bool is_interrupted; /* wake_fd is, or soon will be, worth looking at */
@@ -187,21 +187,21 @@ struct mst_store {
     pthread_cond_t quiet_cond;
     bool is_view; /* has a prefix of its own */
     size_t prefix_size;
-    char prefix[]; /* all of them, and the backend's key_root in front */
+    char prefix[]; /* all of them, and the storage's key_root in front */
 };
 
 /* --- handle.c --- */
 
-/* Make a handle. It becomes one more holder of @backend on success. */
-int mst__store_new(struct mst__backend *backend,
+/* Make a handle. It becomes one more holder of @storage on success. */
+int mst__store_new(struct mst__storage *storage,
                    struct mst_bytes prefix,
                    bool is_view,
                    struct mst_store **ret_store,
                    struct mst_err *reterr);
 
-/* The first handle on a @backend that was just made: it sees all keys of its users. On failure the
- * backend is freed. 0, MST_ENOMEM. */
-int mst__store_first(struct mst__backend *backend,
+/* The first handle on a @storage that was just made: it sees all keys of its users. On failure the
+ * storage is freed. 0, MST_ENOMEM. */
+int mst__store_first(struct mst__storage *storage,
                      struct mst_store **ret_store,
                      struct mst_err *reterr);
 
@@ -216,7 +216,7 @@ bool mst__store_is_interrupted(const struct mst_store *store);
 
 /* --- prefix.c --- */
 
-/* Append @count keys, with @values behind each when that is not NULL, as the backend knows them:
+/* Append @count keys, with @values behind each when that is not NULL, as the storage knows them:
  * strs with the prefix. Checks the limits. 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__prefix_keys(const struct mst_store *store,
                      const struct mst_bytes *keys,

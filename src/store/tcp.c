@@ -50,7 +50,7 @@ enum tcp_ability { TCP_UNTRIED, TCP_PRESENT, TCP_MISSING };
 enum tcp_feature { TCP_QUEUES, TCP_LIST, TCP_BARRIER, TCP_CHANGES, TCP_FEATURES_COUNT };
 
 struct tcp {
-    struct mst__backend backend; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first, so that one can be had from the other */
     struct mst__pool pool;
     atomic_uint_fast64_t retries;
     atomic_bool get_closes; /* this server closes the connection on a GET of an absent key */
@@ -615,13 +615,13 @@ static int give_up(const struct exchange *exchange,
     return rv;
 }
 
-static int tcp_execute(struct mst__backend *backend,
+static int tcp_execute(struct mst__storage *storage,
                        const struct mst__command *command,
                        struct mst__until until,
                        struct mst__answer *result,
                        struct mst_err *reterr)
 {
-    struct tcp *tcp = (struct tcp *)backend;
+    struct tcp *tcp = (struct tcp *)storage;
     enum tcp_feature feature = feature_of(command->op);
     if (feature != TCP_FEATURES_COUNT && ability_get(tcp, feature) == TCP_MISSING) {
         return fail_missing(tcp, command->op, reterr);
@@ -668,7 +668,7 @@ static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst
         int rv = mst__buf_append_str(&items, mst_bytes_str(MST_KV_ANNOUNCEMENT));
         if (rv == 0) {
             command.items = mst__buf_bytes(&items);
-            rv = tcp_execute(&tcp->backend, &command, until, &result, reterr);
+            rv = tcp_execute(&tcp->storage, &command, until, &result, reterr);
         } else {
             rv = mst__fail(reterr, rv, 0, "request");
         }
@@ -682,31 +682,31 @@ static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst
     return ability == TCP_PRESENT ? 0 : fail_missing(tcp, MST_OP_WAIT_CHANGE, reterr);
 }
 
-/* All operations of the backend come in here. */
-static int tcp_run(struct mst__backend *backend,
+/* All operations of the storage come in here. */
+static int tcp_run(struct mst__storage *storage,
                    const struct mst__command *command,
                    struct mst__until until,
                    struct mst__answer *result,
                    struct mst_err *reterr)
 {
     if (MST_UNLIKELY(command->op == MST_OP_WAIT_CHANGE)) {
-        int rv = changes_find_out((struct tcp *)backend, until, reterr);
+        int rv = changes_find_out((struct tcp *)storage, until, reterr);
         if (rv != 0) {
             return rv;
         }
     }
-    return tcp_execute(backend, command, until, result, reterr);
+    return tcp_execute(storage, command, until, result, reterr);
 }
 
 void mst__tcp_prune(struct mst_store *store, int64_t idle_ms)
 {
-    MST_ASSERT(store->backend->ops->execute == tcp_run);
-    mst__pool_prune(&((struct tcp *)store->backend)->pool, idle_ms);
+    MST_ASSERT(store->storage->ops->execute == tcp_run);
+    mst__pool_prune(&((struct tcp *)store->storage)->pool, idle_ms);
 }
 
-static void tcp_stats(struct mst__backend *backend, struct mst_store_stats *stats)
+static void tcp_stats(struct mst__storage *storage, struct mst_store_stats *stats)
 {
-    struct tcp *tcp = (struct tcp *)backend;
+    struct tcp *tcp = (struct tcp *)storage;
     stats->retries = atomic_load(&tcp->retries);
     (void)pthread_mutex_lock(&tcp->pool.mutex);
     stats->connects = tcp->pool.connects;
@@ -718,34 +718,34 @@ static void tcp_stats(struct mst__backend *backend, struct mst_store_stats *stat
     (void)pthread_mutex_unlock(&tcp->pool.mutex);
 }
 
-static void tcp_free(struct mst__backend *backend)
+static void tcp_free(struct mst__storage *storage)
 {
-    struct tcp *tcp = (struct tcp *)backend;
+    struct tcp *tcp = (struct tcp *)storage;
     mst__pool_close(&tcp->pool);
     (void)pthread_mutex_destroy(&tcp->mutex); /* nobody holds it */
-    mst__free(tcp->backend.url);
+    mst__free(tcp->storage.url);
     mst__free(tcp);
 }
 
-static int tcp_clone(struct mst__backend *backend,
-                     struct mst__backend **ret_backend,
+static int tcp_clone(struct mst__storage *storage,
+                     struct mst__storage **ret_storage,
                      struct mst_err *reterr)
 {
-    const struct mst__pool *pool = &((struct tcp *)backend)->pool;
+    const struct mst__pool *pool = &((struct tcp *)storage)->pool;
     const struct mst__url url = {
         .scheme = pool->path == NULL ? MST_URL_TCP : MST_URL_UNIX,
         .endpoint = pool->target.endpoint,
         .path = pool->path,
     };
-    return mst__tcp_new(&url, &backend->options, ret_backend, reterr);
+    return mst__tcp_new(&url, &storage->options, ret_storage, reterr);
 }
 
 int mst__tcp_new(const struct mst__url *url,
                  const struct mst_store_options *options,
-                 struct mst__backend **ret_backend,
+                 struct mst__storage **ret_storage,
                  struct mst_err *reterr)
 {
-    static const struct mst__backend_ops ops = {.execute = tcp_run,
+    static const struct mst__storage_ops ops = {.execute = tcp_run,
                                                 .is_remote = true,
                                                 .clone = tcp_clone,
                                                 .stats = tcp_stats,
@@ -762,11 +762,11 @@ int mst__tcp_new(const struct mst__url *url,
         mst__free(own_url);
         return mst__fail(reterr, MST_ENOMEM, 0, "tcp store");
     }
-    tcp->backend.url = own_url;
-    tcp->backend.ops = &ops;
-    tcp->backend.key_root = options->bare_keys ? "" : "/";
-    tcp->backend.options = *options;
-    atomic_init(&tcp->backend.handles, 0);
+    tcp->storage.url = own_url;
+    tcp->storage.ops = &ops;
+    tcp->storage.key_root = options->bare_keys ? "" : "/";
+    tcp->storage.options = *options;
+    atomic_init(&tcp->storage.handles, 0);
     atomic_init(&tcp->retries, 0);
     atomic_init(&tcp->get_closes, false);
     (void)pthread_mutex_init(&tcp->mutex, NULL); /* never fails on Linux */
@@ -775,33 +775,33 @@ int mst__tcp_new(const struct mst__url *url,
     int rv = mst__pool_init(&tcp->pool, url, &limits, &options->log, reterr);
     if (rv != 0) {
         (void)pthread_mutex_destroy(&tcp->mutex);
-        mst__free(tcp->backend.url);
+        mst__free(tcp->storage.url);
         mst__free(tcp);
         return rv;
     }
-    *ret_backend = &tcp->backend;
+    *ret_storage = &tcp->storage;
     return 0;
 }
 
 int mst__tcp_open(const struct mst__url *url,
                   const struct mst_store_options *options,
                   struct mst__until until,
-                  struct mst__backend **ret_backend,
+                  struct mst__storage **ret_storage,
                   struct mst_err *reterr)
 {
-    struct mst__backend *backend = NULL;
-    int rv = mst__tcp_new(url, options, &backend, reterr);
+    struct mst__storage *storage = NULL;
+    int rv = mst__tcp_new(url, options, &storage, reterr);
     if (rv != 0) {
         return rv;
     }
-    struct mst__pool *pool = &((struct tcp *)backend)->pool;
+    struct mst__pool *pool = &((struct tcp *)storage)->pool;
     struct mst__pool_conn *conn = NULL;
     rv = mst__pool_get(pool, true, until, &conn, reterr);
     if (rv != 0) {
-        tcp_free(backend);
+        tcp_free(storage);
         return rv;
     }
     mst__pool_put(pool, conn);
-    *ret_backend = backend;
+    *ret_storage = storage;
     return 0;
 }

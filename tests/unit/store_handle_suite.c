@@ -101,7 +101,7 @@ void suite_interrupt(struct mst_store *store)
     /* A write that is ended before it began was not done. */
     int64_t sum = 0;
     mst_store_interrupt(store);
-    if (store->backend->ops->is_remote) {
+    if (store->storage->ops->is_remote) {
         assert_fails(mst_store_add(store, STR("n"), 1, PLENTY_MS, &sum, &err), MST_ECANCELED, "n");
     } else {
         assert_fails(mst_store_wait(store, &key, 1, PLENTY_MS, &err), MST_ECANCELED, "never");

@@ -57,15 +57,15 @@ static int fixture_close(void **state)
     return 0;
 }
 
-/* A backend on a new handle of @store's. */
-static struct mst__record_backend new_backend(struct mst_store *store)
+/* A home on a new handle of @store's. */
+static struct mst__record_home new_home(struct mst_store *store)
 {
     struct mst_store *view = NULL;
-    struct mst__record_backend backend;
-    assert_ok(mst__store_new(store->backend, mst_bytes_str(store->backend->key_root), false, &view,
+    struct mst__record_home home;
+    assert_ok(mst__store_new(store->storage, mst_bytes_str(store->storage->key_root), false, &view,
                              &err));
-    assert_ok(mst__c10d_backend_new(view, "job", "here", PLENTY_MS, &backend, &err));
-    return backend;
+    assert_ok(mst__c10d_home_new(view, "job", "here", PLENTY_MS, &home, &err));
+    return home;
 }
 
 static struct mst__until soon(void)
@@ -84,15 +84,15 @@ static struct mst_bytes bytes_of(const struct mst_buffer *buffer)
     return mst_bytes_of(buffer->data, buffer->size);
 }
 
-static struct mst__stored get(const struct mst__record_backend *backend)
+static struct mst__stored get(const struct mst__record_home *home)
 {
     struct mst__stored stored = {0};
-    assert_ok(backend->ops->get_state(backend->self, soon(), &stored, &err));
+    assert_ok(home->ops->get_state(home->self, soon(), &stored, &err));
     return stored;
 }
 
 /* Store @text under @token, or NULL; whether that won. */
-static bool set(const struct mst__record_backend *backend,
+static bool set(const struct mst__record_home *home,
                 const char *text,
                 const struct mst_buffer *token,
                 struct mst__stored *ret_stored)
@@ -100,8 +100,8 @@ static bool set(const struct mst__record_backend *backend,
     bool won = false;
     struct mst_bytes bytes = token == NULL ? mst_bytes_of(NULL, 0) : bytes_of(token);
     *ret_stored = (struct mst__stored){0};
-    assert_ok(backend->ops->set_state(backend->self, STR(text), token == NULL ? NULL : &bytes,
-                                      false, soon(), &won, ret_stored, &err));
+    assert_ok(home->ops->set_state(home->self, STR(text), token == NULL ? NULL : &bytes, false,
+                                   soon(), &won, ret_stored, &err));
     return won;
 }
 
@@ -110,32 +110,32 @@ static bool set(const struct mst__record_backend *backend,
 static void record_in(const char *url)
 {
     struct mst_store *store = open_store(url);
-    struct mst__record_backend backend = new_backend(store);
-    struct mst__stored stored = get(&backend);
+    struct mst__record_home home = new_home(store);
+    struct mst__stored stored = get(&home);
     assert_false(stored.exists);
     assert_value(store, KEY, STR(SENTINEL));
 
     struct mst__stored first;
-    assert_true(set(&backend, "one", NULL, &first));
+    assert_true(set(&home, "one", NULL, &first));
     assert_value(store, KEY, STR("b25l"));
     assert_bytes_str(bytes_of(&first.token), "b25l");
 
-    stored = get(&backend);
+    stored = get(&home);
     assert_true(stored.exists);
     assert_bytes_str(bytes_of(&stored.record), "one");
     assert_bytes_str(bytes_of(&stored.token), "b25l");
     stored_free(&stored);
 
     /* There is a record, so without a token nothing is stored. */
-    assert_false(set(&backend, "two", NULL, &stored));
+    assert_false(set(&home, "two", NULL, &stored));
     assert_true(stored.exists);
     assert_bytes_str(bytes_of(&stored.record), "one");
     stored_free(&stored);
 
     struct mst__stored second;
-    assert_true(set(&backend, "two!", &first.token, &second));
+    assert_true(set(&home, "two!", &first.token, &second));
     assert_value(store, KEY, STR("dHdvIQ=="));
-    assert_false(set(&backend, "three", &first.token, &stored));
+    assert_false(set(&home, "three", &first.token, &stored));
     assert_bytes_str(bytes_of(&stored.record), "two!");
     assert_bytes_str(bytes_of(&stored.token), "dHdvIQ==");
     stored_free(&stored);
@@ -144,10 +144,10 @@ static void record_in(const char *url)
     bool existed = false;
     assert_ok(mst_store_delete(store, STR(KEY), PLENTY_MS, &existed, &err));
     assert_true(existed);
-    assert_false(set(&backend, "three", &second.token, &stored));
+    assert_false(set(&home, "three", &second.token, &stored));
     assert_false(stored.exists);
     assert_value(store, KEY, STR(SENTINEL));
-    assert_false(set(&backend, "three", &second.token, &stored));
+    assert_false(set(&home, "three", &second.token, &stored));
     assert_false(stored.exists);
     assert_null(stored.token.data);
     stored_free(&first);
@@ -155,12 +155,12 @@ static void record_in(const char *url)
 
     /* A record that another one has put into the wiped store is found, too. */
     assert_ok(mst_store_delete(store, STR(KEY), PLENTY_MS, &existed, &err));
-    stored = get(&backend);
+    stored = get(&home);
     assert_false(stored.exists);
-    assert_true(set(&backend, "four", NULL, &stored));
+    assert_true(set(&home, "four", NULL, &stored));
     stored_free(&stored);
 
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_store_close(store);
 }
 
@@ -176,22 +176,21 @@ static void what_is_no_base64(void **state)
 {
     (void)state;
     struct mst_store *store = open_store("hash:");
-    struct mst__record_backend backend = new_backend(store);
+    struct mst__record_home home = new_home(store);
     struct mst__stored stored = {0};
     assert_ok(mst_store_set(store, STR(KEY), STR("abcde"), PLENTY_MS, &err));
-    assert_fails(backend.ops->get_state(backend.self, soon(), &stored, &err), MST_ESTATE, KEY);
+    assert_fails(home.ops->get_state(home.self, soon(), &stored, &err), MST_ESTATE, KEY);
     bool won = false;
-    assert_fails(
-        backend.ops->set_state(backend.self, STR("x"), NULL, false, soon(), &won, &stored, &err),
-        MST_ESTATE, "here");
+    assert_fails(home.ops->set_state(home.self, STR("x"), NULL, false, soon(), &won, &stored, &err),
+                 MST_ESTATE, "here");
     assert_null(stored.record.data);
     /* Characters outside the alphabet do not count, as with the peers. */
     assert_ok(mst_store_set(store, STR(KEY), STR("b2\n5l"), PLENTY_MS, &err));
-    stored = get(&backend);
+    stored = get(&home);
     assert_bytes_str(bytes_of(&stored.record), "one");
     assert_bytes_str(bytes_of(&stored.token), "b2\n5l");
     stored_free(&stored);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_store_close(store);
 }
 
@@ -200,18 +199,18 @@ static void record_without_memory(void **state)
 {
     (void)state;
     struct mst_store *store = open_store("hash:");
-    struct mst__record_backend backend = new_backend(store);
+    struct mst__record_home home = new_home(store);
     unsigned long failures = 0;
     for (unsigned long nth = 1;; nth++) {
         struct mst__stored stored = {0};
         bool won = false;
         mst__mem_fail_nth(nth);
-        int rv = backend.ops->get_state(backend.self, soon(), &stored, NULL);
+        int rv = home.ops->get_state(home.self, soon(), &stored, NULL);
         if (rv == 0) {
             struct mst_bytes token = bytes_of(&stored.token);
             struct mst__stored written = {0};
-            rv = backend.ops->set_state(backend.self, STR("one"), stored.exists ? &token : NULL,
-                                        false, soon(), &won, &written, NULL);
+            rv = home.ops->set_state(home.self, STR("one"), stored.exists ? &token : NULL, false,
+                                     soon(), &won, &written, NULL);
             stored_free(&written);
         }
         bool failed = mst__mem_failed();
@@ -225,7 +224,7 @@ static void record_without_memory(void **state)
         failures++;
     }
     assert_true(failures > 3);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_store_close(store);
 }
 
@@ -233,7 +232,7 @@ static void record_without_memory(void **state)
 
 struct waiter {
     pthread_t thread;
-    const struct mst__record_backend *backend;
+    const struct mst__record_home *home;
     const struct mst_bytes *token;
     int wake_fd;
     int rv;
@@ -245,7 +244,7 @@ static void *wait_change(void *arg)
     struct mst_err ignored;
     struct mst__until until = mst__until_by(waiter->wake_fd, PLENTY_MS);
     waiter->rv =
-        waiter->backend->ops->wait_change(waiter->backend->self, waiter->token, 0, until, &ignored);
+        waiter->home->ops->wait_change(waiter->home->self, waiter->token, 0, until, &ignored);
     return NULL;
 }
 
@@ -258,22 +257,22 @@ static int waited(struct waiter *waiter)
 static void change_in(const char *url)
 {
     struct mst_store *store = open_store(url);
-    struct mst__record_backend backend = new_backend(store);
-    struct mst__stored stored = get(&backend);
-    assert_fails(backend.ops->wait_change(backend.self, NULL, 0, mst__until_in(SHORT_MS), &err),
+    struct mst__record_home home = new_home(store);
+    struct mst__stored stored = get(&home);
+    assert_fails(home.ops->wait_change(home.self, NULL, 0, mst__until_in(SHORT_MS), &err),
                  MST_ETIMEOUT, KEY);
 
-    struct waiter waiter = {.backend = &backend, .wake_fd = -1};
+    struct waiter waiter = {.home = &home, .wake_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
-    assert_true(set(&backend, "one", NULL, &stored));
+    assert_true(set(&home, "one", NULL, &stored));
     assert_int_equal(waited(&waiter), 0);
 
     struct mst_bytes token = bytes_of(&stored.token);
-    assert_ok(backend.ops->wait_change(backend.self, NULL, 0, soon(), &err));
+    assert_ok(home.ops->wait_change(home.self, NULL, 0, soon(), &err));
     waiter.token = &token;
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     struct mst__stored second;
-    assert_true(set(&backend, "two", &stored.token, &second));
+    assert_true(set(&home, "two", &stored.token, &second));
     assert_int_equal(waited(&waiter), 0);
     stored_free(&stored);
 
@@ -284,7 +283,7 @@ static void change_in(const char *url)
     assert_int_equal(waited(&waiter), MST_ECANCELED);
     assert_int_equal(close(waiter.wake_fd), 0);
     waiter.wake_fd = -1;
-    assert_fails(backend.ops->wait_change(backend.self, &token, 0, mst__until_in(SHORT_MS), &err),
+    assert_fails(home.ops->wait_change(home.self, &token, 0, mst__until_in(SHORT_MS), &err),
                  MST_ETIMEOUT, KEY);
     stored_free(&second);
 
@@ -299,7 +298,7 @@ static void change_in(const char *url)
     assert_ok(mst__store_wait_change(view, STR("k"), &value, soon(), &err));
     assert_ok(mst__store_wait_change(view, STR("k"), NULL, soon(), &err));
     mst_store_close(view);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_store_close(store);
 }
 
@@ -335,12 +334,11 @@ static void wait_outlives_no_server(void **state)
 {
     struct fixture *f = *state;
     struct mst_store *store = open_store(f->urls[TCP]);
-    struct mst__record_backend backend = new_backend(store);
-    struct mst__stored stored = get(&backend);
+    struct mst__record_home home = new_home(store);
+    struct mst__stored stored = get(&home);
     assert_false(stored.exists);
-    assert_ok(
-        backend.ops->wait_change(backend.self, &(struct mst_bytes){NULL, 0}, 0, soon(), &err));
-    struct waiter waiter = {.backend = &backend, .wake_fd = -1};
+    assert_ok(home.ops->wait_change(home.self, &(struct mst_bytes){NULL, 0}, 0, soon(), &err));
+    struct waiter waiter = {.home = &home, .wake_fd = -1};
     assert_int_equal(pthread_create(&waiter.thread, NULL, wait_change, &waiter), 0);
     await_connection_taken(store);
     struct mst__endpoint endpoint = {.host = "127.0.0.1"};
@@ -350,10 +348,10 @@ static void wait_outlives_no_server(void **state)
     struct mst_log log = {0};
     assert_ok(mst__hosted_start(&endpoint, &log, &f->hosted, &err));
     /* The key is gone, and so is not what it was. */
-    assert_ok(backend.ops->wait_change(backend.self, NULL, 0, soon(), &err));
-    stored = get(&backend);
+    assert_ok(home.ops->wait_change(home.self, NULL, 0, soon(), &err));
+    stored = get(&home);
     assert_false(stored.exists);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_store_close(store);
 }
 

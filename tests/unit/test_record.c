@@ -37,17 +37,17 @@ static struct mst_store *server_store(const struct fixture *f)
 /* What the record says now. */
 static void read_record(const struct fixture *f, struct mst__state *ret_state)
 {
-    struct mst__record_backend backend;
+    struct mst__record_home home;
     struct mst__stored stored = {0};
-    assert_ok(mst__c10d_backend_new(server_store(f), "job", "server", PLENTY_MS, &backend, &err));
-    assert_ok(backend.ops->get_state(backend.self, mst__until_in(PLENTY_MS), &stored, &err));
+    assert_ok(mst__c10d_home_new(server_store(f), "job", "server", PLENTY_MS, &home, &err));
+    assert_ok(home.ops->get_state(home.self, mst__until_in(PLENTY_MS), &stored, &err));
     assert_true(stored.exists);
     mst__state_init(ret_state);
     assert_ok(
         mst__pickle_read(mst_bytes_of(stored.record.data, stored.record.size), ret_state, &err));
     mst_buffer_free(&stored.record);
     mst_buffer_free(&stored.token);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
 }
 
 /* Until the record has so many participants and waiting nodes. */
@@ -687,8 +687,8 @@ static void rank_0_dies_before_it_tells(void **state)
 {
     struct fixture *f = *state;
     struct node node = {.handler = new_handler(f->text, 2, 2, "node01", QUICK)};
-    struct mst__record_backend backend;
-    assert_ok(mst__c10d_backend_new(server_store(f), "job", "server", PLENTY_MS, &backend, &err));
+    struct mst__record_home home;
+    assert_ok(mst__c10d_home_new(server_store(f), "job", "server", PLENTY_MS, &home, &err));
     const struct mst__session_options options = {
         .node = {.addr = STR("node00"), .pid = getpid(), .local_id = mst__host_local_id()},
         .settings = {.nodes_min = 2,
@@ -702,7 +702,7 @@ static void rank_0_dies_before_it_tells(void **state)
         .dialect = MST_RECORD_D4,
     };
     const struct mst__drive drive = {
-        .backend = &backend, .events = &(struct mst__events){0}, .wake_fd = -1};
+        .home = &home, .events = &(struct mst__events){0}, .wake_fd = -1};
     struct mst__session session;
     struct mst__outcome outcome;
     assert_ok(mst__session_init(&session, &options));
@@ -717,7 +717,7 @@ static void rank_0_dies_before_it_tells(void **state)
     assert_int_equal(poll_changes(node.handler).participants_lost, 1);
     node_drop_store(&node);
     mst__session_close(&session);
-    backend.ops->close(backend.self);
+    home.ops->close(home.self);
     mst_handler_free(node.handler);
 }
 

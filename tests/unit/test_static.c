@@ -103,7 +103,7 @@ static void meeting(void **state)
     assert_value(root, "job/k", STR("v"));
     /* Counted as PyTorch's stores count: all once, under a key without a slash in front. */
     struct mst_store *raw = NULL;
-    assert_ok(mst__store_new(root->backend, STR(""), false, &raw, &err));
+    assert_ok(mst__store_new(root->storage, STR(""), false, &raw, &err));
     assert_value(raw, "init/", STR("4"));
     /* Once more: the same outcome at once, and nobody is counted twice. */
     struct mst_rendezvous again = {.size = sizeof again};

@@ -325,7 +325,7 @@ static void test_layout_of_etcd2(void **state)
     /* Values that are no base64 are not made up. */
     put_v2(v2, "/layout/v2/aGVsbG8=", false, "abc");
     assert_fails(mst_store_try_get(store, STR("hello"), PLENTY_MS, &value, &err), MST_EPROTO,
-                 "no base64");
+                 "not base64");
     mst_store_close(store);
     (void)snprintf(url, sizeof url, "etcd2://127.0.0.1:%u/layout/v2/YWI", etcd.port);
     store = open_store(url);

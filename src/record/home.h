@@ -1,9 +1,9 @@
-/* record/backend.h - where the record of a dynamic rendezvous is kept.
+/* record/home.h - where the record of a dynamic rendezvous is kept.
  *
- * A backend stores one record and replaces it only if it is still the one that was read. Calls may
+ * A home stores one record and replaces it only if it is still the one that was read. Calls may
  * come from several threads at once. Each ends by its @until. */
-#ifndef MST_RECORD_BACKEND_H
-#define MST_RECORD_BACKEND_H
+#ifndef MST_RECORD_HOME_H
+#define MST_RECORD_HOME_H
 
 #include <muster/error.h>
 #include <muster/store.h>
@@ -19,7 +19,7 @@
 #define MST_RECORD_JOB "work"
 
 /* What is stored. The token stands for exactly this content and means nothing to anybody but the
- * backend. Both are the holder's, to be released with mst_buffer_free. */
+ * home. Both are the holder's, to be released with mst_buffer_free. */
 struct mst__stored {
     bool exists;    /* there is a record; else both are empty */
     bool is_unread; /* nobody has looked, and both are empty */
@@ -27,7 +27,7 @@ struct mst__stored {
     struct mst_buffer token;
 };
 
-struct mst__record_backend_ops {
+struct mst__record_home_ops {
     /**
      * Read the record.
      *
@@ -59,7 +59,7 @@ struct mst__record_backend_ops {
     /**
      * Wait until what is stored is no longer what @token stands for (NULL = no record). May return
      * early. The first @skip changes since then need not be noticed, where that saves work. NULL
-     * when the backend cannot.
+     * when the home cannot.
      *
      * Returns 0, MST_ETIMEOUT, MST_ENOTSUP when the store behind it cannot, or as get_state does.
      */
@@ -69,7 +69,7 @@ struct mst__record_backend_ops {
                        struct mst__until until,
                        struct mst_err *reterr);
 
-    /* The store that the nodes share, for keys beside the record. Borrowed from the backend. With
+    /* The store that the nodes share, for keys beside the record. Borrowed from the home. With
      * @is_lazy nobody is asked for this. */
     int (*store)(void *self,
                  struct mst__until until,
@@ -80,14 +80,14 @@ struct mst__record_backend_ops {
     void (*close)(void *self);
 };
 
-struct mst__record_backend {
-    const struct mst__record_backend_ops *ops;
+struct mst__record_home {
+    const struct mst__record_home_ops *ops;
     void *self;
-    const char *where; /* for messages: "tcp://node0:29400". The backend's own. */
+    const char *where; /* for messages: "tcp://node0:29400". The home's own. */
     int64_t call_ms;   /* how long one call may take */
     int64_t write_us;  /* what a write takes at least; 0 = next to nothing */
     bool is_lazy;      /* whether somebody serves it shows with the first reading */
     bool is_by_key;    /* its store is quicker with one key at a time than with several */
 };
 
-#endif /* MST_RECORD_BACKEND_H */
+#endif /* MST_RECORD_HOME_H */
