@@ -52,6 +52,8 @@ struct mst__command {
     bool blocks;               /* GET, inside one process: wait for a value */
     uint64_t count;            /* keys of CHECK, WAIT, MULTI_GET; pairs of MULTI_SET */
     struct mst_bytes items;    /* those keys, or key and value in turn, as strs: u64 size, bytes */
+    bool is_begun;             /* WAIT: these are more keys of one that has begun */
+    bool goes_on;              /* WAIT: more keys come, and it is not over before that */
 };
 
 enum mst__reply_kind {

@@ -62,6 +62,11 @@
 #define MST_TURN_STEPS 8192
 #define MST_LOOP_STEPS (3 * MST_TURN_STEPS / 2)
 
+/* Keys of a WAIT that are looked at, or given up, in one turn of the loop: 2 ms. More are looked at
+ * in several turns. */
+#define MST_WAIT_PART 2048
+static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one step");
+
 /* Bytes of one connection after which the others are read first, and room that is offered to the
  * kernel while a large request arrives: less than a millisecond. Smaller reads cost a third more
  * processor time. */

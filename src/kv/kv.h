@@ -39,13 +39,19 @@ struct mst__kv_place {
     enum mst__kv_line line;
 };
 
+/* The places of a wait for several keys, or of a part of it. */
+struct mst__kv_part {
+    struct mst__kv_part *next;
+    size_t count;
+    struct mst__kv_place places[];
+};
+
 /* What the engine knows of a client. Memory is the caller's: mst__kv_client_init, and
  * mst__kv_client_close before it goes away. */
 struct mst__kv_client {
-    struct mst__kv_place *places; /* &place, or an array for a wait for several keys; NULL = none */
-    size_t places_count;
-    size_t keys_missing; /* places whose key has not come */
-    struct mst__kv_place place;
+    struct mst__kv_place place;     /* in a wait for one thing */
+    struct mst__kv_part *parts;     /* of a wait for several keys */
+    size_t keys_missing;            /* places whose key has not come, and one more if it is held */
     struct mst__kv_entry *promised; /* woken by a push to this queue, has not come for it yet */
     struct mst__kv_watch *watches;
     size_t watches_count;
@@ -53,6 +59,7 @@ struct mst__kv_client {
     struct mst__kv_client *lost_prev, *lost_next;
     struct mst__kv_entry *lost; /* lost a notice of this watched key; NULL = none */
     bool released;              /* in the list of released clients */
+    bool is_held;               /* not all of its wait has been asked for, or given up */
 };
 
 void mst__kv_client_init(struct mst__kv_client *client);
@@ -143,8 +150,12 @@ void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client);
 
 static inline bool mst__kv_is_waiting(const struct mst__kv_client *client)
 {
-    return client->places != NULL;
+    return client->keys_missing > 0;
 }
+
+/* The same bit by bit: forget one part of a WAIT that was asked for in parts. False when there are
+ * more; who waits is not released any more and gives up the rest, too. */
+bool mst__kv_shed_wait(struct mst__kv *kv, struct mst__kv_client *client);
 
 /* Forget @client altogether. May release other clients and, when it leaves a barrier, leave
  * notices: the caller takes both afterwards as it does after mst__kv_apply. */

@@ -3,7 +3,8 @@
  * A client waits for at most one thing: a set of keys, a barrier, or a change. Every key it misses
  * gives it a place in a line of that key. When the key is written the place is used up; when none
  * is left the client is released. Lines keep the order of arrival. Whoever looks at a place in a
- * line takes it out, so that no work is done twice.
+ * line takes it out, so that no work is done twice. A WAIT for many keys may be asked for in parts,
+ * and given up so: the client is held meanwhile, as if it missed one key more.
  *
  * All who wait for a change of one key wait for the same: a value other than the present one, whose
  * fingerprint the entry holds. It is computed once for a value, however many ask. */
@@ -55,41 +56,64 @@ static void place_leave(struct mst__kv *kv, struct mst__kv_place *place)
     place->client->keys_missing--;
 }
 
-/* Several places are an array of their own; one is the client's. */
-static int places_new(struct mst__kv *kv, size_t count, struct mst__kv_place **ret_places)
+static size_t part_size(size_t count)
 {
-    size_t cost = mst__slab_cost(count * sizeof **ret_places);
+    return sizeof(struct mst__kv_part) + count * sizeof(struct mst__kv_place);
+}
+
+static int part_new(struct mst__kv *kv, size_t count, struct mst__kv_part **ret_part)
+{
+    size_t cost = mst__slab_cost(part_size(count));
     if (!mst__kv_has_room(kv, cost)) {
         return MST_ELIMIT;
     }
-    *ret_places = mst__slab_malloc(&kv->slabs, count * sizeof **ret_places);
-    if (*ret_places == NULL) {
+    struct mst__kv_part *part = mst__slab_malloc(&kv->slabs, part_size(count));
+    if (part == NULL) {
         return MST_ENOMEM;
     }
+    part->count = count;
     kv->memory_used += cost;
+    *ret_part = part;
     return 0;
 }
 
-static void places_free(struct mst__kv *kv, struct mst__kv_place *places, size_t count)
+static void part_free(struct mst__kv *kv, struct mst__kv_part *part)
 {
-    mst__slab_free(&kv->slabs, places, count * sizeof *places);
-    mst__kv_discharge(kv, mst__slab_cost(count * sizeof *places));
+    size_t size = part_size(part->count);
+    mst__slab_free(&kv->slabs, part, size);
+    mst__kv_discharge(kv, mst__slab_cost(size));
 }
 
-static void client_drop_places(struct mst__kv *kv, struct mst__kv_client *client)
+/* @client waits for nothing any more. */
+static void client_drop_parts(struct mst__kv *kv, struct mst__kv_client *client)
 {
     MST_ASSERT(client->keys_missing == 0);
-    if (client->places != &client->place) {
-        places_free(kv, client->places, client->places_count);
+    while (client->parts != NULL) {
+        struct mst__kv_part *part = client->parts;
+        client->parts = part->next;
+        part_free(kv, part);
     }
-    client->places = NULL;
-    client->places_count = 0;
+}
+
+/* As long as it is held, @client waits whatever comes. */
+static void client_hold(struct mst__kv_client *client)
+{
+    MST_ASSERT(!client->is_held);
+    client->is_held = true;
+    client->keys_missing++;
+}
+
+static void client_let_go(struct mst__kv_client *client)
+{
+    MST_ASSERT(client->is_held);
+    client->is_held = false;
+    client->keys_missing--;
 }
 
 /* All that @client waited for has come. */
 static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
 {
-    client_drop_places(kv, client);
+    client_drop_parts(kv, client);
     MST_ASSERT(!client->released);
     client->released = true;
     client->released_prev = kv->released_last;
@@ -209,24 +233,52 @@ static void barrier_withdraw(struct mst__kv *kv,
     mst__kv_wake_changes(kv, entry);
 }
 
-void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
+/* Give up @place, if its key has not come. */
+static void place_give_up(struct mst__kv *kv, struct mst__kv_place *place)
 {
-    if (client->places == NULL) {
+    struct mst__kv_entry *entry = place->entry;
+    if (entry == NULL) {
         return;
     }
-    for (size_t i = 0; i < client->places_count; i++) {
-        struct mst__kv_place *place = &client->places[i];
-        struct mst__kv_entry *entry = place->entry;
-        if (entry == NULL) {
-            continue;
-        }
-        place_leave(kv, place);
-        if (place->line == MST_KV_LINE_BARRIER) {
-            barrier_withdraw(kv, entry, place);
-        }
-        mst__kv_entry_tidy(kv, entry);
+    place_leave(kv, place);
+    if (place->line == MST_KV_LINE_BARRIER) {
+        barrier_withdraw(kv, entry, place);
     }
-    client_drop_places(kv, client);
+    mst__kv_entry_tidy(kv, entry);
+}
+
+static void part_give_up(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    struct mst__kv_part *part = client->parts;
+    for (size_t i = 0; i < part->count; i++) {
+        place_give_up(kv, &part->places[i]);
+    }
+    client->parts = part->next;
+    part_free(kv, part);
+}
+
+void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    if (client->is_held) {
+        client_let_go(client);
+    }
+    place_give_up(kv, &client->place);
+    while (client->parts != NULL) {
+        part_give_up(kv, client);
+    }
+    MST_ASSERT(client->keys_missing == 0);
+}
+
+bool mst__kv_shed_wait(struct mst__kv *kv, struct mst__kv_client *client)
+{
+    if (client->parts == NULL || client->parts->next == NULL) {
+        return true;
+    }
+    if (!client->is_held) {
+        client_hold(client);
+    }
+    part_give_up(kv, client);
+    return false;
 }
 
 /* Whether @client need not wait for the key of @entry, once it has given up what it waits for now:
@@ -234,8 +286,8 @@ void mst__kv_cancel_wait(struct mst__kv *kv, struct mst__kv_client *client)
 static bool wait_is_ready(const struct mst__kv_client *client, const struct mst__kv_entry *entry)
 {
     const struct mst__kv_place *place = &client->place;
-    bool is_leaving = client->places == place && place->line == MST_KV_LINE_BARRIER &&
-                      place->entry == entry && entry->queue.count == 0;
+    bool is_leaving = entry != NULL && place->entry == entry &&
+                      place->line == MST_KV_LINE_BARRIER && entry->queue.count == 0;
     return mst__kv_entry_is_ready(entry) && !(is_leaving && barrier_drops(entry, place));
 }
 
@@ -283,41 +335,70 @@ static int wait_pin_entries(struct mst__kv *kv,
     return rv;
 }
 
+/* Get the @missing places of @command in @ret_part, or in @one if there is only one; their entries
+ * are pinned. On error nothing has changed. */
+static int wait_prepare(struct mst__kv *kv,
+                        const struct mst__kv_client *client,
+                        const struct mst__command *command,
+                        size_t missing,
+                        struct mst__kv_place *one,
+                        struct mst__kv_part **ret_part)
+{
+    bool is_whole = !command->is_begun && !command->goes_on;
+    struct mst__kv_part *part = NULL;
+    int rv = missing == 0 || (missing == 1 && is_whole) ? 0 : part_new(kv, missing, &part);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = wait_pin_entries(kv, client, command, missing, part == NULL ? one : part->places);
+    if (rv != 0 && part != NULL) {
+        part_free(kv, part);
+        part = NULL;
+    }
+    *ret_part = part;
+    return rv;
+}
+
 int mst__kv_wait(struct mst__kv *kv,
                  struct mst__kv_client *client,
                  const struct mst__command *command,
                  struct mst__reply *ret_reply)
 {
+    MST_ASSERT(client->is_held || !command->is_begun);
     size_t missing = wait_count_missing(kv, client, command);
-    if (missing == 0) {
-        mst__kv_cancel_wait(kv, client);
-        *ret_reply =
-            (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
-        return 0;
-    }
     struct mst__kv_place one = {0};
-    struct mst__kv_place *places = &one;
-    int rv = missing == 1 ? 0 : places_new(kv, missing, &places);
+    struct mst__kv_part *part = NULL;
+    int rv = wait_prepare(kv, client, command, missing, &one, &part);
     if (rv != 0) {
         return rv;
     }
-    rv = wait_pin_entries(kv, client, command, missing, places);
-    if (rv != 0) {
-        if (places != &one) {
-            places_free(kv, places, missing);
-        }
-        return rv;
+    if (!command->is_begun) {
+        mst__kv_cancel_wait(kv, client);
+        client_hold(client);
     }
-    mst__kv_cancel_wait(kv, client);
-    client->places = places == &one ? &client->place : places;
-    client->places_count = missing;
+    struct mst__kv_place *places = &client->place;
+    if (part != NULL) {
+        part->next = client->parts;
+        client->parts = part;
+        places = part->places;
+    } else {
+        client->place = one;
+    }
     for (size_t i = 0; i < missing; i++) {
         struct mst__kv_entry *entry = places[i].entry;
         MST_ASSERT(entry != NULL); /* wait_pin_entries has found it */
         entry->pins--;
-        place_enter(&client->places[i], client, entry, MST_KV_LINE_KEY);
+        place_enter(&places[i], client, entry, MST_KV_LINE_KEY);
     }
     *ret_reply = (struct mst__reply){.kind = MST_REPLY_LATER};
+    if (!command->goes_on) {
+        client_let_go(client);
+    }
+    if (client->keys_missing == 0) {
+        client_drop_parts(kv, client);
+        *ret_reply =
+            (struct mst__reply){.kind = MST_REPLY_STATUS, .status = MST_STATUS_STOP_WAITING};
+    }
     return 0;
 }
 
@@ -326,9 +407,7 @@ static void client_wait(struct mst__kv_client *client,
                         struct mst__kv_entry *entry,
                         enum mst__kv_line line)
 {
-    MST_ASSERT(client->places == NULL);
-    client->places = &client->place;
-    client->places_count = 1;
+    MST_ASSERT(!mst__kv_is_waiting(client));
     place_enter(&client->place, client, entry, line);
 }
 
@@ -379,7 +458,8 @@ int mst__kv_barrier(struct mst__kv *kv,
     rv = mst__kv_entry_number(entry, &count);
     if (rv == 0) {
         /* The entry's own block may go with a barrier that is left. */
-        rv = mst__kv_entry_room(kv, client->places == NULL ? entry : NULL, MST_NUMBER_SIZE, &room);
+        rv = mst__kv_entry_room(kv, mst__kv_is_waiting(client) ? NULL : entry, MST_NUMBER_SIZE,
+                                &room);
     }
     if (rv != 0) {
         mst__kv_entry_tidy(kv, entry);

@@ -342,6 +342,9 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
             mst__turns_want(server); /* for the rest */
             break;
         }
+        if (!mst__kv_shed_wait(&server->kv, &conn->client)) {
+            continue;
+        }
         *link = conn->doomed_next;
         conn_close(conn);
         deliver_releases(server);
@@ -409,14 +412,22 @@ static int conn_multi_get(struct mst__conn *conn, const struct mst__command *com
     return 0;
 }
 
+/* Whether @command ends what @conn waits for. A client of dialect A gives up a wait without a word.
+ * It asks one thing at a time, so its next request means that it has. */
+static bool conn_gives_up(const struct mst__conn *conn, const struct mst__command *command)
+{
+    return mst__kv_is_waiting(&conn->client) && !command->is_begun &&
+           (conn->reader.dialect != MST_DIALECT_C || command->op == MST_OP_CANCEL_WAIT ||
+            command->op == MST_OP_WAIT || command->op == MST_OP_BARRIER ||
+            command->op == MST_OP_WAIT_CHANGE);
+}
+
 static void conn_apply(struct mst__conn *conn, const struct mst__command *command)
 {
     struct mst_server *server = conn->server;
-    server->counters.ops[command->op]++;
-    /* A client of dialect A gives up a wait without a word. It asks one thing at a time, so its
-     * next request means that it has. */
-    if (MST_UNLIKELY(mst__kv_is_waiting(&conn->client)) && conn->reader.dialect != MST_DIALECT_C) {
-        mst__kv_cancel_wait(&server->kv, &conn->client);
+    server->counters.ops[command->op] += command->is_begun ? 0 : 1;
+    if (MST_UNLIKELY(conn_gives_up(conn, command)) && conn->reader.dialect != MST_DIALECT_C) {
+        mst__kv_cancel_wait(&server->kv, &conn->client); /* otherwise the engine does it */
     }
     struct mst__reply reply;
     int rv = 0;
@@ -435,6 +446,52 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
         conn_refuse(conn, command, rv);
     }
     mst__conns_deliver(server);
+}
+
+/* The next part of a WAIT for many keys: whether it was the last one. */
+static bool conn_apply_part(struct mst__conn *conn, const struct mst__command *command)
+{
+    struct mst__command part = *command;
+    struct mst_bytes rest = mst__bytes_skip(command->items, conn->wait_used);
+    struct mst_bytes left = rest;
+    struct mst_bytes key;
+    uint64_t keys_left = command->count - conn->wait_count;
+    part.is_begun = conn->wait_count > 0;
+    part.goes_on = keys_left > MST_WAIT_PART;
+    part.count = part.goes_on ? MST_WAIT_PART : keys_left;
+    for (uint64_t i = 0; i < part.count; i++) {
+        bool whole = mst__items_next(&left, &key);
+        MST_ASSERT(whole); /* the reader has counted them */
+    }
+    part.items = mst_bytes_of(rest.data, rest.size - left.size);
+    conn->wait_used += part.items.size;
+    conn->wait_count += (uint32_t)part.count;
+    conn_apply(conn, &part);
+    return !part.goes_on;
+}
+
+/* Apply @command, of @size bytes, as far as that is possible in this turn: whether it is done. */
+static bool conn_apply_some(struct mst__conn *conn, const struct mst__command *command, size_t size)
+{
+    bool is_long = command->op == MST_OP_WAIT && command->count > MST_WAIT_PART;
+    bool is_done = true;
+    if (MST_UNLIKELY(conn->wait_count == 0 && conn_gives_up(conn, command))) {
+        is_done = mst__kv_shed_wait(&conn->server->kv, &conn->client);
+    }
+    if (MST_LIKELY(!is_long)) {
+        if (MST_LIKELY(is_done)) {
+            conn_apply(conn, command);
+        }
+        return is_done;
+    }
+    is_done = is_done && conn_apply_part(conn, command);
+    if (is_done) {
+        conn->wait_used = 0;
+        conn->wait_count = 0;
+    } else {
+        mst__wire_read_again(&conn->reader, size);
+    }
+    return is_done;
 }
 
 /* Dialect A or B is told apart by what follows, or by nothing following for a while. */
@@ -492,7 +549,10 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
             break;
         }
         if (MST_LIKELY(rv == MST_WIRE_REQUEST)) {
-            conn_apply(conn, &command);
+            if (MST_UNLIKELY(!conn_apply_some(conn, &command, size))) {
+                conn->is_input_waiting = true;
+                break;
+            }
             used += size;
             if (mst__buf_size(&server->replies) >= MST_FLUSH_SIZE) {
                 mst__conn_flush(conn);

@@ -26,6 +26,8 @@ struct mst__conn {
     size_t input_charged;  /* its memory, as counted by the engine */
     size_t input_wanted;   /* no use looking at less than this */
     int64_t input_ms;      /* when the request at its front began */
+    size_t wait_used;      /* of the keys of a long WAIT at its front: bytes that were looked at */
+    uint32_t wait_count;   /* and how many keys */
     struct mst__output output;
     uint64_t output_sent; /* bytes that the kernel was given */
     int64_t output_taken; /* of those, what the peer had when it was last looked at; -1 = never */

@@ -53,6 +53,12 @@ void mst__wire_settle_a(struct mst__wire_reader *reader)
     reader->dialect = MST_DIALECT_A;
 }
 
+void mst__wire_read_again(struct mst__wire_reader *reader, size_t size)
+{
+    MST_ASSERT(reader->items_left == 0);
+    reader->items_end = size;
+}
+
 /* Where reading is in a request. `end` is how many bytes the request needs as far as is known. */
 struct cursor {
     struct mst_bytes input;

@@ -80,6 +80,10 @@ int mst__wire_read_request(struct mst__wire_reader *reader,
                            size_t *ret_size,
                            struct mst_err *reterr);
 
+/* The CHECK, WAIT, MULTI_GET or MULTI_SET that was read last, and took @size bytes, is to be read
+ * once more. It is not scanned again. */
+void mst__wire_read_again(struct mst__wire_reader *reader, size_t size);
+
 /* The peer stayed silent after MST_WIRE_EITHER: it speaks A. */
 void mst__wire_settle_a(struct mst__wire_reader *reader);
 

@@ -68,11 +68,14 @@ static void put_entry(struct snapshot *s, const struct mst__kv_entry *entry)
 
 static void put_state_of_client(struct snapshot *s, const struct mst__kv_client *client)
 {
-    put_number(s, client->places_count);
     put_number(s, client->keys_missing);
-    for (size_t i = 0; client->places != NULL && i < client->places_count; i++) {
-        put_key(s, client->places[i].entry);
-        put_number(s, client->places[i].line);
+    put_number(s, client->is_held);
+    put_key(s, client->place.entry);
+    put_number(s, client->place.line);
+    for (const struct mst__kv_part *part = client->parts; part != NULL; part = part->next) {
+        for (size_t i = 0; i < part->count; i++) {
+            put_key(s, part->places[i].entry);
+        }
     }
     put_key(s, client->promised);
     put_number(s, client->watches_count);
@@ -134,4 +137,28 @@ void mst__kv_check_compact(struct mst__kv *kv,
     assert_bytes(mst__buf_bytes(&after), mst__buf_bytes(&before));
     mst__buf_close(&before);
     mst__buf_close(&after);
+}
+
+int mst__kv_apply_parts(struct mst__kv *kv,
+                        struct mst__kv_client *client,
+                        const struct mst__command *command,
+                        uint64_t keys,
+                        struct mst__reply *ret_reply)
+{
+    if (command->op != MST_OP_WAIT || command->count <= keys || client->place.entry != NULL) {
+        return mst__kv_apply(kv, client, command, ret_reply);
+    }
+    struct mst__command part = *command;
+    part.count = keys;
+    part.goes_on = true;
+    assert_int_equal(mst__kv_apply(kv, client, &part, ret_reply), 0);
+    assert_int_equal(ret_reply->kind, MST_REPLY_LATER);
+    struct mst_bytes key;
+    for (uint64_t i = 0; i < keys; i++) {
+        assert_true(mst__items_next(&part.items, &key));
+    }
+    part.count = command->count - keys;
+    part.is_begun = true;
+    part.goes_on = false;
+    return mst__kv_apply(kv, client, &part, ret_reply);
 }

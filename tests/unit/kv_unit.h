@@ -21,4 +21,12 @@ void mst__kv_check_compact(struct mst__kv *kv,
                            unsigned long failure,
                            uint64_t steps);
 
+/* As mst__kv_apply; a WAIT for more than @keys keys is asked for in two parts, unless the
+ * first one may leave notices, as it does with a barrier that is left. */
+int mst__kv_apply_parts(struct mst__kv *kv,
+                        struct mst__kv_client *client,
+                        const struct mst__command *command,
+                        uint64_t keys,
+                        struct mst__reply *ret_reply);
+
 #endif /* MST_UNIT_KV_UNIT_H */

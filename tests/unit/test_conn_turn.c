@@ -114,24 +114,30 @@ static void turns_are_measured(void **state)
 
 /* --- floods --- */
 
+/* A WAIT for @count keys, in f->bytes. */
+static void put_wait(struct fixture *f, size_t count)
+{
+    struct mst__buf items;
+    mst__buf_init(&items, MST_MIB(4));
+    for (size_t i = 0; i < count; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/waited/%zu", i);
+        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(key)), 0);
+    }
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT, .count = count, .items = mst__buf_bytes(&items)};
+    put_command(&f->bytes, &wait);
+    mst__buf_close(&items);
+}
+
 /* Keys that exist only because somebody waits for them do not count, and neither does the number of
  * requests in one read. */
 static void list_keys(void **state)
 {
     struct fixture *f = *state;
     int waiting = client_new(f);
-    struct mst__buf items;
-    mst__buf_init(&items, MST_MIB(4));
-    for (size_t i = 0; i < MST_ITEMS_MAX; i++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "/waited/%zu", i);
-        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(key)), 0);
-    }
-    const struct mst__command wait = {
-        .op = MST_OP_WAIT, .count = MST_ITEMS_MAX, .items = mst__buf_bytes(&items)};
-    put_command(&f->bytes, &wait);
+    put_wait(f, MST_ITEMS_MAX);
     send_all(f, waiting);
-    mst__buf_close(&items);
     int fd = client_new(f);
     const struct mst__command list = {.op = MST_OP_LIST_KEYS};
     (void)put_flood(f, &list);
@@ -143,6 +149,73 @@ static void list_keys(void **state)
     flood(f, fd, 1100);
     (void)close(waiting);
     (void)close(fd);
+}
+
+/* A wait for many keys begins over several turns, and ends so: whether it is given up, replaced,
+ * over, or its connection closed. */
+static void long_wait(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 10 * MST_WAIT_PART };
+    const uint64_t part = 3 * MST_WAIT_PART;
+    struct mst__kv *kv = &f->server->kv;
+    int fd = client_new(f);
+    put_wait(f, COUNT);
+    flood(f, fd, part);
+    assert_int_equal(mst__map_count(&kv->map), COUNT);
+    assert_int_equal(f->server->counters.ops[MST_OP_WAIT], 1);
+    const struct mst__command cancel = {.op = MST_OP_CANCEL_WAIT};
+    put_command(&f->bytes, &cancel);
+    flood(f, fd, part);
+    assert_int_equal(mst__map_count(&kv->map), 0);
+    put_wait(f, COUNT);
+    put_wait(f, COUNT);
+    flood(f, fd, part);
+    int other = client_new(f);
+    for (size_t i = 0; i < COUNT; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/waited/%zu", i);
+        put_set(&f->bytes, key, mst_bytes_str("v"));
+        if (mst__buf_size(&f->bytes) >= FLOOD_SIZE || i == COUNT - 1) {
+            assert_int_equal(peer_drain(fd, SIZE_MAX), 0);
+            send_all(f, other);
+        }
+    }
+    assert_int_equal(peer_drain(fd, SIZE_MAX), 1); /* it is over, once */
+    const struct mst__command gone = {.op = MST_OP_DELETE, .key = mst_bytes_str("/waited/7")};
+    put_command(&f->bytes, &gone);
+    send_all(f, other);
+    put_wait(f, COUNT);
+    flood(f, fd, part); /* all but one are there */
+    assert_int_equal(kv->keys_count, COUNT - 1);
+    put_set(&f->bytes, "/waited/7", mst_bytes_str("v"));
+    send_all(f, other);
+    assert_int_equal(peer_drain(fd, SIZE_MAX), 1);
+    (void)close(other);
+    (void)close(fd);
+}
+
+/* The same when its connection ends. */
+static void long_wait_ends(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 10 * MST_WAIT_PART };
+    struct mst_server *server = f->server;
+    int fd = client_new(f);
+    put_wait(f, COUNT);
+    flood(f, fd, 3 * MST_WAIT_PART);
+    (void)close(fd);
+    uint64_t steps_max = 0;
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    while (server->conns_count > 0) {
+        uint64_t before = server->kv.steps;
+        turn(server);
+        uint64_t steps = server->kv.steps - before;
+        steps_max = steps > steps_max ? steps : steps_max;
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    assert_in_range(steps_max, MST_WAIT_PART, MST_TURN_STEPS + 3 * MST_WAIT_PART);
+    assert_int_equal(server->kv.memory_used, 0);
 }
 
 /* A few bytes change a large value, whose fingerprint is then taken anew. */
@@ -780,6 +853,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(turns_are_measured),
         CASE(list_keys),
+        CASE(long_wait),
+        CASE(long_wait_ends),
         CASE(wait_change),
         CASE(watched_key),
         CASE(messages),

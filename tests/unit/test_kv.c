@@ -86,6 +86,26 @@ static int wait_for(struct fixture *f, size_t client, const char *a, const char 
     return rv != 0 ? rv : (int)reply.kind;
 }
 
+/* A part of a WAIT of client 1, for one key; the kind of the reply. */
+static enum mst__reply_kind wait_part(struct fixture *f,
+                                      const char *key,
+                                      bool is_begun,
+                                      bool goes_on)
+{
+    struct mst__buf items;
+    mst__buf_init(&items, 1000);
+    assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(key)), 0);
+    struct mst__command command = {.op = MST_OP_WAIT,
+                                   .count = 1,
+                                   .items = mst__buf_bytes(&items),
+                                   .is_begun = is_begun,
+                                   .goes_on = goes_on};
+    struct mst__reply reply = {0};
+    assert_int_equal(apply(f, 1, &command, &reply), 0);
+    mst__buf_close(&items);
+    return reply.kind;
+}
+
 static void snapshot(const struct fixture *f, struct mst__buf *ret_text)
 {
     mst__kv_snapshot(&f->kv, f->clients, CLIENTS, ret_text);
@@ -553,6 +573,58 @@ static void waits_survive_nothing_of_a_closed_client(void **state)
 }
 
 /* One that is in a barrier of a key it watches itself may go at any time. */
+/* What comes between the parts of a wait counts, and the wait is not over before the last part. */
+static void a_wait_in_parts(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, 1 << 20);
+    assert_int_equal(wait_for(&f, 1, "/old", "/older"), MST_REPLY_LATER);
+    assert_int_equal(wait_part(&f, "/a", false, true), MST_REPLY_LATER);
+    set(&f, "/old", "v"); /* it was replaced */
+    set(&f, "/older", "v");
+    set(&f, "/a", "v");
+    assert_null(mst__kv_next_released(&f.kv));
+    assert_int_equal(run(&f, 0, MST_OP_DELETE, "/a").number, 1); /* it has been there */
+    assert_int_equal(wait_part(&f, "/old", true, true), MST_REPLY_LATER);
+    assert_true(mst__kv_is_waiting(&f.clients[1]));
+    assert_int_equal(wait_part(&f, "/older", true, false), MST_REPLY_STATUS);
+    assert_false(mst__kv_is_waiting(&f.clients[1]));
+    assert_int_equal(wait_part(&f, "/b", false, true), MST_REPLY_LATER);
+    assert_int_equal(wait_part(&f, "/c", true, false), MST_REPLY_LATER);
+    set(&f, "/c", "v");
+    assert_null(mst__kv_next_released(&f.kv));
+    set(&f, "/b", "v");
+    assert_ptr_equal(mst__kv_next_released(&f.kv), &f.clients[1]);
+    assert_null(mst__kv_next_released(&f.kv));
+    fixture_close(&f);
+}
+
+/* A wait that is given up in parts is not over when what is left of it comes. */
+static void a_wait_is_shed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, 1 << 20);
+    size_t before = f.kv.memory_used;
+    assert_int_equal(wait_for(&f, 1, "/a", "/b"), MST_REPLY_LATER);
+    assert_true(mst__kv_shed_wait(&f.kv, &f.clients[1])); /* it has one part */
+    assert_int_equal(wait_part(&f, "/a", false, true), MST_REPLY_LATER);
+    assert_int_equal(wait_part(&f, "/b", true, true), MST_REPLY_LATER);
+    assert_int_equal(wait_part(&f, "/c", true, false), MST_REPLY_LATER);
+    assert_false(mst__kv_shed_wait(&f.kv, &f.clients[1]));
+    assert_false(mst__kv_shed_wait(&f.kv, &f.clients[1]));
+    assert_true(mst__kv_shed_wait(&f.kv, &f.clients[1]));
+    assert_true(mst__kv_is_waiting(&f.clients[1]));
+    set(&f, "/a", "v");
+    assert_null(mst__kv_next_released(&f.kv));
+    (void)run(&f, 0, MST_OP_DELETE, "/a");
+    (void)run(&f, 1, MST_OP_CANCEL_WAIT, "");
+    assert_false(mst__kv_is_waiting(&f.clients[1]));
+    assert_int_equal(f.kv.memory_used, before);
+    fixture_close(&f);
+}
+
 static void watcher_in_a_barrier_goes(void **state)
 {
     (void)state;
@@ -753,6 +825,8 @@ int main(void)
         cmocka_unit_test(refused_multi_set_leaves_a_barrier_alone),
         cmocka_unit_test(no_number),
         cmocka_unit_test(waits_survive_nothing_of_a_closed_client),
+        cmocka_unit_test(a_wait_in_parts),
+        cmocka_unit_test(a_wait_is_shed),
         cmocka_unit_test(watcher_in_a_barrier_goes),
         cmocka_unit_test(watches_are_limited),
         cmocka_unit_test(connections_share_the_memory_limit),

@@ -815,7 +815,9 @@ static int apply(struct both *both,
         mst__kv_buf_close(&both->kv, &both->kv.notices); /* a notice needs memory again */
     }
     mst__mem_fail_nth(failure);
-    int rv = mst__kv_apply(&both->kv, &both->clients[client], command, ret_reply);
+    /* A part that is refused ends a connection: nothing else would be as it was. */
+    uint64_t keys = both->is_short ? UINT64_MAX : mst__prng_below(&both->prng, 4);
+    int rv = mst__kv_apply_parts(&both->kv, &both->clients[client], command, keys, ret_reply);
     mst__mem_fail_nth(0);
     if (rv != 0) {
         both->refused[command->op]++;
