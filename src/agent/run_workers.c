@@ -26,6 +26,27 @@ static const char *keep_path(struct mst__run *run, uint32_t worker, const char *
     return path == NULL ? NULL : mst__arena_text(&run->arena, mst_bytes_str(path));
 }
 
+/* Why the round has begun, the same for all nodes; where nobody tells, as this node sees it. */
+static const char *reason_of(const struct mst__run *run)
+{
+    switch (run->round.start) {
+        case MST_START_FIRST:
+            return mst__agent_reason_name(MST_AGENT_REASON_FIRST);
+        case MST_START_JOINED:
+            return mst__agent_reason_name(MST_AGENT_REASON_JOIN);
+        case MST_START_LOST:
+        case MST_START_LEFT:
+            return mst__agent_reason_name(MST_AGENT_REASON_LEAVE);
+        case MST_START_FAILED:
+            return mst__agent_reason_name(MST_AGENT_REASON_FAILURE);
+        case MST_START_ASKED:
+            return mst__agent_reason_name(MST_AGENT_REASON_REQUEST);
+        case MST_START_UNKNOWN:
+            break;
+    }
+    return mst__agent_reason_name(run->agent.reason);
+}
+
 static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_place *ret_place)
 {
     const struct mst__assignment *part = &run->assignment;
@@ -45,7 +66,7 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
         .round = round->round,
         .restart_count = run->agent.restarts,
         .generation = run->agent.generation,
-        .start_reason = mst__agent_reason_name(run->agent.reason),
+        .start_reason = reason_of(run),
         .prev_world_size = run->prev_world_size,
         .store_url = run->store_url,
         .error_file = keep_path(run, worker, "error.json"),

@@ -363,7 +363,8 @@ static void muster_free(void *self)
     }
     mst__head_stop(&muster->head);
     mst__job_client_close(muster->client);
-    mst_store_close(muster->store); /* what was handed out holds what is behind it */
+    mst__head_drop_round(&muster->head); /* a server that stops waits for connections to end */
+    mst_store_close(muster->store);      /* what was handed out holds what is behind it */
     if (muster->hosted != NULL) {
         linger(muster);
     }

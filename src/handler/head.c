@@ -49,9 +49,15 @@ void mst__head_stop(struct mst__head *head)
     mst__owner_stop(&head->owner);
 }
 
-void mst__head_close(struct mst__head *head)
+void mst__head_drop_round(struct mst__head *head)
 {
     mst_store_close(head->round.store);
+    head->round.store = NULL;
+}
+
+void mst__head_close(struct mst__head *head)
+{
+    mst__head_drop_round(head);
     mst__view_close(&head->view);
     mst__owner_close(&head->owner);
 }

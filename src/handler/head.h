@@ -63,6 +63,9 @@ void mst__head_identify(struct mst__head *head,
 /* Leave, if we are in or on our way, and end the thread. No call is under way. */
 void mst__head_stop(struct mst__head *head);
 
+/* The thread has ended: close the store of the round, and connections that nobody else has. */
+void mst__head_drop_round(struct mst__head *head);
+
 /* The thread has ended. */
 void mst__head_close(struct mst__head *head);
 

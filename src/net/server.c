@@ -209,6 +209,7 @@ static void on_wake(uv_async_t *wake)
                  server->conns_count);
         mst__listen_close(server);
         server_start_sweep(server, STOP_TICK_MS);
+        server_stop_step(server, server->stop_began_ms);
     }
 }
 

@@ -340,11 +340,13 @@ class Together(Case):
         self.assertEqual(lines, [f"again {rank}/6 1" for rank in range(6)])
 
     def test_newcomer(self):
-        first = self.shell(STAY, nnodes="1:2")
+        stay = "echo $MUSTER_START_REASON; " + STAY
+        first = self.shell(stay, nnodes="1:2")
         first.until("at 0/1 0")
-        second = self.shell(STAY, nnodes="1:2")
+        second = self.shell(stay, nnodes="1:2")
         ranks = first.until("/2 0") + second.until("/2 0")
         self.assertEqual(sorted(ranks), ["at 0/2 0", "at 1/2 0"])
+        self.assertEqual((first.lines[-2], second.lines[-2]), ("join", "join"))
         # It leaves again, and the other goes on alone; the job has cost nothing.
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), PREEMPTED)
