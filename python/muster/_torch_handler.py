@@ -19,7 +19,7 @@ from muster._errors import (AuthError, ClosedError, ConnectionFailedError, Finis
 from muster._log import Event
 from muster._params import Option
 from muster._rendezvous import Rendezvous, Round
-from muster._torch_store import torch_store
+from muster._torch_store import Client
 from muster._wait import aside
 
 #: Below those of torch, so that what is set for them holds for it.
@@ -137,7 +137,9 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         except MusterError as error:
             with _torch_errors():
                 raise error
-        self._timeout = _read_timeout(self._rendezvous)
+        self._client = Client(_read_timeout(self._rendezvous))
+        if backend == "muster":
+            aside(lambda: self._client.prepare(parameters.endpoint))
 
     def get_backend(self) -> str:
         return self._backend
@@ -164,7 +166,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def _store(self, found: Round) -> Any:
         is_old = _Info is None
         try:
-            store = aside(lambda: torch_store(found.store, self._timeout, is_old))
+            store = aside(lambda: self._client.store(found.store, is_old))
             if is_old and found.rank == 0 and found.master_port != 0:
                 aside(lambda: store.publish(found.master_addr, found.master_port))
             return store
@@ -178,7 +180,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
             return _StoreInfo(found.master_addr, found.master_port)
         # A node of another kind has rank 0, and tells it in the store.
         return aside(lambda: _StoreInfo(store.get("MASTER_ADDR").decode(),
-                                         int(store.get("MASTER_PORT"))))
+                                        int(store.get("MASTER_PORT"))))
 
     def num_nodes_waiting(self) -> int:
         """Also more than 0 when a member is lost, has left, or the round is over for this node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import socket
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -11,6 +12,12 @@ import torch.distributed as dist
 
 from muster._errors import MusterError
 from muster._store import Store
+
+#: Of an endpoint without one.
+_PORT = 29400
+
+#: How long to look whether somebody serves.
+_PREPARE_S = 1.0
 
 #: What torch's own stores raise.
 _StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
@@ -96,16 +103,49 @@ class ChosenBridgeStore(_Chosen, BridgeStore):
     """Our store."""
 
 
-def torch_store(store: Store, timeout: datetime.timedelta, is_chosen: bool) -> Any:
-    """The same keys as those of @store, for torch. Process groups need a store in C++, so that it
-    is torch's own client where that can be. @is_chosen: the agent would choose the address of the
-    workers' store and must not."""
-    url = urllib.parse.urlsplit(store.url)
-    if url.scheme != "tcp":
-        store.timeout = timeout
-        return ChosenBridgeStore(store) if is_chosen else BridgeStore(store)
-    name = (store.key_prefix or b"").decode()
-    server = dist.TCPStore(url.hostname, url.port, is_master=False, timeout=timeout,
-                           wait_for_workers=False)
-    kind: Any = ChosenPrefixStore if is_chosen else dist.PrefixStore
-    return kind(name, server)
+class Client:
+    """torch's own client of the server: process groups need a store in C++. It serves all rounds.
+    Making one takes torch a lookup of names, which can be slow where many nodes do so at once, so
+    it is made before the first round where that can be.
+
+    It never connects again. That is right: with the server, the keys are gone, and an agent that
+    waits for them should hear of it."""
+
+    def __init__(self, timeout: datetime.timedelta) -> None:
+        self._timeout = timeout
+        self._store: Any = None
+
+    def prepare(self, endpoint: str) -> None:
+        """Connect to who serves at the endpoint now. It is no failure if nobody does."""
+        try:
+            url = urllib.parse.urlsplit(f"//{endpoint.strip() or 'localhost'}")
+            where = url.hostname or "", url.port or _PORT
+            socket.create_connection(where, _PREPARE_S).close()
+            self._connect(*where)
+        except (OSError, RuntimeError, ValueError):
+            pass
+
+    def _connect(self, host: str, port: int) -> None:
+        self._store = dist.TCPStore(host, port, is_master=False, timeout=self._timeout,
+                                    wait_for_workers=False)
+
+    def at(self, url: urllib.parse.SplitResult) -> Any:
+        """The client, which is connected."""
+        try:
+            if self._store is not None:
+                self._store.num_keys()
+                return self._store
+        except RuntimeError:
+            pass  # it was connected to a server that has ended since
+        self._connect(url.hostname or "", url.port or _PORT)
+        return self._store
+
+    def store(self, store: Store, is_chosen: bool) -> Any:
+        """The same keys as those of @store, for torch. @is_chosen: the agent would choose the
+        address of the workers' store and must not."""
+        url = urllib.parse.urlsplit(store.url)
+        if url.scheme != "tcp":
+            store.timeout = self._timeout
+            return ChosenBridgeStore(store) if is_chosen else BridgeStore(store)
+        kind: Any = ChosenPrefixStore if is_chosen else dist.PrefixStore
+        return kind((store.key_prefix or b"").decode(), self.at(url))
