@@ -77,8 +77,10 @@ bench: all ## ours against the peers: a table and JSON
 		$(filter-out --realtime,$(BENCH_FLAGS))
 	@bench/authority --build $(BUILD) --out $(BUILD)/bench-authority.json \
 		$(filter-out --realtime,$(BENCH_FLAGS))
+	@bench/torchrun --build $(BUILD) --out $(BUILD)/bench-torchrun.json \
+		$(filter-out --realtime,$(BENCH_FLAGS))
 	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json," \
-		"$(BUILD)/bench-etcd.json, $(BUILD)/bench-authority.json"
+		"$(BUILD)/bench-etcd.json, $(BUILD)/bench-authority.json, $(BUILD)/bench-torchrun.json"
 
 bench-gate: all ## compare instruction counts with those in the tree
 	@tools/deps gate

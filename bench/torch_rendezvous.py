@@ -29,6 +29,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def make_handler(backend, endpoint, run_id, low, high, options):
+    if backend.startswith("muster"):
+        import muster.torch
+        muster.torch.register()
     is_old = not hasattr(api, "RendezvousInfo")
     params = api.RendezvousParameters(backend, endpoint, run_id, low, high, is_host="false",
                                       **options)
