@@ -15,9 +15,14 @@
 
 /* --- reading --- */
 
+static bool is_one_of(uint8_t byte, const char *bytes)
+{
+    return byte != '\0' && strchr(bytes, byte) != NULL;
+}
+
 static void skip_blanks(struct mst_bytes *text)
 {
-    while (text->size > 0 && memchr(" \t\r\n", text->data[0], 4) != NULL) {
+    while (text->size > 0 && is_one_of(text->data[0], " \t\r\n")) {
         *text = mst__bytes_skip(*text, 1);
     }
 }
@@ -56,7 +61,7 @@ static bool take_number(struct mst_bytes *text, int64_t min, int64_t max, int64_
 {
     size_t size = 0;
     skip_blanks(text);
-    while (size < text->size && memchr("-0123456789", text->data[size], 11) != NULL) {
+    while (size < text->size && is_one_of(text->data[size], "-0123456789")) {
         size++;
     }
     bool is_number = mst__number_parse(mst_bytes_of(text->data, size), min, max, ret_number);

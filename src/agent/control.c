@@ -263,15 +263,15 @@ static int open_beside(struct mst_store *store,
                        struct mst_store **ret_store,
                        struct mst_err *reterr)
 {
-    struct mst__backend *backend = store->backend;
+    struct mst__storage *storage = store->storage;
     struct mst_store *all = NULL;
     char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
     int rv = 0;
-    if (backend->ops->clone != NULL) {
-        rv = backend->ops->clone(backend, &backend, reterr);
-        rv = rv == 0 ? mst__store_first(backend, &all, reterr) : rv;
+    if (storage->ops->clone != NULL) {
+        rv = storage->ops->clone(storage, &storage, reterr);
+        rv = rv == 0 ? mst__store_first(storage, &all, reterr) : rv;
     } else {
-        rv = mst__store_new(backend, mst_bytes_str(backend->key_root), false, &all, reterr);
+        rv = mst__store_new(storage, mst_bytes_str(storage->key_root), false, &all, reterr);
     }
     if (rv != 0) {
         return rv;

@@ -316,7 +316,7 @@ static bool exclusive_cpus(const char *root, const struct seat *seat, struct mst
     size_t cores = count_cores(root, cpus);
     size_t workers = (size_t)seat->count;
     size_t index = (size_t)seat->index;
-    if (cores < workers) {
+    if (workers == 0 || cores < workers) {
         return false;
     }
     size_t share = cores / workers;

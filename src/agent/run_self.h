@@ -54,23 +54,18 @@ struct mst__run {
     uv_timer_t timer, look;
     uv_signal_t signals[2 * MST_SIGNALS_MAX];
     size_t signals_count;
-    bool has_news; /* the handle is there */
 
     struct mst__group group;
     struct mst__group preflight;
-    bool is_checking; /* the preflight command runs */
-    bool has_group;
     struct mst__output *output;
     struct mst__events events;
     struct mst__control *control; /* NULL = not yet, or it cannot be had */
     struct mst__arena arena;      /* of the generation */
 
     struct mst__agent agent;
-    bool has_agent;
     struct mst_handler *handler;
     struct mst__call *calls;     /* the first one is under way */
     struct mst__call *assigning; /* ASSIGN of the present round; NULL = none */
-    bool is_ended;               /* when no call is left all is done */
 
     struct mst_rendezvous round; /* the last one with ranks; has a store */
     struct mst__assignment assignment;
@@ -81,8 +76,14 @@ struct mst__run {
     struct mst__watchdog watchdog;
 
     struct mst__buf block; /* about the failure that the job fails of */
-    bool has_own_block;    /* it is of our worker */
     int64_t own_wall_us;   /* with which it was told */
+
+    bool has_news;    /* the handle is there */
+    bool is_checking; /* the preflight command runs */
+    bool has_group;
+    bool has_agent;
+    bool is_ended;      /* when no call is left all is done */
+    bool has_own_block; /* it is of our worker */
 };
 
 /* The rendezvous is there: take part. */

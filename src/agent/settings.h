@@ -243,7 +243,6 @@ struct mst__run_settings {
 
     int64_t nodes_min, nodes_max;
     int64_t nproc;
-    bool is_standalone; /* a private server on a free port: backend muster, endpoint localhost:0 */
     const char *backend, *endpoint, *run_id;
     int64_t node_rank;                            /* -1 = not given */
     const char *local_addr;                       /* NULL = not given */
@@ -253,39 +252,41 @@ struct mst__run_settings {
     int64_t grace_ms;
     struct mst__signal_list stop_signals;    /* that mean: stop */
     struct mst__signal_list forward_signals; /* that are only passed on */
-    int stop_signal;
-    enum mst__signal_scope signal_scope;
-    enum mst__on_join on_join;
-    int notice_signal; /* 0 = none */
     int64_t notice_ms;
-    int preempt_status;
-    bool is_exit_torchrun;
     int64_t hang_ms, startup_ms; /* 0 = never */
     const char *preflight;       /* NULL = none */
     int64_t exclude_after;       /* 0 = never */
 
     const char *role;
-    enum mst__program_kind program_kind;
     const char *interpreter; /* of a script or module */
     char *const *program;    /* the program and its arguments, ended by NULL; borrowed */
     const char *cwd;         /* NULL = ours */
     int64_t omp_threads;     /* 0 = leave OMP_NUM_THREADS alone */
-    bool is_virtual_local_rank;
-    enum mst__numa_mode numa;
 
-    const char *log_dir; /* NULL = temporary; "" = no files */
-    bool keeps_logs;
+    const char *log_dir;                           /* NULL = temporary; "" = no files */
     struct mst__rank_streams redirects, tee;       /* per local rank: 1 stdout, 2 stderr */
     struct mst__rank_set console_ranks;            /* empty = all */
     const char **stdout_filters, **stderr_filters; /* ended by NULL */
     const char *prefix_template;
-    bool is_log_json;
     const char *events; /* NULL = none */
     const char *serve;
     const char *log_level;
     const char *hosts, *hostfile; /* NULL = none */
-    enum mst__launch launch;
     const char *ssh;
+
+    int stop_signal;
+    int notice_signal; /* 0 = none */
+    int preempt_status;
+    enum mst__signal_scope signal_scope;
+    enum mst__on_join on_join;
+    enum mst__program_kind program_kind;
+    enum mst__numa_mode numa;
+    enum mst__launch launch;
+    bool is_standalone; /* a private server on a free port: backend muster, endpoint localhost:0 */
+    bool is_exit_torchrun;
+    bool is_virtual_local_rank;
+    bool keeps_logs;
+    bool is_log_json;
     bool is_dry_run, is_explain;
 };
 
