@@ -4,7 +4,8 @@
 Blocks of `sh` are run with bash, and with zsh if it is there, in an empty directory in which
 `build` is the build directory. What else a fence may say:
 
-  sh torch     needs PyTorch and the Python package; tests/peers runs it
+  sh torch     needs PyTorch: only its syntax is checked here; tests/peers/test_torchrun.py has
+               agents with such commands
   sh cluster   needs other machines or root: only its syntax is checked
 """
 
@@ -12,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -29,8 +31,17 @@ def blocks(page, language):
     return [(m[2] or "", m[3]) for m in FENCE.finditer(text) if m[1] == language]
 
 
-def without_make(text):
-    """`make` has targets that run this test; that they exist is looked at instead."""
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def as_run(text):
+    """A block with free ports in place of those that it names. `make` has targets that run this
+    test: that they exist is looked at instead."""
+    for port in set(re.findall(r"\b29\d\d\d\b", text)):
+        text = text.replace(port, str(free_port()))
     return re.sub(r"^make ", f"make -n -C {harness.ROOT} ", text, flags=re.MULTILINE)
 
 
@@ -43,7 +54,7 @@ class Readme(unittest.TestCase):
     def run_block(self, shell, text):
         """In a session of its own, so that what it leaves in the background can be ended."""
         process = subprocess.Popen(
-            [shell, "-e", "-c", without_make(text)],
+            [shell, "-e", "-c", as_run(text)],
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -59,17 +70,28 @@ class Readme(unittest.TestCase):
                 pass
         self.assertEqual(process.returncode, 0, output.decode(errors="replace"))
 
-    def test_commands(self):
+    def try_commands(self, shell):
+        if shutil.which(shell) is None:
+            self.skipTest(f"{shell} is not installed")
         for page in PAGES:
             for number, (kind, text) in enumerate(blocks(page, "sh")):
-                for shell in ["bash", "zsh"]:
-                    with self.subTest(page=page, block=number, shell=shell):
-                        if shutil.which(shell) is None:
-                            self.skipTest(f"{shell} is not installed")
-                        if kind == "":
-                            self.run_block(shell, text)
-                        else:
-                            subprocess.run([shell, "-n", "-c", text], check=True)
+                with self.subTest(page=page, block=number):
+                    if kind == "":
+                        self.run_block(shell, text)
+                    else:
+                        subprocess.run([shell, "-n", "-c", text], check=True)
+
+    def test_bash(self):
+        self.try_commands("bash")
+
+    def test_zsh(self):
+        self.try_commands("zsh")
+
+    def test_no_comments(self):
+        """zsh takes them for commands when they are pasted."""
+        for page in PAGES:
+            for _, text in blocks(page, "sh"):
+                self.assertNotRegex(text, r"(^|\s)#")
 
 
 if __name__ == "__main__":
