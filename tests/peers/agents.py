@@ -18,6 +18,8 @@ from peer import harness
 PATIENCE_S = 120
 # Long enough for all of a group to be in the first round, mostly.
 LAST_CALL_S = 5
+# What `muster` calls the backends of the plugin.
+OURS = {"muster-etcd": "etcd-v3"}
 
 
 class Agent(Node):
@@ -33,7 +35,7 @@ class Agent(Node):
             "--rdzv_id", job.run_id, "--monitor_interval", 0.1,
             "--rdzv_conf", ",".join(filter(None, [job.conf, conf])), *args,
             os.path.join(peer.HERE, "torch_worker.py"), *words,
-            env={"TMPDIR": job.temporary, "LOGLEVEL": "INFO"})
+            env={"TMPDIR": job.temporary, "LOGLEVEL": "INFO", **job.env})
         self.pid, self.errors = self.process.pid, []
         for read in (self.read_events, self.read_errors):
             threading.Thread(target=read, daemon=True).start()
@@ -72,11 +74,11 @@ class Agent(Node):
 class Job(contextlib.ExitStack):
     """A job of agents. Leaving the block kills what is left of it."""
 
-    def __init__(self, which, nnodes, backend="muster", endpoint=None, conf=""):
+    def __init__(self, which, nnodes, backend="muster", endpoint=None, conf="", env=None):
         super().__init__()
         peer.plugin_python(which)
         self.which, self.nnodes, self.backend, self.endpoint = which, nnodes, backend, endpoint
-        self.run_id, self.agents = "job", []
+        self.run_id, self.agents, self.env = "job", [], env or {}
         self.conf = conf or f"last_call_timeout={LAST_CALL_S},join_timeout={PATIENCE_S}"
         self.directory = tempfile.mkdtemp(prefix="muster-test-")
         self.temporary = os.path.join(self.directory, "tmp")
@@ -127,7 +129,8 @@ class Job(contextlib.ExitStack):
     def status(self):
         """The job as `muster status` tells it."""
         shown = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
-                            "--json", timeout=60)
+                            "--rdzv-backend", OURS.get(self.backend, self.backend), "--json",
+                            timeout=60)
         if not shown.stdout:
             raise AssertionError(f"status {shown.returncode}: {shown.stderr.decode()}")
         return json.loads(shown.stdout)

@@ -10,7 +10,7 @@ import time
 import unittest
 
 import agents
-import peer
+import etcd_cluster  # from the integration tests, as harness is
 from peer import harness
 
 # A node is gone when its connection has been for a second. Agents before 2.4 look at nothing for
@@ -187,6 +187,64 @@ class Agents(unittest.TestCase):
             self.check_round(job, 2)
             job.end(nodes)
             self.check_end(job)
+
+
+class Etcd(unittest.TestCase):
+    """Agents that meet at an etcd. A node is dead when its lease is over."""
+
+    def run_job(self, which):
+        with etcd_cluster.Etcd() as etcd, \
+                agents.Job(which, "2:3", backend="muster-etcd", endpoint=etcd.endpoint,
+                           conf=f"last_call_timeout={agents.LAST_CALL_S},keep_alive_interval=1,"
+                                "keep_alive_max_attempt=5") as job:
+            nodes = job.start(3, "--max_restarts", 1)
+            lines = job.settle(nodes)
+            job.do("fail-1")
+            lines = job.settle(nodes, after=agents.workers(lines))
+            nodes.pop(0).process.kill()
+            lines = job.settle(nodes, after=agents.workers(lines))
+            nodes += job.start(1)
+            job.settle(nodes, after=agents.workers(lines))
+            self.assertEqual(len(job.status()["participants"]), 3)
+            job.end(nodes)
+            self.assertTrue(job.status()["closed"])
+
+    def test_old(self):
+        self.run_job("old")
+
+    def test_new(self):
+        self.run_job("new")
+
+
+class Unmodified(unittest.TestCase):
+    """Agents with torch's own c10d, at our server."""
+
+    def run_job(self, which):
+        # Sharing a store with workers, they do not let a newcomer in.
+        env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        with harness.Server() as server, \
+                agents.Job(which, "2:3", backend="c10d", endpoint=f"127.0.0.1:{server.port}",
+                           env=env) as job:
+            nodes = job.start(2, "--max_restarts", 2)
+            lines = job.settle(nodes)
+            nodes += job.start(1, "--max_restarts", 2)
+            lines = job.settle(nodes, after=agents.workers(lines))
+            job.do("fail-1")
+            lines = job.settle(nodes, after=agents.workers(lines))
+            shown = job.status()
+            self.assertEqual((shown["complete"], len(shown["participants"])), (True, 3))
+            # They are not told of a death: a worker has to fail.
+            nodes.pop().process.kill()
+            job.do(f"fail-{lines[0]['rank']}")
+            job.settle(nodes, after=agents.workers(lines))
+            job.end(nodes)
+            self.assertTrue(job.status()["closed"])
+
+    def test_old(self):
+        self.run_job("old")
+
+    def test_new(self):
+        self.run_job("new")
 
 
 class Training(unittest.TestCase):
