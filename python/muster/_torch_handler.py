@@ -111,10 +111,12 @@ def _read_timeout(rendezvous: Rendezvous) -> datetime.timedelta:
 
 
 def _record(event: Event) -> None:
-    """Give an event of the library to torch's."""
+    """Log an event of the library, and give it to torch's."""
+    is_failure = event.state == "FAILED"
+    logger.log(logging.WARNING if is_failure else logging.INFO, "%s", event.message)
     events.construct_and_record_rdzv_event(
         run_id=event.run_id, message=event.message, node_state=events.NodeState[event.state],
-        name=f"muster:{event.name}", rank=None if event.rank < 0 else event.rank)
+        name=f"Handler.{event.name}", rank=None if event.rank < 0 else event.rank)
 
 
 class Handler(api.RendezvousHandler):  # type: ignore[misc]

@@ -8,6 +8,8 @@ only beliefs.
 """
 
 import json
+import logging
+import os
 import signal
 import sys
 import threading
@@ -22,11 +24,14 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.elastic.rendezvous.registry  # noqa: E402, F401
 from torch.distributed.elastic import rendezvous as rdzv  # noqa: E402
+from torch.distributed.elastic.events import handlers as event_handlers  # noqa: E402
 
 import muster.torch  # noqa: E402
 
 BACKEND, ENDPOINT = sys.argv[1:3]
 PATIENCE_S = 60
+ROUNDS = 1000
+MEMORY_MAX = 4 << 20  # what an allocator may keep
 CHECKS = []
 IS_OURS = BACKEND != "c10d"
 HAS_INFO = hasattr(rdzv, "RendezvousInfo")
@@ -39,6 +44,20 @@ TORCH_KEYS = {
     "is_host": "false", "read_timeout": "60", "use_libuv": "true", "timeout": 900, "rank": 0,
     "etcd_prefix": "/torchelastic/p2p",
 }
+
+
+class Recorder(logging.Handler):
+    """Where torch's events go."""
+
+    def __init__(self):
+        super().__init__()
+        self.events = []
+
+    def emit(self, record):
+        self.events.append(json.loads(record.getMessage()))
+
+
+RECORDER = Recorder()
 
 
 def check(needs=True):
@@ -309,6 +328,15 @@ def last_call(job):
 
 
 @check()
+def events(job):
+    nodes = group(job)
+    nodes[0].handler.set_closed()
+    mine = [event for event in RECORDER.events if event["run_id"] == job]
+    return [sorted(event["rank"] for event in mine if "has joined" in event["message"]),
+            "SUCCEEDED" in {event["node_state"] for event in mine}]
+
+
+@check()
 def torch_keys(job):
     return [raised(Node, f"{job} {key}", **{key: value}) for key, value in TORCH_KEYS.items()]
 
@@ -384,6 +412,25 @@ def signal_while_waiting(job):
     return [node.outcome, took < PATIENCE_S / 2]
 
 
+def many_rounds(job):
+    """They cost neither descriptors, nor threads, nor memory."""
+    def used():
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+        return len(os.listdir("/proc/self/fd")), threading.active_count(), pages * 4096
+
+    nodes = group(job)
+    for _ in range(50):
+        meet(*nodes)
+    before = used()
+    for _ in range(ROUNDS):
+        meet(*nodes)
+    fds, threads, memory = (after - then for after, then in zip(used(), before))
+    if fds > 0 or threads > 0 or memory > MEMORY_MAX:
+        raise AssertionError(f"{fds} descriptors, {threads} threads, {memory} bytes more")
+    return True
+
+
 def run(function, results):
     job = function.__name__
     try:
@@ -396,6 +443,9 @@ def run(function, results):
 def main():
     muster.torch.register()
     results = {}
+    if BACKEND == "muster":
+        run(many_rounds, results)  # as long as there is nothing else
+    event_handlers._log_handlers["dynamic_rendezvous"] = RECORDER
     # They wait most of the time.
     threads = [threading.Thread(target=run, args=(function, results), daemon=True)
                for function in CHECKS]
