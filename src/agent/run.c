@@ -314,13 +314,13 @@ static void on_news(uv_poll_t *poll, int status, int events)
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct mst__run *run = handle->data;
-    if (run->has_agent) {
+    if (run->has_agent && !run->is_ended) {
         mst__run_say(run, "muster: %s", strsignal(number));
         mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
                                                      .signal = (uint32_t)number});
         return;
     }
-    /* On its way to a rendezvous nobody knows of this node: it just ends. */
+    /* On its way to a rendezvous nobody knows of this node; on its way from there no worker runs. */
     mst__group_kill(&run->preflight);
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &usual, NULL);

@@ -192,6 +192,29 @@ class Alone(Case):
         agent.signal(signal.SIGTERM)
         self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
 
+    def test_forwarded_signal(self):
+        script = 'trap "echo got USR1" USR1; echo up; while :; do sleep 0.02; done'
+        agent = self.shell(script, "--standalone", "--forward-signals", "USR1", "--grace", "100ms",
+                           rdzv=False, nproc=2)
+        agent.until("up", count=2)
+        agent.signal(signal.SIGUSR1)
+        agent.until("got USR1", count=2)
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+
+    def test_signal_scope(self):
+        """The leader alone, or its whole group."""
+        script = "trap : TERM; sh -c 'trap \"echo child\" TERM; echo up; while :; do sleep 0.02; " \
+                 "done' & while :; do wait; done"
+        for scope, expected in (("leader", []), ("group", ["child"])):
+            with self.subTest(scope=scope):
+                agent = self.shell(script, "--standalone", "--signal-scope", scope, "--grace",
+                                   "300ms", rdzv=False)
+                agent.until("up")
+                agent.signal(signal.SIGTERM)
+                self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+                self.assertEqual([line for line in agent.lines if line == "child"], expected)
+
     def test_signal_while_waiting(self):
         agent = self.shell("echo up", nnodes="2")
         harness.wait_until(lambda: agent.events("phase"), "the agent to wait")

@@ -137,6 +137,73 @@ class Mixed:
         self.finish(ours, theirs)
 
 
+class Training:
+    """Workers of torch under launchers of ours: they train, are killed, and go on."""
+
+    which = None
+    steps = 60
+
+    @classmethod
+    def setUpClass(cls):
+        harness.torch_python(cls.which)
+
+    def train(self, backend):
+        server = harness.Server()
+        self.addCleanup(server.__exit__, None, None, None)
+        place = tempfile.mkdtemp(prefix="muster-train-")
+        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
+        conf = "keep_alive_interval=2,keep_alive_max_attempt=3,last_call_timeout=1"
+        env = {**peer.QUIET, "PLACE": place, "STEPS": str(self.steps), "GLOO_SOCKET_IFNAME": "lo"}
+
+        def start():
+            agent = Agent("--rdzv-backend", backend, "--rdzv-endpoint",
+                          f"127.0.0.1:{server.port}", "--rdzv-id", "job", "--nnodes", "2:3",
+                          "--nproc-per-node", 2, "--max-restarts", 3, "--rdzv-conf", conf,
+                          "--local-addr", "127.0.0.1", "--log-dir", place, "--grace", "10s", "--",
+                          harness.torch_python(self.which), "-u",
+                          os.path.join(peer.HERE, "torch_train.py"), env=env)
+            self.addCleanup(agent.close)
+            return agent
+
+        def until(agent, needle):
+            while needle not in agent.next(PATIENCE_S):
+                pass
+
+        agents = [start() for _ in range(3)]
+        for agent in agents:
+            until(agent, "/6 0")
+        # A worker is killed.
+        os.kill(agents[0].events("start")[-1]["worker_pid"], signal.SIGKILL)
+        for agent in agents:
+            until(agent, "/6 1")
+        # A node is lost.
+        agents[0].signal(signal.SIGKILL)
+        for agent in agents[1:]:
+            until(agent, "/4 ")
+        # A node comes.
+        agents.append(start())
+        for agent in agents[1:]:
+            until(agent, "/6 ")
+        for agent in agents[1:]:
+            self.assertEqual(agent.wait(PATIENCE_S), 0, agent.stderr())
+        last = [line for line in agents[1].lines if line.startswith(f"step {self.steps - 1} ")]
+        self.assertEqual(len(last), 2, agents[1].lines[-6:])
+
+    def test_muster(self):
+        self.train("muster")
+
+
+class OldTraining(Training, unittest.TestCase):
+    which = "old"
+
+
+class NewTraining(Training, unittest.TestCase):
+    which = "new"
+
+    def test_c10d(self):
+        self.train("c10d")
+
+
 class Old(Mixed, unittest.TestCase):
     which = "old"
 
