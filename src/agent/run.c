@@ -188,6 +188,21 @@ static void carry_out_all(struct mst__run *run)
     }
 }
 
+/* A node that is told to go says so before its workers are: when they end, those of others may
+ * fail. */
+static void tell_leaving(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    bool has_workers = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_STOPPING;
+    bool goes = agent->ends
+                    ? agent->end == MST_AGENT_END_SIGNAL || agent->end == MST_AGENT_END_DRAINED
+                    : agent->notice_us != INT64_MAX && agent->notice_drains;
+    if (has_workers && goes && !run->is_leaving_told && run->round.world_size > 1) {
+        run->is_leaving_told = true;
+        mst__run_call(run, mst__run_call_new(run, MST_CALL_LEAVING));
+    }
+}
+
 void mst__run_step(struct mst__run *run, struct mst__agent_event event)
 {
     enum mst__agent_phase before = run->agent.phase;
@@ -196,6 +211,7 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event)
     if (run->agent.phase != before) {
         note_phase(run);
     }
+    tell_leaving(run);
     carry_out_all(run);
     set_timers(run);
     if (run->agent.phase != before || event.kind == MST_AGENT_EVENT_EXITED) {

@@ -13,6 +13,10 @@
 
 /* What a node tells of its failure; and its rank. */
 #define BLOCK_KEY "muster.run/failure/"
+
+/* There when a node is about to leave the round: its workers end, and those of others may fail of
+ * that. */
+#define LEAVING_KEY "muster.run/leaving"
 #define KEY_SIZE 60
 
 static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
@@ -67,12 +71,35 @@ static int finish(struct mst__call *call)
     return call->is_untold ? await_others(call) : rv;
 }
 
+static int say_leaving(struct mst__call *call)
+{
+    const struct mst__run *run = call->run;
+    return mst_store_set(run->round.store, mst_bytes_str(LEAVING_KEY),
+                         mst_bytes_str(mst_handler_node(run->handler)), MST_AGENT_BLOCK_MS,
+                         &call->err);
+}
+
+/* Whether a node is about to leave: work that fails now fails of that, and the round is over when
+ * that node goes, or when we come back. */
+static bool is_left(const struct mst__run *run)
+{
+    struct mst_bytes key = mst_bytes_str(LEAVING_KEY);
+    struct mst_err err;
+    bool exists = false;
+    return run->round.world_size > 1 &&
+           mst_store_check(run->round.store, &key, 1, MST_AGENT_CHECK_MS, &exists, &err) == 0 &&
+           exists;
+}
+
 /* Say that we have failed, and then what there is to tell of it: the others are stopped first. */
 static int restart(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
     char key[KEY_SIZE];
     struct mst_err ignored; /* they have the sentence */
+    if (is_left(run)) {
+        return 0;
+    }
     int rv = mst_handler_restart(run->handler, &call->failure, &call->err);
     if (run->round.world_size > 1) {
         (void)mst_store_set(run->round.store, block_key(run->round.rank, key),
@@ -112,6 +139,9 @@ static void work(uv_work_t *work)
             return;
         case MST_CALL_FINISH:
             call->rv = finish(call);
+            return;
+        case MST_CALL_LEAVING:
+            call->rv = say_leaving(call);
             return;
         case MST_CALL_RESTART:
             call->rv = restart(call);
@@ -214,6 +244,7 @@ static void done(struct mst__run *run, struct mst__call *call)
                                                              .outcome = MST_JOB_OUTCOME_FAILED});
             }
             return;
+        case MST_CALL_LEAVING:
         case MST_CALL_CLOSE:
         case MST_CALL_LEAVE:
         case MST_CALL_EXPLAIN:

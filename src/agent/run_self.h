@@ -20,6 +20,7 @@ enum mst__call_kind {
     MST_CALL_BEGIN,   /* a round */
     MST_CALL_ASSIGN,  /* ranks in it */
     MST_CALL_FINISH,  /* our work is done */
+    MST_CALL_LEAVING, /* tell the others that we are about to go, and our workers before us */
     MST_CALL_RESTART, /* it has failed */
     MST_CALL_CLOSE,   /* the job */
     MST_CALL_LEAVE,   /* it */
@@ -83,6 +84,7 @@ struct mst__run {
     bool has_group;
     bool has_agent;
     bool is_ended;      /* when no call is left all is done */
+    bool is_leaving_told;
     bool has_own_block; /* it is of our worker */
 };
 

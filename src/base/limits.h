@@ -290,6 +290,7 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_AGENT_KILL_MS 30000
 #define MST_AGENT_BLOCK_SIZE_MAX MST_KIB(64)
 #define MST_AGENT_BLOCK_MS 1000
+#define MST_AGENT_CHECK_MS 200 /* for a look at the store before a failure is told */
 #define MST_AGENT_ASSIGN_MS 60000
 #define MST_AGENT_END_MS 300000 /* for the others to finish, where only torch's barrier tells */
 #define MST_AGENT_ACK_MS 50

@@ -444,6 +444,26 @@ class Together(Case):
         self.assertEqual(agents[1].wait(), OK, agents[1].stderr())
         self.assertEqual(agents[1].lines[-1], "at 0/1 0")
 
+    def test_leaving_costs_nothing(self):
+        """A node that is told to go takes its time; workers of others that fail meanwhile fail of
+        that."""
+        script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
+                 f'[ $WORLD_SIZE = 2 ] && exit 0; echo $$ > {self.path("pid")}.$RANK; ' \
+                 'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "sleep 1; exit 0" TERM; ' \
+                 'while :; do sleep 0.02; done; fi; ' \
+                 f'peer={self.path("pid")}.2; ' \
+                 'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
+                 'exit 1'
+        stays = self.shell(script, "--node-rank", 0, nnodes="1:2", nproc=2)
+        goes = self.shell(script, "--node-rank", 1, nnodes="1:2", nproc=2, env={"SLOW": "1"})
+        for agent in (stays, goes):
+            agent.until("/4 0", count=2)
+        harness.wait_until(lambda: os.path.exists(self.path("pid.3")), "the slow worker")
+        goes.signal(signal.SIGTERM)
+        self.assertEqual(goes.wait(), PREEMPTED, goes.stderr())
+        self.assertEqual(stays.wait(), OK, stays.stderr())
+        self.assertEqual(sorted(stays.lines[-2:]), ["at 0/2 0", "at 1/2 0"])
+
     def test_finished_and_failed(self):
         """One is done and waits; another fails: all run again, and nobody waits for ever."""
         flag = self.path("flag")
