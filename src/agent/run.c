@@ -336,7 +336,7 @@ static void on_signal(uv_signal_t *handle, int number)
                                                      .signal = (uint32_t)number});
         return;
     }
-    /* On the way to a rendezvous nobody knows of this node; on the way from there no worker runs. */
+    /* On the way there nobody knows of this node; on the way from there no worker runs. */
     mst__group_kill(&run->preflight);
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &usual, NULL);
