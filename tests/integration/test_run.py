@@ -528,6 +528,19 @@ class Backends(Case):
         self.try_restart("--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-conf",
                          "last_call_timeout=100ms")
 
+    def test_without_a_server(self):
+        """The first node serves, and goes last."""
+        with harness.Server() as server:
+            port = server.port
+        for status in (0, 7):
+            with self.subTest(status=status):
+                script = f'sleep 0.2; [ $RANK = 1 ] && exit {status}; sleep 0.3'
+                agents = [self.shell(script, "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
+                                     f"job{status}", nnodes="3", rdzv=False) for _ in range(3)]
+                for agent in agents:
+                    self.assertEqual(agent.wait(), status, agent.stderr())
+                    self.assertEqual("FAILED" in agent.stderr(), status != 0)
+
     def test_etcd(self):
         if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
             self.skipTest("no etcd")
