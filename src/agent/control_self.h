@@ -32,19 +32,19 @@ struct mst__control {
     void *arg;
     uv_async_t async;
     pthread_t thread;
-    bool has_thread;
 
     pthread_mutex_t mutex;
     pthread_cond_t cond;
-    bool is_ending;
     struct mst_buffer text;
+    struct mst__control_place place;
+    struct mst__control_command command;
+    bool is_ending;
     bool is_text_new;
     bool is_waiting; /* the thread, for a command: it may be interrupted */
-    struct mst__control_place place;
     bool has_command, is_done;
-    struct mst__control_command command;
 
-    bool has_count; /* of the thread, from here on */
+    bool has_thread; /* of the loop */
+    bool has_count;  /* of the thread, from here on */
     int64_t commands_count;
     struct mst__control_reader readers[MST_CONTROL_READERS_MAX];
     uint8_t piece[MST_CONTROL_PIECE_SIZE + 1];

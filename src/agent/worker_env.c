@@ -242,7 +242,7 @@ static int make_argv(const struct mst__run_settings *settings,
                      struct mst__arena *arena,
                      char ***ret_argv)
 {
-    size_t count = 0;
+    size_t count = 1; /* there is a program */
     while (settings->program[count] != NULL) {
         count++;
     }

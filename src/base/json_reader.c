@@ -9,9 +9,14 @@
 
 #define REPLACEMENT 0xfffd
 
+static bool is_one_of(uint8_t c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
 static struct mst_bytes skip_blanks(struct mst_bytes text)
 {
-    while (text.size > 0 && memchr(" \t\r\n", text.data[0], 4) != NULL) {
+    while (text.size > 0 && is_one_of(text.data[0], " \t\r\n")) {
         text = mst__bytes_skip(text, 1);
     }
     return text;
@@ -52,7 +57,7 @@ static size_t scan_number(struct mst_bytes text)
 {
     size_t size = 0;
     bool has_digit = false;
-    while (size < text.size && memchr("+-.eE0123456789", text.data[size], 15) != NULL) {
+    while (size < text.size && is_one_of(text.data[size], "+-.eE0123456789")) {
         has_digit = has_digit || (text.data[size] >= '0' && text.data[size] <= '9');
         size++;
     }
