@@ -146,9 +146,12 @@ int mst__control_node_write(const struct mst__control_node *node,
     return finish(&json, text);
 }
 
-bool mst__control_node_read(struct mst_bytes text, struct mst__control_node *ret_node)
+bool mst__control_node_read(struct mst_bytes text,
+                            struct mst__control_node *ret_node,
+                            struct mst_bytes *ret_workers)
 {
     struct mst_bytes object;
+    *ret_workers = mst_bytes_of("", 0);
     *ret_node = (struct mst__control_node){0};
     if (!mst__json_read_value(text, &object) || object.data[0] != '{') {
         return false;
@@ -164,25 +167,20 @@ bool mst__control_node_read(struct mst_bytes text, struct mst__control_node *ret
     ret_node->round = read_number(object, "round", 0);
     ret_node->restarts = read_number(object, "restarts", 0);
     ret_node->workers_count = read_number(object, "workers_count", 0);
+    if (mst__json_read_member(object, "workers", ret_workers) &&
+        !mst__json_read_begin(ret_workers)) {
+        *ret_workers = mst_bytes_of("", 0);
+    }
     return ret_node->node[0] != '\0';
 }
 
-bool mst__control_worker_read(struct mst_bytes text, int64_t i, struct mst__control_worker *ret)
+bool mst__control_worker_next(struct mst_bytes *workers, struct mst__control_worker *ret_worker)
 {
-    struct mst_bytes object;
-    struct mst_bytes rest;
-    if (!mst__json_read_value(text, &object) || !mst__json_read_member(object, "workers", &rest)) {
+    struct mst_bytes item;
+    if (!mst__json_read_item(workers, &item)) {
         return false;
     }
-    struct mst_bytes item = {0};
-    bool is_there = mst__json_read_begin(&rest);
-    for (int64_t at = 0; is_there && at <= i; at++) {
-        is_there = mst__json_read_item(&rest, &item);
-    }
-    if (!is_there) {
-        return false;
-    }
-    *ret = (struct mst__control_worker){
+    *ret_worker = (struct mst__control_worker){
         .rank = read_number(item, "rank", -1),
         .local_rank = read_number(item, "local_rank", -1),
         .pid = read_number(item, "pid", 0),

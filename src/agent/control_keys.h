@@ -71,8 +71,12 @@ int mst__control_node_write(const struct mst__control_node *node,
                             void *arg,
                             struct mst__buf *text);
 
-/* Read the node, and worker @i of it. False when it is none, or has no such worker. */
-bool mst__control_node_read(struct mst_bytes text, struct mst__control_node *ret_node);
-bool mst__control_worker_read(struct mst_bytes text, int64_t i, struct mst__control_worker *ret);
+/* Read the node, and @ret_workers for walking its workers. False when it is none. */
+bool mst__control_node_read(struct mst_bytes text,
+                            struct mst__control_node *ret_node,
+                            struct mst_bytes *ret_workers);
+
+/* Take the next worker; false when there is no more. */
+bool mst__control_worker_next(struct mst_bytes *workers, struct mst__control_worker *ret_worker);
 
 #endif /* MST_AGENT_CONTROL_KEYS_H */

@@ -13,6 +13,9 @@
 #include "agent/settings.h"
 #include "core/agent.h"
 
+/* `cause`: only the node whose worker has failed first reports it. */
+#define MST_REPORT_VARIABLE "MUSTER_REPORT"
+
 struct mst__run_options {
     const struct mst__run_settings *settings;
     const struct mst_params *params; /* of the rendezvous */

@@ -136,7 +136,10 @@ void mst__run_report(struct mst__run *run)
         }
         mst__events_end(&run->events);
     }
-    if (agent->end == MST_AGENT_END_FAILED) {
+    /* Of agents that share a console, the one whose worker has failed tells. */
+    const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
+    bool tells = run->has_own_block || who == NULL || strcmp(who, "cause") != 0;
+    if (agent->end == MST_AGENT_END_FAILED && tells) {
         say_failed(run);
     }
     say_stuck(run);

@@ -83,7 +83,7 @@ struct mst__run {
     bool is_checking; /* the preflight command runs */
     bool has_group;
     bool has_agent;
-    bool is_ended;      /* when no call is left all is done */
+    bool is_ended; /* when no call is left all is done */
     bool is_leaving_told;
     bool has_own_block; /* it is of our worker */
 };

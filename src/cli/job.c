@@ -143,11 +143,12 @@ static void put_node(struct mst__buf *table,
 {
     struct mst__control_node node;
     struct mst__control_worker worker;
-    if (!mst__control_node_read(text, &node)) {
+    struct mst_bytes workers;
+    if (!mst__control_node_read(text, &node, &workers)) {
         return; /* of a later version */
     }
     bool lost = is_lost(status, node.node);
-    for (int64_t i = 0; mst__control_worker_read(text, i, &worker); i++) {
+    while (mst__control_worker_next(&workers, &worker)) {
         mst__text_put(table, rv,
                       "%6" PRId64 " %6" PRId64 " %8" PRId64 " %-8s %4" PRId64 " %8" PRId64 " ",
                       worker.rank, worker.local_rank, worker.pid,
@@ -203,10 +204,11 @@ static int read_nodes(const struct mst__cli_job *job,
     }
     for (size_t i = 0; i < keys.count && rv == 0; i++) {
         struct mst__control_node node;
+        struct mst_bytes workers;
         if (is_node(keys.keys[i]) && mst_store_try_get(job->store, keys.keys[i], job->timeout_ms,
                                                        &said[count].text, reterr) == 0) {
             (void)mst__control_node_read(mst_bytes_of(said[count].text.data, said[count].text.size),
-                                         &node);
+                                         &node, &workers);
             said[count++].group_rank = node.group_rank;
         } /* else it has just left */
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/relay.h"
+#include "agent/run.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -376,6 +377,7 @@ static int take_over(const struct mst__relay_job *job, struct mst_err *reterr)
             *equals = '=';
         }
     }
+    (void)setenv(MST_REPORT_VARIABLE, "cause", 1); /* without memory, all report */
     if (job->cwd != NULL && chdir(job->cwd) != 0) {
         return mst__fail(reterr, MST_ESYS, errno, "on host %.60s: directory '%.100s'",
                          job->self.name, job->cwd);

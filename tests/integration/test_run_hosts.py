@@ -82,6 +82,7 @@ class Hosts(unittest.TestCase):
             'echo "$FAKE_HOST $RANK"; [ $RANK != 2 ] || { sleep 0.3; exit 85; }',
             "--nproc-per-node", "1")
         self.assertEqual(status, 85, err)
+        self.assertEqual(err.count("Root Cause"), 1, err) # not by each of the agents
         self.assertEqual(sorted(out.splitlines()), ["a 0", "a 1", "b 2"])
 
     def test_host_out_of_reach(self):

@@ -73,7 +73,8 @@ static void nodes(void **state)
     struct mst__control_worker worker;
     mst__buf_init(&text, MST_CONTROL_NODE_SIZE_MAX); /* the most workers fit */
     assert_int_equal(mst__control_node_write(&node, worker_at, NULL, &text), 0);
-    assert_true(mst__control_node_read(mst__buf_bytes(&text), &read));
+    struct mst_bytes workers;
+    assert_true(mst__control_node_read(mst__buf_bytes(&text), &read, &workers));
     assert_string_equal(read.node, "n_1");
     assert_string_equal(read.phase, "running");
     assert_string_equal(read.log_dir, "/l");
@@ -81,15 +82,19 @@ static void nodes(void **state)
     assert_int_equal(read.generation, 3);
     assert_int_equal(read.restarts, 1);
     assert_int_equal(read.workers_count, MST_NPROC_MAX);
-    assert_true(mst__control_worker_read(mst__buf_bytes(&text), 3, &worker));
-    assert_int_equal(worker.rank, 13);
-    assert_int_equal(worker.pid, 103);
-    assert_false(worker.is_running);
-    assert_false(mst__control_worker_read(mst__buf_bytes(&text), MST_NPROC_MAX, &worker));
+    int64_t count = 0;
+    for (; mst__control_worker_next(&workers, &worker); count++) {
+        assert_int_equal(worker.rank, 10 + count);
+        assert_int_equal(worker.pid, 100 + count);
+        assert_int_equal(worker.is_running, count % 2 == 0);
+    }
+    assert_int_equal(count, MST_NPROC_MAX);
     mst__buf_close(&text);
-    assert_false(mst__control_node_read(mst_bytes_str("{}"), &read));
-    assert_false(mst__control_node_read(mst_bytes_str("[1"), &read));
-    assert_false(mst__control_worker_read(mst_bytes_str("{\"workers\":3}"), 0, &worker));
+    assert_false(mst__control_node_read(mst_bytes_str("{}"), &read, &workers));
+    assert_false(mst__control_node_read(mst_bytes_str("[1"), &read, &workers));
+    assert_true(
+        mst__control_node_read(mst_bytes_str("{\"node\":\"n\",\"workers\":3}"), &read, &workers));
+    assert_false(mst__control_worker_next(&workers, &worker));
 }
 
 int main(void)
