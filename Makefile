@@ -67,6 +67,7 @@ chaos: all ## hundreds of nodes that are killed and stopped, as are those who de
 	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
 	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --backend etcd-v3 --seconds $(CHAOS_SECONDS) \
 		$(CHAOS_FLAGS)
+	@MUSTER=$(BUILD)/muster tests/chaos/launchers.py --seconds $(CHAOS_SECONDS)
 
 bench: all ## ours against the peers: a table and JSON
 	@tools/deps bench
