@@ -238,6 +238,14 @@ class Alone(Case):
                 self.assertEqual(agent.wait(), status)
                 self.assertEqual([pid for pid in pids if is_alive(pid)], [])
 
+    def test_descriptors(self):
+        """Workers have 0, 1 and 2, and none of ours; nothing is left open by generations."""
+        agent = self.agent("--standalone", "--tee", "1:3", "--", "ls", "/proc/self/fd", nproc=2,
+                           rdzv=False, env={"TORCHELASTIC_ENABLE_FILE_TIMER": "1"})
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        lines = sorted(line.replace("[default1]:", "") for line in agent.lines)
+        self.assertEqual(lines, ["0", "0", "1", "1", "2", "2", "3", "3"]) # 3 is the directory
+
     def test_dies_with_the_agent(self):
         agent = self.shell("echo $$; sleep 1000", "--standalone", rdzv=False, nproc=2)
         pids = [int(agent.next()), int(agent.next())]
