@@ -114,7 +114,7 @@ static int count_host(void *arg, const char *name, struct mst_err *reterr)
         position->found = position->index;
     }
     position->index++;
-    return 0;
+    return position->index <= MST_HOSTS_MAX ? 0 : MST_ELIMIT; /* nobody means so many */
 }
 
 /* The endpoint is on the first host of the list; jobs with a number have a port of their own, so

@@ -81,6 +81,10 @@ static void slurm_lists(void **state)
     struct mst__scheduler scheduler =
         READ("x", "SLURM_JOB_ID=1", "SLURM_NODEID=0", "SLURM_JOB_NODELIST=a[1-");
     assert_null(scheduler.endpoint.text);
+    /* A list of more hosts than there are is not counted to its end. */
+    scheduler = READ("x", "SLURM_JOB_ID=1", "SLURM_NODEID=0",
+                     "SLURM_JOB_NODELIST=a[1-999999999]b[1-999999999]");
+    assert_null(scheduler.nnodes.text);
 }
 
 /* The shell of an allocation is no part of the job, a step of several tasks per node has an agent
