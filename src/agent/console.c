@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +28,7 @@ void mst__console_init(struct mst__console *console,
     struct stat stat;
     bool is_known = fstat(fd, &stat) == 0;
     console->is_broken = !is_known;
+    console->is_pipe = is_known && S_ISFIFO(stat.st_mode);
     if (is_known && (S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode))) {
         char path[40];
         (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -53,11 +56,20 @@ bool mst__console_put(struct mst__console *console, struct mst_bytes text)
     return true;
 }
 
+/* A pipe takes up to PIPE_BUF bytes as a whole or not at all: with whole lines in each write, lines
+ * of others who have the same pipe do not get between the parts of one. */
+static size_t whole_lines_size(struct mst_bytes text)
+{
+    size_t seen = text.size < PIPE_BUF ? text.size : PIPE_BUF;
+    const uint8_t *newline = memrchr(text.data, '\n', seen);
+    return newline == NULL ? text.size : (size_t)(newline - text.data) + 1;
+}
+
 /* How many bytes it took; -1 = none now. */
 static ssize_t try_write(struct mst__console *console)
 {
     struct mst_bytes text = mst__buf_bytes(&console->pending);
-    size_t size = text.size;
+    size_t size = console->is_pipe ? whole_lines_size(text) : text.size;
     if (console->is_asked) {
         struct pollfd out = {.fd = console->fd, .events = POLLOUT};
         if (poll(&out, 1, 0) != 1) {

@@ -17,6 +17,7 @@ struct mst__console {
     int fd;
     bool is_own;   /* opened again, nonblocking */
     bool is_asked; /* poll before each write */
+    bool is_pipe;
     bool is_broken;
     bool is_waiting; /* for the loop to say that it takes more */
     struct mst__buf pending;

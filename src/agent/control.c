@@ -40,6 +40,14 @@ static struct mst_bytes key_of(char text[MST_CONTROL_KEY_SIZE], const char *form
 
 /* --- in the thread --- */
 
+static bool is_ending(struct mst__control *control)
+{
+    pthread_mutex_lock(&control->mutex);
+    bool is_it = control->is_ending;
+    pthread_mutex_unlock(&control->mutex);
+    return is_it;
+}
+
 /* Send what the loop has said, if that is new. */
 static int send_text(struct mst__control *control)
 {
@@ -86,7 +94,7 @@ static void reply(struct mst__control *control, int64_t number, const char *text
     struct mst_err err; /* then the one who asks waits in vain, and says so */
     int rv = MST_ECANCELED;
     /* An interrupt that came too late for a wait ends the next call. */
-    for (int i = 0; i < 2 && rv == MST_ECANCELED; i++) {
+    for (int i = 0; i < 2 && rv == MST_ECANCELED && !is_ending(control); i++) {
         rv = mst_store_set(control->store, key_of(key, "replies/%" PRId64, number),
                            mst_bytes_str(text), MST_CONTROL_CALL_MS, &err);
     }
@@ -162,14 +170,6 @@ static int take_command(struct mst__control *control)
         mst_buffer_free(&value);
     }
     return rv;
-}
-
-static bool is_ending(struct mst__control *control)
-{
-    pthread_mutex_lock(&control->mutex);
-    bool is_it = control->is_ending;
-    pthread_mutex_unlock(&control->mutex);
-    return is_it;
 }
 
 /* The store cannot be reached: a pause, which the end cuts short. */
@@ -296,6 +296,7 @@ int mst__control_new(uv_loop_t *loop,
         return mst__fail(reterr, MST_ENOMEM, 0, "control of the job");
     }
     control->fn = fn;
+    control->call_ms = MST_CONTROL_CALL_MS;
     control->arg = arg;
     (void)snprintf(control->node, sizeof control->node, "%s", node);
     int rv = open_beside(store, run_id, &control->store, reterr);

@@ -66,9 +66,9 @@ static void drop_reader(struct mst__control *control, struct mst__control_reader
     char key[MST_CONTROL_KEY_SIZE];
     bool existed;
     struct mst_err err; /* then a few pieces are left in the store */
-    (void)mst_store_delete(control->store, queue_key(reader, "", key), MST_CONTROL_CALL_MS,
-                           &existed, &err);
-    (void)mst_store_delete(control->store, queue_key(reader, "/alive", key), MST_CONTROL_CALL_MS,
+    (void)mst_store_delete(control->store, queue_key(reader, "", key), control->call_ms, &existed,
+                           &err);
+    (void)mst_store_delete(control->store, queue_key(reader, "/alive", key), control->call_ms,
                            &existed, &err);
     close_reader(reader);
 }
@@ -120,7 +120,7 @@ bool mst__control_logs_begin(struct mst__control *control,
     }
     struct mst__control_reader refused = {.fd = -1, .command = *command};
     if (reader == NULL) {
-        (void)end_reader(control, &refused, "too many read logs of this node", MST_CONTROL_CALL_MS);
+        (void)end_reader(control, &refused, "too many read logs of this node", control->call_ms);
         return true;
     }
     int fd = open_log(&place, command);
@@ -128,7 +128,7 @@ bool mst__control_logs_begin(struct mst__control *control,
         char why[200];
         (void)snprintf(why, sizeof why, "%s of rank %" PRId64 " is in no file; see --tee of run",
                        command->is_stderr ? "stderr" : "stdout", command->rank);
-        (void)end_reader(control, &refused, why, MST_CONTROL_CALL_MS);
+        (void)end_reader(control, &refused, why, control->call_ms);
         return true;
     }
     seek_lines(control, fd, command->lines);
@@ -165,7 +165,7 @@ static bool is_alive(struct mst__control *control, struct mst__control_reader *r
         return true;
     }
     reader->looked_ms = now_ms;
-    if (mst_store_try_get(control->store, queue_key(reader, "/alive", key), MST_CONTROL_CALL_MS,
+    if (mst_store_try_get(control->store, queue_key(reader, "/alive", key), control->call_ms,
                           &value, &err) == 0) {
         (void)mst__number_parse_prefix(mst_bytes_of(value.data, value.size), &number);
         mst_buffer_free(&value);
@@ -182,14 +182,14 @@ static int go_on(struct mst__control *control, struct mst__control_reader *reade
 {
     struct mst__control_place place = place_of(control);
     if (!reader->command.follows) {
-        return end_reader(control, reader, "", MST_CONTROL_CALL_MS);
+        return end_reader(control, reader, "", control->call_ms);
     }
     if (place.generation == reader->generation) {
         return 0;
     }
     int fd = has_rank(&place, reader->command.rank) ? open_log(&place, &reader->command) : -1;
     if (fd < 0) {
-        return end_reader(control, reader, "the rank is on another node now", MST_CONTROL_CALL_MS);
+        return end_reader(control, reader, "the rank is on another node now", control->call_ms);
     }
     (void)close(reader->fd); /* it was only read */
     reader->fd = fd;
@@ -203,8 +203,8 @@ static int pump(struct mst__control *control, struct mst__control_reader *reader
     struct mst_err err;
     for (;;) {
         int64_t waiting = 0;
-        int rv = mst_store_queue_len(control->store, queue_key(reader, "", key),
-                                     MST_CONTROL_CALL_MS, &waiting, &err);
+        int rv = mst_store_queue_len(control->store, queue_key(reader, "", key), control->call_ms,
+                                     &waiting, &err);
         if (rv != 0 || waiting >= MST_CONTROL_PIECES_MAX) {
             return rv;
         }
@@ -215,8 +215,8 @@ static int pump(struct mst__control *control, struct mst__control_reader *reader
             return go_on(control, reader);
         }
         rv = mst_store_queue_push(control->store, queue_key(reader, "", key),
-                                  mst_bytes_of(control->piece, (size_t)size + 1),
-                                  MST_CONTROL_CALL_MS, &err);
+                                  mst_bytes_of(control->piece, (size_t)size + 1), control->call_ms,
+                                  &err);
         if (rv != 0) {
             (void)lseek(reader->fd, at, SEEK_SET); /* again, the next time */
             return rv;
@@ -243,6 +243,7 @@ int mst__control_logs_pump(struct mst__control *control)
 
 void mst__control_logs_close(struct mst__control *control)
 {
+    control->call_ms = MST_CONTROL_END_MS;
     for (size_t i = 0; i < MST_CONTROL_READERS_MAX; i++) {
         struct mst__control_reader *reader = &control->readers[i];
         if (reader->is_used) {

@@ -46,6 +46,7 @@ struct mst__control {
     bool has_thread; /* of the loop */
     bool has_count;  /* of the thread, from here on */
     int64_t commands_count;
+    int64_t call_ms; /* how long a call may take */
     struct mst__control_reader readers[MST_CONTROL_READERS_MAX];
     uint8_t piece[MST_CONTROL_PIECE_SIZE + 1];
 };

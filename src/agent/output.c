@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/console.h"
@@ -56,10 +57,10 @@ struct mst__output {
     int64_t generation;
     int64_t first_rank;
     int64_t *pids;
-    char (*paths)[PATH_MAX]; /* the last answer of mst__output_path, per worker */
-    struct stream *streams;  /* STREAMS of each worker */
-    struct mst__console consoles[STREAMS];
-    size_t consoles_open;
+    char (*paths)[PATH_MAX];               /* the last answer of mst__output_path, per worker */
+    struct stream *streams;                /* STREAMS of each worker */
+    struct mst__console consoles[STREAMS]; /* one, if stdout and stderr are the same file */
+    size_t consoles_count, consoles_open;
     int filter_fds[STREAMS]; /* of this generation; -1 = not yet */
     struct mst__json_writer json;
     bool is_file_broken; /* told already */
@@ -72,9 +73,23 @@ static void on_readable(uv_poll_t *poll, int status, int events);
 
 /* --- watching pipes --- */
 
+static struct mst__console *console_at(struct mst__output *output, size_t which)
+{
+    return &output->consoles[which < output->consoles_count ? which : 0];
+}
+
+static bool is_all_written(const struct mst__output *output)
+{
+    bool is_it = true;
+    for (size_t i = 0; i < output->consoles_count; i++) {
+        is_it = is_it && mst__console_is_empty(&output->consoles[i]);
+    }
+    return is_it;
+}
+
 static struct mst__console *console_of(const struct stream *stream)
 {
-    return &stream->output->consoles[stream->is_stderr ? 1 : 0];
+    return console_at(stream->output, stream->is_stderr ? 1 : 0);
 }
 
 static void watch(struct stream *stream)
@@ -97,8 +112,7 @@ static void on_room(void *arg)
     for (size_t i = 0; i < STREAMS * output->options.workers_count; i++) {
         watch(&output->streams[i]);
     }
-    if (output->flushed_cb != NULL && mst__console_is_empty(&output->consoles[0]) &&
-        mst__console_is_empty(&output->consoles[1])) {
+    if (output->flushed_cb != NULL && is_all_written(output)) {
         void (*cb)(void *) = output->flushed_cb;
         output->flushed_cb = NULL;
         cb(output->flushed_arg);
@@ -527,14 +541,36 @@ bool mst__output_flushed(struct mst__output *output, void (*cb)(void *arg), void
 void mst__output_drain(struct mst__output *output, int64_t timeout_ms)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
-    mst__console_drain(&output->consoles[0], deadline_ms);
-    mst__console_drain(&output->consoles[1], deadline_ms);
+    for (size_t i = 0; i < output->consoles_count; i++) {
+        mst__console_drain(&output->consoles[i], deadline_ms);
+    }
 }
 
 void mst__output_say(struct mst__output *output, struct mst_bytes text)
 {
-    (void)mst__console_put(&output->consoles[1], text); /* a loss is counted there */
-    mst__console_flush(&output->consoles[1]);
+    struct mst__console *console = console_at(output, 1);
+    (void)mst__console_put(console, text); /* a loss is counted there */
+    mst__console_flush(console);
+}
+
+static bool is_same_file(int a, int b)
+{
+    struct stat first;
+    struct stat second;
+    return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+static void open_consoles(struct mst__output *output)
+{
+    int fds[STREAMS] = {output->options.stdout_fd, output->options.stderr_fd};
+    output->consoles_count = is_same_file(fds[0], fds[1]) ? 1 : STREAMS;
+    for (size_t i = 0; i < STREAMS; i++) {
+        output->filter_fds[i] = -1;
+        if (i < output->consoles_count) {
+            mst__console_init(&output->consoles[i], output->loop, fds[i], on_room, output);
+        }
+    }
 }
 
 int mst__output_new(uv_loop_t *loop,
@@ -562,11 +598,7 @@ int mst__output_new(uv_loop_t *loop,
     output->paths = paths;
     output->streams = streams;
     mst__json_writer_init(&output->json, MST_OUTPUT_LINE_SIZE_MAX * 7);
-    for (size_t i = 0; i < STREAMS; i++) {
-        mst__console_init(&output->consoles[i], loop,
-                          i == 0 ? options->stdout_fd : options->stderr_fd, on_room, output);
-        output->filter_fds[i] = -1;
-    }
+    open_consoles(output);
     for (size_t i = 0; i < STREAMS * count; i++) {
         struct stream *stream = &streams[i];
         *stream = (struct stream){.output = output,
@@ -616,8 +648,8 @@ void mst__output_free(struct mst__output *output, bool is_success)
     close_filters(output);
     mst__log_tree_close(&output->tree, is_success && !output->options.keeps_logs);
     mst__json_writer_close(&output->json);
-    output->consoles_open = STREAMS;
-    for (size_t i = 0; i < STREAMS; i++) {
+    output->consoles_open = output->consoles_count;
+    for (size_t i = 0; i < output->consoles_count; i++) {
         mst__console_close(&output->consoles[i], on_console_closed);
     }
 }

@@ -365,6 +365,50 @@ static void slow_console(void **state)
     finish(2);
 }
 
+/* Both streams on one pipe, which is full now and then: no line gets into another one, however long
+ * it is. */
+static void one_pipe(void **state)
+{
+    (void)state;
+    struct mst__output_options options = options_for(2);
+    options.log_dir = "";
+    options.stderr_fd = console[0][1];
+    open_with(options);
+    begin(2, 1, 0, 0);
+    char lines[2][6000];
+    size_t seen[2] = {0};
+    char held[20000] = "";
+    for (int i = 0; i < 200; i++) {
+        for (int j = 0; j < 2; j++) {
+            size_t size = j == 0 ? 6000 : (size_t)(i * 37 % 300 + 2);
+            memset(lines[j], 'a' + j, size);
+            lines[j][size - 1] = '\n';
+            assert_int_equal(write(fds[j][j], lines[j], size), (ssize_t)size);
+        }
+        turn();
+        turn();
+        if (i % 15 != 14) { /* more than a pipe holds */
+            continue;
+        }
+        for (const char *at = shown(0); *at != '\0'; at = shown(0)) {
+            for (; *at != '\0'; at++) {
+                size_t used = strlen(held);
+                held[used] = *at;
+                held[used + 1] = '\0';
+                if (*at == '\n') {
+                    assert_true(strspn(held, "a") == used || strspn(held, "b") == used);
+                    seen[held[0] == 'a' ? 0 : 1]++;
+                    held[0] = '\0';
+                }
+            }
+            turn();
+        }
+    }
+    assert_true(seen[0] > 150);
+    assert_true(seen[1] > 150);
+    finish(2);
+}
+
 static void json_lines(void **state)
 {
     (void)state;
@@ -436,6 +480,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(temporary_tree, start, stop),
         cmocka_unit_test_setup_teardown(pipe_held_open, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
+        cmocka_unit_test_setup_teardown(one_pipe, start, stop),
         cmocka_unit_test_setup_teardown(json_lines, start, stop),
         cmocka_unit_test_setup_teardown(many_lines, start, stop),
     };
