@@ -13,6 +13,7 @@ object: start, all agents ready until all workers run; and then, for a job of th
 until the workers of the new world run; null when that has not come within the limit.
 """
 
+import contextlib
 import ctypes
 import json
 import logging
@@ -80,10 +81,8 @@ class Agent:
     def kill(self):
         """The agent and the worker, as when the machine goes."""
         for pid in [self.pid, *(line[3] for line in self.lines[-1:])]:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         os.waitpid(self.pid, 0)
 
 
@@ -136,7 +135,8 @@ def measure(kind, limit_s, make):
             agents.pop().kill()
         if kind == "failing":
             time.sleep(FAIL_AFTER_S)
-            os.kill(agents[0].worker(), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may have been stopped already
+                os.kill(agents[0].worker(), signal.SIGKILL)
         return began, settle(agents, limit_s, known)
     finally:
         for agent in [*agents, *([late] if late else [])]:
