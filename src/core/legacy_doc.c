@@ -213,16 +213,6 @@ int mst__legacy_doc_add_keep_alive(struct mst__legacy_doc *doc, const char *path
     return 0;
 }
 
-bool mst__legacy_doc_has_keep_alive(const struct mst__legacy_doc *doc, const char *path)
-{
-    for (size_t i = 0; i < doc->keep_alive_count; i++) {
-        if (strcmp(doc->keep_alives[i], path) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* --- ranks --- */
 
 mst__legacy_nonce mst__legacy_doc_node(const struct mst__legacy_doc *doc, size_t rank)

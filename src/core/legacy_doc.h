@@ -74,7 +74,6 @@ void mst__legacy_doc_move(struct mst__legacy_doc *to, struct mst__legacy_doc *fr
 
 /* 0, MST_ENOMEM or MST_ELIMIT. @path is copied. */
 int mst__legacy_doc_add_keep_alive(struct mst__legacy_doc *doc, const char *path);
-bool mst__legacy_doc_has_keep_alive(const struct mst__legacy_doc *doc, const char *path);
 
 /* Add, remove, find: 0 or MST_ENOMEM, MST_ELIMIT; the position or -1. */
 int mst__legacy_nonces_add(struct mst__legacy_nonces *nonces, mst__legacy_nonce nonce);

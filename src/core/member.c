@@ -7,14 +7,6 @@
 #include "base/err.h"
 #include "core/saturate.h"
 
-const char *mst__member_phase_name(enum mst__member_phase phase)
-{
-    static const char *const names[MST_MEMBER_PHASE_COUNT] = {"out", "joining", "holding",
-                                                              "expelled", "closed"};
-    MST_ASSERT((size_t)phase < MST_MEMBER_PHASE_COUNT);
-    return names[phase];
-}
-
 void mst__member_init(struct mst__member *member, const struct mst__member_options *options)
 {
     MST_ASSERT(options->beat_us > 0);

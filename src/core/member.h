@@ -45,9 +45,6 @@ enum mst__member_phase {
 };
 #define MST_MEMBER_PHASE_COUNT (MST_MEMBER_CLOSED + 1)
 
-/* "joining" for MST_MEMBER_JOINING. Static memory. */
-const char *mst__member_phase_name(enum mst__member_phase phase);
-
 enum mst__member_link {
     MST_MEMBER_APART,      /* no connection; the next attempt is at connect_us */
     MST_MEMBER_CONNECTING, /* the driver tries */

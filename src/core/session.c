@@ -49,12 +49,6 @@ const char *mst__session_why_name(enum mst__session_why why)
     return "undefined";
 }
 
-const char *mst__session_phase_name(enum mst__session_phase phase)
-{
-    static const char *const names[] = {"idle", "reading", "writing", "waiting"};
-    return names[phase];
-}
-
 static void session_check(const struct mst__session *session)
 {
     bool may_be_dirty = session_is_exact(session) || session->phase == MST_SESSION_WRITING;
@@ -459,11 +453,6 @@ static bool step_next_stage(struct session_step *step)
     session->stage = MST_OPERATION_JOIN;
     session->is_stage_unsaved = session->is_dirty;
     return true;
-}
-
-enum mst__operation mst__session_resume(const struct mst__session *session)
-{
-    return session->stage == MST_OPERATION_EXIT ? MST_OPERATION_NEXT : MST_OPERATION_JOIN;
 }
 
 /* The operation has come to its end. True when it goes on because its result is in doubt; else the

@@ -62,9 +62,8 @@ enum mst__session_why {
 #undef MST_SESSION_WHY_ENUM
 };
 
-/* "lost" for MST_SESSION_WHY_LOST, "reading" for MST_SESSION_READING. Static memory. */
+/* "lost" for MST_SESSION_WHY_LOST. Static memory. */
 const char *mst__session_why_name(enum mst__session_why why);
-const char *mst__session_phase_name(enum mst__session_phase phase);
 
 typedef void (*mst__session_trace_fn)(void *arg,
                                       enum mst__session_phase from,
@@ -238,11 +237,6 @@ int mst__session_step(struct mst__session *session,
                       int64_t now_mono_us,
                       uint64_t seed,
                       struct mst__effect *ret_effect);
-
-/* What to begin in order to go on with a NEXT or JOIN that has ended with MST_RESULT_CONNECTION:
- * a round that was to be left must not be taken for the result, nor one that was just completed be
- * left. */
-enum mst__operation mst__session_resume(const struct mst__session *session);
 
 /* How the record as last read differs from the round that was joined. */
 struct mst__changes {

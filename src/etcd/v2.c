@@ -294,13 +294,11 @@ static int append_write(struct mst__buf *buf, const struct mst__v2_write *write)
     return rv;
 }
 
-/* PUT or POST of @write to its key. */
-static int v2_write(struct mst__v2 *v2,
-                    const struct mst__v2_write *write,
-                    enum mst__http_method method,
-                    struct mst__until until,
-                    struct mst__v2_answer *answer,
-                    struct mst_err *reterr)
+int mst__v2_put(struct mst__v2 *v2,
+                const struct mst__v2_write *write,
+                struct mst__until until,
+                struct mst__v2_answer *answer,
+                struct mst_err *reterr)
 {
     mst__v2_answer_close(answer);
     int rv = check_write(write, reterr);
@@ -316,7 +314,7 @@ static int v2_write(struct mst__v2 *v2,
     rv = finish_path(&path, rv, write->key, reterr);
     if (rv == 0) {
         struct mst__http_request request = {
-            .method = method,
+            .method = MST_HTTP_PUT,
             .path = (const char *)mst__buf_bytes(&path).data,
             .body = mst__buf_bytes(&body),
             .content_type = "application/x-www-form-urlencoded",
@@ -327,27 +325,6 @@ static int v2_write(struct mst__v2 *v2,
     mst__buf_close(&path);
     mst__buf_close(&body);
     return rv;
-}
-
-int mst__v2_put(struct mst__v2 *v2,
-                const struct mst__v2_write *write,
-                struct mst__until until,
-                struct mst__v2_answer *answer,
-                struct mst_err *reterr)
-{
-    return v2_write(v2, write, MST_HTTP_PUT, until, answer, reterr);
-}
-
-int mst__v2_append(struct mst__v2 *v2,
-                   const char *key,
-                   struct mst_bytes value,
-                   int64_t ttl_s,
-                   struct mst__until until,
-                   struct mst__v2_answer *answer,
-                   struct mst_err *reterr)
-{
-    struct mst__v2_write write = {.key = key, .value = value, .ttl_s = ttl_s};
-    return v2_write(v2, &write, MST_HTTP_POST, until, answer, reterr);
 }
 
 int mst__v2_delete(struct mst__v2 *v2,

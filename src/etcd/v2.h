@@ -140,14 +140,6 @@ int mst__v2_delete(struct mst__v2 *v2,
                    struct mst__until until,
                    struct mst__v2_answer *answer,
                    struct mst_err *reterr);
-/* Create a key with a name that etcd chooses, in the directory @key. */
-int mst__v2_append(struct mst__v2 *v2,
-                   const char *key,
-                   struct mst_bytes value,
-                   int64_t ttl_s,
-                   struct mst__until until,
-                   struct mst__v2_answer *answer,
-                   struct mst_err *reterr);
 
 /**
  * One long poll: the first event at @key, or below it with @is_recursive, whose index is at least

@@ -607,7 +607,6 @@ static void leaving_and_waiting_are_one(void **unused)
     assert_true(written_self(&bench)->is_waiting);
     assert_int_equal(bench_event(&bench, MST_EVENT_FAILED), MST_EFFECT_DONE);
     assert_int_equal(bench.effect.outcome.result, MST_RESULT_CONNECTION);
-    assert_int_equal(mst__session_resume(&bench.session), MST_OPERATION_NEXT);
     assert_int_equal(bench_begin(&bench, MST_OPERATION_NEXT), MST_EFFECT_READ);
     assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_WRITE);
     assert_int_equal(bench_won(&bench), MST_EFFECT_WAIT);
@@ -615,7 +614,6 @@ static void leaving_and_waiting_are_one(void **unused)
     assert_int_equal(bench_event(&bench, MST_EVENT_WOKEN), MST_EFFECT_READ);
     assert_int_equal(bench_event(&bench, MST_EVENT_BROKEN), MST_EFFECT_DONE);
     assert_int_equal(bench.effect.outcome.result, MST_RESULT_STATE);
-    assert_int_equal(mst__session_resume(&bench.session), MST_OPERATION_JOIN);
     mst__state_close(&record);
     bench_close(&bench);
 }

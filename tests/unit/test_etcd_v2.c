@@ -249,16 +249,6 @@ static void test_directories(void **state)
     write.key = "/";
     assert_ok(mst__v2_put(v2, &write, soon(), &answer, &err));
     assert_int_equal(answer.code, MST_V2_ROOT);
-
-    assert_ok(mst__v2_append(v2, "/dirs/q", STR("first"), MST_V2_NO_TTL, soon(), &answer, &err));
-    assert_int_equal(answer.action, MST_V2_CREATE);
-    assert_int_equal(strncmp(answer.node.key, "/dirs/q/000000", 14), 0);
-    assert_ok(mst__v2_append(v2, "/dirs/q", STR("second"), 600, soon(), &answer, &err));
-    assert_int_equal(answer.node.ttl_s, 600);
-    get("/dirs/q");
-    assert_int_equal(answer.node.node_count, 2);
-    value = &answer.node.nodes[1].value;
-    assert_bytes_str(mst_bytes_of(value->data, value->size), "second");
 }
 
 /* Text comes back as it was, in keys and in values; what is no text is not sent. */
