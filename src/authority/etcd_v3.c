@@ -227,34 +227,14 @@ static void watch(void *arg)
     mst__etcd_v3_turn(self, mst__until_by(self->head.owner.stop_fd, INT64_MAX));
 }
 
-static const struct mst__head_ops etcd_v3_head_ops = {
+static const struct mst__head_ops etcd_v3_ops = {
     .join = etcd_v3_join,
     .look = etcd_v3_look,
     .leave = leave_round,
     .say = say_word,
-};
-
-static const struct mst_handler_ops etcd_v3_ops = {
-    .size = sizeof etcd_v3_ops,
-    .next = mst__head_next,
-    .free = etcd_v3_free,
-    .backend = mst__head_backend,
-    .run_id = mst__head_run_id,
-    .is_closed = mst__head_is_closed,
     .set_closed = etcd_v3_set_closed,
-    .nodes_waiting = mst__head_nodes_waiting,
-    .poll = mst__head_poll,
-    .begin = mst__head_begin,
-    .take = mst__head_take,
-    .round = mst__head_round,
-    .abandon = mst__head_abandon,
-    .fd = mst__head_fd,
-    .cancel = mst__head_cancel,
     .shutdown = etcd_v3_shutdown,
-    .leave = mst__head_leave,
-    .node = mst__head_node,
-    .finish = mst__head_finish,
-    .restart = mst__head_restart,
+    .free = etcd_v3_free,
 };
 
 static void name_node(struct mst__etcd_v3 *self)
@@ -272,7 +252,7 @@ static int prepare(struct mst__etcd_v3 *self,
                    struct mst_err *reterr)
 {
     self->claim.rank = MST_AUTHORITY_RANK_NONE;
-    int rv = mst__head_init(&self->head, &etcd_v3_head_ops, watch, self, reterr);
+    int rv = mst__head_init(&self->head, &etcd_v3_ops, watch, self, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &self->params, reterr);
     }
@@ -306,7 +286,7 @@ int mst__etcd_v3_create(const struct mst_params *params,
     }
     int rv = prepare(self, params, reterr);
     if (rv == 0) {
-        rv = mst_handler_wrap(&etcd_v3_ops, self, ret_handler, reterr);
+        rv = mst__head_wrap(&self->head, ret_handler, reterr);
     }
     if (rv != 0) {
         etcd_v3_free(self);

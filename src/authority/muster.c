@@ -382,34 +382,14 @@ static void watch(void *self)
     mst__muster_turn(muster, mst__until_by(muster->head.owner.stop_fd, INT64_MAX));
 }
 
-static const struct mst__head_ops muster_head_ops = {
+static const struct mst__head_ops muster_ops = {
     .join = muster_join,
     .look = muster_look,
     .leave = leave_round,
     .say = say_word,
-};
-
-static const struct mst_handler_ops muster_ops = {
-    .size = sizeof muster_ops,
-    .next = mst__head_next,
-    .free = muster_free,
-    .backend = mst__head_backend,
-    .run_id = mst__head_run_id,
-    .is_closed = mst__head_is_closed,
     .set_closed = muster_set_closed,
-    .nodes_waiting = mst__head_nodes_waiting,
-    .poll = mst__head_poll,
-    .begin = mst__head_begin,
-    .take = mst__head_take,
-    .round = mst__head_round,
-    .abandon = mst__head_abandon,
-    .fd = mst__head_fd,
-    .cancel = mst__head_cancel,
     .shutdown = muster_shutdown,
-    .leave = mst__head_leave,
-    .node = mst__head_node,
-    .finish = mst__head_finish,
-    .restart = mst__head_restart,
+    .free = muster_free,
 };
 
 /* Who we are. A given name is the node's, also after a restart; else it is the process's and the
@@ -440,7 +420,7 @@ static int prepare(struct mst__muster *muster,
                    const struct mst_params *params,
                    struct mst_err *reterr)
 {
-    int rv = mst__head_init(&muster->head, &muster_head_ops, watch, muster, reterr);
+    int rv = mst__head_init(&muster->head, &muster_ops, watch, muster, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &muster->params, reterr);
     }
@@ -478,7 +458,7 @@ int mst__muster_create(const struct mst_params *params,
         }
         (void)mst__endpoint_format(&muster->settings.place.endpoint, muster->where);
         mst__muster_member(muster);
-        rv = mst_handler_wrap(&muster_ops, muster, ret_handler, reterr);
+        rv = mst__head_wrap(&muster->head, ret_handler, reterr);
     }
     if (rv != 0) {
         muster_free(muster);

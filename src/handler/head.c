@@ -113,7 +113,7 @@ static int join_round(void *self, void *unused, struct mst_err *unused_err)
     return rv;
 }
 
-int mst__head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
+static int head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     mst__owner_lock(&head->owner);
@@ -124,7 +124,7 @@ int mst__head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
     return mst__owner_want(&head->owner, join_round, reterr);
 }
 
-int mst__head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
+static int head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)
 {
     struct mst__head *head = self;
     mst__owner_lock(&head->owner);
@@ -161,18 +161,18 @@ static int withdraw(struct mst__head *head, struct mst_err *reterr)
     return rv;
 }
 
-int mst__head_abandon(void *self, struct mst_err *reterr)
+static int head_abandon(void *self, struct mst_err *reterr)
 {
     return withdraw(self, reterr);
 }
 
-int mst__head_next(void *self,
-                   int64_t timeout_ms,
-                   struct mst_rendezvous *ret,
-                   struct mst_err *reterr)
+static int head_next(void *self,
+                     int64_t timeout_ms,
+                     struct mst_rendezvous *ret,
+                     struct mst_err *reterr)
 {
     struct mst__head *head = self;
-    int rv = mst__head_begin(self, timeout_ms, reterr);
+    int rv = head_begin(self, timeout_ms, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -192,13 +192,13 @@ int mst__head_next(void *self,
     (void)mst__mem_fault_swap(head->owner.begun.fault); /* see mst__owner_want */
     rv = head->rv == 0 ? 0 : mst__err_pass(reterr, head->rv, &head->err);
     mst__owner_unlock(&head->owner);
-    return rv == 0 ? mst__head_round(self, ret, reterr) : rv;
+    return rv == 0 ? head_round(self, ret, reterr) : rv;
 }
 
-int mst__head_take(void *self,
-                   int64_t timeout_ms,
-                   struct mst_notice **ret_notice,
-                   struct mst_err *reterr)
+static int head_take(void *self,
+                     int64_t timeout_ms,
+                     struct mst_notice **ret_notice,
+                     struct mst_err *reterr)
 {
     return mst__view_take(&((struct mst__head *)self)->view, timeout_ms, ret_notice, reterr);
 }
@@ -221,13 +221,13 @@ static int look(struct mst__head *head,
     return rv == 0 ? 0 : mst__event_failed(head->events, name, rv, &err, reterr);
 }
 
-int mst__head_is_closed(void *self, bool *ret, struct mst_err *reterr)
+static int head_is_closed(void *self, bool *ret, struct mst_err *reterr)
 {
     int64_t waiting;
     return look(self, "is_closed", ret, &waiting, reterr);
 }
 
-int mst__head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
+static int head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr)
 {
     bool is_closed;
     return look(self, "num_nodes_waiting", &is_closed, ret, reterr);
@@ -271,14 +271,14 @@ static int say(struct mst__head *head,
     return 0;
 }
 
-int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr)
+static int head_finish(void *self, int status, const char *text, struct mst_err *reterr)
 {
     struct mst__word word;
     mst__word_finish(&word, status, text);
     return say(self, "finish", &word, reterr);
 }
 
-int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr)
+static int head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr)
 {
     struct mst__word word;
     mst__word_restart(&word, failure);
@@ -287,32 +287,35 @@ int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_
 
 /* --- what the head knows --- */
 
-int mst__head_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr)
+static int head_poll(void *self,
+                     int64_t timeout_ms,
+                     struct mst_changes *ret,
+                     struct mst_err *reterr)
 {
     return mst__view_poll(&((struct mst__head *)self)->view, timeout_ms, ret, reterr);
 }
 
-int mst__head_fd(void *self)
+static int head_fd(void *self)
 {
     return ((struct mst__head *)self)->owner.news_fd;
 }
 
-void mst__head_cancel(void *self)
+static void head_cancel(void *self)
 {
     mst__owner_cancel(&((struct mst__head *)self)->owner);
 }
 
-const char *mst__head_backend(void *self)
+static const char *head_backend(void *self)
 {
     return ((struct mst__head *)self)->params->backend;
 }
 
-const char *mst__head_run_id(void *self)
+static const char *head_run_id(void *self)
 {
     return ((struct mst__head *)self)->params->run_id;
 }
 
-const char *mst__head_node(void *self)
+static const char *head_node(void *self)
 {
     return ((struct mst__head *)self)->events->node;
 }
@@ -321,4 +324,39 @@ bool mst__head_use_agent_store(void *self)
 {
     const struct mst__bootstrap *bootstrap = ((struct mst__head *)self)->bootstrap;
     return bootstrap != NULL && bootstrap->is_shared;
+}
+
+/* --- making one --- */
+
+int mst__head_wrap(struct mst__head *head, struct mst_handler **ret_handler, struct mst_err *reterr)
+{
+    const struct mst__head_ops *own = head->ops;
+    bool can_look = own->look != NULL;
+    bool can_say = own->say != NULL;
+    const struct mst_handler_ops ops = {
+        .size = sizeof ops,
+        .next = head_next,
+        .free = own->free,
+        .backend = head_backend,
+        .run_id = head_run_id,
+        .is_closed = can_look ? head_is_closed : NULL,
+        .set_closed = own->set_closed,
+        .nodes_waiting = can_look ? head_nodes_waiting : NULL,
+        .poll = head_poll,
+        .fd = head_fd,
+        .cancel = head_cancel,
+        .use_agent_store = own->use_agent_store,
+        .shutdown = own->shutdown,
+        .leave = own->leave != NULL ? mst__head_leave : NULL,
+        .node = head_node,
+        .set_extra = own->set_extra,
+        .get_extra = own->get_extra,
+        .finish = can_say ? head_finish : NULL,
+        .restart = can_say ? head_restart : NULL,
+        .begin = head_begin,
+        .take = head_take,
+        .round = head_round,
+        .abandon = head_abandon,
+    };
+    return mst_handler_wrap(&ops, head, ret_handler, reterr);
 }

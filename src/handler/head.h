@@ -1,8 +1,6 @@
 /* handler/head.h - what the handlers have in common, as the first member of each: who owns
  * its machine, what is told, who tells it; and the calls that are the same for all of them.
- *
- * The functions with a `void *self` are entries of struct mst_handler_ops. @self is the handler,
- * and so its head. */
+ */
 #ifndef MST_HANDLER_HEAD_H
 #define MST_HANDLER_HEAD_H
 
@@ -14,7 +12,8 @@
 #include "handler/params.h"
 #include "handler/view.h"
 
-/* What is a handler's own in the calls below. Errors are told as events by whoever calls these. */
+/* What is a handler's own: the parts of calls, whose errors are told as events by whoever calls
+ * these, and whole calls, which are entries of struct mst_handler_ops. */
 struct mst__head_ops {
     /* Take part in the next round, within @timeout_ms, or the time that the options say if that is
      * below 0. A task, which ends soon when it is cancelled: then we are in no round. */
@@ -26,6 +25,21 @@ struct mst__head_ops {
     mst__owner_task_fn leave;
     /* Say a struct mst__word of the work. A task. MST_EINVAL without a round. */
     mst__owner_task_fn say;
+    /* Whole calls; all but the last may be NULL. */
+    int (*set_closed)(void *self, struct mst_err *reterr);
+    int (*shutdown)(void *self, struct mst_err *reterr);
+    bool (*use_agent_store)(void *self);
+    int (*set_extra)(void *self,
+                     const char *name,
+                     const char *json,
+                     int64_t timeout_ms,
+                     struct mst_err *reterr);
+    int (*get_extra)(void *self,
+                     const char *name,
+                     int64_t timeout_ms,
+                     struct mst_buffer *ret_json,
+                     struct mst_err *reterr);
+    void (*free)(void *self);
 };
 
 struct mst__head {
@@ -77,30 +91,14 @@ int mst__head_after_close(struct mst__head *head,
                           struct mst_err *err,
                           struct mst_err *reterr);
 
-/* --- entries --- */
+/* The public handler of @head, whose operations are those of its own and, of the rest, those that
+ * make sense with them. As mst_handler_wrap. */
+int mst__head_wrap(struct mst__head *head,
+                   struct mst_handler **ret_handler,
+                   struct mst_err *reterr);
 
-int mst__head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr);
-int mst__head_next(void *self,
-                   int64_t timeout_ms,
-                   struct mst_rendezvous *ret,
-                   struct mst_err *reterr);
-int mst__head_abandon(void *self, struct mst_err *reterr);
-int mst__head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr);
-int mst__head_take(void *self,
-                   int64_t timeout_ms,
-                   struct mst_notice **ret_notice,
-                   struct mst_err *reterr);
-int mst__head_is_closed(void *self, bool *ret, struct mst_err *reterr);
-int mst__head_nodes_waiting(void *self, int64_t *ret, struct mst_err *reterr);
+/* Entries of struct mst_handler_ops. @self is the handler, and so its head. */
 int mst__head_leave(void *self, struct mst_err *reterr);
-int mst__head_finish(void *self, int status, const char *text, struct mst_err *reterr);
-int mst__head_restart(void *self, const struct mst_failure *failure, struct mst_err *reterr);
-int mst__head_poll(void *self, int64_t timeout_ms, struct mst_changes *ret, struct mst_err *reterr);
-int mst__head_fd(void *self);
-void mst__head_cancel(void *self);
-const char *mst__head_backend(void *self);
-const char *mst__head_run_id(void *self);
-const char *mst__head_node(void *self);
 bool mst__head_use_agent_store(void *self);
 
 #endif /* MST_HANDLER_HEAD_H */

@@ -603,43 +603,23 @@ static void legacy_free(void *self)
     mst__free(handler);
 }
 
-static const struct mst__head_ops legacy_head_ops = {
+static const struct mst__head_ops legacy_ops = {
     .join = legacy_join,
     .look = legacy_look,
     .leave = leave_round,
     .say = legacy_say,
-};
-
-static const struct mst_handler_ops legacy_ops = {
-    .size = sizeof legacy_ops,
-    .next = mst__head_next,
-    .free = legacy_free,
-    .backend = mst__head_backend,
-    .run_id = mst__head_run_id,
-    .is_closed = mst__head_is_closed,
     .set_closed = legacy_set_closed,
-    .nodes_waiting = mst__head_nodes_waiting,
-    .poll = mst__head_poll,
-    .begin = mst__head_begin,
-    .take = mst__head_take,
-    .round = mst__head_round,
-    .abandon = mst__head_abandon,
-    .fd = mst__head_fd,
-    .cancel = mst__head_cancel,
     .shutdown = legacy_shutdown,
-    .leave = mst__head_leave,
-    .node = mst__head_node,
     .set_extra = legacy_set_extra,
     .get_extra = legacy_get_extra,
-    .finish = mst__head_finish,
-    .restart = mst__head_restart,
+    .free = legacy_free,
 };
 
 static int prepare(struct handler *handler, const struct mst_params *params, struct mst_err *reterr)
 {
     handler->nonce = make_nonce();
     mst__legacy_node_name(handler->nonce, 0, handler->node);
-    int rv = mst__head_init(&handler->head, &legacy_head_ops, watch, handler, reterr);
+    int rv = mst__head_init(&handler->head, &legacy_ops, watch, handler, reterr);
     if (rv == 0) {
         rv = mst__params_copy(params, &handler->params, reterr);
     }
@@ -676,7 +656,7 @@ int mst__legacy_create(const struct mst_params *params,
     }
     int rv = prepare(handler, params, reterr);
     if (rv == 0) {
-        rv = mst_handler_wrap(&legacy_ops, handler, ret_handler, reterr);
+        rv = mst__head_wrap(&handler->head, ret_handler, reterr);
     }
     if (rv != 0) {
         legacy_free(handler);

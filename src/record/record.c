@@ -413,35 +413,15 @@ static void record_free(void *self)
     home.ops->close(home.self);
 }
 
-static const struct mst__head_ops record_head_ops = {
+static const struct mst__head_ops record_ops = {
     .join = record_join,
     .look = record_look,
     .leave = leave_round,
     .say = record_say,
-};
-
-static const struct mst_handler_ops record_ops = {
-    .size = sizeof record_ops,
-    .next = mst__head_next,
-    .free = record_free,
-    .backend = mst__head_backend,
-    .run_id = mst__head_run_id,
-    .is_closed = mst__head_is_closed,
     .set_closed = record_set_closed,
-    .nodes_waiting = mst__head_nodes_waiting,
-    .poll = mst__head_poll,
-    .begin = mst__head_begin,
-    .take = mst__head_take,
-    .round = mst__head_round,
-    .abandon = mst__head_abandon,
-    .fd = mst__head_fd,
-    .cancel = mst__head_cancel,
-    .use_agent_store = mst__head_use_agent_store,
     .shutdown = record_shutdown,
-    .leave = mst__head_leave,
-    .node = mst__head_node,
-    .finish = mst__head_finish,
-    .restart = mst__head_restart,
+    .use_agent_store = mst__head_use_agent_store,
+    .free = record_free,
 };
 
 /* --- making one --- */
@@ -469,7 +449,7 @@ static int record_init(struct mst__record *record,
     record->dynamic = options->dynamic;
     record->again_us = MST_RECORD_AGAIN_US;
     mst__prng_init(&record->prng, mst__clock_random_u64());
-    int rv = mst__head_init(&record->head, &record_head_ops, mst__record_watch, record, reterr);
+    int rv = mst__head_init(&record->head, &record_ops, mst__record_watch, record, reterr);
     record->head.leave_ms = options->dynamic.settings.close_us / 1000;
     return rv;
 }
@@ -497,7 +477,7 @@ int mst__record_handler(const struct mst_params *params,
         rv = rv == 0 ? 0 : mst__fail(reterr, rv, 0, "session");
     }
     if (rv == 0) {
-        rv = mst_handler_wrap(&record_ops, record, ret_handler, reterr);
+        rv = mst__head_wrap(&record->head, ret_handler, reterr);
     }
     if (rv != 0) {
         record_dispose(record);

@@ -265,8 +265,6 @@ static void watch(void *self)
     (void)mst__until_pause(group->head.owner.stop_fd, INT64_MAX); /* the caller sees why */
 }
 
-static const struct mst__head_ops static_head_ops = {.join = static_join};
-
 static bool static_use_agent_store(void *self)
 {
     (void)self; /* the store is there before the workers are */
@@ -288,21 +286,10 @@ static void static_free(void *self)
     mst__free(group);
 }
 
-static const struct mst_handler_ops static_ops = {
-    .size = sizeof static_ops,
-    .next = mst__head_next,
-    .free = static_free,
-    .backend = mst__head_backend,
-    .run_id = mst__head_run_id,
-    .poll = mst__head_poll,
-    .begin = mst__head_begin,
-    .take = mst__head_take,
-    .round = mst__head_round,
-    .abandon = mst__head_abandon,
-    .fd = mst__head_fd,
-    .cancel = mst__head_cancel,
+static const struct mst__head_ops static_ops = {
+    .join = static_join,
     .use_agent_store = static_use_agent_store,
-    .node = mst__head_node,
+    .free = static_free,
 };
 
 /* --- making one --- */
@@ -375,7 +362,7 @@ int mst__static_create(const struct mst_params *params,
         return mst__fail(reterr, MST_ENOMEM, 0, "static rendezvous");
     }
     group->world_size = params->nodes_max;
-    int rv = mst__head_init(&group->head, &static_head_ops, watch, group, reterr);
+    int rv = mst__head_init(&group->head, &static_ops, watch, group, reterr);
     if (rv == 0) {
         rv = read_params(group, params, reterr);
     }
@@ -384,7 +371,7 @@ int mst__static_create(const struct mst_params *params,
     }
     if (rv == 0) {
         name_node(group);
-        rv = mst_handler_wrap(&static_ops, group, ret_handler, reterr);
+        rv = mst__head_wrap(&group->head, ret_handler, reterr);
     }
     if (rv != 0) {
         static_free(group);
