@@ -626,6 +626,7 @@ static bool restarts_get(const struct mst__json *json, struct mst__etcd_v3_round
         (total == NULL || json_u32(json, "restarts_total", &round->restarts_total)) &&
         (before == NULL || json_u32(json, "restarts_before", &round->restarts_before)) &&
         (member == NULL || mst__json_text(member, &start));
+    is_right = is_right && round->restarts <= round->restarts_total;
     int found = word_find(start, start_name, MST_JOB_START_COUNT);
     round->start = found < 0 ? MST_JOB_START_UNKNOWN : (enum mst__job_start)found;
     return is_right;

@@ -508,6 +508,8 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     uint32_t *roster = work + authority->arrays_capacity;
     uint32_t count = mst__authority_choose(authority, authority->settings.nodes_max, chosen, work);
     MST_ASSERT(count >= authority->settings.nodes_min);
+    MST_ASSERT(count <= authority->settings.nodes_max);
+    MST_ASSERT(!authority_is_blocked(authority));
     mst__authority_assign(authority, chosen, count, work, roster);
     int64_t round = mst__authority_round_next(authority);
     authority->round_restarts = authority->restarts_total;
@@ -528,6 +530,7 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     authority->held_count = count;
     authority->sealed_us = authority->now_us;
     authority->is_seal_pending = true;
+    MST_ASSERT(authority->finished_count == 0);
     authority->stats.seals++;
     mst__authority_move(authority, MST_AUTHORITY_RUNNING, why);
     authority_tell_waiting(authority);

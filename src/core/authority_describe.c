@@ -358,6 +358,8 @@ static const char *flaw_of_members(const struct mst__authority *authority)
     HOLDS(used == authority->used_count);
     HOLDS(held == authority->held_count);
     HOLDS(finished == authority->finished_count);
+    HOLDS(authority->restarts <= authority->restarts_total);
+    HOLDS(authority->round_restarts <= authority->restarts_total);
     HOLDS(waiting == authority->waiting_count);
     HOLDS(absent == authority->waiting_absent_count);
     HOLDS(back == authority->waiting_back_count);

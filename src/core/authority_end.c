@@ -200,6 +200,7 @@ static bool budget_use(struct mst__authority *authority)
     if (budget->is_limited && authority->restarts >= budget->restarts_max) {
         return false;
     }
+    MST_ASSERT(authority->restarts <= authority->restarts_total);
     authority->restarts += authority->restarts < UINT32_MAX;
     authority->restarts_total += authority->restarts_total < UINT32_MAX;
     authority->stats.restarts++;
@@ -208,12 +209,14 @@ static bool budget_use(struct mst__authority *authority)
 
 static void member_finish(struct mst__authority *authority, struct mst__authority_member *member)
 {
+    MST_ASSERT(member->place == MST_PLACE_HOLDING);
     if (member->is_finished) {
         return;
     }
     mst__members_unlink(authority, member);
     member->is_finished = true;
     authority->finished_count++;
+    MST_ASSERT(authority->finished_count <= authority->held_count);
     authority->stats.finishes++;
     mst__authority_advance(authority);
 }

@@ -213,6 +213,7 @@ static int rebuild_release(const struct rebuild *rebuild)
             mst__places_set(authority, rank, MST_INDEX_RELEASED);
             authority->unknown_count--;
             authority->released_count++;
+            MST_ASSERT(authority->released_count <= authority->world);
         }
     }
     return rv;
@@ -273,6 +274,7 @@ int mst__authority_rebuild(struct mst__authority *authority,
         rv = mst__authority_step(authority, &restored, NULL);
         authority->restarts = round->restarts;
         authority->restarts_total = round->restarts_total;
+        MST_ASSERT(authority->restarts <= authority->restarts_total);
         authority->restarts_us = now_us - round->restarts_age_us;
         if (round->has_cause) {
             mst__authority_take_cause(authority, &round->cause);

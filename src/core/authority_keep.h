@@ -22,7 +22,7 @@ struct mst__kept {
     enum mst__authority_why why; /* of one that is over */
     uint32_t waiting;            /* of one that runs: so many want in and there is room */
     uint32_t restarts;           /* of the budget, used in this window */
-    uint32_t restarts_total;     /* of the job */
+    uint32_t restarts_total;     /* of the job, not fewer than those */
     int64_t restarts_age_us;     /* since when, ago */
     const bool *is_finished;     /* by rank: its work was done; NULL = nobody's. To rebuild from */
     bool has_cause;              /* of one that is over: work has failed */

@@ -126,6 +126,8 @@ static void visit_job(struct mst__visitor *visitor,
         mst__visit_u32(visitor, &authority->restarts_total);
         mst__visit_u32(visitor, &authority->round_restarts);
         VISIT_ENUM(visitor, authority->round_start, enum mst__job_start, MST_JOB_START_COUNT - 1);
+    } else {
+        authority->restarts_total = authority->restarts;
     }
 }
 

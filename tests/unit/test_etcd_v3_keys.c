@@ -211,6 +211,8 @@ static void test_refused(void **state)
         ("{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
          "\"members\":[[\"a\",\"1\"]]}"),
         "{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,\"why\":\"x\"}",
+        ("{\"state\":\"open\",\"epoch\":\"1\",\"round\":1,\"before\":0,\"world\":1,"
+         "\"restarts\":2,\"restarts_wall_us\":1,\"restarts_total\":1}"),
         ROUND_OF_3("[[0,3]]"),
         ROUND_OF_3("[[-1,0]]"),
         ROUND_OF_3("[[2,1]]"),
