@@ -114,7 +114,7 @@ enum mst__setting_kind {
     X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "", NULL,                                 \
       "Signals that are passed on to workers without stopping anything, such as USR1,USR2.")       \
     X(ON_JOIN, "on-join", TEXT, "WHEN", "restart", NULL,                                           \
-      "When a node waits to be let in: restart at once, next-restart, or never.")                  \
+      "When a node waits to be let in: restart at once, or next-restart: it waits for that.")      \
     X(NOTICE_SIGNAL, "notice-signal", TEXT, "NAME", NULL, NULL,                                    \
       "Warn workers with this signal before a planned restart.")                                   \
     X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \
