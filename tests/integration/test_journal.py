@@ -183,13 +183,13 @@ class Journal(unittest.TestCase):
         other = os.path.join(self.folder.name, "other")
         os.mkfifo(other)
         for path, why in ((other, "not a regular file"), ("/dev/null", "not a regular file"),
-                          (__file__, "no journal"), (self.folder.name, "Is a directory")):
+                          (__file__, "not a journal"), (self.folder.name, "Is a directory")):
             done = harness.run("serve", "--port", "0", "--journal", path, timeout=10)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stderr.decode())
         done = harness.run("replay", __file__)
         self.assertEqual(done.returncode, 10)
-        self.assertIn(b"no journal", done.stderr)
+        self.assertIn(b"not a journal", done.stderr)
         self.assertEqual(harness.run("replay", "/nowhere").returncode, 3)
         self.assertEqual(harness.run("replay", __file__, "--until", "soon").returncode, 2)
 
