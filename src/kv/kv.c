@@ -108,6 +108,7 @@ void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry)
         entry->queue.promised_count > 0 || entry->watches != NULL || entry->pins > 0) {
         return;
     }
+    kv->steps++;
     mst__kv_discharge(kv, mst__map_cost(&kv->map, mst__map_key(entry).size));
     if (kv->sweep_next == entry) {
         kv->sweep_next = mst__map_next(entry);

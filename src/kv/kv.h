@@ -93,8 +93,8 @@ struct mst__kv {
     uint64_t memory_freed;  /* ever */
     size_t keys_count;
     /* What has been done, ever: one step per object looked at (entry, place, watcher, notice,
-     * item), one more per entry made, one per KiB copied, compared or hashed, and one per 4 KiB
-     * freed. Who shares the engine among clients sees from it when one has had its turn. */
+     * item), one more per entry made or removed, one per KiB copied, compared or hashed, and one
+     * per 4 KiB freed. Who shares the engine sees from it when a client has had its turn. */
     uint64_t steps;
     struct mst__kv_entry *keys;         /* the entries with a value, a ring */
     size_t keys_size;                   /* of the list of them */

@@ -640,7 +640,9 @@ static void conn_settle(struct mst__conn *conn)
         mst__conn_update_reading(conn);
         mst__conn_update_overdue(conn);
     }
-    if (server->doomed != NULL) {
+    if (server->doomed != NULL && mst__turns_is_over(server)) {
+        mst__turns_want(server); /* many end at once: these in another turn */
+    } else if (server->doomed != NULL) {
         mst__conns_close_doomed(server);
     }
 }

@@ -280,6 +280,33 @@ static void messages(void **state)
     (void)close(node);
 }
 
+/* Peers that leave at once are seen in one turn, and taken apart over several. */
+static void many_leave(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 100 };
+    int fds[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        fds[i] = watcher_new(f, MST_WATCHES_MAX, false);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)close(fds[i]);
+    }
+    uint64_t start = f->server->kv.steps;
+    uint64_t steps_max = 0;
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    while (f->server->conns_count > 0) {
+        uint64_t before = f->server->kv.steps;
+        turn(f->server);
+        uint64_t steps = f->server->kv.steps - before;
+        steps_max = steps > steps_max ? steps : steps_max;
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    const uint64_t one = 2 * MST_WATCHES_MAX + MST_STEPS_CLOSE + 64;
+    assert_true(f->server->kv.steps - start > (uint64_t)COUNT * MST_WATCHES_MAX);
+    assert_in_range(steps_max, one, MST_LOOP_STEPS + MST_TURN_STEPS + 2 * one);
+}
+
 /* Many connections that end at once are taken apart over several turns. */
 static void many_ends(void **state)
 {
@@ -295,7 +322,8 @@ static void many_ends(void **state)
     (void)mst__conns_sweep(f->server, mst__server_now_ms(f->server));
     /* Its timer has a share of its own, and is due in one of the turns when they are slow. */
     assert_int_equal(uv_timer_stop(&f->server->sweep), 0);
-    const uint64_t one = MST_WATCHES_MAX + MST_STEPS_CLOSE + 64;
+    /* The last one who watches a key takes it along. */
+    const uint64_t one = 2 * MST_WATCHES_MAX + MST_STEPS_CLOSE + 64;
     uint64_t steps_max = f->server->kv.steps - start;
     while (f->server->conns_count > 0) {
         uint64_t before = f->server->kv.steps;
@@ -858,6 +886,7 @@ int main(void)
         CASE(wait_change),
         CASE(watched_key),
         CASE(messages),
+        CASE(many_leave),
         CASE(many_ends),
         CASE(others_have_their_turn),
         CASE(one_for_many),
