@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <muster/server.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +71,7 @@ struct job_bench {
     uint64_t bytes;
     struct mst__buf output;
     pid_t server_pid;
+    int nap_ms; /* how long more events are waited for when there are some */
 };
 
 /* --- the server --- */
@@ -311,6 +313,11 @@ static int bench_serve(struct job_bench *bench, int wait_ms, struct mst_err *ret
             return rv;
         }
     }
+    if (count > 0 && count < EVENTS_MAX && bench->nap_ms > 0) {
+        /* All nodes are one thread here, on a machine that it shares with the server. Waking it for
+         * each of them would double what it costs. */
+        (void)poll(NULL, 0, bench->nap_ms); /* sooner is no harm */
+    }
     return count < 0 ? 0 : count;
 }
 
@@ -465,7 +472,9 @@ static int measure_death(struct job_bench *bench,
     mst__bench_hang_up(victim->fd);
     victim->fd = -1;
     bench->sealed = 0;
+    bench->nap_ms = 1;
     int rv = bench_await(bench, &bench->told, nodes - 1, "nodes were told of a death", reterr);
+    bench->nap_ms = 0;
     if (rv != 0) {
         return rv;
     }
