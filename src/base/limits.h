@@ -64,7 +64,9 @@
 
 /* Keys of a WAIT that are looked at, or given up, in one turn of the loop: 2 ms. More are looked at
  * in several turns. */
+#ifndef MST_WAIT_PART /* the fuzzer has a small one */
 #define MST_WAIT_PART 2048
+#endif
 static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one step");
 
 /* Bytes of one connection after which the others are read first, and room that is offered to the
