@@ -1,19 +1,15 @@
 /* muster/rendezvous.h - nodes of a job meet, agree who is in, and get ranks and a world size.
  *
- * A node describes what it wants (parameters), gets a handler for it (from the registry, by the
- * backend's name), and calls mst_handler_next: it returns when a round is complete. Afterwards
- * the handler keeps the node alive in the background and tells of changes (mst_handler_take,
- * mst_handler_poll); calling mst_handler_next again leaves the round and enters the next one.
- * mst_handler_begin is for programs that do not wait in a call.
+ * A node describes the rendezvous (parameters), makes a handler, and calls mst_handler_next, which
+ * returns when a round is complete. Then the handler keeps the node alive in the background and
+ * reports changes (mst_handler_take, mst_handler_poll). Another mst_handler_next leaves the round
+ * and enters the next one. Programs with an event loop use mst_handler_begin instead.
  *
- * Backends of one's own are in <muster/backend.h>, extra data of backend `etcd` in
- * <muster/legacy.h>.
+ * See <muster/backend.h> for custom backends, <muster/legacy.h> for extra data of backend `etcd`.
  *
- * Every handle may be used from several threads; parameters, once they are not changed any more.
- * Every blocking call has a deadline.
- *
- * Parameters are plain memory: a child process after fork may use those of its parent. A handler
- * has threads and connections, which a child does not have: it makes one of its own. */
+ * Threads: handlers are thread-safe. Parameters are thread-safe once no longer modified. Every
+ * blocking call has a deadline. After fork, a child process may use its parent's parameters. It
+ * must not use its parent's handlers, whose threads and connections it lacks. */
 #ifndef MST_RENDEZVOUS_H
 #define MST_RENDEZVOUS_H
 
@@ -31,13 +27,13 @@ extern "C" {
 struct mst_params; /* opaque */
 
 /**
- * Begin the description of a rendezvous: which @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`,
- * `etcd`, `static`, or one that was added) meets for which job, @run_id. Both are copied. The
- * setters below say the rest; the limits of mst_params_set_nodes are the only part that every
- * handler needs. The caller releases @ret_params with mst_params_free.
+ * Make the parameters of a rendezvous: its @backend (`muster`, `c10d`, `etcd-v2`, `etcd-v3`,
+ * `etcd`, `static`, or a custom one) and its job, @run_id. Both are copied. The setters below add
+ * the rest; only mst_params_set_nodes is required. The caller releases @ret_params with
+ * mst_params_free.
  *
- * Returns 0, MST_EINVAL for an empty backend, MST_ENOMEM. An empty run id and a backend that does
- * not exist are refused by mst_handler_new.
+ * Returns 0, MST_EINVAL for an empty backend, MST_ENOMEM. mst_handler_new refuses an empty run id
+ * and an unknown backend.
  */
 MST_API int mst_params_new(const char *backend,
                            const char *run_id,
@@ -56,57 +52,55 @@ MST_API int mst_params_from_url(const char *url,
                                 struct mst_params **ret_params,
                                 struct mst_err *reterr);
 
-/** Release @params. Handlers that were made from it have copies. NULL is fine. */
+/** Release @params. Handlers made from it have copies. NULL is allowed. */
 MST_API void mst_params_free(struct mst_params *params);
 
-/** Where nodes meet: `host:port`, `[::1]:29400`, a path; of an etcd several with commas between
- * them. Copied. NULL and "" stand for the default of the backend, which is this machine. Returns 0
- * or MST_ENOMEM, and then nothing has changed. Whether it is an endpoint is checked by
- * mst_handler_new. */
+/** Where nodes meet: `host:port`, `[::1]:29400`, a path; for an etcd also a comma-separated list.
+ * Copied. NULL and "" select the backend's default on this machine. mst_handler_new checks it.
+ * Returns 0, or MST_ENOMEM without an effect. */
 MST_API int mst_params_set_endpoint(struct mst_params *params,
                                     const char *endpoint,
                                     struct mst_err *reterr);
 
-/** How many nodes make a round: at least @nodes_min, at most @nodes_max. Returns 0, or MST_EINVAL
- * for nodes_min < 1 or nodes_max < nodes_min, and then nothing has changed. */
+/** The size of a round: at least @nodes_min, at most @nodes_max nodes. Returns 0, or MST_EINVAL
+ * without an effect if nodes_min < 1 or nodes_max < nodes_min. */
 MST_API int mst_params_set_nodes(struct mst_params *params,
                                  int64_t nodes_min,
                                  int64_t nodes_max,
                                  struct mst_err *reterr);
 
-/** What other nodes call this one, a host name or an address. Copied. NULL = found out, which is
- * the default. Returns 0 or MST_ENOMEM, and then nothing has changed. */
+/** The host name or address under which others reach this node. Copied. NULL, the default =
+ * detect it. Returns 0, or MST_ENOMEM without an effect. */
 MST_API int mst_params_set_local_addr(struct mst_params *params,
                                       const char *local_addr,
                                       struct mst_err *reterr);
 
-/** Set option @key to @value (both copied); the last one wins. Which options there are, and what
- * they may be, is checked when a handler is made. Returns 0, MST_EINVAL for an empty key or no
- * value, MST_ELIMIT for too many options, MST_ENOMEM; on failure nothing has changed. */
+/** Set option @key to @value (both copied); the last call wins. mst_handler_new checks options.
+ * Returns 0, MST_EINVAL for an empty key or no value, MST_ELIMIT for too many options, MST_ENOMEM;
+ * on failure without an effect. */
 MST_API int mst_params_set(struct mst_params *params,
                            const char *key,
                            const char *value,
                            struct mst_err *reterr);
 
-/** Forget option @key, so that it has its default. One that is not set is fine. */
+/** Reset option @key to its default. An option that is not set is allowed. */
 MST_API void mst_params_unset(struct mst_params *params, const char *key);
 
-/** The options that @backend knows, @ret_count names in static memory, which are there for the life
- * of the process. NULL and 0 when there is no such backend in this build, or when it was added
- * without a list of them. From any thread. */
+/** The names of the options of @backend, in static memory. NULL and 0 if this build has no such
+ * backend, or if it was added without a list. Thread-safe. */
 MST_API const char *const *mst_backend_options(const char *backend, size_t *ret_count);
 
-/** Set options from `key=value,key=value`. MST_EINVAL names the part that is wrong; nothing has
- * been set then. */
+/** Set options from `key=value,key=value`. MST_EINVAL names the wrong part; then no option is
+ * set. */
 MST_API int mst_params_parse(struct mst_params *params, const char *text, struct mst_err *reterr);
 
-/** Whether options that the backend does not know are left out, each with a line in the log
- * (`ev=params.ignored`), instead of refused. For bindings whose callers hand options to all
- * backends alike, as torch does; a person's slip goes unnoticed by it. False unless set. */
+/** Ignore options that the backend does not know, each with a log line (`ev=params.ignored`),
+ * instead of refusing them. For bindings whose callers pass the same options to all backends, as
+ * torch does. Misspelt options then go unnoticed. Default: false. */
 MST_API void mst_params_ignore_unknown(struct mst_params *params, bool ignores);
 
-/** What has been set. Text is owned by @params until it is set again; the local address is NULL
- * when it is to be found out, and the limits are 0 before they are set. */
+/** The values that were set. Texts are owned by @params until they are set again. The local address
+ * is NULL if it is to be detected; the limits are 0 before they are set. */
 MST_API const char *mst_params_backend(const struct mst_params *params);
 MST_API const char *mst_params_endpoint(const struct mst_params *params);
 MST_API const char *mst_params_run_id(const struct mst_params *params);
@@ -114,10 +108,10 @@ MST_API const char *mst_params_local_addr(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_min(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
 
-/** Typed access to options. @ret is @fallback when the option is not set; MST_EINVAL names the
- * option and its value when it is of another type. Text is owned by @params. Booleans are
- * `1 true t yes y` and `0 false f no n` in any case; durations are seconds, or carry a unit:
- * `250ms`, `1.5s`, `5m`, `2h`. */
+/** Typed access to options. @ret is @fallback if the option is not set. MST_EINVAL, which names
+ * option and value, if it has another type. Text is owned by @params. Booleans are `1 true t yes y`
+ * and `0 false f no n` in any case. Durations are seconds, or have a unit: `250ms`, `1.5s`, `5m`,
+ * `2h`. */
 MST_API const char *mst_params_text(const struct mst_params *params,
                                     const char *key,
                                     const char *fallback);
@@ -141,8 +135,8 @@ MST_API int mst_params_duration_ms(const struct mst_params *params,
 
 enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_NODE_FAILED };
 
-/** What a handler does, for those who watch. Borrowed for the call; fields that are new in a later
- * library come behind these, and size grows. */
+/** An action of a handler, for monitoring. Borrowed for the call. Later versions may append fields;
+ * size grows then. */
 struct mst_event {
     size_t size;
     const char *name; /* "next_rendezvous", "keep_alive", "add_to_participants" … */
@@ -155,13 +149,12 @@ struct mst_event {
     int64_t time_us; /* wall clock */
 };
 
-/** Receives events. It is called from the threads that call the handler and from the handler's own,
- * several at the same time, until mst_handler_free has returned. It must not call the handler. */
+/** Receives events. Called concurrently from threads that call the handler and from the handler's
+ * own, until mst_handler_free returns. It must not call the handler. */
 typedef void (*mst_event_fn)(void *arg, const struct mst_event *event);
 
-/** Where events and log lines of handlers made from @params go. @log is copied; @fn and @arg, and
- * those of @log, must live as long as the handlers do, not as long as @params. NULL = nowhere,
- * which is the default. */
+/** Set the receivers of events and log lines of handlers made from @params. @log is copied. @fn and
+ * @arg, and those of @log, must outlive the handlers. NULL, the default = none. */
 MST_API void mst_params_on_event(struct mst_params *params, mst_event_fn fn, void *arg);
 MST_API void mst_params_log(struct mst_params *params, const struct mst_log *log);
 
@@ -192,21 +185,19 @@ struct mst_rendezvous {
     int64_t world_size;
     struct mst_store *store; /* keys of this round only; the caller closes it. Those of a round
                               * before the last may be gone */
-    /** Where the workers' own store is. Empty, with port 0, when the node with rank 0 has not told
-     * it in time: torch's agents before 2.4 tell after the rendezvous. Its agent then writes the
-     * keys MASTER_ADDR and MASTER_PORT into @store: wait for them there, or on rank 0, choose an
-     * address and write them. */
+    /** The address of the workers' store. Empty, with port 0, if rank 0 has not published it in
+     * time: torch's agents before 2.4 write the keys MASTER_ADDR and MASTER_PORT into @store after
+     * the rendezvous. Then wait for these keys; on rank 0, choose an address and write them. */
     char master_addr[256];
     int master_port;
     uint64_t epoch; /* of the authority that made the round; 0 = the backend has none */
-    /** How many rounds of the job were over because work had failed, before this one: the same for
-     * all members. A server of `muster` that was restarted counts anew. */
+    /** The number of earlier rounds of the job that ended because work failed; the same for all
+     * members. A restarted `muster serve` counts from 0. */
     int64_t restarts;
     enum mst_start start; /* of `muster` and `etcd-v3`; of the others FIRST or UNKNOWN */
 };
 
-/** Empty @round and note in it that the caller has @size bytes: `sizeof round`.
- * From any thread; it cannot fail. */
+/** Clear @round and set its size. @size is `sizeof *round`. Thread-safe; cannot fail. */
 MST_API void mst_rendezvous_init(struct mst_rendezvous *round, size_t size);
 
 /** How a rendezvous that is closed has ended. Numbers are ABI: append, never renumber. */
@@ -245,31 +236,29 @@ struct mst_changes {
     bool should_return;
 };
 
-/** Empty @changes and note in it that the caller has @size bytes: `sizeof changes`.
- * From any thread; it cannot fail. */
+/** Clear @changes and set its size. @size is `sizeof *changes`. Thread-safe; cannot fail. */
 MST_API void mst_changes_init(struct mst_changes *changes, size_t size);
 
-/** Make a handler for @params (copied as needed). MST_EINVAL for an unknown backend (the known ones
- * are named), a bad option, or a handler that calls itself by another name; MST_ECONN when the
- * backend cannot be reached. */
+/** Make a handler for @params, which are copied. MST_EINVAL for an unknown backend (the message
+ * names the known ones) or an invalid option; MST_ECONN if the backend cannot be reached. */
 MST_API int mst_handler_new(const struct mst_params *params,
                             struct mst_handler **ret_handler,
                             struct mst_err *reterr);
 
-/** Release @handler; no call on it is under way. NULL is fine. A node that is still in, or on its
- * way, leaves first, which takes 2 s at most. A node that serves the store of a closed rendezvous
- * first gives the others up to 2.5 s to see that it is closed.
+/** Release @handler. No other call on it may be under way. NULL is allowed. A node that is in a
+ * round or waits for one leaves first, which takes at most 2 s. A node that serves a closed
+ * rendezvous first waits up to 2.5 s for the others to notice.
  *
- * A handler belongs to the process that has made it. In a child after fork all calls but this one
- * fail with MST_EINVAL, or tell nothing; this one releases the handler and leaves the round, its
- * connections and its thread to the parent. */
+ * After fork, all other calls fail with MST_EINVAL in the child. This one releases the memory and
+ * does not affect the parent. */
 MST_API void mst_handler_free(struct mst_handler *handler);
 
 /* --- rounds ---
  *
- * A program that waits in mst_handler_next needs nothing else. One with a loop of its own begins a
- * round, polls the descriptor, takes notices until MST_NOTICE_COMPLETE or MST_NOTICE_FAILED, and
- * asks for the round. Notices go on to tell what happens to it, until the next one is begun. */
+ * A program may simply wait in mst_handler_next. A program with an event loop calls
+ * mst_handler_begin, polls the descriptor, takes notices until MST_NOTICE_COMPLETE or
+ * MST_NOTICE_FAILED, and calls mst_handler_round. Later notices report what happens to the
+ * round. */
 
 /** What has happened. Numbers are ABI: append, never renumber. */
 enum mst_notice_kind {
@@ -291,8 +280,8 @@ struct mst_node {
     bool has_left;    /* it has said so; else nobody has heard of it */
 };
 
-/** What has happened, at most one of each kind: what nobody has taken is told together with what
- * comes. Released with mst_notice_free, and the nodes with it. */
+/** One notice. At most one of each kind is pending: later news are merged into it. The caller
+ * releases it, with its nodes, with mst_notice_free. */
 struct mst_notice {
     size_t size; /* sizeof(struct mst_notice), as the library knows it */
     enum mst_notice_kind kind;
@@ -311,87 +300,88 @@ struct mst_notice {
     struct mst_err err; /* FAILED, UNREACHABLE */
 };
 
-/** Release @notice; NULL is fine. From any thread. */
+/** Release @notice. NULL is allowed. Thread-safe. */
 MST_API void mst_notice_free(struct mst_notice *notice);
 
 /**
- * Want the next round, and leave the one that is joined for it. Returns at once: a notice tells
- * what comes of it, within @timeout_ms, or, if that is below 0, the option `join_timeout`. While
- * a round is begun another call changes nothing. Notices that nobody has taken are dropped.
+ * Ask for the next round and leave the present one. Returns at once; a notice reports the result
+ * within @timeout_ms, or within the option `join_timeout` if that is negative. While a round is
+ * begun, further calls have no effect. Pending notices are dropped.
  *
- * Returns 0, MST_ESYS when there is no thread for it, MST_ENOTSUP of a backend that only has next.
- * From any thread.
+ * Returns 0, MST_ESYS if no thread can be started, MST_ENOTSUP for a custom backend that has only
+ * next. Thread-safe.
  */
 MST_API int mst_handler_begin(struct mst_handler *handler,
                               int64_t timeout_ms,
                               struct mst_err *reterr);
 
 /**
- * Take the next notice, and wait for it up to @timeout_ms; 0 = look only.
+ * Take the next notice; wait for it up to @timeout_ms, 0 = do not wait.
  *
- * Returns 0, MST_ETIMEOUT when there is none, MST_ECANCELED, MST_ENOMEM (it can be taken later),
- * MST_ENOTSUP. From any thread; each notice is taken once.
+ * Returns 0, MST_ETIMEOUT if there is none, MST_ECANCELED, MST_ENOMEM (the notice stays pending),
+ * MST_ENOTSUP. Thread-safe; each notice is delivered once.
  */
 MST_API int mst_handler_take(struct mst_handler *handler,
                              int64_t timeout_ms,
                              struct mst_notice **ret_notice,
                              struct mst_err *reterr);
 
-/** The round that is joined, with a store that the caller closes. MST_EINVAL without one,
- * MST_ENOMEM, MST_ENOTSUP. From any thread. */
+/** The joined round, with a store that the caller closes. MST_EINVAL if no round is joined,
+ * MST_ENOMEM, MST_ENOTSUP. Thread-safe. */
 MST_API int mst_handler_round(struct mst_handler *handler,
                               struct mst_rendezvous *ret,
                               struct mst_err *reterr);
 
-/** Withdraw the round that is begun, so that the others do not count on us; one that has become
- * complete meanwhile is left. The handler lives on. Returns 0, also when none is begun, an error of
- * leaving, MST_ENOTSUP. Takes seconds at most. From any thread. */
+/** Withdraw from the round that is begun. A round that has become complete meanwhile is left. The
+ * handler remains usable. Returns 0, also if no round is begun, an error of leaving, or
+ * MST_ENOTSUP. Takes a few seconds at most. Thread-safe. */
 MST_API int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr);
 
 /**
  * Take part in the next round and wait until it is complete: mst_handler_begin, unless one is begun
  * already, and mst_handler_round when it is there.
  *
- * MST_ECLOSED: the rendezvous is closed, or the job has failed. MST_EFINISHED: the job has
- * finished, which is no failure. MST_ETIMEOUT. MST_ESPARE: it closed while we were a spare,
- * which is no failure. MST_ECONN. MST_ECANCELED: the round is withdrawn. MST_ESTATE: the record is
- * not one. MST_EEXPELLED, of `muster` and `etcd-v3`: a newer process has this node's name, or the
- * others count this node as dead. MST_EINVAL: other nodes were told other limits. MST_EAUTH: the
- * etcd refuses us. MST_ENOTSUP: it has no v2 API; of `muster`, the server is no authority of jobs.
- * From any thread; two that wait get the same round.
+ * Returns 0; MST_ECLOSED: the rendezvous is closed, or the job has failed. MST_EFINISHED: the job
+ * has finished, which is success. MST_ESPARE: closed while this node was a spare, which is
+ * success. MST_ETIMEOUT. MST_ECONN. MST_ECANCELED: the round is withdrawn. MST_ESTATE: the stored
+ * data is not a rendezvous. MST_EEXPELLED (`muster`, `etcd-v3`): a newer process has this node's
+ * name, or the others count this node as lost. MST_EINVAL: other nodes have other limits.
+ * MST_EAUTH: refused by etcd. MST_ENOTSUP: the etcd has no v2 API, or the server does not serve
+ * jobs. Thread-safe; threads that wait at the same time get the same round.
  */
 MST_API int mst_handler_next(struct mst_handler *handler,
                              int64_t timeout_ms,
                              struct mst_rendezvous *ret,
                              struct mst_err *reterr);
 
-/** Whether the rendezvous is closed, and how many nodes wait. With a round that is joined both are
- * the last known state, and do not fail while the handler is connecting again; without one, they
- * ask. Both return 0, or as mst_handler_next. */
+/** Whether the rendezvous is closed, and how many nodes wait. In a round, both report the last
+ * known state and do not fail while the handler reconnects. Outside of one, they ask the server.
+ * Both return 0, or an error of mst_handler_next. */
 MST_API int mst_handler_is_closed(struct mst_handler *handler, bool *ret, struct mst_err *reterr);
 MST_API int mst_handler_nodes_waiting(struct mst_handler *handler,
                                       int64_t *ret,
                                       struct mst_err *reterr);
 
-/** Close for good, for everybody. Bounded by `close_timeout`. Returns 0, also when it is closed
- * already, MST_ECONN, MST_ETIMEOUT, MST_EAUTH, MST_ENOMEM. From any thread. */
+/** Close the rendezvous permanently. Limited by `close_timeout`. Returns 0, also if it is closed
+ * already, MST_ECONN, MST_ETIMEOUT, MST_EAUTH, MST_ENOMEM. Thread-safe. */
 MST_API int mst_handler_set_closed(struct mst_handler *handler, struct mst_err *reterr);
 
-/** The present state at a glance; waits up to @timeout_ms for a change that neither this call nor a
- * notice has told. MST_ETIMEOUT when there is none, with @ret filled all the same; MST_ECANCELED.
- * Notices of what it tells are taken away with it: a program uses this call or mst_handler_take. */
+/** The present state. Waits up to @timeout_ms for a change that was not reported before.
+ * MST_ETIMEOUT if there is none; @ret is filled all the same. MST_ECANCELED. The call consumes the
+ * notices of what it reports: use either this call or mst_handler_take. */
 MST_API int mst_handler_poll(struct mst_handler *handler,
                              int64_t timeout_ms,
                              struct mst_changes *ret,
                              struct mst_err *reterr);
 
-/** Readable while there is a notice to take; -1 if there is none. Owned by @handler. */
+/** A descriptor that is readable while a notice is pending; -1 if the backend has none. Owned by
+ * @handler. */
 MST_API int mst_handler_fd(const struct mst_handler *handler);
 
 /** Make the calls that are blocked now return MST_ECANCELED: mst_handler_next, which withdraws its
- * round, mst_handler_take, mst_handler_poll, mst_handler_finish, mst_handler_restart. If none is
- * blocked, the next one that would block does, once, so that a call about to block is not missed.
- * The handler lives on. From any thread or signal handler. */
+ * round, mst_handler_take, mst_handler_poll, mst_handler_finish, mst_handler_restart. If no call is
+ * blocked, the next one that would block returns MST_ECANCELED, once. The handler remains usable.
+ * Thread-safe and async-signal-safe. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
 /** The job and the backend that the handler was made for. Owned by @handler. */
@@ -401,26 +391,25 @@ MST_API const char *mst_handler_backend(const struct mst_handler *handler);
 /** Whether workers should use the store at master_addr:master_port instead of starting one. */
 MST_API bool mst_handler_use_agent_store(const struct mst_handler *handler);
 
-/** What this node is called by others and in messages: addr_pid_local_id, the last a number
- * that each process draws, so that containers with equal host names and process ids differ; of
- * `muster` and `etcd-v3` their option `node_name` if that is given; of `etcd` muster_ and a random
- * number; "" if the backend has no names. Owned by @handler. */
+/** The name of this node: addr_pid_local_id, where local_id is a random number, so that containers
+ * with equal host names and process ids differ. With `muster` and `etcd-v3` the option `node_name`,
+ * if given; with `etcd` muster_ and a random number; "" if the backend has no names. Owned by
+ * @handler. */
 MST_API const char *mst_handler_node(const struct mst_handler *handler);
 
-/** Leave the round without closing the rendezvous: stop heartbeats and take ourselves out of the
- * group at once, so that the others need not wait for us to expire. Bounded by `close_timeout`. A
- * node that is not in is fine. mst_handler_next enters again. */
+/** Leave the round at once, so that the others need not wait for this node to expire. The
+ * rendezvous stays open; mst_handler_next enters again. Limited by `close_timeout`. No effect
+ * outside of a round. */
 MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reterr);
 
-/** The job is over: stop heartbeats, close the rendezvous. */
+/** End the job: stop heartbeats and close the rendezvous. */
 MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);
 
 /* --- work ---
  *
- * What a node does with its rounds is its work. When that is done or has failed the node says so,
- * and all nodes of the job are told how it ends: mst_changes has the outcome and the cause. All
- * backends but `static` know these calls. A word of a round that is over changes nothing, and is no
- * error: mst_handler_poll tells what has happened. */
+ * A node reports when its work in a round is done or has failed, and all nodes of the job are told
+ * how the job ends: mst_changes has the outcome and the cause. All backends but `static` have these
+ * calls. A report about a round that is over has no effect and is not an error. */
 
 /** A failure of this node's work. */
 struct mst_failure {
@@ -432,21 +421,21 @@ struct mst_failure {
     const char *text; /* a sentence; cut off behind 255 bytes. NULL = none */
 };
 
-/** Empty @failure, which is of no worker then, and note in it that the caller has @size bytes:
- * `sizeof failure`. From any thread; it cannot fail. */
+/** Clear @failure, set its size, and set worker to -1. @size is `sizeof *failure`. Thread-safe;
+ * cannot fail. */
 MST_API void mst_failure_init(struct mst_failure *failure, size_t size);
 
 /**
- * The work of this node in the round is done; @status and @text (may be NULL) are for people. The
- * node stays a member, and is not missed when it leaves or dies. When all members of the round
- * have finished, the rendezvous is closed as finished. Everybody is told so, nodes that wait for a
- * round and spares included: their mst_handler_next returns MST_EFINISHED, which is success. When
- * work of another node fails before that, the round is reopened, also for this one. Whoever calls
- * mst_handler_next instead of waiting for the end wants another round.
+ * Report that the work of this node in the round is done. @status and @text (may be NULL) are shown
+ * to people. The node stays a member; if it leaves or dies now, it is not lost. When all members
+ * have finished, the rendezvous is closed as finished, and all nodes are told. mst_handler_next of
+ * queued nodes and spares then returns MST_EFINISHED, which is success. If the work of another node
+ * fails first, the round is reopened, for this node too. To ask for another round, call
+ * mst_handler_next.
  *
- * Returns 0; MST_EINVAL without a round; MST_ECONN when nobody could be told within
- * `close_timeout`: the handler goes on trying; MST_ECANCELED; MST_ENOTSUP, of `static` and of a
- * server that is older than this call. From any thread.
+ * Returns 0; MST_EINVAL if no round is joined; MST_ECONN if nobody could be told within
+ * `close_timeout` (the handler keeps trying); MST_ECANCELED; MST_ENOTSUP with `static` and with an
+ * older server. Thread-safe.
  */
 MST_API int mst_handler_finish(struct mst_handler *handler,
                                int status,
@@ -454,14 +443,13 @@ MST_API int mst_handler_finish(struct mst_handler *handler,
                                struct mst_err *reterr);
 
 /**
- * The work of this node in the round has failed, as @failure says. The first failure of a round is
- * its cause. If the job may still restart (option `max_restarts`: `3`, or `3/1h` for three in an
- * hour; as often as it likes without it) the round is over for all, and mst_handler_next enters the
- * next one. If not, the rendezvous is closed as failed: mst_handler_next returns MST_ECLOSED with
- * the cause in its text, on all nodes the same.
+ * Report that the work of this node in the round has failed. The first failure of a round is its
+ * cause. If the job's budget allows a restart, the round ends for all members, and mst_handler_next
+ * enters the next one. Otherwise the rendezvous is closed as failed, and mst_handler_next returns
+ * MST_ECLOSED with the same cause on all nodes. The option `max_restarts` is the budget: `3`, or
+ * `3/1h` for three in an hour; unlimited by default.
  *
- * Returns as mst_handler_finish, and MST_EINVAL for a @failure of no sensible size. From any
- * thread.
+ * Returns as mst_handler_finish, and MST_EINVAL for an invalid size of @failure. Thread-safe.
  */
 MST_API int mst_handler_restart(struct mst_handler *handler,
                                 const struct mst_failure *failure,
