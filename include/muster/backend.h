@@ -4,10 +4,9 @@
  * and wraps its own object and a table of calls as a handler. Programs that only use backends need
  * <muster/rendezvous.h> alone.
  *
- * An application may call a handler from several threads, so operations are called from several
- * threads at the same time, but for `free`, which is the last one. The library has checked the
- * pointers and sizes that it hands to an operation; structs are of its own size. A child process
- * that was forked has the registry of its parent. */
+ * Threads: operations are called from several threads at the same time, except `free`, which comes
+ * last. The library has checked the pointers and sizes that it passes; structs have its own size.
+ * After fork, a child process has its parent's registry. */
 #ifndef MST_BACKEND_H
 #define MST_BACKEND_H
 
@@ -18,11 +17,10 @@ extern "C" {
 #endif
 
 /**
- * What a handler has to offer; handlers of programs fill one in. All but the first two may be NULL
- * where the backend has nothing to say: then nobody waits, nothing is closed, there is no fd, and
- * begin, take, round and abandon are not supported.
- * Calls mean what the functions of the same name in <muster/rendezvous.h> and
- * <muster/legacy.h> say.
+ * The operations of a handler. Each has the meaning of the function of the same name in
+ * <muster/rendezvous.h> or <muster/legacy.h>. All but the first two may be NULL: then no node
+ * waits, nothing is closed, there is no descriptor, and begin, take, round and abandon return
+ * MST_ENOTSUP.
  */
 struct mst_handler_ops {
     size_t size; /* sizeof(struct mst_handler_ops), see mst_handler_ops_init */
@@ -61,14 +59,13 @@ struct mst_handler_ops {
     int (*abandon)(void *self, struct mst_err *reterr);
 };
 
-/** Empty @ops and note in it that the caller has @size bytes: `sizeof ops`.
- * From any thread; it cannot fail. */
+/** Clear @ops and set its size. @size is `sizeof *ops`. Thread-safe; cannot fail. */
 MST_API void mst_handler_ops_init(struct mst_handler_ops *ops, size_t size);
 
 /** Wrap @self (taken on success) as a handler. @ops is copied.
  *
- * Returns 0, MST_EINVAL for operations without next or free or of no sensible size, MST_ENOTSUP for
- * ones that this library does not know, MST_ENOMEM. From any thread. */
+ * Returns 0, MST_EINVAL if next or free is missing or the size is invalid, MST_ENOTSUP for
+ * operations that this library does not know, MST_ENOMEM. Thread-safe. */
 MST_API int mst_handler_wrap(const struct mst_handler_ops *ops,
                              void *self,
                              struct mst_handler **ret_handler,
@@ -96,13 +93,12 @@ struct mst_backend {
     size_t options_count;
 };
 
-/** Empty @backend and note in it that the caller has @size bytes: `sizeof backend`.
- * From any thread; it cannot fail. */
+/** Clear @backend and set its size. @size is `sizeof *backend`. Thread-safe; cannot fail. */
 MST_API void mst_backend_init(struct mst_backend *backend, size_t size);
 
-/** Let the creator of @backend make the handlers of its name, for the whole process. The same name
- * with the same creator and argument twice is fine. Built in are `muster`, `c10d`, `etcd-v2`,
- * `etcd-v3`, `etcd` and `static`.
+/** Register @backend for the whole process. Registering the same name with the same creator and
+ * argument again is allowed. Built in are `muster`, `c10d`, `etcd-v2`, `etcd-v3`, `etcd` and
+ * `static`.
  *
  * Returns 0, MST_EINVAL (no name, no creator, a name that has another creator), MST_ELIMIT (too
  * many backends), MST_ENOTSUP (fields that this library does not know), MST_ENOMEM. From any

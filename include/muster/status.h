@@ -1,11 +1,10 @@
-/* muster/status.h - jobs as one sees them from outside: which there are on a server, who is in
- * one, what it waits for, how it has ended.
+/* muster/status.h - jobs seen from outside: the jobs of a server, the nodes of a job, what it waits
+ * for, how it ended.
  *
- * Looking joins nothing, changes nothing and serves nothing. Every call may be made from any
- * thread; a snapshot belongs to who asked for it and never changes. Lists hold pointers, so that
- * later releases can add members at the end of what they point to; @size tells how much of a
- * struct this library has filled. A child process may use and release what it had before the fork,
- * but for a watch, which it may only release. */
+ * Looking joins, changes and serves nothing. Threads: every call is thread-safe. A snapshot belongs
+ * to the caller and never changes. Lists hold pointers, because later versions may append fields to
+ * the structs; @size says how much of a struct this library has filled. After fork, a child process
+ * may use and release snapshots and lists; a watch it may only release. */
 #ifndef MST_STATUS_H
 #define MST_STATUS_H
 
@@ -126,23 +125,23 @@ struct mst_status {
 };
 
 /**
- * Look at the job that @params name, for at most @timeout_ms. Limits of 0 in @params are fine: of
- * a record, which does not know them, it cannot be said then how many nodes are missing.
+ * Take a snapshot of the job that @params name, within @timeout_ms. @params need no limits; a
+ * record does not contain them, so that the number of missing nodes is unknown without.
  *
- * Returns 0, also when there is no such job (@exists); MST_ENOTSUP: `static`, which has nothing to
- * look at, or the server is no authority of jobs; MST_EINVAL: an unknown backend or a bad option;
- * MST_ESTATE: what is stored is no rendezvous; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EAUTH,
- * MST_EPROTO, MST_ENOMEM.
+ * Returns 0, also if there is no such job (@exists is false); MST_ENOTSUP: backend `static`, or the
+ * server does not serve jobs; MST_EINVAL: unknown backend or invalid option; MST_ESTATE: the stored
+ * data is not a rendezvous; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EAUTH, MST_EPROTO,
+ * MST_ENOMEM.
  */
 MST_API int mst_status_job(const struct mst_params *params,
                            int64_t timeout_ms,
                            struct mst_status **ret_status,
                            struct mst_err *reterr);
 
-/** Release @status with all that is in it. NULL is fine. */
+/** Release @status and everything in it. NULL is allowed. */
 MST_API void mst_status_free(struct mst_status *status);
 
-/** Take the nodes out of @status for which @keep returns false, and set the counts. */
+/** Remove the nodes for which @keep returns false from @status, and adjust the counts. */
 MST_API void mst_status_filter(struct mst_status *status,
                                bool (*keep)(void *arg, const struct mst_status_node *node),
                                void *arg);
@@ -154,11 +153,11 @@ MST_API int mst_status_json(const struct mst_status *status,
                             struct mst_err *reterr);
 
 /**
- * Look at the nodes of @round, the outcome that mst_handler_next gave, of the job that @params
- * name: @nodes are its members by rank, with names, addresses and labels, those who are gone since
- * included. Rank r is nodes[r], unless a server has begun anew and r has not come back yet.
+ * Take a snapshot of the members of @round, as returned by mst_handler_next: nodes[] are the
+ * members by rank, with names, addresses and labels, including those that are gone since. Rank r
+ * is nodes[r], unless the server was restarted and r has not come back yet.
  *
- * Returns 0; MST_ESTATE: the job is in another round by now; or as mst_status_job does.
+ * Returns 0; MST_ESTATE: the job is in another round now; or an error of mst_status_job.
  */
 MST_API int mst_status_members(const struct mst_params *params,
                                const struct mst_rendezvous *round,
@@ -167,13 +166,11 @@ MST_API int mst_status_members(const struct mst_params *params,
                                struct mst_err *reterr);
 
 /**
- * The same of the round that @handler has joined, with the parameters that it was made from. A look
- * costs one connection or one read of the store, and nothing until it is wanted.
+ * The members of the round that @handler has joined. Costs one connection or one read of the store.
  *
- * Returns 0; MST_EINVAL: no round is joined, or a handler that was made by another process;
- * MST_ENOTSUP: `static`, and backends of programs; or as mst_status_members does. The caller
- * releases @ret_status with mst_status_free. From any thread. It waits for @timeout_ms at most;
- * mst_handler_cancel does not end it.
+ * Returns 0; MST_EINVAL: no round is joined, or another process made the handler; MST_ENOTSUP:
+ * `static` and custom backends; or an error of mst_status_members. The caller releases @ret_status
+ * with mst_status_free. Thread-safe. mst_handler_cancel does not end it.
  */
 MST_API int mst_handler_members(struct mst_handler *handler,
                                 int64_t timeout_ms,
@@ -184,19 +181,20 @@ MST_API int mst_handler_members(struct mst_handler *handler,
 
 struct mst_status_watch; /* opaque */
 
-/** Prepare to watch the job that @params name, which are copied. Nobody is asked yet. Returns as
- * mst_status_job does. */
+/** Prepare a watch of the job that @params name. @params are copied. Nothing is sent yet. Returns
+ * as mst_status_job does. */
 MST_API int mst_status_watch_new(const struct mst_params *params,
                                  struct mst_status_watch **ret_watch,
                                  struct mst_err *reterr);
 
 /**
- * Wait until the job has changed, and look: the first call returns at once. Time that passes is no
- * change: who was heard of when, and how long a last call takes. It is looked at every @interval_ms
- * with connections that are kept, each time for at most @look_ms. One thread at a time.
+ * Wait until the job has changed and return a snapshot. The first call returns at once. Ages and
+ * the remaining time of a last call do not count as changes. The job is looked at every
+ * @interval_ms, each time for at most @look_ms, over connections that are kept. One thread at a
+ * time.
  *
- * Returns 0; MST_ETIMEOUT when nothing has changed within @timeout_ms (-1 = as long as it takes; 0
- * = look once); or as mst_status_job does, after which it may be called again.
+ * Returns 0; MST_ETIMEOUT if nothing has changed within @timeout_ms (-1 = no limit; 0 = look once);
+ * or an error of mst_status_job, after which it may be called again.
  */
 MST_API int mst_status_watch_next(struct mst_status_watch *watch,
                                   int64_t interval_ms,
@@ -205,7 +203,7 @@ MST_API int mst_status_watch_next(struct mst_status_watch *watch,
                                   struct mst_status **ret_status,
                                   struct mst_err *reterr);
 
-/** NULL is fine. */
+/** Release it. NULL is allowed. */
 MST_API void mst_status_watch_free(struct mst_status_watch *watch);
 
 /* --- who should be there --- */
@@ -213,24 +211,24 @@ MST_API void mst_status_watch_free(struct mst_status_watch *watch);
 struct mst_expected; /* opaque */
 
 /**
- * Names of nodes: `node[1-20],master`, in which `[1-3,07]` stands for each of the numbers, with as
- * many digits as the first one has if that begins with a zero. A node is known by its name; or else
- * by its host, `node7` of `node7_4711_803` and of `node7.cluster.example_4711_803`.
+ * Parse names of expected nodes: `node[1-20],master`. `[01-20]` pads the numbers with zeros. A node
+ * matches by its name or by its host: `node7` matches `node7_4711_803` and
+ * `node7.cluster.example_4711_803`.
  *
- * Returns 0, MST_EINVAL with what is wrong, MST_ELIMIT, MST_ENOMEM.
+ * Returns 0, MST_EINVAL with the wrong part, MST_ELIMIT, MST_ENOMEM.
  */
 MST_API int mst_expected_new(const char *names,
                              struct mst_expected **ret_expected,
                              struct mst_err *reterr);
-/** NULL is fine. */
+/** Release it. NULL is allowed. */
 MST_API void mst_expected_free(struct mst_expected *expected);
 
 /** Whether @node is one of them. */
 MST_API bool mst_expected_has(const struct mst_expected *expected, const char *node);
 
-/** Fill in who of @expected is missing in @status, and add it to the summary. @expected remembers
- * who was seen. One thread at a time uses it. 0, MST_ENOTSUP when nodes of the backend have no
- * names, MST_ENOMEM. */
+/** Determine which of @expected are missing in @status, and add it to the summary. @expected
+ * remembers the nodes that were seen; one thread at a time may use it. Returns 0, MST_ENOTSUP if
+ * nodes of the backend have no names, MST_ENOMEM. */
 MST_API int mst_status_expect(struct mst_status *status,
                               struct mst_expected *expected,
                               struct mst_err *reterr);
@@ -262,15 +260,15 @@ struct mst_status_list {
 /**
  * List the jobs of the server at @endpoint (`host:port`; empty or NULL = localhost:29400).
  *
- * Returns 0; MST_ENOTSUP: it is no authority of jobs, or an older release, which does not list
- * them; MST_EINVAL; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EPROTO, MST_ENOMEM.
+ * Returns 0; MST_ENOTSUP: the server does not serve jobs, or is too old to list them; MST_EINVAL;
+ * MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_EPROTO, MST_ENOMEM.
  */
 MST_API int mst_status_jobs(const char *endpoint,
                             int64_t timeout_ms,
                             struct mst_status_list **ret_list,
                             struct mst_err *reterr);
 
-/** NULL is fine. */
+/** Release it. NULL is allowed. */
 MST_API void mst_status_list_free(struct mst_status_list *list);
 
 /** As mst_status_json: what `/jobs` answers. */
@@ -281,11 +279,11 @@ MST_API int mst_status_list_json(const struct mst_status_list *list,
 /* --- closing --- */
 
 /**
- * Close the job that @params name, for good and for everybody. @reason and @owner, who says so, are
- * told to all; NULL = none. A job that is closed already stays as it is, which is fine.
+ * Close the job that @params name permanently. All nodes are told @reason and @owner, the name of
+ * who closes it; NULL = none. A job that is closed already is left as it is.
  *
- * Returns 0; MST_ENOTFOUND: there is no such job; MST_ENOTSUP: `static`, or @reason where the
- * backend has no place for it; or as mst_status_job does.
+ * Returns 0; MST_ENOTFOUND: no such job; MST_ENOTSUP: `static`, or a @reason that the backend
+ * cannot store; or an error of mst_status_job.
  */
 MST_API int mst_status_close(const struct mst_params *params,
                              const char *reason,
