@@ -281,7 +281,7 @@ class Fails(Case):
         self.expect(2, "not within", "--port", "65536")
         self.expect(2, "--output", "--output", "")
         self.expect(2, "a key without a certificate", "--key", "/dev/null")
-        self.expect(2, "no address of this machine", "--host", "192.0.2.1")
+        self.expect(2, "not an address of this machine", "--host", "192.0.2.1")
         self.expect(2, "--log-level", "--log-level", "loud")
 
     def test_port_file_cannot_be_written(self):

@@ -280,10 +280,10 @@ static void test_host(void **state)
                  "every address");
     fixture.options.host = "192.0.2.1";
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &none, &err), MST_EINVAL,
-                 "no address of this machine");
+                 "not an address of this machine");
     fixture.options.host = "";
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &none, &err), MST_EINVAL,
-                 "no host");
+                 "not a host");
 }
 
 static void test_ipv6(void **state)
@@ -643,7 +643,7 @@ static void test_no_program(void **state)
     assert_start_fails("no-such-etcd", MST_ENOTFOUND, "in $PATH");
     assert_start_fails("/tmp", MST_ENOTFOUND, "'/tmp'");
     assert_start_fails("/bin/false", MST_ECONN,
-                       "no etcd: with --version it ended with exit status 1");
+                       "not an etcd: with --version it ended with exit status 1");
     assert_start_fails(script("exit 1"), MST_ECONN, "exit status 1; it printed: nothing");
     assert_start_fails(script("echo something else"), MST_ECONN, "something else");
     assert_start_fails(script("kill -9 $$"), MST_ECONN, "signal 9");

@@ -329,7 +329,7 @@ static void test_layout_of_etcd2(void **state)
     mst_store_close(store);
     (void)snprintf(url, sizeof url, "etcd2://127.0.0.1:%u/layout/v2/YWI", etcd.port);
     store = open_store(url);
-    assert_fails(mst_store_num_keys(store, PLENTY_MS, &count, &err), MST_EPROTO, "no directory");
+    assert_fails(mst_store_num_keys(store, PLENTY_MS, &count, &err), MST_EPROTO, "not a directory");
     assert_fails(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err), MST_EPROTO,
                  "Not a directory");
     mst_store_close(store);
