@@ -372,7 +372,7 @@ static int tell_records(struct teller *teller, struct mst__buf *input, uint64_t 
     }
     return state == 0 ? 0
                       : mst__fail(&teller->err, MST_ESTATE, 0, "damaged at offset %" PRIu64 "%s",
-                                  *offset, *offset == 0 ? ": this is no journal" : "");
+                                  *offset, *offset == 0 ? ": this is not a journal" : "");
 }
 
 static int tell_file(struct teller *teller, int fd, const char *path)
