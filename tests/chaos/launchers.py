@@ -50,6 +50,7 @@ class Chaos:
         self.place = tempfile.mkdtemp(prefix="muster-chaos-")
         self.agents = []
         self.stopped = {}
+        self.leaving = []
         self.counts = collections.Counter()
         self.faults = []
 
@@ -102,6 +103,7 @@ class Chaos:
                 self.stop(agent.pid)
             elif kind == "leave":
                 agent.signal(signal.SIGTERM)
+                self.leaving.append(agent)
             elif kind == "fail":
                 rank = self.random.randrange(self.options.agents)
                 with open(os.path.join(self.place, f"fail.{rank}"), "wb"):
@@ -129,6 +131,8 @@ class Chaos:
                 self.strike()
             time.sleep(self.random.uniform(0.02, 0.2))
         self.wake(everybody=True)
+        for agent in self.leaving:  # else they count as the last ones, and end with another status
+            agent.wait(60)
         for name in os.listdir(self.place):
             os.unlink(os.path.join(self.place, name))
         while len(self.living()) < self.options.agents:
