@@ -129,8 +129,14 @@ class Work(unittest.TestCase):
     def test_finished_one_is_not_missed(self):
         for how in ("leave", "die"):
             for job in self.each():
-                gone, *others = self.meet(job, how, *[f"finish@{self.path}"] * 2)
+                # Not before all know of their round: where there is only a record, a node that is
+                # gone by then has not been in it.
+                first = f"{self.path}-first"
+                gone, *others = self.meet(job, f"{how}@{first}", *[f"finish@{self.path}"] * 2)
+                with open(first, "w", encoding="ascii"):
+                    pass
                 self.assertEqual(job.lines(gone), ([], 0))
+                os.remove(first)
                 if how == "die":
                     time.sleep(1.2)  # longer than a node may be silent, or without a connection
                 self.go()
