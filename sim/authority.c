@@ -131,10 +131,11 @@ static void run_start(struct mst__sim_auth *sim, uint32_t index)
     struct mst__sim_auth_node *node = mst__sim_auth_node(sim, index);
     bool is_wanted = !(sim->is_calm && node->is_odd);
     node->is_coming = false;
-    if (node->app == MST_SIM_AUTH_DOWN && is_wanted) {
+    /* A launcher that has left comes again as another process. */
+    bool is_new =
+        node->app == MST_SIM_AUTH_DOWN || (node->app == MST_SIM_AUTH_AWAY && sim->plan.has_agents);
+    if (is_new && is_wanted) {
         mst__sim_auth_node_start(sim, node);
-    } else if (node->app == MST_SIM_AUTH_AWAY && is_wanted && sim->plan.has_agents) {
-        mst__sim_auth_node_start(sim, node); /* another process */
     } else if (node->app == MST_SIM_AUTH_AWAY && is_wanted) {
         mst__sim_auth_node_next(sim, node);
     }

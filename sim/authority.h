@@ -51,6 +51,12 @@ struct mst__sim_auth_plan {
     bool has_odd;    /* the last node has other limits */
     bool has_racks;  /* ranks by a label */
     bool has_pinned; /* some nodes want a rank */
+    bool steps_back; /* the server's clock, and so its epoch, at a restart */
+    bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
+    bool has_work;   /* programs finish or fail */
+    bool is_old;     /* engine muster: the server is of the first version of the protocol */
+    bool has_agents;
+    bool gives_way; /* to newcomers, at once */
     /* Of the engine. */
     int64_t beat_us;
     int64_t expiry_us; /* of a v3 store: the lease */
@@ -63,8 +69,6 @@ struct mst__sim_auth_plan {
     int64_t slow_us;
     uint32_t twice_ppm; /* messages that come a second time; of a v3 store: lost answers */
     int64_t skew_us_max;
-    bool steps_back; /* the server's clock, and so its epoch, at a restart */
-    bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
     /* Behaviour. */
     int64_t start_us_max;
     int64_t reaction_us_max;
@@ -75,14 +79,11 @@ struct mst__sim_auth_plan {
     int64_t active_us;
     int64_t bound_us; /* in which the group must be at rest once the faults have stopped */
     /* The work of a round. */
-    bool has_work;       /* programs finish or fail */
-    bool is_old;         /* engine muster: the server is of the first version of the protocol */
     int64_t work_us_max; /* of one member */
     uint32_t fail_ppm;   /* members that fail */
     uint32_t end_ppm;    /* programs that end after they have finished */
     struct mst__budget budget;
-    /* Nodes are launchers of workers. */
-    bool has_agents;
+    /* Nodes that are launchers of workers. */
     int64_t stop_us_max;   /* of a worker that is told to stop */
     int64_t stop_grace_us; /* until it is killed */
     int64_t hang_us;       /* INT64_MAX = nobody looks whether workers hang, and none does */
@@ -90,7 +91,6 @@ struct mst__sim_auth_plan {
     int64_t pause_us;
     int64_t cut_us;
     uint32_t quick_max;
-    bool gives_way; /* to newcomers, at once */
 };
 
 /* --- events --- */

@@ -123,7 +123,11 @@ static int rebuild_compare(struct rebuild *rebuild)
 /* Whether its failure was not decided on yet: it holds its place until that is. */
 static bool is_undecided(const struct rebuild *rebuild, const struct mst__kept_session *session)
 {
-    return session->has_failed && !rebuild->round->is_over;
+    if (!session->has_failed) {
+        return false;
+    }
+    MST_ASSERT(rebuild->round != NULL);
+    return !rebuild->round->is_over;
 }
 
 static enum turn turn_of(const struct rebuild *rebuild, size_t index)
@@ -150,6 +154,7 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
             continue;
         }
         if (turn == TURN_HOLDING) {
+            MST_ASSERT(rebuild->round != NULL);
             const struct mst__claim holds = {
                 .epoch = rebuild->round->epoch,
                 .round = rebuild->round->round,
