@@ -29,136 +29,138 @@ enum mst__setting_kind {
  * NULL, help. The list of options in the man page is this. */
 #define MST_SETTING_MAP(X)                                                                         \
     X(NNODES, "nnodes", TEXT, "MIN:MAX", "1", NULL,                                                \
-      "How many nodes take part, at least and at most; one number is both.")                       \
+      "Least and greatest number of nodes; one number is both.")                                   \
     X(NPROC, "nproc-per-node", TEXT, "N", "1", NULL,                                               \
-      "Workers on this node: a number; gpu, as many as there are GPUs; cpu, as many as CPUs may "  \
-      "be used; auto, GPUs if there are any, else CPUs.")                                          \
+      "Workers on this node: a number; gpu, one per GPU; cpu, one per usable CPU; auto, gpu if "   \
+      "there is a GPU, else cpu.")                                                                 \
     X(RDZV_BACKEND, "rdzv-backend", TEXT, "NAME", "muster", NULL,                                  \
       "How nodes meet: muster, c10d, etcd-v2, etcd-v3, etcd or static.")                           \
     X(RDZV_ENDPOINT, "rdzv-endpoint", TEXT, "ADDR", "", NULL,                                      \
-      "Where nodes meet: host[:port]. The port defaults to 29400, of an etcd to 2379.")            \
+      "Where nodes meet: host[:port]. The port defaults to 29400, or 2379 for etcd.")              \
     X(RDZV_ID, "rdzv-id", TEXT, "ID", NULL, NULL,                                                  \
-      "Which job: the same on all of its nodes. Required for more than one node.")                 \
+      "Name of the job, the same on all of its nodes. Required for more than one node.")           \
     X(RDZV_CONF, "rdzv-conf", LIST, "K=V,...", NULL, NULL,                                         \
-      "Options of the backend, such as join_timeout=60. May be given several times.")              \
+      "Backend options, such as join_timeout=60. Repeatable.")                                     \
     X(STANDALONE, "standalone", FLAG, NULL, NULL, NULL,                                            \
-      "A job on this node alone, with a store and an id of its own.")                              \
+      "Run a job on this node alone, with its own store and id.")                                  \
     X(MAX_RESTARTS, "max-restarts", TEXT, "N[/TIME]", "0", NULL,                                   \
-      "How often the job's workers are restarted after failures, on all nodes together; with a "   \
-      "time, how often within it. A change of the membership costs nothing.")                      \
+      "Restarts of the workers after failures, counted over all nodes; with a time, restarts "     \
+      "within it. A membership change uses none.")                                                 \
     X(RESTART_BACKOFF, "restart-backoff", TEXT, "MIN:MAX", "0:0", NULL,                            \
       "Pause before a restart after a failure: MIN, doubled each time up to MAX.")                 \
     X(GIVE_UP, "give-up", TEXT, "N/TIME", "10/3s", NULL,                                           \
-      "Fail although restarts are left when workers have died N times in a row within TIME of "    \
+      "Fail early, with restarts left, when workers have died N times in a row within TIME of "    \
       "their start; 0 = never.")                                                                   \
     X(MONITOR_INTERVAL, "monitor-interval", TEXT, "SECONDS", "0.1", NULL,                          \
-      "Accepted for torchrun's sake. Nothing is polled.")                                          \
+      "Accepted for compatibility with torchrun. No effect: nothing is polled.")                   \
     X(START_METHOD, "start-method", TEXT, "NAME", "spawn", NULL,                                   \
-      "spawn, fork or forkserver, accepted for torchrun's sake: it has no effect on programs.")    \
+      "spawn, fork or forkserver. Accepted for compatibility with torchrun. No effect on "         \
+      "programs.")                                                                                 \
     X(EVENT_LOG_HANDLER, "event-log-handler", TEXT, "NAME", "null", NULL,                          \
-      "null, or console: the same as --events fd:2.")                                              \
-    X(ROLE, "role", TEXT, "NAME", "default", NULL, "The role of this node's workers.")             \
+      "null, or console: same as --events fd:2.")                                                  \
+    X(ROLE, "role", TEXT, "NAME", "default", NULL, "Role of the workers of this node.")            \
     X(MODULE, "module", FLAG, NULL, NULL, NULL,                                                    \
-      "PROGRAM is the name of a Python module: python3 -u -m PROGRAM. Also -m.")                   \
+      "PROGRAM is a Python module: python3 -u -m PROGRAM. Also -m.")                               \
     X(NO_PYTHON, "no-python", FLAG, NULL, NULL, NULL,                                              \
       "Run PROGRAM itself even if its name ends in .py.")                                          \
     X(RUN_PATH, "run-path", FLAG, NULL, NULL, NULL,                                                \
-      "Refused: there is no Python in the agent that could run the script.")                       \
+      "Refused: the agent has no Python that could run the script.")                               \
     X(LOG_DIR, "log-dir", TEXT, "DIR", NULL, NULL,                                                 \
-      "Where the logs of workers go, below a directory per run and generation. Default: a "        \
+      "Directory of the log files, with a subdirectory per run and generation. Default: a "        \
       "temporary directory, removed after success. /dev/null: no files.")                          \
     X(REDIRECTS, "redirects", TEXT, "SPEC", "0", NULL,                                             \
-      "Which streams go to a file instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; or " \
+      "Streams that go to a file instead of the console: 0 none, 1 stdout, 2 stderr, 3 both; or "  \
       "by local rank, 0:3,1:1 or 0-7:3. Also -r.")                                                 \
     X(TEE, "tee", TEXT, "SPEC", "0", NULL,                                                         \
-      "Which streams go to a file and, with a prefix, to the console. As --redirects. Also -t.")   \
+      "Streams that go to a file and, with a prefix, to the console. Syntax of --redirects. Also " \
+      "-t.")                                                                                       \
     X(LOCAL_RANKS_FILTER, "local-ranks-filter", TEXT, "RANKS", "", NULL,                           \
-      "Only workers with these local ranks reach the console: 0,1,4-7.")                           \
+      "Show only workers with these local ranks on the console: 0,1,4-7.")                         \
     X(DUPLICATE_STDOUT, "duplicate-stdout-filters", TEXT, "TEXTS", "", NULL,                       \
-      "Copy lines of teed stdout that contain one of these texts to filtered_stdout.log; commas "  \
-      "between them, two for one in a text.")                                                      \
+      "Copy lines of teed stdout that contain one of these texts to filtered_stdout.log. "         \
+      "Separate texts by commas; write a comma twice inside a text.")                              \
     X(DUPLICATE_STDERR, "duplicate-stderr-filters", TEXT, "TEXTS", "", NULL,                       \
       "The same for stderr and filtered_stderr.log.")                                              \
     X(PREFIX_TEMPLATE, "log-line-prefix-template", TEXT, "TEXT",                                   \
       "[${role_name}${local_rank}]:", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",                     \
-      "What stands before a teed line on the console: ${role_name}, ${rank}, ${local_rank}, "      \
-      "${hostname}, ${pid}, ${time}, ${generation}.")                                              \
+      "Prefix of teed lines on the console: ${role_name}, ${rank}, ${local_rank}, ${hostname}, "   \
+      "${pid}, ${time}, ${generation}.")                                                           \
     X(LOG_FORMAT, "log-format", TEXT, "FORMAT", "text", NULL,                                      \
-      "Workers' lines on the console: text, or json, an object per line.")                         \
+      "Format of worker lines on the console: text, or json (one object per line).")               \
     X(KEEP_LOGS, "keep-logs", FLAG, NULL, NULL, NULL,                                              \
-      "Keep a temporary log directory after success, too.")                                        \
+      "Keep a temporary log directory after success.")                                             \
     X(LOGS_SPECS, "logs-specs", TEXT, "NAME", "default", NULL,                                     \
-      "Refused, but for default: plug-ins of torchrun are Python.")                                \
+      "Only default is accepted: plug-ins of torchrun are Python.")                                \
     X(NODE_RANK, "node-rank", TEXT, "N", NULL, NULL,                                               \
-      "This node's rank with backend static; with muster, nodes are ordered by it.")               \
+      "Rank of this node with backend static; position in the order of nodes with muster.")        \
     X(MASTER_ADDR, "master-addr", TEXT, "HOST", NULL, NULL,                                        \
-      "The endpoint's host when no --rdzv-endpoint is given.")                                     \
+      "Host of the endpoint if --rdzv-endpoint is not given.")                                     \
     X(MASTER_PORT, "master-port", TEXT, "PORT", NULL, NULL,                                        \
-      "The endpoint's port when no --rdzv-endpoint is given. Default 29500.")                      \
+      "Port of the endpoint if --rdzv-endpoint is not given. Default 29500.")                      \
     X(LOCAL_ADDR, "local-addr", TEXT, "ADDRESS", NULL, NULL,                                       \
-      "What the others call this node, in names and as the workers' MASTER_ADDR.")                 \
+      "Address of this node as told to others: in its name and as MASTER_ADDR of workers.")        \
     X(NUMA_BINDING, "numa-binding", TEXT, "MODE", NULL, NULL,                                      \
-      "Bind each worker to CPUs near its GPU: node, socket, exclusive or core-complex. Without "   \
-      "GPUs, workers are spread over the NUMA nodes.")                                             \
+      "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex. "       \
+      "Without GPUs, workers are spread over the NUMA nodes.")                                     \
     X(SIGNALS, "signals-to-handle", TEXT, "NAMES", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", NULL,          \
-      "Signals that stop the job's workers on this node; they get the same one.")                  \
+      "Signals that stop the workers of this node. Workers receive the same signal.")              \
     X(GRACE, "grace", TEXT, "TIME", NULL, NULL,                                                    \
-      "How long workers may take to stop before they are killed, on every path. Default 30s.")     \
+      "Time for workers to stop before they are killed. Default 30s.")                             \
     X(SHUTDOWN_TIMEOUT, "shutdown-timeout", TEXT, "SECONDS", "30",                                 \
       "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "torchrun's name for --grace.")                            \
     X(STOP_SIGNAL, "stop-signal", TEXT, "NAME", "SIGTERM", NULL,                                   \
-      "What workers get when they have to stop and no signal is being passed on.")                 \
+      "Signal that stops workers, unless a received signal is passed on.")                         \
     X(SIGNAL_SCOPE, "signal-scope", TEXT, "SCOPE", "leader", NULL,                                 \
-      "leader: the worker alone gets a stop signal, and the rest of its session at the end of "    \
-      "the grace; group: all of them at once.")                                                    \
+      "leader: send stop signals to the worker alone, and kill the rest of its session after the " \
+      "grace; group: send them to its whole process group.")                                       \
     X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "", NULL,                                 \
-      "Signals that are passed on to workers without stopping anything, such as USR1,USR2.")       \
+      "Signals passed on to workers without stopping them, such as USR1,USR2.")                    \
     X(ON_JOIN, "on-join", TEXT, "WHEN", "restart", NULL,                                           \
       "When a node waits to be let in: restart at once, or next-restart: it waits for that.")      \
     X(NOTICE_SIGNAL, "notice-signal", TEXT, "NAME", NULL, NULL,                                    \
-      "Warn workers with this signal before a planned restart.")                                   \
+      "Signal that warns workers of a planned restart.")                                           \
     X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \
-      "How long they have then; all of them having touched $MUSTER_ACK_FILE or exited ends it "    \
-      "early.")                                                                                    \
+      "Time between that signal and the restart. It ends early when each worker has touched "      \
+      "$MUSTER_ACK_FILE or exited.")                                                               \
     X(PREEMPT_STATUS, "preempt-status", TEXT, "N", "75", NULL,                                     \
       "Exit status of a node that is drained, or stopped by a signal while the job goes on.")      \
     X(EXIT_STATUS, "exit-status", TEXT, "HOW", "worker", NULL,                                     \
-      "worker: exit with the status of the worker that failed first; torchrun: with 1.")           \
+      "worker: exit with the status of the worker that failed first; torchrun: exit with 1.")      \
     X(HANG_TIMEOUT, "hang-timeout", TEXT, "TIME", "0", NULL,                                       \
-      "A worker that has begun to touch $MUSTER_HEARTBEAT_FILE and pauses for longer has failed.") \
+      "Longest pause between two touches of $MUSTER_HEARTBEAT_FILE by a worker. A longer pause "   \
+      "is a failure. 0 = no limit.")                                                               \
     X(STARTUP_TIMEOUT, "startup-timeout", TEXT, "TIME", "0", NULL,                                 \
-      "A worker that has not touched $MUSTER_HEARTBEAT_FILE for so long after its start has "      \
-      "failed.")                                                                                   \
+      "Longest time until a worker first touches $MUSTER_HEARTBEAT_FILE. More is a failure. 0 = "  \
+      "no limit.")                                                                                 \
     X(PREFLIGHT, "preflight", TEXT, "COMMAND", NULL, NULL,                                         \
-      "Run by a shell before this node joins; it must succeed.")                                   \
+      "Shell command to run before this node joins. The node joins only if it succeeds.")          \
     X(EXCLUDE_AFTER, "exclude-after", TEXT, "K", "0", NULL,                                        \
-      "This node leaves when its workers were the root cause of K failures; 0 = never.")           \
+      "Leave the job when workers of this node were the root cause of K failures; 0 = never.")     \
     X(OMP, "omp", TEXT, "N", "auto", NULL,                                                         \
-      "OMP_NUM_THREADS of workers if it is not set: a number, auto (usable CPUs / workers) or "    \
+      "OMP_NUM_THREADS of workers, unless set already: a number, auto (usable CPUs / workers) or " \
       "keep.")                                                                                     \
-    X(ENV, "env", LIST, "K=V", NULL, NULL, "A variable for workers. May be given several times.")  \
-    X(CWD, "cwd", TEXT, "DIR", NULL, NULL, "The working directory of workers.")                    \
+    X(ENV, "env", LIST, "K=V", NULL, NULL, "Set a variable for workers. Repeatable.")              \
+    X(CWD, "cwd", TEXT, "DIR", NULL, NULL, "Working directory of workers.")                        \
     X(VIRTUAL_LOCAL_RANK, "virtual-local-rank", FLAG, NULL, NULL, NULL,                            \
       "Every worker sees LOCAL_RANK=0 and one GPU.")                                               \
     X(EVENTS, "events", TEXT, "FILE|fd:N", NULL, NULL,                                             \
-      "Append what happens as one object of JSON per line.")                                       \
+      "Append events to a file or descriptor, one JSON object per line.")                          \
     X(SERVE, "serve", TEXT, "WHEN", "auto", NULL,                                                  \
       "Whether this node serves the others: auto, never or always, as in muster-join(1).")         \
     X(HOSTS, "hosts", TEXT, "LIST", NULL, NULL,                                                    \
       "Start an agent on each of these hosts: a,b,node[01-16].")                                   \
-    X(HOSTFILE, "hostfile", TEXT, "FILE", NULL, NULL, "The same, a host per line.")                \
+    X(HOSTFILE, "hostfile", TEXT, "FILE", NULL, NULL, "File with the same hosts, one per line.")   \
     X(LAUNCH, "launch", TEXT, "HOW", NULL, NULL,                                                   \
-      "How agents are started on --hosts or on the scheduler's nodes: ssh or srun.")               \
+      "How to start agents on --hosts or on the nodes of the scheduler: ssh or srun.")             \
     X(SSH, "ssh", TEXT, "COMMAND", "ssh", NULL,                                                    \
-      "The command for --launch ssh: it gets a host and a command line.")                          \
+      "Command for --launch ssh. Its arguments are a host and a command line.")                    \
     X(REMOTE_MUSTER, "remote-muster", TEXT, "PATH", NULL, NULL,                                    \
-      "Where muster is on those hosts. Default: where it is here.")                                \
+      "Path of muster on these hosts. Default: same as here.")                                     \
     X(LOG_LEVEL, "log-level", TEXT, "LEVEL", "warn", NULL,                                         \
-      "What the agent logs on stderr: debug, info, warn or error.")                                \
+      "Log level of the agent, on stderr: debug, info, warn or error.")                            \
     X(DRY_RUN, "dry-run", FLAG, NULL, NULL, NULL,                                                  \
-      "Print the command and the variables of each worker, and do nothing.")                       \
-    X(EXPLAIN, "explain", FLAG, NULL, NULL, NULL,                                                  \
-      "Print each setting with its origin, and do nothing.")
+      "Print the command and variables of each worker, then exit.")                                \
+    X(EXPLAIN, "explain", FLAG, NULL, NULL, NULL, "Print each setting with its origin, then exit.")
 
 enum mst__setting {
 #define SETTING_ENUM(id, name, kind, argument, preset, other, help) MST_SETTING_##id,

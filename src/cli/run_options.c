@@ -22,13 +22,15 @@ static const char run_synopsis[] = "[options] [--] PROGRAM [ARGUMENT...]\n"
 static const char run_text[] =
     "Run PROGRAM as the workers of an elastic job: start them on this node, give each its rank, "
     "restart all of them together when one fails or the nodes change, and stop them together. "
-    "Options have the names and meanings of torchrun's. A setting that is not given comes from "
-    "MUSTER_NAME, else from PET_NAME, else from the scheduler (Slurm, Kubernetes, Open MPI, PMI, "
-    "Flux, LSF, PBS); --explain tells which. A name that ends in .py is run by python3 -u.\n"
+    "Options have the names and meanings of torchrun's. An option that is not given is read from "
+    "MUSTER_NAME, then PET_NAME, then the scheduler (Slurm, Kubernetes, Open MPI, PMI, Flux, LSF, "
+    "PBS); --explain shows which. A program whose name ends in .py is run by python3 -u.\n"
     "\n"
-    "In arguments, ${local_rank} and ${rank} stand for the worker's. Exit status: that of the "
-    "worker that failed first in the whole job, or 128 and its signal; 0 done, or a spare that "
-    "was not needed; others are in muster-run(1).";
+    "In arguments, ${local_rank} and ${rank} are replaced by those of the worker. Exit status: "
+    "that "
+    "of the worker that failed first in the whole job, 128+N if signal N ended it; 0 for success "
+    "or "
+    "an unneeded spare. muster-run(1) lists the others.";
 
 static const struct mst__option_letter run_letters[] = {
     {'m', "module"},
