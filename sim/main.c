@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/number.h"
-#include "sim/authority.h"
-#include "sim/legacy.h"
+#include "sim/authority/authority.h"
+#include "sim/legacy/legacy.h"
 #include "sim/mutant.h"
-#include "sim/sim.h"
+#include "sim/record/record.h"
 
 #define PROGRESS_NS INT64_C(2000000000)
 

@@ -1,0 +1,745 @@
+/* sim/authority/authority.h - the authority machine in virtual time: nodes that announce
+ * themselves, an authority that decides, and an adversary between them. There are two engines. In
+ * `muster` a server is the authority and real frames go over connections; in `etcd-v3` the node
+ * with the oldest key of a modelled store is, and what it decides is written there.
+ *
+ * The machine itself is the product's; nodes, server and driver are models of what the product
+ * does around it. */
+#ifndef MST_SIM_AUTHORITY_H
+#define MST_SIM_AUTHORITY_H
+
+#include <stdio.h>
+
+#include "base/prng.h"
+#include "core/authority_keep.h"
+#include "core/listening.h"
+#include "core/member.h"
+#include "sim/sim.h"
+#include "wire/job.h"
+#include "wire/replay.h"
+
+#define MST_SIM_AUTH_NODES_MAX 3000
+#define MST_SIM_AUTH_V3_NODES_MAX 48
+#define MST_SIM_AUTH_V3_LIVES_MAX 16 /* keys of a node's processes at once */
+
+/* --- the plan --- */
+
+enum mst__sim_auth_engine { MST_SIM_AUTH_MUSTER, MST_SIM_AUTH_V3 };
+
+enum mst__sim_auth_fault {
+    MST_SIM_AUTH_FAULT_AGAIN, /* enters again without need: its workers have failed */
+    MST_SIM_AUTH_FAULT_CRASH,
+    MST_SIM_AUTH_FAULT_VANISH, /* crashes, and nobody is told */
+    MST_SIM_AUTH_FAULT_REVIVE,
+    MST_SIM_AUTH_FAULT_BLACKOUT, /* nearly all crash, and come back */
+    MST_SIM_AUTH_FAULT_FREEZE,
+    MST_SIM_AUTH_FAULT_PARTITION,
+    MST_SIM_AUTH_FAULT_LEAVE,
+    MST_SIM_AUTH_FAULT_CANCEL,
+    MST_SIM_AUTH_FAULT_SERVER,        /* restarts; of a v3 store: is out of reach */
+    MST_SIM_AUTH_FAULT_SERVER_FREEZE, /* of a v3 store: all watches are gone */
+    MST_SIM_AUTH_FAULT_SHUT,
+    MST_SIM_AUTH_FAULT_TEAR,  /* of a connection */
+    MST_SIM_AUTH_FAULT_STALL, /* and its last messages come late */
+    MST_SIM_AUTH_FAULT_HOLE,  /* a connection swallows everything; no end hears of it */
+    MST_SIM_AUTH_FAULT_EXODUS,
+};
+#define MST_SIM_AUTH_FAULTS (MST_SIM_AUTH_FAULT_EXODUS + 1)
+
+struct mst__sim_auth_plan {
+    enum mst__sim_auth_engine engine;
+    uint32_t nodes;
+    uint32_t nodes_min, nodes_max;
+    int64_t last_call_us;
+    bool has_odd;    /* the last node has other limits */
+    bool has_racks;  /* ranks by a label */
+    bool has_pinned; /* some nodes want a rank */
+    bool steps_back; /* the server's clock, and so its epoch, at a restart */
+    bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
+    bool has_work;   /* programs finish or fail */
+    bool is_old;     /* engine muster: the server is of the first version of the protocol */
+    bool has_agents;
+    bool gives_way; /* to newcomers, at once */
+    /* Of the engine. */
+    int64_t beat_us;
+    int64_t expiry_us; /* of a v3 store: the lease */
+    int64_t grace_us;
+    int64_t reclaim_us;
+    int64_t forget_us; /* a run without nodes is forgotten */
+    /* Network. */
+    int64_t latency_us;
+    uint32_t slow_ppm;
+    int64_t slow_us;
+    uint32_t twice_ppm; /* messages that come a second time; of a v3 store: lost answers */
+    int64_t skew_us_max;
+    /* Behaviour. */
+    int64_t start_us_max;
+    int64_t reaction_us_max;
+    int64_t join_us;
+    int64_t fault_us; /* mean time between faults */
+    uint32_t weights[MST_SIM_AUTH_FAULTS];
+    int64_t outage_us_max; /* of partitions, freezes and servers */
+    int64_t active_us;
+    int64_t bound_us; /* in which the group must be at rest once the faults have stopped */
+    /* The work of a round. */
+    int64_t work_us_max; /* of one member */
+    uint32_t fail_ppm;   /* members that fail */
+    uint32_t end_ppm;    /* programs that end after they have finished */
+    struct mst__budget budget;
+    /* Nodes that are launchers of workers. */
+    int64_t stop_us_max;   /* of a worker that is told to stop */
+    int64_t stop_grace_us; /* until it is killed */
+    int64_t hang_us;       /* INT64_MAX = nobody looks whether workers hang, and none does */
+    int64_t notice_us;     /* 0 = none */
+    int64_t pause_us;
+    int64_t cut_us;
+    uint32_t quick_max;
+};
+
+/* --- events --- */
+
+enum mst__sim_auth_kind {
+    MST_SIM_AUTH_TO_SERVER, /* bytes of link @id */
+    MST_SIM_AUTH_TO_NODE,
+    MST_SIM_AUTH_HANGUP_SERVER, /* link @id has ended, says the network */
+    MST_SIM_AUTH_HANGUP_NODE,
+    MST_SIM_AUTH_TURN,  /* the server's loop comes round: timers, then what has arrived */
+    MST_SIM_AUTH_DUE,   /* its timer ends its waiting */
+    MST_SIM_AUTH_TIMER, /* of @node */
+    MST_SIM_AUTH_START, /* @node comes up */
+    MST_SIM_AUTH_FAULT,
+    MST_SIM_AUTH_CALM, /* the faults stop */
+    MST_SIM_AUTH_LOOK, /* has the group come to rest? */
+    MST_SIM_AUTH_ASK,  /* a request at the v3 store */
+    MST_SIM_AUTH_ANSWER,
+    MST_SIM_AUTH_WATCH, /* an event of a watch at a node */
+    MST_SIM_AUTH_LEASE, /* leases may have ended */
+};
+
+/* --- a node --- */
+
+enum mst__sim_auth_app {
+    MST_SIM_AUTH_DOWN,
+    MST_SIM_AUTH_JOINING,
+    MST_SIM_AUTH_HOLDING,
+    MST_SIM_AUTH_AWAY,  /* has left and comes back */
+    MST_SIM_AUTH_ENDED, /* was told that it is closed */
+    MST_SIM_AUTH_DONE,  /* has ended after its work was done */
+};
+
+/* A connection: two ends, which need not agree on whether it is open. */
+struct mst__sim_auth_link {
+    uint64_t id;
+    uint32_t node;
+    uint32_t life;
+    bool is_open_node;
+    bool is_accepted;
+    bool is_open_server;
+    bool is_torn;    /* what is under way is lost */
+    bool is_hole;    /* so is the news that an end has closed it */
+    bool is_seated;  /* has announced itself */
+    bool has_parted; /* has said LEAVE */
+    uint32_t server; /* which start of the server has accepted it */
+    uint64_t turn;   /* in which turn of its loop */
+    mst__authority_id seat;
+    int64_t to_server_us; /* when the last message in this direction arrives */
+    int64_t to_node_us;
+    int64_t stalled_us; /* what goes to the server is held back until then */
+    uint32_t sent[2];   /* messages to the node, and to the server */
+    uint32_t heard[2];  /* those that have come, in order */
+};
+
+/* What a node's key in a v3 store says. */
+struct mst__sim_auth_doc {
+    uint64_t epoch; /* of the round that the node knows, and comes back from */
+    int64_t round;  /* 0 = it comes back from none */
+    uint32_t world;
+    uint32_t rank;
+    /* How its work in a round has ended. */
+    bool has_word;
+    bool is_finish;
+    uint64_t word_epoch;
+    int64_t word_round;
+    int32_t failure; /* the number of a failure */
+};
+
+struct mst__sim_auth_lead;     /* an authority on a node, in authority_lead.c */
+struct mst__sim_auth_launcher; /* in authority_launch.c */
+
+struct mst__sim_auth_node {
+    uint32_t index;
+    uint32_t life;
+    uint64_t incarnation; /* what its clock says */
+    enum mst__sim_auth_app app;
+    bool is_coming; /* it will start, or enter */
+    bool is_odd;
+    uint64_t session;
+    int64_t skew_us;
+    struct mst__member member; /* the product's */
+    char name[24], rack[24];   /* which it borrows */
+    struct mst__label label;
+    uint64_t timer;
+    int64_t react_us;       /* when the application enters again; INT64_MAX = it does not want to */
+    bool reacts_to_waiting; /* and for that alone */
+    int64_t work_us;        /* when its work ends; INT64_MAX = it has none */
+    int64_t end_us;         /* when it ends, having finished */
+    bool is_done;           /* its work is, and it waits for the others */
+    int64_t cut_us;         /* off the network until then */
+    int64_t frozen_us;
+    int64_t bad_us;    /* when something last disturbed it */
+    int64_t lost_us;   /* when an authority last took it for lost */
+    uint64_t accepted; /* the newest of its connections that the server has seen */
+    struct mst__sim_auth_launcher *launcher; /* with has_agents; NULL = is not up */
+    /* muster */
+    struct mst__sim_auth_link *link;
+    /* etcd-v3 */
+    int64_t beat_us;
+    int64_t answer_us;
+    uint64_t key;                 /* create revision; 0 = has none */
+    uint64_t key_rev;             /* its modification, as far as is known */
+    uint64_t asked;               /* the serial of the request that is waited for; 0 = none */
+    struct mst__sim_auth_doc doc; /* what its key is to say */
+    bool has_to_put;              /* and does not, as far as is known */
+    bool has_to_read;             /* what it knows is out of date */
+    bool has_to_leave;            /* revoke the lease, then go */
+    bool wants_close;
+    uint64_t watch;     /* which one it listens to; 0 = none */
+    uint64_t watch_rev; /* what is older is known */
+    uint32_t watch_heard;
+    uint64_t predecessor;
+    struct mst__sim_auth_round *round; /* as it was seen last; NULL = not yet */
+    int64_t retry_us;
+    struct mst__sim_auth_lead *lead; /* NULL = is not the authority */
+};
+
+/* --- what was sealed --- */
+
+struct mst__sim_auth_seat {
+    uint32_t node;
+    uint32_t life;
+    uint64_t key;
+};
+
+#define MST_SIM_AUTH_CAUSES_MAX 16
+
+struct mst__sim_auth_seal {
+    uint64_t epoch;
+    int64_t round;
+    uint32_t world;
+    uint32_t restarts; /* of the job before it, as the checker counts them */
+    int64_t time_us;
+    bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
+    /* The first failure of this round that each server has heard. One that begins anew does not
+     * know what the last one has decided, so that there may be several. */
+    int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
+    size_t causes_count;
+    /* etcd-v3: what its members have stored. */
+    int32_t failed[MST_SIM_AUTH_V3_NODES_MAX]; /* the last failure of each; 0 = none */
+    bool has_finished[MST_SIM_AUTH_V3_NODES_MAX];
+    struct mst__sim_auth_seat *seats; /* by rank */
+};
+
+/* What the server has heard of the work of the round that runs, counted once more. */
+struct mst__sim_auth_ledger {
+    uint64_t epoch;
+    int64_t round;
+    bool *is_finished; /* by rank */
+    uint32_t finished;
+    uint32_t world;
+};
+
+/* How a job has ended. */
+struct mst__sim_auth_end {
+    enum mst__job_outcome outcome;
+    int32_t failure; /* the cause */
+    uint32_t rank;
+};
+
+/* --- the server of the engine muster --- */
+
+struct mst__sim_auth_server {
+    uint32_t starts;
+    uint64_t epoch; /* of the next job */
+    int64_t down_us;
+    int64_t froze_us; /* when it was last stopped */
+    int64_t frozen_us;
+    struct mst__sim_event *inbox; /* has arrived in its sockets, and is not read yet */
+    size_t inbox_count, inbox_capacity;
+    uint64_t turns;
+    bool has_turn; /* one is to come */
+    bool has_job;
+    bool is_stopping;
+    struct mst__authority authority;
+    bool is_shut;
+    int64_t idle_us;
+    struct mst__listening listening;
+    uint64_t due;         /* serial of the timer */
+    int64_t claimed_max;  /* the highest round in an accepted announcement */
+    int64_t claiming;     /* in the one that is looked at */
+    int64_t sealed_claim; /* the highest when the last round was sealed */
+    bool sealed_shut;     /* the run was closed then */
+    int64_t sealed_max;
+    uint64_t steps; /* since the last full check */
+    struct mst__sim_auth_ledger ledger;
+    uint32_t restarts; /* of this job, in the window of its budget */
+    int64_t restarts_us;
+    uint32_t restarts_total;
+    struct mst__buf shared;
+    struct mst__buf replies;
+};
+
+/* What the server does, in another authority, see authority_journal.c. */
+struct mst__sim_auth_journal {
+    bool is_on;
+    uint64_t events;
+    struct mst__journal writer;
+    struct mst__replay replay;
+    struct mst__buf told, retold;  /* effects, as text */
+    struct mst__journal states[2]; /* of the server and of its replay */
+};
+
+/* --- the v3 store --- */
+
+struct mst__sim_auth_key {
+    uint32_t node;
+    uint32_t life;
+    uint64_t session;
+    uint64_t created;
+    uint64_t modified;
+    int64_t until_us; /* the end of its lease */
+    struct mst__sim_auth_doc doc;
+};
+
+enum mst__sim_auth_state {
+    MST_SIM_AUTH_NONE,
+    MST_SIM_AUTH_OPEN,   /* the round is over, the next one gathers */
+    MST_SIM_AUTH_SEALED, /* it runs */
+    MST_SIM_AUTH_CLOSED,
+};
+
+/* The key of the round. */
+struct mst__sim_auth_round {
+    enum mst__sim_auth_state state;
+    uint64_t modified;
+    uint64_t epoch;
+    int64_t round;
+    uint32_t world;
+    uint32_t waiting;
+    enum mst__authority_why why;                 /* OPEN */
+    uint64_t members[MST_SIM_AUTH_V3_NODES_MAX]; /* create revisions of keys, by rank */
+    bool is_gone[MST_SIM_AUTH_V3_NODES_MAX];     /* OPEN: whose sessions have ended */
+    bool is_finished[MST_SIM_AUTH_V3_NODES_MAX]; /* whose work is done */
+    uint32_t restarts;                           /* of the budget, used in its window */
+    int64_t restarts_us;                         /* when that began */
+    uint32_t restarts_total;
+    uint32_t restarts_before; /* of those: before this round */
+    bool has_cause;           /* OPEN, CLOSED */
+    int32_t failure;          /* the cause */
+    uint32_t failure_rank;
+    enum mst__job_outcome outcome; /* CLOSED */
+};
+
+/* Whose key it was, also when it is gone. */
+struct mst__sim_auth_owner {
+    uint64_t created;
+    uint32_t node;
+    uint32_t life;
+};
+
+struct mst__sim_auth_watch {
+    uint64_t id;     /* 0 = none */
+    uint64_t serial; /* of the request that it came of */
+    uint32_t life;
+    uint64_t key;
+    uint64_t predecessor; /* 0 = there is none: all keys */
+    int64_t to_node_us;
+    uint32_t sent;
+};
+
+struct mst__sim_auth_store {
+    struct mst__sim_auth_key
+        keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
+    size_t count;
+    struct mst__sim_auth_round round;
+    int64_t round_us; /* when it was last written */
+    uint64_t revision;
+    struct mst__sim_auth_watch watches[MST_SIM_AUTH_V3_NODES_MAX]; /* by node */
+    struct mst__sim_auth_owner *owners;
+    size_t owners_count, owners_capacity;
+    int64_t down_us;
+    uint64_t lease_timer;
+};
+
+/* --- the world --- */
+
+struct mst__sim_auth {
+    struct mst__sim_auth_plan plan;
+    struct mst__prng prng;
+    int64_t now_us;
+    struct mst__sim_queue queue;
+    struct mst__sim_auth_node *nodes;
+    struct mst__sim_auth_link **links; /* by id - 1 */
+    size_t links_count, links_capacity;
+    struct mst__sim_auth_server server;
+    struct mst__sim_auth_journal journal;
+    struct mst__sim_auth_store store;
+    struct mst__sim_auth_seal *seals;
+    size_t seals_count, seals_capacity;
+    struct mst__sim_auth_end *ends; /* of all jobs that were */
+    size_t ends_count, ends_capacity;
+    int32_t failures; /* so many works have failed; each has its number */
+    uint64_t serials;
+    bool is_calm;
+    bool is_over;
+    bool is_closed;  /* somebody has asked for it, and it was heard */
+    bool was_closed; /* the same, and it may be forgotten since */
+    int64_t calm_us;
+    int64_t rest_us; /* since when all is as it should be; 0 = it is not */
+    struct mst__buf frame;
+    FILE *history;
+    struct mst__sim_stats stats;
+    const char *rule;
+    char broken[400];
+};
+
+/* As mst__sim_world_run. */
+bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
+/* The same with launchers. */
+bool mst__sim_auth_run_agents(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
+void mst__sim_auth_close(struct mst__sim_auth *sim);
+
+/* --- authority.c: time, network, history --- */
+
+#define MST_SIM_AUTH_NOBODY UINT32_MAX
+
+/* When to look again for what is not in order yet. */
+#define MST_SIM_AUTH_ORDER_US 20000
+
+/* How late the second copy of a message comes at most. */
+#define MST_SIM_AUTH_COPY_US (3 * MST_SIM_SECOND_US)
+
+void mst__sim_auth_break(struct mst__sim_auth *sim, const char *rule, const char *format, ...)
+    MST_PRINTF(3, 4);
+/* @node may be MST_SIM_AUTH_NOBODY: the server, or the store. */
+void mst__sim_auth_say(struct mst__sim_auth *sim, uint32_t node, const char *format, ...)
+    MST_PRINTF(3, 4);
+int64_t mst__sim_auth_below(struct mst__sim_auth *sim, int64_t bound);
+bool mst__sim_auth_chance(struct mst__sim_auth *sim, uint32_t ppm);
+/* Takes the bytes of @event. */
+void mst__sim_auth_at(struct mst__sim_auth *sim,
+                      int64_t time_us,
+                      enum mst__sim_auth_kind kind,
+                      struct mst__sim_event event);
+/* The time that a message takes. */
+int64_t mst__sim_auth_delay(struct mst__sim_auth *sim);
+/* A copy that mst__free frees. */
+void *mst__sim_auth_copy(const void *data, size_t size);
+
+/* --- authority_plan.c --- */
+
+void mst__sim_auth_draw(struct mst__sim_auth *sim);
+
+/* --- authority_fault.c --- */
+
+void mst__sim_auth_strike(struct mst__sim_auth *sim);
+void mst__sim_auth_calm(struct mst__sim_auth *sim);
+
+/* --- authority_link.c --- */
+
+struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
+                                                   struct mst__sim_auth_node *node);
+void mst__sim_auth_link_send(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_link *link,
+                             bool to_server,
+                             bool can_repeat, /* it may come twice */
+                             struct mst_bytes bytes);
+/* An end is closed; the other one hears of it, or does not. */
+void mst__sim_auth_link_close(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_link *link,
+                              bool by_server,
+                              bool is_silent);
+/* Bytes, or the end, have come, unless they are held back and come again. */
+void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event *event);
+/* The server takes in the connection, or reads what has arrived on it: false when that has to wait
+ * for the next turn of its loop. */
+bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_event *event);
+
+/* --- authority_node.c: a program that takes part --- */
+
+struct mst__sim_auth_node *mst__sim_auth_node(struct mst__sim_auth *sim, uint32_t index);
+bool mst__sim_auth_is_up(const struct mst__sim_auth_node *node);
+void mst__sim_auth_node_come(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_node *node,
+                             int64_t delay_us);
+void mst__sim_auth_node_start(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_node *node,
+                              bool is_silent);
+/* The application enters the next round. */
+void mst__sim_auth_node_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* It goes for a while: leaves, or gives up waiting. */
+void mst__sim_auth_node_part(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_node *node,
+                             int64_t away_us);
+void mst__sim_auth_node_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_node_timer(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* Both engines: what a node is told. */
+void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
+                               struct mst__sim_auth_node *node,
+                               const struct mst__job_round *round);
+void mst__sim_auth_node_react(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_node *node,
+                              bool is_waiting);
+void mst__sim_auth_node_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_node_ended(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_launch.c: a launcher in the place of a program --- */
+
+void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_free(struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_sealed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__job_round *round);
+void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+/* Somebody asks for a restart, or for its end; it comes back after @away_us. */
+void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 int64_t away_us);
+int64_t mst__sim_auth_launch_due_us(const struct mst__sim_auth_node *node);
+void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_member.c: the member machine of a node --- */
+
+/* A process of @node has started. */
+void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_step(struct mst__sim_auth *sim,
+                               struct mst__sim_auth_node *node,
+                               struct mst__member_event event);
+void mst__sim_auth_member_heard(struct mst__sim_auth *sim,
+                                struct mst__sim_auth_node *node,
+                                const struct mst__job_message *message);
+/* Let it do what is due. */
+void mst__sim_auth_member_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_want(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_member_leave(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_client.c: a node's connection to the server --- */
+
+void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+void mst__sim_auth_client_receive(struct mst__sim_auth *sim,
+                                  struct mst__sim_auth_node *node,
+                                  struct mst_bytes bytes);
+/* The connection is of no use any more. */
+void mst__sim_auth_client_drop(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_client_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_server.c --- */
+
+void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
+                                  struct mst__sim_auth_link *link,
+                                  struct mst_bytes bytes);
+void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth_link *link);
+
+/* --- authority_journal.c --- */
+
+void mst__sim_auth_journal_open(struct mst__sim_auth *sim, uint64_t seed);
+void mst__sim_auth_journal_close(struct mst__sim_auth *sim);
+/* The server has a new job; has fed @event to it; has taken @effect; has taken all. */
+void mst__sim_auth_journal_job(struct mst__sim_auth *sim);
+void mst__sim_auth_journal_step(struct mst__sim_auth *sim,
+                                const struct mst__authority_event *event);
+void mst__sim_auth_journal_told(struct mst__sim_auth *sim,
+                                const struct mst__authority_effect *effect);
+void mst__sim_auth_journal_taken(struct mst__sim_auth *sim);
+/* Bytes or an end have arrived in a socket; takes the bytes of @event. */
+void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_event *event);
+void mst__sim_auth_server_turn(struct mst__sim_auth *sim);
+void mst__sim_auth_server_due(struct mst__sim_auth *sim);
+void mst__sim_auth_server_start(struct mst__sim_auth *sim);
+void mst__sim_auth_server_stop(struct mst__sim_auth *sim);
+
+/* Workers of @node start in that round: with the restarts that were counted. */
+void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
+                                         const struct mst__sim_auth_node *node,
+                                         uint64_t epoch,
+                                         int64_t round,
+                                         uint32_t restarts);
+
+/* --- authority_work.c: members that finish and fail --- */
+
+/* @node is in a round, and works. */
+void mst__sim_auth_work_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* It does so no longer. */
+void mst__sim_auth_work_stop(struct mst__sim_auth_node *node);
+void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+int64_t mst__sim_auth_work_due_us(const struct mst__sim_auth_node *node);
+/* The round of a node that has finished is over: whether it ends instead of coming back. */
+bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+/* The server hears a word of @link, and then has decided. */
+void mst__sim_auth_work_word(struct mst__sim_auth *sim,
+                             const struct mst__sim_auth_link *link,
+                             const struct mst__job_message *message);
+/* The phase of the run has changed. */
+void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
+                              enum mst__authority_phase from,
+                              enum mst__authority_phase to,
+                              enum mst__authority_why why);
+/* What the server tells, and what a node hears. */
+void mst__sim_auth_work_check_lost(struct mst__sim_auth *sim, uint32_t rank);
+void mst__sim_auth_work_check_turn(struct mst__sim_auth *sim);
+void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
+                                    const struct mst__sim_auth_node *node,
+                                    const struct mst__job_message *message);
+void mst__sim_auth_work_forget(struct mst__sim_auth *sim);
+/* Engine etcd-v3: a node has stored @key; the round is written, or closed by somebody. */
+void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_auth_key *key);
+void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
+                                      const struct mst__sim_auth_round *before,
+                                      const struct mst__sim_auth_round *round);
+void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round);
+
+/* --- authority_store.c: the v3 store --- */
+
+enum mst__sim_auth_verb {
+    MST_SIM_AUTH_ASK_JOIN,  /* a lease and the key of the session, if it is not there */
+    MST_SIM_AUTH_ASK_PUT,   /* the own key, if it is there */
+    MST_SIM_AUTH_ASK_ALIVE, /* renew the lease */
+    MST_SIM_AUTH_ASK_READ,  /* all there is, and watch from there on */
+    MST_SIM_AUTH_ASK_WRITE, /* the round, if own key and round are what they were */
+    MST_SIM_AUTH_ASK_CLOSE, /* the round, if it is what it was */
+    MST_SIM_AUTH_ASK_LEAVE, /* revoke the lease */
+};
+
+/* Plain data, as the bytes of an event. */
+struct mst__sim_auth_ask {
+    enum mst__sim_auth_verb verb;
+    uint64_t serial;
+    uint64_t key;
+    uint64_t session; /* JOIN */
+    struct mst__sim_auth_doc doc;
+    uint64_t modified; /* PUT: of the key; WRITE and CLOSE: of the round */
+    struct mst__sim_auth_round round;
+    uint64_t drops[4]; /* WRITE: keys of processes that were replaced; 0 = none */
+};
+
+struct mst__sim_auth_answer {
+    enum mst__sim_auth_verb verb;
+    uint64_t serial;
+    bool is_done;      /* the comparisons held */
+    bool is_failed;    /* nobody knows what became of it */
+    uint64_t key;      /* one's own; 0 = there is none */
+    uint64_t modified; /* the same */
+    struct mst__sim_auth_doc doc;
+    uint64_t revision; /* as of this */
+    uint64_t watch;    /* READ */
+    uint64_t predecessor;
+    struct mst__sim_auth_round round;
+    uint64_t modified_round;
+    size_t count; /* of those that follow; the rest is not there */
+    struct mst__sim_auth_key keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX];
+};
+
+/* What a watch tells. */
+struct mst__sim_auth_news {
+    uint64_t revision;
+    uint64_t watch;
+    bool is_lost;  /* the watch itself is gone */
+    bool is_round; /* else a key */
+    bool is_gone;
+    struct mst__sim_auth_key key;
+    struct mst__sim_auth_round round;
+};
+
+void mst__sim_auth_store_ask(struct mst__sim_auth *sim, struct mst__sim_event *event);
+void mst__sim_auth_store_expire(struct mst__sim_auth *sim);
+/* Out of reach until then. */
+void mst__sim_auth_store_down(struct mst__sim_auth *sim, int64_t until_us);
+/* Watches are gone: compaction, or another member of the cluster. */
+void mst__sim_auth_store_unwatch(struct mst__sim_auth *sim);
+/* The watch of one node, and what it would have told. */
+void mst__sim_auth_store_unwatch_one(struct mst__sim_auth *sim, uint32_t node);
+struct mst__sim_auth_key *mst__sim_auth_store_find(struct mst__sim_auth *sim, uint64_t created);
+const struct mst__sim_auth_owner *mst__sim_auth_owner(const struct mst__sim_auth *sim,
+                                                      uint64_t created);
+
+/* --- authority_keeper.c: a node's key in the v3 store --- */
+
+void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect);
+void mst__sim_auth_keeper_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+int64_t mst__sim_auth_keeper_due_us(const struct mst__sim_auth_node *node);
+/* An answer or news of a watch. */
+void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event *event);
+/* Do the next thing that is to be done, unless an answer is waited for. */
+void mst__sim_auth_keeper_step(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+
+/* --- authority_lead.c: the authority on the node with the oldest key --- */
+
+/* @answer shows that @node is the oldest. */
+void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
+                              struct mst__sim_auth_node *node,
+                              const struct mst__sim_auth_answer *answer);
+/* Forget it; nothing when there is none. */
+void mst__sim_auth_lead_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
+                             struct mst__sim_auth_node *node,
+                             const struct mst__sim_auth_news *news);
+/* Whether something is to be written; it is then in @ret_ask. */
+bool mst__sim_auth_lead_ask(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask);
+void mst__sim_auth_lead_written(struct mst__sim_auth *sim,
+                                struct mst__sim_auth_node *node,
+                                const struct mst__sim_auth_answer *answer);
+void mst__sim_auth_lead_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
+int64_t mst__sim_auth_lead_due_us(const struct mst__sim_auth_node *node);
+/* How many nodes it knows of; 0 when there is none. */
+uint32_t mst__sim_auth_lead_count(const struct mst__sim_auth_node *node);
+/* Whether its authority has written something that is not stored yet, or has to. */
+bool mst__sim_auth_lead_is_writing(const struct mst__sim_auth_node *node);
+/* What the authority on @node waits for; nothing when there is none. */
+void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size);
+
+/* --- authority_check.c: what must always be true, and what must come true --- */
+
+/* The engine muster: what the authority has decided and accepted. */
+void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
+                              const struct mst__authority_effect *effect);
+/* @contact: the connection of the process of the node that was there before; 0 = none. @was_shut:
+ * the run was closed before this, which may itself have ended it. */
+void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
+                                   const struct mst__sim_auth_link *link,
+                                   const struct mst__announcement *announcement,
+                                   uint64_t contact,
+                                   bool was_shut);
+void mst__sim_auth_check_unclaimed(struct mst__sim_auth *sim,
+                                   const struct mst__sim_auth_link *link,
+                                   const struct mst__announcement *announcement,
+                                   enum mst__refusal refusal);
+void mst__sim_auth_check_expelled(struct mst__sim_auth *sim, const struct mst__sim_auth_link *link);
+void mst__sim_auth_check_lost(struct mst__sim_auth *sim,
+                              const struct mst__authority_effect *effect);
+void mst__sim_auth_check_refused(struct mst__sim_auth *sim,
+                                 const struct mst__sim_auth_node *node,
+                                 const struct mst__job_message *message);
+/* The engine etcd-v3: @round was written over @before with the key @writer. */
+void mst__sim_auth_check_written(struct mst__sim_auth *sim,
+                                 const struct mst__sim_auth_round *before,
+                                 const struct mst__sim_auth_round *round,
+                                 uint64_t writer);
+/* Both. */
+void mst__sim_auth_check_told(struct mst__sim_auth *sim,
+                              const struct mst__sim_auth_node *node,
+                              const struct mst__job_round *round);
+void mst__sim_auth_look(struct mst__sim_auth *sim);
+
+#endif /* MST_SIM_AUTHORITY_H */

@@ -1,0 +1,536 @@
+/* sim/authority/launch.c - launchers: the product's agent machine on top of a node's member
+ * machine, with workers that succeed, fail, hang, take their time to stop or do not stop at all.
+ *
+ * What must be true: a generation starts when nothing of the last one lives ("generation"), with
+ * the restarts that the checker has counted ("restarts"); nothing of it lives for longer than the
+ * grace when it has to stop ("grace"); a node finishes when all its workers have, and tells a
+ * failure ("told"); a job that has failed has failed of the cause that was decided ("outcome").
+ * That all of them end is a matter of the rest. */
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/mem.h"
+#include "core/agent.h"
+#include "sim/authority/authority.h"
+
+#define SECOND_US MST_SIM_SECOND_US
+#define WORKERS_MAX 3
+#define INBOX_MAX 16
+#define KILLED_US 1000 /* until a process that is killed has ended */
+
+struct process {
+    bool lives;
+    bool fails;
+    bool is_stubborn; /* ends only when it is killed */
+    int64_t end_us;   /* INT64_MAX = it hangs */
+    uint32_t signal;  /* that has ended it */
+};
+
+/* What has been told and not been taken. */
+struct news {
+    struct mst__agent_event event;
+    struct mst__cause cause;
+    bool has_cause;
+};
+
+struct mst__sim_auth_launcher {
+    struct mst__agent agent;
+    struct mst__agent_worker workers[WORKERS_MAX];
+    struct process processes[WORKERS_MAX];
+    uint32_t count;
+    struct news inbox[INBOX_MAX];
+    size_t inbox_count;
+    int64_t take_us; /* when it is */
+    int64_t assign_us;
+    bool assign_fails;
+    int64_t restarts; /* that SEALED has told */
+    uint64_t epoch;
+    int64_t round;
+    uint32_t rank;
+    int64_t over_us; /* since when its workers have to stop; INT64_MAX = they do not */
+    int64_t away_us; /* for how long it goes when it is told to */
+};
+
+static void step(struct mst__sim_auth *sim,
+                 struct mst__sim_auth_node *node,
+                 struct mst__agent_event event);
+
+/* --- workers --- */
+
+static uint32_t living(const struct mst__sim_auth_launcher *launcher)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        count += launcher->processes[i].lives;
+    }
+    return count;
+}
+
+static void start_workers(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    const struct mst__sim_auth_plan *plan = &sim->plan;
+    mst__sim_auth_say(sim, node->index,
+                      "starts generation %" PRIu32 " as rank %" PRIu32 " of round %" PRId64,
+                      launcher->agent.generation, launcher->rank, launcher->round);
+    if (living(launcher) > 0) {
+        mst__sim_auth_break(sim, "generation", "node %" PRIu32 " starts workers beside old ones",
+                            node->index);
+    }
+    mst__sim_auth_launch_check_restarts(sim, node, launcher->epoch, launcher->round,
+                                        launcher->agent.restarts);
+    launcher->over_us = INT64_MAX;
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        bool hangs =
+            !sim->is_calm && plan->hang_us != INT64_MAX && mst__sim_auth_chance(sim, 50000);
+        launcher->processes[i] = (struct process){
+            .lives = true,
+            .fails = !sim->is_calm && mst__sim_auth_chance(sim, plan->fail_ppm / launcher->count),
+            .is_stubborn = !sim->is_calm && mst__sim_auth_chance(sim, 100000),
+            .end_us =
+                hangs ? INT64_MAX : sim->now_us + 1 + mst__sim_auth_below(sim, plan->work_us_max),
+        };
+    }
+    if (!sim->is_calm && mst__sim_auth_chance(sim, 5000)) {
+        struct mst_err err = {.code = MST_ESYS, .msg = "no such program"};
+        uint32_t failed = (uint32_t)mst__sim_auth_below(sim, launcher->count);
+        for (uint32_t i = failed; i < launcher->count; i++) {
+            launcher->processes[i].lives = false;
+        }
+        step(sim, node,
+             (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNSTARTED,
+                                       .worker = failed,
+                                       .status = ++sim->failures,
+                                       .err = &err});
+    }
+}
+
+static void signal_workers(struct mst__sim_auth *sim,
+                           struct mst__sim_auth_launcher *launcher,
+                           uint32_t signal)
+{
+    bool is_notice = launcher->agent.notice_us != INT64_MAX;
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        struct process *process = &launcher->processes[i];
+        if (process->lives && !process->is_stubborn && !is_notice) {
+            int64_t end_us = sim->now_us + mst__sim_auth_below(sim, sim->plan.stop_us_max + 1);
+            process->end_us = end_us < process->end_us ? end_us : process->end_us;
+            process->signal = signal;
+        }
+    }
+}
+
+static void kill_workers(struct mst__sim_auth *sim, struct mst__sim_auth_launcher *launcher)
+{
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        struct process *process = &launcher->processes[i];
+        int64_t end_us = sim->now_us + mst__sim_auth_below(sim, KILLED_US);
+        if (process->lives && process->end_us > end_us) {
+            process->end_us = end_us;
+            process->signal = 9;
+        }
+    }
+}
+
+static void end_worker(struct mst__sim_auth *sim, struct mst__sim_auth_node *node, uint32_t worker)
+{
+    struct process *process = &node->launcher->processes[worker];
+    bool has_failed = process->fails && process->signal == 0;
+    process->lives = false;
+    step(sim, node,
+         (struct mst__agent_event){.kind = MST_AGENT_EVENT_EXITED,
+                                   .worker = worker,
+                                   .status = has_failed ? ++sim->failures : 0,
+                                   .signal = process->signal,
+                                   .wall_us = sim->now_us});
+}
+
+/* --- the end --- */
+
+static void check_cause(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
+{
+    const struct mst__agent *agent = &node->launcher->agent;
+    bool is_given_up =
+        agent->options.quick_max > 0 && agent->quick_count >= agent->options.quick_max;
+    bool is_known = is_given_up;
+    for (size_t i = 0; i < sim->ends_count; i++) {
+        const struct mst__sim_auth_end *end = &sim->ends[i];
+        is_known =
+            is_known || (end->outcome == MST_JOB_OUTCOME_FAILED &&
+                         end->failure == agent->cause.status && end->rank == agent->cause.rank);
+    }
+    if (!is_known) {
+        mst__sim_auth_break(sim, "outcome",
+                            "node %" PRIu32 " tells failure %" PRId32 " of rank %" PRIu32
+                            ", and that was not decided",
+                            node->index, agent->cause.status, agent->cause.rank);
+    }
+}
+
+static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    enum mst__agent_end how = launcher->agent.end;
+    mst__sim_auth_say(sim, node->index, "ends: %s", mst__agent_end_name(how));
+    if (living(launcher) > 0 && how != MST_AGENT_END_STUCK) {
+        mst__sim_auth_break(sim, "generation", "node %" PRIu32 " ends before its workers",
+                            node->index);
+    }
+    if (how == MST_AGENT_END_FINISHED || how == MST_AGENT_END_FAILED ||
+        how == MST_AGENT_END_CLOSED) {
+        if (how == MST_AGENT_END_FAILED) {
+            check_cause(sim, node);
+        }
+        mst__sim_auth_node_ended(sim, node);
+        return;
+    }
+    node->app = MST_SIM_AUTH_AWAY;
+    mst__sim_auth_node_come(sim, node, 1 + launcher->away_us);
+}
+
+/* --- effects --- */
+
+/* Each failure has a number; one that hangs has no status. */
+static void restart(struct mst__sim_auth *sim,
+                    struct mst__sim_auth_node *node,
+                    const struct mst__cause *cause)
+{
+    struct mst__cause told = *cause;
+    told.status = told.status == 0 ? ++sim->failures : told.status;
+    mst__sim_auth_say(sim, node->index, "fails, number %" PRId32, told.status);
+    mst__sim_auth_member_step(
+        sim, node, (struct mst__member_event){.kind = MST_MEMBER_EVENT_RESTART, .cause = &told});
+}
+
+static void carry_out(struct mst__sim_auth *sim,
+                      struct mst__sim_auth_node *node,
+                      const struct mst__agent_effect *effect)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    switch (effect->kind) {
+        case MST_AGENT_WANT:
+            launcher->inbox_count = 0; /* of the last round */
+            launcher->assign_us = INT64_MAX;
+            node->app = MST_SIM_AUTH_JOINING;
+            /* Engine etcd-v3: that all is closed may have been told before, and comes once. */
+            node->has_to_read = node->has_to_read || node->round != NULL;
+            mst__sim_auth_member_want(sim, node);
+            return;
+        case MST_AGENT_ASSIGN:
+            launcher->assign_us =
+                sim->now_us + mst__sim_auth_below(sim, 10 * sim->plan.latency_us + 1);
+            launcher->assign_fails = !sim->is_calm && mst__sim_auth_chance(sim, 10000);
+            return;
+        case MST_AGENT_START:
+            start_workers(sim, node);
+            return;
+        case MST_AGENT_SIGNAL:
+            signal_workers(sim, launcher, effect->signal);
+            return;
+        case MST_AGENT_KILL:
+            kill_workers(sim, launcher);
+            return;
+        case MST_AGENT_FINISH:
+            if (living(launcher) > 0) {
+                mst__sim_auth_break(sim, "told", "node %" PRIu32 " has finished, its workers not",
+                                    node->index);
+            }
+            mst__sim_auth_member_step(sim, node,
+                                      (struct mst__member_event){.kind = MST_MEMBER_EVENT_FINISH});
+            return;
+        case MST_AGENT_RESTART:
+            restart(sim, node, effect->cause);
+            return;
+        case MST_AGENT_CLOSE:
+            mst__sim_auth_node_shut(sim, node);
+            return;
+        case MST_AGENT_LEAVE:
+            node->app = MST_SIM_AUTH_AWAY;
+            mst__sim_auth_member_leave(sim, node);
+            return;
+        case MST_AGENT_END:
+            end(sim, node);
+            return;
+    }
+}
+
+/* A worker that has failed, while all was well, is told of. */
+static void check_told(struct mst__sim_auth *sim,
+                       const struct mst__sim_auth_node *node,
+                       const struct mst__agent_event *event,
+                       enum mst__agent_phase before)
+{
+    const struct mst__agent *agent = &node->launcher->agent;
+    bool is_told = false;
+    for (size_t i = 0; i < agent->effects_count; i++) {
+        is_told = is_told || agent->effects[i].kind == MST_AGENT_RESTART;
+    }
+    if (event->kind == MST_AGENT_EVENT_EXITED && before == MST_AGENT_RUNNING &&
+        event->status != 0 && !is_told) {
+        mst__sim_auth_break(sim, "told", "node %" PRIu32 " keeps a failure for itself",
+                            node->index);
+    }
+}
+
+static void check_grace(struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
+{
+    const struct mst__sim_auth_launcher *launcher = node->launcher;
+    int64_t since_us = launcher->over_us < node->frozen_us ? node->frozen_us : launcher->over_us;
+    bool is_over = launcher->over_us != INT64_MAX && living(launcher) > 0 &&
+                   sim->now_us > since_us + sim->plan.stop_grace_us + 2 * KILLED_US;
+    if (is_over) {
+        mst__sim_auth_break(sim, "grace", "workers of node %" PRIu32 " live on", node->index);
+    }
+}
+
+static void step(struct mst__sim_auth *sim,
+                 struct mst__sim_auth_node *node,
+                 struct mst__agent_event event)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    struct mst__agent_effect effects[MST_AGENT_EFFECTS_MAX];
+    enum mst__agent_phase before = launcher->agent.phase;
+    event.now_us = sim->now_us;
+    mst__agent_step(&launcher->agent, &event);
+    const char *flaw = mst__agent_flaw(&launcher->agent);
+    if (flaw != NULL) {
+        mst__sim_auth_break(sim, "agent", "node %" PRIu32 ": %s", node->index, flaw);
+        return;
+    }
+    if (launcher->agent.phase != before) {
+        mst__sim_auth_say(sim, node->index, "is %s", mst__agent_phase_name(launcher->agent.phase));
+    }
+    check_told(sim, node, &event, before);
+    if (launcher->agent.phase == MST_AGENT_STOPPING && launcher->over_us == INT64_MAX) {
+        launcher->over_us = sim->now_us;
+    }
+    size_t count = launcher->agent.effects_count;
+    for (size_t i = 0; i < count; i++) {
+        effects[i] = launcher->agent.effects[i];
+    }
+    for (size_t i = 0; i < count && !sim->is_over; i++) {
+        carry_out(sim, node, &effects[i]);
+    }
+}
+
+/* --- what it is told --- */
+
+static void tell(struct mst__sim_auth *sim,
+                 struct mst__sim_auth_node *node,
+                 struct mst__agent_event event,
+                 const struct mst__job_end *end)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    if (launcher->agent.phase == MST_AGENT_ENDED) {
+        return;
+    }
+    size_t at = 0; /* what nobody has taken is told together with what comes, as a handler does */
+    while (at < launcher->inbox_count && launcher->inbox[at].event.kind != event.kind) {
+        at++;
+    }
+    MST_ASSERT(at < INBOX_MAX);
+    launcher->inbox_count += at == launcher->inbox_count;
+    struct news *news = &launcher->inbox[at];
+    *news = (struct news){.event = event};
+    if (end != NULL && end->has_cause) {
+        news->has_cause = true;
+        news->cause = end->cause;
+        news->cause.node = mst_bytes_str("");
+        news->cause.text = mst_bytes_str("");
+    }
+    if (launcher->inbox_count == 1) {
+        launcher->take_us = sim->now_us + mst__sim_auth_below(sim, sim->plan.reaction_us_max + 1);
+    }
+    mst__sim_auth_node_arm(sim, node);
+}
+
+void mst__sim_auth_launch_sealed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__job_round *round)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    launcher->restarts = round->restarts;
+    launcher->epoch = round->epoch;
+    launcher->round = round->round;
+    launcher->rank = round->rank;
+    tell(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SEALED}, NULL);
+}
+
+void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect)
+{
+    static const struct mst_err refused = {.code = MST_ETIMEOUT};
+    int code = effect->err->code;
+    struct mst__agent_event event = {.kind = MST_AGENT_EVENT_REFUSED, .err = &refused};
+    if (code == MST_ECLOSED || code == MST_ESPARE || code == MST_EFINISHED) {
+        event.kind = MST_AGENT_EVENT_CLOSED;
+        event.outcome = effect->end != NULL   ? (enum mst__job_outcome)effect->end->outcome
+                        : code == MST_ECLOSED ? MST_JOB_OUTCOME_ASKED
+                                              : MST_JOB_OUTCOME_FINISHED;
+    }
+    tell(sim, node, event, effect->end);
+}
+
+void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 const struct mst__member_effect *effect)
+{
+    static const struct mst_err cut = {.code = MST_ECONN};
+    struct mst__agent_event event = {.kind = MST_AGENT_EVENT_OVER,
+                                     .reason = MST_AGENT_REASON_LEAVE};
+    const struct mst__job_end *end = NULL;
+    switch (effect->notice) {
+        case MST_MEMBER_NOTICE_CUT:
+            event = (struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &cut};
+            break;
+        case MST_MEMBER_NOTICE_AGAIN:
+            event.kind = MST_AGENT_EVENT_AGAIN;
+            break;
+        case MST_MEMBER_NOTICE_STANDBY:
+        case MST_MEMBER_NOTICE_UNSAID:
+            return;
+        case MST_MEMBER_NOTICE_LOST:
+        case MST_MEMBER_NOTICE_EXPELLED:
+            break;
+        case MST_MEMBER_NOTICE_REOPENED:
+            end = &effect->message->u.reopened.end;
+            event.reason = end->has_cause ? MST_AGENT_REASON_FAILURE : MST_AGENT_REASON_JOIN;
+            break;
+        case MST_MEMBER_NOTICE_WAITING:
+            event = (struct mst__agent_event){.kind = MST_AGENT_EVENT_WAITING,
+                                              .count = effect->message->u.waiting.count};
+            break;
+        case MST_MEMBER_NOTICE_CLOSED:
+            end = effect->end;
+            event = (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
+                                              .outcome = (enum mst__job_outcome)end->outcome};
+            break;
+    }
+    tell(sim, node, event, end);
+}
+
+void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    tell(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART}, NULL);
+}
+
+void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
+                                 struct mst__sim_auth_node *node,
+                                 int64_t away_us)
+{
+    node->launcher->away_us = away_us;
+    struct mst__agent_event event = {.kind = MST_AGENT_EVENT_SIGNAL, .signal = 15};
+    if (mst__sim_auth_chance(sim, 300000)) {
+        event = (struct mst__agent_event){.kind = MST_AGENT_EVENT_DRAIN,
+                                          .deadline_us = sim->now_us + SECOND_US};
+    }
+    step(sim, node, event);
+    mst__sim_auth_node_arm(sim, node);
+}
+
+/* --- time --- */
+
+int64_t mst__sim_auth_launch_due_us(const struct mst__sim_auth_node *node)
+{
+    const struct mst__sim_auth_launcher *launcher = node->launcher;
+    if (launcher == NULL || launcher->agent.phase == MST_AGENT_ENDED) {
+        return INT64_MAX;
+    }
+    int64_t due_us = mst__agent_due_us(&launcher->agent);
+    due_us = launcher->assign_us < due_us ? launcher->assign_us : due_us;
+    if (launcher->inbox_count > 0 && launcher->take_us < due_us) {
+        due_us = launcher->take_us;
+    }
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        const struct process *process = &launcher->processes[i];
+        due_us = process->lives && process->end_us < due_us ? process->end_us : due_us;
+    }
+    return due_us;
+}
+
+static void take(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    while (launcher->inbox_count > 0 && !sim->is_over) {
+        struct news news = launcher->inbox[0];
+        for (size_t i = 1; i < launcher->inbox_count; i++) {
+            launcher->inbox[i - 1] = launcher->inbox[i];
+        }
+        launcher->inbox_count--;
+        news.event.cause = news.has_cause ? &news.cause : NULL;
+        step(sim, node, news.event);
+    }
+}
+
+static void assigned(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    static const struct mst_err err = {.code = MST_ETIMEOUT};
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    launcher->assign_us = INT64_MAX;
+    step(sim, node,
+         (struct mst__agent_event){.kind = launcher->assign_fails ? MST_AGENT_EVENT_UNASSIGNED
+                                                                  : MST_AGENT_EVENT_ASSIGNED,
+                                   .restarts = (uint32_t)launcher->restarts,
+                                   .err = &err});
+}
+
+void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    struct mst__sim_auth_launcher *launcher = node->launcher;
+    for (uint32_t i = 0; i < launcher->count; i++) {
+        if (launcher->processes[i].lives && launcher->processes[i].end_us <= sim->now_us) {
+            end_worker(sim, node, i);
+        }
+    }
+    if (launcher->assign_us <= sim->now_us) {
+        assigned(sim, node);
+    }
+    if (launcher->inbox_count > 0 && launcher->take_us <= sim->now_us) {
+        take(sim, node);
+    }
+    if (mst__agent_due_us(&launcher->agent) <= sim->now_us) {
+        step(sim, node, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
+    }
+    check_grace(sim, node);
+}
+
+/* --- life --- */
+
+void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
+{
+    const struct mst__sim_auth_plan *plan = &sim->plan;
+    struct mst__sim_auth_launcher *launcher = mst__calloc(1, sizeof *launcher);
+    MST_ASSERT(launcher != NULL);
+    node->launcher = launcher;
+    launcher->count = 1 + node->index % WORKERS_MAX;
+    launcher->assign_us = INT64_MAX;
+    launcher->over_us = INT64_MAX;
+    const struct mst__agent_options options = {
+        .workers = launcher->workers,
+        .workers_count = launcher->count,
+        .stop_signal = 15,
+        .grace_us = plan->stop_grace_us,
+        .kill_us = SECOND_US,
+        .on_join = plan->gives_way ? MST_AGENT_JOIN_RESTART : MST_AGENT_JOIN_NEXT_RESTART,
+        .notice_signal = plan->notice_us > 0 ? 10 : 0,
+        .notice_us = plan->notice_us,
+        .startup_us = plan->hang_us,
+        .hang_us = plan->hang_us,
+        .pause_us = plan->pause_us,
+        .pause_us_max = 4 * plan->pause_us,
+        .quick_us = plan->quick_max > 0 ? SECOND_US : 0,
+        .quick_max = plan->quick_max,
+        .cut_us = plan->cut_us,
+    };
+    mst__agent_init(&launcher->agent, &options, sim->now_us);
+    struct mst__agent_effect want = launcher->agent.effects[0];
+    carry_out(sim, node, &want);
+    mst__sim_auth_node_arm(sim, node);
+}
+
+void mst__sim_auth_launch_free(struct mst__sim_auth_node *node)
+{
+    mst__free(node->launcher);
+    node->launcher = NULL;
+}

@@ -1,0 +1,171 @@
+/* unit/agent/test_assign.c - what a launcher's nodes say of themselves, ranks as prefix sums,
+ * timers of workers, and the report of a failure. */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/assign.h"
+#include "agent/report.h"
+#include "agent/watchdog.h"
+#include "core/authority.h"
+#include "unit/unit.h"
+
+static void role_infos(void **state)
+{
+    (void)state;
+    struct mst__role_info info;
+    static const char *const good[] = {
+        "{\"role\": \"default\", \"rank\": 0, \"local_world_size\": 2}",
+        "{\"local_world_size\":2,\"role\":\"default\"}",
+        " { \"rank\" : -1 , \"role\" : \"default\" , \"local_world_size\" : 2 } \n",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_true(mst__role_info_read(mst_bytes_str(good[i]), &info));
+        assert_int_equal(info.nproc, 2);
+        assert_bytes_str(info.role, "default");
+    }
+    assert_true(mst__role_info_read(
+        mst_bytes_str("{\"role\": \"a\\\"b\", \"local_world_size\": 65536}"), &info));
+    assert_bytes_str(info.role, "a\\\"b");
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "{\"role\": \"a\"}",
+        "{\"local_world_size\": 2}",
+        "{\"role\": \"a\", \"local_world_size\": 0}",
+        "{\"role\": \"a\", \"local_world_size\": 65537}",
+        "{\"role\": \"a\", \"local_world_size\": x}",
+        "{\"role\": \"a, \"local_world_size\": 2}",
+        "{\"role\": \"a\\",
+        "{\"role\": \"a\", \"local_world_size\": 2",
+        "{\"role\": \"a\", \"local_world_size\": 2} and",
+        "[\"role\"]",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(mst__role_info_read(mst_bytes_str(bad[i]), &info));
+    }
+}
+
+static void assigned_ranks(void **state)
+{
+    (void)state;
+    struct mst__assignment got;
+    assert_true(mst__assigned_ranks_read(mst_bytes_str("[4, 8, 0, 4]"), &got));
+    assert_int_equal(got.first_rank, 4);
+    assert_int_equal(got.world_size, 8);
+    assert_int_equal(got.role_first_rank, 0);
+    assert_int_equal(got.role_world_size, 4);
+    static const char *const bad[] = {"", "[]", "[1,2,3]", "[1,2,3,4,5]", "[1,2,3,-4]", "[1,2,3,4"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(mst__assigned_ranks_read(mst_bytes_str(bad[i]), &got));
+    }
+}
+
+static void prefix_sums(void **state)
+{
+    (void)state;
+    const struct mst__role_info infos[] = {
+        {mst_bytes_str("trainer"), 2}, {mst_bytes_str("reader"), 1}, {mst_bytes_str("trainer"), 3}};
+    struct mst__assignment parts[3];
+    assert_int_equal(mst__assign_compute(infos, 3, parts), 0);
+    static const int64_t expected[3][4] = {{0, 6, 0, 5}, {2, 6, 0, 1}, {3, 6, 2, 5}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(parts[i].first_rank, expected[i][0]);
+        assert_int_equal(parts[i].world_size, expected[i][1]);
+        assert_int_equal(parts[i].role_first_rank, expected[i][2]);
+        assert_int_equal(parts[i].role_world_size, expected[i][3]);
+    }
+}
+
+/* As json.dumps writes them, so that nodes of both kinds have one role. */
+static void roles_as_python_writes_them(void **state)
+{
+    (void)state;
+    struct mst__buf text;
+    mst__buf_init(&text, 200);
+    assert_int_equal(mst__role_write(&text, "a\"\\\n\xc3\xa9\xf0\x9f\x98\x80\xff"), 0);
+    assert_bytes_str(mst__buf_bytes(&text), "\"a\\\"\\\\\\u000a\\u00e9\\ud83d\\ude00\\ufffd\"");
+    mst__buf_close(&text);
+}
+
+static void timers(void **state)
+{
+    (void)state;
+    struct mst__watchdog_timer timer;
+    struct mst__watchdog_timer other;
+    assert_true(
+        mst__watchdog_read(mst_bytes_str("{\"version\": 1, \"pid\": 7, \"scope_id\": \"a\", "
+                                         "\"expiration_time\": 1700000000.25, \"signal\": 9}"),
+                           &timer));
+    assert_int_equal(timer.pid, 7);
+    assert_int_equal(timer.expiry_us, 1700000000250000);
+    assert_int_equal(timer.signal, 9);
+    assert_true(mst__watchdog_read(
+        mst_bytes_str("{\"pid\":7,\"scope_id\":\"b\",\"expiration_time\":-1,\"signal\":-1}"),
+        &other));
+    assert_true(other.scope != timer.scope);
+    assert_true(other.expiry_us < 0);
+    assert_int_equal(other.signal, 0);
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "{\"pid\":1,\"scope_id\":\"b\",\"expiration_time\":1,\"signal\":9}",
+        "{\"pid\":-7,\"scope_id\":\"b\",\"expiration_time\":1,\"signal\":9}",
+        "{\"pid\":7,\"scope_id\":\"b\",\"expiration_time\":1,\"signal\":900}",
+        "{\"pid\":7,\"scope_id\":\"b\",\"expiration_time\":\"x\",\"signal\":9}",
+        "{\"pid\":7,\"expiration_time\":1,\"signal\":9}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(mst__watchdog_read(mst_bytes_str(bad[i]), &timer));
+    }
+}
+
+static void report(void **state)
+{
+    (void)state;
+    struct mst__buf block;
+    struct mst__buf text;
+    mst__buf_init(&block, 4096);
+    mst__buf_init(&text, 8192);
+    const struct mst__failed_worker failed = {
+        .rank = 5,
+        .local_rank = 1,
+        .pid = 77,
+        .signal = 9,
+        .host = "here",
+        .message = "first\nsecond",
+        .tail = mst_bytes_str("one\ntwo\n"),
+    };
+    assert_int_equal(mst__report_block(&block, &failed), 0);
+    assert_int_equal(mst__report(&text, "./train", mst__buf_bytes(&block)), 0);
+    assert_int_equal(mst__buf_append_u8(&text, '\0'), 0);
+    const char *told = (const char *)mst__buf_bytes(&text).data;
+    assert_non_null(strstr(told, "=\n./train FAILED\n-"));
+    assert_non_null(strstr(told, "  rank      : 5 (local_rank: 1)\n"));
+    assert_non_null(strstr(told, "  exitcode  : -9 (pid: 77): SIGKILL\n"));
+    assert_non_null(strstr(told, "  traceback : first\n    second\n"));
+    assert_non_null(strstr(told, "the last lines\n    one\n    two\n=="));
+    mst__buf_clear(&block);
+    const struct mst__cause cause = {
+        .worker = 2, .status = 3, .node = mst_bytes_str("n"), .text = mst_bytes_str("why")};
+    assert_int_equal(mst__report_cause(&block, &cause), 0);
+    assert_int_equal(mst__buf_append_u8(&block, '\0'), 0);
+    told = (const char *)mst__buf_bytes(&block).data;
+    assert_non_null(strstr(told, "  node      : n\n  local_rank: 2\n  exitcode  : 3\n"));
+    /* What does not fit is an error, and not a part of it. */
+    struct mst__buf small;
+    mst__buf_init(&small, 40);
+    assert_int_equal(mst__report_block(&small, &failed), MST_ELIMIT);
+    mst__buf_close(&small);
+    mst__buf_close(&text);
+    mst__buf_close(&block);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(role_infos),  cmocka_unit_test(assigned_ranks),
+        cmocka_unit_test(prefix_sums), cmocka_unit_test(roles_as_python_writes_them),
+        cmocka_unit_test(timers),      cmocka_unit_test(report),
+    };
+    return MST_RUN_TESTS(tests);
+}

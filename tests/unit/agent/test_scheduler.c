@@ -1,0 +1,192 @@
+/* unit/agent/test_scheduler.c - what schedulers say, with faked variables. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/scheduler.h"
+#include "unit/unit.h"
+
+static struct mst__arena arena;
+
+static struct mst__scheduler read_with(const char *hostname, const char *const *entries)
+{
+    struct mst__scheduler scheduler;
+    struct mst_err err;
+    int rv = mst__scheduler_read(mst__env_entries(entries), hostname, &arena, &scheduler, &err);
+    assert_int_equal(rv, 0);
+    return scheduler;
+}
+
+#define READ(hostname, ...) read_with((hostname), (const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_value(struct mst__scheduler_value value, const char *text, const char *origin)
+{
+    assert_non_null(value.text);
+    assert_string_equal(value.text, text);
+    assert_string_equal(value.origin, origin);
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    mst__arena_close(&arena);
+    return 0;
+}
+
+static void none(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler = READ("host-3", "PATH=/bin", "SLURM_JOB_ID=");
+    assert_null(scheduler.name);
+    assert_null(scheduler.id.text);
+}
+
+static void slurm(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler =
+        READ("node003", "SLURM_JOB_ID=4711", "SLURM_JOB_NUM_NODES=4", "SLURM_NODEID=2",
+             "SLURM_JOB_NODELIST=node[001-003,017]", "SLURM_GPUS_ON_NODE=8",
+             "SLURM_CPUS_PER_TASK=16", "SLURM_JOB_END_TIME=1790000000", "SLURM_RESTART_COUNT=2",
+             "SLURM_TOPOLOGY_ADDR=s0.s4.node003");
+    assert_string_equal(scheduler.name, "Slurm");
+    assert_value(scheduler.id, "slurm-4711-r2", "SLURM_JOB_ID, SLURM_RESTART_COUNT");
+    assert_value(scheduler.nnodes, "4", "SLURM_JOB_NUM_NODES");
+    assert_value(scheduler.node_rank, "2", "SLURM_NODEID");
+    assert_value(scheduler.endpoint, "node001:30111", "SLURM_JOB_NODELIST");
+    assert_value(scheduler.nproc, "8", "SLURM_GPUS_ON_NODE");
+    assert_value(scheduler.cpus, "16", "SLURM_CPUS_PER_TASK");
+    assert_value(scheduler.end_time, "1790000000", "SLURM_JOB_END_TIME");
+    assert_value(scheduler.topology, "s0.s4.node003", "SLURM_TOPOLOGY_ADDR");
+}
+
+static void slurm_lists(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list, *endpoint;
+    } cases[] = {
+        {"a", "a:29401"},
+        {"b2,b1", "b2:29401"},
+        {"gpu-[07-09]", "gpu-07:29401"},
+        {"r[1-2]n[3-4]x,z", "r1n3x:29401"},
+        {"rack1-[5]", "rack1-5:29401"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char list[100];
+        (void)snprintf(list, sizeof list, "SLURM_JOB_NODELIST=%s", cases[i].list);
+        struct mst__scheduler scheduler = READ("x", "SLURM_JOB_ID=1", "SLURM_NODEID=0", list);
+        assert_value(scheduler.endpoint, cases[i].endpoint, "SLURM_JOB_NODELIST");
+    }
+    struct mst__scheduler scheduler =
+        READ("x", "SLURM_JOB_ID=1", "SLURM_NODEID=0", "SLURM_JOB_NODELIST=a[1-");
+    assert_null(scheduler.endpoint.text);
+    /* A list of more hosts than there are is not counted to its end. */
+    scheduler = READ("x", "SLURM_JOB_ID=1", "SLURM_NODEID=0",
+                     "SLURM_JOB_NODELIST=a[1-999999999]b[1-999999999]");
+    assert_null(scheduler.nnodes.text);
+}
+
+/* The shell of an allocation is no part of the job, a step of several tasks per node has an agent
+ * for each of them, and steps of one job are jobs of their own. */
+static void slurm_steps(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler =
+        READ("login", "SLURM_JOB_ID=5", "SLURM_JOB_NUM_NODES=4", "SLURM_JOB_NODELIST=n[1-4]");
+    assert_null(scheduler.nnodes.text);
+    assert_null(scheduler.endpoint.text);
+    assert_value(scheduler.hosts, "n[1-4]", "SLURM_JOB_NODELIST");
+    scheduler =
+        READ("n2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=3", "SLURM_STEP_NUM_NODES=2",
+             "SLURM_JOB_NUM_NODES=4", "SLURM_STEP_NODELIST=n[2-3]", "SLURM_JOB_NODELIST=n[1-4]",
+             "SLURM_STEP_NUM_TASKS=6", "SLURM_PROCID=1", "SLURM_NODEID=0", "SLURM_GPUS_ON_NODE=3");
+    assert_value(scheduler.id, "slurm-5.3", "SLURM_JOB_ID");
+    assert_value(scheduler.nnodes, "6", "SLURM_STEP_NUM_TASKS");
+    assert_value(scheduler.node_rank, "1", "SLURM_PROCID");
+    assert_value(scheduler.endpoint, "n2:29405", "SLURM_STEP_NODELIST");
+    assert_null(scheduler.nproc.text);
+}
+
+static void kubernetes(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler = READ("train-2.svc", "JOB_COMPLETION_INDEX=2");
+    assert_string_equal(scheduler.name, "Kubernetes");
+    assert_value(scheduler.node_rank, "2", "JOB_COMPLETION_INDEX");
+    assert_value(scheduler.id, "train", "the pod's host name");
+    assert_value(scheduler.endpoint, "train-0.svc", "the pod's host name");
+    scheduler = READ("web-12", "KUBERNETES_SERVICE_HOST=10.0.0.1");
+    assert_value(scheduler.node_rank, "12", "the pod's host name");
+    assert_value(scheduler.endpoint, "web-0", "the pod's host name");
+    /* A pod of a Deployment has no number. */
+    scheduler = READ("web-7d4b9c-12345", "KUBERNETES_SERVICE_HOST=10.0.0.1");
+    assert_null(scheduler.node_rank.text);
+    assert_null(scheduler.endpoint.text);
+}
+
+static void mpi(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler =
+        READ("h", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=3", "SLURM_JOB_ID=1",
+             "OMPI_COMM_WORLD_LOCAL_SIZE=4", "PMIX_NAMESPACE=prterun-7@1");
+    assert_string_equal(scheduler.name, "Open MPI");
+    assert_value(scheduler.nnodes, "4", "OMPI_COMM_WORLD_SIZE");
+    assert_value(scheduler.node_rank, "3", "OMPI_COMM_WORLD_RANK");
+    assert_value(scheduler.id, "prterun-7@1", "PMIX_NAMESPACE");
+    assert_value(scheduler.endpoint, "localhost", "OMPI_COMM_WORLD_LOCAL_SIZE");
+    scheduler = READ("h", "PMI_RANK=1", "PMI_SIZE=2", "PMI_JOBID=kvs_1", "MPI_LOCALNRANKS=1");
+    assert_string_equal(scheduler.name, "PMI");
+    assert_value(scheduler.node_rank, "1", "PMI_RANK");
+    assert_value(scheduler.id, "kvs_1", "PMI_JOBID");
+    assert_null(scheduler.endpoint.text); /* more than this host */
+    scheduler = READ("h", "PMIX_RANK=1", "PMIX_NAMESPACE=n");
+    assert_string_equal(scheduler.name, "PMIx");
+}
+
+static void flux_lsf_pbs(void **state)
+{
+    (void)state;
+    struct mst__scheduler scheduler =
+        READ("h", "FLUX_JOB_ID=f3Xk", "FLUX_JOB_SIZE=3", "FLUX_TASK_RANK=2", "FLUX_JOB_NNODES=3");
+    assert_string_equal(scheduler.name, "Flux");
+    assert_value(scheduler.id, "f3Xk", "FLUX_JOB_ID");
+    assert_value(scheduler.nnodes, "3", "FLUX_JOB_SIZE");
+    assert_value(scheduler.node_rank, "2", "FLUX_TASK_RANK");
+    scheduler = READ("hb.site", "LSB_JOBID=12", "LSB_MCPU_HOSTS=ha 8 hb 8 ");
+    assert_string_equal(scheduler.name, "LSF");
+    assert_value(scheduler.id, "lsf-12", "LSB_JOBID");
+    assert_value(scheduler.hosts, "ha,hb", "LSB_MCPU_HOSTS");
+    assert_value(scheduler.nnodes, "2", "LSB_MCPU_HOSTS");
+    assert_value(scheduler.node_rank, "1", "LSB_MCPU_HOSTS");
+    assert_value(scheduler.endpoint, "ha:29412", "LSB_MCPU_HOSTS");
+    char path[] = "/tmp/muster-nodefile-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "p1\np1\np2\n", 9), 9);
+    (void)close(fd);
+    char variable[100];
+    (void)snprintf(variable, sizeof variable, "PBS_NODEFILE=%s", path);
+    scheduler = READ("p2", "PBS_JOBID=33.server", variable, "NCPUS=4");
+    (void)unlink(path);
+    assert_string_equal(scheduler.name, "PBS");
+    assert_value(scheduler.id, "pbs-33.server", "PBS_JOBID");
+    assert_value(scheduler.hosts, "p1,p2", "PBS_NODEFILE");
+    assert_value(scheduler.node_rank, "1", "PBS_NODEFILE");
+    assert_value(scheduler.endpoint, "p1:29433", "PBS_NODEFILE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(none, reset),
+        cmocka_unit_test_teardown(slurm, reset),
+        cmocka_unit_test_teardown(slurm_lists, reset),
+        cmocka_unit_test_teardown(slurm_steps, reset),
+        cmocka_unit_test_teardown(kubernetes, reset),
+        cmocka_unit_test_teardown(mpi, reset),
+        cmocka_unit_test_teardown(flux_lsf_pbs, reset),
+    };
+    return MST_RUN_TESTS(tests);
+}

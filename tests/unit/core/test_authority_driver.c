@@ -1,0 +1,406 @@
+/* unit/core/test_authority_driver.c - what an authority needs of its driver, and tells it: silence
+ * counts when all that had arrived was read, claims and members cost memory, ends have causes. */
+#include "core/listening.h"
+#include "unit/core/authority_unit.h"
+
+/* --- until when everything was read --- */
+
+static void timer_decides_nothing(void **state)
+{
+    (void)state;
+    struct mst__listening listening;
+    mst__listening_init(&listening);
+    assert_int_equal(mst__listening_judge(&listening, 100, 99), MST_LISTENING_LATER);
+    /* The timer is due, and nothing was read since. */
+    assert_int_equal(mst__listening_judge(&listening, 100, 100), MST_LISTENING_POLL);
+    mst__listening_poll(&listening, 500);
+    /* What new connections have brought is read by the next poll only. */
+    assert_int_equal(mst__listening_judge(&listening, 100, 501), MST_LISTENING_POLL);
+    mst__listening_poll(&listening, 502);
+    assert_int_equal(mst__listening_judge(&listening, 100, 503), MST_LISTENING_DUE);
+    assert_int_equal(mst__listening_judge(&listening, 500, 503), MST_LISTENING_DUE);
+    assert_int_equal(mst__listening_judge(&listening, 501, 503), MST_LISTENING_POLL);
+    assert_int_equal(mst__listening_judge(&listening, INT64_MAX, 503), MST_LISTENING_LATER);
+}
+
+/* A poll that waits says nothing of the time in which it has waited. */
+static void long_poll(void **state)
+{
+    (void)state;
+    struct mst__listening listening;
+    mst__listening_init(&listening);
+    mst__listening_poll(&listening, 100);
+    mst__listening_poll(&listening, 101);
+    assert_int_equal(mst__listening_judge(&listening, 5000, 6000), MST_LISTENING_POLL);
+    assert_int_equal(listening.heard_us, 100);
+}
+
+/* --- the authority --- */
+
+/* Somebody else is heard of while the words of one who lives are still unread. */
+static void judged_as_of_what_was_read(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 3);
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    int64_t begun_us = run.now_us;
+    int64_t due_us = begun_us + 15 * SECOND_US;
+    assert_int_equal(mst__authority_due_us(&run.authority), due_us);
+    run.now_us = due_us + SECOND_US;
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    step_time(&run.authority, due_us - 1);
+    assert_told(&run, "");
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "b"), run.now_us), 0);
+    step_time(&run.authority, due_us);
+    assert_told(&run, "expelled c; lost c=2; reopened 2 lost c; ");
+    assert_int_equal(mst__authority_due_us(&run.authority), run.now_us + 15 * SECOND_US);
+    run_close(&run);
+}
+
+/* However long a driver was stopped: who has not said anything meanwhile is lost, when all that has
+ * arrived was read. Who has no connection is waited for a moment longer. */
+static void stopped_driver(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 3);
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    run_pass(&run, 10 * SECOND_US, true);
+    run_cut(&run, "c");
+    run.now_us += 3600 * (int64_t)SECOND_US;
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    step_time(&run.authority, run.now_us);
+    assert_told(&run, "expelled b; lost b=1; reopened 2 lost b; ");
+    run_pass(&run, SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "lost c=2; ");
+    run_close(&run);
+}
+
+/* So are the places of a round that is being taken over. */
+static void stopped_while_reclaiming(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 3, .round = 5, .world = 2, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    run.now_us += 7 * SECOND_US;
+    step_time(&run.authority, run.now_us);
+    run_pass(&run, SECOND_US - 1, false);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RECLAIMING);
+    said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 3, .round = 5, .world = 2, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+    assert_told(&run, "");
+    run_close(&run);
+}
+
+/* --- which process a node is --- */
+
+static int say_as(struct unit_run *run,
+                  const char *name,
+                  uint64_t incarnation,
+                  uint64_t session,
+                  uint64_t contact)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.incarnation = incarnation;
+    said.session = session;
+    said.contact = contact;
+    int rv = run_say(run, &said);
+    assert_true(rv == 0 || run->refusal == MST_REFUSAL_STALE);
+    return rv;
+}
+
+/* Of two processes the one with the newer connection is the node, whatever their clocks say. */
+static void newer_contact_wins(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    assert_int_equal(say_as(&run, "a", 1000, 11, 5), 0);
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), 0);
+    assert_told(&run, "expelled a; lost a=0; reopened 2 lost a; ");
+    run_back(&run, "b");
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    /* What comes late over an older connection replaces nobody. */
+    assert_int_equal(say_as(&run, "a", 1000, 11, 5), MST_EEXPELLED);
+    assert_int_equal(say_as(&run, "a", 2000, 10, 4), MST_EEXPELLED);
+    /* The present process may have another connection, then the last one is the older one. */
+    assert_int_equal(say_as(&run, "a", 3, 12, 8), 0);
+    assert_told(&run, "sealed 7/2 of 2 at a a=0; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
+    /* One that was lost comes back itself. */
+    run_lose(&run, "a");
+    assert_told(&run, "lost a=0; reopened 3 lost a; ");
+    assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
+    assert_int_equal(say_as(&run, "a", 3, 12, 9), 0);
+    run_back(&run, "b");
+    assert_told(&run, "sealed 7/3 of 2 at a a=0 b=1; ");
+    run_close(&run);
+}
+
+/* Two that live do not fight for a name: who was replaced does not come back. */
+static void replaced_is_over(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    for (uint64_t i = 1; i <= MST_AUTHORITY_REPLACED_MAX + 1; i++) {
+        assert_int_equal(say_as(&run, "a", 100 - i, 10 + i, i), 0);
+        for (uint64_t before = 1; before < i; before++) {
+            assert_int_equal(say_as(&run, "a", 100 - before, 10 + before, 50 + i), MST_EEXPELLED);
+            assert_string_equal(run.err.msg, "replaced by a newer process of node 'a', at 'a'; "
+                                             "nodes need different names");
+        }
+    }
+    assert_int_equal(run.authority.living_count, 1);
+    run_close(&run);
+}
+
+/* What a process has said last counts, also if an authority that begins hears an older word of it
+ * first, over a connection that is gone. */
+static void older_word_comes_first(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 2, 3, 9);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.contact = 5;
+    said.claim = (struct mst__claim){.epoch = 7, .round = 2, .rank = 0, .world = 3};
+    assert_int_equal(run_say(&run, &said), 0);
+    said.contact = 6;
+    said.claim.round = 3;
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run.authority.round, 3);
+    assert_int_equal(run.authority.living_count, 1);
+    assert_int_equal(run.authority.held_count, 1);
+    /* On one connection words come in their order, so a process says nothing of the kind. */
+    said.claim.round = 4;
+    assert_int_equal(run_say(&run, &said), MST_EEXPELLED);
+    assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
+    run_close(&run);
+}
+
+/* --- what a claim costs --- */
+
+/* A round of which one member has come costs as much as one member, whatever its size. */
+static void claim_reserves_nothing(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    const uint32_t world = MST_AUTHORITY_MEMBERS_MAX;
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){
+        .epoch = 3, .round = 5, .world = world, .rank = world - 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_true(run.authority.memory_used < MST_KIB(8));
+    assert_true(run.authority.stats.steps < 1000);
+    /* All others are lost: as many are listed as there is room for, and all are counted. */
+    run.now_us += 5 * SECOND_US;
+    step_time(&run.authority, run.now_us);
+    struct mst__authority_effect effect;
+    assert_true(mst__authority_next_effect(&run.authority, &effect));
+    assert_int_equal(effect.kind, MST_TOLD_LOST);
+    assert_int_equal(effect.lost_total, world - 1);
+    assert_int_equal(effect.lost_count + effect.lost_unlisted, world - 1);
+    assert_true(effect.lost_count > 0);
+    for (uint32_t i = 0; i < effect.lost_count; i++) {
+        assert_int_equal(effect.lost[i], i);
+    }
+    assert_true(mst__authority_next_effect(&run.authority, &effect));
+    assert_int_equal(effect.kind, MST_TOLD_REOPENED);
+    assert_int_equal(effect.rank, 0);
+    /* And so is the one who was there. */
+    run_lose(&run, "a");
+    assert_told(&run, "");
+    assert_int_equal(run.authority.lost[run.authority.lost_count - 1], world - 1);
+    run_close(&run);
+}
+
+static int claim_round(struct unit_run *run, const char *name, int64_t round)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.claim = (struct mst__claim){
+        .epoch = 3, .round = round, .world = 1, .rank = MST_AUTHORITY_RANK_NONE};
+    return run_say(run, &said);
+}
+
+/* No claim makes the next round one that its own members cannot claim. */
+static void claimed_rounds_are_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 1);
+    run.last_call_us = 0;
+    const int64_t step = MST_AUTHORITY_CLAIM_STEP_MAX;
+    assert_int_equal(claim_round(&run, "a", INT64_MAX / 2), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    run_join(&run, "a");
+    assert_told(&run, "sealed 7/1 of 1 at a a=0; ");
+    assert_int_equal(claim_round(&run, "b", 2 + step), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    assert_int_equal(claim_round(&run, "b", 1 + step), 0);
+    assert_int_equal(mst__authority_round_next(&run.authority), 2 + step);
+    /* Up to the end, and there the members of the last round can still claim it. */
+    run.authority.round_floor = MST_AUTHORITY_CLAIM_MAX - 1;
+    assert_int_equal(claim_round(&run, "c", MST_AUTHORITY_CLAIM_MAX + 1), MST_EINVAL);
+    assert_int_equal(claim_round(&run, "c", MST_AUTHORITY_CLAIM_MAX), 0);
+    run_leave(&run, "b");
+    run_leave(&run, "c");
+    run_back(&run, "a");
+    assert_true(run.authority.round == MST_AUTHORITY_CLAIM_MAX + 1);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    run_close(&run);
+
+    /* One that knows nothing believes more, and nothing absurd. */
+    run_init(&run, 1, 2);
+    assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX + 1), MST_EINVAL);
+    assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX), 0);
+    struct mst__announcement late = run_announcement(&run, "b");
+    late.claim = (struct mst__claim){.epoch = (uint64_t)INT64_MAX + 1, .round = 1, .world = 1};
+    assert_int_equal(run_say(&run, &late), MST_EINVAL);
+    run_close(&run);
+}
+
+static void restored_rounds_are_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    const int64_t most = MST_AUTHORITY_ROUND_MAX;
+    struct mst__authority *authority = &run.authority;
+    assert_int_equal(step_restore(authority, 1, most + 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(authority, 0, 1, 2, run.now_us), MST_EINVAL);
+    uint64_t epoch = (uint64_t)INT64_MAX + 1;
+    assert_int_equal(step_restore(authority, epoch, 1, 2, run.now_us), MST_EINVAL);
+    assert_int_equal(step_restore(authority, epoch - 1, most, 2, run.now_us), 0);
+    assert_true(mst__authority_round_next(authority) == most + 1);
+    run_close(&run);
+}
+
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 1000);
+    char names[1000][8];
+    uint32_t count = 0;
+    int rv = 0;
+    for (; count < 1000 && rv == 0; count += rv == 0) {
+        (void)snprintf(names[count], sizeof names[count], "n%" PRIu32, count);
+        struct mst__announcement said = run_announcement(&run, names[count]);
+        said.memory_max = MST_KIB(64);
+        rv = run_say(&run, &said);
+        assert_true(run.authority.memory_used <= MST_KIB(64));
+    }
+    assert_int_equal(rv, MST_ELIMIT);
+    assert_int_equal(run.refusal, MST_REFUSAL_MEMORY);
+    assert_non_null(strstr(run.err.msg, "--max-memory"));
+    assert_true(count > 100);
+    assert_int_equal(run.authority.living_count, count);
+    /* What they have said is given back with them. */
+    size_t full = run.authority.memory_used;
+    for (uint32_t i = 0; i < count; i++) {
+        run_leave(&run, names[i]);
+    }
+    assert_true(run.authority.memory_used < full - count * sizeof names[0]);
+    run_join(&run, "again");
+    run_close(&run);
+}
+
+/* --- causes --- */
+
+static void print_ended(void *arg,
+                        const struct mst__authority_member *member,
+                        enum mst__authority_ended how,
+                        uint32_t count)
+{
+    run_print(arg, "%s %s %u", member_text(member), mst__authority_ended_name(how), count);
+    run_print(arg, "; ");
+}
+
+/* Every end of a session is told to the driver, with its cause. */
+static void ends_have_causes(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 3, 8);
+    run.authority.options.ended = print_ended;
+    run.authority.options.trace_arg = &run;
+    run.authority.options.return_us = 60 * SECOND_US;
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 3, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    run_pass(&run, 5 * SECOND_US, true);
+    assert_told(&run, "? unclaimed 2; lost ?=0 ?=2; reopened 5 lost ?; ");
+    said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 6, .world = 1, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_told(&run, "b over 1; expelled b; ");
+    struct mst__announcement again = run_announcement(&run, "a");
+    again.incarnation = 2;
+    char second[] = "a, again";
+    again.driver = second;
+    assert_int_equal(run_say(&run, &again), 0);
+    assert_told(&run, "a replaced 1; sealed 8/7 of 1 at a a=0; expelled a; ");
+    run_join(&run, "c");
+    run_cut(&run, "c");
+    run_pass(&run, SECOND_US, true);
+    run_join(&run, "d");
+    run_leave(&run, "d");
+    run_join(&run, "e");
+    run_lose(&run, "e");
+    assert_told(&run, "queued c; waiting 1; waiting 0; c disconnected 1; queued d; waiting 1; "
+                      "d left 1; waiting 0; queued e; waiting 1; e dead 1; waiting 0; ");
+    run_join(&run, "f");
+    run_pass(&run, 15 * SECOND_US, false);
+    assert_told(&run,
+                "queued f; waiting 1; a silent 1; f silent 1; expelled a, again; expelled f; ");
+    run_join(&run, "g");
+    run_join(&run, "h");
+    run_pass(&run, 30 * SECOND_US, true);
+    run_back(&run, "g");
+    run_pass(&run, 60 * SECOND_US, true);
+    assert_told(&run, "sealed 8/8 of 2 at g g=0 h=1; reopened 9 returned g; h late 1; "
+                      "sealed 8/9 of 1 at g g=0; expelled h; ");
+    run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(timer_decides_nothing),
+        cmocka_unit_test(long_poll),
+        cmocka_unit_test(judged_as_of_what_was_read),
+        cmocka_unit_test(stopped_driver),
+        cmocka_unit_test(stopped_while_reclaiming),
+        cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(claimed_rounds_are_bounded),
+        cmocka_unit_test(restored_rounds_are_bounded),
+        cmocka_unit_test(newer_contact_wins),
+        cmocka_unit_test(older_word_comes_first),
+        cmocka_unit_test(replaced_is_over),
+        cmocka_unit_test(ends_have_causes),
+    };
+    return MST_RUN_TESTS(tests);
+}

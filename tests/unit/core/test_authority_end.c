@@ -1,0 +1,566 @@
+/* unit/core/test_authority_end.c - the authority machine: nodes that finish and work that fails,
+ * before and after losses, leaves and newcomers. */
+#include "unit/core/authority_unit.h"
+
+#define BOOM(node, rank) "node '" node "' (rank " rank "), worker 1: exit status 7: boom"
+
+/* A round of a, b and c; at least @min, at most @max. */
+static void run_three(struct unit_run *run, uint32_t min, uint32_t max)
+{
+    run_init(run, min, max);
+    run_join(run, "a");
+    run_join(run, "b");
+    run_join(run, "c");
+    run_pass(run, 30 * SECOND_US, true);
+    assert_told(run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+}
+
+static uint32_t standing_count(const struct unit_run *run, enum mst__authority_standing standing)
+{
+    uint32_t counts[MST_STANDING_COUNT];
+    mst__authority_count_standings(&run->authority, counts);
+    return counts[standing];
+}
+
+/* --- finish --- */
+
+static void all_finish(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    run_join(&run, "d");
+    assert_told(&run, "spare d; ");
+    assert_int_equal(run_finish(&run, "b"), 0);
+    assert_int_equal(run_finish(&run, "b"), 0); /* said again: nothing changes */
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(standing_count(&run, MST_STANDING_FINISHED), 2);
+    assert_int_equal(standing_count(&run, MST_STANDING_MEMBER), 1);
+    char text[200];
+    mst__authority_describe(&run.authority, run.now_us, text, sizeof text);
+    assert_string_equal(text,
+                        "round 1 runs with 3 nodes, 2 have finished; at work: c; 1 stand by: d");
+    assert_told(&run, "");
+    assert_int_equal(run_finish(&run, "c"), 0);
+    assert_told(&run, "finished: all 3 nodes of round 1; ");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_CLOSED);
+    assert_int_equal(run.authority.stats.finishes, 3);
+    /* Who comes now is told so, too. */
+    struct mst__announcement late = run_announcement(&run, "e");
+    assert_int_equal(run_say(&run, &late), MST_EFINISHED);
+    assert_int_equal(run.refusal, MST_REFUSAL_CLOSED);
+    assert_string_equal(run.err.msg, "the job has finished: all 3 nodes of round 1");
+    run_close(&run);
+}
+
+/* Silent, cut off, dead or gone: who has finished is not lost, and the round goes on. */
+static void finished_is_not_lost(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run_finish(&run, "b"), 0);
+    run_cut(&run, "b");
+    for (int i = 0; i < 100; i++) { /* of a, too, nothing is heard */
+        run.now_us += SECOND_US;
+        assert_int_equal(step_heard(&run.authority, run_id(&run, "c"), run.now_us), 0);
+        step_time(&run.authority, run.now_us);
+    }
+    assert_told(&run, "");
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 3 at a b=1; ");
+    run_leave(&run, "a");
+    run_lose(&run, "b");
+    assert_told(&run, "");
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(run.authority.stats.losses, 0);
+    assert_int_equal(run.authority.living_count, 1);
+    assert_int_equal(run_finish(&run, "c"), 0);
+    assert_told(&run, "finished: all 3 nodes of round 1; ");
+    run_close(&run);
+}
+
+/* Those who have not are lost as ever, and the round is over for all. */
+static void loss_after_finish(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 2, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_lose(&run, "c");
+    assert_told(&run, "lost c=2; reopened 2 lost c; ");
+    assert_int_equal(run_finish(&run, "b"), MST_ESTATE); /* too late */
+    run_back(&run, "b");
+    assert_told(&run, "");
+    /* It is waited for, as it lives. */
+    assert_int_equal(standing_count(&run, MST_STANDING_CALLED), 1);
+    run_back(&run, "a");
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    assert_int_equal(run.authority.finished_count, 0);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run_finish(&run, "b"), 0);
+    assert_told(&run, "finished: all 2 nodes of round 2; ");
+    run_close(&run);
+}
+
+/* Work that fails because a peer is gone costs nothing, whoever is heard of first. */
+static void failure_of_a_lost_peer(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run.budget = (struct mst__budget){.is_limited = true};
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    run_cut(&run, "c");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 2 lost c; ");
+    assert_int_equal(run_fail(&run, "b", 7), MST_ESTATE);
+    assert_int_equal(run.authority.restarts_total, 0);
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, ""); /* c may be about to come back */
+    run_pass(&run, SECOND_US, true);
+    assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
+    /* All are there: it is a failure. */
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "failed: " BOOM("a", "0") "; ");
+    run_close(&run);
+}
+
+/* Nobody waits for one that has finished and is not there. */
+static void gone_is_released(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 2, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    assert_told(&run, "reopened 2 failed c; ");
+    run_back(&run, "b");
+    run_back(&run, "c");
+    assert_told(&run, "sealed 7/2 of 2 at c c=0 b=1; ");
+    run_close(&run);
+}
+
+/* Unless it has been away for a moment only: then it has its grace to come again. */
+static void cut_is_called_back(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    struct mst__announcement again = run_announcement(&run, "a");
+    again.claim = run_claim(&run, "a");
+    again.claim.holds = true;
+    assert_int_equal(run_say(&run, &again), 0);
+    assert_told(&run, "reopened 2 failed c; reopened 2 failed a; ");
+    run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
+    assert_told(&run, "failed: " BOOM("c", "2") "; ");
+    run_close(&run);
+}
+
+/* Too few are left because others have finished: the job ends with the cause of that round. */
+static void too_few_after_failure(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_leave(&run, "a");
+    assert_int_equal(run_fail(&run, "c", 7), 0);
+    assert_told(&run, "failed: " BOOM("c", "2") "; ");
+    assert_int_equal(run.authority.cause.rank, 2);
+    run_close(&run);
+}
+
+static void too_few_after_loss(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_cut(&run, "a");
+    run_pass(&run, SECOND_US, true);
+    run_lose(&run, "b");
+    assert_told(&run, "failed: node 'b' (rank 1): lost; 1 nodes that had finished are gone, and 1 "
+                      "are fewer than the minimum of 3; ");
+    run_close(&run);
+    /* Also when it goes after it was called back, in whatever way. */
+    for (int how = 0; how < 3; how++) {
+        run_three(&run, 2, 3);
+        assert_int_equal(run_finish(&run, "a"), 0);
+        run_lose(&run, "b");
+        assert_told(&run, "lost b=1; reopened 2 lost b; ");
+        run_back(&run, "c");
+        if (how == 0) {
+            run_leave(&run, "a");
+        } else if (how == 1) {
+            run_cut(&run, "a");
+            run_pass(&run, 2 * SECOND_US, true);
+        } else {
+            run_lose(&run, "a");
+        }
+        assert_told(&run, "failed: node 'b' (rank 1): lost; 1 nodes that had finished are gone, "
+                          "and 1 are fewer than the minimum of 2; ");
+        assert_int_equal(run.authority.stats.losses, 1);
+        run_close(&run);
+    }
+}
+
+/* A spare takes the place of one that has finished and is gone. */
+static void spare_for_the_finished(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    run_join(&run, "d");
+    assert_told(&run, "spare d; ");
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_leave(&run, "a");
+    run_lose(&run, "b");
+    assert_told(&run, "failed: node 'b' (rank 1): lost; 1 nodes that had finished are gone, and 2 "
+                      "are fewer than the minimum of 3; ");
+    run_close(&run);
+    run_three(&run, 3, 3);
+    run_join(&run, "d");
+    run_join(&run, "e");
+    assert_told(&run, "spare d; spare e; ");
+    assert_int_equal(run_finish(&run, "a"), 0);
+    run_leave(&run, "a");
+    run_lose(&run, "b");
+    run_back(&run, "c");
+    assert_told(&run, "lost b=1; reopened 2 lost b; sealed 7/2 of 3 at d d=0 e=1 c=2; ");
+    run_close(&run);
+}
+
+/* A new process of a node that has finished waits, and disturbs nobody. */
+static void finished_and_started_again(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    for (int is_gone = 0; is_gone < 2; is_gone++) {
+        run_three(&run, 2, 4);
+        assert_int_equal(run_finish(&run, "a"), 0);
+        if (is_gone == 1) {
+            run_leave(&run, "a");
+        }
+        struct mst__announcement again = run_announcement(&run, "a");
+        again.incarnation = 2;
+        again.session = 2;
+        assert_int_equal(run_say(&run, &again), 0);
+        /* Although there is room, the others are not asked to give way. */
+        assert_told(&run, is_gone == 1 ? "queued a; " : "expelled a; queued a; ");
+        assert_int_equal(run.authority.released_count, 1);
+        assert_null(mst__authority_ranked(&run.authority, 0));
+        assert_int_equal(run_finish(&run, "b"), 0);
+        assert_int_equal(run_finish(&run, "c"), 0);
+        assert_told(&run, "finished: all 3 nodes of round 1; ");
+        run_close(&run);
+    }
+}
+
+/* Nor to others who come when somebody has finished; those who were told are told again. */
+static void newcomers_wait_for_the_end(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 2, 5);
+    run_join(&run, "d");
+    assert_told(&run, "queued d; waiting 1; ");
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_told(&run, "waiting 0; ");
+    run_join(&run, "e");
+    assert_told(&run, "queued e; ");
+    /* When the round is over all the same they are in the next one. */
+    run_back(&run, "b");
+    run_back(&run, "a");
+    run_back(&run, "c");
+    assert_told(&run, "reopened 2 returned b; sealed 7/2 of 5 at a a=0 b=1 c=2 d=3 e=4; ");
+    run_close(&run);
+}
+
+static void finish_of_another_round(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    mst__authority_id id = run_id(&run, "a");
+    assert_int_equal(step_word(&run.authority, id, 7, 2, NULL, run.now_us), MST_ESTATE);
+    assert_int_equal(step_word(&run.authority, id, 6, 1, NULL, run.now_us), MST_ESTATE);
+    run_join(&run, "d");
+    assert_told(&run, "spare d; ");
+    assert_int_equal(run_finish(&run, "d"), MST_ESTATE);
+    run_leave(&run, "a");
+    assert_int_equal(step_word(&run.authority, id, 7, 1, NULL, run.now_us), MST_ENOTFOUND);
+    assert_int_equal(run.authority.finished_count, 0);
+    run_close(&run);
+}
+
+/* After a restart of the authority all say it again. */
+static void finish_is_repeated(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 5, .round = 9, .world = 2, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RECLAIMING);
+    run_leave(&run, "a");
+    said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 5, .round = 9, .world = 2, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(run_finish(&run, "b"), 0);
+    assert_told(&run, "finished: all 2 nodes of round 9; ");
+    run_close(&run);
+}
+
+/* A closed run is forgotten when nobody is there: who has finished is not kept for ever. */
+static void finished_expire_when_closed(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run_finish(&run, "b"), 0);
+    run_cut(&run, "b");
+    assert_int_equal(run_finish(&run, "c"), 0);
+    run_pass(&run, 20 * SECOND_US, false);
+    assert_int_equal(run.authority.living_count, 0);
+    run_close(&run);
+}
+
+/* --- failures --- */
+
+static void all_back(struct unit_run *run)
+{
+    run_back(run, "a");
+    run_back(run, "b");
+    run_back(run, "c");
+}
+
+static void budget_in_total(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 3, 3);
+    run.budget = (struct mst__budget){.is_limited = true, .restarts_max = 2};
+    run.has_starts = true;
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2, 0 first; ");
+    assert_int_equal(run_fail(&run, "b", 7), 0);
+    assert_int_equal(run_fail(&run, "a", 1), MST_ESTATE); /* follows from the first */
+    assert_told(&run, "reopened 2 failed b; ");
+    assert_int_equal(run.authority.cause.status, 7);
+    assert_int_equal(run.authority.restarts, 1);
+    all_back(&run);
+    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2, 1 failed; ");
+    /* Losses and leaves are free. */
+    run_lose(&run, "c");
+    run_join(&run, "c");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "lost c=2; reopened 3 lost c; sealed 7/3 of 3 at a a=0 b=1 c=2, 1 lost; ");
+    assert_int_equal(run.authority.restarts, 1);
+    run.now_us += 3600 * (int64_t)SECOND_US;
+    run_beat(&run);
+    assert_int_equal(run_fail(&run, "c", 2), 0);
+    all_back(&run);
+    assert_told(&run, "reopened 4 failed c; sealed 7/4 of 3 at a a=0 b=1 c=2, 2 failed; ");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "failed: " BOOM("a", "0") "; ");
+    assert_int_equal(run.authority.restarts, 2);
+    assert_int_equal(run_fail(&run, "b", 9), MST_ESTATE);
+    struct mst__announcement late = run_announcement(&run, "d");
+    assert_int_equal(run_say(&run, &late), MST_ECLOSED);
+    assert_string_equal(run.err.msg, "the job has failed: " BOOM("a", "0"));
+    run_close(&run);
+}
+
+/* Why a round begins, and how many restarts there were before it, is the same for all its members,
+ * also for one that hears of it when it is over. */
+static void starts(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 3);
+    run.has_starts = true;
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_pass(&run, run.last_call_us, true);
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1, 0 first; ");
+    run_join(&run, "c");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "queued c; waiting 1; reopened 2 returned a; "
+                      "sealed 7/2 of 3 at a a=0 b=1 c=2, 0 joined; ");
+    run_back(&run, "c");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "reopened 3 returned c; sealed 7/3 of 3 at a a=0 b=1 c=2, 0 asked; ");
+    run_leave(&run, "c");
+    run_join(&run, "d");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "reopened 4 left c; sealed 7/4 of 3 at a a=0 b=1 d=2, 0 left; ");
+    assert_int_equal(run_fail(&run, "b", 7), 0);
+    assert_told(&run, "reopened 5 failed b; ");
+    run_join(&run, "d"); /* it knows nothing of the round */
+    assert_told(&run, "sealed 7/4 of 3 at a d=2, 0 left; reopened 5 failed d; ");
+    run_close(&run);
+}
+
+static void no_restarts(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 2);
+    run.budget = (struct mst__budget){.is_limited = true};
+    run_join(&run, "a");
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
+    assert_int_equal(run_fail(&run, "b", 7), 0);
+    assert_told(&run, "failed: " BOOM("b", "1") "; ");
+    run_close(&run);
+}
+
+/* The window begins with the first restart, and then anew with the first behind it. */
+static void budget_in_a_window(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 1);
+    run.budget =
+        (struct mst__budget){.is_limited = true, .restarts_max = 2, .window_us = 10 * SECOND_US};
+    run_join(&run, "a");
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(run_fail(&run, "a", 7), 0);
+        run_back(&run, "a");
+        assert_int_equal(run_fail(&run, "a", 7), 0);
+        run_back(&run, "a");
+        run_pass(&run, 10 * SECOND_US, true);
+    }
+    assert_int_equal(run.authority.stats.restarts, 10);
+    assert_int_equal(run.authority.round_restarts, 10); /* of all windows */
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    run_back(&run, "a");
+    run_pass(&run, 9 * SECOND_US, true);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    run_back(&run, "a");
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_int_equal(run.authority.phase, MST_AUTHORITY_CLOSED);
+    assert_int_equal(run.authority.outcome, MST_JOB_OUTCOME_FAILED);
+    run_close(&run);
+}
+
+static void all_agree_on_the_budget(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 4);
+    run.budget = (struct mst__budget){.is_limited = true, .restarts_max = 3};
+    run_join(&run, "a");
+    const struct mst__budget others[] = {
+        {.is_limited = false},
+        {.is_limited = true, .restarts_max = 2},
+        {.is_limited = true, .restarts_max = 3, .window_us = SECOND_US},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        struct mst__announcement said = run_announcement(&run, "b");
+        said.budget = others[i];
+        assert_int_equal(run_say(&run, &said), MST_EINVAL);
+        assert_int_equal(run.refusal, MST_REFUSAL_SETTINGS);
+        assert_non_null(strstr(run.err.msg, "this run has 3 restarts, as node 'a' said"));
+    }
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.budget.window_us = -1;
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_MALFORMED);
+    run_close(&run);
+}
+
+/* Who was cut off hears the cause when it comes again; texts have their limits. */
+static void cause_is_told_again(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    char text[600];
+    memset(text, 'x', sizeof text);
+    const struct mst__cause cause = {
+        .worker = MST_CAUSE_WORKER_NONE, .signal = 9, .text = mst_bytes_of(text, sizeof text)};
+    assert_int_equal(step_word(&run.authority, run_id(&run, "b"), 7, 1, &cause, run.now_us), 0);
+    struct mst__authority_effect effect;
+    assert_true(mst__authority_next_effect(&run.authority, &effect));
+    assert_int_equal(effect.kind, MST_TOLD_REOPENED);
+    run_cut(&run, "a"); /* before it could read that */
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = run_claim(&run, "a");
+    said.claim.holds = true;
+    assert_int_equal(run_say(&run, &said), 0);
+    const struct mst__cause told = mst__authority_cause(&run.authority);
+    assert_int_equal(told.rank, 1);
+    assert_bytes_str(told.node, "b");
+    assert_int_equal(told.text.size, MST_AUTHORITY_CAUSE_SIZE_MAX);
+    char sentence[40];
+    mst__cause_describe(&told, sentence, sizeof sentence);
+    assert_string_equal(sentence, "node 'b' (rank 1): signal 9: xxxxxxxxxx");
+    assert_told(&run, "reopened 2 failed a; ");
+    run_close(&run);
+}
+
+/* A member that had finished and now says that it failed has failed. */
+static void failed_after_finish(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_three(&run, 3, 3);
+    assert_int_equal(run_finish(&run, "a"), 0);
+    assert_int_equal(run_fail(&run, "a", 7), 0);
+    assert_told(&run, "reopened 2 failed a; ");
+    all_back(&run);
+    assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
+    run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_finish),
+        cmocka_unit_test(finished_is_not_lost),
+        cmocka_unit_test(loss_after_finish),
+        cmocka_unit_test(failure_of_a_lost_peer),
+        cmocka_unit_test(gone_is_released),
+        cmocka_unit_test(cut_is_called_back),
+        cmocka_unit_test(too_few_after_failure),
+        cmocka_unit_test(too_few_after_loss),
+        cmocka_unit_test(spare_for_the_finished),
+        cmocka_unit_test(finished_and_started_again),
+        cmocka_unit_test(newcomers_wait_for_the_end),
+        cmocka_unit_test(finish_of_another_round),
+        cmocka_unit_test(finish_is_repeated),
+        cmocka_unit_test(finished_expire_when_closed),
+        cmocka_unit_test(budget_in_total),
+        cmocka_unit_test(starts),
+        cmocka_unit_test(no_restarts),
+        cmocka_unit_test(budget_in_a_window),
+        cmocka_unit_test(all_agree_on_the_budget),
+        cmocka_unit_test(cause_is_told_again),
+        cmocka_unit_test(failed_after_finish),
+    };
+    return MST_RUN_TESTS(tests);
+}

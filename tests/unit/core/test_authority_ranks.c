@@ -1,0 +1,294 @@
+/* unit/core/test_authority_ranks.c - who gets into a round, and with which rank. */
+#include "core/authority_ranks.h"
+#include "unit/core/authority_unit.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* --- natural order --- */
+
+static void natural_order(void **state)
+{
+    (void)state;
+    /* Each before the next. */
+    static const char *const names[] = {
+        "",
+        "-",
+        "0",
+        "00",
+        "1",
+        "01",
+        "2",
+        "9",
+        "10",
+        "99999999999999999999999",
+        "100000000000000000000000",
+        "1000000000000000000000000",
+        "a",
+        "a0",
+        "a1",
+        "a1b",
+        "a1b2",
+        "a1b10",
+        "a2",
+        "a10",
+        "a10-1",
+        "ab",
+        "node2",
+        "node10",
+        "node10.x2",
+        "node10.x10",
+        "node010.x10",
+        "nodes",
+    };
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (size_t j = 0; j < COUNT(names); j++) {
+            int order = mst__natural_compare(mst_bytes_str(names[i]), mst_bytes_str(names[j]));
+            int wanted = i < j ? -1 : i > j;
+            if ((order > 0) - (order < 0) != wanted) {
+                fail_msg("'%s' against '%s': %d", names[i], names[j], order);
+            }
+        }
+    }
+}
+
+/* --- scenarios --- */
+
+/* "name:pinned:rack:host", empty parts at the end may be left out. */
+static void ranks_announce(struct unit_run *run, const char *spec)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s", spec);
+    char *parts[4] = {text, NULL, NULL, NULL};
+    for (size_t i = 1; i < COUNT(parts) && parts[i - 1] != NULL; i++) {
+        parts[i] = strchr(parts[i - 1], ':');
+        if (parts[i] != NULL) {
+            *parts[i]++ = '\0';
+        }
+    }
+    struct mst__announcement said = run_announcement(run, parts[0]);
+    if (parts[1] != NULL && parts[1][0] != '\0') {
+        said.pinned_rank = (uint32_t)strtoul(parts[1], NULL, 10);
+    }
+    struct mst__label labels[2];
+    static const char *const keys[] = {"rack", "host"};
+    for (size_t i = 2; i < COUNT(parts); i++) {
+        if (parts[i] != NULL && parts[i][0] != '\0') {
+            labels[said.labels_count++] =
+                (struct mst__label){mst_bytes_str(keys[i - 2]), mst_bytes_str(parts[i])};
+        }
+    }
+    said.labels = labels;
+    said.driver = (void *)(uintptr_t) "somebody";
+    said.claim = run_claim(run, parts[0]);
+    assert_int_equal(step_announce(&run->authority, &said, run->now_us, &run->err), 0);
+    mst__authority_check(&run->authority);
+}
+
+/* Announce all of @specs, separated by blanks. */
+static void ranks_announce_all(struct unit_run *run, const char *specs)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s", specs);
+    for (char *at = text; at != NULL;) {
+        char *blank = strchr(at, ' ');
+        if (blank != NULL) {
+            *blank++ = '\0';
+        }
+        ranks_announce(run, at);
+        at = blank;
+    }
+}
+
+static void assert_ranks(struct unit_run *run, const char *wanted)
+{
+    char text[512] = "";
+    size_t size = 0;
+    for (uint32_t rank = 0; rank < run->authority.world; rank++) {
+        int count = snprintf(text + size, sizeof text - size, "%s%s", rank == 0 ? "" : " ",
+                             member_text(mst__authority_ranked(&run->authority, rank)));
+        size += (size_t)count;
+    }
+    assert_int_equal(run->authority.phase, MST_AUTHORITY_RUNNING);
+    assert_string_equal(text, wanted);
+}
+
+static void scenarios(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *title;
+        const char *rank_by;
+        const char *first; /* announced, then sealed by the last call */
+        const char *ranks;
+        const char *gone;  /* one that is lost, or none */
+        const char *again; /* announced next: new ones, then those who come back */
+        const char *ranks_again;
+    } rows[] = {
+        {"by name, in natural order", "", "n10 n9 n2 n1", "n1 n2 n9 n10", NULL, NULL, NULL},
+        {"labels count only where asked for", "", "a::r2 b::r1", "a b", NULL, NULL, NULL},
+        {"by rack", "rack", "a::r2 b::r10 c::r1 d::r2", "c a d b", NULL, NULL, NULL},
+        {"by rack and host", "rack,host", "a::r1:h2 b::r1:h1 c::r0:h9 d::r1:h1 e::r0:h10",
+         "c e b d a", NULL, NULL, NULL},
+        {"without a label at the end", "rack", "a b::r1 c::r2", "b c a", NULL, NULL, NULL},
+        {"pinned", "", "a b:0 c d:2", "b a d c", NULL, NULL, NULL},
+        {"pinned twice: the first by name", "", "a c:0 b:0", "b a c", NULL, NULL, NULL},
+        {"pinned beyond the size", "", "a:7 b", "a b", NULL, NULL, NULL},
+        {"pinned before labels", "rack", "a::r2 b:2:r1 c::r1", "c a b", NULL, NULL, NULL},
+        {"sticky, one place is filled", "", "b c d", "b c d", "c", "a d b", "b a d"},
+        {"sticky, shrunk: the last one moves", "", "a b c d", "a b c d", "b", "a c d", "a d c"},
+        {"sticky before labels", "rack", "a::r1 c::r1 d::r2", "a c d", "a", "b::r1 c::r1 d::r2",
+         "b c d"},
+        {"grown: the new ones behind", "", "m n", "m n", NULL, "a m n", "m n a"},
+        {"pinned before sticky", "", "a b c", "a b c", "c", "z:0 a b", "z b a"},
+        {"who had the pinned rank keeps it", "", "b:0 c d", "b c d", "d", "a:0 c b:0", "b c a"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct unit_run run;
+        print_message("%s\n", rows[i].title);
+        run_init(&run, 2, 8);
+        run.rank_by = rows[i].rank_by;
+        ranks_announce_all(&run, rows[i].first);
+        run_pass(&run, 30 * SECOND_US, true);
+        assert_ranks(&run, rows[i].ranks);
+        run.log_size = 0;
+        if (rows[i].gone != NULL) {
+            run_lose(&run, rows[i].gone);
+        }
+        if (rows[i].again != NULL) {
+            ranks_announce_all(&run, rows[i].again);
+            run_pass(&run, 30 * SECOND_US, true);
+            assert_ranks(&run, rows[i].ranks_again);
+        }
+        run_close(&run);
+    }
+}
+
+/* --- who gets in --- */
+
+static void chosen(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 3, 3);
+    ranks_announce_all(&run, "x y z a b c:1 d:9");
+    assert_ranks(&run, "x y z");
+    /* One is lost: before those who came earlier, the one that asks for a rank. */
+    run_lose(&run, "x");
+    ranks_announce_all(&run, "y z");
+    assert_ranks(&run, "y c z");
+    run_lose(&run, "c");
+    ranks_announce_all(&run, "z y");
+    assert_ranks(&run, "y a z");
+    run_close(&run);
+}
+
+/* --- properties --- */
+
+#define WISHES_MAX 32
+
+/* What the nodes n0, n1 … want and had, and what they get. */
+struct wishes {
+    uint32_t count;
+    uint32_t pinned[WISHES_MAX];
+    uint32_t previous[WISHES_MAX];
+    uint32_t ranks[WISHES_MAX];
+    uint32_t owners[WISHES_MAX]; /* rank to node */
+};
+
+static const struct mst__authority_member *wishes_member(const struct unit_run *run, uint32_t i)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "n%u", i);
+    return mst__authority_get(&run->authority,
+                              mst__authority_find(&run->authority, mst_bytes_str(name)));
+}
+
+static void wishes_announce(struct unit_run *run, struct wishes *wishes, struct mst__prng *prng)
+{
+    for (uint32_t i = 0; i < wishes->count; i++) {
+        const struct mst__authority_member *member = wishes_member(run, i);
+        wishes->previous[i] = member == NULL ? MST_AUTHORITY_RANK_NONE : member->rank;
+        wishes->pinned[i] = MST_AUTHORITY_RANK_NONE;
+        if (mst__prng_below(prng, 4) == 0) {
+            wishes->pinned[i] = (uint32_t)mst__prng_below(prng, WISHES_MAX + 8);
+        }
+    }
+    /* The new ones first, for when the last of the others is back the round is sealed. */
+    for (uint32_t i = wishes->count; i-- > 0;) {
+        char spec[48];
+        if (wishes->pinned[i] == MST_AUTHORITY_RANK_NONE) {
+            (void)snprintf(spec, sizeof spec, "n%u", i);
+        } else {
+            (void)snprintf(spec, sizeof spec, "n%u:%u", i, wishes->pinned[i]);
+        }
+        ranks_announce(run, spec);
+    }
+    run_pass(run, 30 * SECOND_US, true);
+    run->log_size = 0;
+    assert_int_equal(run->authority.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(run->authority.world, wishes->count);
+}
+
+static void wishes_check(const struct unit_run *run, struct wishes *wishes)
+{
+    memset(wishes->owners, 0xff, sizeof wishes->owners);
+    for (uint32_t i = 0; i < wishes->count; i++) {
+        uint32_t rank = wishes_member(run, i)->rank;
+        assert_true(rank < wishes->count);
+        assert_int_equal(wishes->owners[rank], UINT32_MAX);
+        wishes->owners[rank] = i;
+        wishes->ranks[i] = rank;
+    }
+    uint32_t last = UINT32_MAX;
+    for (uint32_t rank = 0; rank < wishes->count; rank++) {
+        uint32_t owner = wishes->owners[rank];
+        bool is_wanted = false;
+        for (uint32_t i = 0; i < wishes->count; i++) {
+            is_wanted = is_wanted || wishes->pinned[i] == rank;
+        }
+        if (is_wanted) {
+            assert_int_equal(wishes->pinned[owner], rank);
+            continue;
+        }
+        if (wishes->previous[owner] == rank) {
+            continue;
+        }
+        /* Who had it before has a pinned one now. */
+        for (uint32_t i = 0; i < wishes->count; i++) {
+            assert_true(wishes->previous[i] != rank || wishes->pinned[i] == wishes->ranks[i]);
+        }
+        assert_true(last == UINT32_MAX || last < owner);
+        last = owner;
+    }
+}
+
+/* Any preferences: ranks are dense, a rank that somebody asks for goes to one that asks, whoever
+ * could keep its rank has it, and the rest are in the order of their names. */
+static void properties(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct mst__prng prng;
+        mst__prng_init(&prng, seed);
+        struct unit_run run;
+        run_init(&run, 1, WISHES_MAX + 1);
+        struct wishes wishes = {.count = (uint32_t)(2 + mst__prng_below(&prng, WISHES_MAX - 8))};
+        for (uint32_t round = 0; round < 4; round++) {
+            wishes_announce(&run, &wishes, &prng);
+            wishes_check(&run, &wishes);
+            wishes.count += (uint32_t)mst__prng_below(&prng, 3);
+        }
+        run_close(&run);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(natural_order),
+        cmocka_unit_test(scenarios),
+        cmocka_unit_test(chosen),
+        cmocka_unit_test(properties),
+    };
+    return MST_RUN_TESTS(tests);
+}

@@ -1,0 +1,542 @@
+/* unit/net/test_conn.c - connections of the server: deadlines, backlogs, and whose turn it is. */
+#include "base/mem.h"
+#include "unit/net/conn_unit.h"
+
+/* So long that what passes of the real clock meanwhile does not matter. */
+#define TIMEOUT_MS 100000
+#define MARGIN_MS 20000
+
+static int fixture_open_with(void **state, size_t memory_max)
+{
+    struct mst_server_options options;
+    mst_server_options_init(&options, sizeof options);
+    options.request_timeout_ms = TIMEOUT_MS;
+    options.memory_max = memory_max;
+    return fixture_new(state, &options);
+}
+
+static int fixture_open(void **state)
+{
+    return fixture_open_with(state, MST_MEMORY_DEFAULT);
+}
+
+static int fixture_open_small(void **state)
+{
+    return fixture_open_with(state, MST_MIB(16));
+}
+
+/* Bytes of no interest. */
+static struct mst_bytes filler(size_t size)
+{
+    static uint8_t memory[1 << 23];
+    assert_true(size <= sizeof memory);
+    return mst_bytes_of(memory, size);
+}
+
+static uint64_t closed_for(const struct fixture *f, enum mst__why why)
+{
+    return f->server->counters.closed[why];
+}
+
+/* --- deadlines --- */
+
+/* A byte now and then is no reason to wait for ever. */
+static void request_has_a_deadline(void **state)
+{
+    struct fixture *f = *state;
+    int fd = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_set(&f->bytes, "/key", filler(40));
+    struct mst_bytes all = mst__buf_bytes(&f->bytes);
+    peer_send(f->server, fd, mst_bytes_of(all.data, 6));
+    for (size_t i = 6; i < 9; i++) {
+        pass_ms(f->server, TIMEOUT_MS / 4);
+        peer_send(f->server, fd, mst_bytes_of(all.data + i, 1));
+        settle(f->server);
+    }
+    assert_int_equal(f->server->conns_count, 1);
+    pass_ms(f->server, TIMEOUT_MS / 4);
+    assert_true(peer_is_closed(f->server, fd));
+    assert_int_equal(closed_for(f, MST_WHY_STUCK_REQUEST), 1);
+    assert_int_equal(f->server->kv.memory_used, 0);
+    (void)close(fd);
+}
+
+/* The next request has its own time, also when it came together with the end of the last. */
+static void deadline_is_of_each_request(void **state)
+{
+    struct fixture *f = *state;
+    int fd = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_set(&f->bytes, "/key", filler(40));
+    put_set(&f->bytes, "/key2", filler(40));
+    struct mst_bytes all = mst__buf_bytes(&f->bytes);
+    peer_send(f->server, fd, mst_bytes_of(all.data, 20));
+    pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
+    peer_send(f->server, fd, mst_bytes_of(all.data + 20, all.size - 21));
+    pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
+    peer_send(f->server, fd, mst_bytes_of(all.data + all.size - 1, 1));
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, 2);
+    (void)close(fd);
+}
+
+/* A large request may take longer: what it has announced, or what has come of it, counts. */
+static void deadline_grows_with_the_request(void **state)
+{
+    struct fixture *f = *state;
+    const size_t size = MST_MIB(2);
+    const int64_t bytes_ms = (int64_t)(size * 1000 / MST_RATE_MIN);
+    for (int announced = 0; announced < 2; announced++) {
+        int fd = peer_new(f->server, 0);
+        assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+        if (announced) {
+            put_set(&f->bytes, "/key", filler(size));
+        } else {
+            /* Many small keys, which announce nothing. */
+            struct mst__buf items;
+            mst__buf_init(&items, 2 * size);
+            for (size_t i = 0; i < size / 16; i++) {
+                assert_int_equal(mst__buf_append_str(&items, filler(8)), 0);
+            }
+            const struct mst__command check = {
+                .op = MST_OP_CHECK, .count = size / 16, .items = mst__buf_bytes(&items)};
+            put_command(&f->bytes, &check);
+            mst__buf_close(&items);
+        }
+        struct mst_bytes all = mst__buf_bytes(&f->bytes);
+        size_t half = announced ? 40 : all.size - 40;
+        peer_send(f->server, fd, mst_bytes_of(all.data, half));
+        settle(f->server);
+        pass_ms(f->server, bytes_ms + TIMEOUT_MS - MARGIN_MS);
+        assert_int_equal(f->server->conns_count, 1);
+        pass_ms(f->server, 2 * MARGIN_MS);
+        assert_true(peer_is_closed(f->server, fd));
+        (void)close(fd);
+        mst__buf_clear(&f->bytes);
+    }
+    assert_int_equal(closed_for(f, MST_WHY_STUCK_REQUEST), 2);
+}
+
+/* --- unsent output --- */
+
+/* A peer that has asked for @size bytes, of which it reads nothing yet. */
+static int reader_new(struct fixture *f, size_t size)
+{
+    int fd = peer_new(f->server, 1 << 16);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_set(&f->bytes, "/value", filler(size));
+    put_get(&f->bytes, "/value");
+    send_all(f, fd);
+    return fd;
+}
+
+/* Whoever takes its replies slowly gets all of them. */
+static void slow_reader_is_served(void **state)
+{
+    struct fixture *f = *state;
+    const size_t size = MST_MIB(8);
+    f->server->options.request_timeout_ms = TIMEOUT_MS / 4; /* the kernel takes a part at once */
+    int fd = reader_new(f, size);
+    size_t got = 0;
+    while (got < size + 8) {
+        ssize_t some = peer_drain(fd, 2 * MST_RATE_MIN);
+        assert_true(some >= 0);
+        got += (size_t)some;
+        pass_ms(f->server, some > 0 ? 1800 : 0);
+    }
+    assert_int_equal(got, size + 8);
+    assert_int_equal(f->server->conns_count, 1);
+    (void)close(fd);
+}
+
+/* Whoever takes next to nothing does not. */
+static void trickling_reader_is_not(void **state)
+{
+    struct fixture *f = *state;
+    int fd = reader_new(f, MST_MIB(8));
+    unsigned seconds = 0;
+    while (f->server->conns_count > 0) {
+        (void)peer_drain(fd, MST_RATE_MIN / 64);
+        pass_ms(f->server, 1000);
+        seconds++;
+        assert_true(seconds < 300);
+    }
+    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
+    (void)close(fd);
+}
+
+static void silent_reader_has_its_time(void **state)
+{
+    struct fixture *f = *state;
+    int fd = reader_new(f, MST_MIB(8));
+    pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
+    assert_int_equal(f->server->conns_count, 1);
+    pass_ms(f->server, 5 * TIMEOUT_MS); /* what the kernel still moves about counts for it */
+    pass_ms(f->server, TIMEOUT_MS);
+    assert_int_equal(f->server->conns_count, 0);
+    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
+    (void)close(fd);
+}
+
+/* --- framed connections --- */
+
+/* The type of the next frame that comes; what is in it is thrown away. */
+static uint8_t frame_await(struct fixture *f, int fd)
+{
+    static uint8_t body[MST_JOB_SIZE_MAX];
+    uint8_t head[MST_JOB_HEAD_SIZE];
+    peer_receive(f->server, fd, head, sizeof head);
+    assert_in_range(mst__load_u32(head), 1, sizeof body);
+    peer_receive(f->server, fd, body, mst__load_u32(head) - 1);
+    return head[4];
+}
+
+/* Read @size bytes, which are all that come. */
+static void stream_await(struct fixture *f, int fd, size_t size)
+{
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    for (size_t got = 0; got < size;) {
+        ssize_t some = peer_drain(fd, size - got);
+        assert_true(some >= 0);
+        got += (size_t)some;
+        turn(f->server);
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    settle(f->server);
+    assert_int_equal(peer_drain(fd, 1), 0);
+}
+
+static void put_status(struct mst__buf *output)
+{
+    const struct mst__job_message message = {.type = MST_JOB_STATUS,
+                                             .u.close = {.run_id = mst_bytes_str("none")}};
+    put_message(output, &message);
+}
+
+static int node_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 1 << 16);
+    put_greeting(&f->bytes);
+    send_all(f, fd);
+    return fd;
+}
+
+/* A client of the store, which does not read yet and has sent what is gathered. */
+static int client_new(struct fixture *f)
+{
+    struct mst__buf requests = f->bytes;
+    mst__buf_init(&f->bytes, MST_MIB(80));
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    assert_int_equal(mst__buf_append(&f->bytes, mst__buf_bytes(&requests)), 0);
+    mst__buf_close(&requests);
+    int fd = peer_new(f->server, 1 << 16);
+    send_all(f, fd);
+    return fd;
+}
+
+/* A value of @size bytes under /value. */
+static void set_value(struct fixture *f, size_t size)
+{
+    int fd = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_set(&f->bytes, "/value", filler(size));
+    send_all(f, fd);
+    (void)close(fd);
+    settle(f->server);
+    assert_int_equal(f->server->kv.keys_count, 1);
+    assert_int_equal(f->server->conns_count, 0);
+}
+
+/* Many want one value, which is there once; it can be replaced meanwhile. */
+static void values_are_shared(void **state)
+{
+    struct fixture *f = *state;
+    enum { CLIENTS = 30 };
+    const size_t size = MST_MIB(7);
+    set_value(f, size);
+    size_t before = f->server->kv.memory_used;
+    int fds[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        put_get(&f->bytes, "/value");
+        fds[i] = client_new(f);
+    }
+    assert_true(f->server->kv.memory_used < size + MST_MIB(1));
+    for (size_t i = 0; i < CLIENTS; i++) {
+        stream_await(f, fds[i], size + 8);
+    }
+    assert_int_equal(f->server->conns_count, CLIENTS);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        (void)close(fds[i]);
+    }
+    settle(f->server);
+    assert_int_equal(f->server->kv.memory_used, before);
+}
+
+/* Requests to the store in frames are refused one by one, and the node stays. */
+static void store_frames_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    int fd = node_new(f);
+    struct mst__buf requests;
+    mst__buf_init(&requests, 1024);
+    put_set(&requests, "/key", filler(40));
+    const struct mst__job_message stores[] = {
+        {.type = MST_JOB_STORE, .u.text = mst__buf_bytes(&requests)},
+        {.type = MST_JOB_STORE, .u.text = mst_bytes_of("", 0)},
+    };
+    put_message(&f->bytes, &stores[0]);
+    put_message(&f->bytes, &stores[1]);
+    put_status(&f->bytes);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_STORE_END);
+    assert_int_equal(frame_await(f, fd), MST_JOB_STORE_END);
+    assert_int_equal(frame_await(f, fd), MST_JOB_REFUSED);
+    assert_int_equal(f->server->conns_count, 1);
+    assert_int_equal(f->server->kv.keys_count, 0);
+    mst__buf_close(&requests);
+    (void)close(fd);
+}
+
+/* Nothing of the store comes between messages: who waits for keys cannot begin with them. */
+static void frames_are_not_mixed_with_replies(void **state)
+{
+    struct fixture *f = *state;
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT_CHANGE, .key = mst_bytes_str("/never"), .value = mst_bytes_str("")};
+    put_command(&f->bytes, &wait);
+    assert_int_equal(mst__buf_append_u8(&f->bytes, MST_WIRE_OPCODE_JOB), 0);
+    int fd = client_new(f);
+    assert_true(peer_is_closed(f->server, fd));
+    assert_int_equal(closed_for(f, MST_WHY_PROTOCOL), 1);
+    (void)close(fd);
+}
+
+/* Messages whose answers are not read wait: what they cost has a bound. */
+static void deaf_node_is_not_read(void **state)
+{
+    struct fixture *f = *state;
+    int fd = node_new(f);
+    const struct mst__conn *conn = f->server->conns;
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    for (size_t i = 0; i < 5000; i++) {
+        put_status(&f->bytes);
+    }
+    struct mst_bytes all = mst__buf_bytes(&f->bytes);
+    for (size_t at = 0; conn->is_reading;) {
+        ssize_t sent = send(fd, all.data + at, all.size - at, MSG_NOSIGNAL);
+        at = (at + (sent > 0 ? (size_t)sent : 0)) % all.size;
+        settle(f->server);
+        assert_true(conn->output.pending <= MST_TOLD_SIZE_MAX + MST_FLUSH_SIZE + MST_KIB(1));
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    assert_true(conn->output.pending > MST_TOLD_SIZE_MAX);
+    while (peer_drain(fd, SIZE_MAX) > 0 || mst__conn_has_output(conn)) {
+        settle(f->server);
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    assert_true(conn->is_reading);
+    (void)close(fd);
+}
+
+/* --- who is cut off --- */
+
+/* A client of dialect A that is told of /value. */
+static int watcher_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 1 << 16);
+    assert_int_equal(mst__buf_append_u8(&f->bytes, 7), 0); /* WATCH */
+    assert_int_equal(mst__buf_append_str(&f->bytes, mst_bytes_str("/value")), 0);
+    send_all(f, fd);
+    return fd;
+}
+
+/* Notices are not kept without end for a watcher that does not read them; others get theirs. */
+static void unread_notices_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    const size_t size = MST_MIB(1);
+    int deaf = watcher_new(f);
+    const struct mst__conn *conn = f->server->conns;
+    int watcher = watcher_new(f);
+    int setter = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    size_t pending_max = 0;
+    size_t got = 0;
+    for (size_t i = 0; i < 40; i++) {
+        put_set(&f->bytes, "/value", filler(size));
+        send_all(f, setter);
+        if (closed_for(f, MST_WHY_DOES_NOT_READ) == 0) {
+            pending_max = conn->output.pending > pending_max ? conn->output.pending : pending_max;
+        }
+        ssize_t some;
+        while ((some = peer_drain(watcher, SIZE_MAX)) > 0) {
+            got += (size_t)some;
+            settle(f->server);
+        }
+        assert_int_equal(some, 0);
+    }
+    assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
+    assert_true(peer_is_closed(f->server, deaf));
+    assert_in_range(pending_max, MST_BACKLOG_SIZE_MAX - 3 * size, MST_BACKLOG_SIZE_MAX + 3 * size);
+    assert_true(got > 78 * size); /* old and new value, 40 times */
+    assert_int_equal(f->server->conns_count, 2);
+    put_get(&f->bytes, "/absent"); /* the engine lets go of the last notice */
+    send_all(f, setter);
+    assert_true(f->server->kv.memory_used < 2 * size);
+    (void)close(deaf);
+    (void)close(watcher);
+    (void)close(setter);
+}
+
+/* Every byte that was counted for unsent output is given back, with what its keeping cost. */
+static void sent_output_costs_nothing(void **state)
+{
+    struct fixture *f = *state;
+    set_value(f, MST_KIB(48)); /* is copied */
+    size_t before = f->server->kv.memory_used;
+    for (size_t i = 0; i < 200; i++) {
+        put_get(&f->bytes, "/value");
+    }
+    int fd = client_new(f);
+    assert_true(f->server->kv.memory_used > before);
+    stream_await(f, fd, 200 * (MST_KIB(48) + 8));
+    assert_int_equal(f->server->conns_count, 1);
+    assert_int_equal(f->server->kv.memory_used, before);
+    (void)close(fd);
+}
+
+/* What a connection keeps is counted as the system gives it: with what is beside it, in pages. */
+static void own_buffers_cost_what_they_take(void **state)
+{
+    struct fixture *f = *state;
+    for (size_t size = 100; size <= MST_KIB(48); size = size < MST_KIB(1) ? size + 7 : size * 3) {
+        int fd = peer_new(f->server, 0);
+        assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+        static uint8_t value[MST_KIB(64)];
+        put_set(&f->bytes, "/half", mst_bytes_of(value, size));
+        peer_send(f->server, fd,
+                  mst_bytes_of(mst__buf_bytes(&f->bytes).data, mst__buf_size(&f->bytes) - 1));
+        mst__buf_clear(&f->bytes);
+        settle(f->server);
+        assert_int_equal(f->server->kv.memory_used,
+                         mst__slab_cost(f->server->conns->input.capacity));
+        (void)close(fd);
+        settle(f->server);
+        assert_int_equal(f->server->kv.memory_used, 0);
+    }
+}
+
+static struct mst__job_message announcement(int64_t expiry_us)
+{
+    return (struct mst__job_message){
+        .type = MST_JOB_ANNOUNCE,
+        .u.announce = {.version = MST_JOB_VERSION,
+                       .run_id = mst_bytes_str("job"),
+                       .heartbeat_us = 1000000000,
+                       .announcement = {.name = mst_bytes_str("node"),
+                                        .incarnation = 1,
+                                        .session = 1,
+                                        .expiry_us = expiry_us,
+                                        .nodes_min = 2,
+                                        .nodes_max = 2,
+                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
+}
+
+/* A node cannot have it that nobody of its run is ever taken for lost. */
+static void silence_has_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t refused[] = {0, MST_JOB_EXPIRY_US_MAX + 1, INT64_MAX};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        int fd = node_new(f);
+        const struct mst__job_message announce = announcement(refused[i]);
+        put_message(&f->bytes, &announce);
+        send_all(f, fd);
+        assert_int_equal(frame_await(f, fd), MST_JOB_REFUSED);
+        assert_int_equal(mst__map_count(&f->server->jobs.map), 0);
+        (void)close(fd);
+    }
+    int fd = node_new(f);
+    const struct mst__job_message announce = announcement(MST_JOB_EXPIRY_US_MAX);
+    put_message(&f->bytes, &announce);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_WELCOME);
+    (void)close(fd);
+}
+
+/* Silence costs a plain connection its life, but not one that waits, nor a member of a job. */
+static void idle_timeout_spares_members(void **state)
+{
+    struct fixture *f = *state;
+    f->server->options.idle_timeout_ms = TIMEOUT_MS;
+    int idle = peer_new(f->server, 0);
+    int waiting = peer_new(f->server, 0);
+    struct mst__buf items;
+    mst__buf_init(&items, 64);
+    assert_int_equal(mst__buf_append_str(&items, mst_bytes_str("/never")), 0);
+    const struct mst__command wait = {
+        .op = MST_OP_WAIT, .count = 1, .items = mst__buf_bytes(&items)};
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    put_command(&f->bytes, &wait);
+    send_all(f, waiting);
+    int node = node_new(f);
+    const struct mst__job_message announce = announcement(3000000000);
+    put_message(&f->bytes, &announce);
+    send_all(f, node);
+    int stranger = node_new(f); /* framed, but of no job */
+    pass_ms(f->server, TIMEOUT_MS + MARGIN_MS);
+    assert_int_equal(closed_for(f, MST_WHY_IDLE), 2);
+    assert_true(peer_is_closed(f->server, idle));
+    assert_true(peer_is_closed(f->server, stranger));
+    assert_false(peer_is_closed(f->server, waiting));
+    assert_false(peer_is_closed(f->server, node));
+    mst__buf_close(&items);
+    (void)close(idle);
+    (void)close(waiting);
+    (void)close(node);
+    (void)close(stranger);
+}
+
+/* --- emptying --- */
+
+/* Who empties a server whose loop does not run is told so. What is written later stays. */
+static void emptying_has_a_deadline(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_err err = {0};
+    set_value(f, 1);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(mst__server_empty(f->server, mst__clock_deadline_ms(10), &err),
+                         MST_ETIMEOUT);
+        assert_non_null(strstr(err.msg, "not emptied"));
+        settle(f->server);
+        assert_int_equal(f->server->kv.keys_count, 1);
+    }
+}
+
+#define CASE_SMALL(name) cmocka_unit_test_setup_teardown(name, fixture_open_small, fixture_close)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(request_has_a_deadline),
+        CASE(deadline_is_of_each_request),
+        CASE(deadline_grows_with_the_request),
+        CASE(slow_reader_is_served),
+        CASE(trickling_reader_is_not),
+        CASE(silent_reader_has_its_time),
+        CASE_SMALL(values_are_shared),
+        CASE(store_frames_are_refused),
+        CASE(frames_are_not_mixed_with_replies),
+        CASE(deaf_node_is_not_read),
+        CASE(unread_notices_are_bounded),
+        CASE(sent_output_costs_nothing),
+        CASE(own_buffers_cost_what_they_take),
+        CASE(silence_has_a_limit),
+        CASE(idle_timeout_spares_members),
+        CASE(emptying_has_a_deadline),
+    };
+    return MST_RUN_TESTS(tests);
+}

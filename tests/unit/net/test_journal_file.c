@@ -1,0 +1,173 @@
+/* unit/net/test_journal_file.c - the file of a journal and its thread: cuts, failures, an end. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "net/journal_file.h"
+#include "unit/unit.h"
+
+struct unit_file {
+    char folder[64];
+    char path[80];
+    char old_path[90];
+    struct mst__journal_file *file;
+};
+
+static const struct mst_log no_log = {.fn = NULL};
+
+static void unit_open(struct unit_file *unit)
+{
+    (void)snprintf(unit->folder, sizeof unit->folder, "/tmp/muster-unit-XXXXXX");
+    assert_non_null(mkdtemp(unit->folder));
+    (void)snprintf(unit->path, sizeof unit->path, "%s/journal", unit->folder);
+    (void)snprintf(unit->old_path, sizeof unit->old_path, "%s.1", unit->path);
+    uint64_t size = 1;
+    assert_int_equal(mst__journal_file_open(unit->path, &no_log, &unit->file, &size, NULL), 0);
+    assert_int_equal(size, 0);
+}
+
+static void unit_remove(struct unit_file *unit)
+{
+    (void)unlink(unit->path);
+    (void)unlink(unit->old_path);
+    assert_int_equal(rmdir(unit->folder), 0);
+}
+
+static void append_begin(struct unit_file *unit, const char *software)
+{
+    const struct mst__journal_begin begin = {.version = MST_JOURNAL_VERSION,
+                                             .software = mst_bytes_str(software)};
+    struct mst__journal *journal = mst__journal_file_lock(unit->file);
+    assert_int_equal(mst__journal_write_begin(journal, &begin), 0);
+    mst__journal_file_unlock(unit->file);
+}
+
+/* What each BEGIN in the file at @path says of itself, with blanks between them. */
+static void assert_begins(const char *path, const char *wanted)
+{
+    uint8_t bytes[4096];
+    char found[200] = "";
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    ssize_t got = read(fd, bytes, sizeof bytes);
+    assert_true(got >= 0);
+    (void)close(fd);
+    struct mst_bytes rest = mst_bytes_of(bytes, (size_t)got);
+    while (rest.size > 0) {
+        struct mst_bytes fields;
+        struct mst__journal_record record;
+        size_t size = 0;
+        int64_t last_us = 0;
+        assert_int_equal(mst__journal_read(rest, &fields, &size), 1);
+        assert_int_equal(mst__journal_decode(fields, &last_us, &record), 0);
+        assert_int_equal(record.kind, MST_JOURNAL_BEGIN);
+        size_t length = strlen(found);
+        (void)snprintf(found + length, sizeof found - length, "%.*s ",
+                       (int)record.u.begin.software.size,
+                       (const char *)record.u.begin.software.data);
+        rest = mst_bytes_of(rest.data + size, rest.size - size);
+    }
+    assert_string_equal(found, wanted);
+}
+
+static void writes_and_rotates(void **state)
+{
+    (void)state;
+    struct unit_file unit = {.file = NULL};
+    unit_open(&unit);
+    append_begin(&unit, "a");
+    append_begin(&unit, "b");
+    (void)mst__journal_file_lock(unit.file);
+    assert_true(mst__journal_file_cut(unit.file, true));
+    assert_false(mst__journal_file_cut(unit.file, true));
+    mst__journal_file_unlock(unit.file);
+    append_begin(&unit, "c");
+    mst__journal_file_close(unit.file);
+    assert_begins(unit.old_path, "a b ");
+    assert_begins(unit.path, "c ");
+    struct stat about;
+    assert_int_equal(stat(unit.path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0600);
+    /* It is appended to. */
+    uint64_t size = 0;
+    assert_int_equal(mst__journal_file_open(unit.path, &no_log, &unit.file, &size, NULL), 0);
+    assert_int_equal(size, about.st_size);
+    append_begin(&unit, "d");
+    mst__journal_file_close(unit.file);
+    assert_begins(unit.path, "c d ");
+    unit_remove(&unit);
+}
+
+/* What could not be written is not there in part, nor is what was appended before that was known;
+ * that something is missing is told once. */
+static void fails_whole(void **state)
+{
+    (void)state;
+    struct unit_file unit = {.file = NULL};
+    struct rlimit limit;
+    unit_open(&unit);
+    append_begin(&unit, "a");
+    struct stat about = {.st_size = 0};
+    while (about.st_size == 0) {
+        assert_int_equal(stat(unit.path, &about), 0);
+    }
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit less = {.rlim_cur = (rlim_t)about.st_size + 10, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    append_begin(&unit, "b");
+    bool has_failed = false;
+    while (!has_failed) {
+        append_begin(&unit, "lost");
+        (void)mst__journal_file_lock(unit.file);
+        has_failed = mst__journal_file_take_failed(unit.file);
+        mst__journal_file_unlock(unit.file);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    (void)mst__journal_file_lock(unit.file);
+    assert_false(mst__journal_file_take_failed(unit.file));
+    mst__journal_file_unlock(unit.file);
+    append_begin(&unit, "c");
+    mst__journal_file_close(unit.file);
+    assert_begins(unit.path, "a c ");
+    unit_remove(&unit);
+}
+
+/* When there is no room, that is so until the thread has taken what is there. */
+static void gets_room_again(void **state)
+{
+    (void)state;
+    struct unit_file unit = {.file = NULL};
+    unit_open(&unit);
+    struct mst__journal *journal = mst__journal_file_lock(unit.file);
+    size_t size_max = journal->output.size_max;
+    assert_int_equal(size_max, MST_JOURNAL_BUFFER_SIZE);
+    mst__journal_file_set_full(unit.file);
+    assert_true(mst__journal_file_is_full(unit.file));
+    mst__journal_file_unlock(unit.file);
+    append_begin(&unit, "a");
+    bool is_full = true;
+    while (is_full) {
+        (void)mst__journal_file_lock(unit.file);
+        is_full = mst__journal_file_is_full(unit.file);
+        mst__journal_file_unlock(unit.file);
+    }
+    mst__journal_file_close(unit.file);
+    assert_begins(unit.path, "a ");
+    unit_remove(&unit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_and_rotates),
+        cmocka_unit_test(fails_whole),
+        cmocka_unit_test(gets_room_again),
+    };
+    return MST_RUN_TESTS(tests);
+}

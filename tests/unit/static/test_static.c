@@ -1,0 +1,411 @@
+/* unit/static/test_static.c - the static rendezvous: nodes in threads meet at the store of rank 0;
+ * and what this machine knows of its own addresses. */
+#include "unit/round_suite.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <semaphore.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "handler/host.h"
+#include "handler/hosted.h"
+#include "store/store.h"
+
+/* --- fixture: a port that nobody else gets --- */
+
+struct fixture {
+    int fd;
+    char endpoint[32];
+};
+
+/* Bound, but not listening: the kernel gives the port to nobody else, and a server that may share
+ * the address can still take it. */
+static int fixture_open(void **state)
+{
+    static struct fixture fixture;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    int one = 1;
+    fixture.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fixture.fd >= 0);
+    assert_int_equal(setsockopt(fixture.fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
+    assert_int_equal(bind(fixture.fd, (struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(fixture.fd, (struct sockaddr *)&address, &size), 0);
+    (void)snprintf(fixture.endpoint, sizeof fixture.endpoint, "127.0.0.1:%u",
+                   (unsigned)ntohs(address.sin_port));
+    *state = &fixture;
+    return 0;
+}
+
+static int fixture_close(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(close(fixture->fd), 0);
+    return 0;
+}
+
+static struct mst_params *new_params(const char *endpoint, int64_t nodes, const char *options)
+{
+    return node_params("static", endpoint, nodes, nodes, NULL, options);
+}
+
+static struct mst_handler *new_handler(const char *endpoint, int64_t nodes, const char *options)
+{
+    struct mst_handler *handler = NULL;
+    struct mst_params *params = new_params(endpoint, nodes, options);
+    assert_ok(mst_handler_new(params, &handler, &err));
+    mst_params_free(params);
+    return handler;
+}
+
+/* --- meeting --- */
+
+static void start_node(struct node *node, const char *endpoint, int64_t nodes, int rank)
+{
+    char options[40];
+    (void)snprintf(options, sizeof options, "rank=%d,timeout=20", rank);
+    *node = (struct node){.handler = new_handler(endpoint, nodes, options)};
+    node_start(node);
+}
+
+#define NODES 4
+
+/* Rank 0 comes last, so the others have nobody to talk to at first. */
+static void meeting(void **state)
+{
+    struct fixture *fixture = *state;
+    struct node nodes[NODES];
+    for (int rank = NODES - 1; rank >= 0; rank--) {
+        start_node(&nodes[rank], fixture->endpoint, NODES, rank);
+    }
+    for (int rank = 0; rank < NODES; rank++) {
+        struct node *node = &nodes[rank];
+        if (node_join(node) != 0) {
+            fail_msg("rank %d: %s", rank, node->err.msg);
+        }
+        assert_int_equal(node->got.rank, rank);
+        assert_int_equal(node->got.world_size, NODES);
+        assert_int_equal(node->got.round, 0);
+        assert_string_equal(node->got.master_addr, "127.0.0.1");
+        assert_int_equal(node->got.master_port, strtol(fixture->endpoint + 10, NULL, 10));
+    }
+    /* One store, under the run's id. */
+    assert_ok(mst_store_set(nodes[1].got.store, STR("k"), STR("v"), PLENTY_MS, &err));
+    assert_value(nodes[3].got.store, "k", STR("v"));
+    char url[64];
+    (void)snprintf(url, sizeof url, "tcp://%s", fixture->endpoint);
+    struct mst_store *root = open_store(url);
+    assert_value(root, "job/k", STR("v"));
+    /* Counted as PyTorch's stores count: all once, under a key without a slash in front. */
+    struct mst_store *raw = NULL;
+    assert_ok(mst__store_new(root->storage, STR(""), false, &raw, &err));
+    assert_value(raw, "init/", STR("4"));
+    /* Once more: the same outcome at once, and nobody is counted twice. */
+    struct mst_rendezvous again = {.size = sizeof again};
+    assert_ok(mst_handler_next(nodes[2].handler, -1, &again, &err));
+    assert_int_equal(again.rank, 2);
+    assert_value(again.store, "k", STR("v"));
+    assert_value(raw, "init/", STR("4"));
+    mst_store_close(raw);
+    mst_store_close(again.store);
+    mst_store_close(root);
+    for (int rank = NODES - 1; rank >= 0; rank--) {
+        mst_store_close(nodes[rank].got.store);
+        mst_handler_free(nodes[rank].handler);
+    }
+}
+
+static void alone(void **state)
+{
+    (void)state;
+    struct mst_handler *handler = new_handler("localhost:0", 1, "rank=0");
+    assert_string_equal(mst_handler_backend(handler), "static");
+    assert_string_equal(mst_handler_run_id(handler), "job");
+    assert_true(mst_handler_use_agent_store(handler));
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_ok(mst_handler_next(handler, -1, &got, &err));
+    assert_int_equal(got.world_size, 1);
+    assert_true(got.master_port > 0);
+    assert_string_equal(got.master_addr, "localhost");
+    mst_store_close(got.store);
+    bool closed = true;
+    int64_t waiting = 1;
+    assert_ok(mst_handler_set_closed(handler, &err));
+    assert_ok(mst_handler_is_closed(handler, &closed, &err));
+    assert_false(closed);
+    assert_ok(mst_handler_nodes_waiting(handler, &waiting, &err));
+    assert_int_equal(waiting, 0);
+    assert_ok(mst_handler_shutdown(handler, &err));
+    mst_handler_free(handler);
+}
+
+/* --- not meeting --- */
+
+static void too_few(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_handler *handler = new_handler(fixture->endpoint, 3, "rank=0,timeout=60ms");
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
+    /* Tried again it is still one node, not two. */
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 of 3 nodes");
+    assert_null(got.store);
+    mst_handler_free(handler);
+}
+
+static void no_rank_0(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=1,timeout=60ms");
+    struct mst_rendezvous got = {.size = sizeof got};
+    err = (struct mst_err){0};
+    int rv = mst_handler_next(handler, -1, &got, &err);
+    assert_true(rv == MST_ECONN || rv == MST_ETIMEOUT);
+    assert_non_null(strstr(err.msg, fixture->endpoint));
+    assert_non_null(strstr(err.msg, "rank 0"));
+    mst_handler_free(handler);
+}
+
+static void port_taken(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(listen(fixture->fd, 1), 0);
+    struct mst_handler *handler = new_handler(fixture->endpoint, 2, "rank=0,timeout=5");
+    struct mst_rendezvous got = {.size = sizeof got};
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ESYS, fixture->endpoint);
+    assert_int_equal(err.sys, EADDRINUSE);
+    mst_handler_free(handler);
+}
+
+static void on_event(void *arg, const struct mst_event *event)
+{
+    if (strcmp(event->name, "host_store") == 0 && event->state == MST_NODE_INIT) {
+        (void)sem_post(arg);
+    }
+}
+
+/* A thread waits for nodes that never come, until it is called back. */
+static void cancelling(void **state)
+{
+    struct fixture *fixture = *state;
+    sem_t serving;
+    assert_int_equal(sem_init(&serving, 0, 0), 0);
+    struct mst_params *params = new_params(fixture->endpoint, 2, "rank=0,timeout=20");
+    mst_params_on_event(params, on_event, &serving);
+    struct node node = {0};
+    assert_ok(mst_handler_new(params, &node.handler, &err));
+    mst_params_free(params);
+    assert_false(fd_is_readable(node.handler, 0));
+    struct mst_changes changes = {.size = sizeof changes};
+    assert_fails(mst_handler_poll(node.handler, 1, &changes, &err), MST_ETIMEOUT, "");
+    node_start(&node);
+    assert_int_equal(sem_wait(&serving), 0);
+    int64_t start_ms = mst__clock_ms();
+    mst_handler_cancel(node.handler);
+    assert_int_equal(node_join(&node), MST_ECANCELED);
+    assert_non_null(strstr(node.err.msg, "'job'"));
+    assert_true(mst__clock_ms() - start_ms < 10000);
+    suite_cancel(node.handler);
+    suite_fork(node.handler);
+    mst_handler_free(node.handler);
+    assert_int_equal(sem_destroy(&serving), 0);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *endpoint, *options, *named;
+    } cases[] = {
+        {"h:1", "", "'rank' missing"},
+        {"h:1", "rank=x", "'rank'"},
+        {"h:1", "rank=2", "from 0 to 1"},
+        {"h:1", "rank=-1", "from 0 to 1"},
+        {"", "rank=0", "endpoint missing"},
+        {"h", "rank=0", "port missing"},
+        {"::1", "rank=0", "port missing"},
+        {"h h:1", "rank=0", "'h h'"},
+        {"h:0", "rank=0", "port 0"},
+        {"h:1", "rank=0,timeout=0", "'timeout'"},
+        {"h:1", "rank=0,timeot=5", "did you mean 'timeout'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst_handler *handler = NULL;
+        struct mst_params *params = new_params(cases[i].endpoint, 2, cases[i].options);
+        assert_fails(mst_handler_new(params, &handler, &err), MST_EINVAL, cases[i].named);
+        mst_params_free(params);
+    }
+}
+
+static void out_of_memory(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mst_params *params = new_params(fixture->endpoint, 1, "rank=0");
+    bool failed = true;
+    unsigned long nth = 1;
+    for (; failed; nth++) {
+        struct mst_handler *handler = NULL;
+        struct mst_rendezvous got = {.size = sizeof got};
+        mst__mem_fail_nth(nth);
+        int rv = mst_handler_new(params, &handler, NULL);
+        if (rv == 0) {
+            rv = mst_handler_next(handler, -1, &got, NULL);
+        }
+        failed = mst__mem_failed();
+        mst__mem_fail_nth(0);
+        /* Some allocations are not needed, and none is needed twice. */
+        assert_true(rv == 0 || (failed && rv == MST_ENOMEM));
+        mst_store_close(got.store);
+        mst_handler_free(handler);
+    }
+    assert_true(nth > 10);
+    mst_params_free(params);
+}
+
+/* --- this machine --- */
+
+static bool is_me(const char *host)
+{
+    struct mst__endpoint endpoint = {.port = 1};
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", host);
+    bool answer = false;
+    assert_ok(mst__host_is_me(&endpoint, mst__until_in(PLENTY_MS), &answer, &err));
+    return answer;
+}
+
+/* An address of this machine that is not loopback, as text; false if it has none. */
+static bool own_address(char ret_text[INET_ADDRSTRLEN])
+{
+    struct ifaddrs *interfaces = NULL;
+    bool found = false;
+    assert_int_equal(getifaddrs(&interfaces), 0);
+    for (const struct ifaddrs *at = interfaces; at != NULL && !found; at = at->ifa_next) {
+        if (at->ifa_addr != NULL && at->ifa_addr->sa_family == AF_INET) {
+            const struct sockaddr_in *address = (const struct sockaddr_in *)(void *)at->ifa_addr;
+            found = ntohl(address->sin_addr.s_addr) >> 24 != 127 &&
+                    inet_ntop(AF_INET, &address->sin_addr, ret_text, INET_ADDRSTRLEN) != NULL;
+        }
+    }
+    freeifaddrs(interfaces);
+    return found;
+}
+
+static void host_is_me(void **state)
+{
+    (void)state;
+    assert_true(is_me("localhost"));
+    assert_true(is_me("127.0.0.1"));
+    assert_true(is_me("127.9.8.7"));
+    assert_true(is_me("::1"));
+    assert_true(is_me("0:0:0:0:0:0:0:1"));
+    assert_true(is_me("::ffff:127.0.0.1"));
+    assert_false(is_me("192.0.2.1"));   /* kept for examples: nobody's */
+    assert_false(is_me("2001:db8::1")); /* as well */
+    assert_false(is_me("0.0.0.0"));
+    assert_false(is_me("::"));
+    assert_false(is_me("a..b")); /* cannot be resolved, without asking anybody */
+    char name[MST_HOST_SIZE] = "";
+    assert_int_equal(gethostname(name, sizeof name - 1), 0);
+    assert_true(is_me(name));
+}
+
+static void host_own_address(void **state)
+{
+    (void)state;
+    char address[INET_ADDRSTRLEN];
+    if (!own_address(address)) {
+        MST_SKIP("this machine has no address but loopback");
+    }
+    assert_true(is_me(address));
+    struct mst__endpoint endpoint = {.port = 1};
+    char host[MST_HOST_SIZE];
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
+    struct mst__until until = mst__until_in(PLENTY_MS);
+    assert_ok(mst__host_advertise(&endpoint, until, host, &err));
+    assert_string_equal(host, address);
+    mst__host_listen(&endpoint, host);
+    assert_string_equal(host, address);
+    /* Our own name may well resolve to loopback; others must not be told that. */
+    assert_int_equal(gethostname(endpoint.host, sizeof endpoint.host - 1), 0);
+    if (mst__host_advertise(&endpoint, until, host, &err) == 0) {
+        assert_false(mst__host_is_loopback(host));
+    }
+    mst__host_listen(&endpoint, host);
+    assert_string_equal(host, "*");
+}
+
+static void host_loopback(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host, *listen, *advertise;
+    } cases[] = {
+        {"localhost", "", NULL},
+        {"127.0.0.1", "127.0.0.1", "127.0.0.1"},
+        {"127.0.0.5", "127.0.0.5", "127.0.0.1"},
+        {"0.0.0.0", "*", NULL},
+        {"192.0.2.1", "*", NULL},
+        {"node-7", "*", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mst__endpoint endpoint = {.port = 1};
+        char host[MST_HOST_SIZE];
+        (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", cases[i].host);
+        mst__host_listen(&endpoint, host);
+        assert_string_equal(host, cases[i].listen);
+        if (cases[i].advertise != NULL) {
+            struct mst__until until = mst__until_in(PLENTY_MS);
+            assert_ok(mst__host_advertise(&endpoint, until, host, &err));
+            assert_string_equal(host, cases[i].advertise);
+        }
+    }
+}
+
+static void hosted(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"localhost", "127.0.0.1", "no-such-name"};
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        struct mst__endpoint endpoint = {.port = 0};
+        (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", hosts[i]);
+        struct mst__hosted *server = NULL;
+        struct mst_log silent = {0};
+        assert_ok(mst__hosted_start(&endpoint, &silent, &server, &err));
+        char url[MST_HOSTED_URL_SIZE];
+        char wanted[MST_HOSTED_URL_SIZE];
+        (void)snprintf(wanted, sizeof wanted, "tcp://127.0.0.1:%d", mst__hosted_port(server));
+        assert_string_equal(mst__hosted_url(server, url), wanted);
+        struct mst_store *store = open_store(url);
+        assert_ok(mst_store_set(store, STR("k"), STR("v"), PLENTY_MS, &err));
+        mst_store_close(store);
+        mst__hosted_stop(server);
+        store = NULL;
+        assert_int_not_equal(mst_store_open(url, NULL, SHORT_MS, &store, NULL), 0);
+    }
+    mst__hosted_stop(NULL);
+}
+
+int main(void)
+{
+#define WITH_PORT(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        WITH_PORT(meeting),
+        cmocka_unit_test(alone),
+        WITH_PORT(too_few),
+        WITH_PORT(no_rank_0),
+        WITH_PORT(port_taken),
+        WITH_PORT(cancelling),
+        cmocka_unit_test(refused),
+        WITH_PORT(out_of_memory),
+        cmocka_unit_test(host_is_me),
+        cmocka_unit_test(host_own_address),
+        cmocka_unit_test(host_loopback),
+        cmocka_unit_test(hosted),
+    };
+    return MST_RUN_TESTS(tests);
+}

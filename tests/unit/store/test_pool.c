@@ -1,0 +1,142 @@
+/* unit/store/test_pool.c - the connections of a store: how many there are at most, and who waits
+ * for one when all are in use. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "store/pool.h"
+#include "unit/server_unit.h"
+
+static void pool_open(struct mst__pool *pool, const struct fixture *f)
+{
+    const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = f->endpoint};
+    const struct mst__wire_limits limits =
+        mst__wire_limits(MST_KEY_SIZE_DEFAULT, MST_VALUE_SIZE_DEFAULT);
+    const struct mst_log log = {0};
+    assert_ok(mst__pool_init(pool, &url, &limits, &log, &err));
+}
+
+/* A thread that wants a connection. */
+struct wanting {
+    struct mst__pool *pool;
+    pthread_t thread;
+    atomic_int tid; /* 0 = it has not begun */
+    int rv;
+    struct mst__pool_conn *conn;
+    struct mst_err err;
+};
+
+static void *want(void *arg)
+{
+    struct wanting *wanting = arg;
+    atomic_store(&wanting->tid, (int)syscall(SYS_gettid));
+    wanting->rv = mst__pool_get(wanting->pool, false, mst__until_in(PLENTY_MS), &wanting->conn,
+                                &wanting->err);
+    return NULL;
+}
+
+/* Whether the kernel says that thread @tid sleeps. There is nothing that it could sleep for but a
+ * connection. */
+static bool is_asleep(int tid)
+{
+    char path[64];
+    char text[200];
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    const char *line = fgets(text, sizeof text, file);
+    assert_non_null(line);
+    assert_int_equal(fclose(file), 0);
+    const char *state = strrchr(line, ')');
+    assert_non_null(state);
+    return state[2] == 'S';
+}
+
+static void wanting_start(struct wanting *wanting, struct mst__pool *pool)
+{
+    *wanting = (struct wanting){.pool = pool};
+    assert_int_equal(pthread_create(&wanting->thread, NULL, want, wanting), 0);
+    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
+    while (atomic_load(&wanting->tid) == 0 || !is_asleep(atomic_load(&wanting->tid))) {
+        assert_true(mst__clock_ms() < deadline_ms);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void wanting_join(struct wanting *wanting)
+{
+    assert_int_equal(pthread_join(wanting->thread, NULL), 0);
+    if (wanting->rv != 0) {
+        fail_msg("no connection: %s", wanting->err.msg);
+    }
+}
+
+/* Whoever waits goes on when a connection comes back, and also when one is dropped, which makes
+ * room for a new one. */
+static void all_in_use(void **state)
+{
+    const struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *conns[MST_POOL_MAX];
+    pool_open(&pool, f);
+    for (size_t i = 0; i < MST_POOL_MAX; i++) {
+        assert_ok(mst__pool_get(&pool, false, mst__until_in(PLENTY_MS), &conns[i], &err));
+    }
+    struct mst__pool_conn *none = NULL;
+    assert_fails(mst__pool_get(&pool, false, mst__until_in(SHORT_MS), &none, &err), MST_ETIMEOUT,
+                 "stayed in use");
+    struct wanting wanting;
+    wanting_start(&wanting, &pool);
+    mst__pool_put(&pool, conns[0]);
+    wanting_join(&wanting);
+    assert_ptr_equal(wanting.conn, conns[0]);
+    wanting_start(&wanting, &pool);
+    mst__pool_drop(&pool, conns[1]);
+    wanting_join(&wanting);
+    assert_int_equal(pool.open_count, MST_POOL_MAX);
+    assert_int_equal(pool.connects, MST_POOL_MAX + 1);
+    conns[1] = wanting.conn;
+    for (size_t i = 0; i < MST_POOL_MAX; i++) {
+        mst__pool_drop(&pool, conns[i]);
+    }
+    mst__pool_close(&pool);
+}
+
+/* Connections that lie idle are closed when they have done so for long enough, the others are
+ * kept. */
+static void idle_ones_are_closed(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__pool pool;
+    struct mst__pool_conn *conns[3];
+    pool_open(&pool, f);
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(mst__pool_get(&pool, true, mst__until_in(PLENTY_MS), &conns[i], &err));
+    }
+    mst__pool_put(&pool, conns[0]);
+    mst__pool_put(&pool, conns[1]);
+    mst__pool_prune(&pool, PLENTY_MS);
+    assert_int_equal(pool.open_count, 3);
+    conns[0]->idle_ms -= PLENTY_MS; /* the first that came back */
+    mst__pool_prune(&pool, PLENTY_MS);
+    assert_int_equal(pool.open_count, 2);
+    assert_ptr_equal(pool.idle, conns[1]);
+    mst__pool_prune(&pool, 0);
+    assert_int_equal(pool.open_count, 1);
+    assert_null(pool.idle);
+    mst__pool_put(&pool, conns[2]);
+    mst__pool_close(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(all_in_use, fixture_open, fixture_close),
+        cmocka_unit_test_setup_teardown(idle_ones_are_closed, fixture_open, fixture_close),
+    };
+    return MST_RUN_TESTS(tests);
+}
