@@ -1,22 +1,22 @@
-# The front door: `make help` says what there is. Each target first has tools/deps install what it
-# needs and the system lacks. The build itself is meson's; everything here can be had from it alone.
+# `make help` lists the targets. Each one first has tools/deps install the missing packages that it
+# needs. Meson builds; `meson setup build && ninja -C build` works without this file.
 
 BUILD ?= build
-# Of `make install`.
+# Where `make install` installs.
 PREFIX ?= /usr/local
 DESTDIR ?=
 # More options for `meson setup`, for example MESON_FLAGS=-Ddefault_library=static.
 MESON_FLAGS ?=
-# How many compilers, linters or fuzzers.
+# How many compilers, linters or fuzzers run at once.
 JOBS ?= $(shell nproc)
 # How long `make fuzz` runs each target.
 FUZZ_SECONDS ?= 60
 # More options for muster-sim, for example SIM_FLAGS='--seconds 300'.
 SIM_FLAGS ?=
-# How long `make chaos` does harm, with each backend, and more options for tests/chaos/chaos.py.
+# How long `make chaos` kills nodes, with each backend, and more options for tests/chaos/chaos.py.
 CHAOS_SECONDS ?= 90
 CHAOS_FLAGS ?=
-# The rooms of which `make mutants` runs the mutants; all if there are none.
+# The rooms whose mutants `make mutants` runs; empty: all.
 ROOMS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
@@ -40,36 +40,37 @@ STARTED_S := $(shell date +%s)
 .PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz mutants \
 	sanitize sanitize-peers sanitize-thread wheel with-tests install clean distclean
 
-all: ## build the library and build/muster
+all: ## Use: build the library and build/muster
 	@tools/deps build
 	@$(call setup,$(BUILD),-Dtests=false)
 	@ninja -C $(BUILD)
 
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+help: ## Use: list the targets
+	@for group in Use Test Check Measure; do echo "$$group"; \
+		sed -n "s/^\([a-z-]*\):.*## $$group: /  \1\t/p" $(MAKEFILE_LIST) | expand -t 20; done
 
-demo: all ## show a rendezvous at work on this machine
+demo: all ## Use: show a rendezvous on this machine
 	@$(BUILD)/muster demo
 
-test: with-tests ## everything that needs no PyTorch
+test: with-tests ## Test: run the tests that need no PyTorch
 	@$(testrun) $(BUILD) $(call suites,$(SUITES))
 
-test-peers: ## install the real peers, and the tests with them
+test-peers: ## Test: install PyTorch and Redis, and run the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
 	@$(testrun) $(BUILD) --jobs $(PEER_JOBS) --suite peers --suite mixed
 
-sim: all ## the simulator with ever new seeds, until stopped
+sim: all ## Test: run the simulator with new seeds until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
 
-chaos: all ## hundreds of nodes that are killed and stopped, as are those who decide
+chaos: all ## Test: kill and stop hundreds of real nodes and servers at random
 	@tools/deps test
 	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
 	@MUSTER=$(BUILD)/muster tests/chaos/chaos.py --backend etcd-v3 --seconds $(CHAOS_SECONDS) \
 		$(CHAOS_FLAGS)
 	@MUSTER=$(BUILD)/muster tests/chaos/launchers.py --seconds $(CHAOS_SECONDS)
 
-bench: all ## ours against the peers: a table and JSON
+bench: all ## Measure: compare with PyTorch and etcd: a table and JSON files
 	@tools/deps bench
 	@bench/run --build $(BUILD) --out $(BUILD)/bench.json $(BENCH_FLAGS)
 	@bench/rendezvous --build $(BUILD) --out $(BUILD)/bench-rendezvous.json \
@@ -83,30 +84,30 @@ bench: all ## ours against the peers: a table and JSON
 	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json," \
 		"$(BUILD)/bench-etcd.json, $(BUILD)/bench-authority.json, $(BUILD)/bench-torchrun.json"
 
-bench-gate: all ## compare instruction counts with those in the tree
+bench-gate: all ## Measure: compare instruction counts with those in the tree
 	@tools/deps gate
 	@bench/gate --build $(BUILD)
 
-lint: ## all static checks; every finding is an error
+lint: ## Check: run all static checks; every finding is an error
 	@tools/deps lint
 	@tools/lint --jobs $(JOBS)
 
-format: ## lay out the sources with clang-format
+format: ## Check: format the sources with clang-format
 	@tools/deps lint
 	@tools/lint --format
 
-tidy: ## the purity check and the other rules of tools/tidy
+tidy: ## Check: check the rules about includes, purity and form
 	@tools/deps test
 	@tools/tidy
 
-fuzz: ## run each fuzz target for FUZZ_SECONDS
+fuzz: ## Test: run each fuzz target for FUZZ_SECONDS (60)
 	@tools/deps fuzz
 	@export CC=clang; $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-fuzz --quiet fuzz
 	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
 
-mutants: ## break the product on purpose, and see that the tests notice
+mutants: ## Test: break the product on purpose; a test must notice
 	@tools/deps test
 	@tools/mutants --jobs $(JOBS) $(foreach room,$(ROOMS),--room $(room))
 
@@ -115,35 +116,35 @@ mutants: ## break the product on purpose, and see that the tests notice
 sanitized = -Dtests=true -Ddocs=disabled -Dmutants=false -Dwerror=false -Db_lundef=false \
 	-Doptimization=1 -Dc_args=-g1
 
-sanitize: ## the tests with address and undefined-behaviour sanitizers
+sanitize: ## Test: run the tests with the address and undefined sanitizers
 	@tools/deps test
 	@$(call setup,build-asan,$(sanitized) -Db_sanitize=address$(comma)undefined)
 	@$(testrun) build-asan --build --timeout-scale 4 $(call suites,$(SUITES))
 
-sanitize-peers: ## the address sanitizer and the real peers
+sanitize-peers: ## Test: run the tests with PyTorch with the same sanitizers
 	@tools/deps peers
 	@$(MAKE) --no-print-directory sanitize SUITES=peers TEST_JOBS=$(PEER_JOBS)
 
-sanitize-thread: ## what has threads, with the thread sanitizer
+sanitize-thread: ## Test: run the tests of threads with the thread sanitizer
 	@tools/deps test
 	@$(call setup,build-tsan,$(sanitized) -Db_sanitize=thread)
 	@$(testrun) build-tsan --build --timeout-scale 6 --suite threads
 
-wheel: ## the Python package, into dist/: a wheel, and the sdist that it is made of
+wheel: ## Use: build the Python wheel and sdist into dist/
 	@tools/deps build
 	@python3 -m venv build-wheel
 	@build-wheel/bin/pip install --quiet --disable-pip-version-check build
 	@build-wheel/bin/python -m build --outdir dist .
 
-install: all ## into PREFIX, below DESTDIR if that is set
+install: all ## Use: install into PREFIX (/usr/local), below DESTDIR if set
 	@meson configure $(BUILD) --prefix "$(PREFIX)"
 	@meson install -C $(BUILD)
 	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig
 
-clean: ## remove the build directories
+clean: ## Use: remove the build directories
 	rm -rf build build-* dist
 
-distclean: clean ## and the virtual environments
+distclean: clean ## Use: remove the virtual environments as well
 	rm -rf .venv-torch .venv-lint
 
 # A plain build needs no cmocka; the tests are switched on when they are first asked for.
