@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,6 +120,17 @@ def _record(event: Event) -> None:
         name=f"Handler.{event.name}", rank=None if event.rank < 0 else event.rank)
 
 
+def _is_torchrun() -> bool:
+    """Whether torchrun has called, and not a program that has a launcher of torch inside."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        # Under `python -m` it is the module's name that differs.
+        if getattr(frame.f_globals.get("__spec__"), "name", "") == "torch.distributed.run":
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Handler(api.RendezvousHandler):  # type: ignore[misc]
     """A node of a job, as torch's agents see it."""
 
@@ -128,6 +140,8 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         #: A node whose way into a round has failed must not end the job of the others with
         #: shutdown(), which torch calls whatever has happened.
         self._is_refused = False
+        #: The job has ended, and this node was never needed.
+        self._is_unneeded = False
         try:
             self._rendezvous = Rendezvous(
                 parameters.endpoint, parameters.run_id, backend=backend,
@@ -157,9 +171,13 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
 
     def next_rendezvous(self) -> Any:
         self._is_refused = True
-        with _torch_errors():
-            found = self._rendezvous.next()
-            store = self._store(found)
+        try:
+            with _torch_errors():
+                found = self._rendezvous.next()
+                store = self._store(found)
+        except _Unneeded as error:
+            self._is_unneeded = isinstance(error.__cause__, (SpareError, FinishedError))
+            raise
         self._is_refused = False
         if _Info is None:
             return store, found.rank, found.world_size
@@ -210,8 +228,14 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
                     self._rendezvous.leave()
                 else:
                     self._rendezvous.shutdown()
-            return True
         except api.RendezvousError as error:
             logger.warning("The node '%s' has failed to shut down the rendezvous '%s': %s",
                            self._rendezvous.node, self.get_run_id(), error)
             return False
+        # torchrun stops its agent after the graceful exit, and then fails over the result that the
+        # agent does not have. Releases without a graceful exit fail over our error. It is no
+        # failure: this is the last that torchrun asks of us, and the place to say so.
+        if self._is_unneeded and isinstance(sys.exc_info()[1], (AttributeError, _Unneeded)) and \
+                _is_torchrun():
+            raise SystemExit(0)
+        return True
