@@ -163,8 +163,8 @@ struct mst__sim_auth_doc {
     int32_t failure; /* the number of a failure */
 };
 
-struct mst__sim_auth_lead;     /* an authority on a node, in authority_lead.c */
-struct mst__sim_auth_launcher; /* in authority_launch.c */
+struct mst__sim_auth_lead;     /* an authority on a node, in lead.c */
+struct mst__sim_auth_launcher; /* in launch.c */
 
 struct mst__sim_auth_node {
     uint32_t index;
@@ -288,10 +288,11 @@ struct mst__sim_auth_server {
     struct mst__buf replies;
 };
 
-/* What the server does, in another authority, see authority_journal.c. */
+/* What the server does, in another authority, see journal.c. */
 struct mst__sim_auth_journal {
     bool is_on;
-    uint64_t events;
+    uint64_t events; /* since the whole state was written */
+    uint64_t news;   /* events since the states were compared */
     struct mst__journal writer;
     struct mst__replay replay;
     struct mst__buf told, retold;  /* effects, as text */
@@ -408,7 +409,7 @@ bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *histo
 bool mst__sim_auth_run_agents(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
 void mst__sim_auth_close(struct mst__sim_auth *sim);
 
-/* --- authority.c: time, network, history --- */
+/* --- world.c: time, network, history --- */
 
 #define MST_SIM_AUTH_NOBODY UINT32_MAX
 
@@ -435,16 +436,16 @@ int64_t mst__sim_auth_delay(struct mst__sim_auth *sim);
 /* A copy that mst__free frees. */
 void *mst__sim_auth_copy(const void *data, size_t size);
 
-/* --- authority_plan.c --- */
+/* --- plan.c --- */
 
 void mst__sim_auth_draw(struct mst__sim_auth *sim);
 
-/* --- authority_fault.c --- */
+/* --- fault.c --- */
 
 void mst__sim_auth_strike(struct mst__sim_auth *sim);
 void mst__sim_auth_calm(struct mst__sim_auth *sim);
 
-/* --- authority_link.c --- */
+/* --- link.c --- */
 
 struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
                                                    struct mst__sim_auth_node *node);
@@ -464,7 +465,7 @@ void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event 
  * for the next turn of its loop. */
 bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_event *event);
 
-/* --- authority_node.c: a program that takes part --- */
+/* --- node.c: a program that takes part --- */
 
 struct mst__sim_auth_node *mst__sim_auth_node(struct mst__sim_auth *sim, uint32_t index);
 bool mst__sim_auth_is_up(const struct mst__sim_auth_node *node);
@@ -494,7 +495,7 @@ void mst__sim_auth_node_react(struct mst__sim_auth *sim,
 void mst__sim_auth_node_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_node_ended(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_launch.c: a launcher in the place of a program --- */
+/* --- launch.c: a launcher in the place of a program --- */
 
 void mst__sim_auth_launch_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_launch_free(struct mst__sim_auth_node *node);
@@ -515,7 +516,7 @@ void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
 int64_t mst__sim_auth_launch_due_us(const struct mst__sim_auth_node *node);
 void mst__sim_auth_launch_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_member.c: the member machine of a node --- */
+/* --- member.c: the member machine of a node --- */
 
 /* A process of @node has started. */
 void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
@@ -530,7 +531,7 @@ void mst__sim_auth_member_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 void mst__sim_auth_member_want(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_member_leave(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_client.c: a node's connection to the server --- */
+/* --- client.c: a node's connection to the server --- */
 
 void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
@@ -542,14 +543,14 @@ void mst__sim_auth_client_receive(struct mst__sim_auth *sim,
 void mst__sim_auth_client_drop(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_client_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_server.c --- */
+/* --- server.c --- */
 
 void mst__sim_auth_server_receive(struct mst__sim_auth *sim,
                                   struct mst__sim_auth_link *link,
                                   struct mst_bytes bytes);
 void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth_link *link);
 
-/* --- authority_journal.c --- */
+/* --- journal.c --- */
 
 void mst__sim_auth_journal_open(struct mst__sim_auth *sim, uint64_t seed);
 void mst__sim_auth_journal_close(struct mst__sim_auth *sim);
@@ -560,6 +561,8 @@ void mst__sim_auth_journal_step(struct mst__sim_auth *sim,
 void mst__sim_auth_journal_told(struct mst__sim_auth *sim,
                                 const struct mst__authority_effect *effect);
 void mst__sim_auth_journal_taken(struct mst__sim_auth *sim);
+/* The run is over. */
+void mst__sim_auth_journal_end(struct mst__sim_auth *sim);
 /* Bytes or an end have arrived in a socket; takes the bytes of @event. */
 void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_event *event);
 void mst__sim_auth_server_turn(struct mst__sim_auth *sim);
@@ -574,7 +577,7 @@ void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
                                          int64_t round,
                                          uint32_t restarts);
 
-/* --- authority_work.c: members that finish and fail --- */
+/* --- work.c: members that finish and fail --- */
 
 /* @node is in a round, and works. */
 void mst__sim_auth_work_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
@@ -607,7 +610,7 @@ void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
                                       const struct mst__sim_auth_round *round);
 void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round);
 
-/* --- authority_store.c: the v3 store --- */
+/* --- store.c: the v3 store --- */
 
 enum mst__sim_auth_verb {
     MST_SIM_AUTH_ASK_JOIN,  /* a lease and the key of the session, if it is not there */
@@ -671,7 +674,7 @@ struct mst__sim_auth_key *mst__sim_auth_store_find(struct mst__sim_auth *sim, ui
 const struct mst__sim_auth_owner *mst__sim_auth_owner(const struct mst__sim_auth *sim,
                                                       uint64_t created);
 
-/* --- authority_keeper.c: a node's key in the v3 store --- */
+/* --- keeper.c: a node's key in the v3 store --- */
 
 void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
@@ -684,7 +687,7 @@ void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event
 /* Do the next thing that is to be done, unless an answer is waited for. */
 void mst__sim_auth_keeper_step(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
-/* --- authority_lead.c: the authority on the node with the oldest key --- */
+/* --- lead.c: the authority on the node with the oldest key --- */
 
 /* @answer shows that @node is the oldest. */
 void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
@@ -709,7 +712,7 @@ bool mst__sim_auth_lead_is_writing(const struct mst__sim_auth_node *node);
 /* What the authority on @node waits for; nothing when there is none. */
 void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size);
 
-/* --- authority_check.c: what must always be true, and what must come true --- */
+/* --- check.c: what must always be true, and what must come true --- */
 
 /* The engine muster: what the authority has decided and accepted. */
 void mst__sim_auth_check_seal(struct mst__sim_auth *sim,

@@ -96,9 +96,7 @@ static const struct mst__authority_member *member_of(const struct mst__sim_auth 
                                                      const struct mst__sim_auth_node *node)
 {
     const struct mst__authority *authority = &sim->server.authority;
-    char name[24];
-    (void)snprintf(name, sizeof name, "node%" PRIu32, node->index); /* fits */
-    mst__authority_id id = mst__authority_find(authority, mst_bytes_str(name));
+    mst__authority_id id = mst__authority_find(authority, mst_bytes_str(node->name));
     const struct mst__authority_member *member = mst__authority_get(authority, id);
     return member != NULL && member->session == node->session ? member : NULL;
 }

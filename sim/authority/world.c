@@ -247,6 +247,7 @@ static bool run(struct mst__sim_auth *sim, uint64_t seed, bool has_agents, FILE 
         run_event(sim, &event);
         mst__free(event.bytes);
     }
+    mst__sim_auth_journal_end(sim);
     sim->stats.virtual_us = sim->now_us;
     if (sim->rule != NULL) {
         mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "rule %s is broken: %s", sim->rule,

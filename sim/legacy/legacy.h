@@ -299,7 +299,7 @@ void mst__sim_legacy_told(struct mst__sim_legacy *sim,
                           int64_t rank,
                           int64_t world);
 
-/* --- legacy_torch.c --- */
+/* --- torch.c --- */
 
 void mst__sim_torch_begin(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node);
 /* @answer is NULL for time that has passed and for requests that have failed. */

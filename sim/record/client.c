@@ -87,19 +87,32 @@ void mst__sim_client_look(struct mst__sim_world *world, struct mst__sim_node *no
     client_get(world, node, MST_SIM_ASK_LOOK);
 }
 
-/* The record in @value, with itself as token. */
+/* The record in @value. What is stored now was read by the checker, and the same bytes are the same
+ * record: half of the time went into reading them again for each node. */
+static int client_read(struct mst__sim_world *world,
+                       struct mst__sim_node *node,
+                       struct mst_bytes value,
+                       struct mst__state *ret_state,
+                       struct mst_err *reterr)
+{
+    const struct mst__sim_check *check = &world->check;
+    if (mst__bytes_equal(value, mst_bytes_of(check->value, check->value_size))) {
+        return mst__state_copy(ret_state, &check->state);
+    }
+    mst__buf_clear(&node->pickle);
+    int rv = mst__base64_read(&node->pickle, value);
+    return rv != 0 ? rv : mst__pickle_read(mst__buf_bytes(&node->pickle), ret_state, reterr);
+}
+
+/* The same, with itself as token. */
 static bool client_decode(struct mst__sim_world *world,
                           struct mst__sim_node *node,
                           struct mst_bytes value,
                           struct mst__state *ret_state,
                           struct mst_buffer *ret_token)
 {
-    mst__buf_clear(&node->pickle);
     struct mst_err err = {.code = 0};
-    int rv = mst__base64_read(&node->pickle, value);
-    if (rv == 0) {
-        rv = mst__pickle_read(mst__buf_bytes(&node->pickle), ret_state, &err);
-    }
+    int rv = client_read(world, node, value, ret_state, &err);
     if (rv != 0) {
         mst__sim_break(world, "decodes", "n%u cannot read what is stored: %d, %s", node->index, rv,
                        err.msg);
