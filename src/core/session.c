@@ -438,7 +438,7 @@ static int step_joined(struct session_step *step)
         .result = MST_RESULT_OK,
         .round = session->state.round,
         .rank = self->rank,
-        .world = (int64_t)session->state.participants.count,
+        .world = mst__session_world(session),
     };
     return step_done(step, outcome, MST_SESSION_WHY_FINISHED);
 }
@@ -613,6 +613,7 @@ static void session_install(struct mst__session *session,
         session->before_left_us = session_last_call_left_us(session, now_mono_us);
     }
     mst__state_move(&session->state, &fresh);
+    session->finished = event->finished;
     struct mst_buffer token = {NULL, 0};
     if (event->token != NULL) {
         token = *event->token;
@@ -644,6 +645,7 @@ static int step_won(struct session_step *step, const struct mst__session_event *
     if (session->pending_exit) {
         session->has_joined = false;
         mst__state_close(&session->joined);
+        session->finished = 0; /* of the round that was left */
     }
     if (session->pending_beat) {
         session->has_beat = true;

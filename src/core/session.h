@@ -91,6 +91,8 @@ struct mst__session_event {
     int64_t deadline_us;      /* monotonic */
     struct mst__state *state; /* taken, whatever the outcome of the step; it is empty then */
     struct mst_buffer *token; /* the same */
+    /* With a state that mst__session_misses_members: how many of them have finished. */
+    int64_t finished;
 };
 
 enum mst__result {
@@ -192,6 +194,7 @@ struct mst__session {
     /* Judging. */
     struct mst__observer observer;
     size_t participants_read; /* their count in the record, before the dead were removed */
+    int64_t finished;         /* members of the round that are gone, and have finished */
     struct mst__state before; /* the round as last seen before it was complete, if has_before */
     int64_t before_left_us;   /* and how much of its last call was left when it was complete */
     int64_t completed_round;  /* which we completed ourselves, and with how many */
@@ -237,6 +240,11 @@ int mst__session_step(struct mst__session *session,
                       int64_t now_mono_us,
                       uint64_t seed,
                       struct mst__effect *ret_effect);
+
+/* Whether @state, which was just read, shows the complete round that @session wants to join with
+ * fewer members than its seal says: then it matters whether those who are gone have finished. */
+bool mst__session_misses_members(const struct mst__session *session,
+                                 const struct mst__state *state);
 
 /* How the record as last read differs from the round that was joined. */
 struct mst__changes {

@@ -3,6 +3,7 @@
 
 #include <muster/error.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "core/saturate.h"
 
@@ -19,18 +20,31 @@
 /* A peer that writes without end must not make us read without end. */
 #define CHANGES_US_MIN 1000
 
-/* Whether the ranks are 0 to n - 1. */
-static int result_is_dense(const struct mst__state *state, bool *ret_is_dense)
+bool mst__session_misses_members(const struct mst__session *session, const struct mst__state *state)
 {
-    size_t count = state->participants.count;
-    bool *is_taken = mst__calloc(count == 0 ? 1 : count, sizeof *is_taken);
+    mst__peer_id self = mst__state_find(state, &session->options.node);
+    return session->stage == MST_OPERATION_JOIN && state->complete &&
+           state->sealed_round == state->round && state->sealed_count <= MST_MEMBERS_MAX &&
+           (int64_t)state->participants.count < state->sealed_count && self != MST_PEER_NONE &&
+           state->members[self].is_participant;
+}
+
+int64_t mst__session_world(const struct mst__session *session)
+{
+    return (int64_t)session->state.participants.count + session->finished;
+}
+
+/* Whether the ranks are each another one of 0 to @world - 1. */
+static int result_is_dense(const struct mst__state *state, int64_t world, bool *ret_is_dense)
+{
+    bool *is_taken = mst__calloc(world == 0 ? 1 : (size_t)world, sizeof *is_taken);
     if (is_taken == NULL) {
         return MST_ENOMEM;
     }
     *ret_is_dense = true;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < state->participants.count; i++) {
         int64_t rank = state->members[state->participants.ids[i]].rank;
-        if (rank < 0 || (uint64_t)rank >= count || is_taken[rank]) {
+        if (rank < 0 || rank >= world || is_taken[rank]) {
             *ret_is_dense = false;
             break;
         }
@@ -72,9 +86,9 @@ static bool result_could_be_small(const struct mst__session *session)
 int mst__session_is_certain(struct mst__session *session, bool *ret_is_certain)
 {
     const struct mst__state *state = &session->state;
-    int64_t count = (int64_t)state->participants.count;
+    int64_t count = mst__session_world(session);
     bool is_dense;
-    int rv = result_is_dense(state, &is_dense);
+    int rv = result_is_dense(state, count, &is_dense);
     if (rv != 0) {
         return rv;
     }

@@ -14,10 +14,14 @@
  * nobody has left if their number is that of the completion. We know that number when we completed
  * the round, when one of ours did and left its seal, and when the group is as large as it may be.
  * If a peer completed a smaller one, the ranks have no hole, everybody that we saw before is there,
- * nobody waits who might have left, and the last call was over or nearly so.
+ * nobody waits who might have left, and the last call was over or nearly so. Members that have
+ * finished and are gone count as if they were there: the round goes on without them.
  *
  * Returns 0, or MST_ENOMEM.
  */
 int mst__session_is_certain(struct mst__session *session, bool *ret_is_certain);
+
+/* How many members the round has, those included that have finished and are gone. */
+int64_t mst__session_world(const struct mst__session *session);
 
 #endif /* MST_CORE_SESSION_RESULT_H */

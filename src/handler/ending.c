@@ -352,6 +352,45 @@ int mst__ending_say(struct mst__ending *ending,
 
 /* --- what is found --- */
 
+static int find_finished(struct mst_store *round,
+                         int64_t rank,
+                         bool *ret_exists,
+                         struct mst_err *reterr)
+{
+    char text[KEY_SIZE];
+    struct mst_bytes key = ranked_key(FINISHED_KEY, rank, "", text);
+    return mst_store_check(round, &key, 1, LOOK_MS, ret_exists, reterr);
+}
+
+int mst__ending_count_finished(const struct mst__ending *ending,
+                               const struct mst__state *state,
+                               int64_t *ret_count,
+                               struct mst_err *reterr)
+{
+    int64_t world = state->sealed_count;
+    struct mst_store *round = NULL;
+    bool *is_here = mst__calloc((size_t)world, sizeof *is_here);
+    int rv = is_here == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "round") : 0;
+    rv = rv == 0 ? ending->open(ending->self, state->round, &round, reterr) : rv;
+    for (size_t i = 0; rv == 0 && i < state->participants.count; i++) {
+        int64_t rank = state->members[state->participants.ids[i]].rank;
+        if (rank >= 0 && rank < world) {
+            is_here[rank] = true;
+        }
+    }
+    bool has_finished = true;
+    *ret_count = 0;
+    for (int64_t rank = 0; rv == 0 && has_finished && rank < world; rank++) {
+        if (!is_here[rank]) {
+            rv = find_finished(round, rank, &has_finished, reterr);
+            *ret_count += has_finished ? 1 : 0;
+        }
+    }
+    mst_store_close(round);
+    mst__free(is_here);
+    return rv;
+}
+
 bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank)
 {
     if (ending->round == NULL || rank < 0 || rank >= ending->world) {
@@ -359,11 +398,9 @@ bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank)
     }
     uint8_t *known = &ending->finished[rank];
     if (*known == 0) {
-        char text[KEY_SIZE];
-        struct mst_bytes key = ranked_key(FINISHED_KEY, rank, "", text);
         struct mst_err err;
         bool exists = false;
-        if (mst_store_check(ending->round, &key, 1, LOOK_MS, &exists, &err) == 0) {
+        if (find_finished(ending->round, rank, &exists, &err) == 0) {
             *known = exists ? 2 : 1; /* who is gone says nothing any more */
         }
     }

@@ -12,6 +12,7 @@
 
 #include <muster/store.h>
 
+#include "core/state.h"
 #include "handler/view.h"
 #include "handler/work.h"
 
@@ -69,6 +70,13 @@ int mst__ending_say(struct mst__ending *ending,
                     const struct mst__word *word,
                     bool *ret_closes,
                     struct mst_err *reterr);
+
+/* How many of the members that the seal of the record @state counts, and that are not in it, have
+ * finished. The first one that has not ends the count. 0, MST_ENOMEM, or an error of a store. */
+int mst__ending_count_finished(const struct mst__ending *ending,
+                               const struct mst__state *state,
+                               int64_t *ret_count,
+                               struct mst_err *reterr);
 
 /* Whether @rank of the round has finished. */
 bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank);

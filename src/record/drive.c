@@ -121,17 +121,24 @@ static void answer_stored(struct run *run,
         return;
     }
     struct mst_bytes record = mst_bytes_of(stored->record.data, stored->record.size);
+    const struct mst__drive *drive = run->drive;
+    int64_t finished = 0;
     int rv = mst__pickle_read(record, &answer->state, &run->err);
     mst_buffer_free(&stored->record);
+    if (rv == 0 && drive->count_finished != NULL &&
+        mst__session_misses_members(run->session, &answer->state)) {
+        rv = drive->count_finished(drive->self, &answer->state, &finished, &run->err);
+    }
     if (rv != 0) {
+        mst__state_close(&answer->state);
         mst_buffer_free(&stored->token);
         run->err.code = rv == MST_EPROTO ? MST_ESTATE : rv;
         answer_error(answer, run->err.code);
         return;
     }
     answer->token = stored->token;
-    answer->event =
-        (struct mst__session_event){.kind = kind, .state = &answer->state, .token = &answer->token};
+    answer->event = (struct mst__session_event){
+        .kind = kind, .state = &answer->state, .token = &answer->token, .finished = finished};
 }
 
 static void run_read(struct run *run, struct answer *answer)

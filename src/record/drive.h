@@ -18,6 +18,13 @@ struct mst__drive {
     /* With it an interrupted operation takes back what it has entered into the record, if that is
      * quick; without, it fails at once and leaves everything as it is. */
     bool is_tidy;
+    /* How many of the members that the seal of @state counts, and that are not there, have
+     * finished: 0, or an error of the store. NULL = nobody can tell, and none has. */
+    int (*count_finished)(void *self,
+                          const struct mst__state *state,
+                          int64_t *ret_count,
+                          struct mst_err *reterr);
+    void *self;
 };
 
 /**

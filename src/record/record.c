@@ -98,6 +98,16 @@ static int open_round(void *self,
     return open_store(self, round == MST_ENDING_JOB ? MST_RECORD_JOB : name, ret_store, reterr);
 }
 
+/* For struct mst__drive. */
+static int count_finished(void *self,
+                          const struct mst__state *state,
+                          int64_t *ret_count,
+                          struct mst_err *reterr)
+{
+    struct mst__record *record = self;
+    return mst__ending_count_finished(&record->ending, state, ret_count, reterr);
+}
+
 /* Enter the record and wait for the round. In a task. */
 static int next_join(struct mst__record *record,
                      int64_t timeout_ms,
@@ -111,6 +121,8 @@ static int next_join(struct mst__record *record,
         .events = &record->events,
         .wake_fd = record->head.owner.cancel_fd,
         .is_tidy = true,
+        .count_finished = count_finished,
+        .self = record,
     };
     int64_t deadline_us = mst__saturate_add(mst__drive_now_us(), timeout_us);
     record->session.options.can_watch = record->home.ops->wait_change != NULL;

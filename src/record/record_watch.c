@@ -31,6 +31,13 @@ static void view_name_lost(struct mst__record *record, struct mst_changes *chang
     }
 }
 
+/* How many members had finished and were gone when we joined their round. */
+static int64_t gone(const struct mst__record *record)
+{
+    int64_t joined_count = (int64_t)record->session.joined.participants.count;
+    return record->ending.round == NULL ? 0 : record->ending.world - joined_count;
+}
+
 /* Tell how the record as last read differs from the round that was joined. @err says why it could
  * not be read. The owner. */
 int mst__record_publish(struct mst__record *record,
@@ -51,7 +58,7 @@ int mst__record_publish(struct mst__record *record,
         };
         view_name_lost(record, &view);
         /* Whose work is done keeps its place: nobody gives way to a spare for it. */
-        int64_t finished = (int64_t)changes.lost_count - view.participants_lost;
+        int64_t finished = (int64_t)changes.lost_count - view.participants_lost + gone(record);
         int64_t taken = (int64_t)record->session.state.participants.count + finished;
         if (finished > 0 && taken >= record->session.options.settings.nodes_max) {
             view.nodes_waiting = 0;

@@ -1,7 +1,7 @@
 /* unit/record/test_record.c - the dynamic handler: nodes in threads meet at a store, and what they
  * are told afterwards: who waits, who is gone, that it is closed. */
+#include "unit/record/record_unit.h"
 #include "unit/round_suite.h"
-#include "unit/server_unit.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -20,89 +20,6 @@
 #include "handler/host.h"
 #include "record/c10d.h"
 #include "record/drive.h"
-
-/* Nobody expires unless a test wants it; the last call is short. */
-#define CALM "last_call_timeout=100ms,is_host=0"
-/* Silent for longer than this is dead. */
-#define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=250ms,keep_alive_max_attempt=3"
-
-/* --- the server --- */
-
-static struct mst_store *server_store(const struct fixture *f)
-{
-    char url[MST_HOSTED_URL_SIZE];
-    return open_store(mst__hosted_url(f->hosted, url));
-}
-
-/* What the record says now. */
-static void read_record(const struct fixture *f, struct mst__state *ret_state)
-{
-    struct mst__record_home home;
-    struct mst__stored stored = {0};
-    assert_ok(mst__c10d_home_new(server_store(f), "job", "server", PLENTY_MS, &home, &err));
-    assert_ok(home.ops->get_state(home.self, mst__until_in(PLENTY_MS), &stored, &err));
-    assert_true(stored.exists);
-    mst__state_init(ret_state);
-    assert_ok(
-        mst__pickle_read(mst_bytes_of(stored.record.data, stored.record.size), ret_state, &err));
-    mst_buffer_free(&stored.record);
-    mst_buffer_free(&stored.token);
-    home.ops->close(home.self);
-}
-
-/* Until the record has so many participants and waiting nodes. */
-static void await_record(const struct fixture *f, size_t participants, size_t waiting)
-{
-    struct mst_store *store = server_store(f);
-    assert_ok(mst_store_wait(store,
-                             &(struct mst_bytes){(const uint8_t *)"torch.rendezvous.job", 20}, 1,
-                             PLENTY_MS, &err));
-    struct mst_bytes sentinel = STR(MST_C10D_SENTINEL);
-    int64_t deadline_ms = mst__clock_deadline_ms(PLENTY_MS);
-    for (;;) {
-        struct mst_buffer value = {0};
-        assert_ok(mst_store_get(store, STR("torch.rendezvous.job"), PLENTY_MS, &value, &err));
-        bool is_empty = mst__bytes_equal(mst_bytes_of(value.data, value.size), sentinel);
-        mst_buffer_free(&value);
-        if (!is_empty) {
-            struct mst__state state;
-            read_record(f, &state);
-            bool is_there =
-                state.participants.count == participants && state.waiting.count == waiting;
-            mst__state_close(&state);
-            if (is_there) {
-                break;
-            }
-        }
-        assert_true(mst__clock_ms() < deadline_ms);
-        (void)poll(NULL, 0, 1);
-    }
-    mst_store_close(store);
-}
-
-/* --- nodes --- */
-
-static struct mst_params *new_params(const char *endpoint,
-                                     int64_t min,
-                                     int64_t max,
-                                     const char *name,
-                                     const char *options)
-{
-    return node_params("c10d", endpoint, min, max, name, options);
-}
-
-static struct mst_handler *new_handler(const char *endpoint,
-                                       int64_t min,
-                                       int64_t max,
-                                       const char *name,
-                                       const char *options)
-{
-    struct mst_handler *handler = NULL;
-    struct mst_params *params = new_params(endpoint, min, max, name, options);
-    assert_ok(mst_handler_new(params, &handler, &err));
-    mst_params_free(params);
-    return handler;
-}
 
 /* All of @nodes enter the next round and get out of it with ranks by name. */
 static void meet(struct node *nodes, size_t count, int64_t round)
