@@ -19,6 +19,7 @@
 #define NODES_MAX 1024
 #define NVIDIA_VENDOR "0x10de"
 #define CACHE_INDEXES_MAX 10
+#define SYS_PATH_SIZE 320 /* below /sys: one name of the kernel, 255, and what is around it */
 
 /* --- sets --- */
 
@@ -146,7 +147,7 @@ static void node_cpus(const char *root,
                       const struct mst__cpu_set *allowed,
                       struct mst__cpu_set *ret_set)
 {
-    char path[PATH_MAX];
+    char path[SYS_PATH_SIZE];
     (void)snprintf(path, sizeof path, "devices/system/node/node%" PRId64 "/cpulist", node);
     if (!read_sys_cpus(root, path, ret_set) && node == 0) {
         *ret_set = *allowed; /* a kernel without NUMA */
@@ -183,11 +184,12 @@ static int compare_text(const void *a, const void *b)
  * CUDA_DEVICE_ORDER=PCI_BUS_ID and as a rule without. */
 static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
 {
-    char path[PATH_MAX];
+    char whole[PATH_MAX];
+    char path[SYS_PATH_SIZE];
     char names[GPUS_MAX][32];
     size_t count = 0;
-    (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root);
-    DIR *directory = opendir(path);
+    (void)snprintf(whole, sizeof whole, "%s/sys/bus/pci/devices", root);
+    DIR *directory = opendir(whole);
     for (struct dirent *entry = NULL;
          directory != NULL && count < GPUS_MAX && (entry = readdir(directory)) != NULL;) {
         char vendor[32];
@@ -254,7 +256,7 @@ static struct seat find_seat(const char *root,
 
 static int64_t package_of(const char *root, size_t cpu)
 {
-    char path[PATH_MAX];
+    char path[SYS_PATH_SIZE];
     (void)snprintf(path, sizeof path, "devices/system/cpu/cpu%zu/topology/physical_package_id",
                    cpu);
     return read_sys_number(root, path, 0);
@@ -286,7 +288,7 @@ static void socket_cpus(const char *root,
 /* The hardware threads of the core of @cpu. */
 static void core_cpus(const char *root, size_t cpu, struct mst__cpu_set *ret_set)
 {
-    char path[PATH_MAX];
+    char path[SYS_PATH_SIZE];
     (void)snprintf(path, sizeof path, "devices/system/cpu/cpu%zu/topology/thread_siblings_list",
                    cpu);
     if (!read_sys_cpus(root, path, ret_set)) {
@@ -348,7 +350,7 @@ static void cache_cpus(const char *root, size_t cpu, struct mst__cpu_set *ret_se
     int64_t level_max = -1;
     *ret_set = (struct mst__cpu_set){0};
     for (int index = 0; index < CACHE_INDEXES_MAX; index++) {
-        char path[PATH_MAX];
+        char path[SYS_PATH_SIZE];
         char type[32];
         struct mst__cpu_set shared;
         (void)snprintf(path, sizeof path, "devices/system/cpu/cpu%zu/cache/index%d/type", cpu,

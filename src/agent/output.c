@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -141,7 +142,7 @@ static void close_pipe(struct stream *stream)
 
 static void say_once(struct mst__output *output, const char *what)
 {
-    char text[400];
+    char text[PATH_MAX + 200];
     if (output->is_file_broken) {
         return;
     }
