@@ -1,40 +1,28 @@
 /* etcd/curl.c - loading libcurl. */
 #include "etcd/curl.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/err.h"
+#include "base/library.h"
 
 #define CURL_LIBRARY "libcurl.so.4"
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static struct mst__curl loaded;
 static bool is_loaded;
-static char load_problem[128];
-
-static bool load_function(void *library, const char *name, void *ret_function)
-{
-    void *symbol = dlsym(library, name);
-    /* A pointer to a function in the clothes of one to data: POSIX has it no other way. */
-    memcpy(ret_function, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
+static char load_problem[MST_LIBRARY_PROBLEM_SIZE];
 
 static void load(void)
 {
-    void *library = dlopen(CURL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    bool is_whole = library != NULL;
-#define CURL_LOAD(name) is_whole = is_whole && load_function(library, "curl_" #name, &loaded.name);
-    MST_CURL_MAP(CURL_LOAD)
-#undef CURL_LOAD
-    if (!is_whole) {
-        const char *problem = dlerror();
-        (void)snprintf(load_problem, sizeof load_problem, "%s",
-                       problem == NULL ? "incomplete" : problem); /* cut off when long */
+    const struct mst__library_function functions[] = {
+#define CURL_FUNCTION(name) {"curl_" #name, &loaded.name},
+        MST_CURL_MAP(CURL_FUNCTION)
+#undef CURL_FUNCTION
+    };
+    if (!mst__library_load(CURL_LIBRARY, functions, sizeof functions / sizeof functions[0],
+                           load_problem)) {
         return;
     }
     CURLcode rc = loaded.global_init(CURL_GLOBAL_DEFAULT);

@@ -14,7 +14,6 @@
 #include "net/http.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <muster/version.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@
 #include "net/address.h"
 #include "net/job_status.h"
 #include "net/metrics.h"
+#include "net/microhttpd.h"
 #include "net/server.h"
 
 /* For a request, from the end of the one before it to the end of its answer. */
@@ -85,10 +85,10 @@ static struct MHD_Response *response_new(const char *type, struct mst_bytes body
 {
     void *data = (void *)(uintptr_t)body.data; /* it is only read */
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(body.size, data, MHD_RESPMEM_MUST_COPY);
+        mst__mhd.create_response_from_buffer(body.size, data, MHD_RESPMEM_MUST_COPY);
     if (response != NULL &&
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) != MHD_YES) {
-        MHD_destroy_response(response);
+        mst__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type) != MHD_YES) {
+        mst__mhd.destroy_response(response);
         return NULL;
     }
     return response;
@@ -104,8 +104,8 @@ static enum MHD_Result answer(struct MHD_Connection *connection,
     if (response == NULL) {
         return MHD_NO;
     }
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response); /* the connection keeps it as long as it needs it */
+    enum MHD_Result result = mst__mhd.queue_response(connection, status, response);
+    mst__mhd.destroy_response(response); /* the connection keeps it as long as it needs it */
     return result;
 }
 
@@ -123,11 +123,12 @@ static enum MHD_Result answer_wrong_method(struct MHD_Connection *connection)
     if (response == NULL) {
         return MHD_NO;
     }
-    enum MHD_Result result = MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result =
+        mst__mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     if (result == MHD_YES) {
-        result = MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, response);
+        result = mst__mhd.queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, response);
     }
-    MHD_destroy_response(response); /* as above */
+    mst__mhd.destroy_response(response); /* as above */
     return result;
 }
 
@@ -229,8 +230,8 @@ static enum MHD_Result answer_snapshot(struct MHD_Connection *connection, struct
     struct MHD_Response *response = NULL;
     if (mst__kv_charge(&http->server->kv, size)) {
         state->charged = size;
-        response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, SNAPSHOT_PART_SIZE,
-                                                     answer_read, state, answer_free);
+        response = mst__mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, SNAPSHOT_PART_SIZE,
+                                                          answer_read, state, answer_free);
     }
     if (response == NULL) {
         answer_free(state);
@@ -238,11 +239,11 @@ static enum MHD_Result answer_snapshot(struct MHD_Connection *connection, struct
                             "no memory for a snapshot of this size");
     }
     enum MHD_Result result =
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, TEXT_JSON);
+        mst__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, TEXT_JSON);
     if (result == MHD_YES) {
-        result = MHD_queue_response(connection, MHD_HTTP_OK, response);
+        result = mst__mhd.queue_response(connection, MHD_HTTP_OK, response);
     }
-    MHD_destroy_response(response); /* the last holder frees @state */
+    mst__mhd.destroy_response(response); /* the last holder frees @state */
     return result;
 }
 
@@ -436,7 +437,7 @@ static void on_connection(void *arg,
     }
     http->accepted = true;
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        mst__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     MST_ASSERT(info != NULL);
     conn = http->conns_free;
     MST_ASSERT(conn != NULL); /* as many as libmicrohttpd takes */
@@ -457,7 +458,7 @@ static void on_completed(void *arg,
     (void)code;
     struct mst__http *http = arg;
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        mst__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct http_conn *conn = info == NULL ? NULL : info->socket_context;
     if (conn != NULL) {
         conns_remove(http, conn);
@@ -487,7 +488,7 @@ static void http_start_timer(struct mst__http *http, uint64_t wait_ms)
 static unsigned connections_count(struct mst__http *http)
 {
     const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+        mst__mhd.get_daemon_info(http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
     MST_ASSERT(info != NULL);
     return info->num_connections;
 }
@@ -496,10 +497,10 @@ static void http_run(struct mst__http *http)
 {
     unsigned count_before = connections_count(http);
     conns_sweep(http);
-    (void)MHD_run(http->daemon); /* fails only for a daemon with threads */
+    (void)mst__mhd.run(http->daemon); /* fails only for a daemon with threads */
     MHD_UNSIGNED_LONG_LONG wait_ms = 0;
     const struct http_conn *due = conns_next_due(http);
-    bool is_wanted = MHD_get_timeout(http->daemon, &wait_ms) == MHD_YES;
+    bool is_wanted = mst__mhd.get_timeout(http->daemon, &wait_ms) == MHD_YES;
     if (connections_count(http) < count_before) {
         wait_ms = 0; /* at its limit it takes in the next ones in its next run only */
     } else if (due != NULL) {
@@ -626,8 +627,8 @@ static int http_start_daemon(struct mst__http *http,
         {MHD_OPTION_END, 0, NULL},
     };
     errno = 0;
-    http->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, http,
-                                    MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    http->daemon = mst__mhd.start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, http,
+                                         MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (http->daemon == NULL) {
         int reason = errno;
         mst__stream_close(listener); /* a daemon that did not start leaves it open */
@@ -639,7 +640,8 @@ static int http_start_daemon(struct mst__http *http,
 static int http_open_handles(struct mst__http *http, struct mst_err *reterr)
 {
     uv_loop_t *loop = &http->server->loop;
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    const union MHD_DaemonInfo *info =
+        mst__mhd.get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (info == NULL || info->epoll_fd < 0) {
         return mst__fail(reterr, MST_ENOTSUP, 0, "this libmicrohttpd was built without epoll");
     }
@@ -666,6 +668,10 @@ int mst__http_open(struct mst_server *server,
                    struct mst__http **ret_http,
                    struct mst_err *reterr)
 {
+    int rv = mst__microhttpd_load(reterr);
+    if (rv != 0) {
+        return mst__err_wrap(reterr, rv, "http address '%.80s'", address);
+    }
     struct mst__http *http = mst__calloc(1, sizeof *http);
     if (http == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "http address '%.80s'", address);
@@ -678,7 +684,7 @@ int mst__http_open(struct mst_server *server,
     mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
     struct mst_err err = {0}; /* the cause is looked at, so there has to be one */
     struct mst__stream listener = {.fd = -1};
-    int rv = http_listen(http, address, &listener, &err);
+    rv = http_listen(http, address, &listener, &err);
     if (rv == 0) {
         int port = 0;
         (void)mst__stream_local(&listener, http->address, &port); /* as it was asked for, if not */
@@ -717,7 +723,7 @@ void mst__http_close(struct mst__http *http)
         uv_close((uv_handle_t *)&http->again, on_closed);
     }
     if (http->daemon != NULL) {
-        MHD_stop_daemon(http->daemon);
+        mst__mhd.stop_daemon(http->daemon);
     }
     if (!has_handles) {
         mst__free(http);
