@@ -47,6 +47,7 @@ struct cli_log {
     struct mst__buf lines;
     uint64_t dropped_count; /* lines that found no room, or could not be written */
     uint64_t pieces_count;  /* that were written */
+    bool has_thread;
     bool is_closing;
     bool is_done;      /* the thread is at its end, and whoever waits for that frees all this */
     bool is_abandoned; /* nobody waits, and the thread frees it */
@@ -121,6 +122,17 @@ static void wake(int fd)
     (void)written; /* it fails only when the counter is full, and then it is readable */
 }
 
+static void *run(void *arg);
+
+/* There is something to write. Most commands have nothing to say on stderr, and so no thread. With
+ * the mutex. */
+static void want_thread(struct cli_log *log)
+{
+    if (!log->has_thread) {
+        log->has_thread = mst__thread_start(&log->thread, run, log) == 0; /* else the next tries */
+    }
+}
+
 static int64_t log_now_us(void)
 {
     return mst__clock_ns() / 1000;
@@ -137,6 +149,7 @@ static void on_line(void *arg, enum mst_log_level level, const char *line)
         put_dropped(log);
         put_line(log, level, line);
     }
+    want_thread(log);
     (void)pthread_mutex_unlock(&log->mutex);
     wake(log->wake_fd);
 }
@@ -183,6 +196,7 @@ void mst__cli_say(const char *format, ...)
     if (mst__buf_append(&log->lines, mst_bytes_of(text, size)) != 0) {
         log->dropped_count++;
     }
+    want_thread(log);
     (void)pthread_mutex_unlock(&log->mutex);
     wake(log->wake_fd);
 }
@@ -362,11 +376,13 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
         rv = mst__fail(reterr, MST_ESYS, errno, "eventfd (log)");
         goto fail;
     }
-    reason = mst__thread_start(&log->thread, run, log);
+    /* A file is to be opened again at a signal, also before the first line. */
+    reason = options->path == NULL ? 0 : mst__thread_start(&log->thread, run, log);
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread (log)");
         goto fail;
     }
+    log->has_thread = options->path != NULL;
     opened = log;
     *ret_log = (struct mst_log){.fn = on_line, .arg = log, .level = options->level};
     return 0;
@@ -419,9 +435,15 @@ void mst__cli_log_close(void)
     }
     (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
     log->is_closing = true;
+    bool has_thread = log->has_thread;
     (void)pthread_mutex_unlock(&log->mutex);
-    wake(log->wake_fd);
     opened = NULL;
+    if (!has_thread) { /* there is nothing to write, or no thread could be had */
+        (void)run(log);
+        log_free(log);
+        return;
+    }
+    wake(log->wake_fd);
     await_last_lines(log);
     pthread_t thread = log->thread;
     (void)pthread_mutex_lock(&log->mutex);
