@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 #define RETRY_MS 1000
@@ -62,6 +63,7 @@ static int send_text(struct mst__control *control)
     if (copy == NULL) {
         return 0;
     }
+    control->has_sent = true;
     int rv = mst_store_set(control->store, key_of(key, MST_CONTROL_NODES "%s", control->node),
                            mst_bytes_of(copy, size), MST_CONTROL_CALL_MS, &err);
     mst__free(copy);
@@ -229,8 +231,8 @@ static void *run(void *arg)
     struct mst_err err;
     struct mst_bytes node = key_of(key, MST_CONTROL_NODES "%s", control->node);
     /* The interrupt that has ended the wait may be meant for a call that never was. */
-    if (mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err) ==
-        MST_ECANCELED) {
+    if (control->has_sent && mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed,
+                                              &err) == MST_ECANCELED) {
         (void)mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err);
     }
     mst__control_logs_close(control);
@@ -310,14 +312,15 @@ int mst__control_new(uv_loop_t *loop,
     MST_ASSERT(rv == 0);
     control->async.data = control;
     uv_unref((uv_handle_t *)&control->async);
-    int reason = pthread_create(&control->thread, NULL, run, control);
+    int reason = mst__thread_start(&control->thread, run, control);
     control->has_thread = reason == 0;
-    *ret_control = control;
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread for the control of the job");
         mst__control_free(control);
+        return rv;
     }
-    return rv;
+    *ret_control = control;
+    return 0;
 }
 
 void mst__control_publish(struct mst__control *control,

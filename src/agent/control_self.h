@@ -45,6 +45,7 @@ struct mst__control {
 
     bool has_thread; /* of the loop */
     bool has_count;  /* of the thread, from here on */
+    bool has_sent;   /* what the loop says; it may be in the store */
     int64_t commands_count;
     int64_t call_ms; /* how long a call may take */
     struct mst__control_reader readers[MST_CONTROL_READERS_MAX];

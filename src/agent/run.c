@@ -55,7 +55,11 @@ static void assign(struct mst__run *run)
         return;
     }
     run->assigning = call;
-    mst__run_call(run, call);
+    if (call->round.world_size == 1 && call->round.master_port != 0) {
+        mst__run_call_now(run, call); /* who is alone has nobody to ask */
+    } else {
+        mst__run_call(run, call);
+    }
 }
 
 static void restart(struct mst__run *run, const struct mst__cause *cause)
@@ -491,6 +495,7 @@ static int open_rendezvous(struct mst__run *run, struct mst_err *reterr)
     int rv = mst__group_init(&run->group, &run->loop, (uint32_t)settings->nproc, mst__run_ended,
                              run, reterr);
     run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
+    rv = rv == 0 ? mst__caller_open(run, reterr) : rv;
     if (rv == 0) {
         mst__run_call(run, mst__run_call_new(run, MST_CALL_OPEN));
     }
@@ -587,6 +592,7 @@ static void close_handles(struct mst__run *run, bool is_success)
     }
     mst__watchdog_stop(&run->watchdog);
     mst__control_free(run->control);
+    mst__caller_close(&run->caller);
     if (run->is_checking) {
         mst__group_stop(&run->preflight);
     }

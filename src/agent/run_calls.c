@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* What a node tells of its failure; and its rank. */
 #define BLOCK_KEY "muster.run/failure/"
@@ -123,9 +124,8 @@ static int explain(struct mst__call *call)
     return rv;
 }
 
-static void work(uv_work_t *work)
+static void work(struct mst__call *call)
 {
-    struct mst__call *call = work->data;
     struct mst__run *run = call->run;
     switch (call->kind) {
         case MST_CALL_OPEN:
@@ -156,6 +156,28 @@ static void work(uv_work_t *work)
             call->rv = explain(call);
             return;
     }
+}
+
+static void *work_all(void *arg)
+{
+    struct mst__caller *caller = arg;
+    pthread_mutex_lock(&caller->mutex);
+    for (;;) {
+        while (caller->call == NULL && !caller->is_ending) {
+            pthread_cond_wait(&caller->cond, &caller->mutex);
+        }
+        struct mst__call *call = caller->call;
+        if (call == NULL) {
+            break;
+        }
+        pthread_mutex_unlock(&caller->mutex);
+        work(call);
+        pthread_mutex_lock(&caller->mutex);
+        caller->call = NULL;
+        (void)uv_async_send(&caller->async); /* cannot fail */
+    }
+    pthread_mutex_unlock(&caller->mutex);
+    return NULL;
 }
 
 /* --- on the loop --- */
@@ -208,9 +230,9 @@ static void assigned(struct mst__run *run, struct mst__call *call)
     run->round = call->round;
     run->assignment = call->assignment;
     name_store(run);
-    mst__run_listen(run);
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_ASSIGNED,
                                                  .restarts = (uint32_t)run->round.restarts});
+    mst__run_listen(run); /* workers do not wait for that */
 }
 
 /* What comes of a call. What the rendezvous has not been told it sees when we are gone. */
@@ -252,11 +274,17 @@ static void done(struct mst__run *run, struct mst__call *call)
     }
 }
 
-static void after_work(uv_work_t *work, int status)
+/* The first call has been made; it may have been the thread's word for an earlier one. */
+static void on_done(uv_async_t *async)
 {
-    struct mst__call *call = work->data;
-    struct mst__run *run = call->run;
-    (void)status; /* nothing is taken back */
+    struct mst__run *run = async->data;
+    struct mst__call *call = run->calls;
+    pthread_mutex_lock(&run->caller.mutex);
+    bool is_done = call != NULL && run->caller.call == NULL;
+    pthread_mutex_unlock(&run->caller.mutex);
+    if (!is_done) {
+        return;
+    }
     done(run, call);
     MST_ASSERT(run->calls == call);
     run->calls = call->next;
@@ -267,10 +295,44 @@ static void after_work(uv_work_t *work, int status)
 static void next_call(struct mst__run *run)
 {
     if (run->calls != NULL) {
-        int rv = uv_queue_work(&run->loop, &run->calls->work, work, after_work);
-        MST_ASSERT(rv == 0);
+        pthread_mutex_lock(&run->caller.mutex);
+        run->caller.call = run->calls;
+        pthread_cond_signal(&run->caller.cond);
+        pthread_mutex_unlock(&run->caller.mutex);
     } else if (run->is_ended) {
         uv_stop(&run->loop);
+    }
+}
+
+int mst__caller_open(struct mst__run *run, struct mst_err *reterr)
+{
+    struct mst__caller *caller = &run->caller;
+    int reason = -uv_async_init(&run->loop, &caller->async, on_done);
+    if (reason != 0) {
+        return mst__fail(reterr, MST_ESYS, reason, "wake-up of the loop");
+    }
+    caller->async.data = run;
+    caller->has_async = true;
+    (void)pthread_mutex_init(&caller->mutex, NULL); /* cannot fail */
+    (void)pthread_cond_init(&caller->cond, NULL);
+    reason = mst__thread_start(&caller->thread, work_all, caller);
+    caller->has_thread = reason == 0;
+    return reason == 0 ? 0 : mst__fail(reterr, MST_ESYS, reason, "thread for the rendezvous");
+}
+
+void mst__caller_close(struct mst__caller *caller)
+{
+    if (caller->has_thread) {
+        pthread_mutex_lock(&caller->mutex);
+        caller->is_ending = true;
+        pthread_cond_signal(&caller->cond);
+        pthread_mutex_unlock(&caller->mutex);
+        (void)pthread_join(caller->thread, NULL); /* it is ours, once */
+    }
+    if (caller->has_async) {
+        (void)pthread_mutex_destroy(&caller->mutex); /* nobody has it */
+        (void)pthread_cond_destroy(&caller->cond);
+        uv_close((uv_handle_t *)&caller->async, NULL);
     }
 }
 
@@ -280,7 +342,6 @@ struct mst__call *mst__run_call_new(struct mst__run *run, enum mst__call_kind ki
     MST_ASSERT(call != NULL); /* without a kilobyte nothing can be ended in order */
     call->kind = kind;
     call->run = run;
-    call->work.data = call;
     return call;
 }
 
@@ -294,6 +355,13 @@ void mst__run_call(struct mst__run *run, struct mst__call *call)
     if (run->calls == call) {
         next_call(run);
     }
+}
+
+void mst__run_call_now(struct mst__run *run, struct mst__call *call)
+{
+    work(call);
+    done(run, call);
+    mst__free(call);
 }
 
 void mst__run_drop_assign(struct mst__run *run)

@@ -2,6 +2,7 @@
 #ifndef MST_AGENT_RUN_SELF_H
 #define MST_AGENT_RUN_SELF_H
 
+#include <pthread.h>
 #include <uv.h>
 
 #include "agent/assign.h"
@@ -31,7 +32,6 @@ struct mst__call {
     enum mst__call_kind kind;
     struct mst__run *run;
     struct mst__call *next;
-    uv_work_t work;
     int rv;
     struct mst_err err;
     bool is_untold; /* FINISH: there is nobody to tell */
@@ -41,6 +41,18 @@ struct mst__call {
     struct mst_failure failure;        /* RESTART */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
     int64_t rank; /* EXPLAIN: of the node */
+};
+
+/* The thread that makes calls: one at a time, for each needs what came of those before it. libuv's
+ * pool would start four. */
+struct mst__caller {
+    pthread_t thread;
+    uv_async_t async; /* by which the thread says that a call is made */
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    struct mst__call *call; /* to be made, or under way; NULL = it is made */
+    bool is_ending;
+    bool has_async, has_thread; /* of the loop */
 };
 
 #define MST_RUN_STORE_URL_SIZE 2048
@@ -65,6 +77,7 @@ struct mst__run {
 
     struct mst__agent agent;
     struct mst_handler *handler;
+    struct mst__caller caller;
     struct mst__call *calls;     /* the first one is under way */
     struct mst__call *assigning; /* ASSIGN of the present round; NULL = none */
 
@@ -96,9 +109,16 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event);
 
 /* --- run_calls.c --- */
 
+/* Open the thread of calls; close it in any case, when no call is left. 0, MST_ESYS. */
+int mst__caller_open(struct mst__run *run, struct mst_err *reterr);
+void mst__caller_close(struct mst__caller *caller);
+
 /* Make a call when those before it are done. Without memory the process ends. */
 struct mst__call *mst__run_call_new(struct mst__run *run, enum mst__call_kind kind);
 void mst__run_call(struct mst__run *run, struct mst__call *call);
+
+/* Make a call that does not block, whatever waits to be made. */
+void mst__run_call_now(struct mst__run *run, struct mst__call *call);
 
 /* The round is over for us: nobody waits for its ranks any more. */
 void mst__run_drop_assign(struct mst__run *run);

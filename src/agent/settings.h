@@ -284,7 +284,7 @@ struct mst__run_settings {
     enum mst__program_kind program_kind;
     enum mst__numa_mode numa;
     enum mst__launch launch;
-    bool is_standalone; /* a private server on a free port: backend muster, endpoint localhost:0 */
+    bool is_standalone; /* a private server on a free port: backend muster, endpoint 127.0.0.1:0 */
     bool is_exit_torchrun;
     bool is_virtual_local_rank;
     bool keeps_logs;

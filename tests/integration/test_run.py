@@ -82,6 +82,18 @@ class Alone(Case):
         self.assertEqual(agent.wait(), OK, agent.stderr())
         self.assertEqual(agent.lines, ["0"])
 
+    def test_small(self):
+        """What most agents do not need is not loaded, and there is no thread without work."""
+        agent = self.shell("echo here; sleep 60", "--standalone", rdzv=False)
+        agent.until("here")
+        with open(f"/proc/{agent.pid}/maps", encoding="utf-8") as file:
+            maps = file.read()
+        for library in ("libmicrohttpd", "libgnutls", "libcurl"):
+            self.assertNotIn(library, maps)
+        # Of the loop, the calls, the rendezvous, its server and the control of the job; and one
+        # of the thread sanitizer.
+        self.assertLessEqual(len(os.listdir(f"/proc/{agent.pid}/task")), 6)
+
     def test_statuses(self):
         for script, options, status in (
                 ("exit 0", (), 0), ("exit 85", (), 85), ("kill -9 $$", (), 137),
