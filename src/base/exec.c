@@ -1,13 +1,51 @@
-/* base/exec.c - whether a child has become another program. */
+/* base/exec.c - fork, and whether the child has become another program. */
 #include "base/exec.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
 
-_Noreturn void mst__exec_failed(int report_fd)
+/* --- in the child --- */
+
+bool mst__exec_die_with(pid_t parent)
+{
+    bool is_ready = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+    if (getppid() != parent) {
+        _exit(127); /* too late for that signal, and nobody is left to tell */
+    }
+    return is_ready;
+}
+
+void mst__exec_allow_signals(const sigset_t *mask)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction now;
+        /* What we catch is ours, and that we ignore a closed pipe. */
+        if (sigaction(number, NULL, &now) == 0 &&
+            (number == SIGPIPE || now.sa_handler != SIG_IGN)) {
+            (void)sigaction(number, &usual, NULL); /* some cannot be changed, and need not be */
+        }
+    }
+    (void)pthread_sigmask(SIG_SETMASK, mask, NULL); /* cannot fail */
+}
+
+int mst__exec_move_fd(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+bool mst__exec_become_fd(int fd, int at)
+{
+    return (fd == at ? fcntl(fd, F_SETFD, 0) : dup2(fd, at)) >= 0;
+}
+
+static _Noreturn void tell(int report_fd)
 {
     int reason = errno;
     ssize_t written = write(report_fd, &reason, sizeof reason);
@@ -15,7 +53,27 @@ _Noreturn void mst__exec_failed(int report_fd)
     _exit(127);
 }
 
-int mst__exec_await(int report_fd, pid_t pid, const char *program, struct mst_err *reterr)
+/* --- in the parent --- */
+
+static pid_t fork_blocked(mst__exec_fn become, const void *arg, int report_fd, int *ret_errno)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* cannot fail */
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        report_fd = mst__exec_move_fd(report_fd); /* before the child has its own 0, 1 and 2 */
+        become(arg, parent, &before);
+        tell(report_fd);
+    }
+    *ret_errno = errno;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+static int await(int report_fd, pid_t pid, const char *program, struct mst_err *reterr)
 {
     int reason = 0;
     ssize_t size;
@@ -30,4 +88,26 @@ int mst__exec_await(int report_fd, pid_t pid, const char *program, struct mst_er
         ended = waitpid(pid, NULL, 0); /* it is at its end */
     } while (ended < 0 && errno == EINTR);
     return mst__fail(reterr, MST_ESYS, reason, "run '%.100s'", program);
+}
+
+int mst__exec_start(mst__exec_fn become,
+                    const void *arg,
+                    const char *program,
+                    pid_t *ret_pid,
+                    struct mst_err *reterr)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0) {
+        return mst__fail(reterr, MST_ESYS, errno, "pipe");
+    }
+    int reason = 0;
+    pid_t pid = fork_blocked(become, arg, report[1], &reason);
+    (void)close(report[1]);
+    int rv = pid < 0 ? mst__fail(reterr, MST_ESYS, reason, "fork")
+                     : await(report[0], pid, program, reterr);
+    (void)close(report[0]);
+    if (rv == 0) {
+        *ret_pid = pid;
+    }
+    return rv;
 }

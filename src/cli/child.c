@@ -1,16 +1,11 @@
-/* cli/child.c - starting and stopping a command.
- *
- * We may have threads, so between fork and exec the child does nothing but system calls: the
- * environment is built before. */
+/* cli/child.c - starting and stopping a command. */
 #include "cli/child.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,42 +64,20 @@ static char **environment_new(const struct mst__variable *variables, size_t coun
 
 /* --- starting --- */
 
-static _Noreturn void become(char *const *argv, char **environment, pid_t parent, int report_fd)
-{
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    (void)setpgid(0, 0); /* cannot fail for a process that has just begun */
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)sigaction(SIGPIPE, &usual, NULL); /* what we ignore is ours */
-    if (getppid() == parent) {              /* else it is too late for that signal */
-        (void)execvpe(argv[0], argv, environment);
-    }
-    mst__exec_failed(report_fd);
-}
+/* What it becomes; the environment was made before. */
+struct image {
+    char *const *argv;
+    char **environment;
+};
 
-static int fork_child(char *const *argv,
-                      char **environment,
-                      struct mst__child *child,
-                      struct mst_err *reterr)
+static void become(const void *arg, pid_t parent, const sigset_t *mask)
 {
-    int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0) {
-        return mst__fail(reterr, MST_ESYS, errno, "pipe");
+    const struct image *image = arg;
+    (void)setpgid(0, 0); /* cannot fail for a process that has just begun */
+    if (mst__exec_die_with(parent)) {
+        mst__exec_allow_signals(mask);
+        (void)execvpe(image->argv[0], image->argv, image->environment);
     }
-    pid_t parent = getpid();
-    pid_t pid = fork();
-    if (pid == 0) {
-        become(argv, environment, parent, report[1]);
-    }
-    int rv = pid < 0 ? mst__fail(reterr, MST_ESYS, errno, "fork") : 0;
-    (void)close(report[1]);
-    if (rv == 0) {
-        rv = mst__exec_await(report[0], pid, argv[0], reterr);
-    }
-    (void)close(report[0]);
-    if (rv == 0) {
-        *child = (struct mst__child){.pid = pid};
-    }
-    return rv;
 }
 
 int mst__child_start(char *const *argv,
@@ -117,7 +90,12 @@ int mst__child_start(char *const *argv,
     if (environment == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "environment of '%.100s'", argv[0]);
     }
-    int rv = fork_child(argv, environment, ret_child, reterr);
+    const struct image image = {.argv = argv, .environment = environment};
+    pid_t pid = 0;
+    int rv = mst__exec_start(become, &image, argv[0], &pid, reterr);
+    if (rv == 0) {
+        *ret_child = (struct mst__child){.pid = pid};
+    }
     environment_free(environment, variables_count);
     return rv;
 }
