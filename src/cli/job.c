@@ -64,7 +64,7 @@ static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
     return rv;
 }
 
-bool mst__cli_job_open(struct mst__cli_job *job, int *ret_exit)
+static bool open_job(struct mst__cli_job *job, int *ret_exit)
 {
     struct mst_err err;
     job->rdzv.endpoint =
@@ -80,7 +80,7 @@ bool mst__cli_job_open(struct mst__cli_job *job, int *ret_exit)
     return true;
 }
 
-void mst__cli_job_close(struct mst__cli_job *job)
+static void close_job(struct mst__cli_job *job)
 {
     mst_store_close(job->store);
     mst_params_free(job->params);
@@ -89,6 +89,28 @@ void mst__cli_job_close(struct mst__cli_job *job)
 int mst__cli_job_fail(const struct mst__cli_job *job, const struct mst_err *err)
 {
     return mst__rdzv_fail(&job->rdzv, job->params, err);
+}
+
+int mst__cli_job_main(struct mst__cli_job *job,
+                      const struct mst__usage *usage,
+                      const struct mst__cli_job_act *act,
+                      int argc,
+                      char **argv)
+{
+    int arguments = 0;
+    int exit_code = MST_EXIT_OK;
+    if (!mst__options_parse(usage, argc, argv, &arguments, &exit_code)) {
+        return exit_code;
+    }
+    const char *missing = act->missing == NULL ? NULL : act->missing(act->arg);
+    if (missing != NULL) {
+        return mst__cli_usage_error(usage->command, "%s", missing);
+    }
+    if (open_job(job, &exit_code)) {
+        exit_code = act->fn(job, argv[arguments], act->arg);
+    }
+    close_job(job);
+    return exit_code;
 }
 
 int mst__cli_job_ask(const struct mst__cli_job *job,
@@ -229,8 +251,11 @@ static void free_nodes(struct said *said, size_t count)
     mst__free(said);
 }
 
-static int show(const struct mst__cli_job *job, bool is_json)
+/* A mst__cli_job_act's function, as all that follow. */
+static int show(const struct mst__cli_job *job, const char *argument, void *arg)
 {
+    bool is_json = *(const bool *)arg;
+    (void)argument; /* there is none */
     struct said *said = NULL;
     size_t count = 0;
     struct mst_status *status = NULL;
@@ -289,14 +314,8 @@ int mst__cli_ps(int argc, char **argv)
         .options = options,
         .options_count = sizeof options / sizeof options[0],
     };
-    int arguments = 0;
-    int exit_code = MST_EXIT_OK;
-    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
-        mst__cli_job_open(&job, &exit_code)) {
-        exit_code = show(&job, is_json);
-    }
-    mst__cli_job_close(&job);
-    return exit_code;
+    const struct mst__cli_job_act act = {.fn = show, .arg = &is_json};
+    return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }
 
 /* --- restart and drain --- */
@@ -315,6 +334,14 @@ static int ask(const struct mst__cli_job *job,
     return MST_EXIT_OK;
 }
 
+static int restart(const struct mst__cli_job *job, const char *argument, void *arg)
+{
+    (void)argument; /* neither is there */
+    (void)arg;
+    return ask(job, &(struct mst__control_command){.kind = MST_CONTROL_RESTART},
+               "workers are restarted by ");
+}
+
 int mst__cli_restart(int argc, char **argv)
 {
     struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster restart");
@@ -329,15 +356,15 @@ int mst__cli_restart(int argc, char **argv)
         .options = options,
         .options_count = sizeof options / sizeof options[0],
     };
-    int arguments = 0;
-    int exit_code = MST_EXIT_OK;
-    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
-        mst__cli_job_open(&job, &exit_code)) {
-        exit_code = ask(&job, &(struct mst__control_command){.kind = MST_CONTROL_RESTART},
-                        "workers are restarted by ");
-    }
-    mst__cli_job_close(&job);
-    return exit_code;
+    const struct mst__cli_job_act act = {.fn = restart};
+    return mst__cli_job_main(&job, &usage, &act, argc, argv);
+}
+
+static int drain(const struct mst__cli_job *job, const char *argument, void *arg)
+{
+    struct mst__control_command *command = arg;
+    (void)snprintf(command->node, sizeof command->node, "%s", argument);
+    return ask(job, command, "leaves the job: ");
 }
 
 int mst__cli_drain(int argc, char **argv)
@@ -362,15 +389,8 @@ int mst__cli_drain(int argc, char **argv)
         .arguments_min = 1,
         .arguments_max = 1,
     };
-    int arguments = 0;
-    int exit_code = MST_EXIT_OK;
-    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
-        mst__cli_job_open(&job, &exit_code)) {
-        (void)snprintf(command.node, sizeof command.node, "%s", argv[arguments]);
-        exit_code = ask(&job, &command, "leaves the job: ");
-    }
-    mst__cli_job_close(&job);
-    return exit_code;
+    const struct mst__cli_job_act act = {.fn = drain, .arg = &command};
+    return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }
 
 /* --- stop --- */
@@ -401,8 +421,10 @@ static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
     }
 }
 
-static int stop(const struct mst__cli_job *job, const char *reason)
+static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
 {
+    const char *reason = *(const char *const *)arg;
+    (void)argument; /* there is none */
     char owner[300];
     char host[128] = "";
     const char *user = getenv("USER");
@@ -437,12 +459,6 @@ int mst__cli_stop(int argc, char **argv)
         .options = options,
         .options_count = sizeof options / sizeof options[0],
     };
-    int arguments = 0;
-    int exit_code = MST_EXIT_OK;
-    if (mst__options_parse(&usage, argc, argv, &arguments, &exit_code) &&
-        mst__cli_job_open(&job, &exit_code)) {
-        exit_code = stop(&job, reason);
-    }
-    mst__cli_job_close(&job);
-    return exit_code;
+    const struct mst__cli_job_act act = {.fn = stop, .arg = &reason};
+    return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }

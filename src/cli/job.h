@@ -25,10 +25,22 @@ struct mst__cli_job {
             &(job).timeout_ms, 1, (int64_t)86400 * 1000                                           \
     }
 
-/* Open the store of the job. Returns true, or false after an error that has been printed; @ret_exit
- * is then what to exit with. Close it in any case. */
-bool mst__cli_job_open(struct mst__cli_job *job, int *ret_exit);
-void mst__cli_job_close(struct mst__cli_job *job);
+/* What a command does. */
+struct mst__cli_job_act {
+    /* With the job open, and the first argument that is no option, NULL if there is none: what to
+     * exit with. */
+    int (*fn)(const struct mst__cli_job *job, const char *argument, void *arg);
+    /* Before that: what the options lack, or NULL. The function is optional. */
+    const char *(*missing)(const void *arg);
+    void *arg;
+};
+
+/* Read the options, open the store of the job, act, and close it: what to exit with. */
+int mst__cli_job_main(struct mst__cli_job *job,
+                      const struct mst__usage *usage,
+                      const struct mst__cli_job_act *act,
+                      int argc,
+                      char **argv);
 
 /* Print @err, with advice; returns the exit code that fits. */
 int mst__cli_job_fail(const struct mst__cli_job *job, const struct mst_err *err);

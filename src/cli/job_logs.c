@@ -80,8 +80,16 @@ static void clean(const struct mst__cli_job *job, const char *token)
     }
 }
 
-static int show_log(const struct mst__cli_job *job, struct mst__control_command *command)
+static const char *missing(const void *arg)
 {
+    const struct mst__control_command *command = arg;
+    return command->rank < 0 ? "--rank is missing: the log of which worker?" : NULL;
+}
+
+static int show_log(const struct mst__cli_job *job, const char *argument, void *arg)
+{
+    struct mst__control_command *command = arg;
+    (void)argument; /* there is none */
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct mst_buffer node = {0};
     struct mst_err err;
@@ -129,17 +137,6 @@ int mst__cli_logs(int argc, char **argv)
         .options_count = sizeof options / sizeof options[0],
         .letters = letters,
     };
-    int arguments = 0;
-    int exit_code = MST_EXIT_OK;
-    if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {
-        return exit_code;
-    }
-    if (command.rank < 0) {
-        return mst__cli_usage_error(COMMAND, "--rank is missing: the log of which worker?");
-    }
-    if (mst__cli_job_open(&job, &exit_code)) {
-        exit_code = show_log(&job, &command);
-    }
-    mst__cli_job_close(&job);
-    return exit_code;
+    const struct mst__cli_job_act act = {.fn = show_log, .missing = missing, .arg = &command};
+    return mst__cli_job_main(&job, &usage, &act, argc, argv);
 }
