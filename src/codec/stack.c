@@ -111,19 +111,20 @@ int mst__machine_adopt(struct mst__machine *machine,
 /* The run at the end of the items that belongs to @object, begun if need be. */
 static struct mst__value *machine_run_of(struct mst__machine *machine, struct mst__object *object)
 {
-    struct mst__value *run = object->last == MST_OBJECT_NONE ? NULL : &machine->items[object->last];
-    if (run != NULL && object->last + 1 + run->size == machine->items_count) {
-        return run;
-    }
-    uint32_t index = (uint32_t)machine->items_count++;
-    if (run == NULL) {
+    struct mst__value *items = machine->items;
+    uint32_t last = object->last;
+    uint32_t index = (uint32_t)machine->items_count;
+    if (last == MST_OBJECT_NONE) {
         object->first = index;
+    } else if (last + 1 + items[last].size == index) {
+        return &items[last];
     } else {
-        run->at = index;
+        items[last].at = index;
     }
+    machine->items_count++;
     object->last = index;
-    machine->items[index] = mst__machine_value(MST_VALUE_RUN, MST_OBJECT_NONE, 0);
-    return &machine->items[index];
+    items[index] = mst__machine_value(MST_VALUE_RUN, MST_OBJECT_NONE, 0);
+    return &items[index];
 }
 
 /* Put a copy of @count values, which are on the stack, behind the items of @object. */
