@@ -307,19 +307,19 @@ static size_t wait_count_missing(const struct mst__kv *kv,
     return missing;
 }
 
-/* Find or make the entries that @missing places are to be taken at, and pin them. On error nothing
- * has changed. */
+/* Find or make the entries that up to *@missing places are to be taken at, pin them, and say how
+ * many there are. On error nothing has changed. */
 static int wait_pin_entries(struct mst__kv *kv,
                             const struct mst__kv_client *client,
                             const struct mst__command *command,
-                            size_t missing,
-                            struct mst__kv_place *places)
+                            struct mst__kv_place *places,
+                            size_t *missing)
 {
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     size_t done = 0;
     int rv = 0;
-    while (rv == 0 && done < missing && mst__items_next(&items, &key)) {
+    while (rv == 0 && done < *missing && mst__items_next(&items, &key)) {
         struct mst__kv_entry *entry = NULL;
         rv = mst__kv_entry_obtain(kv, key, &entry);
         if (rv == 0 && !wait_is_ready(client, entry)) {
@@ -332,30 +332,35 @@ static int wait_pin_entries(struct mst__kv *kv,
         entry->pins--;
         mst__kv_entry_tidy(kv, entry);
     }
+    *missing = done;
     return rv;
 }
 
-/* Get the @missing places of @command in @ret_part, or in @one if there is only one; their entries
- * are pinned. On error nothing has changed. */
+/* Get the places of @command in @ret_part, or in @one if there is only one, and say how many there
+ * are; their entries are pinned. On error nothing has changed. */
 static int wait_prepare(struct mst__kv *kv,
                         const struct mst__kv_client *client,
                         const struct mst__command *command,
-                        size_t missing,
                         struct mst__kv_place *one,
-                        struct mst__kv_part **ret_part)
+                        struct mst__kv_part **ret_part,
+                        size_t *ret_missing)
 {
     bool is_whole = !command->is_begun && !command->goes_on;
     struct mst__kv_part *part = NULL;
+    /* One place needs no memory, and so nobody has to know beforehand whether it is needed. */
+    size_t missing = is_whole && command->count == 1 ? 1 : wait_count_missing(kv, client, command);
     int rv = missing == 0 || (missing == 1 && is_whole) ? 0 : part_new(kv, missing, &part);
     if (rv != 0) {
         return rv;
     }
-    rv = wait_pin_entries(kv, client, command, missing, part == NULL ? one : part->places);
+    rv = wait_pin_entries(kv, client, command, part == NULL ? one : part->places, &missing);
     if (rv != 0 && part != NULL) {
         part_free(kv, part);
         part = NULL;
     }
+    MST_ASSERT(part == NULL || part->count == missing);
     *ret_part = part;
+    *ret_missing = missing;
     return rv;
 }
 
@@ -365,10 +370,10 @@ int mst__kv_wait(struct mst__kv *kv,
                  struct mst__reply *ret_reply)
 {
     MST_ASSERT(client->is_held || !command->is_begun);
-    size_t missing = wait_count_missing(kv, client, command);
     struct mst__kv_place one = {0};
     struct mst__kv_part *part = NULL;
-    int rv = wait_prepare(kv, client, command, missing, &one, &part);
+    size_t missing;
+    int rv = wait_prepare(kv, client, command, &one, &part, &missing);
     if (rv != 0) {
         return rv;
     }
