@@ -97,6 +97,7 @@ static void ranks_merge(struct mst__authority *authority,
             takes_left = compare(authority, mst__members_at(authority, from[left]),
                                  mst__members_at(authority, from[right])) <= 0;
         }
+        MST_ASSERT(takes_left ? left < bounds[1] : right < bounds[2]);
         to[place] = takes_left ? from[left++] : from[right++];
     }
 }
@@ -240,10 +241,10 @@ void mst__authority_assign(struct mst__authority *authority,
         if (chosen[i] == MST_INDEX_NONE) {
             continue;
         }
-        while (ret_roster[rank] != MST_INDEX_NONE) {
+        while (rank < count && ret_roster[rank] != MST_INDEX_NONE) {
             rank++;
         }
-        MST_ASSERT(rank < count);
+        MST_ASSERT(rank < count); /* as many ranks as members */
         ret_roster[rank] = chosen[i];
     }
     authority->stats.steps += (uint64_t)count * 4;

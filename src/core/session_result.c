@@ -3,6 +3,7 @@
 
 #include <muster/error.h>
 
+#include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "core/saturate.h"
@@ -31,6 +32,7 @@ bool mst__session_misses_members(const struct mst__session *session, const struc
 
 int64_t mst__session_world(const struct mst__session *session)
 {
+    MST_ASSERT(session->finished >= 0);
     return (int64_t)session->state.participants.count + session->finished;
 }
 
@@ -130,6 +132,7 @@ static int changes_lost(const struct mst__session *session, struct mst__peers *l
         }
         /* Who has left to wait for the next round is not lost but counted among the waiting. */
         mst__peer_id now = mst__state_find(state, node);
+        MST_ASSERT(lost->count < lost->capacity);
         if (now == MST_PEER_NONE ||
             !(state->members[now].is_participant || state->members[now].is_waiting ||
               state->members[now].is_spare)) {

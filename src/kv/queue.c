@@ -41,11 +41,14 @@ static struct mst__kv_block *queue_take(struct mst__kv_entry *entry)
 {
     struct mst__kv_queue *queue = &entry->queue;
     struct mst__kv_block *item = queue->first;
+    MST_ASSERT(item != NULL);
+    MST_ASSERT(queue->count > 0);
     queue->first = item->u.next;
     if (queue->first == NULL) {
         queue->last = NULL;
     }
     queue->count--;
+    MST_ASSERT((queue->count == 0) == (queue->first == NULL));
     item->u.capacity = item->size;
     return item;
 }

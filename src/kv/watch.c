@@ -70,6 +70,8 @@ int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_
 static void lost_leave(struct mst__kv *kv, struct mst__kv_client *client)
 {
     kv->steps++;
+    MST_ASSERT(client->lost != NULL);
+    MST_ASSERT((client->lost_prev == NULL) == (kv->lost_first == client));
     if (client->lost_prev == NULL) {
         kv->lost_first = client->lost_next;
     } else {
@@ -85,6 +87,7 @@ static void lost_enter(struct mst__kv *kv,
                        struct mst__kv_client *client,
                        struct mst__kv_entry *entry)
 {
+    MST_ASSERT(client->lost == NULL);
     client->lost = entry;
     client->lost_prev = NULL;
     client->lost_next = kv->lost_first;
@@ -98,6 +101,7 @@ static void unwatch(struct mst__kv *kv, struct mst__kv_watch *watch)
 {
     struct mst__kv_entry *entry = watch->entry;
     kv->steps++;
+    MST_ASSERT((watch->prev_of_entry == NULL) == (entry->watches == watch));
     if (watch->prev_of_entry == NULL) {
         entry->watches = watch->next_of_entry;
     } else {
@@ -121,9 +125,10 @@ void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client)
     while (client->watches != NULL) {
         struct mst__kv_watch *watch = client->watches;
         client->watches = watch->next_of_client;
+        client->watches_count--;
         unwatch(kv, watch);
     }
-    client->watches_count = 0;
+    MST_ASSERT(client->watches_count == 0);
 }
 
 void mst__kv_notify(struct mst__kv *kv,
@@ -132,6 +137,7 @@ void mst__kv_notify(struct mst__kv *kv,
                     struct mst_bytes new_value)
 {
     struct notice_head head;
+    MST_ASSERT(entry->watches != NULL);
     memset(&head, 0, sizeof head);
     head.entry = entry;
     head.change = change;

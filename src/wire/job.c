@@ -58,6 +58,7 @@ static void visit_lost(struct mst__visitor *visitor, struct mst__job_lost *lost)
     mst__visit_i64(visitor, &lost->round);
     mst__visit_u32(visitor, &lost->count);
     mst__visit_count(visitor, &lost->named, MST_JOB_NAMES_MAX);
+    MST_ASSERT(lost->named <= MST_JOB_NAMES_MAX);
     for (uint32_t i = 0; i < lost->named; i++) {
         mst__visit_u32(visitor, &lost->ranks[i]);
         mst__visit_text(visitor, &lost->names[i]);
@@ -264,6 +265,8 @@ int mst__job_write(struct mst__buf *output, const struct mst__job_message *messa
         return visitor.rv == MST_EPROTO ? MST_ELIMIT : visitor.rv; /* more than the format has */
     }
     size_t size = mst__buf_size(output) - before - 4;
+    MST_ASSERT(size > 0);
+    MST_ASSERT(size <= UINT32_MAX);
     mst__store_u32(output->memory + output->start + before, (uint32_t)size);
     return 0;
 }
@@ -271,6 +274,7 @@ int mst__job_write(struct mst__buf *output, const struct mst__job_message *messa
 /* What becomes of a list of packed things: when there is no room for one, it is as it was. */
 static int packed_end(const struct mst__visitor *visitor, size_t before)
 {
+    MST_ASSERT(mst__buf_size(visitor->output) >= before);
     if (visitor->rv != 0) {
         visitor->output->end = visitor->output->start + before;
     }
@@ -291,6 +295,7 @@ bool mst__job_member_next(struct mst_bytes *members, struct mst__job_member *ret
     *ret_member = (struct mst__job_member){0};
     struct mst__visitor visitor = {.input = *members};
     visit_member(&visitor, ret_member);
+    MST_ASSERT(visitor.input.size <= members->size);
     *members = visitor.input;
     return visitor.rv == 0;
 }
@@ -310,6 +315,7 @@ bool mst__job_detail_next(struct mst_bytes *details, struct mst__job_detail *ret
     ret_detail->labels_count = 0;
     struct mst__visitor visitor = {.input = *details};
     visit_detail(&visitor, ret_detail);
+    MST_ASSERT(visitor.input.size <= details->size);
     *details = visitor.input;
     ret_detail->labels_count = visitor.rv == 0 ? ret_detail->labels_count : 0;
     return visitor.rv == 0;
@@ -329,6 +335,7 @@ bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entr
     *ret_entry = (struct mst__job_entry){0};
     struct mst__visitor visitor = {.input = *jobs};
     visit_entry(&visitor, ret_entry);
+    MST_ASSERT(visitor.input.size <= jobs->size);
     *jobs = visitor.input;
     return visitor.rv == 0;
 }
@@ -371,6 +378,7 @@ int mst__job_read(struct mst_bytes input,
     struct mst__visitor visitor = {
         .input = mst_bytes_of(input.data + MST_JOB_HEAD_SIZE, *ret_size - MST_JOB_HEAD_SIZE)};
     visit_message(&visitor, ret_message);
+    MST_ASSERT(visitor.input.size <= *ret_size - MST_JOB_HEAD_SIZE); /* only this frame was read */
     if (visitor.rv != 0) {
         return mst__fail(reterr, MST_EPROTO, 0, "job frame %s of %u bytes makes no sense", name,
                          size);

@@ -1,6 +1,8 @@
 /* wire/job_status.c - an authority to a status. */
 #include "wire/job_status.h"
 
+#include "base/assert.h"
+
 void mst__job_status_room_init(struct mst__job_status_room *room, size_t size_max)
 {
     mst__buf_init(&room->members, size_max);
@@ -32,6 +34,7 @@ static int write_detail(struct mst__buf *details, const struct mst__authority_me
                              : member->is_lost     ? MST_JOB_GONE_LOST
                                                    : MST_JOB_GONE_LEFT);
     detail.labels_count = member->labels_count;
+    MST_ASSERT(detail.labels_count <= MST_AUTHORITY_LABELS_MAX);
     for (uint32_t i = 0; i < detail.labels_count; i++) {
         detail.labels[i] = mst__authority_label(member, i);
     }

@@ -84,6 +84,7 @@ int mst__journal_read(struct mst_bytes input, struct mst_bytes *ret_fields, size
     }
     *ret_fields = mst_bytes_of(input.data + MST_JOURNAL_HEAD_SIZE, size);
     *ret_size = MST_JOURNAL_HEAD_SIZE + size;
+    MST_ASSERT(*ret_size <= input.size);
     return record_check(*ret_fields) == mst__load_u32(input.data) ? 1 : MST_EPROTO;
 }
 
@@ -196,6 +197,7 @@ int mst__journal_write_event(struct mst__journal *journal,
                              bool is_starved)
 {
     struct mst__journal_event record;
+    MST_ASSERT(event->kind < MST_AUTHORITY_EVENT_COUNT);
     record.event = *event;
     record.contact = contact;
     record.is_starved = is_starved;
@@ -222,6 +224,8 @@ int mst__journal_write_mark(struct mst__journal *journal,
                             uint64_t count)
 {
     struct mst__journal_making making;
+    MST_ASSERT(kind == MST_JOURNAL_TAKEN || kind == MST_JOURNAL_GAP ||
+               kind == MST_JOURNAL_FORGOTTEN);
     mst__journal_make(&making, journal, kind, job);
     if (kind == MST_JOURNAL_GAP) {
         mst__visit_u64(&making.visitor, &count);
@@ -237,6 +241,7 @@ static void decode_event(struct mst__visitor *visitor,
                          struct mst__journal_record *record)
 {
     struct mst__journal_event *event = &record->u.event;
+    MST_ASSERT(kind < MST_AUTHORITY_EVENT_COUNT);
     record->kind = MST_JOURNAL_EVENT;
     *event = (struct mst__journal_event){.event.kind = (enum mst__authority_event_kind)kind};
     visit_time(visitor, *last_us, &event->event.now_us);

@@ -5,6 +5,7 @@
  * been written by anybody. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "core/authority_members.h"
@@ -32,6 +33,7 @@ static void visit_chars(struct mst__visitor *visitor, char *text, size_t size_ma
         mst__visit_appended(visitor, MST_EPROTO);
         return;
     }
+    MST_ASSERT(bytes.size <= size_max);
     memcpy(text, bytes.data, bytes.size);
     text[bytes.size] = '\0';
 }
@@ -135,6 +137,7 @@ static void visit_job(struct mst__visitor *visitor,
 static void visit_flags(struct mst__visitor *visitor, bool *const *flags, unsigned count)
 {
     uint32_t bits = 0;
+    MST_ASSERT(count <= 32);
     for (unsigned i = 0; i < count; i++) {
         bits |= (uint32_t)(*flags[i] ? 1U << i : 0);
     }
@@ -267,6 +270,7 @@ static int write_ranks(struct mst__journal *journal,
             while (is_released && mst__places_get(authority, at) != MST_INDEX_RELEASED) {
                 at++;
             }
+            MST_ASSERT(at < (is_released ? authority->world : authority->lost_count));
             uint32_t rank = is_released ? at : authority->lost[at];
             mst__visit_u32(&making.visitor, &rank);
         }
@@ -406,6 +410,7 @@ static int restore_member(struct mst__journal_state *state,
         return rv;
     }
     state->members_left--;
+    MST_ASSERT(authority->members_count < authority->members_capacity);
     member.driver = has_driver ? (void *)(uintptr_t)member.contact : NULL;
     struct mst__authority_member *at = &authority->members[authority->members_count++];
     *at = member;
@@ -437,6 +442,7 @@ static int restore_ranks(struct mst__journal_state *state,
         if (visitor->rv != 0 || rank >= authority->world) {
             rv = MST_EPROTO;
         } else if (!is_released) {
+            MST_ASSERT(authority->lost_count < authority->arrays_capacity);
             authority->lost[authority->lost_count++] = rank;
         } else {
             rv = mst__places_get(authority, rank) == MST_INDEX_NONE

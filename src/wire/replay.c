@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/mem.h"
 
@@ -51,7 +52,10 @@ static void job_remove(struct mst__replay *replay, struct mst__replay_job *job)
 {
     uint8_t key[4];
     mst__store_u32(key, job->number);
-    mst__map_remove(&replay->jobs, mst__map_get(&replay->jobs, mst_bytes_of(key, sizeof key)));
+    struct mst__replay_job **value = mst__map_get(&replay->jobs, mst_bytes_of(key, sizeof key));
+    MST_ASSERT(value != NULL);
+    MST_ASSERT(*value == job);
+    mst__map_remove(&replay->jobs, value);
     job_clear(job);
     mst__free(job);
 }
@@ -149,6 +153,7 @@ static int take_state(struct mst__replay *replay, const struct mst__journal_reco
     rv = mst__journal_restore(&job->state, record, &options, &job->authority);
     if (rv == 0 && record->kind == MST_JOURNAL_JOB) {
         job->run_id_size = job->state.run_id.size;
+        MST_ASSERT(job->run_id_size < sizeof job->run_id);
         memcpy(job->run_id, job->state.run_id.data, job->run_id_size);
         job->run_id[job->run_id_size] = '\0';
     } else if (rv == 0 && job->state.is_ready) {
@@ -160,6 +165,7 @@ static int take_state(struct mst__replay *replay, const struct mst__journal_reco
 static void take_event(struct mst__replay_job *job, const struct mst__authority_event *event)
 {
     struct mst_err err = {0};
+    MST_ASSERT(job->state.is_ready);
     TELL(job->replay, fed, job, event);
     int rv = mst__authority_step(&job->authority, event, &err);
     TELL(job->replay, answered, job, event, rv, &err);

@@ -18,6 +18,7 @@ static uint8_t status_byte(enum mst__status status)
         case MST_STATUS_WATCHING:
             break;
     }
+    MST_ASSERT(status == MST_STATUS_WATCHING);
     return 3;
 }
 
@@ -43,6 +44,7 @@ static int write_pop(struct mst__buf *output, const struct mst__reply *reply)
 {
     size_t size_before = mst__buf_size(output);
     int rv = mst__buf_append_u64(output, (uint64_t)reply->number);
+    MST_ASSERT(reply->number > 0 || reply->bytes.size == 0);
     if (rv == 0 && reply->number > 0) {
         rv = mst__buf_append_str(output, reply->bytes);
     }
@@ -81,6 +83,9 @@ int mst__wire_write_reply_head(struct mst__buf *output, const struct mst__reply 
 {
     size_t size_before = mst__buf_size(output);
     int rv = 0;
+    /* Those whose bytes are sent apart. */
+    MST_ASSERT(reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_LIST ||
+               reply->kind == MST_REPLY_BYTES || reply->kind == MST_REPLY_ITEMS);
     if (reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_LIST) {
         rv = mst__buf_append_u64(output, (uint64_t)reply->number);
     }
@@ -169,6 +174,8 @@ static int read_strs(const struct mst__wire_limits *limits,
             return MST_WIRE_MORE;
         }
     }
+    MST_ASSERT(start <= end);
+    MST_ASSERT(end <= input.size);
     reply->bytes = mst_bytes_of(input.data + start, end - start);
     *ret_size = end;
     return MST_WIRE_REQUEST;
@@ -235,6 +242,7 @@ int mst__wire_read_reply(const struct mst__command *command,
             rv = read_number_and_strs(limits, input, &reply, ret_size, reterr);
             break;
     }
+    MST_ASSERT(rv < 0 || (rv == MST_WIRE_REQUEST) == (*ret_size <= input.size));
     if (rv == MST_WIRE_REQUEST) {
         if (reply.kind == MST_REPLY_BYTES || (reply.kind == MST_REPLY_POP && reply.number > 0)) {
             reply.bytes = mst__bytes_skip(reply.bytes, 8);

@@ -136,6 +136,7 @@ static int read_items(struct mst__wire_reader *reader,
 {
     size_t count_start = cursor->end;
     int rv = MST_WIRE_REQUEST;
+    MST_ASSERT(reader->items_end == 0 || reader->items_end >= count_start + 8); /* of this one */
     if (reader->items_end == 0) {
         rv = items_begin(reader, cursor, strs_per_item, reterr);
     }
@@ -156,6 +157,7 @@ static int read_items(struct mst__wire_reader *reader,
     }
     if (rv == MST_WIRE_REQUEST) {
         size_t items_start = count_start + 8;
+        MST_ASSERT(reader->items_end <= cursor->input.size);
         cursor->end = reader->items_end;
         command->count = mst__load_u64(cursor->input.data + count_start);
         command->items =
@@ -245,6 +247,7 @@ static int settle_legacy(struct mst__wire_reader *reader,
                          struct mst_err *reterr)
 {
     uint8_t opcode = input.data[0];
+    MST_ASSERT(reader->dialect == MST_DIALECT_LEGACY);
     if (opcode == 7) {
         /* Only A's second connection begins with a WATCH; B's clients delete what they made. */
         reader->dialect = reader->greeted ? MST_DIALECT_B : MST_DIALECT_A;
@@ -264,6 +267,7 @@ static int settle_legacy(struct mst__wire_reader *reader,
         }
         reader->dialect = MST_DIALECT_B;
     }
+    MST_ASSERT(reader->dialect != MST_DIALECT_LEGACY || opcode < 7);
     return MST_WIRE_REQUEST;
 }
 
@@ -275,6 +279,8 @@ static int read_start(struct mst__wire_reader *reader,
                       size_t *ret_size,
                       struct mst_err *reterr)
 {
+    MST_ASSERT(!reader->greeted);
+    MST_ASSERT(reader->items_end == 0);
     if (input.data[0] != 0) {
         reader->dialect = MST_DIALECT_LEGACY;
         return MST_WIRE_REQUEST;
@@ -317,9 +323,13 @@ static int read_command(struct mst__wire_reader *reader,
     int rv = read_fields(reader, limits, &cursor, &command, reterr);
     *ret_size = cursor.end;
     if (rv == MST_WIRE_REQUEST) {
+        MST_ASSERT(cursor.end <= input.size);
         *ret_command = command;
         reader->greeted = true;
         reader->items_end = 0;
+    } else {
+        /* Who waits for bytes that are there waits for ever. */
+        MST_ASSERT(rv < 0 || cursor.end > input.size);
     }
     return rv;
 }
@@ -391,6 +401,7 @@ static int write_fields(struct mst__buf *output, const struct mst__command *comm
     if (shape == MST_SHAPE_KEY_NUMBER) {
         return mst__buf_append_u64(output, (uint64_t)command->number);
     }
+    MST_ASSERT(shape == MST_SHAPE_KEY_VALUE || shape == MST_SHAPE_KEY_VALUE_VALUE);
     if (shape == MST_SHAPE_KEY_VALUE_VALUE) {
         rv = mst__buf_append_str(output, command->expected);
     }

@@ -12,6 +12,7 @@ void mst__visit_appended(struct mst__visitor *visitor, int rv)
 /* The next @size bytes of the input, or NULL. */
 static const uint8_t *visit_take(struct mst__visitor *visitor, size_t size)
 {
+    MST_ASSERT(visitor->output == NULL);
     if (visitor->rv != 0 || visitor->input.size < size) {
         mst__visit_appended(visitor, MST_EPROTO);
         return NULL;
@@ -42,6 +43,7 @@ static void write_compact(struct mst__visitor *visitor, uint64_t value)
         bytes[size++] = (uint8_t)(value | 0x80);
     }
     bytes[size++] = (uint8_t)value;
+    MST_ASSERT(size <= sizeof bytes);
     mst__visit_appended(visitor, mst__buf_append(visitor->output, mst_bytes_of(bytes, size)));
 }
 
@@ -215,6 +217,7 @@ void mst__visit_labels(struct mst__visitor *visitor,
 {
     bool is_writing = visitor->output != NULL;
     mst__visit_count(visitor, count, MST_AUTHORITY_LABELS_MAX);
+    MST_ASSERT(*count <= MST_AUTHORITY_LABELS_MAX); /* what there is room for in @labels */
     for (uint32_t i = 0; i < *count; i++) {
         struct mst__label label = is_writing ? from[i] : labels[i];
         mst__visit_text(visitor, &label.key);
