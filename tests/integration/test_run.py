@@ -455,15 +455,20 @@ class Together(Case):
         script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
                  '[ $WORLD_SIZE = 1 ] && exit 0; ' \
                  f'echo $$ > {self.path("pid")}.$RANK; peer={self.path("pid")}.$((1 - RANK)); ' \
-                 'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
-                 'exit 1'
+                 'while [ ! -s $peer ] || grep -q . /proc/$(cat $peer)/cmdline 2>/dev/null; do ' \
+                 'sleep 0.01; done; exit 1'  # nobody may reap it for a while: then this is empty
         agents = [self.shell(script, nnodes="1:2") for _ in range(2)]
         for agent in agents:
             agent.until("/2 0")
+        pids = [self.path(f"pid.{rank}") for rank in range(2)]
+        harness.wait_until(lambda: all(os.path.exists(pid) and os.path.getsize(pid) > 0
+                                       for pid in pids), "both workers to be known")
         agents[0].signal(signal.SIGKILL)
         agents[0].process.wait()
         self.assertEqual(agents[1].wait(), OK, agents[1].stderr())
         self.assertEqual(agents[1].lines[-1], "at 0/1 0")
+        # It has failed before the node was given up: else nothing is shown.
+        self.assertEqual([event["exit_status"] for event in agents[1].events("exit")], [1, 0])
 
     def test_leaving_costs_nothing(self):
         """A node that is told to go takes its time; workers of others that fail meanwhile fail of
