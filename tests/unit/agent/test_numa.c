@@ -2,6 +2,7 @@
  * /proc and /dev. */
 #include <ftw.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,10 +14,16 @@
 
 static char root[] = "/tmp/muster-numa-XXXXXX";
 
-static void put(const char *path, const char *text)
+/* A file below the root, at the path that @format makes. */
+static void put(const char *text, const char *format, ...) MST_PRINTF(2, 3);
+static void put(const char *text, const char *format, ...)
 {
     char whole[PATH_MAX];
-    (void)snprintf(whole, sizeof whole, "%s/%s", root, path);
+    int used = snprintf(whole, sizeof whole, "%s/", root);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(whole + used, sizeof whole - (size_t)used, format, args);
+    va_end(args);
     for (char *at = strchr(whole + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
         *at = '\0';
         (void)mkdir(whole, 0700);
@@ -30,55 +37,42 @@ static void put(const char *path, const char *text)
 
 static void put_gpu(const char *address, const char *node)
 {
-    static const char *const names[] = {"vendor", "class", "numa_node"};
-    const char *const texts[] = {"0x10de\n", "0x030200\n", node};
-    for (size_t i = 0; i < 3; i++) {
-        char path[200];
-        (void)snprintf(path, sizeof path, "sys/bus/pci/devices/%s/%s", address, names[i]);
-        put(path, texts[i]);
+    put("0x10de\n", "sys/bus/pci/devices/%s/vendor", address);
+    put("0x030200\n", "sys/bus/pci/devices/%s/class", address);
+    put(node, "sys/bus/pci/devices/%s/numa_node", address);
+}
+
+static void put_cpu(int cpu, int package)
+{
+    static const char *const caches[][2] = {{"Data", "1"}, {"Instruction", "9"}, {"Unified", "2"}};
+    char siblings[50];
+    (void)snprintf(siblings, sizeof siblings, "%d,%d\n", cpu % 8, cpu % 8 + 8);
+    put(package == 0 ? "0\n" : "1\n", "sys/devices/system/cpu/cpu%d/topology/physical_package_id",
+        cpu);
+    put(siblings, "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+    for (int i = 0; i < 3; i++) {
+        put(caches[i][0], "sys/devices/system/cpu/cpu%d/cache/index%d/type", cpu, i);
+        put(caches[i][1], "sys/devices/system/cpu/cpu%d/cache/index%d/level", cpu, i);
+        put(siblings, "sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", cpu, i);
     }
 }
 
-/* Two sockets of two NUMA nodes each, of two cores with two threads: CPU n and n + 8 are a core.
- * A cache of the third level belongs to each node. */
+/* Two sockets of two NUMA nodes each, of two cores with two threads: CPU n and n + 8 are a core,
+ * and share a cache of the second level. */
 static int start(void **state)
 {
     (void)state;
     if (mkdtemp(root) == NULL) {
         return 1;
     }
-    put("sys/devices/system/node/online", "0-3\n");
+    put("0-3\n", "sys/devices/system/node/online");
     for (int node = 0; node < 4; node++) {
-        char path[200];
-        char text[50];
-        (void)snprintf(path, sizeof path, "sys/devices/system/node/node%d/cpulist", node);
-        (void)snprintf(text, sizeof text, "%d-%d,%d-%d\n", 2 * node, 2 * node + 1, 8 + 2 * node,
+        char list[50];
+        (void)snprintf(list, sizeof list, "%d-%d,%d-%d\n", 2 * node, 2 * node + 1, 8 + 2 * node,
                        9 + 2 * node);
-        put(path, text);
+        put(list, "sys/devices/system/node/node%d/cpulist", node);
         for (int i = 0; i < 4; i++) {
-            int cpu = 2 * node + i % 2 + i / 2 * 8;
-            (void)snprintf(path, sizeof path,
-                           "sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
-            put(path, node < 2 ? "0\n" : "1\n");
-            (void)snprintf(path, sizeof path,
-                           "sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-            char siblings[50];
-            (void)snprintf(siblings, sizeof siblings, "%d,%d\n", cpu % 8, cpu % 8 + 8);
-            put(path, siblings);
-            static const char *const caches[][3] = {
-                {"Data", "1", NULL}, {"Instruction", "9", NULL}, {"Unified", "2", NULL}};
-            for (int j = 0; j < 3; j++) {
-                (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%d/cache/index%d/type",
-                               cpu, j);
-                put(path, caches[j][0]);
-                (void)snprintf(path, sizeof path,
-                               "sys/devices/system/cpu/cpu%d/cache/index%d/level", cpu, j);
-                put(path, caches[j][1]);
-                (void)snprintf(path, sizeof path,
-                               "sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", cpu,
-                               j);
-                put(path, siblings);
-            }
+            put_cpu(2 * node + i % 2 + i / 2 * 8, node / 2);
         }
     }
     return 0;
@@ -187,10 +181,10 @@ static void devices(void **state)
     const char *const none[] = {NULL};
     const char *const some[] = {"CUDA_VISIBLE_DEVICES=3,GPU-x,-1,4", NULL};
     const char *const empty[] = {"CUDA_VISIBLE_DEVICES=", NULL};
-    put("dev/nvidia0", "");
-    put("dev/nvidia11", "");
-    put("dev/nvidiactl", "");
-    put("dev/nvidia-uvm", "");
+    put("", "dev/nvidia0");
+    put("", "dev/nvidia11");
+    put("", "dev/nvidiactl");
+    put("", "dev/nvidia-uvm");
     struct mst__machine machine = find(6, none);
     assert_int_equal(machine.gpus, 2);
     assert_int_equal(machine.cpus, 6);
@@ -198,18 +192,18 @@ static void devices(void **state)
     assert_int_equal(find(6, some).gpus, 2);
     assert_int_equal(find(6, empty).gpus, 0);
     /* The second version of cgroups: the strictest above us counts, rounded up. */
-    put("proc/self/cgroup", "0::/pod/box\n");
-    put("sys/fs/cgroup/pod/box/cpu.max", "max 100000\n");
-    put("sys/fs/cgroup/pod/cpu.max", "250000 100000\n");
+    put("0::/pod/box\n", "proc/self/cgroup");
+    put("max 100000\n", "sys/fs/cgroup/pod/box/cpu.max");
+    put("250000 100000\n", "sys/fs/cgroup/pod/cpu.max");
     assert_int_equal(find(6, none).cpus, 3);
     assert_int_equal(find(2, none).cpus, 2);
     assert_string_equal(find(6, none).cpus_origin, "quota of the cgroup");
     /* The first one. */
-    put("proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/a\n");
-    put("sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "150000\n");
-    put("sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "100000\n");
+    put("5:cpuset:/x\n4:cpu,cpuacct:/docker/a\n", "proc/self/cgroup");
+    put("150000\n", "sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us");
+    put("100000\n", "sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us");
     assert_int_equal(find(6, none).cpus, 2);
-    put("sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "-1\n");
+    put("-1\n", "sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us");
     assert_int_equal(find(6, none).cpus, 6);
     assert_true(find(0, none).cpus > 0);
 }
