@@ -1,157 +1,109 @@
-/* agent/group.c - signals to workers, and their ends. */
+/* agent/group.c - signals to workers, and their ends, by way of their keeper. */
 #include "agent/group.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/keeper.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
 
-/* --- what workers leave behind --- */
+/* To a keeper. */
+struct mst__group_link {
+    struct mst__group *group;
+    uv_poll_t poll;
+    struct mst__keeper_pipes pipes;
+};
 
-/* The parent of process @pid; 0 = it is not there. */
-static pid_t parent_of(long pid)
+/* --- the keeper --- */
+
+static void on_link_closed(uv_handle_t *handle)
 {
-    char path[40];
-    char line[512];
-    (void)snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return 0;
-    }
-    size_t size = fread(line, 1, sizeof line - 1, file);
-    (void)fclose(file); /* it was only read */
-    line[size] = '\0';
-    const char *name_end = strrchr(line, ')'); /* the name may have anything in it */
-    int parent = 0;
-    char state = ' ';
-    if (name_end == NULL || sscanf(name_end + 1, " %c %d", &state, &parent) != 2) {
-        return 0;
-    }
-    return state == 'Z' ? 0 : (pid_t)parent;
+    mst__free(handle->data);
 }
 
-/* Kill all our children. No worker is among them. */
-static void kill_children(void)
+static void close_link(struct mst__group *group)
 {
-    DIR *processes = opendir("/proc");
-    if (processes == NULL) {
-        return; /* nothing can be found out; they are told as left */
-    }
-    pid_t self = getpid();
-    for (const struct dirent *entry = readdir(processes); entry != NULL;
-         entry = readdir(processes)) {
-        if (isdigit((unsigned char)entry->d_name[0])) {
-            long pid = strtol(entry->d_name, NULL, 10);
-            if (parent_of(pid) == self) {
-                (void)kill((pid_t)pid, SIGKILL); /* it may have ended */
-            }
-        }
-    }
-    (void)closedir(processes); /* it was only read */
-}
-
-/* Whether there is no child of ours any more. Those that have ended are taken away before. */
-static bool is_childless(void)
-{
-    siginfo_t info = {0};
-    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
-}
-
-/* --- ends --- */
-
-static uint32_t find(const struct mst__group *group, pid_t pid)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (group->pids[i] == pid) {
-            return i;
-        }
-    }
-    return UINT32_MAX;
-}
-
-static void tell_last(struct mst__group *group)
-{
-    if (group->has_last) {
-        group->has_last = false;
-        (void)uv_timer_stop(&group->sweep); /* cannot fail */
-        group->ended(group->arg, group->last, group->last_status, group->last_signal);
+    struct mst__group_link *link = group->link;
+    group->link = NULL;
+    if (link != NULL) {
+        uv_close((uv_handle_t *)&link->poll, on_link_closed);
+        mst__keeper_let_go(&link->pipes);
     }
 }
 
-/* All workers have ended: what they have left behind goes, too. */
-static void sweep(struct mst__group *group)
-{
-    if (is_childless() || mst__clock_ms() >= group->sweep_ms) {
-        tell_last(group);
-    } else {
-        kill_children();
-    }
-}
-
+/* The keeper was killed, and so are its workers; what they have started is ours now. When it is
+ * gone, too, all have ended. */
 static void on_sweep(uv_timer_t *timer)
 {
-    sweep(timer->data);
-}
-
-static void end_worker(struct mst__group *group, uint32_t worker, const siginfo_t *info)
-{
-    bool is_exit = info->si_code == CLD_EXITED;
-    int status = is_exit ? info->si_status : 0;
-    int signal = is_exit ? 0 : info->si_status;
-    group->pids[worker] = 0;
-    group->running_count--;
-    if (group->running_count > 0) {
-        group->ended(group->arg, worker, status, signal);
+    struct mst__group *group = timer->data;
+    if (!mst__keeper_is_childless() && mst__clock_ms() < group->sweep_ms) {
+        mst__keeper_kill_children();
         return;
     }
-    MST_ASSERT(!group->has_last);
-    group->has_last = true;
-    group->last = worker;
-    group->last_status = status;
-    group->last_signal = signal;
-    group->sweep_ms = mst__clock_deadline_ms(MST_GROUP_SWEEP_MS);
+    (void)uv_timer_stop(timer); /* cannot fail */
+    for (uint32_t i = 0; i < group->count; i++) {
+        if (group->pids[i] != 0) {
+            group->pids[i] = 0;
+            group->running_count--;
+            group->ended(group->arg, i, 0, SIGKILL);
+        }
+    }
 }
 
-/* Processes have ended: workers, and what was left of some. */
+static void lose_keeper(struct mst__group *group)
+{
+    close_link(group);
+    if (group->running_count > 0) {
+        group->sweep_ms = mst__clock_deadline_ms(MST_GROUP_SWEEP_MS);
+        (void)uv_timer_start(&group->sweep, on_sweep, 0, MST_GROUP_LOOK_MS); /* cannot fail */
+    }
+}
+
+static void hear(struct mst__group *group, const struct mst__keeper_word *word)
+{
+    MST_ASSERT(word->kind == MST_KEEPER_ENDED && group->pids[word->worker] != 0);
+    group->pids[word->worker] = 0;
+    group->running_count--;
+    if (group->running_count == 0) {
+        close_link(group);
+    }
+    group->ended(group->arg, word->worker, word->status, word->signal);
+}
+
+static void on_words(uv_poll_t *poll, int status, int events)
+{
+    struct mst__group_link *link = poll->data;
+    struct mst__group *group = link->group;
+    struct mst__keeper_word word;
+    (void)status;
+    (void)events; /* it is looked at either way */
+    /* The last end closes this link, and may start a generation with another one. */
+    while (group->link == link) {
+        ssize_t size = read(link->pipes.words_fd, &word, sizeof word);
+        if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        }
+        if (size == (ssize_t)sizeof word) {
+            hear(group, &word);
+        } else {
+            lose_keeper(group);
+        }
+    }
+}
+
+/* Keepers that have ended, and what lost ones have left. */
 static void on_child(uv_signal_t *handle, int number)
 {
-    struct mst__group *group = handle->data;
+    (void)handle;
     (void)number;
-    for (;;) {
-        siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
-            break;
-        }
-        uint32_t worker = find(group, info.si_pid);
-        if (worker != UINT32_MAX) {
-            /* While the process is not collected its number cannot be another group's. */
-            (void)kill(-info.si_pid, SIGKILL); /* nobody may be left */
-        }
-        siginfo_t ignored;
-        if (waitid(P_PID, (id_t)info.si_pid, &ignored, WEXITED | WNOHANG) != 0) {
-            break;
-        }
-        if (worker != UINT32_MAX) {
-            end_worker(group, worker, &info);
-        }
-    }
-    if (group->has_last) {
-        /* A process that is killed between two looks leaves its children to us. */
-        (void)uv_timer_start(&group->sweep, on_sweep, MST_GROUP_LOOK_MS, MST_GROUP_LOOK_MS);
-        sweep(group);
-    }
+    (void)mst__keeper_is_childless();
 }
 
 /* --- life --- */
@@ -163,7 +115,7 @@ int mst__group_init(struct mst__group *group,
                     void *arg,
                     struct mst_err *reterr)
 {
-    *group = (struct mst__group){.count = count, .ended = ended, .arg = arg};
+    *group = (struct mst__group){.count = count, .ended = ended, .arg = arg, .loop = loop};
     (void)uv_timer_init(loop, &group->sweep); /* cannot fail */
     group->sweep.data = group;
     group->child.data = group;
@@ -186,6 +138,7 @@ int mst__group_init(struct mst__group *group,
 
 void mst__group_stop(struct mst__group *group)
 {
+    close_link(group);
     uv_close((uv_handle_t *)&group->sweep, NULL);
     uv_close((uv_handle_t *)&group->child, NULL);
 }
@@ -196,38 +149,102 @@ void mst__group_close(struct mst__group *group)
     group->pids = NULL;
 }
 
-int mst__group_start(struct mst__group *group,
-                     uint32_t worker,
-                     const struct mst__spawn_worker *spawn,
+/* --- starting --- */
+
+/* Wait until the keeper has started all, or cannot. */
+static int hear_starts(struct mst__group *group,
+                       const struct mst__keeper_pipes *pipes,
+                       uint32_t *ret_failed,
+                       struct mst_err *reterr)
+{
+    for (*ret_failed = 0; *ret_failed < group->count; ++*ret_failed) {
+        struct mst__keeper_word word;
+        ssize_t size;
+        do {
+            size = read(pipes->words_fd, &word, sizeof word);
+        } while (size < 0 && errno == EINTR);
+        if (size != (ssize_t)sizeof word) {
+            return mst__fail(reterr, MST_ESYS, 0, "the keeper of the workers was killed");
+        }
+        if (word.kind == MST_KEEPER_FAILED) {
+            *reterr = word.err;
+            return word.err.code;
+        }
+        group->pids[word.worker] = word.pid;
+        group->running_count++;
+    }
+    return 0;
+}
+
+static int open_link(struct mst__group *group,
+                     const struct mst__keeper_pipes *pipes,
                      struct mst_err *reterr)
 {
-    MST_ASSERT(group->pids[worker] == 0 && !group->has_last);
-    pid_t pid = 0;
-    int rv = mst__spawn_worker(spawn, &pid, reterr);
-    if (rv == 0) {
-        group->pids[worker] = pid;
-        group->running_count++;
+    struct mst__group_link *link = mst__calloc(1, sizeof *link);
+    if (link == NULL) {
+        return mst__fail(reterr, MST_ENOMEM, 0, "link to the keeper of workers");
+    }
+    int reason = uv_poll_init(group->loop, &link->poll, pipes->words_fd);
+    if (reason != 0) {
+        mst__free(link);
+        return mst__fail(reterr, MST_ESYS, -reason, "watch the keeper of workers");
+    }
+    link->group = group;
+    link->pipes = *pipes;
+    link->poll.data = link;
+    group->link = link;
+    reason = uv_poll_start(&link->poll, UV_READABLE, on_words);
+    MST_ASSERT(reason == 0);
+    return 0;
+}
+
+int mst__group_start(struct mst__group *group,
+                     const struct mst__spawn_worker *spawns,
+                     uint32_t *ret_failed,
+                     struct mst_err *reterr)
+{
+    struct mst__keeper_pipes pipes;
+    MST_ASSERT(group->running_count == 0 && group->link == NULL);
+    *ret_failed = 0;
+    int rv = mst__keeper_start(spawns, group->pids, group->count, &pipes, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = hear_starts(group, &pipes, ret_failed, reterr);
+    if (group->running_count == 0) {
+        mst__keeper_let_go(&pipes);
+        return rv;
+    }
+    struct mst_err err;
+    if (open_link(group, &pipes, &err) != 0) {
+        mst__keeper_let_go(&pipes); /* it kills them */
+        memset(group->pids, 0, group->count * sizeof *group->pids);
+        group->running_count = 0;
+        *ret_failed = 0;
+        *reterr = rv != 0 ? *reterr : err;
+        return reterr->code;
     }
     return rv;
 }
 
 /* --- signals --- */
 
+static void order(struct mst__group *group, uint32_t worker, int signal, bool to_group)
+{
+    const struct mst__keeper_order order = {
+        .worker = worker, .signal = signal, .to_group = to_group};
+    if (group->link != NULL) {
+        ssize_t size = write(group->link->pipes.orders_fd, &order, sizeof order);
+        (void)size; /* one that takes nothing was killed, or is stopped */
+    }
+}
+
 void mst__group_signal(struct mst__group *group, uint32_t worker, int signal)
 {
-    for (uint32_t i = 0; i < group->count; i++) {
-        pid_t pid = group->pids[i];
-        if (pid != 0 && (worker == UINT32_MAX || worker == i)) {
-            (void)kill(group->signals_all ? -pid : pid, signal); /* it may have ended */
-        }
-    }
+    order(group, worker, signal, group->signals_all);
 }
 
 void mst__group_kill(struct mst__group *group)
 {
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (group->pids[i] != 0) {
-            (void)kill(-group->pids[i], SIGKILL);
-        }
-    }
+    order(group, UINT32_MAX, SIGKILL, true);
 }

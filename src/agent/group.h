@@ -1,10 +1,6 @@
 /* agent/group.h - the processes of this node's workers: told what to do, and watched until they and
- * everything that they have started are gone.
- *
- * A worker leads a session. When it ends, what is left of its process group is killed. This process
- * is the reaper of all that is below it, so that processes which a worker has put elsewhere become
- * our children when their parents end; when the last worker has ended they are killed, and only
- * then is its end told. */
+ * everything that they have started are gone. A process of ours is between them and us, see
+ * agent/keeper.h. */
 #ifndef MST_AGENT_GROUP_H
 #define MST_AGENT_GROUP_H
 
@@ -14,8 +10,11 @@
 
 #include "agent/spawn.h"
 
-/* How worker @worker has ended: an exit status, or a signal if that is not 0. */
+/* How worker @worker has ended: an exit status, or a signal if that is not 0. That of the last one
+ * is told when nothing is left of what workers have started. */
 typedef void (*mst__group_ended_fn)(void *arg, uint32_t worker, int status, int signal);
+
+struct mst__group_link;
 
 struct mst__group {
     pid_t *pids; /* 0 = does not run */
@@ -25,12 +24,11 @@ struct mst__group {
     mst__group_ended_fn ended;
     void *arg;
 
+    uv_loop_t *loop;
+    struct mst__group_link *link; /* to the keeper; NULL = there is none */
     uv_signal_t child;
-    uv_timer_t sweep;
-    int64_t sweep_ms; /* until when what is left is waited for */
-    bool has_last;    /* the end of the last worker is not told yet */
-    uint32_t last;
-    int last_status, last_signal;
+    uv_timer_t sweep; /* active when a keeper was lost: what it had is ours */
+    int64_t sweep_ms; /* until when that is waited for */
 };
 
 /* 0, MST_ENOMEM, MST_ESYS. Close it in any case. */
@@ -41,14 +39,16 @@ int mst__group_init(struct mst__group *group,
                     void *arg,
                     struct mst_err *reterr);
 
-/* Close the handles; the memory goes with mst__group_close, behind the loop's next turn. */
+/* Close the handles, and kill what still runs; the memory goes with mst__group_close, behind the
+ * loop's next turn. */
 void mst__group_stop(struct mst__group *group);
 void mst__group_close(struct mst__group *group);
 
-/* Start @worker, which does not run. As mst__spawn_worker. */
+/* Start all workers; none runs. As mst__spawn_worker for number @ret_failed: those before it run,
+ * and those after it were not started. */
 int mst__group_start(struct mst__group *group,
-                     uint32_t worker,
-                     const struct mst__spawn_worker *spawn,
+                     const struct mst__spawn_worker *spawns,
+                     uint32_t *ret_failed,
                      struct mst_err *reterr);
 
 /* Send @signal to @worker, or with UINT32_MAX to all that run. */

@@ -537,8 +537,9 @@ static int check_node(struct mst__run *run, struct mst_err *reterr)
         .error_fd = STDERR_FILENO,
     };
     run->is_checking = true;
+    uint32_t failed; /* the only one */
     int rv = mst__group_init(&run->preflight, &run->loop, 1, checked, run, reterr);
-    return rv == 0 ? mst__group_start(&run->preflight, 0, &spawn, reterr) : rv;
+    return rv == 0 ? mst__group_start(&run->preflight, &spawn, &failed, reterr) : rv;
 }
 
 static int prepare(struct mst__run *run, struct mst_err *reterr)

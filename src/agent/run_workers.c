@@ -76,35 +76,37 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
     };
 }
 
-static int start_worker(struct mst__run *run, uint32_t worker, struct mst_err *reterr)
+/* What a worker is started with, for as long as the generation; descriptors apart. */
+static int plan_worker(struct mst__run *run,
+                       uint32_t worker,
+                       struct mst__spawn_worker *spawn,
+                       struct mst_err *reterr)
 {
     const struct mst__run_settings *settings = run->settings;
     struct mst__worker_place place;
-    struct mst__worker_command command;
-    struct mst__cpu_set allowed;
-    struct mst__cpu_set cpus;
+    struct mst__worker_command command = {0};
+    struct mst__cpu_set *cpus = NULL;
     int fds[2] = {-1, -1};
     place_of(run, worker, &place);
     int rv = mst__worker_command_make(settings, &place, run->options->environment, &run->arena,
                                       &command, reterr);
     if (rv == 0 && settings->numa != MST_NUMA_OFF) {
+        struct mst__cpu_set allowed;
         mst__cpu_set_allowed(&allowed);
-        rv = mst__numa_cpus("", settings->numa, worker, settings->nproc, &allowed, &cpus, reterr);
+        cpus = mst__arena_take(&run->arena, sizeof *cpus);
+        rv = cpus == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "CPUs of a worker")
+                          : mst__numa_cpus("", settings->numa, worker, settings->nproc, &allowed,
+                                           cpus, reterr);
     }
-    if (rv != 0 || (rv = mst__output_open_worker(run->output, worker, fds, reterr)) != 0) {
-        return rv;
-    }
-    const struct mst__spawn_worker spawn = {
+    rv = rv == 0 ? mst__output_open_worker(run->output, worker, fds, reterr) : rv;
+    *spawn = (struct mst__spawn_worker){
         .argv = command.argv,
         .environment = command.environment,
         .cwd = settings->cwd,
         .output_fd = fds[0],
         .error_fd = fds[1],
-        .cpus = settings->numa == MST_NUMA_OFF ? NULL : &cpus,
+        .cpus = cpus,
     };
-    rv = mst__group_start(&run->group, worker, &spawn, reterr);
-    (void)close(fds[0]); /* the worker's now */
-    (void)close(fds[1]);
     return rv;
 }
 
@@ -123,6 +125,26 @@ static void note_start(struct mst__run *run, uint32_t worker)
     }
 }
 
+/* Start them as they are planned. The descriptors are theirs, and not ours any more. */
+static int start_planned(struct mst__run *run,
+                         struct mst__spawn_worker *spawns,
+                         uint32_t *ret_failed,
+                         struct mst_err *reterr)
+{
+    uint32_t planned = 0;
+    int rv = 0;
+    while (planned < run->group.count && rv == 0) {
+        rv = plan_worker(run, planned, &spawns[planned], reterr);
+        planned += rv == 0 ? 1 : 0;
+    }
+    rv = rv == 0 ? mst__group_start(&run->group, spawns, ret_failed, reterr) : rv;
+    for (uint32_t i = 0; i < planned; i++) {
+        (void)close(spawns[i].output_fd);
+        (void)close(spawns[i].error_fd);
+    }
+    return rv;
+}
+
 static int start_all(struct mst__run *run, uint32_t *ret_failed, struct mst_err *reterr)
 {
     *ret_failed = 0;
@@ -130,11 +152,15 @@ static int start_all(struct mst__run *run, uint32_t *ret_failed, struct mst_err 
     mst__arena_close(&run->arena);
     int rv = mst__output_begin(run->output, run->agent.generation, run->agent.restarts,
                                run->assignment.first_rank, reterr);
-    for (uint32_t i = 0; i < run->group.count && rv == 0; i++) {
-        *ret_failed = i;
+    struct mst__spawn_worker *spawns =
+        mst__arena_take(&run->arena, run->group.count * sizeof *spawns);
+    if (rv == 0) {
+        rv = spawns == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "%u workers", run->group.count)
+                            : start_planned(run, spawns, ret_failed, reterr);
+    }
+    for (uint32_t i = 0; i < run->group.count; i++) {
         run->beats_us[i] = 0;
-        rv = start_worker(run, i, reterr);
-        if (rv == 0) {
+        if (run->group.pids[i] != 0) {
             run->last_pids[i] = run->group.pids[i];
             mst__output_set_pid(run->output, i, run->group.pids[i]);
             note_start(run, i);

@@ -28,7 +28,7 @@ static void become(const void *arg, pid_t parent, const sigset_t *mask)
         is_ready = reason == 0;
     }
     if (is_ready) {
-        mst__exec_allow_signals(mask);
+        mst__exec_allow_signals(worker->mask != NULL ? worker->mask : mask);
         (void)execvpe(worker->argv[0], worker->argv, worker->environment);
     }
 }

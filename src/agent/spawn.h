@@ -6,6 +6,7 @@
 #define MST_AGENT_SPAWN_H
 
 #include <muster/error.h>
+#include <signal.h>
 #include <sys/types.h>
 
 struct mst__cpu_set;
@@ -16,6 +17,7 @@ struct mst__spawn_worker {
     const char *cwd;                 /* NULL = ours */
     int output_fd, error_fd;         /* what it has as 1 and 2 */
     const struct mst__cpu_set *cpus; /* NULL = ours */
+    const sigset_t *mask;            /* signals that it blocks; NULL = ours */
 };
 
 /* Start it, in the thread with which it dies. 0, or MST_ESYS with the errno of what has failed,

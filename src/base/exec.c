@@ -5,10 +5,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
+
+#ifndef CLOSE_RANGE_CLOEXEC
+#define CLOSE_RANGE_CLOEXEC (1U << 2)
+#endif
+
+#define FDS_MAX 65536
 
 /* --- in the child --- */
 
@@ -43,6 +50,32 @@ int mst__exec_move_fd(int fd)
 bool mst__exec_become_fd(int fd, int at)
 {
     return (fd == at ? fcntl(fd, F_SETFD, 0) : dup2(fd, at)) >= 0;
+}
+
+/* Before Linux 5.11 one by one. */
+static int fds_end(void)
+{
+    struct rlimit limit = {.rlim_cur = 1024};
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur < FDS_MAX ? (int)limit.rlim_cur : FDS_MAX;
+}
+
+void mst__exec_close_from(int first)
+{
+    if (close_range((unsigned)first, ~0U, 0) != 0) {
+        for (int fd = first, end = fds_end(); fd < end; fd++) {
+            (void)close(fd); /* it may not be open */
+        }
+    }
+}
+
+void mst__exec_close_from_on_exec(int first)
+{
+    if (close_range((unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+        for (int fd = first, end = fds_end(); fd < end; fd++) {
+            (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
+    }
 }
 
 static _Noreturn void tell(int report_fd)

@@ -40,4 +40,11 @@ int mst__exec_move_fd(int fd);
 /* Make @fd what we have at @at. Both are above 2, or the same. False: errno. */
 bool mst__exec_become_fd(int fd, int at);
 
+/* Close all descriptors from @first on. */
+void mst__exec_close_from(int first);
+
+/* The same, but when the program is executed: the host program may have opened files without
+ * close-on-exec. */
+void mst__exec_close_from_on_exec(int first);
+
 #endif /* MST_BASE_EXEC_H */

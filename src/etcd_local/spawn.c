@@ -3,16 +3,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/exec.h"
-
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1U << 2)
-#endif
 
 #define KERNEL_SIGNALS 64
 
@@ -41,19 +36,6 @@ static void become_default_signals(bool is_deaf)
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
-/* The host program may have opened files without close-on-exec. */
-static void become_closed(void)
-{
-    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) {
-        return;
-    }
-    struct rlimit limit = {.rlim_cur = 1024}; /* before Linux 5.11 one by one */
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    for (int fd = 3; (rlim_t)fd < limit.rlim_cur && fd < 65536; fd++) {
-        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    }
-}
-
 /* Make @fd, or nothing, what the child has at @at. */
 static bool become_fd(int fd, int at)
 {
@@ -79,7 +61,7 @@ static void become(const void *arg, pid_t parent, const sigset_t *mask)
         (void)setsid();
     }
     if (is_ready) {
-        become_closed();
+        mst__exec_close_from_on_exec(3);
         become_default_signals(!spawn->dies_with_thread);
         (void)execve(spawn->argv[0], spawn->argv,
                      spawn->environment == NULL ? environ : spawn->environment);

@@ -259,12 +259,28 @@ class Alone(Case):
         lines = sorted(line.replace("[default1]:", "") for line in agent.lines)
         self.assertEqual(lines, ["0", "0", "1", "1", "2", "2", "3", "3"]) # 3 is the directory
 
+    # A worker, a child in its group, and two in sessions of their own, one of which is an orphan.
+    FAMILY = "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; " \
+             "(setsid sleep 1000 & echo $!); %s"
+
     def test_dies_with_the_agent(self):
-        agent = self.shell("echo $$; sleep 1000", "--standalone", rdzv=False, nproc=2)
-        pids = [int(agent.next()), int(agent.next())]
+        """kill -9 of the agent leaves nothing of its workers."""
+        agent = self.shell(self.FAMILY % "sleep 1000", "--standalone", rdzv=False, nproc=2)
+        pids = [int(agent.next()) for _ in range(8)]
         agent.signal(signal.SIGKILL)
         agent.process.wait()
         harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
+
+    def test_keeper_is_killed(self):
+        """That of the process between the two ends a generation, and nothing else."""
+        agent = self.shell(self.FAMILY % 'test $MUSTER_GENERATION = 2 && exit 0; ps -o ppid= $$; '
+                           "sleep 1000", "--standalone", "--max-restarts", 1, rdzv=False)
+        pids = [int(agent.next()) for _ in range(5)]
+        os.kill(pids.pop(), signal.SIGKILL)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual([pid for pid in pids if is_alive(pid)], [])
+        ends = [event["signal"] for event in agent.events("exit")]
+        self.assertEqual(ends, [signal.SIGKILL, 0])
 
     def test_preflight(self):
         agent = self.shell("echo $FIT", "--standalone", "--preflight", "sleep 0.1; exit 3",
