@@ -3,19 +3,24 @@
 Workers say nothing to each other, so that no collective tells of a death, but in Training.
 """
 
+import contextlib
 import os
 import signal
 import socket
 import time
 import unittest
 
-import agents
+import torchruns
 import etcd_cluster  # from the integration tests, as harness is
 from peer import harness
+from torchruns import Agent, Run
 
 # A node is gone when its connection has been for a second. Agents before 2.4 look at nothing for
 # longer than others.
 NOTICED_S = 30
+
+# Three keep-alives of torch's own handler. In 1.13 they cannot be set.
+EXPIRY_S = 15
 
 
 def free_port():
@@ -28,7 +33,7 @@ class Agents(unittest.TestCase):
     which = None
 
     def job(self, server, *args, **options):
-        return agents.Job(self.which, *args, endpoint=f"127.0.0.1:{server.port}", **options)
+        return torchruns.Job(self.which, *args, endpoint=f"127.0.0.1:{server.port}", **options)
 
     def check_round(self, job, world):
         """What is told from outside."""
@@ -47,7 +52,7 @@ class Agents(unittest.TestCase):
             lines = job.settle(nodes)
             ranks = [line["rank"] for line in lines]
             job.do("fail-1")
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual([line["rank"] for line in lines], ranks)
             # torch counts for each agent.
             self.assertEqual([line["restarts"] for line in lines],
@@ -64,16 +69,16 @@ class Agents(unittest.TestCase):
             killed = nodes.pop(1)
             killed.process.kill()
             began = time.monotonic()
-            lines = job.settle(nodes, after=agents.workers(lines))
-            self.assertLess(agents.since(began), NOTICED_S)
+            lines = job.settle(nodes, after=torchruns.workers(lines))
+            self.assertLess(torchruns.since(began), NOTICED_S)
             self.check_round(job, 2)
             server.wait_log("ev=node.lost", f"_{killed.pid}_", "standing=member")
             nodes += job.start()
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             self.check_round(job, 3)
             stopped = nodes.pop(0)
             stopped.signal(signal.SIGTERM)
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual(stopped.ended(), 1)
             self.check_round(job, 2)
             server.wait_log("ev=node.left", f"_{stopped.pid}_", "standing=member")
@@ -81,7 +86,7 @@ class Agents(unittest.TestCase):
             nodes.pop(0).process.kill()
             harness.wait_until(lambda: job.status()["phase"] == "open", "an open round", NOTICED_S)
             nodes += job.start()
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual([line["restarts"] for line in lines], [0, 0])
             job.end(nodes)
             self.check_end(job)
@@ -92,15 +97,15 @@ class Agents(unittest.TestCase):
             nodes = job.start(2)
             lines = job.settle(nodes)
             spare = job.start(1, conf="join_timeout=2")[0]
-            harness.wait_until(lambda: job.status()["spares"], "the spare", agents.PATIENCE_S)
+            harness.wait_until(lambda: job.status()["spares"], "the spare", torchruns.PATIENCE_S)
             time.sleep(3)
             self.assertEqual([node.last()["worker"] for node in nodes],
                              [line["worker"] for line in lines])
             nodes.pop(0).process.kill()
             nodes.append(spare)
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             unneeded = job.start(1)[0]
-            harness.wait_until(lambda: job.status()["spares"], "the spare", agents.PATIENCE_S)
+            harness.wait_until(lambda: job.status()["spares"], "the spare", torchruns.PATIENCE_S)
             job.end(nodes)
             self.assertEqual(unneeded.ended(), 0)
             self.assertNotIn("Traceback", unneeded.stderr())
@@ -116,13 +121,13 @@ class Agents(unittest.TestCase):
             time.sleep(1)
             with harness.Server("--port", server.port):
                 harness.wait_until(lambda: self.is_running(job, 3), "the round to be known again",
-                                   agents.PATIENCE_S)
+                                   torchruns.PATIENCE_S)
                 self.assertEqual([node.last()["worker"] for node in nodes],
                                  [line["worker"] for line in lines])
                 job.do("fail-0")
-                lines = job.settle(nodes, after=agents.workers(lines))
+                lines = job.settle(nodes, after=torchruns.workers(lines))
                 nodes.pop().process.kill()
-                job.settle(nodes, after=agents.workers(lines))
+                job.settle(nodes, after=torchruns.workers(lines))
                 job.end(nodes)
                 self.check_end(job)
 
@@ -134,32 +139,32 @@ class Agents(unittest.TestCase):
     def start_hosted(self, job, *args):
         """Three agents, of which the first serves."""
         nodes = job.start(1, *args)
-        harness.wait_until(lambda: self.is_there(job), "the first to serve", agents.PATIENCE_S)
+        harness.wait_until(lambda: self.is_there(job), "the first to serve", torchruns.PATIENCE_S)
         return nodes + job.start(2, *args)
 
     def test_host_is_stopped(self):
         """Another one comes and serves in its place. The one that serves has done its work first,
         and is there until all have."""
-        with agents.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
             nodes = self.start_hosted(job)
             lines = job.settle(nodes)
             host = nodes.pop(0)
             host.signal(signal.SIGTERM)
             self.assertEqual(host.ended(), 1)
             nodes += job.start(1)
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             job.do(f"end-{lines[-1]['rank']}")
             time.sleep(1)
             job.end(nodes)
 
     def test_host_fails(self):
         """Its work has failed for good. The others have theirs, and come to their ends."""
-        with agents.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
             host, *others = self.start_hosted(job, "--max_restarts", 0)
             lines = job.settle([host, *others])
             job.do(f"fail-{lines[0]['rank']}")
             harness.wait_until(lambda: not job.is_there(f"fail-{lines[0]['rank']}"), "the failure",
-                               agents.PATIENCE_S)
+                               torchruns.PATIENCE_S)
             if self.which == "new":  # before, it would wait for them to end
                 self.assertEqual(host.ended(), 1)
             job.end(others)
@@ -193,17 +198,17 @@ class Etcd(unittest.TestCase):
 
     def run_job(self, which):
         with etcd_cluster.Etcd() as etcd, \
-                agents.Job(which, "2:3", backend="muster-etcd", endpoint=etcd.endpoint,
-                           conf=f"last_call_timeout={agents.LAST_CALL_S},keep_alive_interval=1,"
+                torchruns.Job(which, "2:3", backend="muster-etcd", endpoint=etcd.endpoint,
+                           conf=f"last_call_timeout={torchruns.LAST_CALL_S},keep_alive_interval=1,"
                                 "keep_alive_max_attempt=5") as job:
             nodes = job.start(3, "--max_restarts", 1)
             lines = job.settle(nodes)
             job.do("fail-1")
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             nodes.pop(0).process.kill()
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             nodes += job.start(1)
-            job.settle(nodes, after=agents.workers(lines))
+            job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual(len(job.status()["participants"]), 3)
             job.end(nodes)
             self.assertTrue(job.status()["closed"])
@@ -216,34 +221,132 @@ class Etcd(unittest.TestCase):
 
 
 class Unmodified(unittest.TestCase):
-    """Agents with torch's own c10d, at our server."""
+    """Agents with torch's own c10d, at our server, alone and with launchers of ours."""
 
-    def run_job(self, which):
+    which = None
+
+    @contextlib.contextmanager
+    def job(self, nnodes):
         # Sharing a store with workers, they do not let a newcomer in.
         env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-        with harness.Server() as server, \
-                agents.Job(which, "2:3", backend="c10d", endpoint=f"127.0.0.1:{server.port}",
-                           env=env) as job:
-            nodes = job.start(2, "--max_restarts", 2)
-            lines = job.settle(nodes)
+        with harness.Server() as self.server, \
+                torchruns.Job(self.which, nnodes, backend="c10d", env=env,
+                              endpoint=f"127.0.0.1:{self.server.port}") as job:
+            yield job
+
+    @staticmethod
+    def start(job, *kinds):
+        nodes = [job.start(1, "--max_restarts", 2, kind=kind)[0] for kind in kinds]
+        return nodes, job.settle(nodes)
+
+    def check_undisturbed(self, nodes, lines, seconds):
+        """Their workers go on for a while."""
+        time.sleep(seconds)
+        for node in nodes:
+            self.assertIn(node.last()["worker"], torchruns.workers(lines))
+
+    def test_growth_failure_and_death(self):
+        with self.job("2:3") as job:
+            nodes, lines = self.start(job, Agent, Agent)
             nodes += job.start(1, "--max_restarts", 2)
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             job.do("fail-1")
-            lines = job.settle(nodes, after=agents.workers(lines))
+            lines = job.settle(nodes, after=torchruns.workers(lines))
             shown = job.status()
             self.assertEqual((shown["complete"], len(shown["participants"])), (True, 3))
             # They are not told of a death: a worker has to fail.
             nodes.pop().process.kill()
             job.do(f"fail-{lines[0]['rank']}")
-            job.settle(nodes, after=agents.workers(lines))
+            job.settle(nodes, after=torchruns.workers(lines))
             job.end(nodes)
             self.assertTrue(job.status()["closed"])
 
-    def test_old(self):
-        self.run_job("old")
+    def stop_one(self, first, patience_s):
+        """One of three gets SIGTERM. Nobody tells torch's agents: a worker has to fail."""
+        with self.job("2:3") as job:
+            (stopped, *nodes), lines = self.start(job, first, Agent, Agent)
+            stopped.signal(signal.SIGTERM)
+            self.assertEqual(stopped.ended(), stopped.stopped)
+            self.check_undisturbed(nodes, lines, patience_s)
+            job.do(f"fail-{nodes[0].last()['rank']}")
+            job.settle(nodes, after=torchruns.workers(lines))
+            job.end(nodes)
 
-    def test_new(self):
-        self.run_job("new")
+    def test_stop(self):
+        """torch's agent does not leave. It is out when its keep-alive has expired."""
+        self.stop_one(Agent, EXPIRY_S + 2)
+
+    def test_stop_ours(self):
+        """Ours leaves at once."""
+        self.stop_one(Run, 3)
+
+    def test_stop_beside_ours(self):
+        """Ours sees that the keep-alive has expired, and comes back: torch's agents see that."""
+        with self.job("2:3") as job:
+            (stopped, *nodes), lines = self.start(job, Agent, Run, Agent)
+            stopped.signal(signal.SIGTERM)
+            self.assertEqual(stopped.ended(), stopped.stopped)
+            lines = job.settle(nodes, after=torchruns.workers(lines))
+            self.assertEqual([line["restarts"] for line in lines], [0, 0])
+            job.end(nodes)
+
+    def spare(self, first, second):
+        """It takes over although no worker fails: it sees itself that there is room."""
+        with self.job("2") as job:
+            nodes, lines = self.start(job, first, second)
+            spare = job.start(1, conf="join_timeout=600")[0]
+            self.wait_spare(job, spare)
+            self.check_undisturbed(nodes, lines, 2)
+            nodes.pop(0).process.kill()
+            nodes.append(spare)
+            job.settle(nodes, after=torchruns.workers(lines))
+            unneeded = [job.start(1)[0], job.start(1, kind=Run)[0]]
+            for node in unneeded:
+                self.wait_spare(job, node)
+            job.end(nodes)
+            self.check_unneeded(*unneeded)
+
+    def wait_spare(self, job, node):
+        """Before 2.3, torch's record has no list of them."""
+        if self.which == "old":
+            time.sleep(5)
+        else:
+            harness.wait_until(lambda: f"_{node.pid}_" in str(job.status()["spares"]), "the spare",
+                               torchruns.PATIENCE_S)
+
+    def check_unneeded(self, theirs, ours):
+        """torchrun fails after the graceful exit of torch's own handler as well. Nothing in the
+        record of earlier releases tells a spare from a node that comes too late."""
+        self.assertEqual((theirs.ended(), ours.ended()), (1, 8 if self.which == "old" else 0))
+        self.assertIn("RendezvousClosedError" if self.which == "old" else
+                      "'NoneType' object has no attribute 'is_failed'", theirs.stderr())
+
+    def test_spare(self):
+        self.spare(Agent, Agent)
+
+    def test_spare_beside_ours(self):
+        self.spare(Agent, Run)
+
+    def restart_server(self, *kinds):
+        """torch's client does not connect again, so its agents end. Ours comes back and waits."""
+        with self.job("2:3") as job:
+            nodes, lines = self.start(job, *kinds)
+            self.server.kill()
+            time.sleep(1)
+            with harness.Server("--port", self.server.port):
+                theirs = [node for node in nodes if not isinstance(node, Run)]
+                for node in theirs:
+                    self.assertEqual(node.ended(), 1)
+                    self.assertIn("RendezvousConnectionError", node.stderr())
+                nodes = [node for node in nodes if isinstance(node, Run)] + job.start(len(theirs))
+                job.settle(nodes, after=torchruns.workers(lines))
+                job.end(nodes)
+
+    def test_server_restarts(self):
+        self.restart_server(Agent, Agent, Agent)
+
+    def test_server_restarts_beside_ours(self):
+        self.restart_server(Agent, Run, Agent)
 
 
 class Training(unittest.TestCase):
@@ -253,15 +356,15 @@ class Training(unittest.TestCase):
 
     def train(self, which):
         with harness.Server() as server, \
-                agents.Job(which, "2:3", endpoint=f"127.0.0.1:{server.port}") as job:
+                torchruns.Job(which, "2:3", endpoint=f"127.0.0.1:{server.port}") as job:
             nodes = job.start(3, "--max_restarts", 3, steps=self.STEPS)
             lines = job.settle(nodes)
             path = os.path.join(job.directory, "checkpoint")
-            harness.wait_until(lambda: os.path.exists(path), "a checkpoint", agents.PATIENCE_S)
+            harness.wait_until(lambda: os.path.exists(path), "a checkpoint", torchruns.PATIENCE_S)
             lost = nodes.pop(0)
             os.kill(lost.last()["worker"], signal.SIGKILL)
             lost.process.kill()
-            job.settle(nodes, after=agents.workers(lines))
+            job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual([node.ended() for node in nodes], [0, 0],
                              "\n".join(node.story() for node in nodes))
             for node in nodes:
@@ -286,7 +389,15 @@ class New(Agents):
     which = "new"
 
 
-del Agents
+class OldUnmodified(Unmodified):
+    which = "old"
+
+
+class NewUnmodified(Unmodified):
+    which = "new"
+
+
+del Agents, Unmodified
 
 if __name__ == "__main__":
     # A proxy for other machines has no business between ranks of one.

@@ -1,4 +1,4 @@
-"""torchrun agents as processes, and what happens to a job of them."""
+"""torchrun agents as processes, launchers of ours beside them, and what happens to their job."""
 
 import contextlib
 import json
@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -25,23 +26,27 @@ OURS = {"muster-etcd": "etcd-v3"}
 class Agent(Node):
     """A torchrun agent and the workers of it, whose lines are events."""
 
-    def __init__(self, job, *args, nnodes=None, endpoint=None, conf="", steps=None):
+    # What it exits with after SIGTERM.
+    stopped = 1
+
+    def __init__(self, job, *args, nnodes=None, conf="", steps=None):
         super().__init__()
-        nnodes = nnodes or job.nnodes
-        words = [job.directory] + ([steps] if steps else [])
-        self.process = peer.start(
-            job.which, "torch_agent.py", "--nnodes", nnodes, "--nproc_per_node", 1,
-            "--rdzv_backend", job.backend, "--rdzv_endpoint", endpoint or job.endpoint,
-            "--rdzv_id", job.run_id, "--monitor_interval", 0.1,
-            "--rdzv_conf", ",".join(filter(None, [job.conf, conf])), *args,
-            os.path.join(peer.HERE, "torch_worker.py"), *words,
-            env={"TMPDIR": job.temporary, "LOGLEVEL": "INFO", **job.env})
+        options = ["--nnodes", nnodes or job.nnodes, "--nproc_per_node", 1,
+                   "--rdzv_backend", job.backend, "--rdzv_endpoint", job.endpoint,
+                   "--rdzv_id", job.run_id, "--monitor_interval", 0.1,
+                   "--rdzv_conf", ",".join(filter(None, [job.conf, conf])), *args]
+        worker = [os.path.join(peer.HERE, "torch_worker.py"), job.directory]
+        self.process = self.launch(job, options, worker + ([steps] if steps else []),
+                                   {"TMPDIR": job.temporary, "LOGLEVEL": "INFO", **job.env})
         self.pid, self.errors = self.process.pid, []
         for read in (self.read_events, self.read_errors):
             threading.Thread(target=read, daemon=True).start()
 
+    def launch(self, job, options, worker, env):
+        return peer.start(job.which, "torch_agent.py", *options, *worker, env=env)
+
     def __str__(self):
-        return f"agent {self.pid}"
+        return f"{type(self).__name__} {self.pid}"
 
     def read_events(self):
         for line in self.process.stdout:
@@ -71,6 +76,21 @@ class Agent(Node):
             raise AssertionError(f"{self} does not end; {self.story()}") from None
 
 
+class Run(Agent):
+    """A `muster run` in place of torchrun."""
+
+    stopped = os.EX_TEMPFAIL
+
+    def launch(self, job, options, worker, env):
+        if job.backend == "c10d" and job.which == "old":
+            options += ["--rdzv_conf", "state_dialect=D1"]
+        command = [harness.MUSTER, "run", *options, "--local-addr", "127.0.0.1", "--",
+                   sys.executable, *worker]
+        return subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env={**os.environ, **env})
+
+
 class Job(contextlib.ExitStack):
     """A job of agents. Leaving the block kills what is left of it."""
 
@@ -93,8 +113,8 @@ class Job(contextlib.ExitStack):
                 with contextlib.suppress(OSError):
                     os.kill(event["worker"], signal.SIGKILL)
 
-    def start(self, count=1, *args, **options):
-        agents = [Agent(self, *args, **options) for _ in range(count)]
+    def start(self, count=1, *args, kind=Agent, **options):
+        agents = [kind(self, *args, **options) for _ in range(count)]
         self.agents += agents
         return agents
 
