@@ -1,4 +1,5 @@
-/* base/arena.c - blocks in a list; each but large ones has room for many parts. */
+/* base/arena.c - a list of blocks; a block has room for many parts, except a block for a large
+ * one. */
 #include "base/arena.h"
 
 #include <stdint.h>
@@ -16,7 +17,7 @@ struct mst__arena_block {
     _Alignas(ALIGNMENT) uint8_t memory[];
 };
 
-/* A block with room for @size bytes at least, as the first one. */
+/* Add a block with room for at least @size bytes, at the head of the list. */
 static struct mst__arena_block *arena_grow(struct mst__arena *arena, size_t size)
 {
     size_t capacity = size > BLOCK_SIZE ? size : BLOCK_SIZE;

@@ -78,7 +78,7 @@ int mst__base64_read(struct mst__buf *output, struct mst_bytes text)
         uint8_t character = *at++;
         left--;
         if (character == PADDING) {
-            /* A group that is filled up ends the text, whatever follows. */
+            /* A complete group with padding ends the text, whatever follows. */
             if (count >= 2 && count + ++padding >= 4) {
                 mst__buf_commit(output, (size_t)(to - start));
                 return 0;

@@ -6,9 +6,9 @@
 
 #include "base/buf.h"
 
-/* The encoded or decoded bytes are appended to @output. Reading drops characters outside
- * the alphabet and ends at the padding, as Python does; MST_EPROTO for a wrong length or padding.
- * Both: 0, MST_ELIMIT, MST_ENOMEM; on error @output is unchanged. */
+/* Append the encoded or decoded bytes to @output. Reading ignores characters outside the alphabet
+ * and ends at the padding, as Python does; MST_EPROTO for a wrong length or padding. Both return 0,
+ * MST_ELIMIT or MST_ENOMEM; on error @output is unchanged. */
 int mst__base64_write(struct mst__buf *output, struct mst_bytes bytes);
 int mst__base64_read(struct mst__buf *output, struct mst_bytes text);
 

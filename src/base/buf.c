@@ -159,7 +159,7 @@ void mst__buf_truncate(struct mst__buf *buf, size_t size)
 
 int mst__buf_release(struct mst__buf *buf, struct mst_buffer *ret_buffer)
 {
-    MST_ASSERT(buf->slabs == NULL); /* the public buffer knows nothing of slabs */
+    MST_ASSERT(buf->slabs == NULL); /* the public buffer does not know slabs */
     buf_move_to_front(buf);
     if (buf->end == buf->capacity) {
         int rv = buf_grow(buf, buf->end + 1);

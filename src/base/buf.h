@@ -1,7 +1,7 @@
-/* base/buf.h - a growing byte buffer that cannot be made without a maximum.
+/* base/buf.h - a growing byte buffer with a mandatory maximum.
  *
- * Bytes are appended at the end and consumed at the front. Memory is the caller's: init, then
- * close. A closed or zeroed buffer holds nothing and costs nothing. */
+ * Bytes are appended at the end and consumed at the front. The caller owns the memory of the
+ * struct: init, then close. A closed or zeroed buffer is empty and has no allocation. */
 #ifndef MST_BASE_BUF_H
 #define MST_BASE_BUF_H
 
@@ -13,7 +13,7 @@ struct mst__slabs;
 struct mst__buf {
     uint8_t *memory;
     size_t start;             /* first byte not yet consumed */
-    size_t end;               /* behind the last byte */
+    size_t end;               /* after the last byte */
     size_t capacity;          /* bytes allocated */
     size_t size_max;          /* end - start never exceeds this */
     struct mst__slabs *slabs; /* where the memory comes from; NULL = mst__malloc */
@@ -33,7 +33,7 @@ static inline size_t mst__buf_size(const struct mst__buf *buf)
 
 static inline struct mst_bytes mst__buf_bytes(const struct mst__buf *buf)
 {
-    /* Never NULL: memcpy and friends must not be given that, not even for no bytes. */
+    /* Never NULL: memcpy and others do not accept NULL, even for zero bytes. */
     return mst_bytes_of(buf->memory == NULL ? (const uint8_t *)"" : buf->memory + buf->start,
                         mst__buf_size(buf));
 }
@@ -45,29 +45,28 @@ static inline void mst__buf_clear(struct mst__buf *buf)
     buf->end = 0;
 }
 
-/* Make room for @size more bytes and return where they go, or NULL with @ret_code set to
- * MST_ELIMIT or MST_ENOMEM; the buffer is then unchanged. The bytes count once mst__buf_commit is
- * called. */
+/* Make room for @size more bytes and return their address, or NULL with @ret_code set to MST_ELIMIT
+ * or MST_ENOMEM; the buffer is then unchanged. The bytes count after mst__buf_commit. */
 uint8_t *mst__buf_reserve(struct mst__buf *buf, size_t size, int *ret_code);
 void mst__buf_commit(struct mst__buf *buf, size_t size);
 
-/* Append; 0, MST_ELIMIT or MST_ENOMEM. On error the buffer is unchanged. @bytes may be a piece of
- * the buffer itself only if it was reserved before. */
+/* Append; 0, MST_ELIMIT or MST_ENOMEM. On error the buffer is unchanged. @bytes may point into the
+ * buffer itself only if the room was reserved before. */
 int mst__buf_append(struct mst__buf *buf, struct mst_bytes bytes);
 int mst__buf_append_u8(struct mst__buf *buf, uint8_t value);
 int mst__buf_append_u32(struct mst__buf *buf, uint32_t value);
 int mst__buf_append_u64(struct mst__buf *buf, uint64_t value);
-/* A length as u64, then the bytes: how keys and values look on the wire and in item lists. */
+/* A u64 length, then the bytes: the form of keys and values on the wire and in item lists. */
 int mst__buf_append_str(struct mst__buf *buf, struct mst_bytes bytes);
 
 /* Drop @size bytes at the front. */
 void mst__buf_consume(struct mst__buf *buf, size_t size);
 
-/* Cut the end off so that @size bytes are left: undoes appends. */
+/* Keep only the first @size bytes: undoes appends. */
 void mst__buf_truncate(struct mst__buf *buf, size_t size);
 
-/* Hand the bytes over to a public buffer, NUL behind them; @buf is empty afterwards. 0 or
- * MST_ENOMEM, then nothing has changed. */
+/* Move the bytes to a public buffer, with a NUL after them; @buf is empty afterwards. 0, or
+ * MST_ENOMEM with nothing changed. */
 int mst__buf_release(struct mst__buf *buf, struct mst_buffer *ret_buffer);
 
 #endif /* MST_BASE_BUF_H */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The bytes in the machine's own order are the bytes on the wire, or have to be turned around;
- * compilers make one instruction of either, which they do not of a loop. */
+/* Copy the bytes, and swap them on a big-endian machine: compilers make one instruction of this,
+ * but not of a loop. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define MST_LE64(value) (value)
 #define MST_LE32(value) (value)

@@ -1,4 +1,4 @@
-/* base/carried.c - bytes over TCP, of connections that are open and of those that were. */
+/* base/carried.c - counts bytes over TCP, of open and of closed connections. */
 #include "base/carried.h"
 
 #include <linux/tcp.h>

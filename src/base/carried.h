@@ -1,18 +1,19 @@
-/* base/carried.h - how many bytes this process has carried over TCP, by the kernel's own account of
- * each socket: the same thing for every protocol, TLS included. For those who measure. */
+/* base/carried.h - how many bytes this process has sent and received over TCP. The kernel counts
+ * them for each socket, so the count is the same for every protocol, TLS included. For
+ * benchmarks. */
 #ifndef MST_BASE_CARRIED_H
 #define MST_BASE_CARRIED_H
 
 #include <stdint.h>
 
-/* What the connection @fd has carried so far, both ways; 0 when it is none, or the kernel does not
- * say. */
+/* Bytes that the connection @fd has sent and received so far; 0 if it is not a TCP connection or
+ * the kernel does not count. */
 uint64_t mst__carried(int fd);
 
-/* @fd is about to be closed: keep account of what it has carried. */
+/* Add the bytes of @fd, which is about to be closed, to the total. */
 void mst__carried_keep(int fd);
 
-/* What the connections have carried that were closed this way. */
+/* The total of the closed connections. */
 uint64_t mst__carried_closed(void);
 
 #endif /* MST_BASE_CARRIED_H */

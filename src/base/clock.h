@@ -10,10 +10,10 @@
 int64_t mst__clock_ms(void);
 int64_t mst__clock_ns(void);
 
-/* The point in time @timeout_ms from now, saturating: a negative timeout counts as 0. */
+/* The time @timeout_ms from now, saturating; a negative timeout counts as 0. */
 int64_t mst__clock_deadline_ms(int64_t timeout_ms);
 
-/* Wall-clock time in microseconds since 1970, for stamps that people read. */
+/* Wall-clock time in microseconds since 1970, for timestamps. */
 int64_t mst__clock_wall_us(void);
 
 /* Fill @size bytes from the kernel's generator. */

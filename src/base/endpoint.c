@@ -1,4 +1,4 @@
-/* base/endpoint.c - taking endpoints and store URLs apart, without touching the network. */
+/* base/endpoint.c - parses endpoints and store URLs, without touching the network. */
 #include "base/endpoint.h"
 
 #include <arpa/inet.h>
@@ -11,14 +11,14 @@
 #include "base/number.h"
 #include "base/unicode.h"
 
-/* Where the first @c in @bytes is; bytes.size if there is none. */
+/* The index of the first @c in @bytes; bytes.size if there is none. */
 static size_t bytes_find(struct mst_bytes bytes, char c)
 {
     const uint8_t *at = bytes.size == 0 ? NULL : memchr(bytes.data, c, bytes.size);
     return at == NULL ? bytes.size : (size_t)(at - bytes.data);
 }
 
-/* Where the last @c is; bytes.size if there is none. */
+/* The index of the last @c; bytes.size if there is none. */
 static size_t bytes_find_last(struct mst_bytes bytes, char c)
 {
     size_t at = bytes.size;
@@ -52,7 +52,7 @@ static int parse_port(struct mst_bytes text,
     return 0;
 }
 
-/* An IPv6 address, with or without the zone that a link-local one needs. */
+/* An IPv6 address, with or without the zone of a link-local address. */
 static bool is_ipv6(struct mst_bytes host)
 {
     size_t percent = bytes_find(host, '%');
@@ -72,7 +72,8 @@ static bool is_ipv6(struct mst_bytes host)
     return strlen(text) == percent && inet_pton(AF_INET6, text, &address) == 1;
 }
 
-/* Characters of names in any script and of addresses; others would only fail later and worse. */
+/* Only characters of names in any script and of addresses; others would fail later, with a worse
+ * message. */
 static bool host_is_sane(struct mst_bytes host)
 {
     if (host.size > 0 && is_ipv6(host)) {
@@ -90,8 +91,8 @@ static bool host_is_sane(struct mst_bytes host)
     return host.size > 0;
 }
 
-/* Put the parts together. The port is looked at first, as the peers do. With @is_listener the host
- * may be `*`. */
+/* Combine the parts. The port is checked first, as the peers do. With @is_listener the host may be
+ * `*`. */
 static int take_parts(struct mst_bytes host,
                       struct mst_bytes port_text,
                       int64_t port_min,
@@ -118,7 +119,7 @@ static int take_parts(struct mst_bytes host,
     return 0;
 }
 
-/* Split `[address]:port` or `host:port`; @ret_port_text starts behind the colon. */
+/* Split `[address]:port` or `host:port`; @ret_port_text starts after the colon. */
 static int split_endpoint(struct mst_bytes text,
                           struct mst_bytes *ret_host,
                           struct mst_bytes *ret_port_text,
@@ -185,19 +186,19 @@ int mst__endpoint_parse_listen(struct mst_bytes text,
     return parse_endpoint(text, true, ret_endpoint, reterr);
 }
 
-/* --- endpoints of a rendezvous, read as the peers read them --- */
+/* --- endpoints of a rendezvous, parsed as the peers do --- */
 
 #define PORT_DIGITS_MAX 5
 
-/* What is left of an IPv6 address whose end was taken for a port. */
+/* Whether @host is an IPv6 address whose end was taken for a port. */
 static bool is_torn(struct mst_bytes host)
 {
     size_t size = host.size;
     return size > 0 && host.data[size - 1] == ':' && (size == 1 || host.data[size - 2] != ':');
 }
 
-/* Split at the last colon; but a whole in brackets and an IPv6 address have no port. The data of
- * @ret_port_text is NULL when there is none. */
+/* Split at the last colon. A whole text in brackets and an IPv6 address have no port; the data of
+ * @ret_port_text is then NULL. */
 static void split_at_last_colon(struct mst_bytes text,
                                 struct mst_bytes *ret_host,
                                 struct mst_bytes *ret_port_text)
@@ -261,7 +262,8 @@ const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
 {
     bool brackets = strchr(endpoint->host, ':') != NULL;
     (void)snprintf(ret_text, MST_ENDPOINT_TEXT_SIZE, "%s%s%s:%u", brackets ? "[" : "",
-                   endpoint->host, brackets ? "]" : "", endpoint->port); /* sized to fit */
+                   endpoint->host, brackets ? "]" : "", endpoint->port); /* the text has room for
+                                                                            it */
     return ret_text;
 }
 
@@ -271,7 +273,7 @@ const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
     "tcp://host:port[/prefix], unix:///path, file:///path, hash:, etcd2://host:port/dir " \
     "and etcd3://"
 
-/* Resolve `%XX` into a new string; @what is for the message. */
+/* Decode `%XX` into a new string; @what is for the message. */
 static int decode(struct mst_bytes text,
                   const char *what,
                   char **ret_decoded,
@@ -306,7 +308,7 @@ static int decode(struct mst_bytes text,
     return 0;
 }
 
-/* What follows `?`: only `prefix=` is known. */
+/* The query after `?`: only `prefix=` is known. */
 static int parse_query(struct mst_bytes query, struct mst__url *url, struct mst_err *reterr)
 {
     struct mst_bytes name = mst_bytes_str("prefix=");
@@ -337,7 +339,7 @@ static int parse_authority(struct mst_bytes rest, struct mst__url *url, struct m
     return rv;
 }
 
-/* `/path` behind `unix://` or `file://` */
+/* `/path` after `unix://` or `file://` */
 static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_err *reterr)
 {
     const char *scheme = url->scheme == MST_URL_UNIX ? "unix" : "file";
@@ -355,10 +357,10 @@ static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_er
 
 /* --- URLs of an etcd --- */
 
-/* How many seconds a lease may be asked for: a year. etcd takes less than 2 for 2. */
+/* The longest lease in seconds: a year. etcd raises less than 2 to 2. */
 #define LEASE_S_MAX 31536000
 
-/* The text of a parameter or path, which is passed on as a C string. */
+/* The text of a parameter or path as a C string. */
 static int decode_text(struct mst_bytes value,
                        const char *what,
                        char **ret_text,
@@ -378,7 +380,7 @@ static int decode_text(struct mst_bytes value,
     return 0;
 }
 
-/* Make "/a/b" of "/a//b/": etcd knows a directory by one name only. */
+/* Make "/a/b" of "/a//b/": in etcd these are different directories. */
 static int tidy_path(char *path, struct mst_err *reterr)
 {
     size_t to = 0;
@@ -432,7 +434,7 @@ static int parse_etcd_authority(struct mst_bytes rest, struct mst__url *url, str
     return rv == 0 ? tidy_path(url->path, reterr) : rv;
 }
 
-/* A parameter that is a text; each has the names that the peers have for it. */
+/* A text parameter; each has the names that the peers use. */
 static char **etcd_text_of(struct mst__url_etcd *etcd, struct mst_bytes name)
 {
     const struct {
@@ -457,7 +459,7 @@ static char **etcd_text_of(struct mst__url_etcd *etcd, struct mst_bytes name)
     return NULL;
 }
 
-/* What the parameters of an etcd's URL say beside their texts. */
+/* The parameters of an etcd's URL that are not texts. */
 struct etcd_switches {
     bool has_tls;
     bool has_lease;
@@ -500,7 +502,7 @@ static int parse_etcd_parameter(struct mst_bytes name,
     }
     if (is_lease && url->scheme == MST_URL_ETCD3) {
         switches->has_lease = true;
-        /* Whole seconds are all that etcd knows. */
+        /* etcd has whole seconds only. */
         if (!mst__number_parse_scaled(value, 1, &etcd->lease_s) || etcd->lease_s < 1 ||
             etcd->lease_s > LEASE_S_MAX) {
             return mst__fail(reterr, MST_EINVAL, 0, "lease is not a number of seconds from 1 to %d",
@@ -517,7 +519,7 @@ static int parse_etcd_parameter(struct mst_bytes name,
                      shown, (const char *)name.data);
 }
 
-/* Whether the parameters fit together. */
+/* Check that the parameters fit together. */
 static int check_etcd(struct mst__url_etcd *etcd,
                       const struct etcd_switches *switches,
                       struct mst_err *reterr)
@@ -538,7 +540,7 @@ static int check_etcd(struct mst__url_etcd *etcd,
     return 0;
 }
 
-/* What follows `?` in the URL of an etcd: `name=value`, with `&` between them. */
+/* The query after `?` in the URL of an etcd: `name=value`, separated by `&`. */
 static int parse_etcd_query(struct mst_bytes query, struct mst__url *url, struct mst_err *reterr)
 {
     struct etcd_switches switches = {0};
@@ -610,7 +612,7 @@ int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *r
     int rv = parse_parts(mst_bytes_str(text), &url, reterr);
     if (rv != 0) {
         mst__url_close(&url);
-        /* What stands in front of an `@` may be a password, which belongs into no message. */
+        /* The text before an `@` may be a password, which must not appear in a message. */
         const char *at = strrchr(text, '@');
         return mst__err_wrap(reterr, rv, "URL '%s%.60s'", at == NULL ? "" : "...",
                              at == NULL ? text : at);

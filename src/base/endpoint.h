@@ -1,4 +1,4 @@
-/* base/endpoint.h - where a store is: `host:port` and the URLs that mst_store_open takes. */
+/* base/endpoint.h - addresses of stores: `host:port` and the URLs of mst_store_open. */
 #ifndef MST_BASE_ENDPOINT_H
 #define MST_BASE_ENDPOINT_H
 
@@ -15,30 +15,30 @@ struct mst__endpoint {
 
 #define MST_ENDPOINT_TEXT_SIZE (MST_HOST_SIZE + 8)
 
-/* Read `host:port`, `1.2.3.4:port` or `[::1]:port`; port 1 … 65535. 0 or MST_EINVAL. */
+/* Parse `host:port`, `1.2.3.4:port` or `[::1]:port`; port 1 … 65535. 0 or MST_EINVAL. */
 int mst__endpoint_parse(struct mst_bytes text,
                         struct mst__endpoint *ret_endpoint,
                         struct mst_err *reterr);
 
-/* The same for an address to listen on: port 0, a free one, is allowed, and so is the host `*`. */
+/* The same for an address to listen on: also port 0, which means a free one, and the host `*`. */
 int mst__endpoint_parse_listen(struct mst_bytes text,
                                struct mst__endpoint *ret_endpoint,
                                struct mst_err *reterr);
 
 /**
- * Read the endpoint of a rendezvous as the peers do: blanks around it do not count, nothing at all
- * is `localhost`, without a port it is @port_default (-1 = there must be one), and IPv6 addresses
- * need no brackets. Where the peers split such an address at its last colon, we do not: `::1` is a
+ * Parse the endpoint of a rendezvous as the peers do: blanks around it are ignored, an empty text
+ * is `localhost`, a missing port is @port_default (-1 = the port is mandatory), and IPv6 addresses
+ * need no brackets. Unlike the peers, we do not split such an address at its last colon: `::1` is a
  * host without a port.
  *
- * Returns 0 or MST_EINVAL; the message begins with `port` when that is to blame.
+ * Returns 0 or MST_EINVAL; the message begins with `port` if the port is wrong.
  */
 int mst__endpoint_parse_default(struct mst_bytes text,
                                 int port_default,
                                 struct mst__endpoint *ret_endpoint,
                                 struct mst_err *reterr);
 
-/* The way back, with brackets where they belong. Returns @ret_text. */
+/* Format the endpoint, with brackets around an IPv6 address. Returns @ret_text. */
 const char *mst__endpoint_format(const struct mst__endpoint *endpoint,
                                  char ret_text[MST_ENDPOINT_TEXT_SIZE]);
 
@@ -53,7 +53,8 @@ enum mst__url_scheme {
 
 #define MST_URL_ENDPOINTS_MAX 16
 
-/* What only URLs of an etcd have. All texts are heap, without a NUL inside; NULL = not given. */
+/* Parameters of an etcd's URL. All texts are on the heap, without a NUL inside; NULL = not
+ * given. */
 struct mst__url_etcd {
     struct mst__endpoint *endpoints; /* heap */
     size_t endpoint_count;
@@ -67,26 +68,27 @@ struct mst__url_etcd {
     int64_t lease_s; /* of ETCD3; 0 = none */
 };
 
-/* A store's URL taken apart; all of them may have `?prefix=…`. Path, prefix and parameters may hold
- * `%XX` for any byte and are decoded here. */
+/* The parts of a store's URL; every URL may have `?prefix=…`. `%XX` in path, prefix and parameters
+ * is decoded. */
 struct mst__url {
     enum mst__url_scheme scheme;
     struct mst__endpoint endpoint; /* TCP */
-    char *path;                    /* UNIX, FILE: heap, with a NUL behind it and none inside. ETCD2,
+    char *path;                    /* UNIX, FILE: heap, NUL-terminated, without a NUL inside. ETCD2,
                                       ETCD3: "" or "/a/b", without a slash at its end */
-    char *prefix;                  /* heap; NULL when there is none, which is not the same as "" */
+    char *prefix;                  /* heap; NULL if there is none, which differs from "" */
     size_t prefix_size;
     struct mst__url_etcd etcd;
 };
 
-/* Read @text: 0, MST_EINVAL with a sentence that names the wrong part, or MST_ENOMEM. Released with
- * mst__url_close. */
+/* Parse @text: 0, MST_EINVAL with a message that names the wrong part, or MST_ENOMEM. Release the
+ * result with mst__url_close. */
 int mst__url_parse(const char *text, struct mst__url *ret_url, struct mst_err *reterr);
 
-/* @start, and behind it @path with %XX for what a URL cannot have: heap, NULL without memory. */
+/* @start followed by @path, with %XX for characters that a URL cannot contain: heap, NULL if out of
+ * memory. */
 char *mst__url_text(const char *start, const char *path);
 
-/* Release what @url holds. A zeroed one is fine. */
+/* Release the memory of @url, which may be zeroed. */
 void mst__url_close(struct mst__url *url);
 
 #endif /* MST_BASE_ENDPOINT_H */

@@ -1,4 +1,5 @@
-/* base/err.c - error texts come from MST_ERR_MAP alone, so names and sentences cannot drift. */
+/* base/err.c - error texts come from MST_ERR_MAP only, so names and sentences cannot drift
+ * apart. */
 #include "base/err.h"
 
 #include <errno.h>
@@ -18,13 +19,13 @@ static void on_alarm(int number)
     abort();
 }
 
-/* A stderr that nobody reads may take the line late or never, and another thread may wait for it
- * already. It does not keep the program from ending. */
+/* Limit the wait for stderr: it may be blocked, and another thread may hold it. The program must
+ * end anyway. */
 static void limit_last_words(void)
 {
     const struct sigaction end = {.sa_handler = on_alarm};
     sigset_t set;
-    (void)sigemptyset(&set); /* none of these can fail with such arguments */
+    (void)sigemptyset(&set); /* these cannot fail with such arguments */
     (void)sigaddset(&set, SIGALRM);
     (void)sigaction(SIGALRM, &end, NULL);
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -38,7 +39,8 @@ _Noreturn void mst__assert_failed(const char *condition,
 {
     limit_last_words();
     (void)fprintf(stderr, "muster: assertion '%s' failed at %s:%d in %s; please report this bug\n",
-                  condition, file, line, function); /* about to abort: nothing to do if it fails */
+                  condition, file, line, function); /* about to abort: a failed write changes
+                                                       nothing */
     abort();
 }
 
@@ -68,17 +70,17 @@ const char *mst_strerror(int code)
     }
 }
 
-/* A message before it is cut to its size, and what shows that it was. */
+/* The size of a message before it is cut, and the mark of a cut. */
 #define ERR_WHOLE_SIZE 1024
 #define ERR_MORE "…"
-/* A word of more bytes than this is cut itself: a path, a key. */
+/* Longer words are cut inside: a path, a key. */
 #define ERR_WORD_MAX 40
 
-/* Where to cut @text, whose byte at @end is the first that has no place: at the end of a word. */
+/* Where to cut @text, of which @end bytes fit: at the end of a word. */
 static size_t err_cut(const char *text, size_t end)
 {
     while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80) {
-        end--; /* within a character of UTF-8 */
+        end--; /* inside a UTF-8 character */
     }
     size_t word = end;
     while (word > 0 && text[word] != ' ') {
@@ -91,8 +93,8 @@ static size_t err_cut(const char *text, size_t end)
     return end;
 }
 
-/* A precision in a format counts bytes, so that it may have cut a character in two: its first half
- * goes. Bytes that never were UTF-8 stay as they are, but for such as look like that. */
+/* A precision in a format counts bytes and may have cut a character in two: drop its first half.
+ * Bytes that never were UTF-8 stay, unless they look like such a half. */
 static void err_drop_halves(char *text)
 {
     size_t to = 0;
@@ -115,7 +117,7 @@ static void err_drop_halves(char *text)
     text[to] = '\0';
 }
 
-/* @whole, as much of it as there is room for. */
+/* Store @whole, cut to the size of the message. */
 static void err_set(struct mst_err *err, char whole[ERR_WHOLE_SIZE])
 {
     err_drop_halves(whole);
@@ -129,15 +131,15 @@ static void err_set(struct mst_err *err, char whole[ERR_WHOLE_SIZE])
     memcpy(err->msg + size, ERR_MORE, sizeof ERR_MORE);
 }
 
-/* Put ": " and @text behind what is in @whole, as far as they fit. */
+/* Append ": " and @text to @whole, as far as they fit. */
 static void err_append(char whole[ERR_WHOLE_SIZE], const char *text)
 {
     size_t used = strlen(whole);
     (void)snprintf(whole + used, ERR_WHOLE_SIZE - used, ": %s", text);
 }
 
-/* Memory and limits are run into while something is done, and callers know only what; so the code
- * says the rest, unless the message does. */
+/* Callers of MST_ENOMEM and MST_ELIMIT often say only what they were doing. Add the text of the
+ * code, unless the message has it. */
 static void err_name_cause(char whole[ERR_WHOLE_SIZE], const char *cause, const char *word)
 {
     if (strstr(whole, word) != NULL) {

@@ -1,4 +1,4 @@
-/* base/exec.c - fork, and whether the child has become another program. */
+/* base/exec.c - fork, and report whether exec succeeded in the child. */
 #include "base/exec.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* base/fork.c - counting forks, in the children. */
+/* base/fork.c - counts forks, in the children. */
 #include "base/fork.h"
 
 #include <pthread.h>
@@ -14,7 +14,8 @@ static void on_child(void)
 
 static void watch_forks(void)
 {
-    (void)pthread_atfork(NULL, NULL, on_child); /* without memory for it a child looks like us */
+    (void)pthread_atfork(NULL, NULL, on_child); /* if this fails, a child is not recognised as
+                                                   one */
 }
 
 unsigned mst__fork_generation(void)

@@ -1,9 +1,9 @@
-/* base/fork.h - how a forked child knows that something was made by its parent. */
+/* base/fork.h - lets a forked child recognise objects of its parent. */
 #ifndef MST_BASE_FORK_H
 #define MST_BASE_FORK_H
 
-/* A number that is another one in a child than in its parent. Quicker than getpid, which is a call
- * of the kernel; from a signal handler only after a first call elsewhere. */
+/* A number that differs between a child and its parent. Faster than getpid, which is a system call.
+ * In a signal handler only after a first call elsewhere. */
 unsigned mst__fork_generation(void);
 
 #endif /* MST_BASE_FORK_H */

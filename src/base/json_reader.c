@@ -1,4 +1,4 @@
-/* base/json_reader.c - scanning JSON. Every function takes any bytes and reads none behind them. */
+/* base/json_reader.c - scans JSON. Every function accepts any bytes and reads none beyond them. */
 #include "base/json_reader.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static struct mst_bytes skip_blanks(struct mst_bytes text)
     return text;
 }
 
-/* Each scan returns the size of what is at the beginning of @text; 0 = it is not there. */
+/* Each scan returns the size of the token at the beginning of @text; 0 = there is none. */
 
 static size_t scan_string(struct mst_bytes text)
 {
@@ -71,7 +71,7 @@ static size_t scan_scalar(struct mst_bytes text)
     return size != 0 ? size : scan_number(text);
 }
 
-/* Where a value of any kind ends, without recursion: brackets are remembered as bits. */
+/* Find the end of any value, without recursion: brackets are remembered as bits. */
 static size_t scan_value(struct mst_bytes whole)
 {
     bool is_object[MST_JSON_DEPTH_MAX];
@@ -133,7 +133,7 @@ bool mst__json_read_value(struct mst_bytes text, struct mst_bytes *ret_value)
     return true;
 }
 
-/* Skip a value and the comma behind it. */
+/* Skip a value and the comma after it. */
 static struct mst_bytes skip_value(struct mst_bytes rest, size_t size)
 {
     rest = skip_blanks(mst__bytes_skip(rest, size));
@@ -213,7 +213,7 @@ static bool put_char(struct mst__buf *text, uint32_t c)
     return mst__buf_append(text, mst_bytes_of(bytes, size)) == 0;
 }
 
-/* Four hexadecimal digits at @at of @value; -1 = they are not there. */
+/* Four hexadecimal digits at @at of @value; -1 = there are none. */
 static int32_t read_hex(struct mst_bytes value, size_t at)
 {
     int32_t number = 0;
@@ -227,7 +227,7 @@ static int32_t read_hex(struct mst_bytes value, size_t at)
     return number;
 }
 
-/* `\uXXXX`, or two of them, at @at, behind the `u`; @ret_at is behind it. */
+/* `\uXXXX`, or a pair of them, at @at, which is after the `u`; @ret_at is after it. */
 static uint32_t read_unicode(struct mst_bytes value, size_t at, size_t *ret_at)
 {
     int32_t high = read_hex(value, at);
@@ -282,14 +282,14 @@ bool mst__json_read_text(struct mst_bytes value, struct mst__buf *text)
 
 /* --- numbers --- */
 
-/* Digits of @value with @places behind the point, as a whole number; no exponent. */
+/* @value, without an exponent, times 10 to the power of @places. */
 static bool read_scaled(struct mst_bytes value, int places, int64_t *ret_number)
 {
     bool is_negative = value.size > 0 && value.data[0] == '-';
     size_t at = is_negative ? 1 : 0;
     int64_t number = 0;
     bool has_digit = false;
-    int behind = -1; /* digits behind the point so far; -1 = before it */
+    int behind = -1; /* digits after the point so far; -1 = before it */
     for (; at < value.size; at++) {
         uint8_t c = value.data[at];
         if (c == '.' && behind < 0) {
@@ -303,7 +303,7 @@ static bool read_scaled(struct mst_bytes value, int places, int64_t *ret_number)
             bool fits = number <= (INT64_MAX - 9) / 10;
             number = fits ? number * 10 + (c - '0') : INT64_MAX;
         } else {
-            return false; /* an exponent: nobody writes such times or codes */
+            return false; /* an exponent: not used for times and codes */
         }
     }
     for (int i = behind < 0 ? 0 : behind; i < places; i++) {

@@ -1,4 +1,4 @@
-/* base/json_writer.c - values to JSON text. */
+/* base/json_writer.c - writes JSON text. */
 #include "base/json_writer.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void put(struct mst__json_writer *json, struct mst_bytes bytes)
     }
 }
 
-/* How many bytes of @text stand for themselves, from the first one on. */
+/* The number of bytes at the start of @text that need no escape. */
 static size_t count_plain(struct mst_bytes text)
 {
     size_t size = 0;
@@ -37,7 +37,7 @@ static size_t count_plain(struct mst_bytes text)
     return size;
 }
 
-/* The first character of @text, which may need more than itself. Returns its size. */
+/* Write the first character of @text, escaped if necessary. Returns its size. */
 static size_t put_char(struct mst__json_writer *json, struct mst_bytes text)
 {
     uint32_t c = 0;
@@ -51,7 +51,9 @@ static size_t put_char(struct mst__json_writer *json, struct mst_bytes text)
         (void)snprintf(escape, sizeof escape, "\\%c", (char)c); /* fits */
         put(json, mst_bytes_str(escape));
     } else if (!mst__unicode_is_shown(c)) {
-        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c & 0xffff); /* all there is */
+        (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)c & 0xffff); /* control
+                                                                                   characters
+                                                                                   only */
         put(json, mst_bytes_str(escape));
     } else {
         put(json, mst_bytes_of(text.data, size));
@@ -74,7 +76,7 @@ static void put_quoted(struct mst__json_writer *json, struct mst_bytes rest)
     put(json, mst_bytes_str("\""));
 }
 
-/* What stands before every value: a comma, a name. */
+/* The text before a value: a comma, a name. */
 static void put_name(struct mst__json_writer *json, const char *name)
 {
     if (json->has_value) {

@@ -8,7 +8,7 @@
 
 #include "base/unicode.h"
 
-/* A line is one line of text, whatever went into it without quotes. */
+/* A log line is one line, even if unquoted text contained a newline. */
 static void log_clean(char *line)
 {
     size_t length = strlen(line);
@@ -51,9 +51,9 @@ static bool log_is_plain(uint8_t c)
     return c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '=';
 }
 
-/* One character within quotes, taken from @text: itself, or the escape of JSON, so that one escape
- * serves both formats. A byte that is none of UTF-8 is escaped as if it were Latin-1. Returns the
- * length, at most LOG_ESCAPE_SIZE. */
+/* Write one character of @text inside quotes: itself or its JSON escape, so that one escape serves
+ * both formats. A byte that is not UTF-8 is escaped as Latin-1. Returns the length, at most
+ * LOG_ESCAPE_SIZE. */
 #define LOG_ESCAPE_SIZE 6
 static size_t log_escape(struct mst_bytes *text, char *ret_escape)
 {
@@ -67,7 +67,7 @@ static size_t log_escape(struct mst_bytes *text, char *ret_escape)
     } else if (size > 0 && mst__unicode_is_shown(c)) {
         memcpy(ret_escape, text->data, size);
     } else {
-        /* What is not shown is within 16 bits. */
+        /* Characters that are not shown have at most 16 bits. */
         char hex[LOG_ESCAPE_SIZE + 1];
         (void)snprintf(hex, sizeof hex, "\\u%04x", size > 0 ? (unsigned)c & 0xffff : text->data[0]);
         memcpy(ret_escape, hex, LOG_ESCAPE_SIZE);
@@ -92,7 +92,7 @@ const char *mst__log_quote(struct mst_bytes text, char ret_quoted[MST_LOG_QUOTE_
     size_t at = 0;
     ret_quoted[at++] = '"';
     while (text.size > 0) {
-        /* Behind the longest escape there is room for an ellipsis, the quote and the NUL. */
+        /* After the longest escape there is room for an ellipsis, the quote and the NUL. */
         if (at + LOG_ESCAPE_SIZE + 5 > MST_LOG_QUOTE_SIZE) {
             memcpy(ret_quoted + at, "...", 3);
             at += 3;
@@ -131,8 +131,8 @@ static bool log_is_number(const char *text, size_t size)
     return true;
 }
 
-/* How far the value at @text reaches: to the next space, or to the closing quote. 0 when the quote
- * is missing, because the line was cut off inside the value. */
+/* The length of the value at @text: up to the next space or the closing quote. 0 if the quote is
+ * missing because the line was cut off inside the value. */
 static size_t log_value_size(const char *text, bool *ret_quoted)
 {
     *ret_quoted = text[0] == '"';
@@ -146,7 +146,7 @@ static size_t log_value_size(const char *text, bool *ret_quoted)
     return text[size] == '"' ? size + 1 : 0;
 }
 
-/* Whether a backslash at @text begins an escape of ours. */
+/* Whether the backslash at @text begins an escape of ours. */
 static bool log_is_escape(const char *text)
 {
     if (text[1] == '"' || text[1] == '\\') {
@@ -160,7 +160,7 @@ static bool log_is_escape(const char *text)
     return false;
 }
 
-/* Text in the making. */
+/* JSON text that is being written. */
 struct log_json {
     char *text;
     size_t at;
@@ -177,7 +177,7 @@ static void json_put(struct log_json *json, char c)
     }
 }
 
-/* A JSON string of @size bytes at @text; @has_escapes that are ours and stay. */
+/* A JSON string of @size bytes at @text; with @has_escapes, our escapes stay. */
 static void json_put_string(struct log_json *json, const char *text, size_t size, bool has_escapes)
 {
     json_put(json, '"');

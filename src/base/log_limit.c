@@ -1,4 +1,4 @@
-/* base/log_limit.c - events by name, and when their last lines passed. */
+/* base/log_limit.c - the events and the times of their last lines. */
 #include "base/log_limit.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 
 #define SECOND_US 1000000
 
-/* The entry of the event that @line begins with. Events are few, known names. If there are more
- * than fit, the rest share the last entry: too little is logged of those, never too much. */
+/* The entry of the event at the start of @line. There are few events. If there are more than
+ * entries, the rest shares the last entry: they are logged too little, never too much. */
 static struct mst__log_limit_event *limit_find(struct mst__log_limit *limit, const char *line)
 {
     const char *name = strncmp(line, "ev=", 3) == 0 ? line + 3 : line;

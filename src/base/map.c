@@ -1,11 +1,10 @@
-/* base/map.c - a hash table that grows by one bucket at a time.
+/* base/map.c - a hash table that grows by one bucket at a time (linear hashing).
  *
- * An entry is one allocation: header, value, key. There is a bucket for each entry. When one is
- * added and the buckets are as many as the entries, the next bucket in turn is split in two, which
- * is known as linear hashing. So no addition costs more than others, however large the table is:
- * one that is copied when it is full stops a server with millions of keys for a second. Buckets
- * never move. They lie in segments, each as large as all before it, which are found by the highest
- * bit of the bucket's number. */
+ * An entry is one allocation: header, value, key. There are as many buckets as entries: an addition
+ * that would make fewer splits the next bucket in turn. So no addition costs more than others,
+ * however large the table is; a table that is copied when full stops a server with millions of keys
+ * for a second. Buckets never move. They lie in segments, each as large as all before it; the
+ * highest bit of a bucket's number gives its segment. */
 #include "base/map.h"
 
 #include <stdbool.h>
@@ -15,16 +14,16 @@
 #include "base/bytes.h"
 #include "base/slab.h"
 
-/* In the first segment. */
+/* Size of the first segment. */
 #define BUCKETS_MIN ((size_t)32)
 #define BUCKETS_MIN_LOG2 5
 
 struct mst__map_entry {
-    struct mst__map_entry *chain; /* the next one in its bucket */
+    struct mst__map_entry *chain; /* the next entry of the bucket */
     struct mst__map_entry *prev, *next;
     unsigned hash;
     uint32_t key_size;
-    uint8_t *key; /* behind the value */
+    uint8_t *key; /* after the value */
     max_align_t value[];
 };
 
@@ -47,7 +46,7 @@ static unsigned segment_of(size_t bucket)
                                       BUCKETS_MIN_LOG2 + 1;
 }
 
-/* The number of the first bucket of @segment, and of its buckets. */
+/* The first bucket of @segment, and the number of its buckets. */
 static size_t segment_size(unsigned segment)
 {
     return segment == 0 ? BUCKETS_MIN : BUCKETS_MIN << (segment - 1);
@@ -60,8 +59,8 @@ static struct mst__map_entry **bucket_at(const struct mst__map *map, size_t buck
     return &map->segments[segment][index];
 }
 
-/* A power of two and as many of the bits of the hash as there are buckets for: where that is beyond
- * the last bucket, the one that is to be split into it has its entries. */
+/* Use as many bits of the hash as a power of two above the number of buckets needs. If the result
+ * is beyond the last bucket, its entries are still in the bucket that will be split into it. */
 static struct mst__map_entry **bucket_of(const struct mst__map *map, unsigned hash)
 {
     size_t last = map->buckets_count - 1;
@@ -78,8 +77,8 @@ static bool map_reserve(struct mst__map *map, unsigned segment)
     return map->segments[segment] != NULL;
 }
 
-/* One more bucket: it takes its entries from the one that had them, and they stay in their order.
- * Without memory for it the chains become longer. */
+/* Add one bucket. It takes its entries from the bucket that had them, in their order. If out of
+ * memory, the chains become longer. */
 static void map_split(struct mst__map *map)
 {
     size_t bucket = map->buckets_count;
@@ -104,7 +103,7 @@ static void map_split(struct mst__map *map)
     }
 }
 
-/* Give back all segments but the first @kept. */
+/* Free all segments except the first @kept. */
 static void map_free_segments(struct mst__map *map, unsigned kept)
 {
     for (unsigned i = kept; i < MST_MAP_SEGMENTS_MAX && map->segments[i] != NULL; i++) {
@@ -236,7 +235,7 @@ static void order_replace(struct mst__map *map,
     }
 }
 
-/* What leads to @entry in its bucket. */
+/* The pointer to @entry in its bucket. */
 static struct mst__map_entry **chain_link(const struct mst__map *map,
                                           const struct mst__map_entry *entry)
 {
@@ -278,7 +277,7 @@ void mst__map_remove(struct mst__map *map, void *value)
     entry_free(map, entry);
     map->entries_count--;
     if (map->entries_count == 0) {
-        map_free_segments(map, 1); /* large ones are of no use any more */
+        map_free_segments(map, 1); /* the large ones are no longer needed */
     }
 }
 

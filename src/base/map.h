@@ -1,8 +1,8 @@
-/* base/map.h - byte strings to values, iterated in the order of insertion.
+/* base/map.h - a map from byte strings to values, iterated in the order of insertion.
  *
- * The map owns its entries: one allocation holds key and value. Values have one size per map and
- * keep their address until removed. Iteration order is the order of insertion, whatever the hash
- * key, so that runs can be repeated exactly. */
+ * The map owns its entries: one allocation holds key and value. All values of a map have one size,
+ * and keep their address until removed. The order of iteration does not depend on the hash key, so
+ * that runs can be repeated exactly. */
 #ifndef MST_BASE_MAP_H
 #define MST_BASE_MAP_H
 
@@ -14,7 +14,7 @@
 struct mst__map_entry; /* opaque */
 struct mst__slabs;
 
-/* Each has as many buckets as all before it, but for the first: 2^31 in all. */
+/* Each segment has as many buckets as all before it together, except the first: 2^31 in total. */
 #define MST_MAP_SEGMENTS_MAX 27
 
 struct mst__map {
@@ -23,7 +23,7 @@ struct mst__map {
     size_t buckets_count;
     size_t entries_count;
     size_t value_size;
-    struct mst__slabs *slabs; /* where entries come from; NULL = mst__malloc */
+    struct mst__slabs *slabs; /* allocator of entries; NULL = mst__malloc */
     uint8_t hash_key[MST_SIPHASH_KEY_SIZE];
 };
 
@@ -38,7 +38,7 @@ void mst__map_init_in(struct mst__map *map,
                       const uint8_t hash_key[MST_SIPHASH_KEY_SIZE],
                       struct mst__slabs *slabs);
 
-/* Remove everything. The caller has released what the values own. */
+/* Remove everything. The caller has released the memory that the values own. */
 void mst__map_close(struct mst__map *map);
 
 size_t mst__map_count(const struct mst__map *map);
@@ -46,32 +46,32 @@ size_t mst__map_count(const struct mst__map *map);
 /* The value under @key, or NULL. */
 void *mst__map_get(const struct mst__map *map, struct mst_bytes key);
 
-/* Insert @key (copied), which is not in the map, with a zeroed value. NULL when out of memory; the
- * map is then unchanged. */
+/* Insert @key (copied), which is not in the map, with a zeroed value. NULL if out of memory, with
+ * the map unchanged. */
 void *mst__map_add(struct mst__map *map, struct mst_bytes key);
 
-/* The same in two halves, for who adds what was not found: the hash of @key is computed once. */
+/* The same in two steps, to add a key that was not found: the hash of @key is computed once. */
 void *mst__map_find(const struct mst__map *map, struct mst_bytes key, unsigned *ret_hash);
 void *mst__map_add_found(struct mst__map *map, struct mst_bytes key, unsigned hash);
 
-/* Remove the entry whose value is @value. */
+/* Remove the entry of @value. */
 void mst__map_remove(struct mst__map *map, void *value);
 
-/* Put the entry whose value is @value into other memory: where its value is now. NULL when there is
- * none; nothing has changed then. */
+/* Move the entry of @value to other memory and return its new value. NULL if out of memory, with
+ * nothing changed. */
 void *mst__map_move(struct mst__map *map, void *value);
 
-/* Whether the slab of that entry is mostly empty. */
+/* Whether the slab of the entry is mostly empty. */
 bool mst__map_is_sparse(const struct mst__map *map, const void *value);
 
-/* The key of the entry whose value is @value. */
+/* The key of the entry of @value. */
 struct mst_bytes mst__map_key(const void *value);
 
-/* Iterate: the first value, the one behind @value; NULL at the end. */
+/* Iterate: the first value, the value after @value; NULL at the end. */
 void *mst__map_first(const struct mst__map *map);
 void *mst__map_next(const void *value);
 
-/* Bytes that an entry with a key of @key_size costs, its share of the table included: for memory
+/* Bytes that an entry with a key of @key_size takes, including its share of the table: for memory
  * accounting. */
 size_t mst__map_cost(const struct mst__map *map, size_t key_size);
 

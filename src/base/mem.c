@@ -1,5 +1,5 @@
-/* base/mem.c - allocation with a countdown for fault injection.
- * The countdown belongs to a thread, so that a test can fail one side of a conversation only. */
+/* base/mem.c - allocation with a countdown for fault injection. The countdown belongs to a thread,
+ * so that a test can fail one side of a conversation only. */
 #include "base/mem.h"
 
 #include <fcntl.h>
@@ -75,7 +75,8 @@ char *mst__strdup(const char *text)
 void mst__mem_tune(void)
 {
 #ifdef __GLIBC__
-    (void)mallopt(M_MMAP_THRESHOLD, (int)MST_MEM_MAPPED_MIN); /* as it is, if it cannot be */
+    (void)mallopt(M_MMAP_THRESHOLD, (int)MST_MEM_MAPPED_MIN); /* without it, the heap stays as it
+                                                                 is */
 #endif
 }
 
@@ -86,7 +87,7 @@ size_t mst__mem_resident(void)
     int fd = MST_MEM_IS_SANITIZED ? -1 : open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         size = read(fd, text, sizeof text - 1);
-        (void)close(fd); /* it was only read from */
+        (void)close(fd); /* the descriptor was only read */
     }
     if (size <= 0) {
         return 0;

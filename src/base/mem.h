@@ -1,18 +1,18 @@
-/* base/mem.h - all allocation goes through here, so that tests can fail the n-th one. */
+/* base/mem.h - all allocations of the library, so that tests can fail the n-th one. */
 #ifndef MST_BASE_MEM_H
 #define MST_BASE_MEM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As malloc, calloc, realloc, free of the C library; NULL on failure, @memory is then unchanged. */
+/* As malloc, calloc, realloc and free of the C library; NULL on failure, with @memory unchanged. */
 void *mst__malloc(size_t size);
 void *mst__calloc(size_t count, size_t size);
 void *mst__realloc(void *memory, size_t size);
 void mst__free(void *memory);
 
-/* Allocations from this size on get pages of their own after mst__mem_tune; see base/slab.h for the
- * smaller ones of a server. */
+/* After mst__mem_tune, allocations of at least this size get their own pages; see base/slab.h for
+ * the smaller ones of a server. */
 #define MST_MEM_MAPPED_MIN ((size_t)32 << 10)
 
 #if defined(__has_feature)
@@ -26,27 +26,28 @@ void mst__free(void *memory);
 #define MST_MEM_IS_SANITIZED false
 #endif
 
-/* A copy of @size bytes with a NUL behind them, or NULL. */
+/* A NUL-terminated copy of @size bytes, or NULL. */
 char *mst__memdup(const void *data, size_t size);
 /* A copy of @text, or NULL. */
 char *mst__strdup(const char *text);
 
-/* For a program that is a server and nothing else: large allocations get pages of their own, which
- * go back to the system when they are freed, and leave no holes. */
+/* For a program that is only a server: large allocations get their own pages, which go back to the
+ * system when freed and leave no holes. */
 void mst__mem_tune(void);
 
-/* The resident memory of the process in bytes; 0 = not known, or said by a sanitizer's own. */
+/* Resident memory of the process in bytes; 0 = unknown, or distorted by a sanitizer. */
 size_t mst__mem_resident(void);
 
-/* Let the @nth allocation of this thread from now on fail (1 = the next one); 0 = none. */
+/* Make the @nth allocation of this thread from now on fail (1 = the next one); 0 = none. */
 void mst__mem_fail_nth(unsigned long nth);
-/* Whether the allocation that is about to be made has to fail for that reason. */
+/* Whether the next allocation must fail for that reason. */
 bool mst__mem_must_fail(void);
-/* Whether that allocation has been reached and failed since the last mst__mem_fail_nth. */
+/* Whether that allocation has failed since the last mst__mem_fail_nth. */
 bool mst__mem_failed(void);
 
-/* Both are of a thread. One that works for another one takes its fault over and gives it back, so
- * that a test of the one covers the other: sets @fault here and returns what was set. */
+/* The fault belongs to a thread. A thread that works for another one adopts its fault and gives it
+ * back, so that a test of the one covers the other: sets @fault here and returns the previous
+ * one. */
 struct mst__mem_fault {
     unsigned long countdown;
     bool is_reached;

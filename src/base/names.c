@@ -1,4 +1,4 @@
-/* base/names.c - names made of a list with ranges. */
+/* base/names.c - expands lists of names with ranges. */
 #include "base/names.h"
 
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include "base/limits.h"
 #include "base/number.h"
 
-#define DIGITS_MAX 9 /* of a number in a range */
+#define DIGITS_MAX 9 /* digits of a number in a range */
 
-/* One name in the making: brackets are replaced from the left to the right. */
+/* A name that is being built: brackets are expanded from left to right. */
 struct item {
     mst__names_fn fn;
     void *arg;
@@ -27,7 +27,7 @@ static int item_fail(const struct item *item, struct mst_bytes rest, const char 
                      (int)(rest.size < 60 ? rest.size : 60), (const char *)rest.data, wrong);
 }
 
-/* Put @bytes behind the @used ones of the name. */
+/* Write @bytes after the first @used bytes of the name. */
 static int item_put(struct item *item, size_t used, struct mst_bytes bytes)
 {
     if (bytes.size > MST_AUTHORITY_NAME_SIZE_MAX - used) {
@@ -51,7 +51,7 @@ static int item_add(struct item *item)
 
 static int item_expand(struct item *item, size_t used, struct mst_bytes rest);
 
-/* The part of @rest up to @separator, which is skipped as well. */
+/* The part of @rest before @separator; both are removed from @rest. */
 static struct mst_bytes next_part(struct mst_bytes *rest, char separator)
 {
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
@@ -71,7 +71,7 @@ static bool read_number(struct mst_bytes text, int64_t *ret_number)
     return text.size <= DIGITS_MAX && mst__number_parse(text, 0, INT64_MAX, ret_number);
 }
 
-/* Each number of @range, `3` or `1-20`, in the name and @rest behind it. */
+/* Expand each number of @range, `3` or `1-20`, and then @rest. */
 static int item_range(struct item *item, size_t used, struct mst_bytes range, struct mst_bytes rest)
 {
     struct mst_bytes last_text = range;
@@ -96,8 +96,8 @@ static int item_range(struct item *item, size_t used, struct mst_bytes range, st
     return rv;
 }
 
-/* Names that begin with the @used bytes in the making. Each bracket is a level, which takes a byte
- * of the name at least. */
+/* Expand the names that begin with the first @used bytes. Each bracket is one level of recursion,
+ * and takes at least one byte of the name. */
 static int item_expand(struct item *item, size_t used, struct mst_bytes rest)
 {
     struct mst_bytes ranges = rest;
@@ -122,7 +122,7 @@ static int item_expand(struct item *item, size_t used, struct mst_bytes rest)
     return rv;
 }
 
-/* The part of @text up to a comma that is in no bracket. */
+/* The part of @text before the first comma outside brackets. */
 static struct mst_bytes next_item(const char **text)
 {
     const char *begin = *text;

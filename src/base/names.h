@@ -4,14 +4,13 @@
 
 #include <muster/error.h>
 
-/* Called for each name, in order; what it returns but 0 ends the walk. */
+/* Called for each name, in order; a result other than 0 ends the walk. */
 typedef int (*mst__names_fn)(void *arg, const char *name, struct mst_err *reterr);
 
 /**
- * Walk the names of @text, numbers with the leading zeros of the first one of a range.
+ * Walk the names of @text. Numbers have the leading zeros of the first number of their range.
  *
- * Returns 0, MST_EINVAL for a text that is no such list, or what @fn returned. Names may come
- * twice.
+ * Returns 0, MST_EINVAL for a malformed list, or the result of @fn. Names may repeat.
  */
 int mst__names_walk(const char *text, mst__names_fn fn, void *arg, struct mst_err *reterr);
 

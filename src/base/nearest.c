@@ -35,7 +35,7 @@ size_t mst__nearest_distance(const char *a, const char *b)
 const char *mst__nearest(const char *word, const char *const *words, size_t words_count)
 {
     const char *best = NULL;
-    /* A third of the letters may be wrong, and a beginning counts as meant. */
+    /* A third of the letters may be wrong; a prefix counts as a match. */
     size_t best_distance = strlen(word) / 3 + 1;
     for (size_t i = 0; i < words_count; i++) {
         size_t distance = mst__nearest_distance(word, words[i]);

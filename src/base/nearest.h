@@ -4,11 +4,10 @@
 
 #include <stddef.h>
 
-/* How many letters must be changed, added or left out to turn @a into @b; words are looked at up
- * to 63 letters. */
+/* How many letters to change, add or omit to turn @a into @b; only the first 63 letters count. */
 size_t mst__nearest_distance(const char *a, const char *b);
 
-/* The one of @words nearest to @word, or NULL when none is near enough to be what was meant. */
+/* The one of @words that is nearest to @word, or NULL if none is near enough. */
 const char *mst__nearest(const char *word, const char *const *words, size_t words_count);
 
 #endif /* MST_BASE_NEAREST_H */

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 
 #define FRACTION_DIGITS_MAX 9
-#define FACTOR_MAX (1 << 30) /* times a fraction of so many digits it still fits */
+#define FACTOR_MAX (1 << 30) /* a fraction of the longest precision times this still fits */
 
 static bool number_is_space(uint8_t c)
 {
@@ -63,7 +63,7 @@ bool mst__number_parse(struct mst_bytes text, int64_t min, int64_t max, int64_t 
     return true;
 }
 
-/* The number that the digits in @text are; false when there is anything else, or nothing. */
+/* The number that @text consists of; false if it is empty or has other characters. */
 static bool number_digits(struct mst_bytes text, int64_t *ret_number)
 {
     return text.size > 0 && text.data[0] >= '0' && text.data[0] <= '9' &&
@@ -144,7 +144,7 @@ int mst__number_hex_digit(uint8_t c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* A number, of the characters @digits, and one of @units behind it. */
+/* A number of the characters @digits followed by one of @units. */
 static bool number_with_unit(const char *text,
                              const char *digits,
                              const char *const *units,

@@ -9,7 +9,7 @@
 void *mst__pages_map(size_t size)
 {
     MST_ASSERT((size & (size - 1)) == 0);
-    /* Twice as much has a multiple of the size in it; the rest goes back. */
+    /* Twice the size contains an aligned block; the rest is unmapped. */
     uint8_t *memory = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -20,7 +20,8 @@ void *mst__pages_map(size_t size)
         mst__pages_unmap(memory, before);
     }
     mst__pages_unmap(memory + before + size, size - before);
-    /* A huge page would be resident as a whole. A kernel without them says no, which is as good. */
+    /* A huge page would be resident as a whole. On kernels without huge pages the call fails, which
+     * is fine. */
     (void)madvise(memory + before, size, MADV_NOHUGEPAGE);
     return memory + before;
 }

@@ -4,12 +4,12 @@
 
 #include <stddef.h>
 
-/* @size zeroed bytes, a power of two and more than a page, at a multiple of @size; NULL when the
- * system has none. A page is resident once it is written to. */
+/* @size zeroed bytes at a multiple of @size, which is a power of two and more than a page; NULL if
+ * out of memory. A page is resident once it is written. */
 void *mst__pages_map(size_t size);
 void mst__pages_unmap(void *memory, size_t size);
 
-/* The pages of @memory are not resident any more, and zeroed; they can be used as before. */
+/* Give the pages of @memory back to the system. They read as zeros and can be used again. */
 void mst__pages_give_back(void *memory, size_t size);
 
 #endif /* MST_BASE_PAGES_H */

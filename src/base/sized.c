@@ -1,4 +1,4 @@
-/* base/sized.c - copying between structs of two sizes. */
+/* base/sized.c - copies between structs of different sizes. */
 #include "base/sized.h"
 
 #include <string.h>

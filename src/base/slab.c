@@ -1,8 +1,8 @@
-/* base/slab.c - small allocations whose memory goes back to the system piece by piece.
+/* base/slab.c - small allocations whose memory goes back to the system in pieces.
  *
- * Slabs come in regions of 64. In the place of a region's first slab is the description of the
- * others, so that an address leads to its slab, and a slab without pages is still described.
- * Memory of a slab is used from its start; what was freed is used first. */
+ * Slabs come in regions of 64. The first slab of a region holds the description of the others, so
+ * that an address leads to its slab, and a slab without pages is still described. A slab is filled
+ * from its start; freed allocations are reused first. */
 #include "base/slab.h"
 
 #include <stdint.h>
@@ -20,17 +20,17 @@
 #define WARM_MAX 16
 
 struct mst__slab {
-    struct mst__slab *prev, *next; /* in the list that it is in */
-    void *freed;                   /* the first of those that were freed, each leads to the next */
-    uint16_t used;                 /* allocations in it */
-    uint16_t begun;                /* allocations that there was ever room taken for */
+    struct mst__slab *prev, *next; /* in its list */
+    void *freed;                   /* the first freed allocation; each points to the next */
+    uint16_t used;                 /* live allocations */
+    uint16_t begun;                /* allocations that were ever used */
     uint16_t capacity;
     uint8_t class;
 };
 
 struct mst__slab_region {
     struct mst__slab_region *next;
-    struct mst__slab slabs[REGION_SLABS]; /* the first is where this struct is */
+    struct mst__slab slabs[REGION_SLABS]; /* the first one is this struct */
 };
 static_assert(sizeof(struct mst__slab_region) <= SLAB_SIZE, "it is in the place of a slab");
 static_assert(SLAB_SIZE / 16 <= UINT16_MAX, "allocations of a slab can be counted");
@@ -95,13 +95,13 @@ static bool slabs_add_region(struct mst__slabs *slabs)
     }
     region->next = slabs->regions;
     slabs->regions = region;
-    for (size_t i = REGION_SLABS - 1; i > 0; i--) { /* the lowest comes first */
+    for (size_t i = REGION_SLABS - 1; i > 0; i--) { /* so that the lowest is first */
         list_enter(&slabs->cold, &region->slabs[i]);
     }
     return true;
 }
 
-/* An empty slab becomes one of @class; NULL when there is no memory. */
+/* Turn an empty slab into one of @class; NULL if out of memory. */
 static struct mst__slab *slabs_begin(struct mst__slabs *slabs, unsigned class)
 {
     struct mst__slab *slab = slabs->warm;
@@ -210,7 +210,7 @@ bool mst__slab_is_sparse(const struct mst__slabs *slabs, const void *memory, siz
     }
     const struct mst__slab *slab = slab_of(memory);
     return slab->used < slab->capacity - slab->capacity / 4 &&
-           slab != slabs->with_room[slab->class]; /* which the next one would be in, too */
+           slab != slabs->with_room[slab->class]; /* the next allocation would be in it, too */
 }
 
 void mst__slabs_close(struct mst__slabs *slabs)

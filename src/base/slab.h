@@ -1,9 +1,9 @@
-/* base/slab.h - small allocations whose memory goes back to the system piece by piece.
+/* base/slab.h - small allocations whose memory goes back to the system in pieces.
  *
- * Allocations of about the same size lie together in slabs of 64 KiB. A slab that becomes empty
- * gives its pages back at once, or serves allocations of another size. So no call costs more than
- * the bytes of a slab, however large the heap is and whatever was freed before: the C library's own
- * heap has to be searched for its holes as a whole. Large allocations are pages of their own. */
+ * Allocations of about the same size share slabs of 64 KiB. A slab that becomes empty gives its
+ * pages back at once, or serves allocations of another size. So no call costs more than the bytes
+ * of a slab, however large the heap is; the C library's heap must be searched for holes as a whole.
+ * Large allocations get their own pages. */
 #ifndef MST_BASE_SLAB_H
 #define MST_BASE_SLAB_H
 
@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 
-/* Classes of sizes: steps of 16 bytes up to 256, then 8 for each power of two, up to
+/* Size classes: steps of 16 bytes up to 256, then 8 for each power of two, up to
  * MST_MEM_MAPPED_MIN. */
 #define MST_SLAB_CLASSES 72
 
@@ -21,30 +21,30 @@ struct mst__slab_region;
 /* Zeroed: empty. Belongs to one thread at a time. */
 struct mst__slabs {
     struct mst__slab *with_room[MST_SLAB_CLASSES]; /* slabs that are neither full nor empty */
-    struct mst__slab *warm, *cold;                 /* empty ones, whose pages are here, or gone */
+    struct mst__slab *warm, *cold;                 /* empty slabs with pages, and without */
     size_t warm_count;
     struct mst__slab_region *regions;
-    size_t free_size; /* bytes that are free in slabs that are not empty */
+    size_t free_size; /* free bytes in slabs that are not empty */
 };
 
-/* Nothing of it is used any more. It is empty then. */
+/* Release all regions. No allocation may be left; @slabs is empty then. */
 void mst__slabs_close(struct mst__slabs *slabs);
 
-/* As mst__malloc, mst__realloc and mst__free, which they are if @slabs is NULL; @size and @old_size
- * are what was asked for. With a sanitizer they are, too, so that it sees every allocation. */
+/* As mst__malloc, mst__realloc and mst__free, which are used if @slabs is NULL; @size and @old_size
+ * are the requested sizes. They are also used under a sanitizer, so that it sees every
+ * allocation. */
 void *mst__slab_malloc(struct mst__slabs *slabs, size_t size);
 void *mst__slab_realloc(struct mst__slabs *slabs, void *memory, size_t old_size, size_t size);
 void mst__slab_free(struct mst__slabs *slabs, void *memory, size_t size);
 
-/* Whether @memory is in a slab that is mostly empty, so that it should be moved: another allocation
- * is in a slab that is fuller, or gets so. */
+/* Whether the slab of @memory is mostly empty, so that @memory should be moved to a fuller one. */
 bool mst__slab_is_sparse(const struct mst__slabs *slabs, const void *memory, size_t size);
 
-/* What an allocation of @size bytes takes from the system, for memory accounting. */
+/* Bytes that an allocation of @size takes from the system, for memory accounting. */
 static inline size_t mst__slab_cost(size_t size)
 {
     if (size >= MST_MEM_MAPPED_MIN) {
-        return (size + 16 + 4095) & ~(size_t)4095; /* with what the C library puts before it */
+        return (size + 16 + 4095) & ~(size_t)4095; /* with the header of the C library */
     }
     if (size <= 256) {
         return size == 0 ? 16 : (size + 15) & ~(size_t)15;

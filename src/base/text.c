@@ -1,4 +1,4 @@
-/* base/text.c - formats and foreign text into a buffer. */
+/* base/text.c - appends formatted and foreign text to a buffer. */
 #include "base/text.h"
 
 #include <stdarg.h>

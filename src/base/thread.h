@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-/* Start a thread with all signals blocked: they are for the program's own threads. 0 or an errno,
+/* Start a thread with all signals blocked: they belong to the program's own threads. 0 or an errno,
  * as pthread_create. */
 int mst__thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg);
 

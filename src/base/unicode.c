@@ -1,7 +1,7 @@
 /* base/unicode.c - UTF-8, and which characters are letters, digits and blanks.
  *
- * The tables hold what Unicode 14 says of its categories L and N. Characters that it has not
- * assigned may fall on either side: that halves the table. */
+ * The tables hold categories L and N of Unicode 14. Unassigned characters may be on either side,
+ * which halves the table. */
 #include "base/unicode.h"
 
 #include <stdio.h>
@@ -166,7 +166,7 @@ int mst__unicode_digit(uint32_t c)
     return -1;
 }
 
-/* Where the last character of @text begins; that of a malformed end is its last byte. */
+/* The index of the last character of @text; of its last byte if the end is malformed. */
 static size_t last_char(struct mst_bytes text)
 {
     size_t at = text.size - 1;

@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
-/* Nobody rings a condition for a descriptor, so it is looked at this often. */
+/* A condition cannot be signalled by a descriptor, so the descriptor is checked this often. */
 #define SLICE_MS 20
 
 #define POLL_MS_MAX 1000000
 
-/* Of each thread: what it does while it waits. */
+/* The wait function of each thread. */
 static _Thread_local mst_wait_fn on_wait;
 static _Thread_local void *on_wait_arg;
 
@@ -32,7 +32,7 @@ void mst__until_tell(void)
     }
 }
 
-/* How long one wait of this thread may be. */
+/* The longest single wait of this thread. */
 static int64_t wait_ms_max(void)
 {
     return on_wait != NULL ? MST_ON_WAIT_MS : POLL_MS_MAX;
@@ -82,7 +82,7 @@ int mst__until_ready(struct mst__until until, int fd, short events)
         struct pollfd pollfds[] = {{.fd = fd, .events = events},
                                    {.fd = until.wake_fd, .events = POLLIN}};
         int timeout_ms = mst__until_poll_ms(until);
-        int ready = poll(pollfds, 2, timeout_ms); /* a descriptor below 0 is not looked at */
+        int ready = poll(pollfds, 2, timeout_ms); /* poll ignores a negative descriptor */
         if (ready > 0) {
             return pollfds[0].revents != 0 ? 0 : MST_ECANCELED;
         }
@@ -110,9 +110,9 @@ int mst__until_cond(struct mst__until until, pthread_cond_t *cond, pthread_mutex
         .tv_sec = (time_t)(end_ms / 1000),
         .tv_nsec = (long)(end_ms % 1000) * 1000000,
     };
-    (void)pthread_cond_timedwait(cond, mutex, &end); /* rung or late: the caller looks */
+    (void)pthread_cond_timedwait(cond, mutex, &end); /* signalled or timed out: the caller checks */
     if (on_wait != NULL) {
-        /* It may want the same mutex. */
+        /* The function may need the same mutex. */
         (void)pthread_mutex_unlock(mutex);
         mst__until_tell();
         (void)pthread_mutex_lock(mutex);
@@ -133,7 +133,7 @@ bool mst__until_pause(int wake_fd, int64_t until_us)
             .tv_nsec = is_over ? 0 : (long)(left_us % 1000000) * 1000,
         };
         struct pollfd pollfd = {.fd = wake_fd, .events = POLLIN};
-        int ready = ppoll(&pollfd, 1, &timeout, NULL); /* a descriptor below 0 is not looked at */
+        int ready = ppoll(&pollfd, 1, &timeout, NULL); /* ppoll ignores a negative descriptor */
         if (ready > 0) {
             return false;
         }
