@@ -1,8 +1,8 @@
-/* net/client.c - connecting, sending and receiving against a deadline.
+/* net/client.c - connects, sends and receives with a deadline.
  *
- * Streams never wait; poll does the waiting. Connecting tries the addresses of a name in
- * turn, families alternating, and starts the next one when the last has failed or has not answered
- * for a quarter of a second, so that one dead address or family costs little. */
+ * Streams never block; poll waits. Connecting tries the addresses of a name in turn, alternating
+ * the families, and starts the next attempt when the last one has failed or has not answered for a
+ * quarter of a second, so that one dead address or family costs little. */
 #include "net/client.h"
 
 #include <errno.h>
@@ -24,13 +24,13 @@
 
 #define CLIENT_STAGGER_MS 250
 
-/* Addresses of one name that are tried in one round. */
+/* Addresses of one name that are tried. */
 #define CLIENT_ADDRESSES_MAX 16
 
-/* Read in pieces of at least this. */
+/* The smallest read. */
 #define CLIENT_READ_SIZE MST_KIB(4)
 
-/* Of the process, for those who measure it. */
+/* Counts for the whole process, for benchmarks. */
 static _Atomic uint64_t messages_total;
 
 static int fail_interrupted(struct mst_err *reterr)
@@ -61,7 +61,7 @@ int mst__client_wait(const struct mst__client *client,
     }
 }
 
-/* A call of the stream has failed with @sys. */
+/* Report that a call of the stream failed with @sys. */
 static int fail_stream(struct mst_err *reterr, int sys, const char *call)
 {
     bool is_lost = sys == EPIPE || sys == ECONNRESET || sys == ECONNABORTED || sys == ETIMEDOUT ||
@@ -74,7 +74,7 @@ static int fail_stream(struct mst_err *reterr, int sys, const char *call)
 struct attempt {
     struct sockaddr_storage address;
     socklen_t address_size;
-    struct mst__stream stream; /* none = not started or over */
+    struct mst__stream stream; /* closed = not started, or over */
 };
 
 struct race {
@@ -97,7 +97,7 @@ static void race_add(struct race *race, const struct sockaddr *address, socklen_
     attempt->stream.fd = -1;
 }
 
-/* The next address at or behind @at that is (not) of @family. */
+/* The next address from @at on that is (not) of @family. */
 static const struct addrinfo *next_of(const struct addrinfo *at, int family, bool same)
 {
     while (at != NULL && (at->ai_family == family) != same) {
@@ -106,7 +106,7 @@ static const struct addrinfo *next_of(const struct addrinfo *at, int family, boo
     return at;
 }
 
-/* Take the addresses in the resolver's order, but with the families alternating. */
+/* Add the addresses in the resolver's order, with the families alternating. */
 static void race_add_all(struct race *race, const struct addrinfo *addresses)
 {
     int family = addresses->ai_family;
@@ -129,10 +129,10 @@ static void race_failed(struct race *race, size_t index, int sys)
     mst__stream_close(&race->attempts[index].stream);
     race->last_sys = sys;
     race->last_failed = index;
-    race->next_start_ms = 0; /* do not wait with the next one */
+    race->next_start_ms = 0; /* start the next one at once */
 }
 
-/* Look at an attempt that is under way. True when it is connected. */
+/* Check an attempt that is under way. True if it is connected. */
 static bool race_look(struct race *race, size_t index)
 {
     int rv = mst__stream_connected(&race->attempts[index].stream);
@@ -142,7 +142,7 @@ static bool race_look(struct race *race, size_t index)
     return rv == 0;
 }
 
-/* Start the next attempt. True when it is connected at once. */
+/* Start the next attempt. True if it is connected at once. */
 static bool race_start(struct race *race, int64_t now_ms)
 {
     size_t index = race->started++;
@@ -157,7 +157,7 @@ static bool race_start(struct race *race, int64_t now_ms)
     return race_look(race, index);
 }
 
-/* See which attempts have ended. The index of one that succeeded, or SIZE_MAX. */
+/* Check which attempts have ended. The index of a successful one, or SIZE_MAX. */
 static size_t race_collect(struct race *race, const struct pollfd *pollfds)
 {
     for (size_t i = 0; i < race->started; i++) {
@@ -182,13 +182,13 @@ static int race_lost(const struct race *race, struct mst_err *reterr)
     const struct attempt *attempt = &race->attempts[race->last_failed];
     char text[MST_ADDRESS_SIZE];
     mst__address_format((const struct sockaddr *)&attempt->address, attempt->address_size, text);
-    /* Running out of descriptors or memory is our own trouble, not the peer's. */
+    /* A lack of descriptors or memory is our own problem, not the peer's. */
     int sys = race->last_sys;
     bool own = sys == EMFILE || sys == ENFILE || sys == ENOBUFS || sys == ENOMEM;
     return mst__fail(reterr, own ? MST_ESYS : MST_ECONN, sys, "%s", text);
 }
 
-/* Run the race to its end; @ret_winner is the attempt that connected. */
+/* Run all attempts; @ret_winner is the first that connects. */
 static int race_run(struct race *race,
                     struct mst__until until,
                     size_t *ret_winner,
@@ -263,14 +263,14 @@ static int race_prepare(struct race *race,
     return rv;
 }
 
-/* One that is not connected yet: 0, MST_ENOMEM. */
+/* A client that is not yet connected: 0, MST_ENOMEM. */
 static int client_init(struct mst__client *client, size_t input_max, struct mst_err *reterr)
 {
     int rv = 0;
     *client = (struct mst__client){.stream = {.fd = -1}};
     mst__buf_init(&client->input, input_max);
-    /* Room for every small reply before anything is sent: a reply that has come must not get lost
-     * because there is no memory for eight bytes. */
+    /* Reserve room for every small reply before sending: a reply must not be lost for lack of eight
+     * bytes of memory. */
     if (mst__buf_reserve(&client->input, 1, &rv) == NULL) {
         return mst__fail(reterr, rv, 0, "input buffer");
     }
@@ -359,7 +359,7 @@ int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *
     size_t room = missing < CLIENT_READ_SIZE ? CLIENT_READ_SIZE : missing;
     size_t room_max = input->size_max - have;
     room = room > room_max && missing <= room_max ? room_max : room;
-    /* A short reply goes into the room that is there already, without an allocation. */
+    /* A short reply fits into the room that is already there. */
     size_t spare = input->capacity - have;
     if (missing <= spare && spare < room) {
         room = spare;
@@ -389,8 +389,7 @@ int mst__client_receive(struct mst__client *client,
     MST_ASSERT(client->stream.fd >= 0);
     int rv = 0;
     while (rv == 0 && mst__buf_size(&client->input) < wanted) {
-        /* The answer to what was just asked is not there yet: to try first would be a call in
-         * vain. */
+        /* The answer to a request just sent cannot be there yet: wait first, and save a call. */
         size_t before = mst__buf_size(&client->input);
         rv = mst__client_wait(client, true, false, until, reterr);
         while (rv == 0 && mst__buf_size(&client->input) < wanted) {

@@ -1,7 +1,6 @@
-/* net/client.h - a blocking client connection in which every step has a deadline.
+/* net/client.h - a blocking client connection with a deadline on every step.
  *
- * Deadlines are points in monotonic time, see base/clock.h. Names are resolved forwards only. A
- * connection belongs to one thread at a time. */
+ * Deadlines are monotonic times, see base/clock.h. A connection belongs to one thread at a time. */
 #ifndef MST_NET_CLIENT_H
 #define MST_NET_CLIENT_H
 
@@ -14,25 +13,26 @@
 #include "net/address.h"
 #include "net/stream.h"
 
-/* Whom to connect to. */
+/* The server to connect to. */
 struct mst__target {
     struct mst__endpoint endpoint;
-    const char *unix_path; /* borrowed; when not NULL it counts instead of the endpoint */
+    const char *unix_path; /* borrowed; if not NULL, used instead of the endpoint */
 };
 
 struct mst__client {
     struct mst__stream stream;
-    bool has_more;         /* there may be more to read, which a poll need not show */
+    bool has_more;         /* more may be readable than poll shows */
     struct mst__buf input; /* received, not yet consumed */
     char peer[MST_ADDRESS_SIZE];
 };
 
 /**
- * Connect, one round: resolve the name, try all addresses of both families, staggered, and keep the
- * first that answers. @input_max bounds the input buffer.
+ * Connect once: resolve the name, try all addresses of both families, staggered, and keep the first
+ * that answers. @input_max bounds the input buffer.
  *
- * Returns 0; MST_ERESOLVE, MST_ECONN (every address failed; the last reason is told), MST_ETIMEOUT,
- * MST_EINVAL (a unix path that is too long), MST_ESYS, MST_ENOMEM. Released with mst__client_close.
+ * Returns 0; MST_ERESOLVE, MST_ECONN (every address failed; the message has the last reason),
+ * MST_ETIMEOUT, MST_EINVAL (the unix path is too long), MST_ESYS, MST_ENOMEM. Release with
+ * mst__client_close.
  */
 int mst__client_open(const struct mst__target *target,
                      size_t input_max,
@@ -40,13 +40,13 @@ int mst__client_open(const struct mst__target *target,
                      struct mst__client *ret_client,
                      struct mst_err *reterr);
 
-/* Close and release. A client without a stream is fine. */
+/* Close and release. A client without a stream is allowed. */
 void mst__client_close(struct mst__client *client);
 
 /**
- * Send all of @bytes. @ret_sent is how many the kernel took, on failure too.
+ * Send all of @bytes. @ret_sent is the number that the kernel accepted, also on failure.
  *
- * Returns 0, MST_ECONN when the peer is gone, MST_ETIMEOUT, MST_ESYS.
+ * Returns 0, MST_ECONN if the peer is gone, MST_ETIMEOUT, MST_ESYS.
  */
 int mst__client_send(struct mst__client *client,
                      struct mst_bytes bytes,
@@ -54,21 +54,21 @@ int mst__client_send(struct mst__client *client,
                      size_t *ret_sent,
                      struct mst_err *reterr);
 
-/* How often mst__client_send was called in this process, by whomever. */
+/* How often mst__client_send was called in this process. */
 uint64_t mst__client_messages(void);
 
 /**
  * Receive until client->input has at least @wanted bytes.
  *
- * Returns 0, MST_ECONN when the peer closed or reset the connection, MST_ETIMEOUT, MST_ELIMIT,
- * MST_ENOMEM, MST_ESYS. What arrived before stays in the input.
+ * Returns 0, MST_ECONN if the peer closed or reset the connection, MST_ETIMEOUT, MST_ELIMIT,
+ * MST_ENOMEM, MST_ESYS. On error the bytes received so far stay in the input.
  */
 int mst__client_receive(struct mst__client *client,
                         size_t wanted,
                         struct mst__until until,
                         struct mst_err *reterr);
 
-/* Wait until @client can be read or written, whichever is wanted: 0, MST_ETIMEOUT, MST_ECANCELED,
+/* Wait until @client is readable or writable, as requested: 0, MST_ETIMEOUT, MST_ECANCELED,
  * MST_ESYS. */
 int mst__client_wait(const struct mst__client *client,
                      bool reads,
@@ -76,11 +76,11 @@ int mst__client_wait(const struct mst__client *client,
                      struct mst__until until,
                      struct mst_err *reterr);
 
-/* Receive once, what there is, with room for client->input to get to @wanted bytes. That nothing is
- * there is fine. Errors as above, but for MST_ETIMEOUT. */
+/* Receive once, without waiting, with room for client->input to reach @wanted bytes. 0 also if
+ * nothing is there. Errors as above, except MST_ETIMEOUT. */
 int mst__client_read(struct mst__client *client, size_t wanted, struct mst_err *reterr);
 
-/* Whether an idle connection is still good. Bytes that nobody asked for speak against it, unless
+/* Whether an idle connection is still usable. Unexpected bytes make it unusable, unless
  * @expects_bytes. */
 bool mst__client_is_usable(const struct mst__client *client, bool expects_bytes);
 

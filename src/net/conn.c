@@ -1,14 +1,14 @@
 /* net/conn.c - connections of the store server.
  *
- * Bytes arrive in memory that all connections share and are served from there; only what is left of
- * an unfinished request is copied into the connection's own buffer. Replies to everything that
- * arrived together are gathered and written at once. What the kernel does not take is queued
- * (conn_output.c), and until it is gone the connection is neither read nor served: so a peer that
- * does not read costs a bounded amount of memory and disturbs nobody. A framed connection
- * (conn_frames.c) is read until much is queued: a node's place depends on its messages.
+ * Bytes are read into memory that all connections share and are served from there; only the rest of
+ * an unfinished request is copied into the connection's own buffer. The replies to one read are
+ * collected and written at once. Output that the kernel does not take is queued (conn_output.c);
+ * until it is sent, the connection is neither read nor served. So a peer that does not read costs a
+ * bounded amount of memory and disturbs no other. A framed connection (conn_frames.c) is read until
+ * much is queued: a node's place depends on its messages.
  *
- * A connection that must end while a command is being applied is doomed first and closed when the
- * command is done with: the engine may still be handing out what the command caused. */
+ * A connection that must end while a command is applied is doomed first and closed after the
+ * command, because the engine may still deliver effects of the command to it. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,13 +24,13 @@
 /* How long a DELETE of dialect A may turn out to be the start of an APPEND of dialect B. */
 #define CONN_GRACE_MS 50
 
-/* Room for replies that is kept for the next connection. */
+/* Memory for replies that is kept for the next connection. */
 #define CONN_REPLIES_KEPT MST_MIB(1)
 
-/* A reply that is worth a write of its own, from where the engine has it. */
+/* A reply of this size is written separately, from the engine's memory. */
 #define CONN_LARGE_SIZE MST_KIB(64)
 
-/* The same for a chunk of its own, whose cost is that of a copy of 4 KiB. */
+/* A queued reply of this size gets its own chunk, which costs as much as copying 4 KiB. */
 #define CONN_SHARED_SIZE MST_KIB(8)
 
 const char *mst__why_name(enum mst__why why)
@@ -55,7 +55,7 @@ static enum mst_log_level why_level(enum mst__why why)
 
 /* --- the end of a connection --- */
 
-/* The one line that says why @conn ended. */
+/* Log why @conn ended, in one line. */
 static void log_end(struct mst__conn *conn, enum mst__why why, const char *detail)
 {
     const struct mst_log *log = &conn->server->options.log;
@@ -189,12 +189,11 @@ void mst__conn_flush(struct mst__conn *conn)
     mst__conn_send(conn, mst__buf_bytes(replies), NULL);
     mst__buf_clear(replies);
     if (replies->capacity > CONN_REPLIES_KEPT) {
-        mst__buf_close(replies); /* one large reply shall not cost memory for ever */
+        mst__buf_close(replies); /* a large reply must not cost memory for ever */
     }
 }
 
-/* A request cannot be served, and there are no replies for that: @conn ends for reason @why; the
- * format says more. */
+/* The protocol has no error replies: end @conn for reason @why; the format adds details. */
 static void conn_reject(struct mst__conn *conn, enum mst__why why, const char *format, ...)
     MST_PRINTF(3, 4);
 
@@ -205,15 +204,15 @@ static void conn_reject(struct mst__conn *conn, enum mst__why why, const char *f
     va_start(args, format);
     (void)vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    mst__conn_flush(conn); /* what came before it is answered */
+    mst__conn_flush(conn); /* earlier requests are answered */
     mst__conn_doom(conn, why, "%s", detail);
 }
 
-/* Append to the replies of the connection being served. */
+/* Append to the replies of the current connection. */
 static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
 {
     struct mst__buf *replies = &conn->server->replies;
-    /* Behind output that waits there is no write yet, only a chunk that need not be copied. */
+    /* If output is queued, a large reply becomes a chunk of the queue, without a copy. */
     bool is_large =
         reply->bytes.size >= CONN_LARGE_SIZE ||
         (reply->bytes.size >= CONN_SHARED_SIZE && reply->shared && mst__conn_has_output(conn));
@@ -231,7 +230,7 @@ static void conn_reply(struct mst__conn *conn, const struct mst__reply *reply)
     }
 }
 
-/* --- what a command does to other connections --- */
+/* --- effects on other connections --- */
 
 /* Tell @conn, which is not being served, that its wait is over. */
 static void conn_release(struct mst__conn *conn)
@@ -241,7 +240,7 @@ static void conn_release(struct mst__conn *conn)
     mst__conn_send(conn, mst_bytes_of(&stop_byte, 1), NULL);
 }
 
-/* Answer those whose waiting is over. */
+/* Answer the clients whose wait is over. */
 static void deliver_releases(struct mst_server *server)
 {
     static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
@@ -252,7 +251,7 @@ static void deliver_releases(struct mst_server *server)
         server->counters.released++;
         server->kv.steps += MST_STEPS_WRITE;
         if (conn->is_served) {
-            conn_reply(conn, &stop); /* behind what it is still to get */
+            conn_reply(conn, &stop); /* after the rest of its own list */
         } else if (MST_UNLIKELY(mst__turns_is_full(server))) {
             conn->is_released = true;
             mst__conn_want_turn(conn);
@@ -263,8 +262,8 @@ static void deliver_releases(struct mst_server *server)
     }
 }
 
-/* Write the bytes of @notice, which is the first of its change, as they go to every watcher: 0,
- * MST_ELIMIT, MST_ENOMEM. */
+/* Encode @notice, the first one of its change, as it goes to every watcher: 0, MST_ELIMIT,
+ * MST_ENOMEM. */
 static int notice_write(struct mst_server *server, const struct mst__kv_notice *notice)
 {
     struct mst__buf *bytes = &server->notice;
@@ -278,7 +277,7 @@ static int notice_write(struct mst_server *server, const struct mst__kv_notice *
         server->notice_shared =
             mst__kv_share(&server->kv, server->notice_bytes, &server->notice_bytes);
         rv = server->notice_shared == NULL ? MST_ELIMIT : 0;
-        mst__buf_close(bytes); /* one large notice shall not cost memory for ever */
+        mst__buf_close(bytes); /* a large notice must not cost memory for ever */
     }
     server->notice_rv = rv;
     return rv;
@@ -292,8 +291,8 @@ static void notice_forget(struct mst_server *server)
     }
 }
 
-/* Tell those who watch, as long as this turn of the loop is not over; or, with @is_ending, nobody.
- * No command is applied while there is somebody left to be told. */
+/* Notify watchers until this turn of the loop is over; with @is_ending drop the notices instead. No
+ * command is applied while a watcher is left to notify. */
 static void deliver_notices(struct mst_server *server, bool is_ending)
 {
     struct mst__kv_notice notice;
@@ -302,7 +301,7 @@ static void deliver_notices(struct mst_server *server, bool is_ending)
         struct mst__conn *conn = mst__conn_of(notice.client);
         if (notice.is_first) {
             notice_forget(server);
-            (void)notice_write(server, &notice); /* looked at for each of them */
+            (void)notice_write(server, &notice); /* checked for each watcher */
         }
         if (notice.change == MST_KV_LOST || server->notice_rv != 0) {
             mst__conn_doom(conn, MST_WHY_MEMORY, "no memory for the notice of a watched key");
@@ -324,8 +323,8 @@ static void deliver_notices(struct mst_server *server, bool is_ending)
     }
 }
 
-/* Close those that were doomed, until @steps are done. Closing may release others, who are answered
- * in turn. */
+/* Close doomed connections, for up to @steps. A close may release other clients, which are then
+ * answered. */
 static void close_doomed(struct mst_server *server, uint64_t steps)
 {
     uint64_t start = server->kv.steps;
@@ -335,11 +334,11 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
     while (*link != NULL && !mst__kv_is_busy(&server->kv)) {
         struct mst__conn *conn = *link;
         if (conn->is_served) {
-            link = &conn->doomed_next; /* still on the stack; closed when it is not */
+            link = &conn->doomed_next; /* still on the stack; closed later */
             continue;
         }
         if (server->kv.steps - start >= steps) {
-            mst__turns_want(server); /* for the rest */
+            mst__turns_want(server); /* for the others */
             break;
         }
         if (!mst__kv_shed_wait(&server->kv, &conn->client)) {
@@ -348,7 +347,7 @@ static void close_doomed(struct mst_server *server, uint64_t steps)
         *link = conn->doomed_next;
         conn_close(conn);
         deliver_releases(server);
-        deliver_notices(server, is_ending); /* one that left a barrier has changed its key */
+        deliver_notices(server, is_ending); /* a client that left a barrier has changed its key */
         link = &server->doomed;             /* the list may have grown at its start */
     }
 }
@@ -387,7 +386,7 @@ static void conn_refuse(struct mst__conn *conn, const struct mst__command *comma
     }
 }
 
-/* MULTI_GET is answered as so many GETs are, and large values are sent from where they are. */
+/* MULTI_GET is answered as a series of GETs, and large values are sent without a copy. */
 static int conn_multi_get(struct mst__conn *conn, const struct mst__command *command)
 {
     struct mst_server *server = conn->server;
@@ -412,8 +411,8 @@ static int conn_multi_get(struct mst__conn *conn, const struct mst__command *com
     return 0;
 }
 
-/* Whether @command ends what @conn waits for. A client of dialect A gives up a wait without a word.
- * It asks one thing at a time, so its next request means that it has. */
+/* Whether @command ends the wait of @conn. A client of dialect A gives up a wait silently. It sends
+ * one request at a time, so its next request shows that. */
 static bool conn_gives_up(const struct mst__conn *conn, const struct mst__command *command)
 {
     return mst__kv_is_waiting(&conn->client) && !command->is_begun &&
@@ -427,7 +426,8 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     struct mst_server *server = conn->server;
     server->counters.ops[command->op] += command->is_begun ? 0 : 1;
     if (MST_UNLIKELY(conn_gives_up(conn, command)) && conn->reader.dialect != MST_DIALECT_C) {
-        mst__kv_cancel_wait(&server->kv, &conn->client); /* otherwise the engine does it */
+        mst__kv_cancel_wait(&server->kv, &conn->client); /* for other operations the engine does
+                                                            it */
     }
     struct mst__reply reply;
     int rv = 0;
@@ -448,7 +448,7 @@ static void conn_apply(struct mst__conn *conn, const struct mst__command *comman
     mst__conns_deliver(server);
 }
 
-/* The next part of a WAIT for many keys: whether it was the last one. */
+/* Apply the next part of a WAIT for many keys. True if it was the last one. */
 static bool conn_apply_part(struct mst__conn *conn, const struct mst__command *command)
 {
     struct mst__command part = *command;
@@ -470,7 +470,7 @@ static bool conn_apply_part(struct mst__conn *conn, const struct mst__command *c
     return !part.goes_on;
 }
 
-/* Apply @command, of @size bytes, as far as that is possible in this turn: whether it is done. */
+/* Apply @command, of @size bytes, as far as this turn allows. True if it is done. */
 static bool conn_apply_some(struct mst__conn *conn, const struct mst__command *command, size_t size)
 {
     bool is_long = command->op == MST_OP_WAIT && command->count > MST_WAIT_PART;
@@ -494,7 +494,7 @@ static bool conn_apply_some(struct mst__conn *conn, const struct mst__command *c
     return is_done;
 }
 
-/* Dialect A or B is told apart by what follows, or by nothing following for a while. */
+/* The next byte, or a pause, tells dialect A from dialect B. */
 static void conn_begin_grace(struct mst__conn *conn)
 {
     if (!conn->in_grace) {
@@ -504,7 +504,7 @@ static void conn_begin_grace(struct mst__conn *conn)
     }
 }
 
-/* From now on @conn has messages. Whatever it may still get from the store is no message. */
+/* Switch @conn to frames. A late reply of the store would be taken for a frame. */
 static void conn_begin_frames(struct mst__conn *conn)
 {
     conn->is_framed = true;
@@ -514,7 +514,7 @@ static void conn_begin_frames(struct mst__conn *conn)
 }
 
 /* Read and apply the requests in @input until it is used up, output is pending, or the connection
- * is doomed. Returns how many bytes were used. */
+ * is doomed. Returns the number of bytes used. */
 static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
 {
     struct mst_server *server = conn->server;
@@ -528,7 +528,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
         return 0;
     }
     if (MST_UNLIKELY(conn->is_released)) {
-        conn_release(conn); /* before the reply to whatever it asks now */
+        conn_release(conn); /* before the reply to its next request */
     }
     conn->is_served = true;
     conn->is_input_waiting = false;
@@ -587,7 +587,7 @@ static size_t conn_serve(struct mst__conn *conn, struct mst_bytes input)
     return used;
 }
 
-/* Count the memory of the connection's own buffer. */
+/* Charge the connection's own buffer to the memory limit. */
 static void conn_charge_input(struct mst__conn *conn)
 {
     struct mst__kv *kv = &conn->server->kv;
@@ -605,7 +605,7 @@ static void conn_charge_input(struct mst__conn *conn)
     conn->input_charged = cost;
 }
 
-/* Keep what is left of @input, which is not in the connection's own buffer. */
+/* Copy the rest of @input, which is in shared memory, to the connection's own buffer. */
 static void conn_keep(struct mst__conn *conn, struct mst_bytes input)
 {
     if (input.size == 0 || conn->is_doomed) {
@@ -625,14 +625,14 @@ static void conn_serve_own(struct mst__conn *conn)
     size_t used = conn_serve(conn, mst__buf_bytes(&conn->input));
     if (used > 0) {
         mst__buf_consume(&conn->input, used);
-        conn->input_ms = mst__server_now_ms(conn->server); /* that of the next one */
+        conn->input_ms = mst__server_now_ms(conn->server); /* the time of the next request */
     }
     if (mst__buf_size(&conn->input) == 0) {
         conn_free_input(conn);
     }
 }
 
-/* After every event: what became of the connection? */
+/* Decide after every event how the connection continues. */
 static void conn_settle(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
@@ -641,14 +641,14 @@ static void conn_settle(struct mst__conn *conn)
         mst__conn_update_overdue(conn);
     }
     if (server->doomed != NULL && mst__turns_is_over(server)) {
-        mst__turns_want(server); /* many end at once: these in another turn */
+        mst__turns_want(server); /* many are ending: close the rest in another turn */
     } else if (server->doomed != NULL) {
         mst__conns_close_doomed(server);
     }
 }
 
-/* Where to read into: the memory that all share, or behind what @conn has of a request. NULL when
- * there is none. */
+/* Memory to read into: shared by all connections, or after the unfinished request of @conn. NULL if
+ * out of memory. */
 static uint8_t *conn_room(struct mst__conn *conn, size_t *ret_size)
 {
     struct mst_server *server = conn->server;
@@ -665,7 +665,7 @@ static uint8_t *conn_room(struct mst__conn *conn, size_t *ret_size)
     return mst__buf_reserve(&conn->input, room, &rv);
 }
 
-/* @conn has nothing more to read, for @reason, a number of errno, or 0: the peer has closed. */
+/* @conn cannot be read any more. @reason is an errno, or 0 if the peer has closed. */
 static void conn_ended(struct mst__conn *conn, int reason)
 {
     if (mst__buf_size(&conn->input) > 0 && !conn->in_grace) {
@@ -678,7 +678,7 @@ static void conn_ended(struct mst__conn *conn, int reason)
     }
 }
 
-/* Serve what was read into @memory: @size bytes. */
+/* Serve the @size bytes that were read into @memory. */
 static void conn_take(struct mst__conn *conn, uint8_t *memory, size_t size)
 {
     struct mst_server *server = conn->server;
@@ -701,8 +701,7 @@ static void conn_take(struct mst__conn *conn, uint8_t *memory, size_t size)
     conn_settle(conn);
 }
 
-/* Read until there is nothing left, which a read that does not fill its room says; the others come
- * first when @conn has had its share. */
+/* Read until a read does not fill its buffer, or until @conn has used its share of the turn. */
 static void conn_read(struct mst__conn *conn)
 {
     size_t total = 0;
@@ -737,13 +736,13 @@ static void conn_read(struct mst__conn *conn)
     }
 }
 
-/* Output has been written, not necessarily all of it. */
+/* Some output has been written, perhaps not all. */
 static void conn_drained(struct mst__conn *conn)
 {
     int64_t now_ms = mst__server_now_ms(conn->server);
     conn->active_ms = now_ms;
     if (!conn->is_reading) {
-        conn->input_ms = now_ms; /* nobody has looked at it meanwhile */
+        conn->input_ms = now_ms; /* the request was not processed meanwhile */
     }
     if (!conn->is_in_line) {
         mst__conn_take_turn(conn);
@@ -809,7 +808,7 @@ static struct mst__conn *conn_new(struct mst_server *server)
     conn->active_ms = mst__server_now_ms(server);
     mst__kv_client_init(&conn->client);
     mst__wire_reader_init(&conn->reader);
-    /* What was read ahead of a message, and the message. */
+    /* Room for bytes read ahead of a message, and the message. */
     mst__buf_init_in(&conn->input, server->wire_limits.message_size_max + MST_TURN_READ_SIZE,
                      &server->kv.slabs);
     conn->io.on_ready = on_ready;
@@ -850,7 +849,7 @@ void mst__conn_accept(struct mst__listener *listener,
 /* --- all connections --- */
 
 /* Whether the request at the front of the input of @conn is too late: it has the request timeout,
- * and the time that its bytes, as far as is known, need at the slowest rate. */
+ * plus the time that its known bytes need at the minimum rate. */
 static bool conn_input_is_late(const struct mst__conn *conn, int64_t now_ms)
 {
     size_t have = mst__buf_size(&conn->input);
@@ -879,7 +878,7 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
     sweep_overdue(server, now_ms);
     int64_t idle_ms = server->options.idle_timeout_ms;
     for (struct mst__conn *conn = server->conns; idle_ms > 0 && conn != NULL; conn = conn->next) {
-        /* Somebody who waits for a key is not idle: the answer is ours to give. */
+        /* A client that waits for a key is not idle: the server owes it an answer. */
         bool is_member = conn->seat.job != NULL;
         if (now_ms - conn->active_ms >= idle_ms && !mst__kv_is_waiting(&conn->client) &&
             !is_member) {
@@ -892,7 +891,7 @@ bool mst__conns_sweep(struct mst_server *server, int64_t now_ms)
 
 void mst__conns_settle(struct mst_server *server, int64_t now_ms)
 {
-    /* Those in grace hold half a request, so they are in this list. */
+    /* Connections in grace have an unfinished request, so they are in this list. */
     struct mst__conn *next;
     for (struct mst__conn *conn = server->overdue; conn != NULL; conn = next) {
         next = conn->overdue_next;

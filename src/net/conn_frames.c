@@ -2,7 +2,7 @@
 #include "base/bytes.h"
 #include "net/conn.h"
 
-/* Requests to the store, in frames as nodes of an earlier version send them, are refused. */
+/* Refuse store requests in frames, which nodes of version 1 send. */
 static bool refuse_store(struct mst_server *server)
 {
     const struct mst__job_message end = {
@@ -12,7 +12,7 @@ static bool refuse_store(struct mst_server *server)
     return mst__job_write(&server->replies, &end) == 0;
 }
 
-/* Read and apply one frame: as mst__job_read, or MST_ECONN when the connection is doomed. */
+/* Read and apply one frame: as mst__job_read, or MST_ECONN if the connection is doomed. */
 static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size_t *ret_size)
 {
     struct mst_server *server = conn->server;
@@ -29,7 +29,7 @@ static int conn_serve_frame(struct mst__conn *conn, struct mst_bytes input, size
     size_t after = mst__buf_size(&server->replies);
     server->kv.steps += MST_STEPS_MESSAGE + (after > before ? (after - before) / 64 : 0);
     if (!is_fine) {
-        mst__conn_flush(conn); /* what came before it is answered */
+        mst__conn_flush(conn); /* earlier messages are answered */
         mst__conn_doom(conn, err.code == MST_EPROTO ? MST_WHY_PROTOCOL : MST_WHY_LIMIT, "%s",
                        err.msg);
         return MST_ECONN;

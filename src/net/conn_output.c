@@ -1,6 +1,6 @@
-/* net/conn_output.c - what a connection has to send and the kernel did not take at once.
+/* net/conn_output.c - output of a connection that the kernel did not take at once.
  *
- * A value that the engine has is not copied: the chunk holds it. */
+ * Values of the engine are not copied: the chunk holds a reference. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,15 +9,15 @@
 #include "base/mem.h"
 #include "net/conn.h"
 
-/* What is queued in small parts is gathered in chunks of this size. */
+/* Small output is collected in chunks of this size. */
 #define CHUNK_SIZE_MIN MST_KIB(4)
 
 struct mst__chunk {
     struct mst__chunk *next;
-    void *shared; /* what the bytes lie in, held; NULL = own */
+    void *shared; /* the referenced block; NULL = own memory */
     const uint8_t *bytes;
     size_t size;
-    size_t at; /* what was written of it */
+    size_t at; /* bytes already written */
     size_t capacity;
     bool is_full; /* nothing is added to it */
     uint8_t own[];
@@ -39,7 +39,7 @@ static void chunk_free(struct mst__kv *kv, struct mst__chunk *chunk)
 
 /* --- writing --- */
 
-/* Write what the kernel takes of @bytes: how much that is. */
+/* Write @bytes as far as the kernel takes them; returns the number. */
 static size_t conn_try(struct mst__conn *conn, struct mst_bytes bytes)
 {
     ssize_t took = mst__stream_write(&conn->io.stream, bytes);
@@ -65,8 +65,8 @@ static void conn_want_write(struct mst__conn *conn, bool is_wanted)
     }
 }
 
-/* Many peers may read at the same time, so that it is written in pieces, and the next one in the
- * same turn of the loop only while there is time. */
+/* Many peers may read at the same time, so output is written in pieces, with a next piece in the
+ * same turn only if there is time. */
 void mst__conn_write(struct mst__conn *conn)
 {
     struct mst_server *server = conn->server;
@@ -100,7 +100,8 @@ void mst__conn_write(struct mst__conn *conn)
 
 /* --- queueing --- */
 
-/* A chunk with room for @capacity bytes of its own, and charged; NULL when there is no room. */
+/* A chunk with its own room for @capacity bytes, charged to the limit; NULL if there is no
+ * memory. */
 static struct mst__chunk *chunk_new(struct mst__conn *conn, size_t capacity)
 {
     struct mst__kv *kv = &conn->server->kv;
@@ -116,15 +117,14 @@ static struct mst__chunk *chunk_new(struct mst__conn *conn, size_t capacity)
     return chunk;
 }
 
-/* Put @bytes, which lie in @shared if that is not NULL, behind what is queued; false when there is
- * no memory. */
+/* Queue @bytes, which are in the block @shared unless that is NULL; false if out of memory. */
 static bool output_put(struct mst__conn *conn, struct mst_bytes bytes, void *shared)
 {
     struct mst__output *output = &conn->output;
     struct mst__chunk *chunk = output->last;
     if (chunk == NULL || shared != NULL || chunk->is_full ||
         bytes.size > chunk->capacity - chunk->size) {
-        /* The first one is as large as it must be: most often there is no second. */
+        /* The first chunk has exactly the needed size: usually there is no second. */
         bool is_first = chunk == NULL || bytes.size >= CHUNK_SIZE_MIN;
         size_t capacity = is_first ? bytes.size : CHUNK_SIZE_MIN;
         chunk = chunk_new(conn, shared == NULL ? capacity : 0);
@@ -152,7 +152,7 @@ static bool output_put(struct mst__conn *conn, struct mst_bytes bytes, void *sha
     return true;
 }
 
-/* Queue what the kernel did not take, or, with @is_late, is to get in another turn. */
+/* Queue bytes that the kernel did not take or, with @is_late, that wait for another turn. */
 static void conn_queue(struct mst__conn *conn, struct mst_bytes bytes, void *shared, bool is_late)
 {
     struct mst_server *server = conn->server;
@@ -221,7 +221,7 @@ void mst__conn_free_output(struct mst__conn *conn)
 
 bool mst__conn_output_is_late(struct mst__conn *conn, int64_t now_ms)
 {
-    /* What the peer's machine has. What it has not yet got is here or in the kernel. */
+    /* Bytes that have reached the peer's machine; the rest is here or in the kernel. */
     int64_t taken = (int64_t)conn->output_sent - (int64_t)mst__stream_unsent(&conn->io.stream);
     int64_t more = conn->output_taken < 0 ? 0 : taken - conn->output_taken;
     int64_t earned_ms = more * 1000 / (int64_t)MST_RATE_MIN;

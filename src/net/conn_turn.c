@@ -1,20 +1,18 @@
-/* net/conn_turn.c - whose turn it is: connections whose requests wait for the others'.
+/* net/conn_turn.c - shares the loop among connections.
  *
- * Work is counted in steps of the engine, and what connections cost beside it in steps like them. A
- * connection that has had its share in this turn of the loop keeps the rest of its input and stands
- * in line, and when all together have had theirs, so does everybody else; closed connections that
- * are still to be taken apart wait. While anybody stands in line the loop does not sleep, and
- * between two turns it reads, writes and looks at its timers as ever.
+ * Work is counted in steps of the engine; other costs of a connection are expressed in the same
+ * steps. A connection that has used its share of this turn of the loop keeps the rest of its input
+ * and joins the line. When all connections together have used theirs, all others join the line as
+ * well, and closed connections that must still be freed wait. While the line is not empty, the loop
+ * does not sleep; between two turns it reads, writes and runs its timers as usual.
  *
- * A list of keys may be long, so it goes over turns, too, and has a share of each. Nothing changes
- * the keys meanwhile. */
+ * A long list of keys is also spread over turns, with a share of each. No key changes meanwhile. */
 #include "base/assert.h"
 #include "net/conn.h"
 
 /* --- how long turns of the loop take --- */
 
-/* A turn is all that is done between two polls and behind one. Waiting in a poll is no part of
- * it. */
+/* A turn is all work between two polls. The wait in a poll does not count. */
 static void on_turn_end(uv_prepare_t *clock)
 {
     static const uint64_t bounds_us[] = {
@@ -162,14 +160,14 @@ void mst__list_leave(struct mst__conn *conn)
 
 /* --- turns --- */
 
-/* Everybody who stands in line now has one turn, as long as all of them do not take too long. What
- * was read before is not counted: those in line go on however much comes. */
+/* Give every connection in the line one turn, until all together have used their share. Earlier
+ * reads do not count, so the line moves on however much arrives. */
 static void on_turn(uv_idle_t *idle)
 {
     struct mst_server *server = idle->data;
     struct mst__turns *turns = &server->turns;
     turns->begun = server->kv.steps;
-    if (mst__kv_is_busy(&server->kv)) { /* before anything else changes a key */
+    if (mst__kv_is_busy(&server->kv)) { /* before any other change of a key */
         mst__list_go_on(server);
         mst__conns_deliver(server);
     }

@@ -1,27 +1,26 @@
-/* net/heap.c - holds the resident memory of a server's process near its limit.
+/* net/heap.c - keeps the resident memory of a server's process near its limit.
  *
- * The engine counts what its allocations cost. What it cannot count are the holes that are left
- * when some of many are freed. So the process is looked at whenever much memory has come or gone.
- * When there are many holes, what is between them is moved together, some of it in each turn of the
- * loop, and the pages go back. What the process has all the same and its store cannot explain is
- * withheld from the limit, eight times over, so that memory can grow by a ninth of the limit and no
- * more. */
+ * The engine counts the cost of its allocations, but not the holes that freed allocations leave. So
+ * the size of the process is checked whenever much memory has been allocated or freed. If there are
+ * many holes, the allocations between them are moved together, a part in each turn of the loop, and
+ * the pages go back to the system. Resident memory that the store cannot explain is withheld from
+ * the limit, eight times over, so that memory grows by at most a ninth of the limit. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "net/server.h"
 
-/* How much must have come or gone before the process is looked at again: a part of the limit. */
+/* The part of the limit that must be allocated or freed before the process is checked again. */
 #define HEAP_LOOK_PART 64
 
-/* Holes of this part of the limit are worth a walk over all keys, if so much was freed since the
- * last one. */
+/* Holes of this part of the limit justify a walk over all keys, if so much was freed since the last
+ * walk. */
 #define HEAP_HOLES_PART 16
 
-/* How long the loop is left to others between two parts of that walk. */
+/* Pause between two parts of that walk, for other work. */
 #define HEAP_PAUSE_MS 1
 
-/* More than this part of the limit, and this, is not explained by what is stored. */
+/* Memory beyond the stored data that is tolerated: this part of the limit, and this many bytes. */
 #define HEAP_SLACK_PART 16
 #define HEAP_SLACK_SIZE MST_MIB(4)
 
@@ -43,7 +42,7 @@ static void on_compact(uv_timer_t *timer)
 {
     struct mst_server *server = timer->data;
     if (mst__kv_is_busy(&server->kv)) {
-        return; /* that goes first */
+        return; /* that must end first */
     }
     if (!mst__kv_compact(&server->kv, MST_SWEEP_STEPS, false)) {
         (void)uv_timer_stop(timer); /* always returns 0 */

@@ -1,16 +1,16 @@
 /* net/http.c - metrics, health and jobs: libmicrohttpd on the server's own loop and thread.
  *
- * libmicrohttpd watches its sockets with an epoll descriptor of its own. The loop watches that
- * descriptor and, with a timer, what libmicrohttpd wants to do without an event; both only call
- * MHD_run, which never blocks. The store's connections know nothing of all this.
+ * libmicrohttpd watches its sockets with its own epoll descriptor. The loop watches that descriptor
+ * and, with a timer, the work that libmicrohttpd wants to do without an event; both only call
+ * MHD_run, which never blocks. The store's connections are not involved.
  *
- * Bounds: so many connections, so much memory for each. A connection has a deadline for its first
- * request and, when that is answered, for each further one, however busy it is meanwhile; and when
- * there are too many, the one whose deadline is next has to go. So clients that never finish keep
- * nobody out. libmicrohttpd knows timeouts of silence only: a connection that has to go is shut
- * down, and libmicrohttpd finds that out by itself. A page is made from a snapshot of the counters
- * when it is asked for, so a request of the store costs nothing extra. What is told of jobs is made
- * from a snapshot, too, and a part at a time, as it is sent; few of them are at a time. */
+ * The number of connections and the memory of each are bounded. A connection has a deadline for its
+ * first request and then for each further one, however busy it is meanwhile. If there are too many
+ * connections, the one with the earliest deadline must go. So clients that never finish lock out no
+ * other. libmicrohttpd has timeouts for silence only: a connection that must go is shut down, and
+ * libmicrohttpd notices that. A page is made from a snapshot of the counters on request, so
+ * requests to the store cost nothing extra. Answers about jobs are also made from a snapshot, in
+ * parts, as they are sent; few are under way at the same time. */
 #include "net/http.h"
 
 #include <errno.h>
@@ -30,20 +30,21 @@
 #include "net/microhttpd.h"
 #include "net/server.h"
 
-/* For a request, from the end of the one before it to the end of its answer. */
+/* From the end of the previous request to the end of the answer. */
 #define HTTP_DEADLINE_MS 10000
 
-/* Connections that libmicrohttpd takes beyond the limit, while those that have to go are going. */
+/* Connections that libmicrohttpd accepts beyond the limit, while others are being shut down. */
 #define HTTP_SPARE 16
 
-/* Without descriptors libmicrohttpd would try to accept in a tight loop; we look again so often. */
+/* Without descriptors libmicrohttpd would try to accept in a busy loop; we retry at this
+ * interval. */
 #define HTTP_RETRY_MS 100
 
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 #define TEXT_METRICS "text/plain; version=0.0.4; charset=utf-8"
 #define TEXT_JSON "application/json"
 
-/* What is made of a snapshot in a turn of the loop: well below a millisecond. */
+/* JSON made of a snapshot in one turn of the loop: well below a millisecond. */
 #define SNAPSHOT_PART_SIZE MST_KIB(16)
 
 static const char index_text[] = "muster " MST_VERSION "\n"
@@ -57,7 +58,7 @@ static const char index_text[] = "muster " MST_VERSION "\n"
 struct http_conn {
     struct http_conn *prev, *next;
     int64_t due_ms;
-    struct mst__stream stream; /* libmicrohttpd's */
+    struct mst__stream stream; /* belongs to libmicrohttpd */
     bool is_shut;
 };
 
@@ -65,22 +66,22 @@ struct mst__http {
     struct mst_server *server;
     struct MHD_Daemon *daemon;
     uv_poll_t poll;   /* on the daemon's epoll descriptor */
-    uv_timer_t timer; /* when the daemon wants to run without an event, or a connection is due */
-    uv_idle_t again;  /* the same in the next turn: a timer without a delay would be in this one */
+    uv_timer_t timer; /* when the daemon wants to run without an event, or a deadline is due */
+    uv_idle_t again;  /* run again in the next turn: a timer of 0 ms would run in this one */
     struct http_conn conns[MST_HTTP_CONNECTIONS_MAX + HTTP_SPARE];
     struct http_conn *conns_free; /* linked by next */
     struct http_conn *conns_first, *conns_last;
-    unsigned conns_count; /* of those that are not shut down */
+    unsigned conns_count; /* those that are not shut down */
     unsigned handles_count;
-    unsigned snapshots_count; /* that are being sent */
-    bool accepted;            /* since it was last cleared */
-    struct mst__buf page;     /* of the request being answered */
+    unsigned snapshots_count; /* being sent */
+    bool accepted;            /* a connection was accepted since this was cleared */
+    struct mst__buf page;     /* the page of the current request */
     char address[MST_ADDRESS_SIZE];
 };
 
 /* --- answers --- */
 
-/* A response with a copy of @body. NULL when there is no memory. */
+/* A response with a copy of @body. NULL if out of memory. */
 static struct MHD_Response *response_new(const char *type, struct mst_bytes body)
 {
     void *data = (void *)(uintptr_t)body.data; /* it is only read */
@@ -94,7 +95,7 @@ static struct MHD_Response *response_new(const char *type, struct mst_bytes body
     return response;
 }
 
-/* MHD_NO, which ends the connection, when there is no memory. */
+/* MHD_NO, which ends the connection, if out of memory. */
 static enum MHD_Result answer(struct MHD_Connection *connection,
                               unsigned status,
                               const char *type,
@@ -105,7 +106,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection,
         return MHD_NO;
     }
     enum MHD_Result result = mst__mhd.queue_response(connection, status, response);
-    mst__mhd.destroy_response(response); /* the connection keeps it as long as it needs it */
+    mst__mhd.destroy_response(response); /* the connection has its own reference */
     return result;
 }
 
@@ -155,15 +156,15 @@ static enum MHD_Result answer_metrics(struct mst__http *http, struct MHD_Connect
 
 /* --- jobs --- */
 
-/* A snapshot that is being sent: of a job, or of all. */
+/* A snapshot that is being sent, of one job or of all. */
 struct answer {
     struct mst__http *http;
     struct mst__snapshot *job;
     struct mst_status_list *jobs;
     struct mst__snapshot_cursor cursor;
-    struct mst__json_writer json; /* what is made and not sent yet */
-    bool is_whole;                /* nothing is made any more */
-    size_t charged;               /* its memory, as counted by the engine */
+    struct mst__json_writer json; /* made and not yet sent */
+    bool is_whole;                /* all JSON is made */
+    size_t charged;               /* its memory, charged to the engine */
 };
 
 static void answer_free(void *arg)
@@ -177,11 +178,11 @@ static void answer_free(void *arg)
     mst__free(state);
 }
 
-/* libmicrohttpd wants the next bytes. */
+/* Called by libmicrohttpd for the next bytes. */
 static ssize_t answer_read(void *arg, uint64_t position, char *bytes, size_t size)
 {
     struct answer *state = arg;
-    (void)position; /* one after the other */
+    (void)position; /* called in order */
     if (mst__buf_size(&state->json.text) == 0 && !state->is_whole) {
         state->is_whole = state->job != NULL
                               ? mst__snapshot_json(&state->job->status, SNAPSHOT_PART_SIZE,
@@ -193,7 +194,8 @@ static ssize_t answer_read(void *arg, uint64_t position, char *bytes, size_t siz
         }
     }
     if (state->json.code != 0) {
-        return MHD_CONTENT_READER_END_WITH_ERROR; /* no memory: the reader sees that it is cut */
+        return MHD_CONTENT_READER_END_WITH_ERROR; /* out of memory: the reader sees that the answer
+                                                     is cut */
     }
     struct mst_bytes ready = mst__buf_bytes(&state->json.text);
     size_t count = ready.size < size ? ready.size : size;
@@ -221,7 +223,7 @@ static enum MHD_Result answer_error(struct MHD_Connection *connection,
     return result;
 }
 
-/* Send what is in @state, which is taken. */
+/* Send the snapshot in @state, which is taken. */
 static enum MHD_Result answer_snapshot(struct MHD_Connection *connection, struct answer *state)
 {
     struct mst__http *http = state->http;
@@ -255,8 +257,7 @@ static int digit_of(char c)
                                   : -1;
 }
 
-/* The bytes of @text, in which %XX stands for any of them; what is no such thing stands for itself.
- * They are in @ret_bytes, cut off when there are more than a run id can have. */
+/* Decode %XX in @text to @ret_bytes; other text is copied. Cut off beyond the size of a run id. */
 static struct mst_bytes unescape(const char *text, char ret_bytes[MST_JOB_RUN_ID_SIZE_MAX + 1])
 {
     size_t size = 0;
@@ -269,7 +270,7 @@ static struct mst_bytes unescape(const char *text, char ret_bytes[MST_JOB_RUN_ID
     return mst_bytes_of(ret_bytes, size);
 }
 
-/* Paths come as they were sent: a run id may have any bytes. */
+/* Keep paths encoded: a run id may contain any bytes. */
 static size_t keep_escaped(void *arg, struct MHD_Connection *connection, char *text)
 {
     (void)arg;
@@ -277,7 +278,7 @@ static size_t keep_escaped(void *arg, struct MHD_Connection *connection, char *t
     return strlen(text);
 }
 
-/* @path is what is behind "/jobs/"; empty = all. */
+/* @path is the text after "/jobs/"; empty = all jobs. */
 static enum MHD_Result answer_jobs(struct mst__http *http,
                                    struct MHD_Connection *connection,
                                    const char *path)
@@ -334,7 +335,7 @@ static enum MHD_Result answer_path(struct mst__http *http,
                        "there is /metrics, /healthz, /jobs and /jobs/ID, nothing else\n");
 }
 
-/* Called once when the headers have come, for each piece of a body, and once at the end. */
+/* Called when the headers have arrived, for each piece of a body, and at the end. */
 static enum MHD_Result on_request(void *arg,
                                   struct MHD_Connection *connection,
                                   const char *path,
@@ -344,18 +345,18 @@ static enum MHD_Result on_request(void *arg,
                                   size_t *body_size,
                                   void **state)
 {
-    (void)version; /* 1.0 and 1.1 are told apart by libmicrohttpd */
+    (void)version; /* libmicrohttpd distinguishes 1.0 and 1.1 */
     (void)body;
     struct mst__http *http = arg;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         return answer_wrong_method(connection);
     }
     if (*state == NULL) {
-        *state = http; /* the answer comes at the end: before it, it would cost the connection */
+        *state = http; /* answering before the end would close the connection */
         return MHD_YES;
     }
     if (*body_size > 0) {
-        return MHD_NO; /* nothing here takes a body, and it might have no end */
+        return MHD_NO; /* no request here has a body, and it might be endless */
     }
     return answer_path(http, connection, path);
 }
@@ -377,7 +378,7 @@ static void conns_remove(struct mst__http *http, struct http_conn *conn)
     http->conns_count -= conn->is_shut ? 0 : 1;
 }
 
-/* @conn has time for a request from now on, and so is the last in line. */
+/* Give @conn time for a request from now on; it is the last to be due. */
 static void conns_append(struct mst__http *http, struct http_conn *conn)
 {
     conn->due_ms = mst__server_now_ms(http->server) + HTTP_DEADLINE_MS;
@@ -392,7 +393,7 @@ static void conns_append(struct mst__http *http, struct http_conn *conn)
     http->conns_count += conn->is_shut ? 0 : 1;
 }
 
-/* The first one of those that are not shut down; NULL if there is none. */
+/* The connection with the earliest deadline that is not shut down; NULL if there is none. */
 static struct http_conn *conns_next_due(const struct mst__http *http)
 {
     struct http_conn *conn = http->conns_first;
@@ -409,7 +410,7 @@ static void conns_shut(struct mst__http *http, struct http_conn *conn)
     http->conns_count--;
 }
 
-/* Shut down those whose time is over, and the next ones when there are too many. */
+/* Shut down connections whose deadline has passed, and the next ones if there are too many. */
 static void conns_sweep(struct mst__http *http)
 {
     int64_t now_ms = mst__server_now_ms(http->server);
@@ -440,7 +441,7 @@ static void on_connection(void *arg,
         mst__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     MST_ASSERT(info != NULL);
     conn = http->conns_free;
-    MST_ASSERT(conn != NULL); /* as many as libmicrohttpd takes */
+    MST_ASSERT(conn != NULL); /* there is one for each connection of libmicrohttpd */
     http->conns_free = conn->next;
     *conn = (struct http_conn){.stream = {.fd = info->connect_fd}};
     *state = conn;
@@ -448,7 +449,7 @@ static void on_connection(void *arg,
     conns_sweep(http);
 }
 
-/* A request is over: the next one has its own time. */
+/* A request is over: the next one has its own deadline. */
 static void on_completed(void *arg,
                          struct MHD_Connection *connection,
                          void **state,
@@ -502,7 +503,7 @@ static void http_run(struct mst__http *http)
     const struct http_conn *due = conns_next_due(http);
     bool is_wanted = mst__mhd.get_timeout(http->daemon, &wait_ms) == MHD_YES;
     if (connections_count(http) < count_before) {
-        wait_ms = 0; /* at its limit it takes in the next ones in its next run only */
+        wait_ms = 0; /* at its limit, it accepts more only in its next run */
     } else if (due != NULL) {
         int64_t due_ms = due->due_ms - mst__server_now_ms(http->server);
         uint64_t left_ms = due_ms < 0 ? 0 : (uint64_t)due_ms;
@@ -518,7 +519,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct mst__http *http = timer->data;
     if (uv_is_active((const uv_handle_t *)&http->poll) == 0) {
-        http_start_poll(http); /* on_poll has stopped it for a while */
+        http_start_poll(http); /* on_poll has paused it */
     }
     http_run(http);
 }
@@ -532,14 +533,14 @@ static void on_again(uv_idle_t *again)
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
-    (void)status; /* whatever it is, MHD_run finds out which socket it is about */
+    (void)status; /* MHD_run finds the socket, whatever the event */
     (void)events;
     struct mst__http *http = poll->data;
     bool was_empty = connections_count(http) == 0;
     http->accepted = false;
     http_run(http);
     if (was_empty && !http->accepted) {
-        /* Somebody is at the door and could not be let in: there are no descriptors left. */
+        /* A connection could not be accepted, because there are no descriptors left. */
         (void)uv_poll_stop(poll); /* these always return 0 */
         (void)uv_idle_stop(&http->again);
         http_start_timer(http, HTTP_RETRY_MS);
@@ -557,7 +558,7 @@ static void on_closed(uv_handle_t *handle)
 
 /* --- life --- */
 
-/* Of a name with several addresses the first one that this machine has. */
+/* Listen on the first address of the name that belongs to this machine. */
 static int listen_host(struct mst__http *http,
                        const char *host,
                        const char *port,
@@ -580,7 +581,7 @@ static int listen_host(struct mst__http *http,
         mst__address_format(info->ai_addr, info->ai_addrlen, http->address);
         rv = mst__fail(reterr, MST_ESYS, -rv, "listen on '%s'", http->address);
         if (!mst__err_is_errno(reterr, EADDRNOTAVAIL) && !mst__err_is_errno(reterr, EAFNOSUPPORT)) {
-            break; /* it is this machine's, and something is wrong with it */
+            break; /* an address of this machine, with another problem */
         }
     }
     freeaddrinfo(found);
@@ -599,8 +600,8 @@ static int http_listen(struct mst__http *http,
     }
     char port[8];
     (void)snprintf(port, sizeof port, "%u", endpoint.port); /* fits */
-    /* As with the store's own addresses: `*` is every address of both families, or of IPv4 alone
-     * where the kernel has no IPv6, and `::` takes IPv4 too unless told not to. */
+    /* As for the store: `*` is every address of both families, or IPv4 only if the kernel has no
+     * IPv6, and `::` includes IPv4 unless told otherwise. */
     if (strcmp(endpoint.host, "*") == 0) {
         rv = listen_host(http, "::", port, false, ret_listener, reterr);
         if (rv != 0 && mst__err_is_errno(reterr, EAFNOSUPPORT)) {
@@ -682,12 +683,13 @@ int mst__http_open(struct mst_server *server,
         http->conns_free = &http->conns[i];
     }
     mst__buf_init(&http->page, MST_HTTP_PAGE_SIZE_MAX);
-    struct mst_err err = {0}; /* the cause is looked at, so there has to be one */
+    struct mst_err err = {0}; /* the cause is used below */
     struct mst__stream listener = {.fd = -1};
     rv = http_listen(http, address, &listener, &err);
     if (rv == 0) {
         int port = 0;
-        (void)mst__stream_local(&listener, http->address, &port); /* as it was asked for, if not */
+        (void)mst__stream_local(&listener, http->address, &port); /* keeps the requested text on
+                                                                     failure */
         rv = http_start_daemon(http, &listener, &err);
     }
     if (rv == 0) {
@@ -717,7 +719,7 @@ void mst__http_close(struct mst__http *http)
     mst__buf_close(&http->page);
     bool has_handles = http->handles_count > 0;
     if (has_handles) {
-        /* Before the daemon closes the descriptor that is being watched. */
+        /* Close this before the daemon closes the watched descriptor. */
         uv_close((uv_handle_t *)&http->poll, on_closed);
         uv_close((uv_handle_t *)&http->timer, on_closed);
         uv_close((uv_handle_t *)&http->again, on_closed);

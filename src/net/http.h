@@ -1,4 +1,4 @@
-/* net/http.h - the server's metrics and health page, a feature of the build. */
+/* net/http.h - the server's page of metrics, health and jobs; optional at build time. */
 #ifndef MST_NET_HTTP_H
 #define MST_NET_HTTP_H
 
@@ -14,18 +14,18 @@ struct mst__http;
 /**
  * Serve the page on @address, `host:port` (port 0 = a free one), on the loop of @server.
  *
- * Returns 0; MST_EINVAL for a malformed address, MST_ERESOLVE, MST_ESYS, MST_ENOMEM. On error
- * closing handles may be left on the loop, which has to run before it is closed.
+ * Returns 0; MST_EINVAL for a malformed address, MST_ERESOLVE, MST_ESYS, MST_ENOMEM. On error,
+ * closing handles may be left on the loop, which must run before it is closed.
  */
 int mst__http_open(struct mst_server *server,
                    const char *address,
                    struct mst__http **ret_http,
                    struct mst_err *reterr);
 
-/* Where it listens: `127.0.0.1:9090`, `[::1]:9090`. Owned by @http. */
+/* Its address: `127.0.0.1:9090`, `[::1]:9090`. Owned by @http. */
 const char *mst__http_address(const struct mst__http *http);
 
-/* Cut all its connections off; its memory is released by the loop. NULL is fine. */
+/* Close all its connections; the loop releases its memory. NULL is allowed. */
 void mst__http_close(struct mst__http *http);
 
 #else
@@ -35,7 +35,7 @@ static inline int mst__http_open(struct mst_server *server,
                                  struct mst__http **ret_http,
                                  struct mst_err *reterr)
 {
-    (void)server; /* nothing can be opened on it */
+    (void)server; /* without the feature, it cannot be opened */
     (void)ret_http;
     return mst__fail(reterr, MST_ENOTSUP, 0,
                      "http address '%.100s': this muster was built without "
@@ -45,13 +45,13 @@ static inline int mst__http_open(struct mst_server *server,
 
 static inline const char *mst__http_address(const struct mst__http *http)
 {
-    (void)http; /* there is none */
+    (void)http; /* without the feature, it is always NULL */
     return NULL;
 }
 
 static inline void mst__http_close(struct mst__http *http)
 {
-    (void)http; /* there is none */
+    (void)http; /* without the feature, it is always NULL */
 }
 
 #endif /* MST_WITH_HTTP */

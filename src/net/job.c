@@ -1,4 +1,4 @@
-/* net/job.c - run ids and their nodes' connections. */
+/* net/job.c - run ids and the connections of their nodes. */
 #include "net/job.h"
 
 #include <muster/version.h>
@@ -14,7 +14,7 @@
 #include "net/job_tell.h"
 #include "net/server.h"
 
-/* The hash table of names, and what allocations cost beside what was asked for. */
+/* Memory of the table of names, and the overhead of allocations. */
 #define JOB_TABLES_SIZE 1024
 
 static int64_t job_now_us(void)
@@ -29,7 +29,7 @@ static struct mst__job *job_of(void *value)
 
 /* --- events --- */
 
-/* @seat: whose connection it is about; NULL = nobody's. */
+/* @seat: the connection concerned; NULL = none. */
 static int job_step(struct mst__job *job,
                     const struct mst__job_seat *seat,
                     const struct mst__authority_event *event,
@@ -41,7 +41,7 @@ static int job_step(struct mst__job *job,
     return rv;
 }
 
-/* What happens to the node in @seat, and nothing else is to be said of it. */
+/* An event of the node in @seat, without further data. */
 static int seat_step(const struct mst__job_seat *seat, enum mst__authority_event_kind kind)
 {
     const struct mst__authority_event event = {
@@ -53,7 +53,7 @@ static int seat_step(const struct mst__job_seat *seat, enum mst__authority_event
 
 static void on_awake(uv_idle_t *awake)
 {
-    (void)awake; /* that there is one lets the loop poll without waiting */
+    (void)awake; /* an idle handle makes the loop poll without waiting */
 }
 
 static void on_polling(uv_prepare_t *polling)
@@ -66,7 +66,7 @@ static void on_polling(uv_prepare_t *polling)
 
 static void on_polled(uv_check_t *polled);
 
-/* Look at @job behind the poll that is under way, or the next one. */
+/* Examine @job after the current poll, or after the next one. */
 static void job_touch(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
@@ -96,15 +96,15 @@ static void jobs_rest(struct mst__jobs *jobs)
 
 /* --- the memory of jobs --- */
 
-/* What it costs, but for its members. */
+/* Memory of a job without its members. */
 static size_t job_base_size(const struct mst__jobs *jobs, size_t run_id_size)
 {
     return sizeof(struct mst__job) + mst__map_cost(&jobs->map, run_id_size) + run_id_size +
            JOB_TABLES_SIZE;
 }
 
-/* Count what it has come to. Its members were refused if that did not fit, and it only shrinks
- * otherwise. */
+/* Charge the present memory of the job. Members that did not fit were refused; otherwise it only
+ * shrinks. */
 static void job_account(struct mst__job *job)
 {
     struct mst_server *server = job->server;
@@ -118,13 +118,13 @@ static void job_account(struct mst__job *job)
     job->charged = size;
 }
 
-/* It may have what the engine has left. */
+/* The job may use what is left of the limit. */
 static size_t job_memory_max(const struct mst__job *job)
 {
     const struct mst__kv *kv = &job->server->kv;
     size_t room = kv->limits.memory_max - kv->memory_used;
     size_t max = job->authority.memory_used + room;
-    return max == 0 ? 1 : max; /* 0 would mean any */
+    return max == 0 ? 1 : max; /* 0 would mean unlimited */
 }
 
 /* --- jobs without nodes --- */
@@ -149,8 +149,8 @@ static void idle_remove(struct mst__job *job)
     job->server->jobs.idle_count--;
 }
 
-/* Nobody is there any more. When there are too many such, one without a round goes first: strangers
- * can make those with a word. */
+/* Add a job whose last node is gone. If there are too many, one without a round goes first, because
+ * strangers can create those with a single message. */
 static void idle_add(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
@@ -193,13 +193,13 @@ static void on_timer_closed(uv_handle_t *handle)
     mst__free(job);
 }
 
-/* Whether there is nothing to remember: nobody was in a round, and it is not closed. */
+/* Whether the job has nothing to remember: it never had a round and is not closed. */
 static bool job_is_blank(const struct mst__job *job)
 {
     return job->authority.phase == MST_AUTHORITY_OPEN && job->authority.round == 0;
 }
 
-/* The job is forgotten. It has no members, so that nobody has a seat in it. */
+/* Forget the job. It has no members, so no connection has a seat in it. */
 static void job_remove(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
@@ -215,14 +215,14 @@ static void job_remove(struct mst__job *job)
     mst__job_keys_want(job->server);
 }
 
-/* A node of another job of this id comes: one that is closed and that nobody is in makes room. */
+/* A node begins a new job of this id: a closed job without nodes makes room. */
 static void job_make_room(struct mst__job *job)
 {
     struct mst__job **at = &job->server->jobs.dirty;
     if (job->authority.phase != MST_AUTHORITY_CLOSED || job->authority.living_count > 0) {
         return;
     }
-    mst__job_tell(job); /* whose session has ended has no seat any more */
+    mst__job_tell(job); /* a node whose session has ended has no seat any more */
     while (job->is_dirty && *at != job) {
         at = &(*at)->dirty_next;
     }
@@ -232,7 +232,7 @@ static void job_make_room(struct mst__job *job)
     job_remove(job);
 }
 
-/* When it is forgotten, if nobody comes; INT64_MAX = somebody is here. */
+/* When the job is forgotten if no node comes; INT64_MAX = it has nodes. */
 static int64_t job_end_us(const struct mst__job *job)
 {
     if (job->idle_us == INT64_MAX) {
@@ -249,20 +249,20 @@ static int64_t job_due_us(const struct mst__job *job)
     return end_us < due_us ? end_us : due_us;
 }
 
-/* A timer runs before what has arrived is read, so it decides nothing. */
+/* A timer runs before arrived bytes are read, so it decides nothing. */
 static void on_due(uv_timer_t *timer)
 {
     struct mst__job *job = timer->data;
     job_touch(job);
 }
 
-/* Wake up when something is due next. */
+/* Set the timer for the next deadline. */
 static void job_schedule(struct mst__job *job, int64_t now_us)
 {
     int64_t due_us = job_due_us(job);
     (void)uv_timer_stop(&job->timer); /* always returns 0 */
     if (due_us <= now_us) {
-        job_touch(job); /* not everything was read that had arrived by then */
+        job_touch(job); /* bytes that had arrived by then are unread */
     } else if (due_us != INT64_MAX) {
         uint64_t delay_ms = (uint64_t)(due_us - now_us + 999) / 1000;
         int rv = uv_timer_start(&job->timer, on_due, delay_ms, 0);
@@ -270,7 +270,7 @@ static void job_schedule(struct mst__job *job, int64_t now_us)
     }
 }
 
-/* Do what is due, and tell everybody what has become of this turn of the loop. */
+/* Process deadlines, and send the messages of this turn of the loop. */
 static void job_turn(struct mst__job *job)
 {
     const struct mst__listening *listening = &job->server->jobs.listening;
@@ -285,7 +285,7 @@ static void job_turn(struct mst__job *job)
     job_account(job);
     job_update_idle(job, now_us);
     if (job_end_us(job) <= listening->heard_us) {
-        job_remove(job); /* whose session has ended was told, and has no seat any more */
+        job_remove(job); /* nodes whose session has ended were told and have no seat any more */
     } else {
         job_schedule(job, now_us);
     }
@@ -321,7 +321,7 @@ void mst__jobs_open(struct mst_server *server)
     mst__clock_random(hash_key, sizeof hash_key);
     mst__map_init(&jobs->map, sizeof(struct mst__job *), hash_key);
     mst__buf_init(&jobs->shared, MST_MIB(1));
-    /* Later starts have larger ones, as far as the clock goes forward; in any case another one. */
+    /* A later start has a larger epoch if the clock goes forward; in any case a different one. */
     jobs->epoch = (uint64_t)mst__clock_wall_us();
     mst__listening_init(&jobs->listening);
     int rv = uv_idle_init(&server->loop, &jobs->awake);
@@ -384,14 +384,14 @@ static int job_add(struct mst_server *server,
     *(struct mst__job **)value = job;
     job->server = server;
     job->charged = size;
-    job->idle_us = INT64_MAX; /* told in its first turn */
+    job->idle_us = INT64_MAX; /* set in its first turn */
     job->run_id_size = run_id.size;
     memcpy(job->run_id, run_id.data, run_id.size);
     size_t conns_max = server->options.connections_max;
     struct mst__authority_options options = {
-        /* Its own: a run id that was forgotten and comes again begins with round 1 again. */
+        /* Each job has its own epoch: a forgotten run id that comes again begins with round 1. */
         .epoch = jobs->epoch++,
-        .expiry_us = 0, /* nodes say it */
+        .expiry_us = 0, /* the nodes set it */
         .grace_us = server->options.job_grace_ms * 1000,
         .reclaim_us = server->options.job_reclaim_ms * 1000,
         .return_us = INT64_MAX,
@@ -408,7 +408,7 @@ static int job_add(struct mst_server *server,
     return 0;
 }
 
-/* The job of a message, made if need be. */
+/* The job of a message, created if necessary. */
 static int job_get(struct mst_server *server,
                    struct mst__job_seat *seat,
                    struct mst_bytes run_id,
@@ -444,7 +444,7 @@ static int job_get(struct mst_server *server,
 
 /* --- messages --- */
 
-/* A node that has come back on another connection does not speak through the old one any more. */
+/* Ignore the old connection of a node that has come back on another one. */
 static bool seat_is_own(const struct mst__conn *conn, const struct mst__job_seat *seat)
 {
     const struct mst__authority_member *member =
@@ -457,7 +457,7 @@ static int reply(struct mst_server *server, const struct mst__job_message *messa
     return mst__job_write(&server->replies, message);
 }
 
-/* How the run has ended: what CLOSED told everybody. */
+/* The outcome of the run, as in CLOSED. */
 static struct mst__job_end job_outcome(const struct mst__authority *authority)
 {
     struct mst__job_end end = {.outcome = (uint32_t)authority->outcome};
@@ -485,7 +485,7 @@ static bool reply_refused(struct mst_server *server,
     return rv == 0;
 }
 
-/* What can be done about a job that is closed, for a node that has never been in it. */
+/* Advice for a node that was never in the closed job. */
 static void advise_closed(const struct mst__job *job,
                           bool is_new,
                           const struct mst_err *why,
@@ -509,7 +509,7 @@ static void advise_closed(const struct mst__job *job,
                     (long long)(is_minutes ? (left_s + 59) / 60 : left_s), is_minutes ? "m" : "s");
 }
 
-/* An announcement for a run that is closed. */
+/* Answer an announcement for a closed run. */
 static bool reply_closed(struct mst_server *server,
                          const struct mst__job *job,
                          const struct mst__job_announce *announce,
@@ -571,8 +571,8 @@ static bool reply_welcome(struct mst_server *server,
     return rv == 0;
 }
 
-/* The session that @conn had ends with its next one, if it has not ended before. Then the node must
- * hear of that first: it may have said what it has said in the belief to be in a round. */
+/* End the session of @conn, which announces a new one. If it had ended before, the node must learn
+ * that first: it may have sent this in the belief that it is in a round. */
 static bool unseat(struct mst_server *server,
                    const struct mst__conn *conn,
                    struct mst__job_seat *seat,
@@ -646,7 +646,7 @@ static bool take_announce(struct mst_server *server,
         return false;
     }
     if (known == id && other != NULL && other != conn) {
-        /* Its session goes on here; what it may still have said there is overtaken. */
+        /* The session continues here; later messages on the old connection are obsolete. */
         mst__conn_give_up(other, MST_WHY_SUPERSEDED, "the node has another connection");
     }
     seat->job = job;
@@ -664,7 +664,7 @@ static bool take_heartbeat(struct mst_server *server,
                            struct mst_err *reterr)
 {
     if (seat->job == NULL) {
-        return true; /* its session is over, and it has been told or will be */
+        return true; /* its session is over, and it was or will be told */
     }
     int rv = seat_step(seat, MST_AUTHORITY_EVENT_HEARD);
     if (rv != 0) {
@@ -681,8 +681,7 @@ static bool take_heartbeat(struct mst_server *server,
     return rv == 0;
 }
 
-/* A word of the work of a node. Without a session, or over a connection that it does not use any
- * more, it means nothing. */
+/* A finish or restart of a node. Without a session, or on an old connection, it is ignored. */
 static bool take_word(struct mst_server *server,
                       const struct mst__conn *conn,
                       struct mst__job_seat *seat,
@@ -712,7 +711,7 @@ static bool take_word(struct mst_server *server,
         mst__job_leave_seat(conn, seat);
         return reply_expelled(server, reterr);
     }
-    return true; /* else it was heard, or is of a round that is over */
+    return true; /* else it is a duplicate, or of a round that is over */
 }
 
 static bool take_close(struct mst_server *server,
@@ -730,7 +729,7 @@ static bool take_close(struct mst_server *server,
                                                .now_us = job_now_us(),
                                                .reason = message->u.close.reason,
                                                .owner = message->u.close.owner};
-    /* Closed before is as good; the first reason stays and is what is answered. */
+    /* It may be closed already; the first reason stays, and is the answer. */
     (void)job_step(job, NULL, &event, NULL);
     job_touch(job);
     const struct mst__job_message told = {
@@ -775,7 +774,7 @@ bool mst__job_take(struct mst_server *server,
             return take_heartbeat(server, conn, seat, message->u.heartbeat.wants_pong, reterr);
         case MST_JOB_LEAVE:
             if (seat->job != NULL && seat_is_own(conn, seat)) {
-                (void)seat_step(seat, MST_AUTHORITY_EVENT_LEFT); /* may be over */
+                (void)seat_step(seat, MST_AUTHORITY_EVENT_LEFT); /* the session may be over */
                 mst__job_leave_seat(conn, seat);
             }
             return true;
@@ -796,14 +795,14 @@ bool mst__job_take(struct mst_server *server,
 
 void mst__job_heard(const struct mst__job_seat *seat)
 {
-    /* A session that is over is told so when it says something. */
+    /* A node whose session is over is told so when it sends something. */
     (void)seat_step(seat, MST_AUTHORITY_EVENT_HEARD);
 }
 
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat)
 {
     if (seat->job != NULL) {
-        /* Also when the session is over or has another connection: this one must be forgotten. */
+        /* Also if the session is over or has another connection: this one must be forgotten. */
         const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_DISCONNECTED,
                                                    .now_us = job_now_us(),
                                                    .id = seat->id,

@@ -1,9 +1,8 @@
-/* net/job.h - the server as the authority of jobs: run ids, their nodes' connections, and what is
- * told to whom.
+/* net/job.h - the server as the authority of jobs: run ids, the connections of their nodes, and
+ * messages to them.
  *
- * conn.c hands over the messages of framed connections and tells when one ends; the decisions are
- * core/authority's. What is to be told is gathered over a turn of the loop and leaves in one write
- * per connection. */
+ * conn.c delivers the messages of framed connections and reports their end; core/authority decides.
+ * Messages are collected over a turn of the loop and leave in one write per connection. */
 #ifndef MST_NET_JOB_H
 #define MST_NET_JOB_H
 
@@ -28,19 +27,19 @@ struct mst__job {
     struct mst__job_journaled journaled;
     uv_timer_t timer;
     struct mst__job *dirty_next;
-    bool is_dirty;        /* has effects to be sent, something due, or another time to wake up at */
-    int64_t keys_round;   /* the round at which keys were last looked at, see job_keys.h */
-    int64_t heartbeat_us; /* how often its nodes say something, the slowest of them */
-    int64_t idle_us;      /* since when nobody is there; INT64_MAX = somebody is */
-    struct mst__job_idle *idle; /* the list that it is in; NULL = in none */
+    bool is_dirty;              /* has effects to send, a deadline, or a new time to wake up at */
+    int64_t keys_round;         /* the round at the last check of keys, see job_keys.h */
+    int64_t heartbeat_us;       /* the longest heartbeat interval of its nodes */
+    int64_t idle_us;            /* since when it has no nodes; INT64_MAX = it has some */
+    struct mst__job_idle *idle; /* its list of idle jobs; NULL = none */
     struct mst__job *idle_prev, *idle_next;
-    bool is_crowded_out; /* is forgotten before its time, unless somebody has come */
-    size_t charged;      /* its memory, as counted by the engine */
+    bool is_crowded_out; /* forgotten early unless a node has come */
+    size_t charged;      /* its memory, charged to the engine */
     size_t run_id_size;
     char run_id[];
 };
 
-/* Jobs without nodes, who was left first comes first. */
+/* Jobs without nodes, those that have been so the longest first. */
 struct mst__job_idle {
     struct mst__job *first, *last;
 };
@@ -49,34 +48,34 @@ struct mst__job_idle {
 struct mst__job_seat {
     struct mst__job *job;
     mst__authority_id id;
-    uint64_t contact; /* how many connections were accepted with this one */
-    uint32_t founded; /* run ids that nobody knew before this connection named them */
+    uint64_t contact; /* the number of this connection among all accepted ones */
+    uint32_t founded; /* new run ids that this connection has named */
 };
 
 /* All jobs of a server. */
 struct mst__jobs {
     struct mst__map map;         /* run id to struct mst__job pointer */
-    struct mst__job_idle barren; /* of those that are idle: without any round */
-    struct mst__job_idle left;   /* with one, whose number is remembered */
+    struct mst__job_idle barren; /* idle jobs without a round */
+    struct mst__job_idle left;   /* idle jobs with a round, whose number is remembered */
     size_t idle_count;
     struct mst__job *dirty;
-    /* Active while there are dirty ones. */
+    /* Active while a job is dirty. */
     uv_idle_t awake;      /* the loop does not sleep */
     uv_prepare_t polling; /* before a poll */
-    uv_check_t polled;    /* behind it */
+    uv_check_t polled;    /* after it */
     struct mst__listening listening;
     uint64_t epoch;
-    struct mst__buf shared; /* frames for many */
+    struct mst__buf shared; /* frames for several nodes */
     struct mst__job_keys keys;
     struct mst__job_journal *journal;        /* NULL = none */
-    uint64_t told;                           /* frames sent to nodes, but for replies */
-    struct mst__job_tally tally;             /* of all that were ever here */
-    uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by how long they took to be complete */
+    uint64_t told;                           /* frames sent to nodes, without replies */
+    struct mst__job_tally tally;             /* all jobs since the start */
+    uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by the time until they were complete */
 };
 
 void mst__jobs_open(struct mst_server *server);
 
-/* The loop is about to end: nothing of this keeps it running any more. */
+/* The loop is about to end: close all handles. */
 void mst__jobs_stop(struct mst_server *server);
 
 /* The loop has ended. */
@@ -85,18 +84,19 @@ void mst__jobs_close(struct mst_server *server);
 /* The job of @run_id, or NULL. */
 struct mst__job *mst__job_find(const struct mst_server *server, struct mst_bytes run_id);
 
-/* @message came from @conn, whose place is @seat. Answers are appended to server->replies. False,
- * with a sentence, when the message has no place here and the connection shall end. */
+/* Process @message from @conn, whose seat is @seat. Answers are appended to server->replies. False,
+ * with a sentence, if the message is not allowed here and the connection must end. */
 bool mst__job_take(struct mst_server *server,
                    struct mst__conn *conn,
                    struct mst__job_seat *seat,
                    const struct mst__job_message *message,
                    struct mst_err *reterr);
 
-/* Something has arrived on @conn, which has a place: its node is alive, whenever that is served. */
+/* Bytes have arrived on @conn, which has a seat: its node is alive, even if they are served
+ * later. */
 void mst__job_heard(const struct mst__job_seat *seat);
 
-/* @conn ends. */
+/* @conn has ended. */
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat);
 
 #endif /* MST_NET_JOB_H */

@@ -1,8 +1,7 @@
 /* net/job_client.c - a node's connection to the authority of its job.
  *
- * What is sent is put into the output, and leaves at once as far as the kernel takes it; the rest
- * does in the next receive. So nobody who wants to say something waits for a server that waits for
- * us to read. */
+ * Messages go into the output buffer and leave at once as far as the kernel takes them; the next
+ * receive sends the rest. So a sender never waits for a server that waits for us to read. */
 #include "net/job_client.h"
 
 #include <string.h>
@@ -15,21 +14,21 @@
 #include "kv/kv.h"
 #include "wire/wire.h"
 
-/* A server that does not answer the greeting is none of ours; it need not be waited for long. */
+/* A server that does not answer the greeting is not muster's; do not wait long. */
 #define GREETING_MS 5000
 
-/* A status of tens of thousands of nodes. */
+/* Room for a status of tens of thousands of nodes. */
 #define INPUT_SIZE_MAX MST_MIB(64)
 
-/* After the deadline what has arrived by then is still looked at, and that is not without end when
- * something arrives all the time. */
+/* After the deadline, input that has already arrived is still read, but not for ever if more keeps
+ * arriving. */
 #define LATE_READS_MAX 16
 
 struct mst__job_client {
     struct mst__client conn;
     struct mst__buf output; /* not yet sent */
-    size_t used;            /* of the input, by the message that was received last */
-    int64_t heard_ms;       /* when something last came */
+    size_t used;            /* bytes of the input in the last received message */
+    int64_t heard_ms;       /* when bytes last arrived */
     char where[MST_ENDPOINT_TEXT_SIZE];
 };
 
@@ -52,8 +51,8 @@ void mst__job_client_finish(struct mst__job_client *client, struct mst__until un
     if (client == NULL) {
         return;
     }
-    /* To close with something unread in the socket would throw away at the other end what we have
-     * just sent; so wait for the other end to close. */
+    /* Closing a socket with unread input would discard our last output at the other end; so wait
+     * for the other end to close. */
     struct mst__job_message message;
     if (client_flush(client, until, NULL) == 0 &&
         mst__stream_end(&client->conn.stream, false) == 0) {
@@ -63,13 +62,13 @@ void mst__job_client_finish(struct mst__job_client *client, struct mst__until un
     mst__job_client_close(client);
 }
 
-/* Name the server in the error of a call. */
+/* Add the server's name to the error of a call. */
 static int fail_where(const struct mst__job_client *client, int rv, struct mst_err *reterr)
 {
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "job server %.60s", client->where);
 }
 
-/* Send the output, all of it by @until. */
+/* Send all output before @until. */
 static int client_flush(struct mst__job_client *client,
                         struct mst__until until,
                         struct mst_err *reterr)
@@ -80,7 +79,7 @@ static int client_flush(struct mst__job_client *client,
     return fail_where(client, rv, reterr);
 }
 
-/* Send as much of it as the kernel takes. */
+/* Send as much output as the kernel takes. */
 static int client_push(struct mst__job_client *client, struct mst_err *reterr)
 {
     struct mst_err err = {0};
@@ -89,7 +88,7 @@ static int client_push(struct mst__job_client *client, struct mst_err *reterr)
                                                                 : mst__err_pass(reterr, rv, &err);
 }
 
-/* The question whether the server knows of jobs, as a store would ask it. */
+/* Ask whether the server serves jobs, in the store protocol. */
 static int put_greeting(struct mst__buf *output)
 {
     struct mst__buf items;
@@ -179,7 +178,7 @@ int64_t mst__job_client_heard_ms(const struct mst__job_client *client)
 
 /* --- receiving --- */
 
-/* A message, if there is a whole one in the input: as mst__job_read. */
+/* Take a message from the input, if there is a complete one: as mst__job_read. */
 static int client_next(struct mst__job_client *client,
                        struct mst__job_message *ret_message,
                        size_t *ret_wanted,
@@ -191,7 +190,7 @@ static int client_next(struct mst__job_client *client,
     return rv;
 }
 
-/* Wait until something can be done, and do it: receive until the input has @wanted bytes, or
+/* Wait until input or output is possible, then receive until the input has @wanted bytes, or
  * send. */
 static int client_turn(struct mst__job_client *client,
                        size_t wanted,
@@ -245,7 +244,7 @@ int mst__job_client_refused(const struct mst__job_message *message, struct mst_e
     MST_ASSERT(message->type == MST_JOB_REFUSED);
     struct mst_bytes text = message->u.refused.text;
     int code = message->u.refused.code;
-    /* A code of a later release is not ours to interpret. */
+    /* Codes of later releases are unknown here. */
     bool is_known = code < 0 && strcmp(mst_errname(code), "EUNDEFINED") != 0;
     return mst__fail(reterr, is_known ? code : MST_EPROTO, 0, "%.*s",
                      (int)(text.size < 160 ? text.size : 160), (const char *)text.data);

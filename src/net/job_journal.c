@@ -14,16 +14,16 @@
 struct mst__job_journal {
     struct mst__journal_file *file;
     atomic_bool reopen_wanted;
-    bool needs_begin;    /* the next record must be one */
-    uint32_t generation; /* jobs with another one are not in the file */
-    uint32_t failed;     /* records of this one, or of an earlier one, may be missing */
-    uint32_t numbers;    /* given to jobs */
+    bool needs_begin;    /* the next record must be a BEGIN */
+    uint32_t generation; /* jobs of another generation are not in the file */
+    uint32_t failed;     /* records of this generation or an earlier one may be missing */
+    uint32_t numbers;    /* numbers given to jobs */
     uint64_t size_max;
-    uint64_t size;        /* of the file, with what is to be written */
-    uint64_t events_size; /* of that, but for states */
+    uint64_t size;        /* bytes of the file and of the buffer */
+    uint64_t events_size; /* of those, bytes of events */
 };
 
-/* What was written so far cannot be gone on from. */
+/* The written records cannot be continued: begin a new generation. */
 static void journal_renew(struct mst__job_journal *journal)
 {
     journal->needs_begin = true;
@@ -79,13 +79,13 @@ void mst__job_journal_look(struct mst_server *server)
     (void)mst__journal_file_lock(journal->file);
     if (mst__journal_file_cut(journal->file, false)) {
         journal_renew(journal);
-        journal->size = 0; /* of one that was not moved away, too: it is rotated later */
+        journal->size = 0; /* also if the old file could not be moved: it is rotated later */
         journal->events_size = 0;
     }
     mst__journal_file_unlock(journal->file);
 }
 
-/* Behind its size another file begins, when a good part of this one are not states. */
+/* Begin another file when this one has its size and a good part of it is events. */
 static void journal_rotate(struct mst__job_journal *journal)
 {
     bool is_full =
@@ -133,7 +133,7 @@ static int write_state(struct mst__job_journal *journal,
     return rv;
 }
 
-/* There is no room for something of @job. */
+/* There is no room for a record of @job. */
 static void journal_miss(struct mst__job_journal *journal, struct mst__job *job)
 {
     struct mst__job_journaled *journaled = &job->journaled;
@@ -171,7 +171,7 @@ void mst__job_journal_before(struct mst__job *job)
     mst__journal_file_unlock(journal->file);
 }
 
-/* What became of writing a record, which began at @before. */
+/* Handle the result of writing a record that began at @before. */
 static void journal_wrote(struct mst__job_journal *journal,
                           struct mst__job *job,
                           const struct mst__journal *to,
@@ -213,7 +213,7 @@ void mst__job_journal_mark(struct mst__job *job, enum mst__journal_kind kind)
 {
     struct mst__job_journal *journal = job->server->jobs.journal;
     if (journal == NULL || job->journaled.generation != journal->generation) {
-        return; /* what is missing was counted with its event */
+        return; /* it was counted with its event */
     }
     struct mst__journal *to = mst__journal_file_lock(journal->file);
     size_t before = mst__buf_size(&to->output);

@@ -1,7 +1,7 @@
-/* net/job_keys.c - which keys of rounds are dead, and sweeping them out.
+/* net/job_keys.c - finds and removes the keys of old rounds.
  *
- * Nothing is remembered of rounds and runs that are over: a key says whose it is, and the jobs say
- * whether anybody can still want it. So what a straggler writes late goes with the next sweep. */
+ * No list of old rounds and runs is kept: a key names its round, and the jobs say whether it is
+ * still needed. So the next sweep also removes keys that a straggler writes late. */
 #include "net/job_keys.h"
 
 #include "base/assert.h"
@@ -10,10 +10,11 @@
 #include "net/server.h"
 #include "wire/round_key.h"
 
-/* How long the loop is left to others between two parts of a sweep. */
+/* Pause between two parts of a sweep, for other work. */
 #define PAUSE_MS 1
 
-/* Whether @epoch is of this server. Others are of the one before it, of rounds that nodes claim. */
+/* Whether this server assigned @epoch. Other epochs are those of its predecessors, in claimed
+ * rounds. */
 static bool is_own_epoch(const struct mst__jobs *jobs, uint64_t epoch)
 {
     return epoch >= jobs->keys.epoch_first && epoch < jobs->epoch;
@@ -30,7 +31,7 @@ static bool is_dead(void *arg, struct mst_bytes key)
     bool is_own = is_own_epoch(jobs, whose.epoch);
     void *value = mst__map_get(&jobs->map, mst_bytes_of(whose.run_id, whose.run_id_size));
     if (value == NULL) {
-        /* Its nodes may not have come back to us yet; they have as long as they had before. */
+        /* Its nodes may not have come back yet; they have as long as they had before. */
         int64_t open_ms = (int64_t)uv_now(&server->loop) - jobs->keys.opened_ms;
         return is_own || open_ms >= server->options.job_expiry_ms;
     }
@@ -44,7 +45,7 @@ static void on_turn(uv_timer_t *timer)
     struct mst_server *server = timer->data;
     struct mst__job_keys *keys = &server->jobs.keys;
     if (mst__kv_is_busy(&server->kv)) {
-        return; /* that goes first */
+        return; /* that must end first */
     }
     if (!keys->is_sweeping) {
         mst__kv_sweep_begin(&server->kv);

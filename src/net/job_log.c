@@ -1,4 +1,4 @@
-/* net/job_log.c - what an authority decides as log lines and counters. */
+/* net/job_log.c - turns decisions of an authority into log lines and counters. */
 #include "net/job_log.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static struct mst__story job_story(const struct mst__job *job)
         .log = &job->server->options.log, .run_id = job->run_id, .authority = &job->authority};
 }
 
-/* The first node was accepted. That may complete a round at once, and this comes before it. */
+/* The first node was accepted. Logged before the round that it may complete. */
 static void log_founded(struct mst__job *job)
 {
     const struct mst__announcement *announcement = job->life.announcement;
@@ -29,7 +29,7 @@ static void log_founded(struct mst__job *job)
              announcement->nodes_max);
 }
 
-/* Count a round that is complete. Returns how long it was gathered for. */
+/* Count a complete round. Returns how long it gathered. */
 static int64_t count_complete(struct mst__job *job)
 {
     static const int64_t bounds_us[] = {
@@ -74,7 +74,7 @@ static void on_move(void *arg,
         job->life.open_us = authority->living_count > 0 ? authority->now_us : INT64_MAX;
     } else if (to == MST_AUTHORITY_RUNNING) {
         took_us = from == MST_AUTHORITY_RECLAIMING ? -1 : count_complete(job);
-        job->life.open_us = INT64_MAX; /* who still waits, or comes, waits for the next one */
+        job->life.open_us = INT64_MAX; /* waiting nodes and newcomers wait for the next round */
     } else if (to == MST_AUTHORITY_CLOSED) {
         job->life.tally.outcomes[authority->outcome]++;
         jobs->tally.outcomes[authority->outcome]++;
@@ -91,7 +91,7 @@ static void on_ended(void *arg,
     job->life.tally.ended[how] += count;
     job->server->jobs.tally.ended[how] += count;
     if (member != NULL && job->authority.living_count == 1) {
-        job->life.open_us = INT64_MAX; /* it was the last */
+        job->life.open_us = INT64_MAX; /* it was the last round */
     }
     const struct mst__story story = job_story(job);
     mst__story_ended(&story, member, how, count);

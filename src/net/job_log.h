@@ -1,10 +1,10 @@
-/* net/job_log.h - the life of jobs in the log, and counted for the metrics page. */
+/* net/job_log.h - the life of jobs in the log and in the metrics. */
 #ifndef MST_NET_JOB_LOG_H
 #define MST_NET_JOB_LOG_H
 
 #include "core/job_message.h"
 
-/* Bounds of the histogram of seconds until a round was complete; all else is beyond them. */
+/* Upper bounds of the histogram of seconds until a round was complete. */
 #define MST_JOB_SECONDS_MAP(X) \
     X("0.1", 100000)           \
     X("0.3", 300000)           \
@@ -17,24 +17,24 @@
     X("1000", 1000000000)
 #define MST_JOB_SECONDS_COUNT 10
 
-/* What has happened, of one job or of all. */
+/* Counters of one job or of all. */
 struct mst__job_tally {
     uint64_t rounds;                           /* completed here */
-    uint64_t gathering_us;                     /* until they were, all together */
-    uint64_t ended[MST_AUTHORITY_ENDED_COUNT]; /* sessions */
-    uint64_t restarts;                         /* rounds that were over because work had failed */
-    uint64_t outcomes[MST_JOB_OUTCOME_COUNT];  /* jobs that were closed */
+    uint64_t gathering_us;                     /* total time until they were complete */
+    uint64_t ended[MST_AUTHORITY_ENDED_COUNT]; /* ended sessions */
+    uint64_t restarts;                         /* rounds that ended with a failure */
+    uint64_t outcomes[MST_JOB_OUTCOME_COUNT];  /* closed jobs */
 };
 
-/* A job's story. Zeroed, but for open_us: nothing has happened yet. */
+/* The story of a job. Zeroed, except open_us: nothing has happened yet. */
 struct mst__job_life {
     bool is_founded;                              /* a node was accepted */
-    const struct mst__announcement *announcement; /* that is being given to the authority */
-    int64_t open_us; /* since when nodes wait for a round; INT64_MAX = nobody does */
+    const struct mst__announcement *announcement; /* currently given to the authority */
+    int64_t open_us; /* since when nodes wait for a round; INT64_MAX = none does */
     struct mst__job_tally tally;
 };
 
-/* How jobs stand at the moment. */
+/* The present state of jobs. */
 struct mst__job_metrics {
     struct mst_bytes run_id; /* borrowed from the job */
     uint32_t standings[MST_STANDING_COUNT];
@@ -42,27 +42,28 @@ struct mst__job_metrics {
 };
 
 struct mst__jobs_metrics {
-    size_t runs;    /* run ids that the server is the authority of */
+    size_t runs;    /* run ids of the server */
     size_t members; /* nodes in all of them */
     uint64_t standings[MST_STANDING_COUNT];
-    struct mst__job_tally tally;             /* of all that were ever here */
-    uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by how long they took to be complete */
-    struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX]; /* with nodes; the oldest ones */
+    struct mst__job_tally tally;             /* all jobs since the start */
+    uint64_t seconds[MST_JOB_SECONDS_COUNT]; /* rounds by the time until they were complete */
+    struct mst__job_metrics jobs[MST_METRICS_JOBS_MAX]; /* jobs with nodes; the oldest ones */
     size_t jobs_count;
-    size_t jobs_unlisted; /* with nodes, and not in @jobs */
+    size_t jobs_unlisted; /* jobs with nodes that are not in @jobs */
 };
 
 struct mst__job;
 struct mst_server;
 
-/* Let the authority of @job, which @options are for, tell what happens. */
+/* Make the authority of @job, created with @options, report its events. */
 void mst__job_log_init(struct mst__job *job, struct mst__authority_options *options);
 
-/* @announcement is given to the authority of @job, and then has been, which @is_accepted or not. */
+/* Called before and after @announcement is given to the authority of @job; @is_accepted is the
+ * result. */
 void mst__job_log_announcing(struct mst__job *job, const struct mst__announcement *announcement);
 void mst__job_log_announced(struct mst__job *job, bool is_accepted);
 
-/* The node @id, which lives, says this; before the authority hears it. */
+/* Called before the authority processes this message of the living node @id. */
 void mst__job_log_finish(const struct mst__job *job,
                          mst__authority_id id,
                          const struct mst__job_finish *finish);

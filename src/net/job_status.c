@@ -1,4 +1,4 @@
-/* net/job_status.c - jobs to statuses, for the protocol and for the page. */
+/* net/job_status.c - the status of jobs, for the protocol and for HTTP. */
 #include "net/job_status.h"
 
 #include <muster/version.h>
@@ -10,11 +10,11 @@
 #include "wire/job_status.h"
 
 #define ID_SHOWN 40      /* bytes of a run id in a sentence */
-#define WORD_COMPARED 63 /* that are looked at to find a similar one */
+#define WORD_COMPARED 63 /* bytes of a run id that are compared */
 
-/* --- who is not there --- */
+/* --- unknown run ids --- */
 
-/* The runs whose ids are nearest, in the order of their distance. */
+/* The nearest run ids, in the order of their distance. */
 struct similar {
     const struct mst__job *jobs[MST_JOBS_SIMILAR_MAX];
     size_t distances[MST_JOBS_SIMILAR_MAX];
@@ -69,13 +69,13 @@ static int fail_unknown(const struct mst_server *server,
 
 /* --- one job --- */
 
-/* The status borrows from @job and @room, which is to be closed. */
+/* The status borrows from @job and @room, which the caller closes. */
 static void job_status(const struct mst__job *job,
                        uint32_t version,
                        struct mst__job_status_room *room,
                        struct mst__job_status *ret_status)
 {
-    /* Within the frame, with the other list and some KiB for the texts. */
+    /* Leaves room in the frame for the other list and some KiB of texts. */
     mst__job_status_room_init(room, job->server->wire_limits.message_size_max / 4);
     mst__job_status_fill(&job->authority, version, (int64_t)(uv_hrtime() / 1000), true, room,
                          ret_status);
@@ -103,7 +103,7 @@ int mst__job_snapshot(const struct mst_server *server,
 
 /* --- all of them --- */
 
-/* As it is told; @list borrows from @jobs, which is to be closed. */
+/* @list borrows from @jobs, which the caller closes. */
 static void jobs_list(const struct mst_server *server,
                       struct mst__buf *jobs,
                       struct mst__job_list *ret_list)
@@ -118,7 +118,7 @@ static void jobs_list(const struct mst_server *server,
         mst__job_entry_fill(&job->authority, &entry);
         entry.run_id = mst_bytes_of(job->run_id, job->run_id_size);
         if (mst__job_entry_write(jobs, &entry) != 0) {
-            break; /* the number tells that there are more */
+            break; /* the total shows that there are more */
         }
         ret_list->count++;
     }

@@ -1,4 +1,4 @@
-/* net/job_story.c - lines about a job. */
+/* net/job_story.c - log lines about a job. */
 #include "net/job_story.h"
 
 #include <stdio.h>
@@ -75,7 +75,7 @@ void mst__story_moved(const struct mst__story *story,
     }
 }
 
-/* What became of a node, as its line calls it. */
+/* The event name for the end of a node's session. */
 static const char *ended_event(enum mst__authority_ended how)
 {
     switch (how) {

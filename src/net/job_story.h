@@ -1,4 +1,4 @@
-/* net/job_story.h - what happens to a job, as log lines: of a server, and of its journal. */
+/* net/job_story.h - log lines about a job, for the server and for `muster replay`. */
 #ifndef MST_NET_JOB_STORY_H
 #define MST_NET_JOB_STORY_H
 
@@ -7,15 +7,14 @@
 #include "base/log.h"
 #include "core/authority.h"
 
-/* Whose. */
+/* The job and its log. */
 struct mst__story {
     const struct mst_log *log;
     const char *run_id;
     const struct mst__authority *authority;
 };
 
-/* The phase has changed. @took_us: how long a round that is complete was gathered for; -1 = not
- * known. */
+/* Log a change of the phase. @took_us: how long a complete round gathered; -1 = not known. */
 void mst__story_moved(const struct mst__story *story,
                       enum mst__authority_phase from,
                       enum mst__authority_phase to,
@@ -29,7 +28,7 @@ void mst__story_ended(const struct mst__story *story,
                       enum mst__authority_ended how,
                       uint32_t count);
 
-/* The work of @id has failed; before the authority hears it. */
+/* Log the failure of @id, before the authority processes it. */
 void mst__story_failed(const struct mst__story *story,
                        mst__authority_id id,
                        int64_t round,
@@ -37,7 +36,7 @@ void mst__story_failed(const struct mst__story *story,
 
 void mst__story_forgotten(const struct mst__story *story);
 
-/* The name of the node @id, quoted, or that of nobody. */
+/* The quoted name of the node @id, or that of no node. */
 const char *mst__story_node(const struct mst__story *story,
                             mst__authority_id id,
                             char ret_text[MST_LOG_QUOTE_SIZE]);

@@ -1,7 +1,7 @@
-/* net/job_tell.c - effects of an authority as frames.
+/* net/job_tell.c - encodes effects of an authority as frames.
  *
- * What goes to everybody in the round is encoded once, gathered with what follows for the same
- * people, and written to each connection in one piece; only the rank in a SEALED differs. */
+ * A message to all members is encoded once, collected with the next ones for the same audience, and
+ * written to each connection in one piece; only the rank in a SEALED differs. */
 #include "net/job_tell.h"
 
 #include "base/assert.h"
@@ -10,15 +10,15 @@
 
 enum audience {
     AUDIENCE_NONE,
-    AUDIENCE_HOLDERS, /* who holds the round */
+    AUDIENCE_HOLDERS, /* the nodes that hold the round */
     AUDIENCE_ALL,
 };
 
-/* Frames for one audience, in the making. */
+/* Collected frames for one audience. */
 struct tell {
     struct mst__job *job;
     enum audience audience;
-    size_t sealed_at; /* where the SEALED is in the shared buffer; with sealed_size > 0 */
+    size_t sealed_at; /* position of the SEALED in the shared buffer, if sealed_size > 0 */
     size_t sealed_size;
 };
 
@@ -31,7 +31,7 @@ static void tell_one(struct tell *tell, const struct mst__authority_member *memb
 {
     struct mst__jobs *jobs = tell_jobs(tell);
     if (member->driver == NULL) {
-        return; /* absent; it will ask when it comes again */
+        return; /* not connected; it will ask when it comes again */
     }
     if (tell->sealed_size > 0) {
         mst__job_patch_rank(jobs->shared.memory + jobs->shared.start + tell->sealed_at,
@@ -41,7 +41,7 @@ static void tell_one(struct tell *tell, const struct mst__authority_member *memb
     jobs->told++;
 }
 
-/* Send what was gathered. */
+/* Send the collected frames. */
 static void tell_flush(struct tell *tell)
 {
     struct mst__jobs *jobs = tell_jobs(tell);
@@ -62,7 +62,7 @@ static void tell_flush(struct tell *tell)
     tell->sealed_size = 0;
 }
 
-/* Gather @message for @audience. */
+/* Add @message for @audience. */
 static void tell_many(struct tell *tell,
                       enum audience audience,
                       const struct mst__job_message *message)
@@ -74,7 +74,7 @@ static void tell_many(struct tell *tell,
     }
     size_t at = mst__buf_size(&jobs->shared);
     if (mst__job_write(&jobs->shared, message) != 0) {
-        /* No memory for a frame. Whoever misses one must not go on as if nothing had happened. */
+        /* No memory for a frame. A node that misses one must not continue unaware. */
         mst__log(&tell->job->server->options.log, MST_LOG_ERROR, "job.untold", "run=%s what=%s",
                  MST_LOG_TEXT(tell->job->run_id), mst__job_type_name(message->type));
         const struct mst__authority_member *member;
@@ -94,7 +94,7 @@ static void tell_many(struct tell *tell,
     }
 }
 
-/* Send @message to one connection, behind everything gathered so far. */
+/* Send @message to one connection, after all frames collected so far. */
 static void tell_single(struct tell *tell, void *driver, const struct mst__job_message *message)
 {
     struct mst__jobs *jobs = tell_jobs(tell);
@@ -126,7 +126,7 @@ static struct mst__job_message round_message(enum mst__job_type type,
     };
 }
 
-/* To the one whom @effect is for, or to all who hold the round. */
+/* Send to the member that @effect names, or to all that hold the round. */
 static void tell_whom(struct tell *tell,
                       const struct mst__authority_effect *effect,
                       const struct mst__job_message *message)

@@ -1,7 +1,7 @@
-/* net/journal_file.c - a thread that appends to a file, and begins another one when it is told to.
+/* net/journal_file.c - a thread that appends to a file, and begins another one on request.
  *
- * The buffer, the cut and the flags are guarded by the mutex. The descriptor, the size and the
- * buffer that is being written are the thread's own. */
+ * The mutex guards the buffer, the cut and the flags. The descriptor, the size and the buffer that
+ * is being written belong to the thread. */
 #include "net/journal_file.h"
 
 #include <errno.h>
@@ -20,17 +20,17 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* Records gather for so long before they are written together, and are on the disk so much later.
- * After a failure the next attempt is as far away. */
+/* Records are collected for this time before they are written together, and synced after this time.
+ * A failed write is retried after the latter. */
 #define GATHER_MS 10
 #define SYNC_MS 1000
 
-/* Memory that a buffer keeps. */
+/* Memory that an empty buffer keeps. */
 #define KEPT_SIZE MST_KIB(256)
 
 struct mst__journal_file {
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* there is something to write, or the end; the thread is done */
+    pthread_cond_t changed; /* there is work for the thread, or it is done */
     pthread_t thread;
     struct mst_log log;
     struct mst__journal journal;
@@ -42,21 +42,20 @@ struct mst__journal_file {
     bool has_failed;
     bool is_closing;
     bool is_done;
-    /* The thread's own. */
+    /* Used by the thread only. */
     int fd; /* -1 = could not be opened */
     uint64_t size;
     struct mst__buf writing;
     int64_t synced_ms;
-    bool is_dirty;   /* written, and perhaps not on the disk */
-    bool is_failing; /* the last attempt failed, which was said */
+    bool is_dirty;   /* written, and perhaps not synced */
+    bool is_failing; /* the last attempt failed, which was logged */
     char *old_path;
     char path[];
 };
 
 /* --- files --- */
 
-/* A descriptor of the regular file at @path. A pipe that nobody reads is an error and not a
- * wait. */
+/* Open the regular file at @path. A pipe without a reader is an error; it does not block. */
 static int open_path(const char *path, struct mst_err *reterr)
 {
     struct stat about;
@@ -73,8 +72,8 @@ static int open_path(const char *path, struct mst_err *reterr)
     return fd;
 }
 
-/* Read @fd from its beginning. How far it has whole records is *ret_size; whether that is all of
- * it, *ret_is_whole. */
+/* Read @fd from its beginning. *ret_size is the end of the last complete record; *ret_is_whole says
+ * whether that is the end of the file. */
 static int scan(int fd,
                 const char *path,
                 uint64_t *ret_size,
@@ -147,7 +146,7 @@ static void file_begin(struct mst__journal_file *file, bool renames)
     struct mst_err err;
     file_sync(file);
     if (file->fd >= 0) {
-        (void)close(file->fd); /* what could not be written was told by write or fdatasync */
+        (void)close(file->fd); /* write or fdatasync has reported errors */
     }
     if (renames && rename(file->path, file->old_path) != 0) {
         file_log(file, "journal.unrotated", strerror(errno));
@@ -161,7 +160,7 @@ static void file_begin(struct mst__journal_file *file, bool renames)
     }
 }
 
-/* Whether all of @bytes were written; else none of them is in the file. */
+/* Write all of @bytes. On failure none of them is in the file. */
 static bool file_write(struct mst__journal_file *file, struct mst_bytes bytes)
 {
     struct mst_err err;
@@ -200,10 +199,11 @@ static void wait_until(struct mst__journal_file *file, int64_t deadline_ms)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline_ms / 1000),
                              .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
-    (void)pthread_cond_timedwait(&file->changed, &file->mutex, &until); /* looked at again */
+    (void)pthread_cond_timedwait(&file->changed, &file->mutex, &until); /* the caller checks
+                                                                           again */
 }
 
-/* Something to write, or the end; unwritten data is synced in time. The mutex is held. */
+/* Wait for records or the end, and sync unsynced data in time. The mutex is held. */
 static void wait_for_records(struct mst__journal_file *file)
 {
     while (mst__buf_size(&file->journal.output) == 0 && !file->has_cut && !file->is_closing) {
@@ -226,7 +226,7 @@ static void wait_for_records(struct mst__journal_file *file)
     }
 }
 
-/* What has come since something could not be written refers to what is missing. */
+/* Drop records that refer to records that could not be written. */
 static void forget_records(struct mst__journal_file *file)
 {
     mst__buf_clear(&file->journal.output);
@@ -288,8 +288,8 @@ static void file_free(struct mst__journal_file *file)
     }
     mst__journal_close(&file->journal);
     mst__buf_close(&file->writing);
-    (void)pthread_cond_destroy(&file->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&file->mutex);  /* nobody has it */
+    (void)pthread_cond_destroy(&file->changed); /* no thread waits */
+    (void)pthread_mutex_destroy(&file->mutex);  /* no thread holds it */
     mst__free(file->old_path);
     mst__free(file);
 }
@@ -362,11 +362,11 @@ void mst__journal_file_close(struct mst__journal_file *file)
     bool is_done = file->is_done;
     (void)pthread_mutex_unlock(&file->mutex);
     if (is_done) {
-        (void)pthread_join(file->thread, NULL); /* it is at its end */
+        (void)pthread_join(file->thread, NULL); /* the thread is about to exit */
         file_free(file);
     } else {
         file_log(file, "journal.abandoned", "the disk does not take what is left");
-        (void)pthread_detach(file->thread); /* it ends with the process, and has its memory */
+        (void)pthread_detach(file->thread); /* it ends with the process and keeps its memory */
     }
 }
 

@@ -1,4 +1,4 @@
-/* net/listen.c - where the server listens: exactly where it was asked to. */
+/* net/listen.c - the addresses that the server listens on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -15,18 +15,19 @@
 #include "base/log.h"
 #include "net/server.h"
 
-/* With several addresses and port 0 the first one chooses; if that is taken elsewhere, again. */
+/* With several addresses and port 0, the first one chooses the port; if it is in use on another
+ * address, try again. */
 #define LISTEN_PORT_TRIES 16
 
-/* --- who calls --- */
+/* --- accepting --- */
 
 static void open_spare(struct mst_server *server)
 {
-    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* -1: none is left */
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC); /* -1: no descriptor is left */
 }
 
-/* There are no descriptors left. Whoever calls is turned away with the one that was kept for this,
- * for else the loop would turn for ever. */
+/* There are no descriptors left. Accept with the reserved one and close at once; otherwise the loop
+ * would spin. */
 static void turn_away(const struct mst__listener *listener)
 {
     struct mst_server *server = listener->server;
@@ -35,7 +36,7 @@ static void turn_away(const struct mst__listener *listener)
     if (server->spare_fd >= 0) {
         (void)close(server->spare_fd); /* nothing was written */
     }
-    (void)mst__stream_accept(&listener->io.stream, &stream, &peer); /* or not: as it is */
+    (void)mst__stream_accept(&listener->io.stream, &stream, &peer); /* a failure changes nothing */
     mst__stream_close(&stream);
     open_spare(server);
 }
@@ -45,7 +46,7 @@ static void complain(const struct mst__listener *listener, int reason)
     struct mst_server *server = listener->server;
     int64_t now_ms = (int64_t)uv_now(&server->loop);
     if (now_ms - server->accept_complaint_ms < 1000) {
-        return; /* one line a second is enough */
+        return; /* one line per second is enough */
     }
     server->accept_complaint_ms = now_ms;
     mst__log(&server->options.log, MST_LOG_ERROR, "accept.failed",
@@ -53,10 +54,10 @@ static void complain(const struct mst__listener *listener, int reason)
              server->conns_count, MST_LOG_TEXT(uv_strerror(-reason)));
 }
 
-/* Take in those who have called, but not too many in one turn of the loop. */
+/* Accept connections, up to the limit of one turn of the loop. */
 static void on_callers(struct mst__polled *polled, bool can_read, bool can_write)
 {
-    (void)can_read; /* it is all that was wanted */
+    (void)can_read; /* only reading is requested */
     (void)can_write;
     struct mst__listener *listener = (struct mst__listener *)polled;
     struct mst_server *server = listener->server;
@@ -80,9 +81,9 @@ static void on_callers(struct mst__polled *polled, bool can_read, bool can_write
     }
 }
 
-/* --- where --- */
+/* --- addresses --- */
 
-/* A listener for @stream, which is taken. */
+/* Add a listener for @stream, which is taken. */
 static int listener_add(struct mst_server *server,
                         struct mst__stream stream,
                         struct mst__listener **ret_listener,
@@ -104,9 +105,9 @@ static int listener_add(struct mst_server *server,
         return rv;
     }
     server->listeners_count++;
-    /* The address that the kernel settled on; of the first TCP one, the port. */
+    /* The address that the kernel has chosen; the port of the first TCP address. */
     int port = 0;
-    (void)mst__stream_local(&stream, listener->address, &port); /* empty, if it does not say */
+    (void)mst__stream_local(&stream, listener->address, &port); /* empty on failure */
     server->port = server->port == 0 ? port : server->port;
     *ret_listener = listener;
     return 0;
@@ -153,7 +154,7 @@ static int open_tcp(struct mst_server *server,
     return open_address(server, address, size, ipv6_only, reterr);
 }
 
-/* A socket file that nobody listens on is left over from a killed server. */
+/* Remove a socket file without a listener, left over from a killed server. */
 static void remove_stale_socket(const struct sockaddr_un *address)
 {
     struct stat info;
@@ -161,7 +162,7 @@ static void remove_stale_socket(const struct sockaddr_un *address)
     if (lstat(address->sun_path, &info) == 0 && S_ISSOCK(info.st_mode) &&
         mst__stream_connect((const struct sockaddr *)address, sizeof *address, &stream) ==
             -ECONNREFUSED) {
-        (void)unlink(address->sun_path); /* bind tells if it is still there */
+        (void)unlink(address->sun_path); /* bind reports it if it is still there */
     }
     mst__stream_close(&stream);
 }
@@ -204,7 +205,7 @@ static bool has_host(const struct mst_server_options *options, const char *host)
     return false;
 }
 
-/* `*`: one socket for both families, or IPv4 alone where the kernel has no IPv6. */
+/* `*`: one socket for both families, or IPv4 only if the kernel has no IPv6. */
 static int open_everywhere(struct mst_server *server, int port, struct mst_err *reterr)
 {
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
@@ -236,7 +237,7 @@ static int open_host(struct mst_server *server,
         return mst__fail_from(reterr, MST_ERESOLVE, MST_DOMAIN_GAI, rv,
                               "host '%s' to listen on: %s", host, gai_strerror(rv));
     }
-    /* Beside a wildcard of IPv4, the one of IPv6 must leave IPv4 alone. */
+    /* Beside a wildcard of IPv4, the wildcard of IPv6 must not include IPv4. */
     bool ipv6_only = options->ipv6_only || has_host(options, "0.0.0.0") || strcmp(host, "::") != 0;
     for (struct addrinfo *info = found; info != NULL && rv == 0; info = info->ai_next) {
         port = server->port != 0 ? server->port : options->port;
@@ -246,7 +247,7 @@ static int open_host(struct mst_server *server,
     return rv;
 }
 
-/* The loopback addresses: IPv4's must be there, IPv6's need not. */
+/* The loopback addresses: IPv4 is mandatory, IPv6 is not. */
 static int open_loopback(struct mst_server *server,
                          const struct mst_server_options *options,
                          struct mst_err *reterr)
@@ -284,7 +285,7 @@ void mst__listen_close(struct mst_server *server)
         }
         mst__polled_close(&server->poller, &listener->io);
         if (listener->has_path) {
-            (void)unlink(listener->address + strlen("unix:")); /* if it is still there */
+            (void)unlink(listener->address + strlen("unix:")); /* it may be gone already */
         }
     }
     if (server->spare_fd >= 0) {
@@ -297,7 +298,7 @@ int mst__listen_open(struct mst_server *server,
                      const struct mst_server_options *options,
                      struct mst_err *reterr)
 {
-    /* The cause is looked at below, so there has to be one. */
+    /* The cause is used below. */
     struct mst_err err = {0};
     int rv = 0;
     for (size_t i = 0; i < options->listen_fds_count && rv == 0; i++) {

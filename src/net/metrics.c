@@ -1,4 +1,4 @@
-/* net/metrics.c - a snapshot goes in, text comes out; nothing else is touched.
+/* net/metrics.c - a snapshot in, text out.
  *
  * Every operation and every reason is listed even at 0: a series that appears only with its first
  * event hides that event from rate(). */
@@ -11,11 +11,10 @@
 #include "base/assert.h"
 #include "base/unicode.h"
 
-/* A run id as the value of a label: each byte as four, one of which is a backslash that takes
- * two, or three for one. */
+/* A run id as a label value: each byte takes up to five characters, `\\xNN`. */
 #define RUN_SIZE (5 * MST_METRICS_RUN_ID_SIZE_MAX + 1)
 
-/* The longest line has a run id in it. */
+/* The longest line contains a run id. */
 #define LINE_SIZE (RUN_SIZE + 160)
 
 static int append_line(struct mst__buf *page, const char *format, ...) MST_PRINTF(2, 3);
@@ -32,7 +31,7 @@ static int append_line(struct mst__buf *page, const char *format, ...)
     return mst__buf_append(page, mst_bytes_of(line, (size_t)length));
 }
 
-/* What a metric is; its values follow. */
+/* The header of a metric; its values follow. */
 static int append_head(struct mst__buf *page, const char *name, const char *type, const char *help)
 {
     int rv = append_line(page, "# HELP %s %s\n", name, help);
@@ -90,7 +89,7 @@ static double seconds(uint64_t us)
 
 #define BOUND_TEXT(text, us) text,
 
-/* @counts of what took up to each of @bounds, and of the rest; all together @sum_us. */
+/* A histogram: @counts for each of @bounds and beyond; @sum_us is the total. */
 static int append_histogram(struct mst__buf *page,
                             const char *name,
                             const char *help,
@@ -149,9 +148,9 @@ static int append_labelled(const struct mst__metrics *metrics, struct mst__buf *
 
 /* --- jobs --- */
 
-/* @run_id as the value of a label. The format knows three escapes, and control characters and bytes
- * that are not text have none. They are spelled as \xNN; a backslash is doubled before that, so
- * that no two run ids look alike. */
+/* @run_id as a label value. The format has three escapes, none for control characters and bytes
+ * that are not UTF-8. They are written as \xNN; a backslash is doubled before that, so that no two
+ * run ids look alike. */
 static void quote_run(struct mst_bytes run_id, char ret_quoted[RUN_SIZE])
 {
     char shown[MST_UNICODE_SHOWN_SIZE];
@@ -193,7 +192,7 @@ static int append_complete(const struct mst__jobs_metrics *jobs, struct mst__buf
                             bounds, jobs->seconds, MST_JOB_SECONDS_COUNT, jobs->tally.gathering_us);
 }
 
-/* Of all jobs that were ever here. */
+/* Counters of all jobs since the start. */
 static int append_totals(const struct mst__jobs_metrics *jobs, struct mst__buf *page)
 {
     int rv = append_metric(page, "muster_rounds_total", "counter", "Rounds that were completed.",
@@ -229,7 +228,7 @@ static int append_totals(const struct mst__jobs_metrics *jobs, struct mst__buf *
     return rv;
 }
 
-/* One of the families of series that each job has. */
+/* The families of series that each job has. */
 enum job_family {
     JOB_ROUNDS,
     JOB_SECONDS,
@@ -274,7 +273,7 @@ static int append_job(const struct mst__job_metrics *job,
     return rv;
 }
 
-/* The first @count jobs, one family behind the other as the format wants it. */
+/* The first @count jobs, one family after the other as the format requires. */
 static int append_jobs(const struct mst__jobs_metrics *jobs, size_t count, struct mst__buf *page)
 {
     static const struct {

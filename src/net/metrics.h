@@ -1,11 +1,11 @@
-/* net/metrics.h - the server's counters as text in the format that Prometheus reads. */
+/* net/metrics.h - the server's counters in the text format of Prometheus. */
 #ifndef MST_NET_METRICS_H
 #define MST_NET_METRICS_H
 
 #include "base/buf.h"
 #include "net/server.h"
 
-/* What the page shows, taken at one moment. */
+/* The values of the page, taken at one moment. */
 struct mst__metrics {
     const char *version;
     size_t connections;
@@ -17,7 +17,7 @@ struct mst__metrics {
 };
 
 /* Append the page, text format 0.0.4, to @page: 0, MST_ELIMIT or MST_ENOMEM; on error @page is
- * unchanged. Where not all jobs fit there are fewer of them. */
+ * unchanged. If not all jobs fit, it has fewer of them. */
 int mst__metrics_render(const struct mst__metrics *metrics, struct mst__buf *page);
 
 #endif /* MST_NET_METRICS_H */

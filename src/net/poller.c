@@ -1,4 +1,4 @@
-/* net/poller.c - which of a server's streams can be read or written. */
+/* net/poller.c - reports which streams of a server are readable or writable. */
 #include "net/poller.h"
 
 #include <errno.h>
@@ -8,12 +8,12 @@
 
 #include "base/assert.h"
 
-/* Asked for at once. */
+/* Events per epoll_wait. */
 #define POLLER_EVENTS 256
 
 static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "they go by the same numbers");
 
-/* Let the kernel look for @events of @polled: 0 or an error. */
+/* Ask the kernel for @events of @polled: 0 or an error. */
 static int polled_arm(struct mst__poller *poller, struct mst__polled *polled, short events)
 {
     if (polled->armed == events) {
@@ -42,7 +42,8 @@ int mst__polled_want(struct mst__poller *poller,
 {
     polled->wants_read = reads;
     polled->wants_write = writes;
-    /* Who does not want to read for a moment most often wants to again before anything comes. */
+    /* A stream that stops reading usually resumes before anything arrives, so keep the
+     * registration. */
     short events = polled_events(polled);
     bool is_kept = !reads && (events | POLLIN) == polled->armed;
     return is_kept ? 0 : polled_arm(poller, polled, events);
@@ -50,7 +51,7 @@ int mst__polled_want(struct mst__poller *poller,
 
 void mst__polled_close(struct mst__poller *poller, struct mst__polled *polled)
 {
-    /* A copy of the descriptor in another process would keep it known to the kernel. */
+    /* A copy of the descriptor in another process would keep the registration alive. */
     int rv = polled_arm(poller, polled, 0);
     MST_ASSERT(rv == 0);
     mst__stream_close(&polled->stream);
@@ -67,13 +68,13 @@ static void polled_ready(struct mst__poller *poller, struct mst__polled *polled,
         polled->on_ready(polled, can_read, can_write);
     } else if (polled->stream.fd >= 0) {
         int rv = polled_arm(poller, polled, polled_events(polled));
-        MST_ASSERT(rv == 0); /* it asks for less */
+        MST_ASSERT(rv == 0); /* it requests less */
     }
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
-    (void)status; /* it is no socket, and does not fail */
+    (void)status; /* an epoll descriptor does not fail */
     (void)events;
     struct mst__poller *poller = poll->data;
     struct epoll_event ready[POLLER_EVENTS];

@@ -1,8 +1,8 @@
-/* net/resolve.c - getaddrinfo has no deadline, so for names it runs in a thread of its own.
+/* net/resolve.c - getaddrinfo has no deadline, so it resolves names in a separate thread.
  *
- * The caller and the thread share a job, and whoever lets go of it last frees it: a caller whose
- * deadline passes leaves, and the thread ends whenever the resolver does. How many such threads
- * may hang around is bounded. */
+ * The caller and the thread share a job; the last one to release it frees it. A caller whose
+ * deadline passes returns, and the thread ends when the resolver does. The number of such threads
+ * is bounded. */
 #include "net/resolve.h"
 
 #include <pthread.h>
@@ -52,7 +52,7 @@ static void job_release(struct resolve_job *job)
     if (job->addresses != NULL) {
         freeaddrinfo(job->addresses);
     }
-    (void)pthread_cond_destroy(&job->done_cond); /* nobody waits any more */
+    (void)pthread_cond_destroy(&job->done_cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&job->mutex);
     mst__free(job);
 }
@@ -97,7 +97,7 @@ static int job_start(struct resolve_job *job)
     job->holders++;
     int status = mst__thread_start(&thread, job_run, job);
     if (status == 0) {
-        (void)pthread_detach(thread); /* nobody waits for its end */
+        (void)pthread_detach(thread); /* no thread waits for its end */
     } else {
         job->holders--;
     }

@@ -1,4 +1,4 @@
-/* net/resolve.h - host names to addresses, with a deadline. */
+/* net/resolve.h - resolves host names, with a deadline. */
 #ifndef MST_NET_RESOLVE_H
 #define MST_NET_RESOLVE_H
 
@@ -9,8 +9,8 @@
 #include "base/until.h"
 
 /**
- * Look up the stream addresses of @endpoint, both families. A numeric address is taken as it is.
- * The caller releases @ret_addresses with freeaddrinfo.
+ * Resolve the stream addresses of @endpoint, of both families. A numeric address is used as it is.
+ * Release @ret_addresses with freeaddrinfo.
  *
  * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ENOMEM, MST_ESYS.
  */

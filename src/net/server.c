@@ -1,6 +1,6 @@
 /* net/server.c - the store server: options, loop, timers, stopping.
  *
- * One thread runs the loop and owns everything. Others only raise a flag and wake it. */
+ * One thread runs the loop and owns everything. Other threads only set a flag and wake it. */
 #include <muster/server.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "net/http.h"
 #include "net/server.h"
 
-/* Stopping: what has arrived is still read for a moment, and unsent output has until the end. */
+/* Stopping: arrived requests are still read for a moment, and unsent output has until the end. */
 #define STOP_READ_MS 50
 #define STOP_END_MS 800
 #define STOP_TICK_MS 10
 
-/* The grace of conn.c is looked at this often, while there is one. */
+/* How often the grace of conn.c is checked, while there is one. */
 #define GRACE_TICK_MS 10
 
 #define SWEEP_TICK_MS_MAX 1000
@@ -90,7 +90,7 @@ void mst__server_want_grace(struct mst_server *server)
     }
 }
 
-/* Everything is closed: nothing keeps the loop running. */
+/* Close all handles, so that the loop ends. */
 static void server_close_handles(struct mst_server *server)
 {
     mst__listen_close(server);
@@ -154,8 +154,8 @@ void mst__server_want_sweep(struct mst_server *server)
 
 /* --- requests from elsewhere --- */
 
-/* `name=count` behind @size bytes of @text, unless it is 0; the new size. One line for all of them:
- * a sink that limits lines does not take them for a flood. */
+/* Append `name=count` to the @size bytes of @text, unless count is 0; returns the new size. All
+ * counters share one line, so that a log limit does not drop them. */
 static size_t append_counter(char text[MST_LOG_LINE_SIZE],
                              size_t size,
                              const char *name,
@@ -250,7 +250,7 @@ static int server_open_loop(struct mst_server *server, struct mst_err *reterr)
         if (has_poller) {
             mst__poller_stop(&server->poller);
         }
-        (void)uv_run(&server->loop, UV_RUN_DEFAULT); /* lets the handles finish closing */
+        (void)uv_run(&server->loop, UV_RUN_DEFAULT); /* closes the remaining handles */
         (void)uv_loop_close(&server->loop);
         mst__poller_close(&server->poller);
         return mst__fail(reterr, MST_ESYS, -rv, "event loop");
@@ -314,7 +314,7 @@ int mst_server_new(const struct mst_server_options *given,
     mst__kv_init(&server->kv, &limits, hash_key);
     server->kv.announces = true;
     mst__buf_init(&server->replies, MST_FLUSH_SIZE + server->wire_limits.message_size_max + 64);
-    /* A key, and the value before and after it changed. */
+    /* Room for a key, and its value before and after the change. */
     mst__buf_init(&server->notice, 64 + options->key_size_max + 2 * options->value_size_max);
     rv = server_open_loop(server, reterr);
     if (rv == 0) {

@@ -1,11 +1,11 @@
-/* net/server_empty.c - removing all keys of a server, for the thread that owns it.
+/* net/server_empty.c - removes all keys of a server, for the thread that owns it.
  *
- * What clients had sent before is part of what goes, also if it still is in the kernel. So the loop
- * turns until a turn has brought nothing new, and the keys go then. Clients that write all the time
- * do not hold that up for ever.
+ * Keys that clients have already sent must go as well, even if they are still in the kernel. So the
+ * loop turns until a turn has brought nothing new; then the keys are removed. Clients that write
+ * all the time delay that by a limited number of turns only.
  *
- * A wish has a number. Who does not want to wait any longer takes it back, so that the keys of a
- * later time are safe. */
+ * A request has a number. A caller that does not wait any longer withdraws its request, so that
+ * later keys are safe. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -15,7 +15,7 @@
 
 static bool is_any(void *arg, struct mst_bytes key)
 {
-    (void)arg; /* whatever it is */
+    (void)arg; /* all keys match */
     (void)key;
     return true;
 }
@@ -28,7 +28,7 @@ static uint64_t find_wish(struct mst__empty *empty)
     return wanted;
 }
 
-/* However long that takes: nobody shall see that some keys are gone and others are not. */
+/* Without a limit of time: no client may see a part of the keys removed. */
 static void deliver_all(struct mst_server *server)
 {
     do {
@@ -105,7 +105,7 @@ void mst__empty_look(struct mst_server *server)
     if (find_wish(empty) == 0 || server->stopping) {
         return;
     }
-    int rv = uv_idle_start(&empty->idle, on_turn); /* the loop does not sleep while it is active */
+    int rv = uv_idle_start(&empty->idle, on_turn); /* an idle handle keeps the loop from sleeping */
     MST_ASSERT(rv == 0);
 }
 
@@ -121,7 +121,7 @@ int mst__server_empty(struct mst_server *server, int64_t deadline_ms, struct mst
     uv_mutex_lock(&empty->mutex);
     int64_t left_ms = deadline_ms - mst__clock_ms();
     while (empty->done != number && left_ms > 0) {
-        /* Why it ends is looked at here. */
+        /* The loop checks the reason. */
         (void)uv_cond_timedwait(&empty->cond, &empty->mutex, (uint64_t)left_ms * 1000000);
         left_ms = deadline_ms - mst__clock_ms();
     }

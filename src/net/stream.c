@@ -13,14 +13,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The kernel cuts it down to net.core.somaxconn. */
+/* The kernel limits it to net.core.somaxconn. */
 #define STREAM_BACKLOG 65535
 
 struct option {
     int level, name, value;
 };
 
-/* None is needed for correct answers; a kernel without one costs speed only. */
+/* They affect speed only, so failures are ignored. */
 static void set_options(int fd, const struct option *options, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -84,8 +84,7 @@ int mst__stream_local(const struct mst__stream *stream,
 
 /* --- opening --- */
 
-/* Make @fd listen: 0 or an error. Accepted ones inherit the options, which saves calls for
- * each. */
+/* Make @fd listen: 0 or an error. Accepted sockets inherit the options, which saves calls. */
 static int listener_start(int fd, int family)
 {
     static const struct option options[] = {
@@ -164,7 +163,7 @@ int mst__stream_accept(const struct mst__stream *listener,
     int fd =
         accept4(listener->fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        /* What has gone wrong with one caller already is not the next one's. */
+        /* A failure of one connection does not concern the next one. */
         return errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED ? -EAGAIN : -errno;
     }
     ret_stream->fd = fd;
@@ -174,7 +173,7 @@ int mst__stream_accept(const struct mst__stream *listener,
 
 int mst__stream_connect(const struct sockaddr *address, size_t size, struct mst__stream *ret_stream)
 {
-    /* Both are improvements only. */
+    /* Both affect speed only. */
     static const struct option options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},
         {SOL_SOCKET, SO_KEEPALIVE, 1},
@@ -186,7 +185,7 @@ int mst__stream_connect(const struct sockaddr *address, size_t size, struct mst_
     if (is_inet(address->sa_family)) {
         set_options(fd, options, sizeof options / sizeof options[0]);
     }
-    /* An interrupted connect goes on in the background, as one in progress does. */
+    /* An interrupted connect continues in the background, as one in progress. */
     if (connect(fd, address, (socklen_t)size) != 0 && errno != EINPROGRESS && errno != EINTR) {
         int reason = errno;
         (void)close(fd); /* nothing was written */
@@ -196,8 +195,8 @@ int mst__stream_connect(const struct sockaddr *address, size_t size, struct mst_
     return 0;
 }
 
-/* A port that nobody listens on can, on one machine, become the source port of the very connection
- * to it. Then we are talking to ourselves. */
+/* On one machine, a port without a listener can become the source port of the connection to it.
+ * Then we are connected to ourselves. */
 static bool is_self_connected(int fd)
 {
     struct sockaddr_storage here = {0};
@@ -229,7 +228,7 @@ int mst__stream_connected(const struct mst__stream *stream)
 
 short mst__stream_events(const struct mst__stream *stream, bool reads, bool writes)
 {
-    (void)stream; /* this kind waits for what is wanted */
+    (void)stream; /* this kind of stream polls for what is wanted */
     return (short)((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
 }
 
@@ -274,7 +273,7 @@ int mst__stream_end(const struct mst__stream *stream, bool reads)
 void mst__stream_close(struct mst__stream *stream)
 {
     if (stream->fd >= 0) {
-        (void)close(stream->fd); /* whatever it says, the descriptor is gone */
+        (void)close(stream->fd); /* the descriptor is gone in any case */
         stream->fd = -1;
     }
 }

@@ -1,19 +1,19 @@
-/* net/stream.h - a connection as a stream of bytes, and where connections come from.
+/* net/stream.h - a connection as a stream of bytes, and listening sockets.
  *
- * The server, its metrics page and the clients use nothing else of the system's sockets. There is
- * one kind of stream today, over TCP or a unix socket.
+ * The server, its HTTP page and the clients use only this interface to sockets. There is one kind
+ * of stream today, over TCP or a unix socket.
  *
- * No call waits. What cannot be done yet is -EAGAIN: then the caller polls the stream for what
- * mst__stream_events says, and calls again. That leaves room for a kind that encrypts:
+ * No call blocks. A call that cannot proceed returns -EAGAIN: the caller polls the stream for the
+ * result of mst__stream_events and calls again. That leaves room for an encrypted kind:
  *
  * - Its handshake is part of connecting, reading and writing, whichever comes first. Meanwhile
- *   mst__stream_events tells what the handshake waits for, and not what the caller wants.
- * - A read gives all that there is, up to the room that is offered. Only one that fills its room
- *   may leave something behind that a poll does not show, and is repeated before the next poll.
- * - A write that took nothing, or not all, is repeated with the same bytes, wherever they lie by
- *   then.
+ *   mst__stream_events returns what the handshake waits for, not what the caller wants.
+ * - A read returns everything available, up to the size of the buffer. Only a read that fills its
+ *   buffer may leave something behind that poll does not show; repeat it before the next poll.
+ * - A write that was refused, or partial, is repeated with the same bytes, possibly at another
+ *   address.
  *
- * Errors are negative numbers of errno. */
+ * Errors are negative errno values. */
 #ifndef MST_NET_STREAM_H
 #define MST_NET_STREAM_H
 
@@ -25,10 +25,10 @@
 #include "net/address.h"
 
 struct mst__stream {
-    int fd; /* to be polled; -1 = none */
+    int fd; /* for poll; -1 = none */
 };
 
-/* An address of the kinds that there are, in as few bytes as possible. */
+/* An address of the supported families, in as few bytes as possible. */
 struct mst__stream_name {
     uint8_t family;
     uint16_t port;
@@ -41,58 +41,59 @@ void mst__stream_name_format(const struct mst__stream_name *name, char ret_text[
 
 /* --- a server's side --- */
 
-/* Listen on exactly @address. Accepted streams are found dead by keep-alive probes, because silent
- * ones must not be timed out. 0 or an error. */
+/* Listen on exactly @address. Keep-alive probes find dead peers of accepted streams, because silent
+ * ones must not time out. 0 or an error. */
 int mst__stream_listen(const struct sockaddr *address,
                        size_t size,
                        bool ipv6_only,
                        struct mst__stream *ret_listener);
 
-/* Listen on @fd, which is taken: 0; -ENOTSOCK and others when it is no stream socket. */
+/* Listen on @fd, which is taken: 0; -ENOTSOCK or another error if it is not a stream socket. */
 int mst__stream_listen_fd(int fd, struct mst__stream *ret_listener);
 
-/* Take the next one who has called: 0, -EAGAIN, or an error. */
+/* Accept the next connection: 0, -EAGAIN, or an error. */
 int mst__stream_accept(const struct mst__stream *listener,
                        struct mst__stream *ret_stream,
                        struct mst__stream_name *ret_peer);
 
 /* --- a client's side --- */
 
-/* Begin to connect to @address: 0, or an error. mst__stream_connected follows. */
+/* Begin to connect to @address: 0 or an error. Then call mst__stream_connected. */
 int mst__stream_connect(const struct sockaddr *address,
                         size_t size,
                         struct mst__stream *ret_stream);
 
-/* How that went: 0, -EAGAIN, or why it failed. */
+/* The result: 0, -EAGAIN, or the error. */
 int mst__stream_connected(const struct mst__stream *stream);
 
 /* --- both --- */
 
-/* What to poll @stream for, as poll(2) says it, by who wants to read or to write or both. */
+/* The events to poll @stream for, in order to read, to write or both. */
 short mst__stream_events(const struct mst__stream *stream, bool reads, bool writes);
 
-/* Read into @memory: how many bytes; 0 = the peer has ended the stream; -EAGAIN; an error. */
+/* Read into @memory: the number of bytes; 0 = end of the stream; -EAGAIN; an error. */
 ssize_t mst__stream_read(const struct mst__stream *stream, void *memory, size_t size);
 
-/* Write what is taken of @bytes: how many; -EAGAIN; an error. */
+/* Write @bytes as far as possible: the number of bytes; -EAGAIN; an error. */
 ssize_t mst__stream_write(const struct mst__stream *stream, struct mst_bytes bytes);
 
-/* Whether a read would give something: 1; 0 = not now; an error, -EPIPE when the peer has ended. */
+/* Whether a read would return something: 1; 0 = not now; an error, -EPIPE at the end of the
+ * stream. */
 int mst__stream_has_input(const struct mst__stream *stream);
 
-/* How many bytes were written and have not arrived at the peer's machine; 0 if that is not
- * known. */
+/* Bytes written that have not reached the peer's machine; 0 if unknown. */
 size_t mst__stream_unsent(const struct mst__stream *stream);
 
-/* Write no more, and with @reads read no more: the peer reads the end. 0 or an error. */
+/* Stop writing, and with @reads also reading: the peer reads the end of the stream. 0 or an
+ * error. */
 int mst__stream_end(const struct mst__stream *stream, bool reads);
 
-/* The address that the kernel settled on: 0 or an error. @ret_port is 0 where there is none. */
+/* The address that the kernel has chosen: 0 or an error. @ret_port is 0 if there is none. */
 int mst__stream_local(const struct mst__stream *stream,
                       char ret_text[MST_ADDRESS_SIZE],
                       int *ret_port);
 
-/* One that is closed is fine. */
+/* A closed stream is allowed. */
 void mst__stream_close(struct mst__stream *stream);
 
 #endif /* MST_NET_STREAM_H */
