@@ -1,4 +1,4 @@
-/* base/library.c - dlopen, and a function by its name. */
+/* base/library.c - loads a shared library and finds its functions. */
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ bool mst__library_load(const char *file,
     bool is_whole = library != NULL;
     for (size_t i = 0; i < functions_count && is_whole; i++) {
         void *symbol = dlsym(library, functions[i].name);
-        /* A pointer to a function in the clothes of one to data: POSIX has it no other way. */
+        /* dlsym returns a pointer to data; POSIX guarantees this conversion. */
         memcpy(functions[i].ret_function, &symbol, sizeof symbol);
         is_whole = symbol != NULL;
     }

@@ -1,4 +1,4 @@
-/* etcd/curl.c - loading libcurl. */
+/* etcd/curl.c - loads libcurl. */
 #include "etcd/curl.h"
 
 #include <pthread.h>

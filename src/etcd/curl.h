@@ -1,14 +1,14 @@
 /* etcd/curl.h - libcurl, loaded with the first connection to an etcd.
  *
- * It brings some thirty libraries along, whose start costs milliseconds and megabytes in every
- * process that is linked with it. Nodes that use no etcd, which are most, do not pay for that. */
+ * libcurl needs some thirty libraries, whose loading costs milliseconds and megabytes in every
+ * process that is linked with it. Most nodes use no etcd and do not pay for it. */
 #ifndef MST_ETCD_CURL_H
 #define MST_ETCD_CURL_H
 
 #include <curl/curl.h>
 #include <muster/error.h>
 
-/* The functions that we use, by their names without "curl_". */
+/* The functions in use, by their names without "curl_". */
 #define MST_CURL_MAP(X)    \
     X(easy_cleanup)        \
     X(easy_getinfo)        \
@@ -32,8 +32,8 @@ struct mst__curl {
 #undef CURL_MEMBER
 };
 
-/* Load it, once for the process: NULL with MST_ENOTSUP in @reterr when it is not there, or not as
- * it must be. From any thread. */
+/* Load libcurl, once per process: NULL with MST_ENOTSUP in @reterr if it is missing or incomplete.
+ * From any thread. */
 const struct mst__curl *mst__curl(struct mst_err *reterr);
 
 #endif /* MST_ETCD_CURL_H */

@@ -1,7 +1,7 @@
-/* etcd/http.c - endpoints, connections that are kept, and what to do when one fails.
+/* etcd/http.c - endpoints, kept connections, and failover.
  *
- * Whoever calls takes an idle connection or makes a new one, drives it in his own thread and puts
- * it back; so calls never wait for each other. */
+ * A caller takes an idle connection or makes a new one, drives it in its own thread and puts it
+ * back, so calls never wait for each other. */
 #include "etcd/http.h"
 
 #include <errno.h>
@@ -42,12 +42,12 @@ struct mst__http {
     int64_t patience_ms;
     _Atomic uint64_t requests;
 
-    /* Endpoints are only ever added, and are complete before endpoint_count says so. */
+    /* Endpoints are only added, and are complete before endpoint_count includes them. */
     struct http_endpoint endpoints[MST_HTTP_ENDPOINTS_MAX];
     _Atomic size_t endpoint_count;
     _Atomic size_t current;
 
-    pthread_mutex_t mutex; /* of what follows, and of adding endpoints */
+    pthread_mutex_t mutex; /* guards the fields below, and adding endpoints */
     struct mst__http_conn *idle[MST_POOL_MAX];
     size_t idle_count;
 };
@@ -56,8 +56,8 @@ struct mst__http_stream {
     struct mst__http *http;
     struct mst__http_conn *conn;
     struct mst__http_response head;
-    size_t line_size; /* of the line that was handed out, newline included */
-    size_t scanned;   /* bytes of the body known to hold no newline */
+    size_t line_size; /* size of the returned line, newline included */
+    size_t scanned;   /* bytes of the body without a newline */
 };
 
 void mst__http_response_init(struct mst__http_response *response)
@@ -76,12 +76,12 @@ void mst__http_response_close(struct mst__http_response *response)
 
 /* --- connections --- */
 
-/* An idle one or a new one. */
+/* Take an idle connection, or make a new one. */
 static int http_take(struct mst__http *http,
                      struct mst__http_conn **ret_conn,
                      struct mst_err *reterr)
 {
-    (void)pthread_mutex_lock(&http->mutex); /* fails only for what is no mutex; below, too */
+    (void)pthread_mutex_lock(&http->mutex); /* fails only for an invalid mutex; also below */
     struct mst__http_conn *conn = http->idle_count == 0 ? NULL : http->idle[--http->idle_count];
     (void)pthread_mutex_unlock(&http->mutex);
     if (conn == NULL) {
@@ -110,7 +110,7 @@ static void http_give_back(struct mst__http *http, struct mst__http_conn *conn)
 
 /* --- over all endpoints --- */
 
-/* @from is no good: go on with the next one, unless somebody else did so already. */
+/* @from has failed: use the next endpoint, unless another thread has already switched. */
 static void http_leave(struct mst__http *http, size_t from, const char *why)
 {
     size_t count = atomic_load(&http->endpoint_count);
@@ -130,7 +130,7 @@ void mst__http_rotate(struct mst__http *http)
     http_leave(http, atomic_load(&http->current), "no leader");
 }
 
-/* A request on its way. */
+/* A request under way. */
 struct http_flight {
     struct mst__http_conn *conn;
     const struct mst__http_request *request;
@@ -138,7 +138,7 @@ struct http_flight {
     struct mst__http_response *response;
 };
 
-/* Send it to the current endpoint, once. */
+/* Send the request to the current endpoint, once. */
 static int http_attempt(struct mst__http *http,
                         const struct http_flight *flight,
                         struct mst__until until,
@@ -173,7 +173,7 @@ static int http_attempt(struct mst__http *http,
     return mst__err_pass(reterr, rv, &err);
 }
 
-/* Send it until it is answered or there is no point in going on. */
+/* Send the request until it is answered or a retry is pointless. */
 static int http_persist(struct mst__http *http,
                         const struct http_flight *flight,
                         struct mst__until until,
@@ -199,7 +199,7 @@ static int http_persist(struct mst__http *http,
         if (until_ms >= until.deadline_ms) {
             return rv;
         }
-        /* Whether it was woken is asked above. */
+        /* A wake-up is checked above. */
         (void)mst__until_pause(until.wake_fd, until_ms * 1000);
     }
 }
@@ -259,7 +259,7 @@ const struct mst__http_response *mst__http_stream_head(const struct mst__http_st
     return &stream->head;
 }
 
-/* The next complete line, if there is one already. */
+/* The next complete line, if it has already arrived. */
 static bool http_stream_line(struct mst__http_stream *stream, struct mst_bytes *ret_line)
 {
     struct mst_bytes bytes = mst__buf_bytes(&stream->head.body);
@@ -330,7 +330,7 @@ static bool is_ipv6(const char *host)
     return strchr(host, ':') != NULL;
 }
 
-/* "[::1]" for an address, with its zone as URLs want it; else the host as it is. */
+/* "[::1]" for an IPv6 address, with its zone in URL form; else the host unchanged. */
 static void url_host(const char *host, char *ret_text, size_t ret_size)
 {
     const char *zone = is_ipv6(host) ? strchr(host, '%') : NULL;
@@ -341,7 +341,7 @@ static void url_host(const char *host, char *ret_text, size_t ret_size)
     }
 }
 
-/* Complete the endpoint at @at; 0 or MST_ENOMEM. */
+/* Fill the endpoint at @at; 0 or MST_ENOMEM. */
 static int http_set_endpoint(struct mst__http *http,
                              size_t at,
                              const struct mst__endpoint *endpoint)
@@ -439,7 +439,7 @@ static int check_options(const struct mst__http_options *options, struct mst_err
     return rv != 0 ? rv : check_file(options->key_path, "key", reterr);
 }
 
-/* A copy of @text in @ret_copy, if there is one; false when out of memory. */
+/* Copy @text, unless it is NULL, to @ret_copy; false if out of memory. */
 static bool copy_text(const char *text, char **ret_copy)
 {
     *ret_copy = text == NULL ? NULL : mst__strdup(text);
@@ -498,6 +498,6 @@ void mst__http_free(struct mst__http *http)
     mst__free(http->server_name);
     mst__free(http->setup.user);
     mst__secret_free(http->setup.password);
-    (void)pthread_mutex_destroy(&http->mutex); /* nobody is in it */
+    (void)pthread_mutex_destroy(&http->mutex); /* no thread uses it */
     mst__free(http);
 }

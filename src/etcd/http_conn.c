@@ -1,11 +1,11 @@
-/* etcd/http_conn.c - one request at a time, by libcurl. All use of libcurl is here.
+/* etcd/http_conn.c - one request at a time, with libcurl. No other file uses libcurl.
  *
- * libcurl by itself sends a request again when a connection that it had kept turns out to be dead.
- * For a write that would be once too often: conn_before_request forbids it, unless not a byte had
- * left. That callback also is how we know what was sent at all.
+ * libcurl repeats a request if a kept connection turns out to be dead, which must not happen to a
+ * write. conn_before_request forbids it, unless no byte had left. The same callback shows whether
+ * anything was sent.
  *
- * SIGPIPE: libcurl passes MSG_NOSIGNAL, below TLS as well since 7.88, where it lends OpenSSL its
- * own way of writing. */
+ * SIGPIPE: libcurl passes MSG_NOSIGNAL; since 7.88 also below TLS, where it provides OpenSSL's
+ * write function. */
 #include "etcd/http_conn.h"
 
 #include <stdatomic.h>
@@ -22,15 +22,15 @@
 #include "base/until.h"
 #include "etcd/curl.h"
 
-/* To reach a host, TLS included. */
+/* Time to reach a host, TLS included. */
 #define HTTP_CONNECT_MS 5000
 /* All headers of one answer. */
 #define HTTP_HEAD_SIZE_MAX MST_KIB(64)
-/* Of connections without traffic: first probe and distance of the others. */
+/* Idle connections: first probe and interval of the others. */
 #define HTTP_KEEPALIVE_S 15L
 #define HTTP_KEEPALIVE_STEP_S 5L
 
-/* Of the process, for those who measure it. */
+/* Counts for the whole process, for benchmarks. */
 static _Atomic uint64_t requests_total;
 static _Atomic uint64_t watches_total;
 
@@ -42,20 +42,20 @@ struct mst__http_conn {
     CURLM *multi;
     char error[CURL_ERROR_SIZE];
 
-    /* Of the request under way */
+    /* Of the current request */
     struct curl_slist *headers;
     struct curl_slist *connect_to;
     struct mst__http_response *response;
     const struct mst__http_target *target;
     bool is_repeatable;
     bool is_watch;
-    bool is_added;     /* to multi */
-    bool is_head_done; /* all headers are there */
-    bool is_done;      /* then result counts */
+    bool is_added;     /* in multi */
+    bool is_head_done; /* all headers have arrived */
+    bool is_done;      /* result is valid */
     CURLcode result;
-    unsigned requests; /* how often libcurl has begun to send it */
+    unsigned requests; /* how often libcurl began to send it */
     size_t head_size;
-    int failure; /* of a callback: MST_ELIMIT, MST_ENOMEM */
+    int failure; /* set by a callback: MST_ELIMIT, MST_ENOMEM */
 };
 
 /* --- answers --- */
@@ -67,7 +67,7 @@ static size_t conn_on_body(char *data, size_t size, size_t count, void *arg)
     return conn->failure == 0 ? size * count : 0;
 }
 
-/* The value of the header @name if @line is one, without the blanks around it. */
+/* The value of the header @name if @line is that header, without blanks around it. */
 static bool header_value(struct mst_bytes line, const char *name, struct mst_bytes *ret_value)
 {
     size_t size = strlen(name);
@@ -121,17 +121,17 @@ static size_t conn_on_header(char *data, size_t size, size_t count, void *arg)
         response->is_json = value.size >= sizeof json - 1 &&
                             strncasecmp((const char *)value.data, json, sizeof json - 1) == 0;
     } else if (line.size <= 2 && !conn->is_head_done) {
-        /* The empty line; those behind a chunked body's trailers change nothing. */
+        /* The empty line. Further ones, after the trailers of a chunked body, change nothing. */
         long status = 0;
         (void)conn->curl->easy_getinfo(conn->easy, CURLINFO_RESPONSE_CODE,
                                        &status); /* cannot fail */
         response->status = (int)status;
-        conn->is_head_done = status >= 200; /* a 100 is followed by another head */
+        conn->is_head_done = status >= 200; /* another head follows a 100 */
     }
     return line.size;
 }
 
-/* Whether a byte of the request has left; whoever got it may have executed it. */
+/* Whether a byte of the request has left; the receiver may have executed it. */
 static bool conn_is_sent(const struct mst__http_conn *conn)
 {
     long size = 0;
@@ -139,7 +139,7 @@ static bool conn_is_sent(const struct mst__http_conn *conn)
     return conn->requests > 0 && size > 0;
 }
 
-/* Called when a connection stands and the request is about to be sent. */
+/* Called when the connection is established and the request is about to be sent. */
 static int conn_before_request(void *arg,
                                char *remote_ip,
                                char *local_ip,
@@ -168,7 +168,7 @@ struct mst__http_totals mst__http_totals(void)
 
 /* --- connections --- */
 
-/* May be called when nothing is left but the connection. */
+/* May be called when only the connection is left. */
 static int conn_close_socket(void *arg, curl_socket_t fd)
 {
     (void)arg;
@@ -185,14 +185,14 @@ void mst__http_conn_free(struct mst__http_conn *conn)
         conn->curl->easy_cleanup(conn->easy);
     }
     if (conn->multi != NULL) {
-        (void)conn->curl->multi_cleanup(conn->multi); /* fails only for what is no handle */
+        (void)conn->curl->multi_cleanup(conn->multi); /* fails only for an invalid handle */
     }
     conn->curl->slist_free_all(conn->headers);
     conn->curl->slist_free_all(conn->connect_to);
     mst__free(conn);
 }
 
-/* Options that all requests of a connection share. */
+/* Options of all requests of a connection. */
 static CURLcode conn_set_up(struct mst__http_conn *conn)
 {
     const struct mst__http_setup *setup = conn->setup;
@@ -233,7 +233,7 @@ static CURLcode conn_set_up(struct mst__http_conn *conn)
         SET(CURLOPT_SSL_VERIFYHOST, 2L);
     }
     if (setup->ca_path != NULL) {
-        /* This one alone: the system's authorities have no say in a private cluster. */
+        /* Only this one: the system's authorities do not apply to a private cluster. */
         SET(CURLOPT_CAINFO, setup->ca_path);
         SET(CURLOPT_CAPATH, NULL);
     }
@@ -284,11 +284,10 @@ fail:
 void mst__http_conn_end(struct mst__http_conn *conn)
 {
     if (conn->is_added) {
-        (void)conn->curl->multi_remove_handle(conn->multi, conn->easy); /* it is in there */
+        (void)conn->curl->multi_remove_handle(conn->multi, conn->easy); /* it was added */
         conn->is_added = false;
     }
-    (void)conn->curl->easy_setopt(conn->easy, CURLOPT_HTTPHEADER,
-                                  NULL); /* taking away never fails */
+    (void)conn->curl->easy_setopt(conn->easy, CURLOPT_HTTPHEADER, NULL); /* removing never fails */
     (void)conn->curl->easy_setopt(conn->easy, CURLOPT_CONNECT_TO, NULL);
     (void)conn->curl->easy_setopt(conn->easy, CURLOPT_COPYPOSTFIELDS, NULL);
     conn->curl->slist_free_all(conn->headers);
@@ -336,7 +335,7 @@ static CURLcode conn_set_headers(struct mst__http_conn *conn,
                           : conn->curl->easy_setopt(conn->easy, CURLOPT_HTTPHEADER, conn->headers);
 }
 
-/* The method, and the body of those that have one. That is copied: a stream outlives the call. */
+/* Set the method, and the body if there is one. The body is copied: a stream outlives the call. */
 static CURLcode conn_set_method(struct mst__http_conn *conn,
                                 const struct mst__http_request *request)
 {
@@ -366,7 +365,7 @@ static CURLcode conn_set_method(struct mst__http_conn *conn,
     return rc;
 }
 
-/* User and password are of v2 alone; v3 has tokens. */
+/* User and password are for v2 only; v3 has tokens. */
 static CURLcode conn_set_user(struct mst__http_conn *conn, const struct mst__http_request *request)
 {
     const struct mst__http_setup *setup = conn->setup;
@@ -404,7 +403,7 @@ static CURLcode conn_set_url(struct mst__http_conn *conn, const struct mst__http
     return rc;
 }
 
-/* Make everything ready and hand the request to the library. */
+/* Prepare the request and pass it to libcurl. */
 static CURLcode conn_add(struct mst__http_conn *conn, const struct mst__http_request *request)
 {
     CURLcode rc = conn_set_url(conn, request);
@@ -424,7 +423,7 @@ static CURLcode conn_add(struct mst__http_conn *conn, const struct mst__http_req
     return rc;
 }
 
-/* A header's value that cannot become two headers. */
+/* Whether @text is safe as the value of a header. */
 static bool is_header_value(const char *text)
 {
     for (; text != NULL && *text != '\0'; text++) {
@@ -490,7 +489,8 @@ int mst__http_conn_drive(struct mst__http_conn *conn,
             }
         }
         if (conn->is_done && conn->result == CURLE_OK && !conn->is_head_done) {
-            conn->result = CURLE_PARTIAL_FILE; /* cut off within the head: libcurl is content */
+            conn->result = CURLE_PARTIAL_FILE; /* cut off inside the head: libcurl reports
+                                                  success */
         }
         if (conn->is_done || (goal == MST_HTTP_UNTIL_HEAD && conn->is_head_done) ||
             (goal == MST_HTTP_UNTIL_BODY && mst__buf_size(&conn->response->body) > size_before)) {
@@ -534,10 +534,10 @@ const char *mst__http_conn_where(const struct mst__http_conn *conn)
     return conn->target->where;
 }
 
-/* --- how it went wrong --- */
+/* --- errors --- */
 
-/* The other side, or we, did not like a certificate. With TLS 1.3 the refusal of ours comes as an
- * alert in place of the answer, and only its text tells. */
+/* Whether a certificate, ours or the server's, was refused. With TLS 1.3 the refusal of ours comes
+ * as an alert instead of the answer, recognisable only by its text. */
 static bool conn_is_refused(const struct mst__http_conn *conn)
 {
     switch (conn->result) {
@@ -577,7 +577,7 @@ int mst__http_conn_probe(const struct mst__http_conn *conn,
     mst__http_response_init(&response);
     struct mst__http_conn *probe = NULL;
     int rv = mst__http_conn_new(conn->setup, conn->counter, &probe, NULL);
-    /* Before TLS 1.3 a certificate is refused within the handshake, which we then see for sure. */
+    /* Before TLS 1.3, a certificate is refused inside the handshake, so the result is certain. */
     if (rv == 0 &&
         conn->curl->easy_setopt(probe->easy, CURLOPT_SSLVERSION,
                                 (long)CURL_SSLVERSION_TLSv1_2 |
@@ -622,11 +622,11 @@ static int conn_code(const struct mst__http_conn *conn)
     }
 }
 
-/* What libcurl says, in other words where it cannot know. */
+/* The error text of libcurl, or a better one. */
 static const char *conn_reason(const struct mst__http_conn *conn)
 {
     switch (conn->result) {
-        case CURLE_ABORTED_BY_CALLBACK: /* by conn_before_request */
+        case CURLE_ABORTED_BY_CALLBACK: /* set by conn_before_request */
             return "closed by it";
         case CURLE_GOT_NOTHING:
             return conn->setup->is_tls ? "closed by it" : "closed by it; does it want TLS?";

@@ -1,11 +1,11 @@
-/* etcd/http_conn.h - one request at a time, and the connections that are kept from earlier ones.
- * All use of libcurl is behind this. A connection belongs to one thread at a time. */
+/* etcd/http_conn.h - one request at a time, over connections that are kept. Hides libcurl. A
+ * connection belongs to one thread at a time. */
 #ifndef MST_ETCD_HTTP_CONN_H
 #define MST_ETCD_HTTP_CONN_H
 
 #include "etcd/http.h"
 
-/* What all requests share; NULL = none. Outlives the connections. */
+/* Settings of all requests; NULL = not set. Must outlive the connections. */
 struct mst__http_setup {
     bool is_tls;
     char *ca_path;
@@ -16,11 +16,11 @@ struct mst__http_setup {
     size_t response_size_max;
 };
 
-/* Where a request goes. Outlives it. */
+/* The target of a request. Must outlive it. */
 struct mst__http_target {
-    const char *where;      /* "https://node0:2379", for people */
-    const char *base;       /* of URLs: with the name in the certificate */
-    const char *connect_to; /* where to go instead of there; NULL = there */
+    const char *where;      /* "https://node0:2379", for messages */
+    const char *base;       /* start of URLs, with the name in the certificate */
+    const char *connect_to; /* where to connect instead; NULL = as in the URL */
 };
 
 struct mst__http_conn;
@@ -30,10 +30,10 @@ int mst__http_conn_new(const struct mst__http_setup *setup,
                        _Atomic uint64_t *counter,
                        struct mst__http_conn **ret_conn,
                        struct mst_err *reterr);
-/* NULL is fine. */
+/* NULL is allowed. */
 void mst__http_conn_free(struct mst__http_conn *conn);
 
-/* Make @request ready, and @response empty; the latter outlives the request. 0, MST_ENOMEM,
+/* Prepare @request and clear @response, which must outlive the request. 0, MST_ENOMEM,
  * MST_EINVAL. */
 int mst__http_conn_begin(struct mst__http_conn *conn,
                          const struct mst__http_request *request,
@@ -41,38 +41,38 @@ int mst__http_conn_begin(struct mst__http_conn *conn,
                          struct mst__http_response *response,
                          struct mst_err *reterr);
 
-/* End the request. The connection that is in the middle of an answer is closed by this. */
+/* End the request. A connection in the middle of an answer is closed. */
 void mst__http_conn_end(struct mst__http_conn *conn);
 
 enum mst__http_until { MST_HTTP_UNTIL_DONE, MST_HTTP_UNTIL_HEAD, MST_HTTP_UNTIL_BODY };
 
-/* Go on until the request is done, or earlier: when the head is there, or more of the body than at
- * the beginning. 0, MST_ETIMEOUT, MST_ECANCELED, MST_ESYS; nothing is filled in. */
+/* Continue until the request is done or, with another goal, until the head has arrived or the body
+ * has grown. 0, MST_ETIMEOUT, MST_ECANCELED, MST_ESYS, without a message. */
 int mst__http_conn_drive(struct mst__http_conn *conn,
                          enum mst__http_until goal,
                          struct mst__until until);
 
 bool mst__http_conn_is_head_done(const struct mst__http_conn *conn);
 bool mst__http_conn_is_done(const struct mst__http_conn *conn);
-/* Whether it is done and went well. */
+/* Whether the request is done and succeeded. */
 bool mst__http_conn_is_ok(const struct mst__http_conn *conn);
 const char *mst__http_conn_where(const struct mst__http_conn *conn);
 
-/* The code and the sentence for a request that is done and did not go well. */
+/* The code and the message of a request that is done and failed. */
 int mst__http_conn_fail(const struct mst__http_conn *conn, struct mst_err *reterr);
 
-/* The same for one that is not done, @rv being what mst__http_conn_drive said. @is_patience: it was
- * not the caller's deadline that has passed. */
+/* The same for an unfinished request; @rv is the result of mst__http_conn_drive. @is_patience:
+ * patience_ms has passed, not the caller's deadline. */
 int mst__http_conn_fail_wait(const struct mst__http_conn *conn,
                              int rv,
                              bool is_patience,
                              struct mst_err *reterr);
 
-/* Whether it ended as it does when the other side refuses our certificate: with TLS 1.3 we only
- * learn of that after the handshake, if the connection does not break down before. */
+/* Whether the error may mean that the server refuses our certificate: with TLS 1.3 that shows only
+ * after the handshake, if the connection does not break before. */
 bool mst__http_conn_is_suspect(const struct mst__http_conn *conn);
 
-/* Connect once more, send nothing, and see: MST_EAUTH when our certificate is refused, else 0. */
+/* Connect again and send nothing: MST_EAUTH if our certificate is refused, else 0. */
 int mst__http_conn_probe(const struct mst__http_conn *conn,
                          struct mst__until until,
                          struct mst_err *reterr);

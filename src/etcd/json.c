@@ -1,8 +1,8 @@
-/* etcd/json.c - JSON by jansson.
+/* etcd/json.c - JSON with jansson.
  *
- * A struct mst__json is a json_t under another name: nobody else sees the library. What jansson
- * leaves open is settled here: documents are nested MST_JSON_DEPTH_MAX deep at most, no member
- * comes twice, text may hold NUL, numbers outside of 64 bits are refused. */
+ * A struct mst__json is a json_t; no other file sees the library. Stricter than jansson: documents
+ * are nested at most MST_JSON_DEPTH_MAX deep, members do not repeat, text may contain NUL, and
+ * numbers beyond 64 bits are refused. */
 #include "etcd/json.h"
 
 #include <jansson.h>
@@ -31,8 +31,8 @@ static struct mst__json *json_outside(json_t *inside)
 
 /* --- reading --- */
 
-/* How deep arrays and objects are nested in @text, which need not be well-formed: never less than
- * what the parser will find. */
+/* The nesting of arrays and objects in @text, which may be malformed: at least the nesting that the
+ * parser will find. */
 static size_t json_depth(struct mst_bytes text)
 {
     size_t depth = 0;
@@ -69,7 +69,7 @@ int mst__json_parse(struct mst_bytes text, struct mst__json **ret_json, struct m
         *ret_json = json_outside(root);
         return 0;
     }
-    /* Without a reason it is memory, too: jansson does not always say so. */
+    /* No text also means out of memory: jansson does not always set the code. */
     if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory) {
         return mst__fail(reterr, MST_ENOMEM, 0, "JSON of %zu bytes", text.size);
     }
@@ -117,7 +117,7 @@ bool mst__json_text(const struct mst__json *json, struct mst_bytes *ret_text)
     return true;
 }
 
-/* Digits, all of @text, as a number up to @max. */
+/* The number of up to @max that @text consists of. */
 static bool json_digits(struct mst_bytes text, uint64_t max, uint64_t *ret_value)
 {
     uint64_t value = 0;
@@ -218,7 +218,7 @@ struct mst__json *mst__json_copy(const struct mst__json *json)
     return json_outside(json_deep_copy(json_inside_const(json)));
 }
 
-/* Put @child, which is taken over in any case, where it belongs. */
+/* Add @child, which is taken in any case, to an object or array. */
 static int json_put(struct mst__json *json, const char *name, json_t *child)
 {
     if (child == NULL || json == NULL) {
@@ -287,7 +287,7 @@ int mst__json_remove(struct mst__json *json, const char *name)
     if (json == NULL) {
         return MST_ENOMEM;
     }
-    /* Not there is as good as removed. */
+    /* An absent member counts as removed. */
     (void)json_object_del(json_inside(json), name);
     return 0;
 }
@@ -300,7 +300,7 @@ struct json_output {
 static int json_output_write(const char *data, size_t size, void *arg)
 {
     struct json_output *output = arg;
-    /* jansson looks at no error while it writes the names of members, and goes on. */
+    /* jansson ignores errors while it writes the names of members. */
     if (output->rv == 0) {
         output->rv = mst__buf_append(output->buf, mst_bytes_of(data, size));
     }

@@ -1,7 +1,7 @@
-/* etcd/legacy_doc.c - the document of a legacy rendezvous between its text and its data.
+/* etcd/legacy_doc.c - converts the document of a legacy rendezvous from and to text.
  *
- * Torch's agents read members by name, write what they have read with their changes, and compare
- * whole texts; so that order and spaces are free, and what we do not know is written back. */
+ * Torch's agents read members by name, write back what they have read with their changes, and
+ * compare whole texts. So order and spaces are free, and unknown members are preserved. */
 #include "etcd/legacy_doc.h"
 
 #include "base/assert.h"
@@ -87,7 +87,7 @@ static int parse_keep_alives(const struct mst__json *json,
     return 0;
 }
 
-/* Peers never write this. What is not as we write it is taken for not being there. */
+/* Peers never write this. A malformed value counts as absent. */
 static int parse_nonces(const struct mst__json *json, struct mst__legacy_nonces *nonces)
 {
     int rv = 0;
@@ -102,7 +102,7 @@ static int parse_nonces(const struct mst__json *json, struct mst__legacy_nonces 
     return rv;
 }
 
-/* What is left of @json without the members of @names, as text; nothing when that is nothing. */
+/* @json without the members of @names, as text; empty if nothing is left. */
 static int parse_extra(const struct mst__json *json,
                        const char *const *names,
                        struct mst_buffer *ret_extra)
@@ -112,7 +112,7 @@ static int parse_extra(const struct mst__json *json,
         return MST_ENOMEM;
     }
     for (size_t i = 0; names[i] != NULL; i++) {
-        (void)mst__json_remove(copy, names[i]); /* it need not be there */
+        (void)mst__json_remove(copy, names[i]); /* it may be absent */
     }
     struct mst__buf buf;
     mst__buf_init(&buf, MST_PICKLE_EXTRA_SIZE_MAX);
@@ -224,7 +224,7 @@ static struct mst__json *write_begin(const struct mst_buffer *extra)
     if (extra->size == 0) {
         return mst__json_new_object();
     }
-    struct mst_err ignored; /* it was written by us, so that only memory can fail */
+    struct mst_err ignored; /* we wrote it, so only memory can fail */
     return mst__json_parse(mst_bytes_of(extra->data, extra->size), &json, &ignored) == 0 ? json
                                                                                          : NULL;
 }

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-/* The first line of a file, so that an editor's newline at its end does no harm. */
+/* Read the first line of a file; a newline at its end is ignored. */
 static int password_read(const char *path, char **ret_password, struct mst_err *reterr)
 {
     char text[MST_ETCD_PASSWORD_SIZE_MAX + 1];

@@ -1,7 +1,7 @@
 /* etcd/v2.c - the v2 API of etcd.
  *
- * Reads go on until they are answered. A write is sent once, whatever happens: only a refresh,
- * which changes nothing but the time, may be sent again. */
+ * Reads are repeated until they are answered. A write is sent once; only a refresh, which changes
+ * nothing but the time, may be sent again. */
 #include "etcd/v2.h"
 
 #include "base/assert.h"
@@ -13,10 +13,10 @@
 #include "base/until.h"
 #include "etcd/json.h"
 
-/* The server refuses longer ones, and so we do. */
+/* The server's own limit. */
 #define V2_PATH_SIZE_MAX MST_KIB(512)
 #define V2_BODY_SIZE_MAX MST_MIB(192)
-/* Between attempts to read from a cluster without a leader. */
+/* Pause between attempts to read from a cluster without a leader. */
 #define V2_PAUSE_MS 100
 #define V2_PAUSE_MS_MAX 1000
 
@@ -65,7 +65,7 @@ uint64_t mst__v2_requests(const struct mst__v2 *v2)
 
 /* --- paths and forms --- */
 
-/* Append @bytes with everything escaped that is not harmless everywhere. */
+/* Append @bytes, with an escape for every character that is special anywhere. */
 static int append_escaped(struct mst__buf *buf, struct mst_bytes bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -82,7 +82,7 @@ static int append_escaped(struct mst__buf *buf, struct mst_bytes bytes)
     return 0;
 }
 
-/* Append one field; @separator stands before it: '?' or '&', or 0. */
+/* Append one field, after @separator: '?' or '&', or 0. */
 static int append_field(struct mst__buf *buf,
                         char separator,
                         const char *name,
@@ -101,7 +101,7 @@ static int append_number(struct mst__buf *buf, char separator, const char *name,
     return append_field(buf, separator, name, mst_bytes_of(text, (size_t)length));
 }
 
-/* Append one of @names if its turn is true: a query of switches. */
+/* A query of switches: a name is appended if its value is true. */
 struct v2_switch {
     const char *name;
     bool is_on;
@@ -122,7 +122,8 @@ static int append_switches(struct mst__buf *buf,
     return rv;
 }
 
-/* "/v2/keys/a/b" for the key "a//b/". 0, MST_EINVAL with a sentence, or others without one. */
+/* "/v2/keys/a/b" for the key "a//b/". 0, MST_EINVAL with a message, or another error without
+ * one. */
 static int append_path(struct mst__buf *buf, const char *key, struct mst_err *reterr)
 {
     if (!mst__json_is_text(mst_bytes_str(key))) {
@@ -146,7 +147,7 @@ static int append_path(struct mst__buf *buf, const char *key, struct mst_err *re
     return rv != 0 || !is_empty ? rv : mst__buf_append_u8(buf, '/');
 }
 
-/* A NUL behind the path, and a sentence for errors that have none yet. */
+/* Append a NUL to the path, and add a message to errors that have none. */
 static int finish_path(struct mst__buf *buf, int rv, const char *key, struct mst_err *reterr)
 {
     rv = rv != 0 ? rv : mst__buf_append_u8(buf, '\0');
@@ -158,8 +159,8 @@ static int finish_path(struct mst__buf *buf, int rv, const char *key, struct mst
 
 /* --- calls --- */
 
-/* Send @request and read the answer. Repeatable ones go on until the deadline while the cluster has
- * no leader. */
+/* Send @request and read the answer. While the cluster has no leader, repeatable requests are
+ * retried until the deadline. */
 static int v2_call(struct mst__v2 *v2,
                    const struct mst__http_request *request,
                    struct mst__until until,
@@ -189,7 +190,7 @@ static int v2_call(struct mst__v2 *v2,
             rv = mst__err_wrap(&err, MST_ETIMEOUT, "until the deadline");
             break;
         }
-        /* The next call asks whether we were woken. */
+        /* The next call checks for a wake-up. */
         (void)mst__until_pause(until.wake_fd, until_ms * 1000);
     }
     mst__http_response_close(&response);
@@ -228,7 +229,7 @@ int mst__v2_get(struct mst__v2 *v2,
     return rv;
 }
 
-/* What no etcd would take, or would take for something else. */
+/* Refuse writes that etcd would refuse or misinterpret. */
 static int check_write(const struct mst__v2_write *write, struct mst_err *reterr)
 {
     const char *key = write->key;
@@ -256,7 +257,7 @@ static int check_write(const struct mst__v2_write *write, struct mst_err *reterr
     return 0;
 }
 
-/* The condition as a field, behind @separator, which then is '&'. */
+/* The condition as a field after @separator, which becomes '&'. */
 static int append_condition(struct mst__buf *buf,
                             char *separator,
                             const struct mst__v2_write *write)
@@ -362,7 +363,7 @@ int mst__v2_delete(struct mst__v2 *v2,
 
 /* --- waiting --- */
 
-/* The head has come; the rest comes with the event. */
+/* The head has arrived; the rest comes with the event. */
 static int v2_wait_read(struct mst__v2 *v2,
                         struct mst__http_stream *stream,
                         struct mst__until until,
@@ -392,7 +393,7 @@ static int v2_wait_read(struct mst__v2 *v2,
         rv = mst__err_wrap(reterr, MST_ECONN, "wait");
     }
     if (rv == 0 && answer->code == MST_V2_OK) {
-        /* The head is older than the event. */
+        /* The index in the head is older than the event. */
         answer->index = answer->node.modified;
     }
     return rv;
@@ -437,8 +438,8 @@ int mst__v2_wait(struct mst__v2 *v2,
 
 /* --- members --- */
 
-/* Add the members in @text, "http://a:2379, http://b:2379". Those of another protocol, or beyond
- * what we can hold, are left out: there are others. */
+/* Add the members in @text, "http://a:2379, http://b:2379". Members of another protocol, or beyond
+ * the maximum, are skipped: there are others. */
 static int add_machines(struct mst__v2 *v2, struct mst_bytes text)
 {
     struct mst_bytes where = mst_bytes_str(mst__v2_where(v2));

@@ -1,13 +1,13 @@
 /* etcd/v2.h - the v2 API of etcd: keys in directories, TTLs, compare-and-swap, long polls.
  *
- * Calls may come from several threads. A conditional write is never sent twice: when its outcome is
- * unknown the caller is told so (MST_EUNKNOWN) and must read and decide. */
+ * Several threads may call at once. A conditional write is never sent twice: if its result is
+ * unknown, the call returns MST_EUNKNOWN, and the caller must read and decide. */
 #ifndef MST_ETCD_V2_H
 #define MST_ETCD_V2_H
 
 #include "etcd/http.h"
 
-/* etcd's own error codes, as far as they are answers and not failures. */
+/* etcd's error codes that are answers, not failures. */
 enum mst__v2_code {
     MST_V2_OK = 0,
     MST_V2_NOT_FOUND = 100,
@@ -29,7 +29,7 @@ struct mst__v2_node {
     int64_t ttl_s;
     uint64_t modified;
     uint64_t created;
-    struct mst__v2_node *nodes; /* of a directory that was listed; by name where we listed it */
+    struct mst__v2_node *nodes; /* children of a listed directory, sorted by name */
     size_t node_count;
 };
 
@@ -45,8 +45,9 @@ enum mst__v2_action {
 };
 
 struct mst__v2_answer {
-    enum mst__v2_code code; /* with another one than OK only index, cause and message count */
-    uint64_t index;         /* X-Etcd-Index; of an event its own: a wait goes on from index + 1 */
+    enum mst__v2_code code; /* if not OK, only index, cause and message are valid */
+    uint64_t index;         /* X-Etcd-Index, or the index of an event: a wait continues from index +
+                               1 */
     enum mst__v2_action action;
     bool is_created; /* status 201 */
     struct mst__v2_node node;
@@ -57,15 +58,15 @@ struct mst__v2_answer {
 };
 
 void mst__v2_answer_init(struct mst__v2_answer *answer);
-/* Release what it holds; it can be used again. */
+/* Release the memory; the answer can be used again. */
 void mst__v2_answer_close(struct mst__v2_answer *answer);
 
 /**
- * Read what @where ("http://node0:2379", for messages) said about keys into @answer, which is
- * initialised, and empty unless the value is 0.
+ * Parse the answer of @where ("http://node0:2379", for messages) into @answer, which is
+ * initialised; on error it is empty.
  *
- * Returns 0, or as all calls below do, MST_ENOTSUP, MST_EAUTH, MST_EUNKNOWN, MST_EINVAL, MST_EPROTO
- * or MST_ENOMEM.
+ * Returns 0 or, as all calls below, MST_ENOTSUP, MST_EAUTH, MST_EUNKNOWN, MST_EINVAL, MST_EPROTO or
+ * MST_ENOMEM.
  */
 int mst__v2_answer_read(const struct mst__http_response *response,
                         const char *where,
@@ -74,51 +75,51 @@ int mst__v2_answer_read(const struct mst__http_response *response,
 
 struct mst__v2;
 
-/* Nothing is sent yet. 0, MST_EINVAL, MST_ENOMEM. */
+/* Sends nothing. 0, MST_EINVAL, MST_ENOMEM. */
 int mst__v2_new(const struct mst__http_options *options,
                 struct mst__v2 **ret_v2,
                 struct mst_err *reterr);
 void mst__v2_free(struct mst__v2 *v2);
 const char *mst__v2_where(const struct mst__v2 *v2);
 
-/* How many requests were sent, long polls included. */
+/* The number of requests sent, including long polls. */
 uint64_t mst__v2_requests(const struct mst__v2 *v2);
 
 #define MST_V2_NO_TTL (-1)
 
-/* What a write is bound to. */
+/* The condition of a write. */
 enum mst__v2_if {
     MST_V2_ALWAYS,
     MST_V2_IF_ABSENT,  /* prevExist=false */
     MST_V2_IF_PRESENT, /* prevExist=true */
-    MST_V2_IF_VALUE,   /* prevValue; an empty one cannot be compared: MST_EINVAL */
+    MST_V2_IF_VALUE,   /* prevValue; an empty value cannot be compared: MST_EINVAL */
     MST_V2_IF_INDEX,   /* prevIndex; 0 cannot be compared: MST_EINVAL */
 };
 
-/* Zeroed but for the key and ttl_s = MST_V2_NO_TTL it sets an empty value for good. */
+/* Zeroed, except for the key and ttl_s = MST_V2_NO_TTL, it sets an empty value without a TTL. */
 struct mst__v2_write {
-    const char *key; /* "/a/b", not encoded; a leading slash is added when it lacks one */
+    const char *key; /* "/a/b", not encoded; a leading slash is optional */
     enum mst__v2_if condition;
     struct mst_bytes previous_value;
     uint64_t previous_index;
     struct mst_bytes value;
     bool is_dir;
-    bool is_refresh; /* extends the TTL, keeps the value, wakes nobody; needs ttl_s */
-    int64_t ttl_s;   /* MST_V2_NO_TTL also takes a TTL away */
+    bool is_refresh; /* extends the TTL, keeps the value, notifies no watcher; needs ttl_s */
+    int64_t ttl_s;   /* MST_V2_NO_TTL also removes a TTL */
 };
 
 /**
- * Keys and values are text, UTF-8: etcd would hand out anything else changed, so it is refused with
- * MST_EINVAL. Doubled slashes in keys count as one; `.` and `..` between them are refused.
+ * Keys and values must be UTF-8, else MST_EINVAL: etcd would return them changed. Double slashes in
+ * keys count as one; the components `.` and `..` are refused.
  *
- * Common to all calls below. 0 with answer->code for everything that etcd says about keys. Else:
- * MST_ENOTSUP when this etcd has its v2 API off, or has none (3.6 and later), with a message that
- * says how to switch it on; MST_EAUTH; MST_ECONN, MST_ETIMEOUT, MST_EUNKNOWN (also for etcd's own
- * failures during an election, codes 300 and 301), MST_ECANCELED; MST_EPROTO, MST_ELIMIT,
- * MST_ENOMEM, MST_EINVAL. @answer is initialised by the caller, and emptied first.
+ * Common to all calls below: 0 with answer->code for all answers about keys. Else MST_ENOTSUP if
+ * this etcd has its v2 API off, or has none (3.6 and later), with a message that says how to switch
+ * it on; MST_EAUTH; MST_ECONN, MST_ETIMEOUT, MST_EUNKNOWN (also for failures of etcd during an
+ * election, codes 300 and 301), MST_ECANCELED; MST_EPROTO, MST_ELIMIT, MST_ENOMEM, MST_EINVAL. The
+ * caller initialises @answer; the call empties it first.
  *
- * Reads and refreshes (but for those bound to an index) are repeated with other endpoints, those
- * that etcd could not execute for lack of a leader until the deadline; reads never end with
+ * Reads and refreshes (except refreshes bound to an index) are repeated with other endpoints; those
+ * that etcd could not execute for lack of a leader, until the deadline. Reads never return
  * MST_EUNKNOWN.
  */
 int mst__v2_get(struct mst__v2 *v2,
@@ -133,7 +134,7 @@ int mst__v2_put(struct mst__v2 *v2,
                 struct mst__until until,
                 struct mst__v2_answer *answer,
                 struct mst_err *reterr);
-/* condition: ALWAYS, IF_VALUE or IF_INDEX. @is_dir and @is_recursive as in the API. */
+/* condition: ALWAYS, IF_VALUE or IF_INDEX. @is_dir and @is_recursive are those of the API. */
 int mst__v2_delete(struct mst__v2 *v2,
                    const struct mst__v2_write *write,
                    bool is_recursive,
@@ -143,9 +144,8 @@ int mst__v2_delete(struct mst__v2 *v2,
 
 /**
  * One long poll: the first event at @key, or below it with @is_recursive, whose index is at least
- * @from_index; with 0 the next one. MST_ETIMEOUT when there is none by the deadline. Code
- * MST_V2_INDEX_CLEARED: read, and wait from there. MST_ECONN when the answer was cut off: read
- * again.
+ * @from_index; with 0 the next event. MST_ETIMEOUT if there is none before the deadline. Code
+ * MST_V2_INDEX_CLEARED: read, and wait from there. MST_ECONN if the answer was cut off: read again.
  */
 int mst__v2_wait(struct mst__v2 *v2,
                  const char *key,
@@ -155,7 +155,7 @@ int mst__v2_wait(struct mst__v2 *v2,
                  struct mst__v2_answer *answer,
                  struct mst_err *reterr);
 
-/* The members' client URLs become the endpoints besides those given. 0 or an error as above. */
+/* Add the client URLs of the members to the endpoints. 0 or an error as above. */
 int mst__v2_sync_machines(struct mst__v2 *v2, struct mst__until until, struct mst_err *reterr);
 
 #endif /* MST_ETCD_V2_H */

@@ -1,13 +1,14 @@
-/* etcd/v2_answer.c - what the v2 API answers, as a struct.
+/* etcd/v2_answer.c - parses answers of the v2 API.
  *
- * Pure but for the memory: the answer is either complete or empty. */
+ * Pure except for memory: the answer is either complete or empty. */
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "etcd/json.h"
 #include "etcd/v2.h"
 
-/* Nodes below nodes: each is an object in an array of JSON that is nested no deeper than this. */
+/* The nesting of nodes: each is an object in an array of JSON, which is not nested deeper than
+ * this. */
 #define V2_DEPTH_MAX MST_JSON_DEPTH_MAX
 
 static void v2_node_close(struct mst__v2_node *node)
@@ -35,7 +36,7 @@ void mst__v2_answer_close(struct mst__v2_answer *answer)
 
 /* --- nodes --- */
 
-/* A member that may be missing, and is text if it is not. */
+/* An optional text member. */
 static int v2_node_text(const struct mst__json *json, const char *name, struct mst_bytes *ret_text)
 {
     const struct mst__json *member = mst__json_member(json, name);
@@ -49,7 +50,7 @@ static int v2_node_index(const struct mst__json *json, const char *name, uint64_
     return member == NULL || mst__json_uint(member, ret_index) ? 0 : MST_EPROTO;
 }
 
-/* Everything but the nodes below. */
+/* Everything except the child nodes. */
 static int v2_node_read_self(const struct mst__json *json, struct mst__v2_node *node)
 {
     struct mst_bytes key;
@@ -65,7 +66,7 @@ static int v2_node_read_self(const struct mst__json *json, struct mst__v2_node *
         (key.size > 0 && memchr(key.data, '\0', key.size) != NULL)) {
         return MST_EPROTO;
     }
-    /* A TTL in its last moment is left out: then only the time tells that there is one. */
+    /* In its last moment a TTL is missing, and only the time of expiration shows that there is one. */
     node->has_ttl = ttl != NULL || mst__json_member(json, "expiration") != NULL;
     node->key = mst__memdup(key.data, key.size);
     node->value.data = (uint8_t *)mst__memdup(value.data, value.size);
@@ -73,7 +74,7 @@ static int v2_node_read_self(const struct mst__json *json, struct mst__v2_node *
     return node->key == NULL || node->value.data == NULL ? MST_ENOMEM : 0;
 }
 
-/* @node is zeroed; what it holds after a failure is released by the caller. */
+/* @node is zeroed; after a failure the caller releases it. */
 static int v2_node_read(const struct mst__json *json, unsigned depth, struct mst__v2_node *node)
 {
     int rv = depth > V2_DEPTH_MAX ? MST_EPROTO : v2_node_read_self(json, node);
@@ -143,7 +144,7 @@ static int v2_answer_read_event(const struct mst__json *json, struct mst__v2_ans
 
 /* --- errors --- */
 
-/* As much of @text as fits, without what would spoil a line. */
+/* Copy as much of @text as fits, without control characters. */
 static void copy_line(struct mst_bytes text, char *ret_line, size_t ret_size)
 {
     size_t size = text.size < ret_size - 1 ? text.size : ret_size - 1;
@@ -156,7 +157,7 @@ static void copy_line(struct mst_bytes text, char *ret_line, size_t ret_size)
     ret_line[size] = '\0';
 }
 
-/* An error that etcd describes: about keys it is an answer, else it becomes one of ours. */
+/* An error described by etcd: about keys it is an answer, else it becomes an error of ours. */
 static int v2_answer_read_error(const struct mst__json *json,
                                 const char *where,
                                 struct mst__v2_answer *answer,
@@ -194,13 +195,13 @@ static int v2_answer_read_error(const struct mst__json *json,
         default:
             break;
     }
-    /* 2xx: the request. 3xx: the cluster, which may have executed it nevertheless. */
+    /* 2xx: the request is wrong. 3xx: the cluster failed, and may have executed it. */
     int rv = code >= 200 && code < 300 ? MST_EINVAL : code < 400 ? MST_EUNKNOWN : MST_EPROTO;
     return mst__fail(reterr, rv, 0, "'%s' answered with error %lld: %.50s: %.60s", where,
                      (long long)code, answer->message, answer->cause);
 }
 
-/* An answer that is no JSON comes from a server without this API, or from no etcd at all. */
+/* An answer that is not JSON comes from a server without this API, or from another server. */
 static int v2_answer_fail(const struct mst__http_response *response,
                           const char *where,
                           struct mst_err *reterr)

@@ -1,9 +1,9 @@
 /* etcd/v3.c - calls of the v3 API.
  *
- * Every call goes through v3_call: it tries the prefixes of the paths, gets a token when there is a
- * user, and repeats what may be repeated. A write is sent again only when it certainly was not
- * executed: its path was not there, its token not good, or the member said before everything else
- * that it knows no leader. */
+ * Every call goes through v3_call, which tries the path prefixes, gets a token if there is a user,
+ * and repeats requests that may be repeated. A write is repeated only if it was certainly not
+ * executed: its path did not exist, its token was invalid, or the member refused it at once for
+ * lack of a leader. */
 #include "etcd/v3.h"
 
 #include <pthread.h>
@@ -19,15 +19,15 @@
 #include "etcd/secret.h"
 #include "etcd/v3_self.h"
 
-/* Where the paths begin: since 3.4, in 3.3, before. Nobody is asked which it is: a path that is not
- * there says so, and nothing was done. */
+/* Path prefixes: since 3.4, in 3.3, earlier. There is no request for the version: a missing path
+ * fails, and nothing was done. */
 static const char *const prefixes[] = {"/v3", "/v3beta", "/v3alpha"};
 #define PREFIX_COUNT ((unsigned)(sizeof prefixes / sizeof prefixes[0]))
 
 #define PAUSE_MS_FIRST 50
 #define PAUSE_MS_MAX 1000
 
-/* A token that is refused right after it was given is not going to be better. */
+/* A token that is refused right after it was issued will not become valid. */
 #define RENEWALS_MAX 2
 
 struct mst__v3 {
@@ -35,13 +35,13 @@ struct mst__v3 {
     struct mst_log log;
     char *user; /* NULL = none */
     char *password;
-    pthread_mutex_t mutex; /* of the following; not held while etcd is asked */
+    pthread_mutex_t mutex; /* guards the fields below; not held during a request */
     pthread_cond_t changed;
     unsigned prefix;
-    bool has_token; /* or it is known that none is needed */
-    bool is_asking; /* somebody is asking for one */
+    bool has_token; /* or none is needed */
+    bool is_asking; /* a thread is requesting one */
     char *token;
-    uint64_t token_serial; /* one more with every change */
+    uint64_t token_serial; /* incremented with every change */
 };
 
 struct mst__http *mst__v3_http(struct mst__v3 *v3)
@@ -56,7 +56,7 @@ const struct mst_log *mst__v3_log(const struct mst__v3 *v3)
 
 static void lock(struct mst__v3 *v3)
 {
-    (void)pthread_mutex_lock(&v3->mutex); /* fails only for what is no mutex; below, too */
+    (void)pthread_mutex_lock(&v3->mutex); /* fails only for an invalid mutex; also below */
 }
 
 static void unlock(struct mst__v3 *v3)
@@ -66,7 +66,7 @@ static void unlock(struct mst__v3 *v3)
 
 /* --- the prefix --- */
 
-/* The prefix of @access is not there: go on with one that this operation has not tried. */
+/* The prefix of @access does not exist: use one that this operation has not tried. */
 static int next_prefix(struct mst__v3 *v3,
                        const struct mst__v3_access *access,
                        const struct mst__v3_error *error,
@@ -83,7 +83,7 @@ static int next_prefix(struct mst__v3 *v3,
         }
     }
     lock(v3);
-    v3->prefix = 0; /* the next operation may meet another server */
+    v3->prefix = 0; /* the next operation may reach another server */
     unlock(v3);
     return mst__fail(reterr, MST_ENOTSUP, 0,
                      "'%s' has no v3 JSON gateway (%.60s): is it an etcd, and without "
@@ -93,7 +93,7 @@ static int next_prefix(struct mst__v3 *v3,
 
 /* --- the token --- */
 
-/* Ask for a token with user and password. NULL with 0: this etcd wants none. */
+/* Request a token with user and password. NULL with 0: this etcd needs none. */
 static int authenticate(struct mst__v3 *v3,
                         const char *prefix,
                         struct mst__until until,
@@ -121,7 +121,7 @@ static int authenticate(struct mst__v3 *v3,
         .body = mst__buf_bytes(&body),
         .content_type = "application/json",
         .needs_leader = true,
-        .is_repeatable = true, /* one token more harms nobody */
+        .is_repeatable = true, /* a second token is harmless */
     };
     rv = mst__http_call(v3->http, &request, until, &response, reterr);
     if (rv != 0) {
@@ -148,7 +148,7 @@ out:
     return rv;
 }
 
-/* Wait until the thread that asks for a token is done, or @until. */
+/* Wait until the thread that requests a token is done, or @until. */
 static int wait_for_token(struct mst__v3 *v3, struct mst__until until, struct mst_err *reterr)
 {
     while (v3->is_asking) {
@@ -161,7 +161,7 @@ static int wait_for_token(struct mst__v3 *v3, struct mst__until until, struct ms
     return 0;
 }
 
-/* Have a token, if there is a user. One thread asks, the others wait for it. */
+/* Get a token if there is a user. One thread requests it, the others wait. */
 static int get_token(struct mst__v3 *v3,
                      const char *prefix,
                      struct mst__until until,
@@ -187,12 +187,12 @@ static int get_token(struct mst__v3 *v3,
         v3->has_token = true;
     }
     v3->is_asking = false;
-    (void)pthread_cond_broadcast(&v3->changed); /* fails only for what is none */
+    (void)pthread_cond_broadcast(&v3->changed); /* fails only for an invalid condition */
     unlock(v3);
     return rv;
 }
 
-/* The token of @serial is no good any more. */
+/* The token with number @serial is no longer valid. */
 static void drop_token(struct mst__v3 *v3, uint64_t serial)
 {
     lock(v3);
@@ -202,7 +202,7 @@ static void drop_token(struct mst__v3 *v3, uint64_t serial)
     unlock(v3);
 }
 
-/* --- what a request needs --- */
+/* --- access --- */
 
 void mst__v3_access_close(struct mst__v3_access *access)
 {
@@ -210,7 +210,7 @@ void mst__v3_access_close(struct mst__v3_access *access)
     access->token = NULL;
 }
 
-/* Get a token; an etcd that has no leader now, or another prefix, is asked again. */
+/* Get a token; retry if the etcd has no leader, or with another prefix. */
 static int access_token(struct mst__v3 *v3,
                         struct mst__v3_access *access,
                         struct mst__until until,
@@ -259,7 +259,7 @@ int mst__v3_access(struct mst__v3 *v3,
     if (!is_copied) {
         return mst__fail(reterr, MST_ENOMEM, 0, "token of etcd");
     }
-    /* Before 3.4 what concerns a lease and goes through the log is below /kv. */
+    /* Before 3.4, lease calls that go through the log are below /kv. */
     bool is_moved = access->prefix != 0 &&
                     (strcmp(path, "/lease/revoke") == 0 || strcmp(path, "/lease/timetolive") == 0);
     int size = snprintf(access->path, sizeof access->path, "%s%s%s", prefixes[access->prefix],
@@ -332,12 +332,12 @@ int mst__v3_recover(struct mst__v3 *v3,
 
 /* --- calls --- */
 
-/* What a call is. */
+/* Properties of a call. */
 enum v3_trait {
-    V3_WRITE = 1,      /* is not to be executed twice */
+    V3_WRITE = 1,      /* must not be executed twice */
     V3_STREAM = 2,     /* the answer is a stream of one message */
-    V3_LEADERLESS = 4, /* is answered by a member without a leader, too */
-    V3_TOKENLESS = 8,  /* is answered to everybody */
+    V3_LEADERLESS = 4, /* also answered by a member without a leader */
+    V3_TOKENLESS = 8,  /* needs no token */
 };
 
 struct v3_call {
@@ -366,8 +366,7 @@ static struct mst_bytes v3_call_answer(const struct v3_call *call)
     return mst__buf_bytes(&call->response.body);
 }
 
-/* Send it once. 0 when it was answered: with @ret_error if @ret_is_error, else with what was asked
- * for. */
+/* Send the call once. 0 if it was answered: with @ret_error if @ret_is_error. */
 static int v3_call_once(struct mst__v3 *v3,
                         struct v3_call *call,
                         const struct mst__v3_access *access,
@@ -389,14 +388,14 @@ static int v3_call_once(struct mst__v3 *v3,
     if (rv != 0) {
         return rv;
     }
-    /* An answer of status 200 is read by whoever asked; only in a stream it may be an error. */
+    /* Callers parse an answer of status 200; only in a stream it may be an error. */
     bool is_plain = call->response.status == 200 && (call->traits & V3_STREAM) == 0;
     *ret_is_error =
         !is_plain && mst__v3_read_error(call->response.status, v3_call_answer(call), ret_error);
     return 0;
 }
 
-/* Send the body, whose making gave @rv, with all that belongs to it, until it is answered. */
+/* Send the body, whose construction returned @rv, until it is answered. */
 static int v3_call(struct mst__v3 *v3,
                    struct v3_call *call,
                    int rv,
@@ -428,8 +427,8 @@ static int v3_call(struct mst__v3 *v3,
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd %s", call->name);
 }
 
-/* What reading the answer gave, with the call's name. A write was executed, whatever the answer
- * looks like. */
+/* The result of parsing the answer, with the name of the call. A write was executed, even if the
+ * answer is malformed. */
 static int v3_call_done(struct v3_call *call, int rv, struct mst_err *reterr)
 {
     if (rv == MST_EPROTO && (call->traits & V3_WRITE) != 0) {
@@ -520,7 +519,7 @@ int mst__v3_lease_grant(struct mst__v3 *v3,
                         struct mst_err *reterr)
 {
     struct v3_call call;
-    /* A second lease of no particular id harms nobody: it expires. */
+    /* A second lease without a given id is harmless: it expires. */
     v3_call_init(&call, "lease grant", "/lease/grant", *lease == 0 ? 0 : V3_WRITE);
     int rv = mst__v3_write_lease(&call.body, ttl_s, *lease);
     rv = v3_call(v3, &call, rv, until, reterr);
@@ -537,7 +536,7 @@ int mst__v3_lease_grant(struct mst__v3 *v3,
     return rv;
 }
 
-/* Ask about @lease; one that is gone is MST_ENOTFOUND. @ttl_s_min tells one that still lives. */
+/* Query @lease; MST_ENOTFOUND if it is gone. It lives if its TTL is at least @ttl_s_min. */
 static int lease_ask(struct mst__v3 *v3,
                      struct v3_call *call,
                      int64_t lease,
@@ -631,7 +630,7 @@ int mst__v3_compact(struct mst__v3 *v3,
     return rv;
 }
 
-/* --- the whole --- */
+/* --- the client --- */
 
 int mst__v3_new(const struct mst__http_options *options,
                 struct mst__v3 **ret_v3,
@@ -679,7 +678,7 @@ void mst__v3_free(struct mst__v3 *v3)
     mst__free(v3->user);
     mst__secret_free(v3->password);
     mst__secret_free(v3->token);
-    (void)pthread_cond_destroy(&v3->changed); /* nobody waits */
+    (void)pthread_cond_destroy(&v3->changed); /* no thread waits */
     (void)pthread_mutex_destroy(&v3->mutex);
     mst__free(v3);
 }

@@ -1,6 +1,6 @@
 /* etcd/v3.h - the v3 API of etcd through its JSON gateway: ranges, transactions, leases, watches.
  *
- * Calls may come from several threads. A write whose outcome is unknown is never sent again
+ * Several threads may call at once. A write whose result is unknown is never repeated
  * (MST_EUNKNOWN): the caller reads and decides. */
 #ifndef MST_ETCD_V3_H
 #define MST_ETCD_V3_H
@@ -9,15 +9,15 @@
 
 struct mst__v3;
 
-/* The options' user and password are v3's here: a token is asked for, and renewed when it has
- * expired. The path (/v3, /v3beta, /v3alpha) is found out by trying. */
+/* User and password of the options are those of v3: the client requests a token, and renews it when
+ * it has expired. It finds the path (/v3, /v3beta, /v3alpha) by trying. */
 int mst__v3_new(const struct mst__http_options *options,
                 struct mst__v3 **ret_v3,
                 struct mst_err *reterr);
 void mst__v3_free(struct mst__v3 *v3);
 const char *mst__v3_where(const struct mst__v3 *v3);
 
-/* How many requests were sent, watches included. */
+/* The number of requests sent, including watches. */
 uint64_t mst__v3_requests(const struct mst__v3 *v3);
 
 struct mst__v3_kv {
@@ -32,13 +32,13 @@ struct mst__v3_kv {
 struct mst__v3_kvs {
     struct mst__v3_kv *items;
     size_t count;
-    bool is_more; /* the limit was reached */
+    bool is_more; /* there are more */
 };
 
 /* The end of a range */
 enum mst__v3_span {
-    MST_V3_KEY,    /* this key alone */
-    MST_V3_PREFIX, /* all that begin with it; with an empty one all there are */
+    MST_V3_KEY,    /* only this key */
+    MST_V3_PREFIX, /* all keys that begin with it; all keys if it is empty */
 };
 
 enum mst__v3_sort { MST_V3_UNSORTED, MST_V3_OLDEST_FIRST, MST_V3_NEWEST_FIRST, MST_V3_BY_KEY };
@@ -69,11 +69,11 @@ enum mst__v3_relation { MST_V3_EQUAL, MST_V3_GREATER, MST_V3_LESS, MST_V3_NOT_EQ
 
 struct mst__v3_compare {
     struct mst_bytes key;
-    enum mst__v3_span span; /* with a prefix all of them must fulfil it */
+    enum mst__v3_span span; /* with a prefix, all keys must satisfy it */
     enum mst__v3_target target;
     enum mst__v3_relation relation;
-    int64_t number;         /* with all targets but VALUE */
-    struct mst_bytes value; /* with VALUE */
+    int64_t number;         /* for all targets except VALUE */
+    struct mst_bytes value; /* for VALUE */
 };
 
 enum mst__v3_op_kind { MST_V3_OP_RANGE, MST_V3_OP_PUT, MST_V3_OP_DELETE };
@@ -102,11 +102,11 @@ struct mst__v3_txn {
 struct mst__v3_result {
     int64_t revision; /* of the header */
     bool succeeded;   /* of a transaction */
-    /* One for each operation of the branch that was taken: what a range found, empty for others. A
+    /* One for each operation of the executed branch: the result of a range, empty for others. A
      * plain range has one. */
     struct mst__v3_kvs *ranges;
     size_t range_count;
-    int64_t deleted; /* keys, in all */
+    int64_t deleted; /* number of keys */
 };
 
 void mst__v3_result_init(struct mst__v3_result *result);
@@ -114,11 +114,11 @@ void mst__v3_result_close(struct mst__v3_result *result);
 
 /**
  * Common to all calls: 0; MST_ECONN, MST_ETIMEOUT, MST_ECANCELED; MST_EUNKNOWN (a write may have
- * been executed); MST_EAUTH; MST_ENOTFOUND (no such lease); MST_ENOTSUP (no JSON gateway here);
- * MST_EINVAL (etcd refuses the request), MST_EPROTO, MST_ELIMIT, MST_ENOMEM. @result is initialised
- * by the caller and emptied first. Reads are repeated with other endpoints until the deadline when
- * one has no leader or is lost; so are writes that the endpoint refused for want of a leader before
- * it did anything.
+ * been executed); MST_EAUTH; MST_ENOTFOUND (no such lease); MST_ENOTSUP (no JSON gateway);
+ * MST_EINVAL (etcd refuses the request), MST_EPROTO, MST_ELIMIT, MST_ENOMEM. The caller initialises
+ * @result; the call empties it first. If an endpoint has no leader or is lost, reads are repeated
+ * with others until the deadline; so are writes that an endpoint refused at once for lack of a
+ * leader.
  */
 int mst__v3_range(struct mst__v3 *v3,
                   const struct mst__v3_range *range,
@@ -144,15 +144,15 @@ int mst__v3_txn(struct mst__v3 *v3,
 
 /* --- leases --- */
 
-/* @lease: in the wanted id, or 0; out the id. The granted TTL may be longer than asked for. Without
- * an id it may be sent again: a lease that was granted in vain expires. */
+/* @lease: in the wanted id, or 0; out the id. The granted TTL may be longer than requested. Without
+ * an id the request may be repeated: an unused lease expires. */
 int mst__v3_lease_grant(struct mst__v3 *v3,
                         int64_t ttl_s,
                         struct mst__until until,
                         int64_t *lease,
                         int64_t *ret_ttl_s,
                         struct mst_err *reterr);
-/* Each: MST_ENOTFOUND when the lease is gone. */
+/* Each returns MST_ENOTFOUND if the lease is gone. */
 int mst__v3_lease_keep_alive(struct mst__v3 *v3,
                              int64_t lease,
                              struct mst__until until,
@@ -173,19 +173,19 @@ int mst__v3_lease_time_to_live(struct mst__v3 *v3,
 struct mst__v3_watch;
 
 struct mst__v3_event {
-    bool is_delete; /* then kv holds key and mod_revision only */
+    bool is_delete; /* kv has only key and mod_revision then */
     struct mst__v3_kv kv;
 };
 
 struct mst__v3_events {
     struct mst__v3_event *items;
     size_t count;
-    int64_t revision; /* at which they happened */
+    int64_t revision; /* the revision of the events */
 };
 
 void mst__v3_events_close(struct mst__v3_events *events);
 
-/* Several ranges may be watched in one stream. */
+/* A range; one stream may watch several. */
 struct mst__v3_watched {
     struct mst_bytes key;
     enum mst__v3_span span;
@@ -193,10 +193,10 @@ struct mst__v3_watched {
 };
 
 /**
- * Watch from revision @from (the next one to be seen; 0 = from now on, which is when it is first
- * read); the keys are copied. Connects when first read, and again whenever the stream ends, its
- * endpoint has no leader or does not answer any more: nothing is missed, and nothing seen twice.
- * One thread at a time reads it; it is closed before @v3 is freed.
+ * Watch from revision @from, which is included (0 = from now on, which is the first read); the keys
+ * are copied. It connects at the first read, and again whenever the stream ends or its endpoint has
+ * no leader or does not answer: no event is missed, and none is seen twice. One thread at a time
+ * reads it; close it before freeing @v3.
  *
  * Returns 0, MST_EINVAL (no range or too many, an empty key), MST_ENOMEM.
  */
@@ -208,20 +208,20 @@ int mst__v3_watch_new(struct mst__v3 *v3,
                       struct mst_err *reterr);
 
 /**
- * Wait for events, at least one. They are those of one revision; with several ranges those of one
- * revision may come in several pieces, one for each range, and one range may be ahead of another.
- * An event that is in several ranges is told once. The caller closes @ret_events.
+ * Wait for events, at least one. They belong to one revision. With several ranges, the events of
+ * one revision may come in several pieces, one for each range, and one range may be ahead of
+ * another. An event in several ranges is reported once. The caller closes @ret_events.
  *
- * Returns 0; MST_ETIMEOUT, MST_ECANCELED; MST_ESTATE when the revision was compacted away: the
- * caller reads the keys and makes a new watch from there; MST_ECONN when no endpoint could be
- * reached until the deadline; MST_EAUTH, MST_ENOTSUP, MST_EPROTO, MST_ELIMIT, MST_ENOMEM. After all
- * but MST_ESTATE it can be read on.
+ * Returns 0; MST_ETIMEOUT, MST_ECANCELED; MST_ESTATE if the revision was compacted: read the keys
+ * and make a new watch from there; MST_ECONN if no endpoint could be reached before the deadline;
+ * MST_EAUTH, MST_ENOTSUP, MST_EPROTO, MST_ELIMIT, MST_ENOMEM. The watch stays usable after all
+ * errors except MST_ESTATE.
  */
 int mst__v3_watch_next(struct mst__v3_watch *watch,
                        struct mst__until until,
                        struct mst__v3_events *ret_events,
                        struct mst_err *reterr);
-/* NULL is fine. */
+/* NULL is allowed. */
 void mst__v3_watch_close(struct mst__v3_watch *watch);
 
 /* --- the server --- */

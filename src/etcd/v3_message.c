@@ -1,8 +1,7 @@
-/* etcd/v3_message.c - requests and answers of the v3 API as its JSON gateway has them.
+/* etcd/v3_message.c - requests and answers of the v3 API in the form of its JSON gateway.
  *
- * Pure. Whatever an answer lacks is zero. Only what no etcd leaves out, the revision in the header
- * of everything about keys, must be there: an empty object from somebody in between must not pass
- * for "no such key". */
+ * Pure. A missing member of an answer is zero. Only the revision in the header, which every answer
+ * about keys has, must exist: an empty object from a proxy must not pass for "no such key". */
 #include "etcd/v3_message.h"
 
 #include "base/assert.h"
@@ -14,7 +13,7 @@
 #include "codec/pickle.h" /* base64 */
 #include "etcd/json.h"
 
-/* The numbers of gRPC that etcd uses. */
+/* The gRPC codes that etcd uses. */
 enum grpc_code {
     GRPC_CANCELED = 1,
     GRPC_UNKNOWN = 2,
@@ -32,18 +31,18 @@ enum grpc_code {
     GRPC_UNAUTHENTICATED = 16,
 };
 
-/* A range that ends with this byte has no end. */
+/* A range that ends with this key has no end. */
 static const uint8_t zero_byte = 0;
 
 /* --- requests --- */
 
-/* The first failure counts; the calls after it do no harm. */
+/* Keep the first failure. */
 static int first(int rv, int next)
 {
     return rv != 0 ? rv : next;
 }
 
-/* 64-bit numbers are strings: every gateway takes them so, whatever lies in between. */
+/* 64-bit numbers are strings, which every gateway accepts. */
 static int add_number(struct mst__json *json, const char *name, int64_t number)
 {
     char text[MST_NUMBER_SIZE];
@@ -56,8 +55,8 @@ static int add_word(struct mst__json *json, const char *name, const char *word)
     return mst__json_add_text(json, name, mst_bytes_str(word));
 }
 
-/* The key behind all that begin with @prefix: its last byte that can be raised is, and those behind
- * it go. When there is none, the range has no end. */
+/* The key after all keys that begin with @prefix: increment the last byte that can be, and drop the
+ * bytes after it. If there is none, the range has no end. */
 static int add_prefix_end(struct mst__json *json, struct mst_bytes prefix)
 {
     size_t size = prefix.size;
@@ -206,7 +205,7 @@ static int fill_ops(struct mst__json *json,
     return first(rv, mst__json_add(json, name, list));
 }
 
-/* Append @json, which was filled with the result @rv and is released. */
+/* Append @json, which was built with the result @rv and is released here. */
 static int finish(struct mst__buf *body, struct mst__json *json, int rv)
 {
     rv = rv != 0 ? rv : mst__json_write(json, false, body);
@@ -275,7 +274,7 @@ int mst__v3_write_watch(struct mst__buf *body, const struct mst__v3_watched *wat
     if (from > 0) {
         rv = first(rv, add_number(inner, "start_revision", from));
     }
-    /* Now and then the revision is told when nothing happens: less is left to compaction. */
+    /* Request the revision at intervals when nothing happens, so that less can be compacted. */
     rv = first(rv, mst__json_add_bool(inner, "progress_notify", true));
     if (watched->is_without_puts) {
         struct mst__json *filters = mst__json_new_array();
@@ -315,7 +314,7 @@ static bool contains(struct mst_bytes text, const char *part)
     return text.data != NULL && memmem(text.data, text.size, part, strlen(part)) != NULL;
 }
 
-/* Text from outside, for messages: one line, printable. */
+/* Copy text from outside for a message: one line, printable. */
 static void copy_message(struct mst_bytes text, char *ret_message, size_t size)
 {
     size_t used = 0;
@@ -329,7 +328,7 @@ static void copy_message(struct mst_bytes text, char *ret_message, size_t size)
     ret_message[used] = '\0';
 }
 
-/* Of the numbers that stand for several things. */
+/* Judge codes that have several meanings by their text. */
 static void judge_by_text(struct mst_bytes message, struct mst__v3_error *error)
 {
     switch (error->grpc) {
@@ -345,14 +344,15 @@ static void judge_by_text(struct mst_bytes message, struct mst__v3_error *error)
             }
             break;
         case GRPC_NOT_FOUND:
-            /* Since 3.6 the gateway itself says so of a path; etcd says what it did not find. */
+            /* Since 3.6 the gateway itself reports a missing path this way; etcd names what it did
+             * not find. */
             if (mst__bytes_equal(message, mst_bytes_str("Not Found"))) {
                 error->fate = MST_V3_NO_PATH;
                 error->code = MST_ENOTSUP;
             }
             break;
         case GRPC_UNAVAILABLE:
-            /* We ask for it to be said before anything is done (needs_leader). */
+            /* With needs_leader, this is reported before anything is done. */
             error->is_untried = mst__bytes_equal(message, mst_bytes_str("etcdserver: no leader"));
             break;
         default:
@@ -399,7 +399,7 @@ void mst__v3_judge(int grpc, struct mst_bytes message, struct mst__v3_error *ret
     }
 }
 
-/* An answer that etcd did not write: the status is all there is to go by. */
+/* An answer that is not etcd's: only the status is known. */
 static void judge_by_status(int status, struct mst_bytes body, struct mst__v3_error *ret_error)
 {
     *ret_error = (struct mst__v3_error){.fate = MST_V3_REFUSED, .code = MST_EPROTO, .grpc = -1};
@@ -431,14 +431,14 @@ bool mst__v3_read_error(int status, struct mst_bytes body, struct mst__v3_error 
         mst__json_free(json);
         return false;
     }
-    /* In a stream all of it is inside of `error`; else that is text, or missing since 3.6. */
+    /* In a stream the error is an object in `error`; else `error` is text, or missing since 3.6. */
     const struct mst__json *where = mst__json_is_object(error) ? error : json;
     struct mst_bytes message = mst_bytes_of("", 0);
     int64_t grpc = 0;
     bool has_code = mst__json_int(mst__json_member(where, "grpc_code"), &grpc) ||
                     mst__json_int(mst__json_member(where, "code"), &grpc);
     if (!mst__json_text(mst__json_member(where, "message"), &message)) {
-        (void)mst__json_text(error, &message); /* there may be none */
+        (void)mst__json_text(error, &message); /* it may be missing */
     }
     if (has_code && grpc > 0 && grpc <= GRPC_UNAUTHENTICATED) {
         mst__v3_judge((int)grpc, message, ret_error);
@@ -451,7 +451,7 @@ bool mst__v3_read_error(int status, struct mst_bytes body, struct mst__v3_error 
 
 /* --- answers --- */
 
-/* Memory for @count items; NULL also when there are none. */
+/* Memory for @count items; NULL also for none. */
 static int allocate(size_t count, size_t size, void **ret_items)
 {
     *ret_items = count == 0 ? NULL : mst__calloc(count, size);
@@ -506,7 +506,7 @@ static int fail_answer(struct mst_err *reterr, int code, const char *what)
                      code == MST_EPROTO ? what : mst_strerror(code));
 }
 
-/* What may be missing, but not be something else. */
+/* An optional integer; another type is an error. */
 static int take_int(const struct mst__json *json, const char *name, int64_t *ret, int rv)
 {
     const struct mst__json *member = mst__json_member(json, name);
@@ -557,7 +557,7 @@ static int read_kv(const struct mst__json *json, struct mst__v3_kv *ret_kv)
     return rv != 0 ? rv : (ret_kv->key.size == 0 ? MST_EPROTO : 0);
 }
 
-/* @json holds `kvs` and `more`. What was read is in @kvs also after an error. */
+/* @json has `kvs` and `more`. On error, @kvs has what was read. */
 static int read_kvs(const struct mst__json *json, struct mst__v3_kvs *kvs)
 {
     const struct mst__json *list = mst__json_member(json, "kvs");
@@ -579,7 +579,7 @@ static int read_kvs(const struct mst__json *json, struct mst__v3_kvs *kvs)
     return rv;
 }
 
-/* The revision in the header, which everything about keys has. */
+/* The revision in the header, which every answer about keys has. */
 static int read_revision(const struct mst__json *json, int64_t *ret_revision)
 {
     int rv = take_int(mst__json_member(json, "header"), "revision", ret_revision, 0);
@@ -786,7 +786,7 @@ void mst__v3_line_close(struct mst__v3_line *line)
     line->event_count = 0;
 }
 
-/* PUT, which is mostly left out, or DELETE; as a name or a number. */
+/* PUT, which is usually omitted, or DELETE; as a name or a number. */
 static int read_event_type(const struct mst__json *type, bool *ret_is_delete)
 {
     struct mst_bytes name;
@@ -828,12 +828,12 @@ static int read_events(const struct mst__json *list, struct mst__v3_line *line)
     return rv;
 }
 
-/* Why a watch was ended: a number is not told, only its text. */
+/* Why etcd ended a watch: there is only a text. */
 static void judge_cancel(const struct mst__json *result, struct mst__v3_error *ret_error)
 {
     struct mst_bytes reason = mst_bytes_str("no reason given");
     (void)mst__json_text(mst__json_member(result, "cancel_reason"), &reason); /* may be missing */
-    /* With an expired token it is the permission that lacks, up to 3.5 at least. */
+    /* With an expired token it says that the permission is missing, up to 3.5 at least. */
     bool is_token = contains(reason, "permission denied") || contains(reason, "auth token") ||
                     contains(reason, "user name is empty") || contains(reason, "auth store");
     mst__v3_judge(is_token ? GRPC_UNAUTHENTICATED : GRPC_UNAVAILABLE, reason, ret_error);
@@ -878,7 +878,7 @@ int mst__v3_read_line(struct mst_bytes text, struct mst__v3_line *ret_line, stru
     }
     if (mst__json_member(json, "error") != NULL) {
         ret_line->kind = MST_V3_LINE_ERROR;
-        (void)mst__v3_read_error(200, text, &ret_line->error); /* it is one */
+        (void)mst__v3_read_error(200, text, &ret_line->error); /* with this status it is one */
     } else {
         rv = read_line_result(mst__json_member(json, "result"), ret_line);
     }

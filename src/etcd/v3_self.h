@@ -1,5 +1,5 @@
-/* etcd/v3_self.h - what the files of the v3 client share: where its paths begin, its token, and
- * what is done about an error before it is one of the caller's. */
+/* etcd/v3_self.h - shared by the files of the v3 client: path prefixes, the token, and recovery
+ * from errors. */
 #ifndef MST_ETCD_V3_SELF_H
 #define MST_ETCD_V3_SELF_H
 
@@ -10,24 +10,24 @@
 /* What a request needs besides its body. */
 struct mst__v3_access {
     char path[MST_V3_PATH_SIZE];
-    unsigned prefix; /* which of the three it begins with */
+    unsigned prefix; /* index of the path prefix */
     char *token;     /* a copy; NULL = none */
     uint64_t token_serial;
 };
 
-/* What one operation has tried so far; zeroed at its beginning. */
+/* The attempts of one operation; zeroed at its beginning. */
 struct mst__v3_trial {
-    unsigned prefixes; /* one bit for each that is not there */
+    unsigned prefixes; /* one bit for each missing prefix */
     unsigned renewals; /* of the token */
-    int64_t pause_ms;  /* the last one */
+    int64_t pause_ms;  /* the last pause */
 };
 
 /**
- * Find out what a request of @path ("/kv/range") needs: with the first one which prefix this etcd
- * has; with @has_token a token, if there is a user and none was asked for yet.
+ * Prepare a request of @path ("/kv/range"): find the prefix of this etcd at the first one, and with
+ * @has_token get a token, if there is a user and no token yet.
  *
- * Returns 0, or an error of these two requests; never MST_EUNKNOWN. Released with
- * mst__v3_access_close, also after an error; @access was zeroed or is used again.
+ * Returns 0, or an error of these two requests; never MST_EUNKNOWN. Release with
+ * mst__v3_access_close, also after an error; @access is zeroed, or used before.
  */
 int mst__v3_access(struct mst__v3 *v3,
                    const char *path,
@@ -38,10 +38,10 @@ int mst__v3_access(struct mst__v3 *v3,
 void mst__v3_access_close(struct mst__v3_access *access);
 
 /**
- * etcd has answered @error: do what can be done about it, with a pause where that makes sense.
- * @is_write: it is not to be executed twice.
+ * Recover from @error of etcd, with a pause if that makes sense. @is_write: the request must not be
+ * executed twice.
  *
- * Returns 0 when it is worth another try, else the error to be told.
+ * Returns 0 if a retry is worthwhile, else the error to return.
  */
 int mst__v3_recover(struct mst__v3 *v3,
                     const struct mst__v3_access *access,
@@ -51,18 +51,17 @@ int mst__v3_recover(struct mst__v3 *v3,
                     struct mst__v3_trial *trial,
                     struct mst_err *reterr);
 
-/* Pause before the next try, each time for longer. False when there is no time left, or the thread
+/* Pause before the next attempt, longer each time. False if there is no time left, or the thread
  * was woken. */
 bool mst__v3_pause(struct mst__v3_trial *trial, struct mst__until until);
 
-/* Until when that pause would be, for those who cannot stay so long. */
+/* The end of that pause, for callers that cannot wait so long. */
 int64_t mst__v3_pause_until_ms(struct mst__v3_trial *trial);
 
 struct mst__http *mst__v3_http(struct mst__v3 *v3);
 const struct mst_log *mst__v3_log(const struct mst__v3 *v3);
 
-/* For tests: after how much silence it is asked whether the member is alive, and how long the
- * answer may take. */
+/* For tests: the silence after which the member is checked, and the time for its answer. */
 void mst__v3_watch_set_patience(struct mst__v3_watch *watch, int64_t silence_ms, int64_t answer_ms);
 
 #endif /* MST_ETCD_V3_SELF_H */

@@ -1,18 +1,18 @@
-/* etcd/v3_watch.c - a watch that goes on when its stream does not.
+/* etcd/v3_watch.c - a watch that survives the end of its stream.
  *
- * Each range has its own `next`, the first revision of which nothing was seen yet: with several
- * ranges in one stream the messages of one may run ahead of those of another. A message holds whole
- * revisions of one range. As soon as it was read its events are in the queue and `next` is behind
- * them; so wherever the stream breaks, a new one from `next` misses nothing and repeats nothing.
- * An event that falls into several ranges is the first one's.
+ * Each range has its own `next`, the first revision that it has not seen: with several ranges in one
+ * stream, the messages of one may run ahead of those of another. A message holds whole revisions of
+ * one range. When it is read, its events go to the queue and `next` moves beyond them. So wherever
+ * the stream breaks, a new one from `next` misses nothing and repeats nothing. An event in several
+ * ranges belongs to the first one.
  *
  *   no stream --> creating --> watching
  *       ^             |            |      end, cut, error, silence: a new stream,
  *       +-------------+------------+      from the next endpoint
  *
- * A stream is silent while nothing happens, and when the member hangs, too. So after some silence
- * the member is asked for its status, and another one is taken when it does not answer. A member
- * that is cut off from the others ends the stream by itself, because we ask for that. */
+ * A stream is silent while nothing happens, but also if the member hangs. So after some silence we
+ * request the member's status, and use another member if it does not answer. A member that is cut
+ * off from the others ends the stream by itself, because we ask for that. */
 #include <stdio.h>
 
 #include "base/assert.h"
@@ -25,8 +25,8 @@
 #include "base/until.h"
 #include "etcd/v3_self.h"
 
-/* How long a stream may be silent before its member is asked, and how long that and the beginning
- * of a stream may take. */
+/* How long a stream may be silent before its member is checked, and the time for that check and for
+ * the beginning of a stream. */
 #define SILENCE_MS 15000
 #define ANSWER_MS 5000
 
@@ -34,25 +34,25 @@ struct watch_range {
     struct mst_buffer key;
     enum mst__v3_span span;
     bool is_without_puts;
-    int64_t next; /* 0 = what comes after the beginning of the stream */
-    int64_t id;   /* etcd's, in this stream */
+    int64_t next; /* the next revision; 0 = from the beginning of the stream */
+    int64_t id;   /* etcd's id in this stream */
 };
 
 struct mst__v3_watch {
     struct mst__v3 *v3;
     int64_t silence_ms;
     int64_t answer_ms;
-    int64_t compact_revision; /* not 0: there is nothing more to come */
+    int64_t compact_revision; /* not 0: the watch has ended */
 
     struct mst__http_stream *stream;
-    struct mst__v3_access access; /* with which it was opened */
-    struct mst__v3_trial trial;   /* since it last worked */
+    struct mst__v3_access access; /* used to open the stream */
+    struct mst__v3_trial trial;   /* since the stream last worked */
     size_t created_count;         /* ranges that etcd has confirmed, in order */
     uint64_t member;
-    int64_t since_ms;  /* creating: when it began; watching: the last sign of life */
-    int64_t asking_ms; /* since when the member owes an answer; 0 = it does not */
-    bool is_failing;   /* not one stream since it was lost, and failure says why */
-    int64_t again_ms;  /* is_failing: when to try next, by whichever call; 0 = not decided yet */
+    int64_t since_ms;  /* creating: the start; watching: the last sign of life */
+    int64_t asking_ms; /* since when the member owes an answer; 0 = no check is under way */
+    bool is_failing;   /* no stream since the last one was lost; failure has the reason */
+    int64_t again_ms;  /* is_failing: time of the next attempt, by any call; 0 = not decided */
     struct mst_err failure;
 
     struct mst__v3_event *events; /* the queue */
@@ -148,7 +148,7 @@ static bool is_final(int code)
     }
 }
 
-/* The stream is of no use any more, or could not be made. */
+/* The stream is lost, or could not be opened. */
 static void watch_lose(struct mst__v3_watch *watch, const struct mst_err *why)
 {
     if (watch->stream != NULL) {
@@ -164,7 +164,7 @@ static void watch_lose(struct mst__v3_watch *watch, const struct mst_err *why)
     watch->failure = *why;
 }
 
-/* One body with a request for each range, each from where it is. */
+/* One body with a request for each range, from its next revision. */
 static int watch_write(const struct mst__v3_watch *watch,
                        struct mst__buf *body,
                        struct mst_err *reterr)
@@ -182,7 +182,7 @@ static int watch_write(const struct mst__v3_watch *watch,
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "etcd watch: the request cannot be made");
 }
 
-/* Begin a stream; that etcd has the ranges is told in it. */
+/* Open a stream; etcd confirms the ranges in it. */
 static int watch_open(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     int64_t now_ms = mst__clock_ms();
@@ -212,7 +212,7 @@ static int watch_open(struct mst__v3_watch *watch, struct mst__until until, stru
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd watch");
 }
 
-/* What etcd has said in place of events: do something about it, and begin a new stream. */
+/* Recover from an error of etcd, and begin a new stream. */
 static int watch_recover(struct mst__v3_watch *watch,
                          const struct mst__v3_error *error,
                          struct mst__until until,
@@ -223,7 +223,7 @@ static int watch_recover(struct mst__v3_watch *watch,
                   mst__http_where(mst__v3_http(watch->v3)), error->message);
     watch_lose(watch, &why);
     if (error->fate == MST_V3_TRANSIENT) {
-        /* The pause comes with the next attempt, so that it is no matter of the deadline. */
+        /* The pause comes with the next attempt, so it does not depend on this deadline. */
         mst__http_rotate(mst__v3_http(watch->v3));
         return 0;
     }
@@ -233,7 +233,7 @@ static int watch_recover(struct mst__v3_watch *watch,
 
 /* --- messages --- */
 
-/* Whether @range is to tell of this event. */
+/* Whether @range reports this event. */
 static bool range_takes(const struct watch_range *range, const struct mst__v3_event *event)
 {
     struct mst_bytes key = mst_bytes_of(event->kv.key.data, event->kv.key.size);
@@ -243,7 +243,7 @@ static bool range_takes(const struct watch_range *range, const struct mst__v3_ev
     return is_inside && (event->is_delete || !range->is_without_puts);
 }
 
-/* Whether the event is new, and of no range before this one. */
+/* Whether the event is new, and in no earlier range. */
 static bool watch_takes(const struct mst__v3_watch *watch,
                         size_t at,
                         const struct mst__v3_event *event)
@@ -260,7 +260,7 @@ static bool watch_takes(const struct mst__v3_watch *watch,
     return true;
 }
 
-/* Move the events of @line to the queue, which is empty, and the range behind them. */
+/* Move the events of @line to the queue, which is empty, and advance the range. */
 static int watch_take(struct mst__v3_watch *watch,
                       size_t at,
                       struct mst__v3_line *line,
@@ -291,7 +291,7 @@ static int watch_take(struct mst__v3_watch *watch,
     return 0;
 }
 
-/* The range with etcd's number @id; range_count when there is none. */
+/* The range with etcd's @id; range_count if there is none. */
 static size_t watch_find(const struct mst__v3_watch *watch, int64_t id)
 {
     size_t at = 0;
@@ -301,7 +301,7 @@ static size_t watch_find(const struct mst__v3_watch *watch, int64_t id)
     return at < watch->created_count ? at : watch->range_count;
 }
 
-/* etcd has the next range; they are confirmed in the order in which they were asked for. */
+/* etcd has confirmed the next range; the confirmations come in the order of the requests. */
 static int watch_created(struct mst__v3_watch *watch,
                          const struct mst__v3_line *line,
                          struct mst_err *reterr)
@@ -355,7 +355,7 @@ static int watch_line(struct mst__v3_watch *watch,
 
 /* --- reading --- */
 
-/* A stream that is refused from the beginning: what it says is the error, whatever the status. */
+/* A stream that is refused at its beginning: its text is the error, whatever the status. */
 static int watch_refused(struct mst__v3_watch *watch,
                          struct mst_bytes text,
                          struct mst__until until,
@@ -367,8 +367,8 @@ static int watch_refused(struct mst__v3_watch *watch,
     return watch_recover(watch, &error, until, reterr);
 }
 
-/* The stream was silent for long: is its member alive? 0 whatever the answer; when it is not, or is
- * none any more that we talk to, the stream is lost. */
+/* The stream was silent for long: check its member. 0 in any case; if the member does not answer,
+ * or is not the current one any more, the stream is lost. */
 static int watch_check(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     int64_t now_ms = mst__clock_ms();
@@ -381,7 +381,7 @@ static int watch_check(struct mst__v3_watch *watch, struct mst__until until, str
     struct mst__v3_status status;
     int rv = mst__v3_status(watch->v3, mst__until_sooner(until, until_ms), &status, &why);
     if (rv == MST_ETIMEOUT && is_cut_short) {
-        return 0; /* the next call goes on asking */
+        return 0; /* the next call continues the check */
     }
     if (rv == MST_ECANCELED || rv == MST_ENOMEM) {
         return mst__fail(reterr, rv, 0, "etcd watch: %s", why.msg);
@@ -411,7 +411,7 @@ static int watch_fail_late(const struct mst__v3_watch *watch, struct mst_err *re
                      mst__http_where(mst__v3_http(watch->v3)));
 }
 
-/* The pause between two attempts, which may be longer than any one call is allowed to wait. */
+/* Pause between two attempts, possibly longer than a single call may wait. */
 static int watch_pause(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     if (watch->again_ms == 0) {
@@ -428,7 +428,7 @@ static int watch_pause(struct mst__v3_watch *watch, struct mst__until until, str
     return 0;
 }
 
-/* Have a stream. 0 also when there is none yet but time left. */
+/* Open a stream if there is none. 0 also if there is none yet but time left. */
 static int watch_connect(struct mst__v3_watch *watch,
                          struct mst__until until,
                          struct mst_err *reterr)
@@ -443,7 +443,7 @@ static int watch_connect(struct mst__v3_watch *watch,
         return mst__fail(reterr, rv, 0, "%s", why.msg);
     }
     if (rv == MST_ETIMEOUT && mst__until_is_over(until)) {
-        /* It was the caller's deadline, which says nothing about the member. */
+        /* It was the caller's deadline, which does not concern the member. */
         return watch_fail_late(watch, reterr);
     }
     if (rv != 0) {
@@ -455,14 +455,14 @@ static int watch_connect(struct mst__v3_watch *watch,
     return 0;
 }
 
-/* Until when to wait for a line of this stream. */
+/* When the wait for a line of this stream ends. */
 static int64_t watch_patience_ms(const struct mst__v3_watch *watch)
 {
     bool is_creating = watch->created_count < watch->range_count;
     return watch->since_ms + (is_creating ? watch->answer_ms : watch->silence_ms);
 }
 
-/* Nothing came in time, which may have been the caller's or that of the stream. */
+/* No line arrived in time: the time of the caller, or of the stream. */
 static int watch_silent(struct mst__v3_watch *watch,
                         struct mst__until until,
                         struct mst_err *reterr)
@@ -485,7 +485,7 @@ static int watch_silent(struct mst__v3_watch *watch,
     return rv;
 }
 
-/* A line has come. */
+/* A line has arrived. */
 static int watch_read(struct mst__v3_watch *watch,
                       struct mst_bytes text,
                       struct mst__until until,
@@ -502,14 +502,14 @@ static int watch_read(struct mst__v3_watch *watch,
     rv = rv != 0 ? rv : watch_line(watch, &line, until, &why);
     mst__v3_line_close(&line);
     if (rv != 0) {
-        /* The line is gone: a new stream brings it again. */
+        /* The line is lost: a new stream sends it again. */
         watch_lose(watch, &why);
         return mst__fail(reterr, rv, 0, "%s", why.msg);
     }
     return 0;
 }
 
-/* Wait for one line of the stream and act on it, or on its end. */
+/* Wait for one line of the stream, or for its end, and process it. */
 static int watch_step(struct mst__v3_watch *watch, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__until patience = mst__until_sooner(until, watch_patience_ms(watch));
