@@ -1,4 +1,4 @@
-/* store/etcd.c - what the two stores in an etcd share. */
+/* store/etcd.c - the common part of the two stores in an etcd. */
 #include "store/etcd.h"
 
 #include <stdio.h>
@@ -13,11 +13,11 @@
 #include "etcd/http.h"
 #include "etcd/secret.h"
 
-/* Pauses between attempts. The HTTP client has gone through all endpoints by then. */
+/* Pauses between attempts, after the HTTP client has tried all endpoints. */
 #define ETCD_AGAIN_MS_FIRST 20
 #define ETCD_AGAIN_MS_MAX 500
 
-/* Others may be faster many times; then it helps to let them. */
+/* Pauses after a lost race, so that the others can finish. */
 #define RACE_MS_FIRST 2
 #define RACE_MS_MAX 100
 
@@ -60,7 +60,7 @@ int mst__etcd_open(const struct mst__url *url,
     return rv;
 }
 
-/* @text, which is released, with @between and the encoded @part behind it; NULL stays NULL. */
+/* Append @between and the encoded @part to @text, which is released; NULL stays NULL. */
 static char *url_add(char *text, const char *between, const char *part)
 {
     char *encoded = text == NULL ? NULL : mst__url_text(between, part);
@@ -153,7 +153,7 @@ int mst__etcd_write_failed(const struct mst__etcd_attempts *attempts,
                : mst__err_wrap(reterr, MST_EUNKNOWN, "it may or may not have been done; then");
 }
 
-/* --- changes that depend on the present value --- */
+/* --- changes that depend on the current value --- */
 
 static int change_add(const struct mst__command *command,
                       const struct mst_bytes *present,
@@ -165,12 +165,12 @@ static int change_add(const struct mst__command *command,
     if (present != NULL && !mst__number_parse_prefix(*present, &number)) {
         return MST_ETYPE;
     }
-    /* Overflow wraps around, as with every other store. */
+    /* Overflow wraps, as in every other store. */
     number = (int64_t)((uint64_t)number + (uint64_t)command->number);
     result->reply = (struct mst__reply){.kind = MST_REPLY_NUMBER, .number = number};
     char text[MST_NUMBER_SIZE];
     struct mst_bytes sum = mst_bytes_of(text, mst__number_format(number, text));
-    /* Adding 0 is how many look at a counter. */
+    /* Adding 0 is a common way to read a counter. */
     bool is_same = present != NULL && mst__bytes_equal(*present, sum);
     *ret_change = is_same ? MST_ETCD_KEEP : MST_ETCD_PUT;
     return mst__buf_append(value, sum);
@@ -238,7 +238,7 @@ int mst__etcd_change(const struct mst__command *command,
 
 /* --- executing a command --- */
 
-/* One command under way. */
+/* A command that is being executed. */
 struct run {
     const struct mst__etcd_ops *ops;
     void *call;
@@ -252,7 +252,8 @@ static struct mst__reply reply_status(uint8_t status)
     return (struct mst__reply){.kind = MST_REPLY_STATUS, .status = status};
 }
 
-/* ADD, APPEND, COMPARE_SET, DELETE: until nobody else has changed the value meanwhile. */
+/* ADD, APPEND, COMPARE_SET, DELETE: repeat until no other client has changed the value in
+ * between. */
 static int run_change(const struct run *run, size_t value_size_max, struct mst__until until)
 {
     struct mst__backoff backoff;

@@ -1,20 +1,20 @@
-/* store/etcd2.c - a store in the v2 API of an etcd, key by key and byte by byte as torch's
- * EtcdStore: in one directory, the names and the values in base64.
+/* store/etcd2.c - a store in the v2 API of an etcd, compatible with torch's EtcdStore: one
+ * directory, names and values in base64.
  *
- * Names. Base64 may hold a `/`, which etcd takes for the end of a directory's name: torch writes
- * such keys and never finds them again. In exactly these names we write `-` for it, a character
- * that base64 does not have; the empty key is called `=`. Torch looks at no name but those it asks
- * for, so they do not bother it. (The URL-safe alphabet would not do: it has `_` for `/`, and etcd
- * hides names that begin with one.) Whatever else is in the directory is not ours and not a key.
+ * Names. Base64 may contain a `/`, which etcd takes for a directory separator: torch writes such
+ * keys and never finds them again. In exactly these names we write `-` for it, which is not a
+ * base64 character; the empty key is called `=`. Torch reads only names that it asks for, so it is
+ * not affected. (The URL-safe alphabet does not work: it has `_` for `/`, and etcd hides names that
+ * begin with one.) Other entries of the directory are not keys.
  *
- * Changes that depend on the present value are conditional writes, bound to the index of the value
- * that was read; nothing of such a condition can be fulfilled twice. When the answer to one is lost
- * we look at the key. Is it as it was, the write can be sent again: at most one of the two
- * succeeds. Else etcd's history tells who has changed it first. A write that looks like ours may
- * still be another node's, which has added the same number to the same sum: only then the outcome
- * is unknown. Two who compare-and-set the same value need not be told apart.
+ * Changes that depend on the current value are conditional writes on the index of the value that
+ * was read; such a condition cannot be fulfilled twice. If the answer is lost, we read the key. If
+ * it is unchanged, the write can be sent again: at most one of the two succeeds. Else etcd's
+ * history shows which client changed it first. A write that looks like ours may still be another
+ * client's, which added the same number to the same sum: only then the result is unknown. Two
+ * clients that compare-and-set the same value need not be distinguished.
  *
- * A directory that does not exist is a store without keys, and is made by the first write. */
+ * A directory that does not exist is an empty store; the first write creates it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,12 +30,12 @@
 #include "etcd/v2.h"
 #include "store/etcd.h"
 
-/* How long one poll may take before the key is looked at again: whoever has vanished without
- * closing the connection would otherwise keep us for good. */
+/* How long one poll may take before the key is read again, in case the server has vanished without
+ * closing the connection. */
 #define POLL_MS_MAX 30000
 
 struct etcd2 {
-    struct mst__storage storage; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__v2 *v2;
     char *root; /* "" or "/a/b" */
     atomic_uint_fast64_t retries;
@@ -46,9 +46,9 @@ struct call {
     struct etcd2 *etcd2;
     const struct mst__command *command;
     struct mst__etcd_attempts attempts;
-    struct mst__buf name;  /* of the key in question: "/a/b/a2V5", with a NUL */
-    struct mst__buf value; /* the present one, decoded */
-    struct mst__buf text;  /* the one to write, in base64 */
+    struct mst__buf name;  /* of the current key: "/a/b/a2V5", with a NUL */
+    struct mst__buf value; /* the current value, decoded */
+    struct mst__buf text;  /* the new value, in base64 */
     struct mst__v2_answer answer;
     struct mst_err *reterr;
 };
@@ -95,7 +95,7 @@ bool mst__etcd2_name_read(struct mst_bytes name, struct mst__buf *key, int *ret_
     struct mst_bytes decoded = mst__bytes_skip(mst__buf_bytes(key), before);
     bool is_name = false;
     if (rv == 0 && decoded.size > 0) {
-        /* Only what we would have written ourselves; base64 may be read in many forms. */
+        /* Accept only the form that we write; base64 has several. */
         rv = name_append(&again, decoded);
         is_name = rv == 0 && mst__bytes_equal(mst__buf_bytes(&again), name);
     }
@@ -108,7 +108,7 @@ bool mst__etcd2_name_read(struct mst_bytes name, struct mst__buf *key, int *ret_
     return is_name;
 }
 
-/* Let the call's name be that of @key. */
+/* Set the call's name to that of @key. */
 static int call_name(struct call *call, struct mst_bytes key)
 {
     mst__buf_clear(&call->name);
@@ -132,7 +132,7 @@ static const char *call_path(const struct call *call)
 
 /* --- requests --- */
 
-/* What etcd says about keys and we cannot use. */
+/* An answer about keys that cannot be used. */
 static int call_refused(struct call *call, const char *path)
 {
     const struct mst__v2_answer *answer = &call->answer;
@@ -141,7 +141,7 @@ static int call_refused(struct call *call, const char *path)
                      answer->cause[0] == '\0' ? "" : ": ", answer->cause);
 }
 
-/* Read @path, until somebody answers. Absent is an answer. */
+/* Read @path until a server answers. Absent is an answer. */
 static int call_get(struct call *call, const char *path)
 {
     int rv;
@@ -152,13 +152,13 @@ static int call_get(struct call *call, const char *path)
     if (rv != 0) {
         return mst__etcd_read_failed(&call->attempts, rv, call->reterr);
     }
-    /* A value where a directory should be: then there is no such key either, but a write fails. */
+    /* A value in place of the directory: the key does not exist, but a write fails. */
     enum mst__v2_code code = call->answer.code;
     bool is_usable = code == MST_V2_OK || code == MST_V2_NOT_FOUND || code == MST_V2_NOT_DIR;
     return is_usable ? 0 : call_refused(call, path);
 }
 
-/* Decode what the call's answer says about a key: it is in call->value if it @ret_exists. */
+/* Decode the answer about a key to call->value if it @ret_exists. */
 static int call_decode(struct call *call, bool *ret_exists)
 {
     const struct mst__v2_node *node = &call->answer.node;
@@ -180,15 +180,15 @@ static int call_decode(struct call *call, bool *ret_exists)
     return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
-/* Read the key that the call's name names. */
+/* Read the key with the call's name. */
 static int call_read(struct call *call, bool *ret_exists)
 {
     int rv = call_get(call, call_path(call));
     return rv == 0 ? call_decode(call, ret_exists) : rv;
 }
 
-/* One long poll for @path. 0 also when nothing came of it but the keys should be looked at again;
- * @ret_is_event tells whether there was an event. */
+/* One long poll for @path. 0 also if it brought nothing and the keys must be read again;
+ * @ret_is_event says whether there was an event. */
 static int call_poll(struct call *call, const char *path, uint64_t from_index, bool *ret_is_event)
 {
     struct mst__until until =
@@ -198,7 +198,7 @@ static int call_poll(struct call *call, const char *path, uint64_t from_index, b
     int rv =
         mst__v2_wait(call->etcd2->v2, path, false, from_index, until, &call->answer, call->reterr);
     if (rv == 0) {
-        /* Otherwise history was cleared, or etcd's own watcher: reading again is the answer. */
+        /* Otherwise the history, or etcd's watcher, was cleared: read again. */
         *ret_is_event = call->answer.code == MST_V2_OK;
         return 0;
     }
@@ -214,11 +214,11 @@ static int call_poll(struct call *call, const char *path, uint64_t from_index, b
 
 /* --- conditional writes --- */
 
-/* What a write is bound to. */
+/* The state that a write depends on. */
 struct base {
     bool exists;
-    uint64_t modified; /* index of the value, if it exists; */
-    uint64_t index;    /* of the store when it was read */
+    uint64_t modified; /* index of the value, if it exists */
+    uint64_t index;    /* index of the store at the read */
 };
 
 static int change_unknown(struct call *call)
@@ -229,7 +229,7 @@ static int change_unknown(struct call *call)
                      mst__v2_where(call->etcd2->v2));
 }
 
-/* The first event of the key since @base; it is known that there is one. */
+/* The first event of the key since @base; there is one. */
 static int change_first_event(struct call *call, const struct base *base)
 {
     uint64_t from = (base->exists ? base->modified : base->index) + 1;
@@ -244,7 +244,7 @@ static int change_first_event(struct call *call, const struct base *base)
     return call->answer.code == MST_V2_OK ? 0 : change_unknown(call);
 }
 
-/* Whether the event in the call's answer is what our write would have been. */
+/* Whether the event in the answer equals our write. */
 static bool change_is_like_ours(const struct call *call,
                                 const struct base *base,
                                 enum mst__etcd_change change)
@@ -258,7 +258,7 @@ static bool change_is_like_ours(const struct call *call,
                             mst__buf_bytes(&call->text));
 }
 
-/* Nobody knows whether our write was executed: find out. */
+/* It is unknown whether our write was executed: find out. */
 static int change_resolve(struct call *call,
                           const struct base *base,
                           enum mst__etcd_change change,
@@ -279,7 +279,7 @@ static int change_resolve(struct call *call,
     }
     bool is_like_ours = change_is_like_ours(call, base, change);
     *ret_outcome = is_like_ours ? MST_ETCD_DONE : MST_ETCD_LOST;
-    /* A key that has the desired value counts as set, whoever has set it. */
+    /* A key with the desired value counts as set, whichever client set it. */
     return is_like_ours && call->command->op != MST_OP_COMPARE_SET ? change_unknown(call) : 0;
 }
 
@@ -318,8 +318,8 @@ static int change_send(struct call *call,
     }
 }
 
-/* A key was created by the second attempt. It must not have been created by the first one, too, and
- * deleted in between. */
+/* A second attempt created the key. Check that the first one did not create it as well, with a
+ * deletion in between. */
 static int change_check_created(struct call *call, const struct base *base)
 {
     uint64_t modified = call->answer.node.modified;
@@ -330,7 +330,7 @@ static int change_check_created(struct call *call, const struct base *base)
     return call->answer.node.modified == modified ? 0 : change_unknown(call);
 }
 
-/* Write call->text, or delete the key, if it is still as @base says. */
+/* Write call->text, or delete the key, if it is still in the state of @base. */
 static int change_write(struct call *call,
                         const struct base *base,
                         enum mst__etcd_change change,
@@ -364,7 +364,7 @@ static int execute_begin_change(void *arg)
     return call_name(call, call->command->key);
 }
 
-/* Read, work out, write if nobody else has meanwhile. */
+/* Read, compute, and write unless another client has written in between. */
 static int execute_try_change(void *arg,
                               struct mst__buf *value,
                               struct mst__answer *result,
@@ -426,20 +426,20 @@ static int execute_set(void *arg)
 
 /* --- reading --- */
 
-/* Whether the call's answer is that of a key which exists. */
+/* Whether the answer is that of an existing key. */
 static bool call_has_key(const struct call *call)
 {
     return call->answer.code == MST_V2_OK && !call->answer.node.is_dir;
 }
 
-/* Whether an event says that there is a value now. */
+/* Whether an event sets a value. */
 static bool event_is_value(const struct mst__v2_answer *event)
 {
     return event->action == MST_V2_SET || event->action == MST_V2_CREATE ||
            event->action == MST_V2_UPDATE || event->action == MST_V2_COMPARE_AND_SWAP;
 }
 
-/* Wait until there is @key; the call's answer is what it is then. */
+/* Wait until @key exists; the answer then has it. */
 static int wait_for_key(struct call *call, struct mst_bytes key)
 {
     int rv = call_name(call, key);
@@ -477,7 +477,7 @@ static int execute_get(void *arg, struct mst__answer *result)
     return rv == 0 ? 0 : mst__etcd_fail(rv, call->reterr);
 }
 
-/* Read the directory. Without one there are no keys. */
+/* Read the directory. If there is none, there are no keys. */
 static int call_list(struct call *call)
 {
     const char *root = call->etcd2->root;
@@ -489,7 +489,7 @@ static int call_list(struct call *call)
     return rv;
 }
 
-/* The name of an entry of the directory, without that of the directory. */
+/* The name of an entry without that of the directory. */
 static struct mst_bytes entry_name(const struct call *call, const struct mst__v2_node *node)
 {
     struct mst_bytes key = mst_bytes_str(node->key == NULL ? "" : node->key);
@@ -497,7 +497,7 @@ static struct mst_bytes entry_name(const struct call *call, const struct mst__v2
     return key.size < front ? mst_bytes_of(NULL, 0) : mst__bytes_skip(key, front);
 }
 
-/* They are decoded in any case, to know which are keys. */
+/* Names are decoded in any case, to find those that are keys. */
 static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
 {
     struct call *call = arg;
@@ -531,7 +531,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The names in the directory that the call has listed, sorted; NULL when out of memory. */
+/* The sorted names in the listed directory; NULL if out of memory. */
 static const char **sorted_names(const struct call *call, size_t *ret_count)
 {
     const struct mst__v2_node *root = &call->answer.node;
@@ -549,8 +549,8 @@ static const char **sorted_names(const struct call *call, size_t *ret_count)
     return names;
 }
 
-/* Which of the command's keys are missing, as strs in @missing. The answer is that of one moment:
- * one listing, or when there is but one key, that key. */
+/* The missing keys of the command, as strs in @missing, as of one moment: by one listing or, for a
+ * single key, by reading it. */
 static int execute_find_missing(void *arg, struct mst__buf *missing)
 {
     struct call *call = arg;
@@ -592,7 +592,7 @@ static int execute_find_missing(void *arg, struct mst__buf *missing)
     return rv;
 }
 
-/* Those that are missing one after the other, and then again: all must be there at one time. */
+/* Wait for the missing keys one by one, then check again: all must exist at one time. */
 static int execute_wait(void *arg)
 {
     struct call *call = arg;

@@ -1,16 +1,16 @@
 /* store/etcd3.c - a store in the v3 API of an etcd.
  *
- * Layout. With the root "/jobs/7" key k is "/jobs/7/k", and its value is the value: one key per
- * entry, in plain sight of etcdctl. Beside the entries, and not among them, are
+ * Layout. With the root "/jobs/7" key k is "/jobs/7/k", with the value unchanged: one key per entry,
+ * visible to etcdctl. Beside the entries, and not among them, are
  *
- *   /jobs/7!lease       the number of the lease that all keys are on, if one was asked for
- *   /jobs/7!by/<store>  the number of the last conditional write of a store; goes when it is closed
+ *   /jobs/7!lease       the number of the lease of all keys, if one was requested
+ *   /jobs/7!by/<store>  the number of the last conditional write of a store; removed at its close
  *
- * Changes that depend on the present value are transactions, bound to the revision of the value
- * that was read, and each puts its own number under the store's `!by` key as well. When the answer
- * to one is lost, that key and its history tell whether the transaction was executed, whatever has
- * become of the value since. So such changes are done exactly once; only a history that was
- * compacted in the meantime leaves the outcome unknown. */
+ * Changes that depend on the current value are transactions on the revision of the value that was
+ * read, and each also puts its own number under the store's `!by` key. If the answer is lost, that
+ * key and its history show whether the transaction was executed, whatever has become of the value
+ * since. So such changes are executed exactly once; the result is unknown only if the history was
+ * compacted in the meantime. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,25 +27,25 @@
 #include "store/etcd.h"
 #include "store/etcd3_lease.h"
 
-/* Keys and values of one transaction. etcd's own limit is 1.5 MiB, before base64. */
+/* Keys and values of one transaction. etcd's limit is 1.5 MiB, before base64. */
 #define BATCH_SIZE_MAX MST_MIB(1)
 
-/* Missing keys that are watched at once. */
+/* Missing keys that are watched at the same time. */
 #define WATCHED_MAX 64
 
-/* How often one who waits looks whether the lease has been lost. */
+/* How often a waiting call checks whether the lease is lost. */
 #define LEASE_CHECK_MS 500
 
-/* How long closing a store may take for tidying up. */
+/* How long closing a store may take to clean up. */
 #define CLOSE_MS 1000
 
 struct etcd3 {
-    struct mst__storage storage; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__v3 *v3;
     char *root;                     /* "/" or "/a/b/" */
     char *by;                       /* "/a/b!by/0123456789abcdef" */
     char *lease_key;                /* "/a/b!lease" */
-    struct mst__etcd3_lease *lease; /* NULL = none was asked for */
+    struct mst__etcd3_lease *lease; /* NULL = none was requested */
     atomic_uint_fast64_t changes;   /* numbers for conditional writes */
     atomic_uint_fast64_t retries;
 };
@@ -55,7 +55,7 @@ struct call {
     struct etcd3 *etcd3;
     const struct mst__command *command;
     struct mst__etcd_attempts attempts;
-    struct mst__buf names; /* of the keys in question, one after the other */
+    struct mst__buf names; /* names of the current keys, one after the other */
     struct mst__v3_result result;
     struct mst_err *reterr;
 };
@@ -83,8 +83,8 @@ static int call_only_name(struct call *call, struct mst_bytes *ret_name)
     return call_name(call, call->command->key, ret_name);
 }
 
-/* Make room for the names of the next @count of @items (keys, or keys and values in turn), so that
- * those returned by call_name stay valid. */
+/* Reserve room for the names of the next @count of @items (keys, or keys and values in turn), so
+ * that the names returned by call_name stay valid. */
 static int call_reserve(struct call *call, struct mst_bytes items, size_t count, bool has_values)
 {
     size_t size = 1;
@@ -108,7 +108,7 @@ static int64_t lease_id(const struct etcd3 *etcd3)
     return etcd3->lease == NULL ? 0 : mst__etcd3_lease_id(etcd3->lease);
 }
 
-/* What etcd refuses, in terms of the store. */
+/* An error of etcd, in terms of the store. */
 static int call_refused(struct call *call, int rv, size_t size)
 {
     struct etcd3 *etcd3 = call->etcd3;
@@ -125,7 +125,7 @@ static int call_refused(struct call *call, int rv, size_t size)
     return rv;
 }
 
-/* A transaction that only reads, until somebody answers. */
+/* A read-only transaction, repeated until a server answers. */
 static int call_read(struct call *call, const struct mst__v3_txn *txn)
 {
     int rv;
@@ -149,7 +149,7 @@ static int call_range(struct call *call, const struct mst__v3_range *range)
     return rv == 0 ? 0 : mst__etcd_read_failed(&call->attempts, rv, call->reterr);
 }
 
-/* Puts that may be repeated as they are, in one transaction. */
+/* Puts that may be repeated, in one transaction. */
 static int call_put(struct call *call, const struct mst__v3_op *puts, size_t count, size_t size)
 {
     struct mst__v3_txn txn = {.success = puts, .success_count = count};
@@ -169,7 +169,7 @@ static int call_put(struct call *call, const struct mst__v3_op *puts, size_t cou
                                   call->reterr);
 }
 
-/* What range @index of the last answer found: NULL = nothing. */
+/* The result of range @index of the last answer: NULL = nothing. */
 static const struct mst__v3_kv *call_found(const struct call *call, size_t index)
 {
     const struct mst__v3_result *result = &call->result;
@@ -194,19 +194,19 @@ static struct mst__v3_op range_op(struct mst_bytes key)
 
 /* --- conditional writes --- */
 
-/* A conditional write, and what it is bound to. */
+/* A conditional write, and its condition. */
 struct change {
     struct mst_bytes key;
-    int64_t revision;      /* of the key when it was read; 0 = there was none */
+    int64_t revision;      /* of the key when it was read; 0 = absent */
     int64_t read_at;       /* revision of the store at that time */
-    int64_t by_revision;   /* of the `!by` key when the outcome was unknown, */
-    bool checks_by;        /* which is then part of the condition */
+    int64_t by_revision;   /* of the `!by` key when the result was unknown, */
+    bool checks_by;        /* which then is part of the condition */
     struct mst_bytes name; /* number of the write */
     size_t size;           /* of key and value */
     struct mst__v3_op op;
 };
 
-/* Send it once. When it is lost, the answer holds what the key is now. */
+/* Send the write once. If it lost, the answer has the current value. */
 static int change_send(struct call *call,
                        const struct change *change,
                        enum mst__etcd_outcome *ret_outcome)
@@ -238,8 +238,8 @@ static int change_send(struct call *call,
     return 0;
 }
 
-/* Whether our number is in the history of the `!by` key, after @change was read and up to
- * revision @until. */
+/* Search the history of the `!by` key for our number, after the read of @change and up to revision
+ * @until. */
 static int change_scan(struct call *call,
                        const struct change *change,
                        int64_t until,
@@ -266,8 +266,8 @@ static int change_scan(struct call *call,
     return rv;
 }
 
-/* Nobody knows whether our write was executed: find out. When it was not, the answer holds what the
- * key is now. */
+/* It is unknown whether our write was executed: find out. If not, the answer has the current
+ * value. */
 static int change_resolve(struct call *call,
                           struct change *change,
                           enum mst__etcd_outcome *ret_outcome)
@@ -283,7 +283,7 @@ static int change_resolve(struct call *call,
     bool is_done = false;
     if (by_revision > change->read_at) {
         is_done = mst__bytes_equal(kv_value(by), change->name);
-        /* Other threads have used the key since: ours may have come before theirs. */
+        /* Other threads have used the key since; our write may have come before theirs. */
         rv = is_done ? 0 : change_scan(call, change, by_revision, &is_done);
     }
     if (rv != 0) {
@@ -296,7 +296,7 @@ static int change_resolve(struct call *call,
     return 0;
 }
 
-/* Carry @change out, if the key is still as it was. */
+/* Execute @change if the key is unchanged. */
 static int change_write(struct call *call,
                         struct change *change,
                         enum mst__etcd_outcome *ret_outcome)
@@ -331,7 +331,7 @@ static int execute_begin_change(void *arg)
     return rv == 0 ? call_range(call, &range) : rv;
 }
 
-/* Work out what the command makes of the key as the last answer has it, and do that. */
+/* Compute the effect of the command on the value in the last answer, and execute it. */
 static int execute_try_change(void *arg,
                               struct mst__buf *value,
                               struct mst__answer *result,
@@ -389,7 +389,7 @@ static int execute_set(void *arg)
     return rv;
 }
 
-/* How many of the first of @items, pairs, go into one transaction: never none. */
+/* How many of the pairs in @items fit into one transaction: at least one. */
 static size_t batch_count(struct mst_bytes items)
 {
     size_t size = 0;
@@ -407,7 +407,7 @@ static size_t batch_count(struct mst_bytes items)
     return count;
 }
 
-/* Put one more pair into the batch; etcd takes no key twice, and the last one counts. */
+/* Add a pair to the batch; etcd refuses a repeated key, and the last value counts. */
 static size_t batch_add(struct mst__v3_op *puts, size_t count, const struct mst__v3_put *put)
 {
     size_t at = 0;
@@ -418,7 +418,7 @@ static size_t batch_add(struct mst__v3_op *puts, size_t count, const struct mst_
     return at == count ? count + 1 : count;
 }
 
-/* Each batch is one transaction: with up to 128 keys and 1 MiB all are set at once, or none. */
+/* Each batch is one transaction: up to 128 keys and 1 MiB are set together, or not at all. */
 static int execute_multi_set(void *arg)
 {
     struct call *call = arg;
@@ -459,8 +459,8 @@ static int execute_multi_set(void *arg)
 
 /* --- reading --- */
 
-/* Read the next keys of @items, up to 128, in one transaction and take them off; @ret_count says
- * how many they were. */
+/* Read the next keys of @items, up to 128, in one transaction, and take them off; @ret_count is
+ * their number. */
 static int read_batch(struct call *call,
                       struct mst_bytes *items,
                       bool is_keys_only,
@@ -492,7 +492,7 @@ static int read_batch(struct call *call,
     return rv;
 }
 
-/* Each batch of up to 128 keys shows one moment. */
+/* Each batch of up to 128 keys is a consistent read. */
 static int execute_multi_get(void *arg, struct mst__answer *result)
 {
     struct call *call = arg;
@@ -511,7 +511,7 @@ static int execute_multi_get(void *arg, struct mst__answer *result)
     return rv;
 }
 
-/* All keys under the root, without it. */
+/* All keys under the root, without the root. */
 static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
 {
     struct call *call = arg;
@@ -536,8 +536,8 @@ static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
 
 /* --- waiting --- */
 
-/* Which of the command's keys are missing, as strs in @missing, and as of which revision: up to 128
- * keys are looked at in one moment, more in several, and @ret_revision is that of the first. */
+/* The missing keys of the command, as strs in @missing. Up to 128 keys are read at one revision,
+ * more at several; @ret_revision is the first. */
 static int find_missing(struct call *call, struct mst__buf *missing, int64_t *ret_revision)
 {
     struct mst_bytes items = call->command->items;
@@ -568,7 +568,7 @@ static int execute_find_missing(void *arg, struct mst__buf *missing)
     return find_missing(arg, missing, &revision);
 }
 
-/* Keys that are watched in one stream, until all have been put. */
+/* Keys that are watched in one stream until all have been put. */
 struct waiting {
     struct mst__v3_watched watched[WATCHED_MAX];
     bool has_come[WATCHED_MAX];
@@ -591,7 +591,7 @@ static void waiting_note(struct waiting *waiting, const struct mst__v3_events *e
     }
 }
 
-/* An error of a watch: 0 when the keys are to be read again. */
+/* An error of a watch: 0 if the keys must be read again. */
 static int watch_failed(struct call *call, int rv)
 {
     if (rv == MST_ESTATE || mst__etcd_again(&call->attempts, rv, call->reterr)) {
@@ -604,8 +604,7 @@ static int watch_failed(struct call *call, int rv)
     return mst__etcd_read_failed(&call->attempts, rv, call->reterr);
 }
 
-/* The next events of @watch. One who waits for a key is told when the lease is lost, for the others
- * cannot put it there any more. */
+/* The next events of @watch. Fails if the lease is lost, because the key can then never come. */
 static int watch_next(struct call *call,
                       struct mst__v3_watch *watch,
                       struct mst__v3_events *ret_events)
@@ -627,8 +626,8 @@ static int watch_next(struct call *call,
     }
 }
 
-/* Watch the first of @missing from @revision on, until all of them have been put. 0 also when they
- * are to be read again. */
+/* Watch the first of @missing from @revision on, until all of them have been put. 0 also if they
+ * must be read again. */
 static int wait_for_some(struct call *call, struct mst_bytes missing, int64_t revision)
 {
     struct waiting *waiting = mst__calloc(1, sizeof *waiting);
@@ -676,7 +675,7 @@ static int execute_wait(void *arg)
     return rv;
 }
 
-/* One event at the key that is watched, whatever it is. */
+/* Any event of the watched key. */
 static int wait_for_event(struct call *call,
                           struct mst_bytes key,
                           int64_t revision,
@@ -783,7 +782,7 @@ static void etcd3_stats(struct mst__storage *storage, struct mst_store_stats *st
     mst__etcd_stats(&etcd3->retries, mst__v3_where(etcd3->v3), stats);
 }
 
-/* Delete our `!by` key, if there is one. What is left behind when etcd is away harms nobody. */
+/* Delete our `!by` key, if there is one. If etcd is unreachable, it stays, which is harmless. */
 static void forget_changes(struct etcd3 *etcd3)
 {
     bool is_lost = etcd3->lease != NULL && mst__etcd3_lease_check(etcd3->lease, NULL) != 0;
@@ -812,7 +811,7 @@ static void etcd3_free(struct mst__storage *storage)
     mst__free(etcd3);
 }
 
-/* @root and @rest as one text, NULL when out of memory. */
+/* @root and @rest as one text, NULL if out of memory. */
 static char *join(const char *root, const char *rest)
 {
     size_t size = strlen(root) + strlen(rest) + 1;

@@ -1,4 +1,4 @@
-/* store/etcd3_lease.c - finding, granting and keeping the lease of a job's keys. */
+/* store/etcd3_lease.c - finds, grants and keeps the lease of a job's keys. */
 #include "store/etcd3_lease.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@
 #include "base/until.h"
 #include "store/backoff.h"
 
-/* Pauses while others are about to grant, or an old lease about to expire. */
+/* Pauses while another store grants a lease, or an old lease expires. */
 #define LEASE_LOOK_MS_FIRST 10
 #define LEASE_LOOK_MS_MAX 250
 
-/* After a keep-alive that failed, unless a third of the TTL is less. */
+/* After a failed keep-alive, unless a third of the TTL is less. */
 #define LEASE_AGAIN_MS 1000
 
-/* Waiting for etcd to take back a lease that nobody needs; it expires by itself as well. */
+/* Time to revoke an unused lease, which would also expire by itself. */
 #define LEASE_REVOKE_MS 2000
 
 struct mst__etcd3_lease {
@@ -36,7 +36,7 @@ struct mst__etcd3_lease {
     int64_t id;
     int64_t ttl_s;
     atomic_bool is_lost;
-    int stop_fd; /* readable once the thread is to end; -1 = there is none */
+    int stop_fd; /* readable when the thread must end; -1 = no thread */
     bool has_thread;
     pthread_t thread;
 };
@@ -125,11 +125,11 @@ void mst__etcd3_lease_close(struct mst__etcd3_lease *lease)
     }
     if (lease->has_thread) {
         uint64_t one = 1;
-        (void)!write(lease->stop_fd, &one, sizeof one); /* a counter far from its limit takes it */
-        (void)pthread_join(lease->thread, NULL); /* a thread of ours that nobody else joins */
+        (void)!write(lease->stop_fd, &one, sizeof one); /* the counter is far from its limit */
+        (void)pthread_join(lease->thread, NULL);        /* only we join this thread */
     }
     if (lease->stop_fd >= 0) {
-        (void)close(lease->stop_fd); /* an eventfd: nothing to lose */
+        (void)close(lease->stop_fd); /* an eventfd: nothing can be lost */
     }
     mst__free(lease->key);
     mst__free(lease);
@@ -137,7 +137,7 @@ void mst__etcd3_lease_close(struct mst__etcd3_lease *lease)
 
 /* --- finding or granting it --- */
 
-/* Read the key: the number in it, 0 when there is none. */
+/* Read the number in the key, 0 if there is none. */
 static int find(struct mst__etcd3_lease *lease,
                 struct mst__until until,
                 int64_t *ret_id,
@@ -159,8 +159,8 @@ static int find(struct mst__etcd3_lease *lease,
     return rv;
 }
 
-/* Put our own number under the key if there is none. Whether it was is found out by looking: after
- * a lost answer that is the only way, and otherwise one small request. */
+/* Put our number under the key if it is absent. A read shows whether that succeeded: after a lost
+ * answer that is the only way, and otherwise it is one small request. */
 static int publish(struct mst__etcd3_lease *lease,
                    int64_t id,
                    struct mst__until until,
@@ -184,7 +184,7 @@ static int publish(struct mst__etcd3_lease *lease,
     return rv;
 }
 
-/* Grant a lease and try to make it the job's. @ret_id is the job's now, or 0: look again. */
+/* Grant a lease and try to make it the job's. @ret_id is the job's lease, or 0: try again. */
 static int grant(struct mst__etcd3_lease *lease,
                  struct mst__until until,
                  int64_t *ret_id,
@@ -232,7 +232,7 @@ static int lease_join(struct mst__etcd3_lease *lease,
             lease->ttl_s = ttl_s < 1 ? 1 : ttl_s;
             return 0;
         }
-        /* Expired this very moment: its key is about to go, too. */
+        /* It has just expired: its key is about to go as well. */
         bool is_passing = rv == 0 || rv == MST_ENOTFOUND || rv == MST_ECONN || rv == MST_EUNKNOWN;
         if (!is_passing) {
             return rv;

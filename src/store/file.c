@@ -1,15 +1,14 @@
-/* store/file.c - a store in a file that processes share, byte for byte as PyTorch's FileStore.
+/* store/file.c - a store in a file that processes share, compatible with PyTorch's FileStore.
  *
- * The file is a log of records: u32 size, key, u32 size, value. Keys of users begin with `/`; a key
- * with `-` in front deletes what it names; others (`refcount/`, `cleanup/`) are torch's own.
- * Writers append under an exclusive flock, readers read what is new under a shared one, so half a
- * record can only be what a killed writer left behind: readers stop before it, the next writer cuts
- * it off.
+ * The file is a log of records: u32 size, key, u32 size, value. Users' keys begin with `/`; a key
+ * with a leading `-` deletes the key that it names; others (`refcount/`, `cleanup/`) are torch's
+ * own. Writers append under an exclusive flock, readers read new records under a shared one. So
+ * only a killed writer can leave a partial record: readers stop before it, the next writer
+ * truncates it.
  *
- * Every operation opens the file anew, as torch does: a file that was replaced is noticed, and
- * threads exclude one another by the same lock as processes. The map of what has been read so far
- * is behind a mutex, which is only ever taken with the file lock held and for the time of the
- * reading. */
+ * Every operation opens the file anew, as torch does: a replaced file is noticed, and the lock
+ * excludes threads as well as processes. A mutex guards the map of what has been read; it is only
+ * taken with the file lock held, and only while reading. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -32,7 +31,7 @@
 #include "store/store.h"
 #include "wire/wire.h"
 
-/* Waiting is looking again. */
+/* Waiting is polling. */
 #define FILE_LOOK_MS_FIRST 1
 #define FILE_LOOK_MS_MAX 10
 
@@ -44,18 +43,18 @@ struct file_value {
 };
 
 struct file {
-    struct mst__storage storage; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first: the storage is cast to this struct */
     char *path;
-    pthread_mutex_t mutex; /* everything below */
+    pthread_mutex_t mutex; /* guards everything below */
     struct mst__map map;   /* of struct file_value */
     struct mst__buf input; /* read, not yet parsed; empty between operations */
-    int held_fd; /* keeps the file we have read, so that its inode number is not given to another */
+    int held_fd; /* keeps the file that was read, so that its inode number is not reused */
     dev_t device;
     ino_t inode;
-    off_t position; /* up to here it is in the map */
+    off_t position; /* the map is up to date to this point */
 };
 
-/* An open, locked file, for the time of one operation. */
+/* An open, locked file, for one operation. */
 struct file_lock {
     int fd; /* -1: there is no file yet */
     bool exclusive;
@@ -67,12 +66,12 @@ struct file_lock {
 static void lock_release(struct file_lock *lock)
 {
     if (lock->fd >= 0) {
-        (void)close(lock->fd); /* releases the lock; what was written is in the kernel already */
+        (void)close(lock->fd); /* releases the lock; the kernel has all writes */
         lock->fd = -1;
     }
 }
 
-/* Open the file and lock it. For reading, a file that is not there is an empty store. */
+/* Open the file and lock it. A missing file is an empty store for a reader. */
 static int lock_try(struct file *file, struct file_lock *lock, struct mst_err *reterr)
 {
     int flags = lock->exclusive ? O_RDWR | O_CREAT : O_RDONLY;
@@ -118,7 +117,7 @@ static int lock_take(struct file *file,
             return 0;
         }
         lock_release(&lock);
-        /* Removed between open and lock: there may be a new one under the name. */
+        /* It was removed between open and lock: there may be a new one. */
         if (rv != 0 && rv != MST_ETIMEOUT) {
             return rv;
         }
@@ -177,8 +176,8 @@ static int map_apply(struct file *file, struct mst_bytes key, struct mst_bytes v
     return map_put(file, key, value);
 }
 
-/* Take one field off the front of @rest. False when it is not all there; MST_EPROTO in @ret_code
- * when it can be none. */
+/* Take one field off the front of @rest. False if it is incomplete; MST_EPROTO in @ret_code if it
+ * is malformed. */
 static bool record_field(struct mst_bytes *rest,
                          size_t size_min,
                          size_t size_max,
@@ -227,7 +226,7 @@ static int parse_records(struct file *file, struct mst_err *reterr)
     }
 }
 
-/* Whether what the lock holds is the file that was read before, and not shorter than that. */
+/* Check that the locked file is the one that was read, and is not shorter. */
 static void notice_replaced(struct file *file, const struct file_lock *lock)
 {
     struct stat status = {0};
@@ -239,13 +238,13 @@ static void notice_replaced(struct file *file, const struct file_lock *lock)
     map_clear(file);
     file->position = 0;
     if (!same && file->held_fd >= 0) {
-        (void)close(file->held_fd); /* was only held, never written */
+        (void)close(file->held_fd); /* it was only held, never written */
         file->held_fd = -1;
     }
 }
 
-/* Keep a descriptor of the file that we are about to read; not a duplicate, which would keep the
- * lock too. Without it the file is read anew every time, which is slow but right. */
+/* Keep a descriptor of the file; not a duplicate, which would keep the lock as well. Without it the
+ * file is read anew every time, which is slow but correct. */
 static void hold(struct file *file, const struct file_lock *lock)
 {
     struct stat locked;
@@ -259,7 +258,7 @@ static void hold(struct file *file, const struct file_lock *lock)
     }
     if (fstat(lock->fd, &locked) != 0 || fstat(fd, &held) != 0 || locked.st_dev != held.st_dev ||
         locked.st_ino != held.st_ino) {
-        (void)close(fd); /* replaced at this very moment */
+        (void)close(fd); /* replaced at this moment */
         return;
     }
     file->held_fd = fd;
@@ -295,7 +294,7 @@ static int refresh(struct file *file, const struct file_lock *lock, struct mst_e
             at += got;
             rv = parse_records(file, reterr);
         } else if (got == 0) {
-            break; /* cut off by somebody who does not lock */
+            break; /* truncated by a process that does not lock */
         } else if (errno != EINTR) {
             rv = mst__fail(reterr, MST_ESYS, errno, "read '%s'", file->path);
         }
@@ -329,7 +328,7 @@ static int append_record(struct mst__buf *records,
     return rv != 0 ? rv : append_field(records, "", value);
 }
 
-/* Write @records behind the last whole one: all or none of them. */
+/* Write @records after the last complete one: all or none of them. */
 static int write_records(struct file *file,
                          struct file_lock *lock,
                          struct mst_bytes records,
@@ -352,7 +351,7 @@ static int write_records(struct file *file,
             written += (size_t)took;
         } else if (errno != EINTR) {
             int sys = errno;
-            (void)ftruncate(lock->fd, file->position); /* else the next writer cuts it off */
+            (void)ftruncate(lock->fd, file->position); /* on failure the next writer truncates it */
             return mst__fail(reterr, MST_ESYS, sys, "write '%s'", file->path);
         }
     }
@@ -366,10 +365,10 @@ static struct mst_bytes value_bytes(const struct file_value *value)
     return value == NULL ? mst_bytes_of(NULL, 0) : mst_bytes_of(value->data, value->size);
 }
 
-/* What a write needs at hand. */
+/* Memory for a write. */
 struct file_write {
     struct mst__buf records; /* to be written */
-    struct mst__buf value;   /* a new value that is made of the old one */
+    struct mst__buf value;   /* a new value that is made from the old one */
 };
 
 static int write_compare_set(struct file *file,
@@ -442,7 +441,7 @@ static int write_multi_set(const struct mst__command *command, struct file_write
     return rv;
 }
 
-/* Work out the records that @command adds, and its answer. */
+/* Compute the records that @command adds, and its answer. */
 static int prepare_write(struct file *file,
                          const struct mst__command *command,
                          struct file_write *write,
@@ -576,7 +575,7 @@ static int execute_read(struct file *file,
     return rv;
 }
 
-/* Look again and again, until all keys are there. */
+/* Poll until all keys exist. */
 static int execute_wait(struct file *file,
                         const struct mst__command *command,
                         struct mst__until until,
@@ -631,15 +630,15 @@ static void file_free(struct mst__storage *storage)
     map_clear(file);
     mst__buf_close(&file->input);
     if (file->held_fd >= 0) {
-        (void)close(file->held_fd); /* was only held, never written */
+        (void)close(file->held_fd); /* it was only held, never written */
     }
-    (void)pthread_mutex_destroy(&file->mutex); /* nobody holds it */
+    (void)pthread_mutex_destroy(&file->mutex); /* no thread holds it */
     mst__free(file->path);
     mst__free(file->storage.url);
     mst__free(file);
 }
 
-/* Fail early when nothing can ever come of the path. The file itself is made by the first write. */
+/* Fail early if the path can never work. The first write creates the file. */
 static int check_path(const char *path, struct mst_err *reterr)
 {
     struct stat status;

@@ -1,8 +1,8 @@
-/* store/handle.c - handles on stores: making them, interrupting their calls, closing them.
+/* store/handle.c - handles of stores: creating, interrupting and closing them.
  *
- * An interrupt makes a descriptor readable that every wait of the handle's calls looks at. It stays
- * so until the last call that was under way has ended; calls that come meanwhile wait for that, so
- * that one interrupt ends no call that began after it. */
+ * An interrupt makes a descriptor readable that every wait of the handle's calls polls. It stays
+ * readable until the last interrupted call has ended; new calls wait for that, so that an interrupt
+ * never ends a call that began after it. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -128,15 +128,15 @@ void mst_store_close(struct mst_store *store)
         return;
     }
     struct mst__storage *storage = store->storage;
-    /* Threads of the parent may have been in the middle of anything at the fork, and sockets have
-     * two owners now: what is behind the handle is left as it is. */
+    /* At the fork, threads of the parent may have been anywhere, and sockets now have two owners:
+     * do not touch the storage. */
     bool has_storage = is_ours(store);
     if (atomic_load(&store->wake_fd) >= 0) {
-        (void)close(atomic_load(&store->wake_fd)); /* nothing to lose */
+        (void)close(atomic_load(&store->wake_fd)); /* nothing can be lost */
     }
     if (has_storage) {
         MST_ASSERT(atomic_load(&store->calls) == 0);
-        (void)pthread_cond_destroy(&store->quiet_cond); /* nobody waits any more */
+        (void)pthread_cond_destroy(&store->quiet_cond); /* no thread waits any more */
         (void)pthread_mutex_destroy(&store->mutex);
     }
     mst__free(store);
@@ -145,7 +145,7 @@ void mst_store_close(struct mst_store *store)
     }
 }
 
-/* --- what it is --- */
+/* --- properties --- */
 
 const char *mst_store_url(const struct mst_store *store)
 {
@@ -155,7 +155,7 @@ const char *mst_store_url(const struct mst_store *store)
 struct mst_bytes mst_store_key_prefix(const struct mst_store *store)
 {
     size_t root_size = strlen(store->storage->key_root);
-    /* The slash at its end is no part of it. */
+    /* Without the slash at its end. */
     return store->is_view
                ? mst_bytes_of(store->prefix + root_size, store->prefix_size - root_size - 1)
                : mst_bytes_of(NULL, 0);
@@ -187,23 +187,23 @@ static void ring(int fd)
 {
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* when the counter is full it is readable already */
+    (void)written; /* if the counter is full, it is readable already */
 }
 
 void mst_store_interrupt(struct mst_store *store)
 {
-    int errno_before = errno; /* a signal handler must not change it */
-    if (is_ours(store)) {     /* the descriptor is the parent's, too */
+    int errno_before = errno; /* a signal handler must preserve it */
+    if (is_ours(store)) {     /* the descriptor also belongs to the parent */
         atomic_store(&store->is_interrupted, true);
         int fd = atomic_load(&store->wake_fd);
-        if (fd >= 0) { /* else the call that makes it sees the flag */
+        if (fd >= 0) { /* else the call that creates it sees the flag */
             ring(fd);
         }
     }
     errno = errno_before;
 }
 
-/* Have wake_fd: 0 or MST_ESYS. Most handles of a rendezvous never need one. */
+/* Create wake_fd if necessary: 0 or MST_ESYS. Most handles of a rendezvous never need one. */
 static int obtain_wake_fd(struct mst_store *store, struct mst_err *reterr)
 {
     int none = -1;
@@ -212,14 +212,14 @@ static int obtain_wake_fd(struct mst_store *store, struct mst_err *reterr)
         return mst__fail(reterr, MST_ESYS, errno, "eventfd of a store handle");
     }
     if (!atomic_compare_exchange_strong(&store->wake_fd, &none, fd)) {
-        (void)close(fd); /* another thread was quicker */
+        (void)close(fd); /* another thread was faster */
     } else if (atomic_load(&store->is_interrupted)) {
         ring(fd);
     }
     return 0;
 }
 
-/* Wait until the calls that were interrupted are over; returns store->calls. */
+/* Wait until the interrupted calls have ended; returns store->calls. */
 static size_t await_quiet(struct mst_store *store)
 {
     size_t calls;
@@ -249,7 +249,7 @@ int mst__store_enter(struct mst_store *store, struct mst_err *reterr)
     return 0;
 }
 
-/* Whether the call that ended in @rv may have ended because of the interrupt. */
+/* Whether the interrupt may have caused the result @rv of a call. */
 static bool is_by_interrupt(const struct mst_store *store, int rv)
 {
     return rv == MST_ECANCELED ||
@@ -269,11 +269,11 @@ int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr)
     size_t calls = atomic_fetch_sub(&store->calls, 1);
     MST_ASSERT((calls & ~MST_STORE_QUIETING) > 0);
     if (calls == (MST_STORE_QUIETING | 1)) {
-        /* The last one, and nobody comes before this is done. */
+        /* This is the last call, and no other begins before this is done. */
         uint64_t count;
         atomic_store(&store->is_interrupted, false);
         ssize_t size = read(store->wake_fd, &count, sizeof count);
-        (void)size; /* it does not block; if there was nothing to read, all the better */
+        (void)size; /* it does not block; there may be nothing to read */
         (void)pthread_mutex_lock(&store->mutex);
         atomic_store(&store->calls, 0);
         (void)pthread_cond_broadcast(&store->quiet_cond); /* cannot fail */
@@ -284,7 +284,7 @@ int mst__store_leave(struct mst_store *store, int rv, struct mst_err *reterr)
 
 bool mst__store_is_interrupted(const struct mst_store *store)
 {
-    /* The flag saves looking. If a call that ends takes it for its own, the descriptor is readable
-     * all the same, and the next call ends after it has sent something and not before. */
+    /* The flag saves a poll. If an ending call takes the flag for its own, the descriptor is still
+     * readable, and the next call ends after it has sent its request. */
     return atomic_load(&store->is_interrupted) && mst__until_is_woken(store->wake_fd);
 }

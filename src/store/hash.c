@@ -1,8 +1,8 @@
 /* store/hash.c - a store inside this process: the server's engine behind a mutex.
  *
- * Every call is a client of the engine for as long as it lasts. A call that has to wait has an
- * eventfd for that, which poll can watch together with what else ends it; whoever releases the call
- * rings. */
+ * Every call is a client of the engine while it lasts. A call that must wait has an eventfd, which
+ * poll watches together with everything else that ends the wait; the thread that releases the call
+ * signals it. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,18 +20,18 @@
 #include "wire/wire.h"
 
 struct hash {
-    struct mst__storage storage; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first: the storage is cast to this struct */
     pthread_mutex_t mutex;
     struct mst__kv kv;
 };
 
 struct hash_call {
     struct mst__kv_client client; /* first, as above */
-    int over_fd;                  /* readable = over; -1 = it does not wait */
+    int over_fd;                  /* readable = over; -1 = not waiting */
     bool over;
 };
 
-/* Ring for everybody whose waiting the last command ended. */
+/* Signal all calls whose wait the last command has ended. */
 static void hash_ring(struct hash *hash)
 {
     struct mst__kv_client *client;
@@ -44,7 +44,7 @@ static void hash_ring(struct hash *hash)
     }
 }
 
-/* Sleep until the call is over or its time is. The mutex is held, except while it sleeps. */
+/* Sleep until the wait is over or timed out. The mutex is held, except while sleeping. */
 static int hash_sleep(struct hash *hash,
                       struct hash_call *call,
                       struct mst__until until,
@@ -61,7 +61,7 @@ static int hash_sleep(struct hash *hash,
     int rv = mst__until_ready(until, call->over_fd, POLLIN);
     int sys = errno;
     (void)pthread_mutex_lock(&hash->mutex); /* a default mutex: cannot fail */
-    (void)close(call->over_fd);             /* nothing to lose */
+    (void)close(call->over_fd);             /* nothing can be lost */
     call->over_fd = -1;
     if (call->over) {
         return 0;
@@ -86,7 +86,7 @@ static int hash_apply(struct hash *hash,
     }
     result->reply = reply;
     if (reply.kind == MST_REPLY_LATER) {
-        hash_ring(hash); /* coming to a barrier can release nobody, but a promise may be settled */
+        hash_ring(hash); /* entering a barrier releases no call, but may settle a promise */
         return hash_sleep(hash, call, until, reterr);
     }
     rv = mst__answer_take(result, reply.bytes);
@@ -114,7 +114,7 @@ static void hash_free(struct mst__storage *storage)
 {
     struct hash *hash = (struct hash *)storage;
     mst__kv_close(&hash->kv);
-    (void)pthread_mutex_destroy(&hash->mutex); /* nobody holds it */
+    (void)pthread_mutex_destroy(&hash->mutex); /* no thread holds it */
     mst__free(hash->storage.url);
     mst__free(hash);
 }

@@ -1,13 +1,12 @@
-/* store/pool.c - connecting, greeting, and keeping connections.
+/* store/pool.c - connects, greets, and keeps connections.
  *
- * Every new connection starts with a greeting whose answer proves both that somebody serves and
- * which dialect it speaks (docs/protocol.md). The greetings are chosen such that a server of
- * another dialect closes the connection at once and nothing else happens to it:
+ * Every new connection starts with a greeting whose answer proves that a server answers and which
+ * dialect it speaks (docs/protocol.md). A server of another dialect closes the connection at once,
+ * without side effects:
  *
  *   C   VALIDATE, 4 times CANCEL_WAIT   answered 01 01 01 01
  *   B   CANCEL_WAIT                     answered 01
- *   A   CHECK of no keys                answered 00
- */
+ *   A   CHECK of no keys                answered 00 */
 #include "store/pool.h"
 
 #include <stdio.h>
@@ -22,21 +21,21 @@
 #include "base/mem.h"
 #include "store/backoff.h"
 
-/* Pauses between rounds of connecting. */
+/* Pauses between attempts to connect. */
 #define POOL_CONNECT_MS_FIRST 20
 #define POOL_CONNECT_MS_MAX 1000
 
-/* A server of dialect C must refuse its greeting this often before it is taken for an older one: a
+/* How often a server must refuse the greeting of dialect C before it counts as an older one: a
  * connection can be lost by accident. */
 #define POOL_PROBES 3
 
-/* How long the answer to a greeting of B or A may take. A newer server could swallow it. */
+/* How long the answer to a greeting of B or A may take. A newer server could ignore it. */
 #define POOL_LEGACY_GREETING_MS 2000
 
-/* An output buffer that has grown beyond this is not kept. */
+/* A larger output buffer is not kept. */
 #define POOL_OUTPUT_KEPT MST_KIB(64)
 
-/* Unconfirmed cancellations that a connection may carry along. */
+/* Unconfirmed cancellations that a connection may have. */
 #define POOL_UNCONFIRMED_MAX 16
 
 int mst__pool_init(struct mst__pool *pool,
@@ -88,7 +87,7 @@ void mst__pool_close(struct mst__pool *pool)
         pool->open_count--;
     }
     MST_ASSERT(pool->open_count == 0);
-    (void)pthread_cond_destroy(&pool->idle_cond); /* nobody waits any more */
+    (void)pthread_cond_destroy(&pool->idle_cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&pool->mutex);
     mst__free(pool->path);
 }
@@ -103,7 +102,7 @@ uint64_t mst__pool_epoch(struct mst__pool *pool)
 
 /* --- greeting --- */
 
-/* The bytes of a dialect's greeting and of the answer to it. */
+/* The greeting of a dialect and its answer. */
 static void greeting_of(enum mst__dialect dialect,
                         struct mst_bytes *ret_greeting,
                         struct mst_bytes *ret_answer)
@@ -125,7 +124,7 @@ static void greeting_of(enum mst__dialect dialect,
     }
 }
 
-/* Greet in @dialect. @ret_refused tells whether the server closed instead of answering. */
+/* Greet in @dialect. @ret_refused: the server closed the connection instead of answering. */
 static int greet(struct mst__client *client,
                  enum mst__dialect dialect,
                  struct mst__until until,
@@ -160,7 +159,7 @@ static int greet(struct mst__client *client,
     return 0;
 }
 
-/* One round of connecting, and a greeting in @dialect. */
+/* Connect once, and greet in @dialect. */
 static int connect_as(struct mst__pool *pool,
                       enum mst__dialect dialect,
                       struct mst__until until,
@@ -184,7 +183,7 @@ static int connect_as(struct mst__pool *pool,
     return 0;
 }
 
-/* Find out the dialect: the newest first. A failure other than a refusal tells nothing. */
+/* Find the dialect, the newest first. Only a refusal counts; other failures say nothing. */
 static int connect_probing(struct mst__pool *pool,
                            struct mst__until until,
                            struct mst__pool_conn *conn,
@@ -208,7 +207,7 @@ static int connect_probing(struct mst__pool *pool,
     return rv;
 }
 
-/* One round: as the last server was, or by probing. */
+/* Connect once: in the dialect of the last server, or by probing. */
 static int connect_once(struct mst__pool *pool,
                         struct mst__until until,
                         struct mst__pool_conn *conn,
@@ -232,7 +231,7 @@ static int connect_once(struct mst__pool *pool,
                        strncmp(conn->client.peer, "unix:", 5) == 0 ? "" : "tcp://",
                        conn->client.peer); /* for people */
     } else if (rv != MST_ENOMEM && rv != MST_ETIMEOUT && rv != MST_ECANCELED) {
-        /* Another server may take its place. */
+        /* The server may be replaced by another one. */
         pool->dialect = MST_DIALECT_UNKNOWN;
         pool->epoch++;
     }
@@ -240,7 +239,7 @@ static int connect_once(struct mst__pool *pool,
     return rv;
 }
 
-/* Connect, again and again until the deadline. */
+/* Connect repeatedly until the deadline. */
 static int connect_until(struct mst__pool *pool,
                          struct mst__until until,
                          struct mst__pool_conn *conn,
@@ -259,7 +258,7 @@ static int connect_until(struct mst__pool *pool,
                      mst__dialect_name(conn->dialect), attempts);
             return 0;
         }
-        /* A round that the deadline cut short says less than the one before it. */
+        /* An attempt that the deadline cut short has a less useful error than the one before. */
         if (rv != MST_ETIMEOUT || last.code == 0) {
             last = err;
         }
@@ -272,14 +271,14 @@ static int connect_until(struct mst__pool *pool,
         }
         mst__err_fill(reterr, last.code, 0, "connect to %s: %s (%u %s)", pool->name, last.msg,
                       attempts, attempts == 1 ? "attempt" : "attempts");
-        mst__err_code(reterr, last.domain, last.sys); /* which the message has said already */
+        mst__err_code(reterr, last.domain, last.sys); /* the message already has its text */
         return last.code;
     }
 }
 
 /* --- the pool --- */
 
-/* Take an idle connection: the newest, which is the likeliest to be alive. */
+/* Take an idle connection: the newest, which is most likely alive. */
 static struct mst__pool_conn *take_idle(struct mst__pool *pool)
 {
     struct mst__pool_conn *conn = pool->idle;
@@ -290,8 +289,8 @@ static struct mst__pool_conn *take_idle(struct mst__pool *pool)
     return conn;
 }
 
-/* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh an
- * idle one only makes room. NULL in @ret_conn means room. */
+/* Wait for an idle connection, or for room for a new one, which is then counted. With @fresh, an
+ * idle one is closed to make room. NULL in @ret_conn means room. */
 static int pool_reserve(struct mst__pool *pool,
                         bool fresh,
                         struct mst__until until,
@@ -309,7 +308,7 @@ static int pool_reserve(struct mst__pool *pool,
         struct mst__pool_conn *idle = take_idle(pool);
         if (idle != NULL) {
             if (fresh) {
-                conn_free(idle); /* its place is ours */
+                conn_free(idle); /* we use its place */
             } else {
                 *ret_conn = idle;
             }
@@ -366,7 +365,7 @@ static struct mst__pool_conn *conn_new(const struct mst__pool *pool)
     struct mst__pool_conn *conn = mst__calloc(1, sizeof *conn);
     if (conn != NULL) {
         conn->client.stream.fd = -1;
-        /* A request and the little ones that go with it. */
+        /* Room for a request and the small ones that go with it. */
         mst__buf_init(&conn->output,
                       pool->limits.message_size_max + pool->limits.key_size_max + 64);
     }
@@ -413,7 +412,7 @@ int mst__pool_get(struct mst__pool *pool,
                 *ret_conn = conn;
                 return 0;
             }
-            mst__pool_drop(pool, conn); /* the server closed it while it lay idle: no harm done */
+            mst__pool_drop(pool, conn); /* the server closed it while it was idle: harmless */
             continue;
         }
         conn = conn_new(pool);

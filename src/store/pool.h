@@ -1,5 +1,5 @@
-/* store/pool.h - the connections of a tcp store: one per thread that is inside a call, kept for the
- * next one. Knows how to greet a server, and by that which dialect it speaks. */
+/* store/pool.h - the connections of a tcp store: one per thread inside a call, kept for later
+ * calls. Greets servers, and recognises their dialect. */
 #ifndef MST_STORE_POOL_H
 #define MST_STORE_POOL_H
 
@@ -11,47 +11,48 @@
 
 struct mst__pool_conn {
     struct mst__client client;
-    struct mst__pool_conn *next; /* idle connections */
+    struct mst__pool_conn *next; /* next idle connection */
     enum mst__dialect dialect;
-    int64_t idle_ms; /* since when it lies idle */
-    /* Waits that were given up and whose cancellation the server has yet to confirm, each with a
-     * 01, maybe after the 00 of a wait that ended at the last moment. */
+    int64_t idle_ms; /* since when it is idle */
+    /* Cancelled waits that the server has not yet confirmed: each with a 01, perhaps after the 00
+     * of a wait that ended at the last moment. */
     unsigned unconfirmed;
     struct mst__buf output;
 };
 
 struct mst__pool {
     struct mst__target target;
-    char *path;     /* the target's, when it is a unix socket */
+    char *path;     /* the target's path, if it is a unix socket */
     char name[100]; /* tcp://host:port, for messages */
     struct mst__wire_limits limits;
     struct mst_log log;
-    pthread_mutex_t mutex; /* everything below */
+    pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t idle_cond;
     struct mst__pool_conn *idle;
     size_t open_count;
-    enum mst__dialect dialect; /* of the last server seen; UNKNOWN = to be probed */
-    uint64_t epoch;            /* grows when the server may have become another one */
+    enum mst__dialect dialect; /* of the last server; UNKNOWN = probe */
+    uint64_t epoch;            /* incremented when the server may have been replaced */
     uint64_t connects;
     char peer[128];
 };
 
-/* 0 or MST_ENOMEM. Nothing is connected yet. */
+/* 0 or MST_ENOMEM. Does not connect. */
 int mst__pool_init(struct mst__pool *pool,
                    const struct mst__url *url,
                    const struct mst__wire_limits *limits,
                    const struct mst_log *log,
                    struct mst_err *reterr);
 
-/* No connection is in use. */
+/* No connection may be in use. */
 void mst__pool_close(struct mst__pool *pool);
 
 /**
- * Get a connection: an idle one that is still good, or with @fresh always a new one. Connecting is
- * tried again and again as long as @until allows.
+ * Get a connection: an idle one that is still usable, or with @fresh always a new one. Retries to
+ * connect as long as @until allows.
  *
- * Returns 0; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT (no server answered), MST_EPROTO (somebody else
- * did), MST_EINVAL, MST_ESYS, MST_ENOMEM. Goes back with mst__pool_put or mst__pool_drop.
+ * Returns 0; MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT (no server answered), MST_EPROTO (another kind
+ * of server answered), MST_EINVAL, MST_ESYS, MST_ENOMEM. Return it with mst__pool_put or
+ * mst__pool_drop.
  */
 int mst__pool_get(struct mst__pool *pool,
                   bool fresh,
@@ -59,16 +60,16 @@ int mst__pool_get(struct mst__pool *pool,
                   struct mst__pool_conn **ret_conn,
                   struct mst_err *reterr);
 
-/* Give back a connection on which nothing but cancellations is outstanding. */
+/* Return a connection on which only cancellations are outstanding. */
 void mst__pool_put(struct mst__pool *pool, struct mst__pool_conn *conn);
 
-/* Close a connection that is of no use any more. */
+/* Close a connection that is no longer usable. */
 void mst__pool_drop(struct mst__pool *pool, struct mst__pool_conn *conn);
 
-/* Close those that have been idle for @idle_ms. */
+/* Close connections that have been idle for @idle_ms. */
 void mst__pool_prune(struct mst__pool *pool, int64_t idle_ms);
 
-/* The present epoch. */
+/* The current epoch. */
 uint64_t mst__pool_epoch(struct mst__pool *pool);
 
 #endif /* MST_STORE_POOL_H */

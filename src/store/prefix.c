@@ -1,8 +1,8 @@
 /* store/prefix.c - keys under prefixes.
  *
  * As with PyTorch's PrefixStore, key `k` under prefix `p` is `p/k`, and a prefix on top of another
- * goes behind it: inner/outer/k. So one string in front of the key does for any depth, and keys
- * that torch's workers write and ours meet. */
+ * follows it: inner/outer/k. So one string before the key works for any depth, and torch's workers
+ * and ours use the same keys. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 const char *mst__key_text(struct mst_bytes key, char ret_text[MST_KEY_TEXT_SIZE])
 {
-    /* Room at the end: the longest escape, "...", the quote, the NUL. */
+    /* Leave room for the longest escape, "...", the quote and the NUL. */
     size_t used = 0;
     ret_text[used++] = '\'';
     size_t i = 0;
@@ -31,7 +31,7 @@ const char *mst__key_text(struct mst_bytes key, char ret_text[MST_KEY_TEXT_SIZE]
     return ret_text;
 }
 
-/* One str: the prefix and @key. */
+/* Append one str: the prefix and @key. */
 static int append_key(const struct mst_store *store,
                       struct mst_bytes key,
                       struct mst__buf *items,
@@ -97,7 +97,7 @@ int mst__prefix_strip(const struct mst_store *store,
     int64_t count = result->reply.number;
     struct mst_bytes prefix = mst_bytes_of(store->prefix, store->prefix_size);
     struct mst_bytes items = result->reply.bytes;
-    /* A str takes eight bytes at least, so the reply itself bounds the count. */
+    /* A str takes at least eight bytes, so the size of the reply bounds the count. */
     if (count < 0 || (uint64_t)count > items.size / 8) {
         return mst__fail(reterr, MST_EPROTO, 0, "list of %lld keys in %zu bytes", (long long)count,
                          items.size);

@@ -1,8 +1,8 @@
-/* store/store.c - the public calls, and everything that takes more than one command.
+/* store/store.c - the public calls, and everything that takes several commands.
  *
- * A call gathers what it needs in a struct call: the keys as the storage knows them, the deadline,
- * the answer. Waiting for a value, popping from an empty queue, barriers and appends on servers
- * that know neither are loops over a storage's commands and work alike on every store. */
+ * A struct call has the keys in the form of the storage, the deadline and the answer. Waiting for a
+ * value, popping from an empty queue, and barriers and appends on servers without them are loops
+ * over commands of a storage, and work alike on every store. */
 #include "store/store.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "store/backoff.h"
 #include "wire/wire.h"
 
-/* Of the process, for those who measure it. */
+/* Counts for the whole process, for benchmarks. */
 static _Atomic uint64_t operations_total;
 static _Atomic uint64_t waits_total;
 
@@ -35,7 +35,7 @@ int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes)
 {
     int rv = 0;
     if (bytes.size == 0) {
-        return 0; /* nothing that could fail, now that the command is done */
+        return 0; /* cannot fail, because the command is done */
     }
     uint8_t *to = mst__buf_reserve(&result->memory, bytes.size + 1, &rv);
     if (to == NULL) {
@@ -49,7 +49,7 @@ int mst__answer_take(struct mst__answer *result, struct mst_bytes bytes)
 
 /* --- opening and closing --- */
 
-/* The caller's options over the defaults. */
+/* Apply the caller's options to the defaults. */
 static int options_take(const struct mst_store_options *given,
                         struct mst_store_options *ret_options,
                         struct mst_err *reterr)
@@ -141,11 +141,11 @@ struct call {
     struct mst_store *store;
     struct mst__until until;
     bool is_entered;       /* the handle can interrupt it */
-    struct mst__buf items; /* the keys, with the values of MULTI_SET */
+    struct mst__buf items; /* the keys, and the values of MULTI_SET */
     struct mst__command command;
     struct mst__answer result;
-    const char *name;           /* for messages: what the user called, */
-    struct mst_bytes shown_key; /* and with which key, the first of several */
+    const char *name;           /* for messages: the name of the call, */
+    struct mst_bytes shown_key; /* and its key, the first of several */
     size_t keys_count;
     struct mst_err *reterr;
 };
@@ -153,8 +153,8 @@ struct call {
 /* Stands for the descriptor of the call's handle. */
 #define HANDLE_FD (-2)
 
-/* For calls of the application, which its handle can interrupt. Those inside of them are given the
- * until of the call. */
+/* For calls of the application, which its handle can interrupt. Nested calls get the until of the
+ * call. */
 static struct mst__until by_handle(int64_t timeout_ms)
 {
     return mst__until_by(HANDLE_FD, timeout_ms);
@@ -172,13 +172,13 @@ static int call_enter(struct call *call)
     }
     call->is_entered = true;
     call->until.wake_fd = store->wake_fd;
-    /* Before anything is sent, which would then have no answer. */
+    /* Before anything is sent that would then have no answer. */
     return store->storage->ops->is_remote && mst__store_is_interrupted(store)
                ? mst__fail(call->reterr, MST_ECANCELED, 0, "interrupted")
                : 0;
 }
 
-/* Set up a call of @op on @keys. On failure call_end is due all the same. */
+/* Set up a call of @op on @keys. Call call_end also on failure. */
 static int call_begin(struct call *call,
                       struct mst_store *store,
                       enum mst__op op,
@@ -246,14 +246,14 @@ static int call_run(struct call *call, enum mst__op op)
     return storage->ops->execute(storage, &call->command, call->until, &call->result, call->reterr);
 }
 
-/* Hand the answer's bytes to the caller. */
+/* Move the bytes of the answer to the caller. */
 static int call_take_bytes(struct call *call, struct mst_buffer *ret_value)
 {
     int rv = mst__buf_release(&call->result.memory, ret_value);
     return rv == 0 ? 0 : mst__fail(call->reterr, rv, 0, "value");
 }
 
-/* Release what the call holds, and say in the error what was asked for. Returns @rv. */
+/* Release the call, and add its name and key to the error. Returns @rv. */
 static int call_end(struct call *call, int rv)
 {
     mst__buf_close(&call->items);
@@ -382,7 +382,7 @@ int mst__store_wait_change(struct mst_store *store,
     return call_end(&call, rv);
 }
 
-/* What the answer to COMPARE_SET means, see the table in docs/protocol.md. */
+/* The meaning of the answer to COMPARE_SET, see the table in docs/protocol.md. */
 static enum mst_compare_set compare_set_outcome(const struct call *call)
 {
     const struct mst__reply *reply = &call->result.reply;
@@ -402,7 +402,7 @@ static int compare_set_run(struct call *call,
     if (rv == 0) {
         rv = call_check_value(call, desired);
     }
-    /* Room for the answer first: a value that was set must not end in MST_ENOMEM. */
+    /* Reserve room for the answer first: a value that was set must not return MST_ENOMEM. */
     if (rv == 0 && mst__buf_reserve(&call->result.memory, desired.size + 1, &rv) == NULL) {
         rv = mst__fail(call->reterr, rv, 0, "answer of %zu bytes", desired.size);
     }
@@ -547,12 +547,12 @@ int mst_store_queue_len(struct mst_store *store,
 
 /* --- waiting for a value --- */
 
-/* A wait can be over and the value gone again, or never there: a queue satisfies a wait for the key
- * of the same name, and the other way round. Then pause a little, or we would spin. */
+/* A wait can end although the value is gone again or never existed: a queue satisfies a wait for
+ * the key of the same name, and vice versa. Pause briefly, so as not to spin. */
 #define AGAIN_MS_FIRST 1
 #define AGAIN_MS_MAX 50
 
-/* Run @op, GET or QUEUE_POP, and see whether it brought something. */
+/* Execute @op, GET or QUEUE_POP, and report whether it found something. */
 static int fetch_try(struct call *call, enum mst__op op, bool *ret_found)
 {
     int rv = call_run(call, op);
@@ -561,7 +561,7 @@ static int fetch_try(struct call *call, enum mst__op op, bool *ret_found)
     return rv;
 }
 
-/* Look whether there is anything to fetch, without taking it. */
+/* Check whether there is anything to fetch, without taking it. */
 static int fetch_look(struct call *call, enum mst__op op, bool *ret_found)
 {
     int rv = op == MST_OP_GET ? 0 : call_run(call, MST_OP_QUEUE_LEN);
@@ -569,7 +569,7 @@ static int fetch_look(struct call *call, enum mst__op op, bool *ret_found)
     return rv;
 }
 
-/* Run @op, GET or QUEUE_POP; with @block again and again until it finds something. */
+/* Execute @op, GET or QUEUE_POP; with @block repeatedly until it finds something. */
 static int fetch(struct call *call, enum mst__op op, bool block)
 {
     call->command.blocks = block && op == MST_OP_GET && call->store->storage->ops->can_block;
@@ -579,8 +579,8 @@ static int fetch(struct call *call, enum mst__op op, bool block)
         int rv = 0;
         bool found = true;
         if (round > 1) {
-            /* Woken in vain before. A pop that the deadline cuts off may lose an item, so from now
-             * on there is none without need. */
+            /* An earlier wait ended in vain. A pop that the deadline cuts off may lose an item, so
+             * check first from now on. */
             rv = fetch_look(call, op, &found);
         }
         if (rv == 0 && found) {
@@ -661,7 +661,7 @@ static void buffers_free(struct mst_buffer *buffers, size_t count)
     }
 }
 
-/* Split the strs of the answer into @values. */
+/* Split the answer into @values. */
 static int multi_get_split(struct call *call, struct mst_buffer *values)
 {
     struct mst_bytes items = call->result.reply.bytes;
@@ -698,7 +698,7 @@ static bool multi_get_has_empty(const struct call *call)
 }
 
 /* Wait for all keys, then get them with one MULTI_GET. Servers answer a key that has vanished in
- * between with an empty value, so an empty one is believed only if the keys still exist. */
+ * between with an empty value, so after an empty value check that the keys still exist. */
 static int multi_get_run(struct call *call, struct mst_buffer *values)
 {
     struct mst__backoff backoff;
@@ -801,7 +801,7 @@ int mst__store_multi_set(struct mst_store *store,
         rv = call_run(&call, MST_OP_MULTI_SET);
     }
     if (rv == MST_ENOTSUP) {
-        /* One at a time: PyTorch's own MULTI_SET promises no more either. */
+        /* One at a time: PyTorch's MULTI_SET does not promise more. */
         rv = 0;
         struct mst_bytes items = call.command.items;
         while (rv == 0 && mst__items_next(&items, &call.command.key) &&
@@ -824,8 +824,9 @@ int mst_store_multi_set(struct mst_store *store,
 
 /* --- append --- */
 
-/* For servers without APPEND: read, and write only if nobody else has meanwhile. As everywhere in
- * this protocol, two who append the same bytes to the same value at the same time look alike. */
+/* For servers without APPEND: read, and write unless another client has written in between. As
+ * everywhere in this protocol, two clients that append the same bytes to the same value at the same
+ * time cannot be distinguished. */
 static int append_by_compare_set(struct call *call, struct mst_bytes piece)
 {
     struct mst__backoff backoff;
@@ -886,7 +887,7 @@ int mst_store_append(struct mst_store *store,
 
 /* --- barrier --- */
 
-/* @key and @suffix as one key in @memory. */
+/* Join @key and @suffix in @memory. */
 static int join_key(struct mst_bytes key,
                     const char *suffix,
                     struct mst__buf *memory,
@@ -905,8 +906,8 @@ static int join_key(struct mst_bytes key,
     return 0;
 }
 
-/* PyTorch's scheme for stores without BARRIER, key by key the same, so that its processes and ours
- * can meet: everybody counts himself, the last one sets a key, all wait for that. */
+/* PyTorch's scheme for stores without BARRIER, with the same keys, so that its processes and ours
+ * can meet: each adds 1 to a counter, the last one sets a key, all wait for that key. */
 static int barrier_by_counting(struct mst_store *store,
                                struct mst_bytes key,
                                int64_t size,
@@ -950,7 +951,7 @@ int mst_store_barrier(struct mst_store *store,
     struct mst__until until = by_handle(timeout_ms);
     int rv = call_begin(&call, store, MST_OP_BARRIER, &key, NULL, 1, until, reterr);
     if (rv == 0) {
-        /* PyTorch's PrefixStore never uses BARRIER; under a prefix we do as it does. */
+        /* PyTorch's PrefixStore never uses BARRIER; under a prefix we follow it. */
         call.command.number = size;
         rv = store->is_view ? MST_ENOTSUP : call_run(&call, MST_OP_BARRIER);
         if (rv == MST_ENOTSUP) {

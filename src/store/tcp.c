@@ -1,15 +1,15 @@
 /* store/tcp.c - a store behind a server that speaks the TCPStore protocol.
  *
- * The protocol has no error replies: a server that dislikes a request closes the connection. So
- * every lost connection is a question, and answer_loss holds the answers:
- *   - a request that did not leave whole was not executed and goes out again;
- *   - what can be repeated without harm is repeated;
- *   - an operation that older servers lack is tried out with a harmless one of its kind;
- *   - an ADD or BARRIER may have met a value that is no number: look;
- *   - otherwise nobody can know, and the caller is told so.
+ * The protocol has no error replies: a server that refuses a request closes the connection. So
+ * every lost connection needs an explanation, and answer_loss finds it:
+ *   - a request that was not sent completely was not executed and is repeated;
+ *   - a request that is harmless to repeat is repeated;
+ *   - for an operation that older servers lack, a harmless one of its kind is tried;
+ *   - after an ADD or BARRIER, the value may not be a number: check;
+ *   - otherwise the result is unknown, and the caller is told so.
  *
- * SET and its like have no reply. They travel together with a CHECK of no keys, and its answer says
- * that the server has them. */
+ * SET and similar requests have no reply. A CHECK of no keys follows them in the same write; its
+ * answer confirms that the server has them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,34 +28,34 @@
 #include "wire/opcode.h"
 #include "wire/wire.h"
 
-/* Pauses before a request goes out again. */
+/* Pauses before a request is repeated. */
 #define TCP_AGAIN_MS_FIRST 10
 #define TCP_AGAIN_MS_MAX 500
 
-/* A server that closes the connection on a request this often does not want it. */
+/* After so many closed connections, the server refuses the request. */
 #define TCP_CLOSES_MAX 5
 
 /* Connections on which an operation must be refused before the server counts as without it. */
 #define TCP_REFUSALS 3
 
-/* A request of this size may have met the server's limits. */
+/* A request of this size may have exceeded the server's limits. */
 #define TCP_LARGE_REQUEST MST_KIB(8)
 
-/* No user's key: those begin with a slash. */
+/* Not a user's key: those begin with a slash. */
 #define TCP_PROBE_KEY "muster/probe"
 
 enum tcp_ability { TCP_UNTRIED, TCP_PRESENT, TCP_MISSING };
 
-/* Operations that came late to the protocol or are ours alone, by what makes a server have them. */
+/* Newer operations and our own extensions, grouped by the feature of the server. */
 enum tcp_feature { TCP_QUEUES, TCP_LIST, TCP_BARRIER, TCP_CHANGES, TCP_FEATURES_COUNT };
 
 struct tcp {
-    struct mst__storage storage; /* first, so that one can be had from the other */
+    struct mst__storage storage; /* first: the storage is cast to this struct */
     struct mst__pool pool;
     atomic_uint_fast64_t retries;
     atomic_bool get_closes; /* this server closes the connection on a GET of an absent key */
-    pthread_mutex_t mutex;  /* everything below */
-    uint64_t epoch;         /* of the pool, when the abilities were found out */
+    pthread_mutex_t mutex;  /* guards everything below */
+    uint64_t epoch;         /* epoch of the pool when the abilities were found */
     enum tcp_ability abilities[TCP_FEATURES_COUNT];
 };
 
@@ -65,17 +65,17 @@ struct exchange {
     const struct mst__command *command;
     struct mst__until until;
     struct mst__pool_conn *conn;
-    size_t request_size; /* how much of the output must have left for it to be executed */
+    size_t request_size; /* bytes of the output that must have left for it to be executed */
     bool connected;      /* there was a connection to send it on */
     bool maybe_executed; /* that much has left */
-    bool answered;       /* a part of the answer has come */
-    bool cancelled;      /* a wait was given up, and the server told */
-    bool keep;           /* the connection is in order */
+    bool answered;       /* a part of the answer has arrived */
+    bool cancelled;      /* a wait was cancelled, and the server told */
+    bool keep;           /* the connection is usable */
 };
 
 /* --- the parts of an exchange --- */
 
-/* Read the confirmations of cancelled waits that are still to come. */
+/* Read the outstanding confirmations of cancelled waits. */
 static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
@@ -94,8 +94,8 @@ static int read_confirmations(struct exchange *exchange, struct mst_err *reterr)
     return 0;
 }
 
-/* Read the reply to @command. It borrows from the connection's input; @ret_size is to be consumed
- * when it has been used. */
+/* Read the reply to @command. It borrows from the connection's input; consume @ret_size bytes after
+ * use. */
 static int read_reply(struct exchange *exchange,
                       const struct mst__command *command,
                       struct mst__reply *ret_reply,
@@ -149,7 +149,7 @@ static int put_request(struct exchange *exchange,
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "request");
 }
 
-/* CHECK of one key, written without a list of keys to copy from. */
+/* CHECK of one key, written without a copied list of keys. */
 static int put_check(struct exchange *exchange, struct mst_bytes key, struct mst_err *reterr)
 {
     struct mst__command check = {.op = MST_OP_CHECK, .count = 1};
@@ -161,7 +161,7 @@ static int put_check(struct exchange *exchange, struct mst_bytes key, struct mst
     return rv;
 }
 
-/* Send what has been put into the output. */
+/* Send the output. */
 static int send_output(struct exchange *exchange, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
@@ -177,7 +177,7 @@ static int send_output(struct exchange *exchange, struct mst_err *reterr)
 
 /* --- GET --- */
 
-/* CHECK tells whether the key exists, which the reply to GET does not. */
+/* CHECK shows whether the key exists; the reply to GET does not. */
 static int exchange_check(struct exchange *exchange, bool *ret_exists, struct mst_err *reterr)
 {
     enum mst__status status = MST_STATUS_NOT_READY;
@@ -192,9 +192,9 @@ static int exchange_check(struct exchange *exchange, bool *ret_exists, struct ms
     return rv;
 }
 
-/* The key was there and GET found nothing: the value is empty, or the key was deleted in between,
- * and may be there again by now. COMPARE_SET of a value that nobody stores tells in one step, and
- * changes nothing: an absent key is answered with what was expected. */
+/* The key existed and GET found nothing: the value is empty, or the key was deleted in between, and
+ * may exist again. COMPARE_SET with a value that is never stored decides in one step and changes
+ * nothing: for an absent key, the answer is the expected value. */
 static int read_at_once(struct exchange *exchange,
                         struct mst__answer *result,
                         struct mst_err *reterr)
@@ -229,7 +229,7 @@ static int read_at_once(struct exchange *exchange,
     return 0;
 }
 
-/* Read the value behind a CHECK that said @exists. */
+/* Read the value after a CHECK that returned @exists. */
 static int read_value(struct exchange *exchange,
                       bool exists,
                       struct mst__answer *result,
@@ -239,7 +239,7 @@ static int read_value(struct exchange *exchange,
     size_t size = 0;
     int rv = read_reply(exchange, exchange->command, &reply, &size, reterr);
     if (rv == MST_ECONN && !exists) {
-        /* A server of the old kind. From now on it is asked in two steps. */
+        /* An older server. Use two steps from now on. */
         atomic_store(&exchange->tcp->get_closes, true);
         exchange->keep = false;
         result->reply = (struct mst__reply){.kind = MST_REPLY_BYTES, .found = false};
@@ -296,8 +296,8 @@ static int exchange_get(struct exchange *exchange,
 
 /* --- all other operations --- */
 
-/* The deadline of a WAIT or BARRIER has passed, or the call was woken in it, as @rv says:
- * tell the server, and leave. Its confirmation is read when the connection is used next. */
+/* The deadline of a WAIT or BARRIER has passed, or the call was woken, as @rv says: cancel it and
+ * return. The confirmation is read when the connection is used next. */
 static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *reterr)
 {
     struct mst__pool_conn *conn = exchange->conn;
@@ -306,7 +306,7 @@ static int exchange_cancel(struct exchange *exchange, int rv, struct mst_err *re
     size_t sent = 0;
     if (mst__wire_has_op(conn->dialect, MST_OP_CANCEL_WAIT) &&
         put_request(exchange, &cancel, &ignored) == 0) {
-        /* If it does not leave at once, closing the connection says the same. */
+        /* If it cannot be sent at once, closing the connection has the same effect. */
         exchange->cancelled = mst__client_send(&conn->client, mst__buf_bytes(&conn->output),
                                                mst__until_at(0), &sent, &ignored) == 0;
         conn->unconfirmed++;
@@ -327,7 +327,7 @@ static bool is_blocking(enum mst__op op)
     return op == MST_OP_WAIT || op == MST_OP_BARRIER || op == MST_OP_WAIT_CHANGE;
 }
 
-/* What only this side can tell about the answer to COMPARE_SET: whether there was a key. */
+/* Whether the key existed before a COMPARE_SET; only the client can tell from the answer. */
 static bool compare_set_found(const struct mst__command *command, struct mst_bytes value)
 {
     return !(command->expected.size > 0 && mst__bytes_equal(value, command->expected) &&
@@ -416,7 +416,7 @@ static int exchange_run(struct exchange *exchange,
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "%s", pool->name);
 }
 
-/* --- after a loss --- */
+/* --- lost connections --- */
 
 static bool is_idempotent(enum mst__op op)
 {
@@ -439,7 +439,7 @@ static bool is_write(enum mst__op op)
     return !is_idempotent(op) || op == MST_OP_SET || op == MST_OP_MULTI_SET;
 }
 
-/* The feature that @op belongs to, TCP_FEATURES_COUNT if every server has it. */
+/* The feature of @op, TCP_FEATURES_COUNT if every server has it. */
 static enum tcp_feature feature_of(enum mst__op op)
 {
     switch (op) {
@@ -461,7 +461,7 @@ static enum tcp_ability ability_get(struct tcp *tcp, enum tcp_feature feature)
     uint64_t epoch = mst__pool_epoch(&tcp->pool);
     (void)pthread_mutex_lock(&tcp->mutex); /* a default mutex: cannot fail */
     if (tcp->epoch != epoch) {
-        /* The server was away and may have come back as another one. */
+        /* The server was unreachable and may have been replaced. */
         tcp->epoch = epoch;
         memset(tcp->abilities, 0, sizeof tcp->abilities);
     }
@@ -477,8 +477,8 @@ static void ability_set(struct tcp *tcp, enum tcp_feature feature, enum tcp_abil
     (void)pthread_mutex_unlock(&tcp->mutex);
 }
 
-/* Ask for something of @feature that does no harm: the length of a queue, the list of keys, a
- * barrier for one, whose counter is removed again. */
+/* Execute a harmless operation of @feature: the length of a queue, the list of keys, a barrier of
+ * one, whose counter is removed again. */
 static int feature_probe(struct tcp *tcp,
                          enum tcp_feature feature,
                          struct mst__until until,
@@ -499,13 +499,13 @@ static int feature_probe(struct tcp *tcp,
     *ret_answered = rv == 0 || exchange.answered;
     if (rv == 0 && feature == TCP_BARRIER) {
         command.op = MST_OP_DELETE;
-        (void)exchange_run(&exchange, false, &result, &ignored); /* a leftover does no harm */
+        (void)exchange_run(&exchange, false, &result, &ignored); /* a leftover is harmless */
     }
     mst__buf_close(&result.memory);
     return rv;
 }
 
-/* The connection was closed on an operation of @feature. Does the server lack it? */
+/* The server closed the connection on an operation of @feature: find out whether it lacks it. */
 static enum tcp_ability feature_find_out(struct tcp *tcp,
                                          enum tcp_feature feature,
                                          struct mst__until until)
@@ -517,7 +517,7 @@ static enum tcp_ability feature_find_out(struct tcp *tcp,
         if (answered) {
             ability = TCP_PRESENT;
         } else if (rv == MST_ENOTSUP) {
-            return TCP_MISSING; /* meanwhile it speaks an older dialect */
+            return TCP_MISSING; /* it now speaks an older dialect */
         } else if (rv != MST_ECONN) {
             return TCP_UNTRIED;
         }
@@ -529,7 +529,7 @@ static enum tcp_ability feature_find_out(struct tcp *tcp,
     return ability;
 }
 
-/* Whether the value under @key is there and no number. */
+/* Whether the value under @key exists and is not a number. */
 static bool is_not_a_number(struct tcp *tcp, struct mst_bytes key, struct mst__until until)
 {
     struct mst__command command = {.op = MST_OP_GET, .key = key};
@@ -562,7 +562,7 @@ static int fail_unknown(const struct exchange *exchange, int rv, struct mst_err 
         exchange->request_size > TCP_LARGE_REQUEST ? ", or exceed a limit of the server" : "");
 }
 
-/* The connection was lost in an attempt: 0 = try again, or the error that it is. */
+/* The connection was lost in an attempt: 0 = retry, or the error to return. */
 static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_err *reterr)
 {
     struct tcp *tcp = exchange->tcp;
@@ -570,8 +570,8 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
     enum tcp_feature feature = feature_of(op);
     bool maybe_executed = exchange->maybe_executed;
     if (op == MST_OP_WAIT_CHANGE) {
-        /* Whoever waits looks at the value next, and whoever serves there by then may be another
-         * one: the opcode is of no use without having asked. */
+        /* The caller reads the value next, and the server may have been replaced by then: check for
+         * the opcode again before using it. */
         ability_set(tcp, TCP_CHANGES, TCP_UNTRIED);
         return mst__fail(reterr, MST_ECONN, 0, "connection to %s lost", tcp->pool.name);
     }
@@ -596,8 +596,8 @@ static int answer_loss(struct exchange *exchange, unsigned closes, struct mst_er
     return 0;
 }
 
-/* The error of a request that is given up. A write that may have been executed in any of the
- * attempts must not be reported as never done. */
+/* The error of a request that is given up. A write that may have been executed in any attempt must
+ * not be reported as not executed. */
 static int give_up(const struct exchange *exchange,
                    int rv,
                    bool ever_executed,
@@ -654,8 +654,7 @@ static int tcp_execute(struct mst__storage *storage,
     }
 }
 
-/* Servers that know WAIT_CHANGE say so: they seem to have a certain key. Others are never asked for
- * it. */
+/* Servers with WAIT_CHANGE pretend to have a certain key. Others never get a WAIT_CHANGE. */
 static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst_err *reterr)
 {
     enum tcp_ability ability = ability_get(tcp, TCP_CHANGES);
@@ -682,7 +681,7 @@ static int changes_find_out(struct tcp *tcp, struct mst__until until, struct mst
     return ability == TCP_PRESENT ? 0 : fail_missing(tcp, MST_OP_WAIT_CHANGE, reterr);
 }
 
-/* All operations of the storage come in here. */
+/* Execute any operation of the storage. */
 static int tcp_run(struct mst__storage *storage,
                    const struct mst__command *command,
                    struct mst__until until,
