@@ -1,10 +1,10 @@
 /* etcd/v3_watch.c - a watch that survives the end of its stream.
  *
  * Each range has its own `next`, the first revision that it has not seen: with several ranges in
- * one stream, the messages of one may run ahead of those of another. A message holds whole revisions
- * of one range. When it is read, its events go to the queue and `next` moves beyond them. So
- * wherever the stream breaks, a new one from `next` misses nothing and repeats nothing. An event in
- * several ranges belongs to the first one.
+ * one stream, the messages of one may run ahead of those of another. A message holds whole
+ * revisions of one range. When it is read, its events go to the queue and `next` moves beyond
+ * them. So wherever the stream breaks, a new one from `next` misses nothing and repeats nothing.
+ * An event in several ranges belongs to the first one.
  *
  *   no stream --> creating --> watching
  *       ^             |            |      end, cut, error, silence: a new stream,

@@ -1,7 +1,7 @@
 /* store/etcd3.c - a store in the v3 API of an etcd.
  *
- * Layout. With the root "/jobs/7" key k is "/jobs/7/k", with the value unchanged: one key per entry,
- * visible to etcdctl. Beside the entries, and not among them, are
+ * Layout. With the root "/jobs/7" key k is "/jobs/7/k", with the value unchanged: one key per
+ * entry, visible to etcdctl. Beside the entries, and not among them, are
  *
  *   /jobs/7!lease       the number of the lease of all keys, if one was requested
  *   /jobs/7!by/<store>  the number of the last conditional write of a store; removed at its close
