@@ -66,7 +66,7 @@ static int v2_node_read_self(const struct mst__json *json, struct mst__v2_node *
         (key.size > 0 && memchr(key.data, '\0', key.size) != NULL)) {
         return MST_EPROTO;
     }
-    /* In its last moment a TTL is missing, and only the time of expiration shows that there is one. */
+    /* A TTL of 0 is left out; then only the time of expiration shows that there is one. */
     node->has_ttl = ttl != NULL || mst__json_member(json, "expiration") != NULL;
     node->key = mst__memdup(key.data, key.size);
     node->value.data = (uint8_t *)mst__memdup(value.data, value.size);
