@@ -237,16 +237,6 @@ static const struct mst__head_ops etcd_v3_ops = {
     .free = etcd_v3_free,
 };
 
-static void name_node(struct mst__etcd_v3 *self)
-{
-    const char *given = self->settings.job.node_name;
-    if (given != NULL) {
-        (void)snprintf(self->node, sizeof self->node, "%s", given); /* was checked */
-    } else {
-        mst__host_node_name(self->params->local_addr, sizeof self->node, self->node);
-    }
-}
-
 static int prepare(struct mst__etcd_v3 *self,
                    const struct mst_params *params,
                    struct mst_err *reterr)
@@ -263,7 +253,8 @@ static int prepare(struct mst__etcd_v3 *self,
         return rv;
     }
     self->head.leave_ms = self->settings.job.job.close_us / 1000;
-    name_node(self);
+    mst__host_node_name(self->settings.job.node_name, self->params->local_addr, sizeof self->node,
+                        self->node);
     mst__head_identify(&self->head, self->params, self->node, &self->events);
     rv = mst__etcd_v3_keys_init(&self->keys, self->params->run_id);
     if (rv != 0) {

@@ -392,10 +392,13 @@ static int build_session(struct build *build,
     return 0;
 }
 
-/* Of struct mst__kept_driver, and so is the next one. */
-static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
+/* What the node of key @index has said: its word, or its announcement, with @claim unless that is
+ * NULL. */
+static int build_hear(struct build *build,
+                      size_t index,
+                      bool is_word,
+                      const struct mst__claim *claim)
 {
-    struct build *build = arg;
     struct mst__etcd_v3_authority *authority = build->authority;
     struct mst__etcd_v3_node node;
     struct entry *entry;
@@ -408,26 +411,24 @@ static int build_announce(void *arg, size_t index, const struct mst__claim *clai
     if (claim != NULL) {
         node.said.claim = *claim;
     }
-    rv = announce(authority, entry, &node.said, build->now_us, build->reterr);
+    if (is_word) {
+        hear_word(authority, entry, &node.word, build->now_us);
+    } else {
+        rv = announce(authority, entry, &node.said, build->now_us, build->reterr);
+    }
     mst__etcd_v3_node_close(&node);
     return rv == 0 ? effects_take(authority) : rv;
 }
 
+/* Of struct mst__kept_driver, and so is the next one. */
+static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
+{
+    return build_hear(arg, index, false, claim);
+}
+
 static int build_say(void *arg, size_t index)
 {
-    struct build *build = arg;
-    struct mst__etcd_v3_authority *authority = build->authority;
-    struct mst__etcd_v3_node node;
-    struct entry *entry;
-    bool is_valid;
-    int rv = node_read(authority, &build->stored->nodes->items[index], &entry, &node, &is_valid,
-                       build->reterr);
-    if (rv != 0 || !is_valid) {
-        return rv;
-    }
-    hear_word(authority, entry, &node.word, build->now_us);
-    mst__etcd_v3_node_close(&node);
-    return effects_take(authority);
+    return build_hear(arg, index, true, NULL);
 }
 
 static int build_nodes(struct build *build)

@@ -19,7 +19,7 @@
 #include "handler/bootstrap.h"
 #include "handler/builtin.h"
 #include "handler/host.h"
-#include "handler/hosting.h"
+#include "handler/hosted.h"
 #include "handler/work.h"
 #include "store/store.h"
 #include "wire/round_key.h"
@@ -392,18 +392,6 @@ static const struct mst__head_ops muster_ops = {
     .free = muster_free,
 };
 
-/* Who we are. A given name is the node's, also after a restart; else it is the process's and the
- * handler's own. */
-static void name_node(struct mst__muster *muster)
-{
-    if (muster->settings.node_name != NULL) {
-        (void)snprintf(muster->node, sizeof muster->node, "%s", muster->settings.node_name);
-    } else {
-        mst__host_node_name(muster->params->local_addr, sizeof muster->node, muster->node);
-    }
-    mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
-}
-
 /* The store of the server, which nothing is asked of yet. */
 static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
 {
@@ -433,9 +421,11 @@ static int prepare(struct mst__muster *muster,
                        strlen(params->run_id), MST_JOB_RUN_ID_SIZE_MAX);
     }
     if (rv == 0) {
-        name_node(muster);
-        rv = mst__hosting_begin(&muster->settings.place, muster->params, &muster->hosted,
-                                &muster->endpoint, reterr);
+        mst__host_node_name(muster->settings.node_name, muster->params->local_addr,
+                            sizeof muster->node, muster->node);
+        mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
+        rv = mst__hosted_begin(&muster->settings.place, muster->params, &muster->hosted,
+                               &muster->endpoint, reterr);
     }
     return rv == 0 ? prepare_store(muster, reterr) : rv;
 }

@@ -390,9 +390,13 @@ int64_t mst__host_local_id(void)
     return atomic_fetch_add(&next, 1);
 }
 
-void mst__host_node_name(const char *local_addr, size_t size, char *ret_name)
+void mst__host_node_name(const char *given, const char *local_addr, size_t size, char *ret_name)
 {
     char host[MST_HOST_SIZE];
+    if (given != NULL) {
+        (void)snprintf(ret_name, size, "%s", given);
+        return;
+    }
     mst__host_name(local_addr, sizeof host, host);
     (void)snprintf(ret_name, size, "%.200s_%ld_%" PRId64, host, (long)getpid(),
                    mst__host_local_id()); /* cut off if absurd */

@@ -55,7 +55,8 @@ void mst__host_name(const char *local_addr, size_t size, char *ret_name);
  * one larger. Any thread may call it. */
 int64_t mst__host_local_id(void);
 
-/* The name of a new node that was given none: `host_pid_local_id`, cut off when long. */
-void mst__host_node_name(const char *local_addr, size_t size, char *ret_name);
+/* The name of a new node: @given, which was checked and is the node's also after a restart; NULL =
+ * `host_pid_local_id`, cut off when long. */
+void mst__host_node_name(const char *given, const char *local_addr, size_t size, char *ret_name);
 
 #endif /* MST_HANDLER_HOST_H */

@@ -1,4 +1,5 @@
-/* handler/hosted.h - a store server in a thread of its own, for the node that hosts one. */
+/* handler/hosted.h - a server in a thread of its own, for the node that hosts the store or the
+ * authority of a rendezvous, and which node that is. */
 #ifndef MST_HANDLER_HOSTED_H
 #define MST_HANDLER_HOSTED_H
 
@@ -6,6 +7,7 @@
 #include <muster/log.h>
 
 #include "base/endpoint.h"
+#include "handler/settings.h"
 
 struct mst__hosted; /* opaque */
 
@@ -37,5 +39,21 @@ int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr);
 /* Stop serving and release; returns once the thread has ended, within a second or so. NULL is
  * fine. */
 void mst__hosted_stop(struct mst__hosted *hosted);
+
+/**
+ * Serve the store at the endpoint of @settings if that is up to us: as the options serve or
+ * is_host say, else if the endpoint is here and nobody else serves there, nor begins to within half
+ * a second. Whoever guesses and loses the race for the port is a client as the others are.
+ * @ret_hosted, NULL for a client, is the caller's also after an error; @ret_endpoint is where this
+ * process reaches the store.
+ *
+ * Returns 0, MST_ECONN when we should and could not, MST_EINVAL for a client of port 0, MST_ESYS,
+ * MST_ENOMEM.
+ */
+int mst__hosted_begin(const struct mst__c10d *settings,
+                      const struct mst_params *params,
+                      struct mst__hosted **ret_hosted,
+                      struct mst__endpoint *ret_endpoint,
+                      struct mst_err *reterr);
 
 #endif /* MST_HANDLER_HOSTED_H */

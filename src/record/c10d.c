@@ -21,7 +21,6 @@
 #include "base/until.h"
 #include "handler/builtin.h"
 #include "handler/hosted.h"
-#include "handler/hosting.h"
 #include "handler/params.h"
 #include "handler/settings.h"
 #include "record/record.h"
@@ -312,7 +311,7 @@ static int use_tcp(struct c10d *c10d,
                    struct mst_err *reterr)
 {
     c10d->url = (struct mst__url){.scheme = MST_URL_TCP};
-    return mst__hosting_begin(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
+    return mst__hosted_begin(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
 }
 
 /* The file of a rendezvous that was given none: good for one node. */

@@ -14,7 +14,6 @@
 #include "base/until.h"
 #include "handler/host.h"
 #include "handler/hosted.h"
-#include "handler/hosting.h"
 #include "record/c10d.h"
 #include "store/store.h"
 
@@ -423,8 +422,7 @@ static void *decide_who_serves(void *arg)
 {
     struct guest *guest = arg;
     struct mst__endpoint endpoint;
-    guest->rv =
-        mst__hosting_begin(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
+    guest->rv = mst__hosted_begin(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
     return NULL;
 }
 
@@ -516,9 +514,11 @@ static void names_of_nodes(void **state)
     assert_int_equal(mst__host_local_id(), first + 1);
     char name[64];
     char wanted[64];
-    mst__host_node_name("node7", sizeof name, name);
+    mst__host_node_name(NULL, "node7", sizeof name, name);
     (void)snprintf(wanted, sizeof wanted, "node7_%ld_%lld", (long)getpid(), (long long)first + 2);
     assert_string_equal(name, wanted);
+    mst__host_node_name("given", "node7", sizeof name, name);
+    assert_string_equal(name, "given");
 }
 
 int main(void)
