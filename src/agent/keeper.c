@@ -234,7 +234,7 @@ static void wait_for_news(struct keeper *keeper)
 
 static _Noreturn void keep(struct keeper *keeper)
 {
-    (void)setsid(); /* what is sent to the group of the one above us is not for us */
+    (void)setpgid(0, 0); /* what is sent to the group of the one above us is not for us */
     (void)prctl(PR_SET_NAME, "muster-keeper");
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* known to work: the one above us is one */
     start(keeper);

@@ -39,7 +39,12 @@ static void note_phase(struct mst__run *run)
 static void want(struct mst__run *run)
 {
     mst__run_drop_assign(run);
-    mst__run_call(run, mst__run_call_new(run, MST_CALL_BEGIN));
+    struct mst__call *call = mst__run_call_new(run, MST_CALL_BEGIN);
+    if (run->calls == NULL) {
+        mst__run_call_now(run, call); /* the handler is told, and not waited for */
+    } else {
+        mst__run_call(run, call); /* what is to be said before */
+    }
 }
 
 /* The round is there: exchange ranks in it. */
@@ -496,7 +501,9 @@ static int open_rendezvous(struct mst__run *run, struct mst_err *reterr)
                              run, reterr);
     run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
     rv = rv == 0 ? mst__caller_open(run, reterr) : rv;
-    if (rv == 0) {
+    if (rv == 0 && settings->is_standalone) {
+        mst__run_call_now(run, mst__run_call_new(run, MST_CALL_OPEN)); /* nobody is elsewhere */
+    } else if (rv == 0) {
         mst__run_call(run, mst__run_call_new(run, MST_CALL_OPEN));
     }
     return rv;

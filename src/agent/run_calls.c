@@ -294,13 +294,24 @@ static void on_done(uv_async_t *async)
 
 static void next_call(struct mst__run *run)
 {
-    if (run->calls != NULL) {
-        pthread_mutex_lock(&run->caller.mutex);
-        run->caller.call = run->calls;
-        pthread_cond_signal(&run->caller.cond);
-        pthread_mutex_unlock(&run->caller.mutex);
-    } else if (run->is_ended) {
-        uv_stop(&run->loop);
+    struct mst__caller *caller = &run->caller;
+    if (run->calls == NULL) {
+        if (run->is_ended) {
+            uv_stop(&run->loop);
+        }
+        return;
+    }
+    if (!caller->has_thread) {
+        caller->has_thread = mst__thread_start(&caller->thread, work_all, caller) == 0;
+    }
+    pthread_mutex_lock(&caller->mutex);
+    caller->call = run->calls;
+    pthread_cond_signal(&caller->cond);
+    pthread_mutex_unlock(&caller->mutex);
+    if (!caller->has_thread) { /* then all else waits for it */
+        work(run->calls);
+        caller->call = NULL;
+        (void)uv_async_send(&caller->async); /* cannot fail */
     }
 }
 
@@ -315,9 +326,7 @@ int mst__caller_open(struct mst__run *run, struct mst_err *reterr)
     caller->has_async = true;
     (void)pthread_mutex_init(&caller->mutex, NULL); /* cannot fail */
     (void)pthread_cond_init(&caller->cond, NULL);
-    reason = mst__thread_start(&caller->thread, work_all, caller);
-    caller->has_thread = reason == 0;
-    return reason == 0 ? 0 : mst__fail(reterr, MST_ESYS, reason, "thread for the rendezvous");
+    return 0;
 }
 
 void mst__caller_close(struct mst__caller *caller)
@@ -362,6 +371,9 @@ void mst__run_call_now(struct mst__run *run, struct mst__call *call)
     work(call);
     done(run, call);
     mst__free(call);
+    if (run->is_ended && run->calls == NULL) {
+        uv_stop(&run->loop);
+    }
 }
 
 void mst__run_drop_assign(struct mst__run *run)

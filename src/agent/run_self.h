@@ -44,7 +44,7 @@ struct mst__call {
 };
 
 /* The thread that makes calls: one at a time, for each needs what came of those before it. libuv's
- * pool would start four. */
+ * pool would start four. It starts with the first call: new threads wait long on a busy machine. */
 struct mst__caller {
     pthread_t thread;
     uv_async_t async; /* by which the thread says that a call is made */
@@ -109,7 +109,7 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event);
 
 /* --- run_calls.c --- */
 
-/* Open the thread of calls; close it in any case, when no call is left. 0, MST_ESYS. */
+/* Be ready for calls; close it in any case, when no call is left. 0, MST_ESYS. */
 int mst__caller_open(struct mst__run *run, struct mst_err *reterr);
 void mst__caller_close(struct mst__caller *caller);
 
