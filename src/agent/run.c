@@ -39,6 +39,10 @@ static void note_phase(struct mst__run *run)
 static void want(struct mst__run *run)
 {
     mst__run_drop_assign(run);
+    run->was_asked = false;
+    if (run->agent.reason == MST_AGENT_REASON_JOIN && mst__run_is_shared(run)) {
+        mst__run_call(run, mst__run_call_new(run, MST_CALL_WHY));
+    }
     struct mst__call *call = mst__run_call_new(run, MST_CALL_BEGIN);
     if (run->calls == NULL) {
         mst__run_call_now(run, call); /* the handler is told, and not waited for */

@@ -18,6 +18,10 @@
 /* There when a node is about to leave the round: its workers end, and those of others may fail of
  * that. */
 #define LEAVING_KEY "muster.run/leaving"
+
+/* There when a node was asked to restart the workers of all, where nobody else tells why a round is
+ * over. */
+#define ASKED_KEY "muster.run/asked"
 #define KEY_SIZE 60
 
 static struct mst_bytes block_key(int64_t rank, char text[KEY_SIZE])
@@ -72,19 +76,18 @@ static int finish(struct mst__call *call)
     return call->is_untold ? await_others(call) : rv;
 }
 
-static int say_leaving(struct mst__call *call)
+static int say(struct mst__call *call, const char *key)
 {
     const struct mst__run *run = call->run;
-    return mst_store_set(run->round.store, mst_bytes_str(LEAVING_KEY),
+    return mst_store_set(run->round.store, mst_bytes_str(key),
                          mst_bytes_str(mst_handler_node(run->handler)), MST_AGENT_BLOCK_MS,
                          &call->err);
 }
 
-/* Whether a node is about to leave: work that fails now fails of that, and the round is over when
- * that node goes, or when we come back. */
-static bool is_left(const struct mst__run *run)
+/* Whether a node of the round has said so. */
+static bool is_said(const struct mst__run *run, const char *name)
 {
-    struct mst_bytes key = mst_bytes_str(LEAVING_KEY);
+    struct mst_bytes key = mst_bytes_str(name);
     struct mst_err err;
     bool exists = false;
     return run->round.world_size > 1 &&
@@ -98,7 +101,9 @@ static int restart(struct mst__call *call)
     const struct mst__run *run = call->run;
     char key[KEY_SIZE];
     struct mst_err ignored; /* they have the sentence */
-    if (is_left(run)) {
+    /* Work that fails beside a node that is about to leave fails of that. The round is over when
+     * that node goes, or when we come back. */
+    if (is_said(run, LEAVING_KEY)) {
         return 0;
     }
     int rv = mst_handler_restart(run->handler, &call->failure, &call->err);
@@ -141,7 +146,13 @@ static void work(struct mst__call *call)
             call->rv = finish(call);
             return;
         case MST_CALL_LEAVING:
-            call->rv = say_leaving(call);
+            call->rv = say(call, LEAVING_KEY);
+            return;
+        case MST_CALL_ASKED:
+            call->rv = say(call, ASKED_KEY);
+            return;
+        case MST_CALL_WHY:
+            call->is_said = is_said(run, ASKED_KEY);
             return;
         case MST_CALL_RESTART:
             call->rv = restart(call);
@@ -265,6 +276,12 @@ static void done(struct mst__run *run, struct mst__call *call)
                 mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
                                                              .outcome = MST_JOB_OUTCOME_FAILED});
             }
+            return;
+        case MST_CALL_ASKED:
+            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART});
+            return;
+        case MST_CALL_WHY:
+            run->was_asked = call->is_said;
             return;
         case MST_CALL_LEAVING:
         case MST_CALL_CLOSE:

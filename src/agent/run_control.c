@@ -46,6 +46,16 @@ void mst__run_publish(struct mst__run *run)
     mst__buf_close(&text);
 }
 
+/* Restart the workers, on all nodes. An authority tells them why; where there is none we do. */
+static void ask_all(struct mst__run *run)
+{
+    if (mst__run_is_shared(run) && run->round.world_size > 1) {
+        mst__run_call(run, mst__run_call_new(run, MST_CALL_ASKED));
+    } else {
+        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART});
+    }
+}
+
 /* A mst__control_fn. One node restarts the job: when its workers stop, those of all nodes do. */
 static bool asked(void *arg, const struct mst__control_command *command)
 {
@@ -57,7 +67,7 @@ static bool asked(void *arg, const struct mst__control_command *command)
         bool is_ours = run->round.rank == 0;
         if (is_ours) {
             mst__run_say(run, "muster: asked to restart the workers");
-            mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_RESTART});
+            ask_all(run);
         }
         return is_ours;
     }

@@ -22,6 +22,8 @@ enum mst__call_kind {
     MST_CALL_ASSIGN,  /* ranks in it */
     MST_CALL_FINISH,  /* our work is done */
     MST_CALL_LEAVING, /* tell the others that we are about to go, and our workers before us */
+    MST_CALL_ASKED,   /* tell the others that we were asked to restart all workers; then we do */
+    MST_CALL_WHY,     /* see whether one was, when a round is over for no other reason */
     MST_CALL_RESTART, /* it has failed */
     MST_CALL_CLOSE,   /* the job */
     MST_CALL_LEAVE,   /* it */
@@ -35,6 +37,7 @@ struct mst__call {
     int rv;
     struct mst_err err;
     bool is_untold; /* FINISH: there is nobody to tell */
+    bool is_said;   /* WHY */
 
     struct mst_rendezvous round;       /* ASSIGN: has a store of its own */
     struct mst__assignment assignment; /* ASSIGN */
@@ -98,6 +101,7 @@ struct mst__run {
     bool has_agent;
     bool is_ended; /* when no call is left all is done */
     bool is_leaving_told;
+    bool was_asked;     /* the last round is over because somebody has asked for that */
     bool has_own_block; /* it is of our worker */
 };
 

@@ -44,7 +44,7 @@ static const char *reason_of(const struct mst__run *run)
         case MST_START_UNKNOWN:
             break;
     }
-    return mst__agent_reason_name(run->agent.reason);
+    return mst__agent_reason_name(run->was_asked ? MST_AGENT_REASON_REQUEST : run->agent.reason);
 }
 
 static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_place *ret_place)

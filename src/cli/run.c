@@ -143,7 +143,8 @@ static int went_exit(const struct mst__run_settings *settings,
         case MST_AGENT_END_FAILED:
             return failed_exit(settings, end);
         case MST_AGENT_END_CLOSED:
-            mst__cli_say("muster: the job was closed: %s", end->text);
+            mst__cli_say("muster: the job was closed%s%s", end->text[0] == '\0' ? "" : ": ",
+                         end->text);
             return MST_EXIT_CLOSED;
         case MST_AGENT_END_SIGNAL:
             return end->goes_on ? settings->preempt_status : MST_EXIT_SIGNAL + end->signal;
