@@ -125,9 +125,12 @@ bool mst__control_logs_begin(struct mst__control *control,
     }
     int fd = open_log(&place, command);
     if (fd < 0) {
-        char why[200];
-        (void)snprintf(why, sizeof why, "%s of rank %" PRId64 " is in no file; see --tee of run",
-                       command->is_stderr ? "stderr" : "stdout", command->rank);
+        char why[180];
+        (void)snprintf(why, sizeof why,
+                       "%s of rank %" PRId64 " is in no file: start the job with `muster run --tee "
+                       "3` for console and files, or --redirects 3 for files%s",
+                       command->is_stderr ? "stderr" : "stdout", command->rank,
+                       place.log_dir[0] == '\0' ? ", and without --log-dir /dev/null" : "");
         (void)end_reader(control, &refused, why, control->call_ms);
         return true;
     }

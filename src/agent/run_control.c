@@ -90,7 +90,9 @@ static bool asked(void *arg, const struct mst__control_command *command)
 void mst__run_listen(struct mst__run *run)
 {
     struct mst_err err; /* without it, nobody can ask; the job does not need that */
-    if (run->control == NULL && run->round.store != NULL && !run->is_ended) {
+    const char *backend = run->settings->backend;
+    bool is_asked = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
+    if (is_asked && run->control == NULL && run->round.store != NULL && !run->is_ended) {
         (void)mst__control_new(&run->loop, run->round.store, run->settings->run_id,
                                mst_handler_node(run->handler), asked, run, &run->control, &err);
         mst__run_publish(run);

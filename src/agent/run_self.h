@@ -150,7 +150,8 @@ void mst__run_forget_acks(struct mst__run *run);
 
 /* --- run_control.c --- */
 
-/* There is a store: listen there to what is asked of this node. Again is fine. */
+/* There is a store: listen there to what is asked of this node, if commands know the place. Again
+ * is fine. */
 void mst__run_listen(struct mst__run *run);
 
 /* Say what this node is now. */

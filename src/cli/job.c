@@ -39,17 +39,14 @@ static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
     struct mst__c10d place;
     const char *backend = mst_params_backend(job->params);
     bool is_known = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
-    if (!is_known) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "jobs of backend '%.40s' cannot be asked: they have no server of ours",
-                         backend);
-    }
-    int rv = mst__c10d_read(job->params, &place, reterr);
-    if (rv == 0 && place.is_file) {
-        return mst__fail(reterr, MST_EINVAL, 0, "jobs that meet in a file cannot be asked");
-    }
+    int rv = is_known ? mst__c10d_read(job->params, &place, reterr) : 0;
     if (rv != 0) {
         return rv;
+    }
+    if (!is_known || place.is_file) {
+        return mst__fail(
+            reterr, MST_EINVAL, 0, "agents of backend '%.40s' listen to no commands%s; %s", backend,
+            is_known ? " when they meet in a file" : ", those of muster and c10d do", job->instead);
     }
     struct mst_store *all = NULL;
     (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(&place.endpoint, endpoint));
@@ -299,7 +296,7 @@ static int show(const struct mst__cli_job *job, const char *argument, void *arg)
 
 int mst__cli_ps(int argc, char **argv)
 {
-    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster ps");
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster ps", "`muster status` shows the nodes");
     bool is_json = false;
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
@@ -344,7 +341,8 @@ static int restart(const struct mst__cli_job *job, const char *argument, void *a
 
 int mst__cli_restart(int argc, char **argv)
 {
-    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster restart");
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS(
+        "muster restart", "a worker that fails restarts all, if --max-restarts allows it");
     const struct mst__option options[] = {MST_CLI_JOB_OPTIONS(job)};
     const struct mst__usage usage = {
         .command = job.rdzv.command,
@@ -369,7 +367,8 @@ static int drain(const struct mst__cli_job *job, const char *argument, void *arg
 
 int mst__cli_drain(int argc, char **argv)
 {
-    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster drain");
+    struct mst__cli_job job =
+        MST_CLI_JOB_DEFAULTS("muster drain", "send SIGTERM to `muster run` on that node");
     struct mst__control_command command = {.kind = MST_CONTROL_DRAIN, .within_ms = -1};
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
@@ -441,7 +440,7 @@ static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
 
 int mst__cli_stop(int argc, char **argv)
 {
-    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster stop");
+    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS("muster stop", "`muster close` ends the job");
     const char *reason = "asked to by muster stop";
     job.timeout_ms = 60 * 1000;
     const struct mst__option options[] = {

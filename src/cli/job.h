@@ -11,11 +11,12 @@ struct mst__cli_job {
     int64_t timeout_ms;
     struct mst_params *params;
     struct mst_store *store; /* of its keys, see agent/control_keys.h */
+    const char *instead;     /* what to do where agents listen to nobody */
 };
 
-#define MST_CLI_JOB_DEFAULTS(name)                                  \
-    {                                                               \
-        .rdzv = {MST_RDZV_DEFAULTS(name)}, .timeout_ms = 10 * 1000, \
+#define MST_CLI_JOB_DEFAULTS(name, advice)                                            \
+    {                                                                                 \
+        .rdzv = {MST_RDZV_DEFAULTS(name)}, .timeout_ms = 10 * 1000, .instead = advice \
     }
 
 #define MST_CLI_JOB_OPTIONS(job)                                                                  \

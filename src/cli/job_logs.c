@@ -112,7 +112,8 @@ static int show_log(const struct mst__cli_job *job, const char *argument, void *
 
 int mst__cli_logs(int argc, char **argv)
 {
-    struct mst__cli_job job = MST_CLI_JOB_DEFAULTS(COMMAND);
+    struct mst__cli_job job =
+        MST_CLI_JOB_DEFAULTS(COMMAND, "read the files below --log-dir on that node");
     struct mst__control_command command = {.kind = MST_CONTROL_LOGS, .rank = -1, .lines = -1};
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),

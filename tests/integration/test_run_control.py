@@ -96,6 +96,7 @@ class Control(unittest.TestCase):
         told = self.ask("logs", "--rank", "0")
         self.assertEqual(told.returncode, ABSENT)
         self.assertIn("stdout of rank 0 is in no file", told.stderr)
+        self.assertIn("muster run --tee 3", told.stderr)
 
     def test_restart_and_follow(self):
         first, second, _ = self.two()
@@ -157,9 +158,15 @@ class Control(unittest.TestCase):
         told = self.muster("ps", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-id", "x", "--timeout",
                            "200ms")
         self.assertIn(told.returncode, (CONNECT, TIMEOUT))
-        told = self.muster("ps", "--rdzv-backend", "etcd-v3", "--rdzv-id", "x")
-        self.assertEqual(told.returncode, 2)
-        self.assertIn("cannot be asked", told.stderr)
+        for command, advice in (("ps", "muster status"), ("stop", "muster close"),
+                                ("restart", "--max-restarts"), (("drain", "n"), "SIGTERM"),
+                                (("logs", "--rank", "0"), "--log-dir")):
+            with self.subTest(command=command):
+                words = (command,) if isinstance(command, str) else command
+                told = self.muster(*words, "--rdzv-backend", "etcd-v3", "--rdzv-id", "x")
+                self.assertEqual(told.returncode, 2)
+                self.assertIn("listen to no commands", told.stderr)
+                self.assertIn(advice, told.stderr)
 
 
 if __name__ == "__main__":
