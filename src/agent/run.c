@@ -146,8 +146,14 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
 static void on_timer(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
+    const struct mst__agent *agent = &run->agent;
     mst__run_look_beats(run);
+    bool was_noticed = agent->notice_us != INT64_MAX && agent->notice_drains;
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
+    if (!was_noticed && agent->notice_us != INT64_MAX && agent->notice_drains) {
+        mst__run_say(run, "muster: this machine is taken away in %lld s: workers get notice",
+                     (long long)(agent->options.end_us - now_us()) / 1000000);
+    }
 }
 
 /* Files that workers touch are looked at: answers to a notice soon, heartbeats four times before
@@ -387,6 +393,14 @@ static int catch_signals(struct mst__run *run,
 
 /* --- life --- */
 
+/* When the machine is taken away, by our clock. A time that has passed says nothing: the variables
+ * of a job do not change when somebody gives it more time. */
+static int64_t end_us(const struct mst__run_settings *settings)
+{
+    int64_t left_us = settings->end_time_s * 1000000 - mst__clock_wall_us();
+    return settings->end_time_s == 0 || left_us <= 0 ? 0 : now_us() + left_us;
+}
+
 static void init_agent(struct mst__run *run)
 {
     const struct mst__run_settings *settings = run->settings;
@@ -400,6 +414,7 @@ static void init_agent(struct mst__run *run)
                                                             : MST_AGENT_JOIN_NEXT_RESTART,
         .notice_signal = (uint32_t)settings->notice_signal,
         .notice_us = settings->notice_ms * 1000,
+        .end_us = end_us(settings),
         .startup_us = settings->startup_ms == 0 ? INT64_MAX : settings->startup_ms * 1000,
         .hang_us = settings->hang_ms == 0 ? INT64_MAX : settings->hang_ms * 1000,
         .pause_us = settings->backoff_min_ms * 1000,

@@ -92,6 +92,8 @@ static const struct mst__scheduler_value *scheduler_value(const struct mst__sche
             return &scheduler->endpoint;
         case MST_SETTING_NODE_RANK:
             return &scheduler->node_rank;
+        case MST_SETTING_END_TIME:
+            return &scheduler->end_time;
         default:
             return NULL;
     }

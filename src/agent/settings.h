@@ -122,6 +122,9 @@ enum mst__setting_kind {
     X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \
       "Time between that signal and the restart. It ends early when each worker has touched "      \
       "$MUSTER_ACK_FILE or exited.")                                                               \
+    X(END_TIME, "end-time", TEXT, "SECONDS", NULL, NULL,                                           \
+      "When this machine is taken away, in seconds since 1970; 0 = never. Default: from Slurm. "   \
+      "With --notice-signal, workers are warned --notice before it, and the node leaves the job.") \
     X(PREEMPT_STATUS, "preempt-status", TEXT, "N", "75", NULL,                                     \
       "Exit status of a node that is drained, or stopped by a signal while the job goes on.")      \
     X(EXIT_STATUS, "exit-status", TEXT, "HOW", "worker", NULL,                                     \
@@ -255,6 +258,7 @@ struct mst__run_settings {
     struct mst__signal_list stop_signals;    /* that mean: stop */
     struct mst__signal_list forward_signals; /* that are only passed on */
     int64_t notice_ms;
+    int64_t end_time_s;          /* 0 = not known */
     int64_t hang_ms, startup_ms; /* 0 = never */
     const char *preflight;       /* NULL = none */
     int64_t exclude_after;       /* 0 = never */

@@ -14,6 +14,7 @@
 
 #define PORT_STATIC "29500"
 #define DURATION_MS_MAX ((int64_t)10 * 365 * 86400 * 1000)
+#define END_TIME_S_MAX 253402300799 /* of year 9999 */
 #define FILTERS_MAX 64
 #define ID_SIZE 40
 
@@ -436,6 +437,10 @@ static int read_stopping(struct mst__run_settings *settings, struct mst_err *ret
     if (rv == 0 && is_on(settings, MST_SETTING_NOTICE_SIGNAL)) {
         rv = read_signal(value_of(settings, MST_SETTING_NOTICE_SIGNAL), &settings->notice_signal,
                          reterr);
+    }
+    if (rv == 0 && is_on(settings, MST_SETTING_END_TIME)) {
+        rv = read_number(value_of(settings, MST_SETTING_END_TIME), 0, END_TIME_S_MAX,
+                         &settings->end_time_s, reterr);
     }
     rv = rv == 0 ? read_duration(value_of(settings, MST_SETTING_HANG_TIMEOUT), &settings->hang_ms,
                                  reterr)

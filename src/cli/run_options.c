@@ -133,7 +133,6 @@ int mst__run_explain(const struct mst__run_settings *settings, struct mst_err *r
     } values[] = {
         {"its hosts", &scheduler->hosts},
         {"its CPUs per task", &scheduler->cpus},
-        {"its end of the job", &scheduler->end_time},
         {"its topology", &scheduler->topology},
     };
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {

@@ -216,6 +216,17 @@ static void end_notice(struct mst__agent *agent)
     stop(agent, agent->notice_reason, agent->options.stop_signal);
 }
 
+/* When workers are to be told that the machine is taken away; INT64_MAX = they are not. */
+static int64_t end_due_us(const struct mst__agent *agent)
+{
+    const struct mst__agent_options *options = &agent->options;
+    bool is_told = agent->notice_us != INT64_MAX && agent->notice_drains;
+    if (options->end_us == 0 || options->notice_signal == 0 || is_told) {
+        return INT64_MAX;
+    }
+    return options->end_us > options->notice_us ? options->end_us - options->notice_us : 0;
+}
+
 /* Workers are to stop, but not because anything is wrong: they may save their work before. */
 static void plan(struct mst__agent *agent,
                  enum mst__agent_reason reason,
@@ -533,8 +544,13 @@ static void pass(struct mst__agent *agent)
             }
             return;
         case MST_AGENT_RUNNING:
-            if (!find_hanging(agent) && agent->now_us >= agent->notice_us) {
+            if (find_hanging(agent)) {
+                return;
+            }
+            if (agent->now_us >= agent->notice_us) {
                 end_notice(agent);
+            } else if (agent->now_us >= end_due_us(agent)) {
+                plan(agent, MST_AGENT_REASON_LEAVE, true, agent->options.end_us);
             }
             return;
         case MST_AGENT_STOPPING:
@@ -656,7 +672,8 @@ int64_t mst__agent_due_us(const struct mst__agent *agent)
     } else if (agent->phase == MST_AGENT_STOPPING) {
         due_us = agent->kill_us < agent->stuck_us ? agent->kill_us : agent->stuck_us;
     } else if (agent->phase == MST_AGENT_RUNNING) {
-        due_us = agent->notice_us;
+        int64_t end_us = end_due_us(agent);
+        due_us = agent->notice_us < end_us ? agent->notice_us : end_us;
         for (uint32_t i = 0; i < agent->options.workers_count; i++) {
             int64_t beat_us = beat_due_us(agent, &agent->options.workers[i]);
             due_us = beat_us < due_us ? beat_us : due_us;

@@ -176,6 +176,7 @@ struct mst__agent_options {
     enum mst__agent_on_join on_join;
     uint32_t notice_signal;      /* before a planned stop; 0 = none */
     int64_t notice_us;           /* for workers to save their work then */
+    int64_t end_us;              /* when the machine is taken away; 0 = not known */
     int64_t startup_us, hang_us; /* to the first beat, and between two; INT64_MAX = not watched */
     int64_t pause_us, pause_us_max; /* after the first failure, and at most; it doubles. 0 = none */
     int64_t quick_us;     /* a generation that fails sooner than this has failed at once */

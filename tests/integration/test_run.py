@@ -307,6 +307,21 @@ class Alone(Case):
         self.assertEqual(agent.wait(), -signal.SIGTERM)
         harness.wait_until(lambda: not is_alive(int(pid)), "the check to end")
 
+    def test_end_time(self):
+        """Workers save their work before Slurm takes the machine away, and the node leaves."""
+        saves = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; trap "exit 0" TERM; echo up; ' \
+                'while :; do sleep 0.02; done'
+        options = ("--standalone", "--notice-signal", "USR1", "--notice", "1h")
+        agent = self.shell(saves, *options, rdzv=False,
+                           env={"SLURM_JOB_END_TIME": str(int(time.time()) + 3601),
+                                "SLURM_JOB_ID": "7"})
+        self.assertEqual(agent.until("saving"), ["saving"])
+        self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
+        self.assertIn("is taken away in 3", agent.stderr())
+        for past in ("0", "1000"):  # of a job that was given more time
+            agent = self.shell("echo up", *options, "--end-time", past, rdzv=False)
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+
     def test_hang(self):
         beat = 'if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then %s sleep 1000; fi; echo well'
         options = ("--standalone", "--max-restarts", 1, "--grace", "5s")

@@ -377,6 +377,53 @@ static void drained(void **state)
     assert_effects("leave; end 4; ");
 }
 
+/* The machine is taken away at a time that is known: notice that long before it. */
+static void taken_away(void **state)
+{
+    (void)state;
+    options.notice_signal = USR1;
+    options.notice_us = 60 * SECOND_US;
+    options.end_us = 300 * (int64_t)SECOND_US;
+    begin();
+    run(0);
+    assert_true(mst__agent_due_us(&agent) == 240 * (int64_t)SECOND_US);
+    pass(139 * SECOND_US);
+    assert_effects("");
+    pass(SECOND_US);
+    assert_effects("signal 10; ");
+    assert_true(mst__agent_due_us(&agent) == 300 * (int64_t)SECOND_US);
+    pass(60 * SECOND_US);
+    assert_effects("signal 15; ");
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    assert_effects("leave; end 4; ");
+}
+
+/* Who wants no notice gets none: the scheduler has signals of its own. A newcomer's notice becomes
+ * that of the end. */
+static void taken_away_otherwise(void **state)
+{
+    (void)state;
+    options.end_us = 300 * (int64_t)SECOND_US;
+    begin();
+    run(0);
+    assert_true(mst__agent_due_us(&agent) == INT64_MAX);
+    options.notice_signal = USR1;
+    options.notice_us = 60 * SECOND_US;
+    begin();
+    run(0);
+    pass(100 * SECOND_US);
+    others_wait(1);
+    assert_effects("signal 10; ");
+    pass(40 * SECOND_US);
+    others_wait(0);
+    assert_effects("");
+    pass(20 * SECOND_US);
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    assert_effects("signal 15; leave; end 4; ");
+}
+
 static void hanging(void **state)
 {
     (void)state;
@@ -566,6 +613,8 @@ int main(void)
         CASE(newcomer_has_to_wait),
         CASE(workers_save_first),
         CASE(drained),
+        CASE(taken_away),
+        CASE(taken_away_otherwise),
         CASE(hanging),
         CASE(pauses_grow),
         CASE(gives_up),
