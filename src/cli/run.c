@@ -163,7 +163,9 @@ static int went_exit(const struct mst__run_settings *settings,
                          settings->exclude_after);
             return MST_EXIT_EXCLUDED;
         case MST_AGENT_END_LOST:
-            (void)mst__cli_fail(&end->err);
+            mst__cli_say("muster: this node leaves: the rendezvous stays out of reach for longer "
+                         "than read_timeout of --rdzv-conf: %s",
+                         end->err.msg);
             return MST_EXIT_CONNECT;
     }
     return MST_EXIT_FAILED;

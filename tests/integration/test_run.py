@@ -657,6 +657,7 @@ class Outage(Case):
         agent.until("at 0/1")
         self.server.kill()
         self.assertEqual(agent.wait(), 5, agent.stderr())
+        self.assertIn("for longer than read_timeout", agent.stderr())
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ class Control(unittest.TestCase):
         told = self.ask("restart")
         self.assertEqual(told.returncode, 0, told.stderr)
         for agent in agents:
-            self.assertEqual({line.split()[-2] for line in agent.until("/3 request 0")}, {"request"})
+            agent.until("/3 request 0")
         told = self.ask("stop")
         self.assertEqual(told.returncode, 0, told.stderr)
         for agent in agents:
