@@ -1,4 +1,4 @@
-/* cli/close.c - `muster close`: nobody can join a rendezvous any more. */
+/* cli/close.c - `muster close`: closes a rendezvous. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,12 @@ static const char close_text[] =
     "failed, 2 wrong arguments, 3 no such rendezvous, 4 timeout, 5 no connection, 10 the stored "
     "data is not a rendezvous.";
 
-/* Who closes it, as everybody is told. */
+/* The name of the user who closes it, as shown to all nodes. */
 static void name_owner(char *ret_text, size_t size)
 {
     char host[128] = "";
     const char *user = getenv("USER");
-    (void)gethostname(host, sizeof host - 1); /* then it is empty */
+    (void)gethostname(host, sizeof host - 1); /* empty on failure */
     (void)snprintf(ret_text, size, "muster close, %.120s%s%s", user == NULL ? "" : user,
                    user == NULL ? "" : "@", host); /* fits */
 }

@@ -1,8 +1,8 @@
-/* cli/demo.c - `muster demo`: a rendezvous on this machine, with a story.
+/* cli/demo.c - `muster demo`: a rendezvous on this machine.
  *
- * Every node is a process that runs `muster join`, as it would on a machine of its own; its lines
- * are what the story is told from. So what is printed has happened, and the demo ends with an error
- * if the next step does not happen in time. */
+ * Every node is a process that runs `muster join`, as on a separate machine; the output is made
+ * from their lines. So everything that is printed has happened, and the demo fails if the next step
+ * does not happen in time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 #define DEMO_VICTIM_RANK 1
 #define DEMO_TIMEOUT_MS 14000
 #define DEMO_ID "demo"
-/* Short times, so that the story is. Who is killed has the server's grace of 1 s to come back. */
+/* Short times for a short demo. A killed node has the server's grace of 1 s to come back. */
 #define DEMO_CONF \
     "keep_alive_interval=500ms,keep_alive_max_attempt=2,last_call_timeout=1s,join_timeout=10s"
 
@@ -37,10 +37,10 @@ static const char demo_text[] =
 
 struct demo_node {
     pid_t pid;    /* 0 = never there */
-    bool is_gone; /* it was there */
-    int fd;       /* where its lines come from */
+    bool is_gone; /* it has ended */
+    int fd;       /* its standard output */
     char name[8];
-    char line[1024]; /* what has come of the next one */
+    char line[1024]; /* the incomplete last line */
     size_t line_size;
     int64_t round, rank, world; /* -1 = in none yet */
 };
@@ -54,7 +54,7 @@ struct demo {
     struct mst_err err;
 };
 
-/* One line of the story, with the milliseconds since its beginning. */
+/* Print one line, with the milliseconds since the start. */
 static void tell(const struct demo *demo, const char *who, const char *format, ...)
     MST_PRINTF(3, 4);
 
@@ -67,14 +67,14 @@ static void tell(const struct demo *demo, const char *who, const char *format, .
     va_end(args);
     double ms = (double)(mst__clock_ns() - demo->start_ns) / 1e6;
     (void)printf("%8.1f ms  %-7s %s\n", ms, who, text);
-    (void)fflush(stdout); /* a story without listeners goes on all the same */
+    (void)fflush(stdout); /* a closed stdout does not end the demo */
 }
 
 /* --- the server --- */
 
 static _Noreturn void server_process(int port_pipe)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody outlives the demo */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no process outlives the demo */
     struct mst_server_options options;
     struct mst_server *server = NULL;
     struct mst_err err;
@@ -118,7 +118,7 @@ static int start_server(struct demo *demo)
 
 /* --- nodes --- */
 
-/* Run this very binary; standard output goes to @fd. */
+/* Run this binary; its standard output goes to @fd. */
 static pid_t spawn(const char *const *argv, int fd)
 {
     pid_t pid = fork();
@@ -151,7 +151,7 @@ static int start_node(struct demo *demo, size_t index)
     return node->pid > 0 ? 0 : mst__fail(&demo->err, MST_ESYS, errno, "fork");
 }
 
-/* The number behind `"name":` in a line, or -1. */
+/* The number after `"name":` in a line, or -1. */
 static int64_t number_in(const char *line, const char *name)
 {
     char needle[32];
@@ -164,7 +164,7 @@ static int64_t number_in(const char *line, const char *name)
     return number;
 }
 
-/* The nodes that a line names, by what the story calls them. */
+/* The nodes named in a line, by their names in the demo. */
 static void names_in(const struct demo *demo, const char *line, char *ret_names, size_t size)
 {
     size_t length = 0;
@@ -206,7 +206,7 @@ static void retell(struct demo *demo, struct demo_node *node, const char *line)
     }
 }
 
-/* Take in what a node has written; false at its end. */
+/* Read the lines of a node; false at the end of its output. */
 static bool listen_to(struct demo *demo, struct demo_node *node)
 {
     ssize_t size =
@@ -233,7 +233,7 @@ static bool is_there(const struct demo_node *node)
     return node->pid > 0 && !node->is_gone;
 }
 
-/* Whether all who are there are in one round, with a world of @world. */
+/* Whether all running nodes are in one round with a world of @world. */
 static bool are_together(const struct demo *demo, int64_t world)
 {
     int64_t count = 0;
@@ -252,8 +252,7 @@ static bool are_together(const struct demo *demo, int64_t world)
     return count == world;
 }
 
-/* Wait for lines of the nodes. A node that ends is expected only when the demo is @closing; it is
- * not there any more then. */
+/* Wait for lines of the nodes. A node may end only if the demo is @closing. */
 static int listen_all(struct demo *demo, bool closing)
 {
     struct pollfd fds[DEMO_NODES_ALL];
@@ -265,14 +264,15 @@ static int listen_all(struct demo *demo, bool closing)
     if (left_ms <= 0) {
         return mst__fail(&demo->err, MST_ETIMEOUT, 0, "the story is stuck; is the machine busy?");
     }
-    (void)poll(fds, DEMO_NODES_ALL, (int)left_ms); /* the clock is asked again */
+    (void)poll(fds, DEMO_NODES_ALL, (int)left_ms); /* the clock is checked again */
     for (size_t i = 0; i < DEMO_NODES_ALL; i++) {
         struct demo_node *node = &demo->nodes[i];
         if (fds[i].revents == 0 || listen_to(demo, node)) {
             continue;
         }
         int status = 0;
-        (void)waitpid(node->pid, &status, 0); /* its output has ended, so it has or is about to */
+        (void)waitpid(node->pid, &status, 0); /* its output has ended, so it has ended or is about
+                                                 to */
         node->is_gone = true;
         if (!closing || !WIFEXITED(status) || WEXITSTATUS(status) != MST_EXIT_CLOSED) {
             return mst__fail(&demo->err, MST_ESYS, 0, "%s has ended unexpectedly", node->name);
@@ -358,7 +358,7 @@ static void end_all(struct demo *demo)
         }
     }
     if (demo->server > 0) {
-        (void)kill(demo->server, SIGKILL); /* it holds nothing that would be lost */
+        (void)kill(demo->server, SIGKILL); /* it has nothing to lose */
         (void)waitpid(demo->server, NULL, 0);
     }
 }

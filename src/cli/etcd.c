@@ -33,7 +33,7 @@ static const char etcd_text[] =
 
 /* --- signals --- */
 
-static int signal_fd = -1; /* readable once one of them has come */
+static int signal_fd = -1; /* readable after a signal */
 static volatile sig_atomic_t signal_number;
 
 static void on_signal(int number)
@@ -42,11 +42,11 @@ static void on_signal(int number)
     uint64_t one = 1;
     signal_number = number == SIGCHLD ? signal_number : number;
     ssize_t written = write(signal_fd, &one, sizeof one);
-    (void)written; /* if it is full, it is readable */
+    (void)written; /* if the counter is full, it is readable */
     errno = saved_errno;
 }
 
-/* A child's end wakes the wait below; before it, it must not interrupt the start. */
+/* The end of a child wakes the wait below; before that, it must not interrupt the start. */
 static void catch_signals(bool with_children)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGCHLD};
@@ -70,7 +70,7 @@ static int fill_output(struct etcd *etcd)
     return MST_EXIT_OK;
 }
 
-/* Until a signal comes (true), or etcd has ended. */
+/* Wait until a signal arrives (true), or etcd has ended. */
 static bool wait_for_end(struct mst_etcd_server *server, struct mst_err *reterr)
 {
     while (signal_number == 0) {
@@ -78,10 +78,10 @@ static bool wait_for_end(struct mst_etcd_server *server, struct mst_err *reterr)
             return false;
         }
         struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
-        (void)poll(&fd, 1, -1); /* interrupted or not: the state is looked at */
+        (void)poll(&fd, 1, -1); /* the state is checked in any case */
         uint64_t count;
         ssize_t size = read(signal_fd, &count, sizeof count);
-        (void)size; /* likewise */
+        (void)size; /* the state is checked in any case */
     }
     return true;
 }
@@ -94,7 +94,7 @@ static int run_server(struct mst_etcd_server *server,
     catch_signals(true);
     (void)printf("listening on %s://%s\n", etcd->options.cert_path == NULL ? "http" : "https",
                  mst_etcd_server_endpoint(server));
-    (void)fflush(stdout); /* a closed stdout is no reason not to serve */
+    (void)fflush(stdout); /* a closed stdout does not end the server */
     bool is_good = mst__port_file_write(port_file, mst_etcd_server_port(server), &err) == 0 &&
                    wait_for_end(server, &err);
     mst__port_file_end(port_file);
@@ -129,7 +129,7 @@ static int etcd_with(struct etcd *etcd)
     return exit_code;
 }
 
-/* What the table of options cannot set by itself. */
+/* Fill in the options that the table cannot. */
 static int fill_options(struct etcd *etcd, char **more)
 {
     etcd->options.client_port = (uint16_t)etcd->port;
@@ -140,7 +140,7 @@ static int fill_options(struct etcd *etcd, char **more)
     if (exit_code != MST_EXIT_OK) {
         return exit_code;
     }
-    /* etcd's own lines are one event, and it prints more than a few when it starts. */
+    /* All lines of etcd are one event, and it prints many when it starts. */
     struct mst__cli_log_options log_options = {.is_unlimited = true};
     if (!mst__cli_log_level(etcd->log_level, &log_options.level)) {
         return mst__cli_usage_error(

@@ -1,8 +1,7 @@
-/* cli/join.c - `muster join`: take part in a rendezvous from a shell.
+/* cli/join.c - `muster join`: join a rendezvous from a shell.
  *
- * One thread waits for what may happen: a signal, a change of the group, the end of the command. A
- * signal, and the end of the time to hold, cancels whatever the handler is doing; that is for good,
- * so nothing but leaving follows. */
+ * One thread waits for a signal, a change of the group, or the end of the command. A signal, and
+ * the end of the hold, cancel the current call of the handler; then the node only leaves. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,14 +27,14 @@
 
 #define COMMAND "muster join"
 
-/* How long one who does not stay waits for the others to learn the outcome: it may be the one that
- * serves the store. */
+/* How long a node that does not stay waits for the others to learn the outcome: it may serve the
+ * store. */
 #define PART_MS 3000
 
-/* How often to see whether the store can still be reached. */
+/* How often to check whether the store can still be reached. */
 #define CHECK_MS 500
 
-#define READ_MS_DEFAULT 60000 /* as the handlers have it */
+#define READ_MS_DEFAULT 60000 /* the default of the handlers */
 
 static const char join_synopsis[] =
     "--rdzv-id ID --nnodes MIN:MAX [options]\n"
@@ -55,7 +54,7 @@ static const char join_text[] =
     "connection, 8 closed, 9 closed while a spare, 10 no rendezvous record, 11 group changed "
     "without --rejoin, 12 expelled, 126 and 127 command not runnable or not there.";
 
-/* What the options say, and what has become of it. */
+/* Options and state. */
 struct join {
     struct mst__rdzv rdzv;
     const char *nodes;
@@ -78,22 +77,22 @@ struct join {
     struct mst__waiting *waiting;
     struct mst__child child;
     struct mst__json_writer line;
-    int64_t read_ms; /* how long a call of the store may take */
-    int64_t lost_ms; /* since when it cannot be reached; 0 = it can */
+    int64_t read_ms; /* time limit of a store call */
+    int64_t lost_ms; /* since when the store is unreachable; 0 = it is reachable */
     bool was_member;
     bool is_command_bad;           /* it could not be started: join->err */
     struct mst_rendezvous outcome; /* of the last round */
     bool is_closed, is_expelled, is_cause_told;
     int64_t waiting_count;
-    int64_t gone;           /* how many of its members are */
-    struct mst_err trouble; /* why the store cannot be reached */
+    int64_t gone;           /* how many of its members are lost or have left */
+    struct mst_err trouble; /* why the store is unreachable */
     struct mst_err err;
 };
 
 /* Why a membership is over. */
 enum end {
-    END_NOT,     /* it is not */
-    END_DONE,    /* the time is over, a signal came, nothing was to be held */
+    END_NOT,     /* it is not over */
+    END_DONE,    /* the hold is over, a signal came, or there was no hold */
     END_COMMAND, /* the command has ended */
     END_CHANGED,
     END_EXPELLED,
@@ -116,7 +115,7 @@ static void on_signal(int number)
     }
     uint64_t one = 1;
     ssize_t written = write(wake_fd, &one, sizeof one);
-    (void)written; /* it fails only when the counter is full, and then it is readable */
+    (void)written; /* it fails only if the counter is full, and then it is readable */
     errno = saved_errno;
 }
 
@@ -132,7 +131,7 @@ static int catch_signals(struct join *join)
     return 0;
 }
 
-/* The time to hold begins with the first round. */
+/* The hold begins with the first round. */
 static void start_hold(const struct join *join)
 {
     if (join->hold_ms <= 0) {
@@ -173,7 +172,7 @@ static int tell(struct join *join, const char *event)
     return mst__cli_json_print(&join->line, &join->err);
 }
 
-/* @name: what is told of it, if anything is known. */
+/* @name: the member of the line that describes the end, if known. */
 static int tell_closed(struct join *join,
                        enum mst_outcome outcome,
                        const char *name,
@@ -200,8 +199,8 @@ static int tell_round(struct join *join, const char *event, int64_t round)
     return mst__cli_json_print(&join->line, &join->err);
 }
 
-/* What the handler does. That we wait beside a round that runs happens within our own call of next,
- * which would not say so. */
+/* Print events of the handler. Being queued or a spare happens inside our own call of next, which
+ * does not report it. */
 static void on_event(void *arg, const struct mst_event *event)
 {
     struct join *join = arg;
@@ -216,7 +215,7 @@ static void on_event(void *arg, const struct mst_event *event)
     }
 }
 
-/* The store cannot be reached, for which @err is the reason, or can be again. */
+/* The store is unreachable, with the reason @err, or reachable again. */
 static int tell_reachable(struct join *join, const struct mst_err *err)
 {
     mst__json_put_begin(&join->line, NULL, '{');
@@ -241,8 +240,8 @@ static int tell_waiting(struct join *join, int64_t nodes)
 
 /* --- how work ends --- */
 
-/* How our command has ended is told to all others before we go: who has finished is not missed, and
- * a failure has a cause. Without a word, because nobody could be told, they miss us. */
+/* Report the end of our command before leaving, so that a finished node is not missed and a failure
+ * has a cause. If that fails, the others count us as lost. */
 static void announce_end(const struct join *join)
 {
     int code = join->child.exit_code;
@@ -259,7 +258,7 @@ static void announce_end(const struct join *join)
     (void)mst_handler_restart(join->handler, &failure, &err);
 }
 
-/* Members are gone. */
+/* Members are lost or have left. */
 static int tell_lost(struct join *join, const struct mst_notice *notice)
 {
     struct mst__json_writer *line = &join->line;
@@ -293,7 +292,7 @@ static int tell_failed(struct join *join, const struct mst_cause *cause)
     return mst__cli_json_print(line, &join->err);
 }
 
-/* The state of the rendezvous as far as it was told, and what to tell of it. */
+/* Process a notice, and print it. */
 static int hear(struct join *join, const struct mst_notice *notice)
 {
     if (notice->has_cause && !join->is_cause_told) {
@@ -326,7 +325,7 @@ static int hear(struct join *join, const struct mst_notice *notice)
             return tell_reachable(join, NULL);
         case MST_NOTICE_COMPLETE:
         case MST_NOTICE_FAILED:
-            break; /* mst_handler_next tells them */
+            break; /* mst_handler_next reports them */
     }
     return 0;
 }
@@ -344,8 +343,8 @@ static int start_command(struct join *join)
     world[mst__number_format(outcome->world_size, world)] = '\0';
     round[mst__number_format(outcome->round, round)] = '\0';
     port[mst__number_format(outcome->master_port, port)] = '\0';
-    /* The last two tell PyTorch that a store is served there already, and older releases of it
-     * under which name the workers of this start meet there: it must be the same on all nodes. */
+    /* The last two tell PyTorch that a store is already served, and tell older releases under which
+     * name the workers of this start meet there: it must be the same on all nodes. */
     const struct mst__variable variables[] = {
         {"RANK", rank},
         {"WORLD_SIZE", world},
@@ -362,7 +361,7 @@ static int start_command(struct join *join)
 
 /* --- being a member --- */
 
-/* Nobody can re-form a closed rendezvous: a command runs to its end then, whoever goes. */
+/* A closed rendezvous has no further round: a command then runs to its end. */
 static enum end judge(const struct join *join)
 {
     if (join->is_closed) {
@@ -384,14 +383,14 @@ static enum end look(struct join *join)
         if (rv == 0 && hear(join, notice) != 0) {
             rv = MST_ESYS;
         } else if (rv == 0 && judge(join) == END_CLOSED) {
-            rv = MST_ETIMEOUT; /* everybody goes, and we do */
+            rv = MST_ETIMEOUT; /* all nodes leave, and so do we */
         }
     }
     return rv == MST_ETIMEOUT ? judge(join) : END_FAILED;
 }
 
-/* A store that cannot be reached for longer than a call may take is gone; a command runs on to its
- * end without it. */
+/* A store that is unreachable for longer than a call may take is gone; a command runs to its end
+ * without it. */
 static enum end check_store(struct join *join)
 {
     if (join->lost_ms == 0 || join->command != NULL ||
@@ -402,7 +401,7 @@ static enum end check_store(struct join *join)
     return END_FAILED;
 }
 
-/* Stay until something ends it. */
+/* Stay until an event ends the membership. */
 static enum end stay(struct join *join)
 {
     struct pollfd fds[] = {
@@ -421,7 +420,7 @@ static enum end stay(struct join *join)
         }
         uint64_t count;
         ssize_t size = read(wake_fd, &count, sizeof count);
-        (void)size; /* what it was for is looked at above */
+        (void)size; /* the cause is checked above */
         if (stop_signal != 0) {
             continue;
         }
@@ -432,9 +431,9 @@ static enum end stay(struct join *join)
     }
 }
 
-/* Tell the others that we have our outcome; one that does not stay goes only when all have theirs,
- * for with it may go the store. Peers of another kind do not know of this, so it has a bound, and
- * what goes wrong here matters to nobody. */
+/* Report that we have our outcome. A node that does not stay leaves when all have theirs, because
+ * it may serve the store. Peers of another kind do not take part, so this has a time limit, and
+ * errors are ignored. */
 static void part(const struct join *join, bool stays)
 {
     struct mst_store *store = join->outcome.store;
@@ -461,7 +460,7 @@ static enum end be_member(struct join *join)
     bool stays = join->command != NULL || join->hold_ms >= 0;
     if (join->outcome.epoch == 0) {
         part(join, stays);
-    } /* an authority has told everybody already */
+    } /* an authority has told all nodes */
     if (!stays) {
         return END_DONE;
     }
@@ -480,7 +479,7 @@ static enum end be_member(struct join *join)
 
 /* --- the whole --- */
 
-/* Join again and again, for as long as the options say; why it is over. */
+/* Join repeatedly, as the options say; returns why it ended. */
 static enum end take_part(struct join *join)
 {
     for (;;) {
@@ -510,7 +509,7 @@ static enum end take_part(struct join *join)
     }
 }
 
-/* What to exit with after an error, which is printed. */
+/* Print the error and return the exit code. */
 static int fail(struct join *join)
 {
     int number = stop_signal;
@@ -525,8 +524,9 @@ static int fail(struct join *join)
     if (exit_code == MST_EXIT_CLOSED || exit_code == MST_EXIT_SPARE) {
         char text[sizeof join->err.msg];
         (void)snprintf(text, sizeof text, "%s",
-                       join->err.msg); /* the line may have an error of its own */
-        (void)tell_closed(join, MST_OUTCOME_NONE, "error", text); /* the exit status says it, too */
+                       join->err.msg); /* printing the line may fail as well */
+        (void)tell_closed(join, MST_OUTCOME_NONE, "error", text); /* the exit status reports it as
+                                                                     well */
     }
     return exit_code;
 }
@@ -553,14 +553,13 @@ static int exit_code_of(struct join *join, enum end end)
     return MST_EXIT_OK;
 }
 
-/* The record should not show us any longer than we are there. If the store is gone, so is the
- * record. */
+/* Leave, so that the record does not show us any longer. If the store is gone, so is the record. */
 static int leave(struct join *join, int exit_code)
 {
     struct mst_err err = {0};
     int rv = 0;
     if (stop_signal != 0) {
-        /* The store may be slow to answer; who insists does not have to wait for it. */
+        /* The store may be slow to answer; a second signal ends the wait. */
         struct sigaction usual = {.sa_handler = SIG_DFL};
         (void)sigaction(SIGTERM, &usual, NULL); /* cannot fail */
         (void)sigaction(SIGINT, &usual, NULL);
@@ -593,7 +592,7 @@ static int run(struct join *join)
     return leave(join, exit_code);
 }
 
-/* The option of the backend that --serve is; others have no server of ours. */
+/* Set the option of the backend for --serve; some backends have no server of ours. */
 static bool set_serve(struct join *join, int *ret_exit)
 {
     static const char *const words[] = {"auto", "never", "always"};
@@ -617,7 +616,7 @@ static bool set_serve(struct join *join, int *ret_exit)
     return is_word;
 }
 
-/* The option of the backend that --new is. */
+/* Set the option of the backend for --new. */
 static bool set_new(struct join *join, int *ret_exit)
 {
     const char *backend = mst_params_backend(join->params);
@@ -708,7 +707,7 @@ static bool prepare(struct join *join, int *ret_exit)
     return true;
 }
 
-/* Options that exclude or need each other. */
+/* Check options that exclude or need each other. */
 static bool check_usage(const struct join *join)
 {
     const char *wrong = NULL;
@@ -739,7 +738,7 @@ static int join_with(struct join *join)
         exit_code = run(join);
     }
     if (wake_fd >= 0) {
-        signalled_handler = NULL; /* a late signal finds nothing to cancel */
+        signalled_handler = NULL; /* a late signal has nothing to cancel */
     }
     mst__waiting_free(join->waiting);
     mst_handler_free(join->handler);

@@ -1,7 +1,7 @@
-/* cli/log.c - a thread that writes log lines, and the buffer before it.
+/* cli/log.c - a thread that writes log lines, behind a buffer.
  *
- * The buffer, the limit and the counters are guarded by the mutex, which nobody holds during a
- * system call that can block. The descriptor that lines go to is the thread's own. */
+ * The mutex guards the buffer, the limit and the counters, and is never held during a system call
+ * that can block. The descriptor belongs to the thread. */
 #include "cli/log.h"
 
 #include <errno.h>
@@ -28,13 +28,13 @@
 #include "base/unicode.h"
 #include "cli/cli.h"
 
-/* How often the end looks whether the last lines get on. */
+/* How often the exit checks whether the last lines are being written. */
 #define FLUSH_LOOK_MS 10
 
 #define LINE_SIZE (2 * MST_LOG_LINE_SIZE + 100)
 
-/* Lines are handed to the kernel whole and in pieces of at most this size, which a pipe takes
- * without mixing them with the lines of others. */
+/* The kernel gets whole lines in pieces of at most this size, which a pipe does not mix with other
+ * lines. */
 #define PIECE_SIZE PIPE_BUF
 
 static_assert(LINE_SIZE <= PIECE_SIZE, "a line must be a piece at most");
@@ -45,24 +45,24 @@ struct cli_log {
     struct mst__cli_log_options options;
     struct mst__log_limit limit;
     struct mst__buf lines;
-    uint64_t dropped_count; /* lines that found no room, or could not be written */
-    uint64_t pieces_count;  /* that were written */
+    uint64_t dropped_count; /* lines without room, or that could not be written */
+    uint64_t pieces_count;  /* pieces written */
     bool has_thread;
     bool is_closing;
-    bool is_done;      /* the thread is at its end, and whoever waits for that frees all this */
-    bool is_abandoned; /* nobody waits, and the thread frees it */
-    int wake_fd;       /* readable when the thread has something to do */
-    int done_fd;       /* readable when it has ended */
-    int fd;            /* what it writes to */
+    bool is_done;      /* the thread has ended, and the waiting caller frees the log */
+    bool is_abandoned; /* no caller waits, and the thread frees the log */
+    int wake_fd;       /* readable when the thread has work */
+    int done_fd;       /* readable when the thread has ended */
+    int fd;            /* where lines go */
     atomic_bool reopen_wanted;
 };
 
-/* A process has one stderr, and so one log. */
+/* A process has one stderr, and therefore one log. */
 static struct cli_log *volatile opened;
 
 /* --- lines --- */
 
-/* Append @line as it is written. False when there is no room. */
+/* Append @line in its final form. False if there is no room. */
 static bool append_line(struct cli_log *log, enum mst_log_level level, const char *line)
 {
     char stamp[MST_CLI_STAMP_SIZE];
@@ -89,7 +89,7 @@ static void put_line(struct cli_log *log, enum mst_log_level level, const char *
     }
 }
 
-/* There may be room again: say what was dropped before anything else is put. */
+/* Report dropped lines before anything else, if there is room. */
 static void put_dropped(struct cli_log *log)
 {
     char line[100];
@@ -103,7 +103,7 @@ static void put_dropped(struct cli_log *log)
     }
 }
 
-/* Put the summaries that are due at @now_us. */
+/* Append the summaries that are due at @now_us. */
 static void put_summaries(struct cli_log *log, int64_t now_us)
 {
     struct mst__log_summary summary;
@@ -119,7 +119,7 @@ static void wake(int fd)
 {
     uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one);
-    (void)written; /* it fails only when the counter is full, and then it is readable */
+    (void)written; /* it fails only if the counter is full, and then it is readable */
 }
 
 static void *run(void *arg);
@@ -154,14 +154,14 @@ static void on_line(void *arg, enum mst_log_level level, const char *line)
     wake(log->wake_fd);
 }
 
-/* To a stderr that is not the log's, and that a server must not wait for: a line that it does not
- * take soon is lost. A pipe with any room has room for it. */
+/* Write to a stderr that is not the log's and may block: a line that is not accepted soon is lost.
+ * A pipe with any room has room for it. */
 static void say_soon(const char *text, size_t size)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&out, 1, MST_LOG_FLUSH_MS) > 0) {
         ssize_t written = write(STDERR_FILENO, text, size);
-        (void)written; /* there is nowhere to say that it failed */
+        (void)written; /* there is no way to report it */
     }
 }
 
@@ -185,7 +185,7 @@ void mst__cli_say(const char *format, ...)
     text[size++] = '\n';
     struct cli_log *log = opened;
     if (log == NULL) {
-        (void)fwrite(text, 1, size, stderr); /* there is nowhere to say that it failed */
+        (void)fwrite(text, 1, size, stderr); /* there is no way to report it */
         return;
     }
     if (log->options.path != NULL) {
@@ -203,7 +203,7 @@ void mst__cli_say(const char *format, ...)
 
 /* --- the thread --- */
 
-/* Take whole lines, as many as are a piece, from the front of the buffer. */
+/* Take whole lines, up to the size of a piece, from the front of the buffer. */
 static size_t take_piece(struct cli_log *log, char ret_piece[PIECE_SIZE])
 {
     struct mst_bytes lines = mst__buf_bytes(&log->lines);
@@ -216,7 +216,7 @@ static size_t take_piece(struct cli_log *log, char ret_piece[PIECE_SIZE])
     return size;
 }
 
-/* Whether all of @piece was written. */
+/* Write @piece; true if all was written. */
 static bool write_piece(int fd, struct mst_bytes piece)
 {
     while (piece.size > 0) {
@@ -225,7 +225,7 @@ static bool write_piece(int fd, struct mst_bytes piece)
             piece = mst_bytes_of(piece.data + written, piece.size - (size_t)written);
         } else if (errno == EAGAIN) {
             struct pollfd out = {.fd = fd, .events = POLLOUT};
-            (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
+            (void)poll(&out, 1, -1); /* the next write reports errors */
         } else if (errno != EINTR) {
             return false;
         }
@@ -242,7 +242,7 @@ static uint64_t count_lines(struct mst_bytes piece)
     return count;
 }
 
-/* Sleep until there is something to do, or a summary is due. */
+/* Sleep until there is work, or a summary is due. */
 static void wait_for_lines(const struct cli_log *log, int64_t due_us)
 {
     int timeout_ms = -1;
@@ -251,14 +251,14 @@ static void wait_for_lines(const struct cli_log *log, int64_t due_us)
         timeout_ms = wait_us <= 0 ? 0 : (int)((wait_us + 999) / 1000); /* a second at most */
     }
     struct pollfd in = {.fd = log->wake_fd, .events = POLLIN};
-    (void)poll(&in, 1, timeout_ms); /* the buffer is looked at in any case */
+    (void)poll(&in, 1, timeout_ms); /* the buffer is checked in any case */
     uint64_t count;
     ssize_t size = read(log->wake_fd, &count, sizeof count);
-    (void)size; /* likewise */
+    (void)size; /* the buffer is checked in any case */
 }
 
-/* The file at @path to append to, or -1. A pipe that nobody reads is an error and not a wait.
- * O_NONBLOCK harms nobody here: the file was opened for us alone. */
+/* Open the file at @path to append to it, or -1. A pipe without a reader is an error; it does not
+ * block. O_NONBLOCK affects only us, because we opened the file. */
 static int open_file(const char *path)
 {
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
@@ -278,7 +278,7 @@ static void reopen(struct cli_log *log)
                  MST_LOG_TEXT(strerror(errno)));
         return;
     }
-    (void)close(log->fd); /* what could not be written was told by write */
+    (void)close(log->fd); /* write has reported errors */
     log->fd = fd;
     mst__log(&self, MST_LOG_INFO, "log.reopened", "file=%s", MST_LOG_TEXT(path));
 }
@@ -295,11 +295,11 @@ static void log_free(struct cli_log *log)
         (void)close(log->done_fd); /* likewise */
     }
     mst__buf_close(&log->lines);
-    (void)pthread_mutex_destroy(&log->mutex); /* nobody has it */
+    (void)pthread_mutex_destroy(&log->mutex); /* no thread holds it */
     mst__free(log);
 }
 
-/* The last piece is written, or nobody wants to know. */
+/* The last piece is written, or was given up. */
 static void end_thread(struct cli_log *log)
 {
     (void)pthread_mutex_lock(&log->mutex); /* cannot fail */
@@ -338,7 +338,7 @@ static void *run(void *arg)
             log->pieces_count++;
             put_dropped(log);
         } else {
-            /* Told with the next line: telling now would fail like this one. */
+            /* Reported with the next line: a report now would fail as well. */
             log->dropped_count += count_lines(mst_bytes_of(piece, size));
         }
         is_over = is_over || log->is_abandoned;
@@ -400,15 +400,15 @@ void mst__cli_log_reopen(void)
     }
 }
 
-/* Whether whatever the log goes to would take more. A file always does. */
+/* Whether the log's output would accept more. A file always does. */
 static bool takes_more(const struct cli_log *log)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     return log->options.path != NULL || poll(&out, 1, 0) > 0;
 }
 
-/* Wait until the thread has written the last lines. A busy machine may be slow to let it, and a
- * reader slow to read; only a stderr that takes nothing for MST_LOG_FLUSH_MS is given up. */
+/* Wait until the thread has written the last lines. A busy machine or a slow reader may delay it;
+ * only a stderr that accepts nothing for MST_LOG_FLUSH_MS is given up. */
 static void await_last_lines(struct cli_log *log)
 {
     struct pollfd done = {.fd = log->done_fd, .events = POLLIN};
@@ -451,10 +451,10 @@ void mst__cli_log_close(void)
     log->is_abandoned = !is_done;
     (void)pthread_mutex_unlock(&log->mutex);
     if (is_done) {
-        (void)pthread_join(thread, NULL); /* it is at its end */
+        (void)pthread_join(thread, NULL); /* the thread is about to exit */
         log_free(log);
     } else {
-        /* It waits for whoever should read stderr, and ends with the process at the latest. */
-        (void)pthread_detach(thread); /* its memory is its own by now */
+        /* It waits for the reader of stderr, and ends with the process at the latest. */
+        (void)pthread_detach(thread); /* it owns its memory now */
     }
 }

@@ -74,7 +74,7 @@ static bool is_part(const struct mst__cli_command *command, const char *word)
 }
 
 /* `muster help`, and `muster help NAME [PART]` for `muster NAME [PART] --help`. Other words are not
- * passed on: some commands would run them. */
+ * passed on, because some commands would execute them. */
 static int help(int argc, char **argv)
 {
     if (argc == 1) {

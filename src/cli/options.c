@@ -1,4 +1,4 @@
-/* cli/options.c - one table per subcommand: parsing, --help and the man page come from it. */
+/* cli/options.c - one table per subcommand for parsing, --help and the man page. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 #define OPTIONS_MAX 96
 #define LETTERS_SIZE 64
-#define NAME_SIZE 32 /* of an option */
+#define NAME_SIZE 32 /* longest name of an option */
 #define HELP_WIDTH 88
 
-/* Numbers of getopt's results: the table's index behind this. */
+/* Results of getopt: this plus the index in the table. */
 #define OPTION_BASE 1000
 #define OPTION_HELP 999
 #define OPTION_HELP_SCDOC 998
-/* Where the explanation of an option begins. */
+/* The column where the explanation of an option begins. */
 #define HELP_INDENT 26
 
 bool mst__option_duration(const char *text, int64_t *ret_ms)
@@ -78,7 +78,7 @@ static void print_help(const struct mst__usage *usage)
         }
         int length = printf("  --%s%s%s", option->name, option->argument == NULL ? "" : " ",
                             option->argument == NULL ? "" : option->argument);
-        if (length >= HELP_INDENT) { /* no room beside it */
+        if (length >= HELP_INDENT) { /* no room on the same line */
             (void)putchar('\n');
             length = 0;
         }
@@ -88,7 +88,7 @@ static void print_help(const struct mst__usage *usage)
     (void)printf("%-*s%s\n", HELP_INDENT, "  --help", "Show this.");
 }
 
-/* scdoc gives a meaning to these; a backslash takes it away. */
+/* Escape characters that are special to scdoc. */
 static void print_scdoc_escaped(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -194,7 +194,7 @@ static void replace(char *text, char from, char to)
     }
 }
 
-/* A word that getopt does not know: say what may have been meant. */
+/* Report a word that getopt does not know, with the nearest option. */
 static void complain(const struct mst__usage *usage, const char *word, bool lacks_value)
 {
     if (lacks_value) {
@@ -220,8 +220,7 @@ static void complain(const struct mst__usage *usage, const char *word, bool lack
     }
 }
 
-/* What getopt is given: every option with dashes, and again with underscores in their place, as
- * PyTorch spells its own. */
+/* The options for getopt: with dashes, and again with underscores, as PyTorch spells its own. */
 struct spellings {
     struct option list[2 * OPTIONS_MAX + 3];
     char names[OPTIONS_MAX][NAME_SIZE];
@@ -250,8 +249,8 @@ static void fill_spellings(const struct mst__usage *usage, struct spellings *ret
     *at = (struct option){0};
 }
 
-/* What getopt is told of short options: "+" stops at the first word, for subcommands that run a
- * command of the user's; ":" tells a missing value from an unknown option. */
+/* The short options for getopt: "+" stops at the first word, for subcommands that run a command;
+ * ":" distinguishes a missing value from an unknown option. */
 static void fill_letters(const struct mst__usage *usage, char ret_text[LETTERS_SIZE])
 {
     size_t used = (size_t)snprintf(ret_text, LETTERS_SIZE, "%s",
@@ -271,7 +270,7 @@ static void fill_letters(const struct mst__usage *usage, char ret_text[LETTERS_S
     }
 }
 
-/* The index of the option whose letter is @c; -1 = there is none. */
+/* The index of the option with the letter @c; -1 = none. */
 static int find_letter(const struct mst__usage *usage, int c)
 {
     const struct mst__option_letter *letter = usage->letters;
@@ -285,7 +284,7 @@ static int find_letter(const struct mst__usage *usage, int c)
     return -1;
 }
 
-/* Whether @word is a long option in full. */
+/* Whether @word is the full name of a long option. */
 static bool is_whole(const char *word, const char *name)
 {
     size_t size = strlen(name);

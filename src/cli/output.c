@@ -1,4 +1,4 @@
-/* cli/output.c - lines on stdout, errors on stderr, and the levels of a log. */
+/* cli/output.c - lines on stdout, errors on stderr, and log levels. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ int mst__cli_fail(const struct mst_err *err)
         case MST_ECLOSED:
             return MST_EXIT_CLOSED;
         case MST_EFINISHED:
-            return MST_EXIT_OK; /* what it was there for is done */
+            return MST_EXIT_OK; /* the work was done */
         case MST_ESPARE:
             return MST_EXIT_SPARE;
         case MST_ESTATE:
@@ -91,7 +91,7 @@ int mst__cli_write(struct mst_bytes text, struct mst_err *reterr)
             text = mst_bytes_of(text.data + written, text.size - (size_t)written);
         } else if (errno == EAGAIN) {
             struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-            (void)poll(&out, 1, -1); /* whatever it says, the next write tells more */
+            (void)poll(&out, 1, -1); /* the next write reports errors */
         } else if (errno != EINTR) {
             return mst__fail(reterr, MST_ESYS, errno, "cannot write to standard output");
         }

@@ -1,6 +1,7 @@
-/* cli/port_file.c - telling others the port that was chosen.
+/* cli/port_file.c - publishes the chosen port in a file.
  *
- * Only regular files are replaced and removed: a device, a socket or a link is somebody else's. */
+ * Only regular files are replaced and removed: a device, a socket or a link belongs to another
+ * program. */
 #include "cli/port_file.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 #define TEMPORARY_SIZE 4096
 
-/* What is at @path: 0 for a regular file, and for nothing. */
+/* Check @path: 0 for a regular file or none. */
 static int look(const char *path, struct stat *ret_info, bool *ret_exists, struct mst_err *reterr)
 {
     *ret_exists = lstat(path, ret_info) == 0;
@@ -46,7 +47,7 @@ int mst__port_file_begin(struct mst__port_file *file, const char *path, struct m
 
 static int write_temporary(const char *path, int port, struct stat *ret_info)
 {
-    (void)unlink(path); /* of a process that had our number; open tells if it is still there */
+    (void)unlink(path); /* of an earlier process with our id; open fails if it is still there */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) {
         return errno;
@@ -82,7 +83,7 @@ int mst__port_file_write(struct mst__port_file *file, int port, struct mst_err *
         reason = errno;
     }
     if (reason != 0) {
-        (void)unlink(temporary); /* the error is being reported already */
+        (void)unlink(temporary); /* the first error is already reported */
         return mst__fail(reterr, MST_ESYS, reason, "port file '%s'", file->path);
     }
     file->is_written = true;
@@ -90,7 +91,7 @@ int mst__port_file_write(struct mst__port_file *file, int port, struct mst_err *
     return 0;
 }
 
-/* An inode may be used again for the file of a successor, but it is written later. */
+/* A successor's file may have the same inode, but is written later. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
@@ -101,7 +102,7 @@ void mst__port_file_end(struct mst__port_file *file)
 {
     struct stat info;
     if (file->is_written && lstat(file->path, &info) == 0 && is_same(&info, &file->info)) {
-        (void)unlink(file->path); /* nobody is left to be told */
+        (void)unlink(file->path); /* an error cannot be reported any more */
     }
     file->is_written = false;
 }

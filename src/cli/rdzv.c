@@ -1,4 +1,4 @@
-/* cli/rdzv.c - options to parameters, and what can be done about errors. */
+/* cli/rdzv.c - converts options to parameters, and adds advice to errors. */
 #include "cli/rdzv.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "handler/host.h"
 #include "handler/settings.h"
 
-/* How long whoever has a port may take to say what it is. */
+/* How long the program that has a port may take to identify itself. */
 #define TAKEN_MS 1000
 
 /* --- parameters --- */
@@ -82,7 +82,7 @@ int mst__rdzv_fail(const struct mst__rdzv *rdzv,
                    const struct mst_params *params,
                    const struct mst_err *err)
 {
-    /* The library's names, and what they are called here. */
+    /* The library's names, and those of the command line. */
     static const char *const words[][2] = {
         {"nodes_min", "MIN of --nnodes"},
         {"nodes_max", "MAX of --nnodes"},
@@ -120,8 +120,8 @@ bool mst__rdzv_is_url(const struct mst__rdzv *rdzv)
     return strstr(rdzv->endpoint, "://") != NULL;
 }
 
-/* What the URL says, and options besides it: limits replace the URL's, but a job and a backend that
- * are not the URL's are a mistake. */
+/* Combine the URL with the options: limits replace those of the URL; another job or backend is an
+ * error. */
 static int params_from_url(const struct mst__rdzv *rdzv,
                            int64_t nodes_min,
                            int64_t nodes_max,

@@ -1,11 +1,11 @@
-/* cli/rdzv.h - what the commands on a rendezvous share: its options and its errors. */
+/* cli/rdzv.h - shared by the rendezvous commands: options and errors. */
 #ifndef MST_CLI_RDZV_H
 #define MST_CLI_RDZV_H
 
 #include "base/endpoint.h"
 #include "cli/cli.h"
 
-/* Which rendezvous, as the options say. */
+/* The rendezvous of the options. */
 struct mst__rdzv {
     const char *command; /* "muster join", for messages */
     const char *backend; /* NULL = not given */
@@ -16,7 +16,7 @@ struct mst__rdzv {
 
 #define MST_RDZV_DEFAULTS(name) .command = (name), .endpoint = ""
 
-/* Rows for the table of a command's options; @id_help says what --rdzv-id is for. */
+/* Rows for the table of a command's options; @id_help describes --rdzv-id. */
 #define MST_RDZV_OPTIONS(rdzv, id_help)                                                       \
     {"rdzv-backend",                                                                          \
      "NAME",                                                                                  \
@@ -44,21 +44,21 @@ struct mst__rdzv {
             MST_OPTION_LIST, &(rdzv).conf, 0, 0                                               \
     }
 
-/* Read `MIN:MAX` or `N`; false when it is neither. Whether the numbers make sense is not asked. */
+/* Parse `MIN:MAX` or `N`; false if malformed. Does not check the range of the numbers. */
 bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max);
 
-/* Whether the endpoint is an URL that says the rest, too. */
+/* Whether the endpoint is a URL with the other settings. */
 bool mst__rdzv_is_url(const struct mst__rdzv *rdzv);
 
-/* The backend that was asked for, or the default one. */
+/* The backend of the options, or the default. */
 const char *mst__rdzv_backend(const struct mst__rdzv *rdzv);
 
-/* Whether nodes of @backend have names that can be expected. */
+/* Whether nodes of @backend have names, for --expect. */
 bool mst__rdzv_has_names(const char *backend);
 
-/* The parameters that the options describe; @nodes_max of 0 = not given, which is enough for a look
- * and which an URL makes good for. Returns true, or false after an error that has been printed;
- * @ret_exit is then what to exit with. */
+/* Make parameters from the options; @nodes_max 0 = not given, which is enough for a status or if a
+ * URL has the limits. Returns true, or false after an error that has been printed, with the exit
+ * code in @ret_exit. */
 bool mst__rdzv_params(const struct mst__rdzv *rdzv,
                       int64_t nodes_min,
                       int64_t nodes_max,
@@ -68,16 +68,17 @@ bool mst__rdzv_params(const struct mst__rdzv *rdzv,
 
 /* --- errors --- */
 
-/* As mst__cli_fail, with the names of options in place of the library's; when nobody listens at the
- * endpoint of @params (may be NULL), also how to change that. */
+/* As mst__cli_fail, with the names of options instead of the library's; if no server listens at the
+ * endpoint of @params (may be NULL), with advice. */
 int mst__rdzv_fail(const struct mst__rdzv *rdzv,
                    const struct mst_params *params,
                    const struct mst_err *err);
 
-/* Say how to start a server at @endpoint if @err is that nobody listens there. */
+/* Print how to start a server at @endpoint if @err means that none listens there. */
 void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *endpoint);
 
-/* Say who has @port of @host if @err is that it is taken, and what to do when that is a muster. */
+/* Print which program has @port of @host if @err means that it is in use, and advice if it is
+ * muster. */
 void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port);
 
 #endif /* MST_CLI_RDZV_H */

@@ -1,4 +1,4 @@
-/* cli/replay.c - `muster replay`: the story that a server's journal tells. */
+/* cli/replay.c - `muster replay`: prints the story of a server's journal. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,15 +23,15 @@
 #define SENTENCE_SIZE 512
 
 struct teller {
-    const char *only; /* the job to tell of; NULL = all */
+    const char *only; /* the job to print; NULL = all */
     bool is_json, is_all;
     const char *until_text;
     bool has_until;
-    int64_t until_us; /* the time of day; with is_since: since the journal began */
+    int64_t until_us; /* time of day; with is_since: since the start of the journal */
     bool is_since;
     struct mst__replay replay;
     struct mst_log log;
-    bool was_seen; /* the job that is asked for, or any */
+    bool was_seen; /* the requested job, or any */
     bool has_gap;
     int rv; /* the first error of writing */
     struct mst_err err;
@@ -51,7 +51,7 @@ static int64_t teller_wall_us(const struct teller *teller)
     return (int64_t)((uint64_t)teller->replay.wall_us + (uint64_t)teller->replay.last_us);
 }
 
-/* A line of the story, as the log of the server has them. */
+/* Print a line of the story, in the form of the server's log. */
 static void on_line(void *arg, enum mst_log_level level, const char *line)
 {
     struct teller *teller = arg;
@@ -72,7 +72,7 @@ static void on_line(void *arg, enum mst_log_level level, const char *line)
     }
 }
 
-/* Whether @job is told of. */
+/* Whether to print @job. */
 static bool teller_wants(struct teller *teller, const struct mst__replay_job *job)
 {
     bool is_it = teller->only == NULL || strcmp(teller->only, job->run_id) == 0;
@@ -93,7 +93,7 @@ static void on_begun(void *arg, const struct mst__journal_begin *begin)
     struct teller *teller = arg;
     char software[MST_LOG_QUOTE_SIZE];
     if (teller->is_since) {
-        teller->until_us += begin->wall_us; /* of the first one */
+        teller->until_us += begin->wall_us; /* of the first BEGIN */
         teller->is_since = false;
     }
     mst__log(&teller->log, MST_LOG_INFO, "journal.begun", "version=%u muster=%s", begin->version,
@@ -187,7 +187,7 @@ static void on_fed(void *arg,
             return;
         case MST_AUTHORITY_EVENT_LEFT:
         case MST_AUTHORITY_EVENT_DEAD:
-            return; /* the end of the session is told */
+            return; /* the end of the session is printed */
         case MST_AUTHORITY_EVENT_DISCONNECTED:
         case MST_AUTHORITY_EVENT_HEARD:
         case MST_AUTHORITY_EVENT_FINISHED:
@@ -284,9 +284,9 @@ static void on_ended(void *arg,
     }
 }
 
-/* --- how it stands --- */
+/* --- the final state --- */
 
-/* As muster status shows a job. */
+/* In the form of muster status. */
 static int tell_state(struct teller *teller, const struct mst__replay_job *job)
 {
     struct mst__job_status_room room;
@@ -332,7 +332,7 @@ static int tell_states(struct teller *teller)
 
 /* --- the file --- */
 
-/* Whether the record @fields is later than the story shall go. */
+/* Whether the record @fields is after --until. */
 static bool is_beyond(const struct teller *teller, struct mst_bytes fields)
 {
     struct mst__journal_record record;
@@ -347,8 +347,8 @@ static bool is_beyond(const struct teller *teller, struct mst_bytes fields)
     return wall_us > teller->until_us;
 }
 
-/* Replay all whole records in @input; @offset is where the first one is in the file. 0 to go on, 1
- * at the end of the story, or the error. */
+/* Replay all complete records in @input; @offset is the position of the first one in the file. 0 to
+ * continue, 1 at the end of the story, or the error. */
 static int tell_records(struct teller *teller, struct mst__buf *input, uint64_t *offset)
 {
     struct mst_bytes fields;
@@ -405,7 +405,7 @@ static int tell_file(struct teller *teller, int fd, const char *path)
 
 /* --- the command --- */
 
-/* "2026-01-31T12:00:00.5Z", or "+90s" since the journal began. */
+/* "2026-01-31T12:00:00.5Z", or "+90s" since the start of the journal. */
 static bool parse_until(struct teller *teller)
 {
     const char *text = teller->until_text;

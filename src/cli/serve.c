@@ -17,7 +17,7 @@
 #include "cli/systemd.h"
 #include "net/server.h"
 
-/* Descriptors that are not connections: listeners, the loop's own, logs. */
+/* Descriptors other than connections: listeners, the loop's own, logs. */
 #define SERVE_OTHER_FDS 64
 
 struct serve {
@@ -78,7 +78,7 @@ static void catch_signals(struct mst_server *server)
 
 /* --- limits of the system --- */
 
-/* Raise the soft limit as far as allowed and needed; warn when that is not enough. */
+/* Raise the soft limit as needed and allowed; warn if it is too low. */
 static void check_descriptors(const struct mst_log *log,
                               size_t connections_max,
                               size_t http_connections)
@@ -89,7 +89,7 @@ static void check_descriptors(const struct mst_log *log,
         return;
     }
     limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* what counts is looked at next */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* the result is checked next */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
         mst__log(log, MST_LOG_WARN, "serve.descriptors",
                  "limit=%llu needed=%llu max_connections=%zu "
@@ -114,8 +114,8 @@ static int64_t read_somaxconn(void)
     return somaxconn;
 }
 
-/* A burst of more connects than the kernel queues is slowed down, not refused; so without an
- * explicit wish for that many it is worth a note only. */
+/* The kernel delays connections beyond its queue, and does not refuse them. So unless the user
+ * asked for that many, this is only a note. */
 static void check_backlog(const struct mst_log *log, size_t connections_max, bool explicit_wish)
 {
     int64_t somaxconn = read_somaxconn();
@@ -144,7 +144,7 @@ static void announce(const struct mst_server *server, const struct mst_log *log)
         (void)printf("listening on http://%s\n", http_address);
         mst__log(log, MST_LOG_INFO, "http.listening", "address=%s", MST_LOG_TEXT(http_address));
     }
-    (void)fflush(stdout); /* a closed stdout is no reason not to serve */
+    (void)fflush(stdout); /* a closed stdout does not end the server */
 }
 
 static int open_log(const struct serve *serve, struct mst_log *ret_log)
@@ -166,7 +166,7 @@ static int open_log(const struct serve *serve, struct mst_log *ret_log)
     return mst__cli_log_open(&options, ret_log, &err) == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
-/* The error goes to stderr, and if the log is elsewhere to the log as well. */
+/* Print the error to stderr, and also to the log if that is elsewhere. */
 static int fail(const struct serve *serve, const struct mst_log *log, const struct mst_err *err)
 {
     if (serve->log_file != NULL) {
@@ -250,7 +250,7 @@ static int serve_with(const struct serve *serve)
     return rv == 0 ? MST_EXIT_OK : fail(serve, &options.log, &err);
 }
 
-/* Rows for the table of options, those of the authority, and what they are if not given. */
+/* Rows of the option table for jobs, and their defaults. */
 #define SERVE_JOB_DEFAULTS .job_grace_ms = 1000, .job_reclaim_ms = 5000, .job_expiry_ms = 600000
 #define SERVE_JOB_OPTIONS(serve)                                                                  \
     {                                                                                             \
@@ -278,7 +278,7 @@ static int serve_with(const struct serve *serve)
             MST_OPTION_DURATION, &(serve).job_expiry_ms, 0, MST_JOB_MS_MAX                        \
     }
 
-/* Those of the journal and the log. */
+/* The same for the journal and the log. */
 #define SERVE_LOG_DEFAULTS \
     .journal_size = (int64_t)MST_JOURNAL_SIZE_DEFAULT, .log_format = "text", .log_level = "info"
 #define SERVE_LOG_OPTIONS(serve)                                                                 \

@@ -1,4 +1,4 @@
-/* cli/signals.c - who gets which signal. */
+/* cli/signals.c - installs signal handlers. */
 #include <signal.h>
 
 #include "base/assert.h"

@@ -1,5 +1,5 @@
-/* cli/status.c - `muster status`: who takes part in a job, and which jobs there are. What is shown
- * is what <muster/status.h> tells; here are the options and the tables. */
+/* cli/status.c - `muster status`: shows the nodes of a job, or the jobs of a server.
+ * <muster/status.h> has the data; this file has the options and the output. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -34,12 +34,12 @@ struct status {
     bool json;
     bool watch;
     bool all;
-    const char *expect_text; /* these are NULL when they are not given */
+    const char *expect_text; /* NULL = not given */
     const char *state_text;
     const char *node_text;
     struct mst_expected *expected;
-    struct mst_expected *shown; /* of --node */
-    bool exists;                /* as the last look said */
+    struct mst_expected *shown; /* for --node */
+    bool exists;                /* result of the last look */
 };
 
 /* --- output --- */
@@ -50,7 +50,7 @@ static int print_text(const struct mst__buf *text, int code, struct mst_err *ret
                      : mst__cli_write(mst__buf_bytes(text), reterr);
 }
 
-/* One line of JSON, which is freed. */
+/* Print one line of JSON, and free it. */
 static int print_json(struct mst_buffer *json, struct mst_err *reterr)
 {
     int rv = mst__cli_write(mst_bytes_of(json->data, json->size), reterr);
@@ -88,7 +88,7 @@ static int print_job(struct status *status,
     struct mst__buf text;
     int code = 0;
     mst__buf_init(&text, MST_SNAPSHOT_JSON_SIZE_MAX);
-    mst__text_put(&text, &code, "%s", is_terminal ? "\033[H\033[2J" : ""); /* a fresh screen */
+    mst__text_put(&text, &code, "%s", is_terminal ? "\033[H\033[2J" : ""); /* clear the screen */
     mst__status_table(job, status->all, &text, &code);
     mst__text_put(&text, &code, "%s", status->watch && !is_terminal ? "\n" : "");
     rv = print_text(&text, code, reterr);
@@ -98,7 +98,7 @@ static int print_job(struct status *status,
 
 /* --- the command --- */
 
-/* On a terminal also while nothing changes, since the ages grow. */
+/* On a terminal, print also while nothing changes, because the ages grow. */
 static int show_on_terminal(struct status *status,
                             const struct mst_params *params,
                             struct mst_err *reterr)
@@ -113,11 +113,11 @@ static int show_on_terminal(struct status *status,
         if (rv != 0) {
             return rv;
         }
-        (void)poll(NULL, 0, (int)status->interval_ms); /* sooner does no harm */
+        (void)poll(NULL, 0, (int)status->interval_ms); /* waking early is harmless */
     }
 }
 
-/* Once, or for every change until a signal ends us. */
+/* Print once, or at every change until a signal. */
 static int show(struct status *status, const struct mst_params *params, struct mst_err *reterr)
 {
     struct mst_status_watch *watch = NULL;
@@ -168,7 +168,7 @@ static int status_with(struct status *status)
     return exit_code;
 }
 
-/* Without an id: all that the server has. */
+/* Without an id: list the jobs of the server. */
 static int list_jobs(const struct status *status)
 {
     struct mst_status_list *list = NULL;
@@ -192,14 +192,15 @@ static int list_jobs(const struct status *status)
     }
     struct mst_params *params = NULL;
     if (mst_params_new("muster", "all", &params, NULL) == 0) {
-        (void)mst_params_set_endpoint(params, status->rdzv.endpoint, NULL); /* then no advice */
+        (void)mst_params_set_endpoint(params, status->rdzv.endpoint, NULL); /* without it there is
+                                                                               no advice */
     }
     int exit_code = mst__rdzv_fail(&status->rdzv, params, &err);
     mst_params_free(params);
     return exit_code;
 }
 
-/* What the words of the options mean; false when one of them means nothing. */
+/* Parse the words of the options; false if one is invalid. */
 static bool read_words(struct status *status, int *ret_exit)
 {
     struct mst_err err;

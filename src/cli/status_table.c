@@ -12,10 +12,10 @@
 #include "core/authority_ranks.h"
 #include "snapshot/fold.h"
 
-/* Clocks that differ by less than this are as good as equal. */
+/* Smaller differences of clocks are not shown. */
 #define SKEW_MS_SHOWN 1000
 
-/* --- a line for each node --- */
+/* --- one line per node --- */
 
 /* Append @value in a column of @width characters. */
 static void put_column(struct mst__buf *text, int *rv, const char *value, size_t width)
@@ -47,7 +47,7 @@ static void put_heard(struct mst__buf *text, int *rv, const struct mst_status_no
     }
 }
 
-/* Whether addresses say more than names: a node of a record has its address in its name. */
+/* Whether addresses add to the names: in a record, the name of a node contains its address. */
 static bool has_addresses(const struct mst_status *job)
 {
     for (size_t i = 0; i < job->node_count; i++) {
@@ -91,14 +91,14 @@ static void put_nodes(const struct mst_status *job, struct mst__buf *text, int *
     }
 }
 
-/* --- a line for those that stand alike --- */
+/* --- one line per standing --- */
 
-/* Nodes with one standing, late ones apart. */
+/* Nodes of the same standing; late ones are separate. */
 struct group {
-    struct mst_bytes *names; /* heap, for as many as the job has */
+    struct mst_bytes *names; /* heap, with room for all nodes of the job */
     size_t count;
-    int64_t rank_min, rank_max; /* -1 = somebody has none */
-    bool has_heard;             /* all of them */
+    int64_t rank_min, rank_max; /* -1 = a node has none */
+    bool has_heard;             /* for all of them */
     int64_t heard_min, heard_max;
 };
 
@@ -178,14 +178,14 @@ static void put_groups(const struct mst_status *job, struct mst__buf *text, int 
 
 /* --- the whole --- */
 
-/* How a job has ended says more than that it is closed. */
+/* The outcome of a closed job says more than its phase. */
 static const char *phase_of(enum mst_status_phase phase, enum mst_outcome outcome)
 {
     bool is_over = outcome == MST_OUTCOME_FINISHED || outcome == MST_OUTCOME_FAILED;
     return is_over ? mst_status_outcome_name(outcome) : mst_status_phase_name(phase);
 }
 
-/* ", 1 of 3 restarts used, 5 in all"; and, on a line of its own, the last failure. */
+/* ", 1 of 3 restarts used, 5 in all"; and, on a separate line, the last failure. */
 static void put_restarts(const struct mst_status *job, struct mst__buf *text, int *rv)
 {
     if (job->restarts_max >= 0) {

@@ -1,4 +1,4 @@
-/* cli/status_table.h - jobs for people. */
+/* cli/status_table.h - tables of jobs for people. */
 #ifndef MST_CLI_STATUS_TABLE_H
 #define MST_CLI_STATUS_TABLE_H
 
@@ -6,11 +6,11 @@
 
 #include "base/buf.h"
 
-/* Append @job: a line that names it, its nodes, the summary. Of many nodes those that stand alike
- * share a line, unless @all. The first error is kept in @rv. */
+/* Append @job: a line that names it, its nodes, the summary. If there are many nodes, those of the
+ * same standing share a line, unless @all. The first error is kept in @rv. */
 void mst__status_table(const struct mst_status *job, bool all, struct mst__buf *text, int *rv);
 
-/* Append @list, a line for each job. */
+/* Append @list, one line per job. */
 void mst__status_list_table(const struct mst_status_list *list, struct mst__buf *text, int *rv);
 
 #endif /* MST_CLI_STATUS_TABLE_H */

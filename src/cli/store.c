@@ -1,6 +1,6 @@
-/* cli/store.c - `muster store`: look into any store, and change it, from a shell.
+/* cli/store.c - `muster store`: reads and writes any store from a shell.
  *
- * A table has one row per verb: its arguments, which options make sense with it, what it does. */
+ * A table has one row per verb: its arguments, its options, its function. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +19,10 @@
 
 #define COMMAND "muster store"
 
-/* Keys that one call may name. */
+/* Keys of one call. */
 #define STORE_KEYS_MAX 4096
 
-/* What the options say. */
+/* The options. */
 struct settings {
     int64_t timeout_ms;
     int64_t key_size_max;
@@ -38,9 +38,9 @@ struct settings {
 struct job {
     const struct settings *settings;
     struct mst_store *store;
-    char **words; /* behind the URL */
+    char **words; /* after the URL */
     size_t words_count;
-    struct mst__buf *decoded; /* one per word: what it stands for, as far as it was needed */
+    struct mst__buf *decoded; /* one per word: its bytes, if they were needed */
     struct mst_err err;
 };
 
@@ -51,8 +51,8 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Turn the hexadecimal text in @buf into the bytes it stands for, in place; white space between the
- * pairs is skipped. */
+/* Convert the hexadecimal text in @buf to bytes, in place; white space between the pairs is
+ * skipped. */
 static int decode_hex(struct mst__buf *buf, const char *what, struct mst_err *reterr)
 {
     struct mst_bytes text = mst__buf_bytes(buf);
@@ -96,7 +96,7 @@ static int read_stdin(struct mst__buf *buf, struct mst_err *reterr)
     }
 }
 
-/* The bytes that word @index stands for. */
+/* The bytes of word @index. */
 static int job_decode(struct job *job,
                       size_t index,
                       bool hex,
@@ -106,7 +106,7 @@ static int job_decode(struct job *job,
 {
     MST_ASSERT(index < job->words_count);
     struct mst__buf *buf = &job->decoded[index];
-    /* Hexadecimal text is twice as long as what it stands for; one more byte to notice excess. */
+    /* Hexadecimal text is twice as long as its bytes; one more byte shows excess. */
     mst__buf_init(buf, 3 * (size_t)job->settings->value_size_max + MST_KIB(64));
     int rv = 0;
     if (dash_is_stdin && strcmp(job->words[index], "-") == 0) {
@@ -154,7 +154,7 @@ static int job_keys(struct job *job, struct mst_bytes **ret_keys)
 
 /* --- bytes to output --- */
 
-/* How many bytes at the front of @text are one printable character of UTF-8; 0 = it is not text. */
+/* The size of the printable UTF-8 character at the front of @text; 0 = there is none. */
 static size_t text_char(struct mst_bytes text)
 {
     uint32_t c = 0;
@@ -174,13 +174,13 @@ static bool is_text(struct mst_bytes bytes)
     return true;
 }
 
-/* What is text stays as it is, the rest and backslashes become escapes, and newlines in a list. */
+/* Print text unchanged, and escape other bytes, backslashes and, in a list, newlines. */
 static void print_escaped(struct mst_bytes bytes, bool in_list)
 {
     for (size_t i = 0; i < bytes.size;) {
         size_t size = text_char(mst_bytes_of(bytes.data + i, bytes.size - i));
         if (size == 0 || (in_list && bytes.data[i] == '\n')) {
-            (void)printf("\\x%02x", bytes.data[i]); /* errors of stdout are seen at the end */
+            (void)printf("\\x%02x", bytes.data[i]); /* errors of stdout are checked at the end */
             size = 1;
         } else if (bytes.data[i] == '\\') {
             (void)fputs("\\\\", stdout);
@@ -198,7 +198,7 @@ static void print_hex(struct mst_bytes bytes)
     }
 }
 
-/* One value, or one key of a list, which is ended in any case. */
+/* Print one value, or one key of a list, which always ends with a newline. */
 static void print_bytes(const struct settings *settings,
                         struct mst_bytes bytes,
                         bool hex,
@@ -246,7 +246,7 @@ static int run_get(struct job *job)
     return rv;
 }
 
-/* What mst_store_set, mst_store_append and mst_store_queue_push have in common. */
+/* The type of mst_store_set, mst_store_append and mst_store_queue_push. */
 typedef int (*write_fn)(struct mst_store *store,
                         struct mst_bytes key,
                         struct mst_bytes value,
@@ -282,7 +282,7 @@ static int run_push(struct job *job)
     return run_write(job, mst_store_queue_push);
 }
 
-/* Word @index as a number within the given bounds. */
+/* Word @index as a number within the bounds. */
 static int job_number(struct job *job,
                       size_t index,
                       const char *what,
@@ -454,7 +454,7 @@ static int run_barrier(struct job *job)
 
 /* --- the table --- */
 
-/* Options that not every verb understands. */
+/* Options that only some verbs have. */
 #define TAKES_WAIT 1u
 #define TAKES_HEX 2u
 #define TAKES_RAW 4u
@@ -527,7 +527,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-/* Whether the words and options fit the verb; complains if not. */
+/* Check words and options against the verb; prints an error. */
 static bool check_usage(const struct verb *verb, size_t words, const struct settings *settings)
 {
     const struct {
@@ -570,7 +570,7 @@ static int open_store(const char *url, struct job *job)
     return mst_store_open(url, &options, job->settings->timeout_ms, &job->store, &job->err);
 }
 
-/* Nobody listens there: how to change that, if it is for us to say. */
+/* No server listens there: print advice, if it could be ours. */
 static void advise(const char *address, const struct mst_err *err)
 {
     struct mst__url url;
@@ -622,8 +622,8 @@ static bool is_negative_number(const char *word)
     return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
 }
 
-/* `add URL KEY -3`: the number is no option. Moves a negative number behind a `--` at the end. The
- * result has room for one word more and ends with NULL. */
+/* `add URL KEY -3`: the number is not an option. Moves a negative number behind a `--` at the end.
+ * The result has room for one more word and ends with NULL. */
 static void shield_number(int *argc, char **argv)
 {
     static char dashes[] = "--";

@@ -39,7 +39,7 @@ size_t mst__systemd_listen_fds(void)
     return (size_t)count;
 }
 
-/* Where the manager listens; size 0 = nowhere. Kept, because getenv is not for signal handlers. */
+/* The manager's socket; size 0 = none. Stored, because getenv is not allowed in signal handlers. */
 static struct sockaddr_un notify_address;
 static socklen_t notify_size;
 
@@ -66,7 +66,7 @@ void mst__systemd_notify(const char *state)
     if (fd < 0) {
         return;
     }
-    /* A manager that cannot be told will find out by its own timeout. */
+    /* On failure, the manager's own timeout applies. */
     (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&notify_address,
                  notify_size);
     (void)close(fd);

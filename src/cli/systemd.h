@@ -1,19 +1,19 @@
-/* cli/systemd.h - the two things a service manager wants: sockets it opened for us, and to be told
- * when we are ready. Both protocols are a few lines, so there is no library behind this. */
+/* cli/systemd.h - socket activation and readiness notification for a service manager. Both
+ * protocols are a few lines, so no library is needed. */
 #ifndef MST_CLI_SYSTEMD_H
 #define MST_CLI_SYSTEMD_H
 
 #include <stddef.h>
 
-/* Sockets passed by socket activation (LISTEN_PID, LISTEN_FDS): how many; they are descriptors 3,
- * 4, … and have been made close-on-exec. The variables are removed from the environment. */
+/* The number of sockets passed by socket activation (LISTEN_PID, LISTEN_FDS); they are descriptors
+ * 3, 4, … and are made close-on-exec. Removes the variables from the environment. */
 size_t mst__systemd_listen_fds(void);
 
-/* Find out whether a service manager wants to be told (NOTIFY_SOCKET). */
+/* Check whether a service manager wants notifications (NOTIFY_SOCKET). */
 void mst__systemd_init(void);
 
-/* Tell the service manager that our state is @state, such as "READY=1". Nothing happens when there
- * is none. May be called in a signal handler. */
+/* Send our state, such as "READY=1", to the service manager, if there is one. May be called in a
+ * signal handler. */
 void mst__systemd_notify(const char *state);
 
 #endif /* MST_CLI_SYSTEMD_H */

@@ -1,8 +1,8 @@
-/* cli/waiting.c - looks at the rendezvous while the handler waits, and tells what it sees.
+/* cli/waiting.c - observes the rendezvous while the handler waits, and reports it.
  *
- * What a look costs the server grows with the group, and so does the number of those who look: how
- * often one looks is such that all together ask for at most LOOK_NODES_PER_S names each second, and
- * of an etcd for a tenth of that. */
+ * The cost of a look grows with the group, and so does the number of nodes that look. So the
+ * interval is such that all of them together request at most LOOK_NODES_PER_S names per second, and
+ * a tenth of that from an etcd. */
 #include "cli/waiting.h"
 
 #include <errno.h>
@@ -29,14 +29,14 @@
 #define LOOK_NODES_PER_S 100000
 #define LOOK_TIMEOUT_MS 1000
 
-#define JOIN_MS_DEFAULT 600000 /* as the handlers have it */
+#define JOIN_MS_DEFAULT 600000 /* the default of the handlers */
 #define TEXT_SIZE_MAX MST_KIB(16)
 
 struct mst__waiting {
     const struct mst_params *params;
-    struct mst_expected *expected; /* NULL = nobody in particular */
+    struct mst_expected *expected; /* NULL = none given */
     char where[200];
-    int64_t nodes_per_s; /* that all who wait may ask for */
+    int64_t nodes_per_s; /* names that all waiting nodes together may request */
     int64_t join_ms;
     pthread_t thread;
     bool is_running; /* the thread */
@@ -44,20 +44,20 @@ struct mst__waiting {
     pthread_cond_t cond;
 
     /* Guarded by the mutex. */
-    uint64_t wait; /* which one: how often somebody has begun to */
+    uint64_t wait; /* the number of the current wait */
     bool is_waiting;
-    bool is_late; /* and the thread has not told yet who had been there */
+    bool is_late; /* the thread must still report which nodes were there */
     bool is_stopping;
     int64_t began_ms;
 
-    /* The thread's own. */
+    /* Used by the thread only. */
     struct mst_status_watch *watch;
-    struct mst_status *status; /* as it was seen last; NULL = not yet */
+    struct mst_status *status; /* the last one; NULL = none yet */
     bool is_blind;             /* there is nothing to look at */
     int64_t look_ms, tell_ms;
-    struct mst__buf text; /* what is known */
-    struct mst__buf told; /* of that, what was told last */
-    int64_t most;         /* how many were there at the most, */
+    struct mst__buf text; /* the current report */
+    struct mst__buf told; /* the last printed report */
+    int64_t most;         /* the largest number of nodes seen, */
     struct mst__buf most_names;
 };
 
@@ -74,11 +74,11 @@ static void put_limits(const struct mst__waiting *waiting, struct mst__buf *text
     }
 }
 
-/* Who is there, in numbers. */
+/* Numbers of nodes. */
 struct group {
-    bool is_running; /* a round runs: who waits, waits for the next one */
-    int64_t here;    /* in that round, or in the one that gathers */
-    int64_t waiting; /* beside one that runs */
+    bool is_running; /* a round is running: waiting nodes wait for the next one */
+    int64_t here;    /* in that round, or in the open one */
+    int64_t waiting; /* beside a running round */
 };
 
 static struct group count_group(const struct mst_status *status)
@@ -90,7 +90,7 @@ static struct group count_group(const struct mst_status *status)
             case MST_STATUS_NODE_MEMBER:
             case MST_STATUS_NODE_CALLED:
             case MST_STATUS_NODE_FINISHED:
-                /* While a round is open, those who still hold the last one are not there yet. */
+                /* While a round is open, nodes that still hold the last one do not count. */
                 group.here += group.is_running ? 1 : 0;
                 break;
             case MST_STATUS_NODE_GATHERED:
@@ -154,11 +154,11 @@ static void put_group(struct mst__waiting *waiting,
 
 /* --- looking --- */
 
-/* Remember the largest group that was seen. */
+/* Remember the largest group. */
 static void take_names(struct mst__waiting *waiting)
 {
     const struct mst_status *status = waiting->status;
-    size_t count = status->node_count - status->gone_count; /* those come last */
+    size_t count = status->node_count - status->gone_count; /* those are last */
     struct mst__buf text;
     int rv = 0;
     if ((int64_t)count < waiting->most) {
@@ -207,7 +207,7 @@ static int look_read(struct mst__waiting *waiting, struct mst_err *reterr)
     return rv;
 }
 
-/* See who is there, and say so in @waiting->text. */
+/* Look at the job, and write a report to @waiting->text. */
 static void look(struct mst__waiting *waiting)
 {
     struct mst_err err = {0};
@@ -227,7 +227,7 @@ static void look(struct mst__waiting *waiting)
     take_names(waiting);
     put_group(waiting, &group, &waiting->text, &code);
     if (code != 0) {
-        mst__buf_clear(&waiting->text); /* no memory: then the next one tells */
+        mst__buf_clear(&waiting->text); /* out of memory: the next look reports */
     }
     waiting->look_ms = mst__clock_deadline_ms(look_again_ms(waiting, group.here + group.waiting));
 }
@@ -260,7 +260,8 @@ static void tell(struct mst__waiting *waiting, int64_t waited_ms)
     }
     mst__buf_close(&line);
     mst__buf_clear(&waiting->told);
-    (void)mst__buf_append(&waiting->told, mst__buf_bytes(&waiting->text)); /* else told again */
+    (void)mst__buf_append(&waiting->told, mst__buf_bytes(&waiting->text)); /* else it is printed
+                                                                              again */
     waiting->tell_ms = mst__clock_deadline_ms(TELL_AGAIN_MS);
 }
 
@@ -287,8 +288,8 @@ static void tell_late(struct mst__waiting *waiting)
 
 /* --- the thread --- */
 
-/* Another wait has begun: the first look is in time for the first line, and for one who has less
- * time than that; in a large group not all of them look at once. */
+/* A new wait has begun. The first look comes in time for the first line, and for a node with less
+ * time than that; in a large group the looks are spread. */
 static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
 {
     int64_t spread_ms = look_again_ms(waiting, mst_params_nodes_max(waiting->params)) - LOOK_MS_MIN;
@@ -304,15 +305,16 @@ static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
     mst__buf_clear(&waiting->told);
 }
 
-/* Until @until_ms, or until something is wanted of us. The lock is held. */
+/* Sleep until @until_ms, or until there is work. The lock is held. */
 static void rest(struct mst__waiting *waiting, int64_t until_ms)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
                              .tv_nsec = (long)(until_ms % 1000) * 1000000};
-    (void)pthread_cond_timedwait(&waiting->cond, &waiting->mutex, &until); /* looked at again */
+    (void)pthread_cond_timedwait(&waiting->cond, &waiting->mutex, &until); /* the caller checks
+                                                                              again */
 }
 
-/* What is due in the wait that goes on. The lock is held, but not during a look. */
+/* Process the current wait. The lock is held, except during a look. */
 static void wait_on(struct mst__waiting *waiting)
 {
     int64_t now_ms = mst__clock_ms();
@@ -439,7 +441,7 @@ void mst__waiting_free(struct mst__waiting *waiting)
         waiting->is_stopping = true;
         (void)pthread_cond_broadcast(&waiting->cond);
         (void)pthread_mutex_unlock(&waiting->mutex);
-        (void)pthread_join(waiting->thread, NULL); /* a thread of ours that nobody else joins */
+        (void)pthread_join(waiting->thread, NULL); /* only we join this thread */
     }
     mst_status_watch_free(waiting->watch);
     mst_status_free(waiting->status);
