@@ -1,5 +1,5 @@
 /* bench/bench.c - `muster bench store`: a load generator for our server, PyTorch's, Redis, and the
- * floor. This file: options, running the measurements, printing. */
+ * floor. This file has the options, the measurements and the output. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,9 +34,9 @@ struct bench {
 
     struct mst__bench_target target;
     bool is_wanted[MST_BENCH_OP_COUNT];
-    bool has_header; /* the table's head has been printed */
+    bool has_header; /* the table's head is printed */
     int *idle_fds;
-    int64_t rss_before; /* the idle connections; bytes */
+    int64_t rss_before; /* memory before the idle connections */
 };
 
 static const char bench_text[] =
@@ -60,7 +60,7 @@ static const char bench_text[] =
 
 /* --- printing --- */
 
-/* A logfmt line, which is also what becomes JSON. */
+/* A logfmt line, which can be converted to JSON. */
 struct line {
     char text[MST_LOG_LINE_SIZE];
     size_t size;
@@ -130,7 +130,7 @@ static void print_row(struct bench *bench,
     (void)fflush(stdout); /* main sees whether stdout still works */
 }
 
-/* What load and storm have in common. */
+/* The common part of load and storm. */
 static int add_result(struct line *line,
                       const struct bench *bench,
                       const struct mst__bench_result *result,
@@ -221,12 +221,12 @@ static int bench_storm(struct bench *bench, struct mst_err *reterr)
     return rv;
 }
 
-/* Open the idle connections; the server's memory is looked at before. */
+/* Open the idle connections; the server's memory is measured before. */
 static int bench_open_idle(struct bench *bench, struct mst_err *reterr)
 {
     int rv = 0;
     if (bench->memory) {
-        /* One connection first, so that what the server allocates once does not count. */
+        /* Open one connection first, so that one-time allocations of the server do not count. */
         int fd = -1;
         rv = mst__bench_open_many(&bench->target, 1, &fd, reterr);
         if (rv != 0) {
@@ -322,7 +322,7 @@ static bool find_protocol(const char *name, enum mst__bench_protocol *ret_protoc
     return false;
 }
 
-/* Mark the operations asked for; false for an unknown one, which is then in @ret_unknown. */
+/* Mark the requested operations; false for an unknown one, which is then in @ret_unknown. */
 static bool choose_ops(struct bench *bench, const char **ret_unknown)
 {
     if (bench->ops.count == 0 && bench->storm == 0 && !bench->memory) {
@@ -345,7 +345,7 @@ static bool choose_ops(struct bench *bench, const char **ret_unknown)
     return true;
 }
 
-/* What the option table cannot check. */
+/* Checks that the option table cannot do. */
 static int check_options(struct bench *bench, const char *what)
 {
     enum mst__bench_protocol protocol = MST_BENCH_TORCH_C;

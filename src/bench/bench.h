@@ -1,13 +1,13 @@
-/* bench/bench.h - what the files of `muster bench store` share.
+/* bench/bench.h - shared by the files of `muster bench store`.
  *
- *   bench.c           options, running the measurements, printing
- *   bench_message.c   requests and the replies they should get, in each protocol
+ *   bench.c           options, measurements, output
+ *   bench_message.c   requests and their correct replies in each protocol
  *   bench_conn.c      connecting, greeting, one request at a time
- *   bench_load.c      the closed loop: every connection asks again when it was answered
+ *   bench_load.c      the closed loop: every connection sends again when it was answered
  *   bench_storm.c     the barrier storm
  *   bench_measure.c   the server's CPU time and memory, the latency histogram
  *
- * bench_rendezvous.c is `muster bench rendezvous`, which shares nothing with them but this; it has
+ * bench_rendezvous.c is `muster bench rendezvous`, which shares only this with them. It uses
  * bench_job.c and bench_echo.c, thousands of nodes and their floor, and bench_tally.c. */
 #ifndef MST_BENCH_BENCH_H
 #define MST_BENCH_BENCH_H
@@ -22,15 +22,15 @@
 #define MST_BENCH_CONNECTIONS_MAX 100000
 #define MST_BENCH_DEPTH_MAX 1024
 
-/* Connections that were opened and not yet answered: fewer than any server's listen backlog, so
- * that nobody is measured by how long dropped connection attempts take. */
+/* Connections that are opened and not yet answered: fewer than any server's listen backlog, so that
+ * dropped connection attempts do not count. */
 #define MST_BENCH_UNDER_WAY_MAX 64
 
 /* A counter that starts here keeps its number of digits, and Redis its size of reply, for 900
  * million additions. */
 #define MST_BENCH_ADD_START "100000000"
 
-/* A server that says nothing for so long is given up. */
+/* A server that is silent for this time is given up. */
 #define MST_BENCH_SILENCE_MS 20000
 
 enum mst__bench_protocol {
@@ -38,7 +38,7 @@ enum mst__bench_protocol {
     MST_BENCH_TORCH_A, /* torch up to 2.0; muster */
     MST_BENCH_REDIS,
     MST_BENCH_FLOOR,      /* bench/floor.c: every request is answered at once */
-    MST_BENCH_FLOOR_HOLD, /* the same, but the waiting of a storm is real */
+    MST_BENCH_FLOOR_HOLD, /* the same, but the wait of a storm is real */
 };
 
 static inline bool mst__bench_is_floor(enum mst__bench_protocol protocol)
@@ -65,17 +65,17 @@ const char *mst__bench_op_name(enum mst__bench_op op);
 
 /* --- messages --- */
 
-/* A request, and what a correct server answers. */
+/* A request, and its correct reply. */
 struct mst__bench_message {
     struct mst__buf request;
     struct mst__buf reply;
-    size_t reply_known; /* so many bytes at its front are known beforehand, the others may differ */
+    size_t reply_known; /* the first bytes, which are known beforehand; the rest may differ */
 };
 
 void mst__bench_message_init(struct mst__bench_message *message);
 void mst__bench_message_close(struct mst__bench_message *message);
 
-/* The key that connection @index uses for @op. They belong to this process alone. */
+/* The key of connection @index for @op. They belong to this process only. */
 #define MST_BENCH_KEY_SIZE 64
 struct mst_bytes mst__bench_key(enum mst__bench_op op,
                                 size_t index,
@@ -83,20 +83,20 @@ struct mst_bytes mst__bench_key(enum mst__bench_op op,
 
 /* Fill the empty @message; each returns 0 or MST_ENOMEM. */
 
-/* @op on @key. @value is what the key holds and, for the operations that store, what it will hold:
- * so the request can be repeated for ever and always does the same work. */
+/* @op on @key. @value is the present value of the key and the value that is stored, so that the
+ * request can be repeated and always does the same work. */
 int mst__bench_message_op(struct mst__bench_message *message,
                           enum mst__bench_protocol protocol,
                           enum mst__bench_op op,
                           struct mst_bytes key,
                           struct mst_bytes value);
-/* The first thing on a connection: proves that the server has taken it and understands us. */
+/* The first request of a connection: proves that the server has accepted it and understands us. */
 int mst__bench_message_greeting(struct mst__bench_message *message,
                                 enum mst__bench_protocol protocol);
 int mst__bench_message_delete(struct mst__bench_message *message,
                               enum mst__bench_protocol protocol,
                               struct mst_bytes key);
-/* The storm: count oneself, wait, and let all @count go. */
+/* The storm: count this connection, wait, and release all @count. */
 int mst__bench_message_arrive(struct mst__bench_message *message,
                               enum mst__bench_protocol protocol,
                               struct mst_bytes counter);
@@ -117,21 +117,21 @@ struct mst__bench_target {
     char name[300]; /* "127.0.0.1:29500", for messages */
 };
 
-/* Look up @host; 0 or MST_ERESOLVE. */
+/* Resolve @host; 0 or MST_ERESOLVE. */
 int mst__bench_resolve(const char *host,
                        int64_t port,
                        enum mst__bench_protocol protocol,
                        struct mst__bench_target *ret_target,
                        struct mst_err *reterr);
 
-/* Let this process open @count sockets: raise the soft limit to the hard one. MST_ELIMIT if that is
- * too low. */
+/* Allow this process to open @count sockets: raise the soft limit to the hard one. MST_ELIMIT if
+ * that is too low. */
 int mst__bench_need_files(size_t count, struct mst_err *reterr);
 
 /* A connected, blocking socket without delay and with deadlines. MST_ECONN or MST_ESYS. */
 int mst__bench_connect(const struct mst__bench_target *target, int *ret_fd, struct mst_err *reterr);
 
-/* Send @message's request; receive and check its reply; both. MST_ECONN, MST_ETIMEOUT or
+/* Send the request of @message; receive and check its reply; both. MST_ECONN, MST_ETIMEOUT or
  * MST_EPROTO. */
 int mst__bench_send(const struct mst__bench_target *target,
                     int fd,
@@ -146,17 +146,17 @@ int mst__bench_exchange(const struct mst__bench_target *target,
                         const struct mst__bench_message *message,
                         struct mst_err *reterr);
 
-/* Open @count connections and greet on each. All or nothing; @ret_fds has room for @count. */
+/* Open @count connections and greet on each. All or none; @ret_fds has room for @count. */
 int mst__bench_open_many(const struct mst__bench_target *target,
                          size_t count,
                          int *ret_fds,
                          struct mst_err *reterr);
 
-/* Close with a reset, so that no port stays behind in TIME_WAIT. -1 is fine. */
+/* Close with a reset, so that no port stays in TIME_WAIT. -1 is allowed. */
 void mst__bench_hang_up(int fd);
 void mst__bench_hang_up_many(const int *fds, size_t count);
 
-/* Describe a reply that differs from @message's: MST_EPROTO. */
+/* Describe a reply that differs from that of @message: MST_EPROTO. */
 int mst__bench_wrong_reply(const struct mst__bench_target *target,
                            const struct mst__bench_message *message,
                            size_t offset,
@@ -165,12 +165,12 @@ int mst__bench_wrong_reply(const struct mst__bench_target *target,
 
 /* --- measuring --- */
 
-/* CPU time that process @pid has used; MST_ESYS when there is no such process. */
+/* CPU time of process @pid; MST_ESYS if there is no such process. */
 int mst__bench_cpu_ns(pid_t pid, int64_t *ret_ns, struct mst_err *reterr);
 /* Its resident memory. */
 int mst__bench_rss(pid_t pid, int64_t *ret_bytes, struct mst_err *reterr);
 
-/* Log-linear: 64 steps for each doubling, so a value is off by less than one percent. */
+/* Log-linear: 64 steps per doubling, so the error of a value is below one percent. */
 #define MST_BENCH_HISTOGRAM_STEPS 64
 #define MST_BENCH_HISTOGRAM_SIZE (59 * MST_BENCH_HISTOGRAM_STEPS)
 
@@ -181,7 +181,7 @@ struct mst__bench_histogram {
 };
 
 void mst__bench_histogram_add(struct mst__bench_histogram *histogram, int64_t ns);
-/* The value that @share (0 … 1) of all lie at or below; 0 when there are none. */
+/* The value that @share (0 … 1) of all values do not exceed; 0 if there are none. */
 int64_t mst__bench_histogram_at(const struct mst__bench_histogram *histogram, double share);
 
 /* --- the measurements --- */
@@ -193,7 +193,7 @@ struct mst__bench_load_options {
     size_t value_size;
     int64_t warmup_ms;
     int64_t duration_ms;
-    int64_t requests; /* stop after so many; 0 = by time */
+    int64_t requests; /* stop after this number; 0 = by time */
     pid_t server_pid; /* 0 = not known */
 };
 
@@ -203,25 +203,25 @@ struct mst__bench_result {
     int64_t server_cpu_ns; /* -1 = not known */
     int64_t client_cpu_ns;
     int64_t p50_ns, p99_ns, max_ns;
-    int64_t errors;             /* connections lost */
-    struct mst_err first_error; /* why the first one was */
+    int64_t errors;             /* lost connections */
+    struct mst_err first_error; /* the error of the first one */
 };
 
-/* Errors of single connections are counted; a failure is when nothing could be measured. */
+/* Errors of single connections are counted; it fails only if nothing could be measured. */
 int mst__bench_load(const struct mst__bench_target *target,
                     const struct mst__bench_load_options *options,
                     struct mst__bench_result *ret_result,
                     struct mst_err *reterr);
 
-/* ops = connections, elapsed = from the first connect until the last was released, latencies =
- * from a connection's start to its release. */
+/* ops = connections, elapsed = from the first connect to the last release, latencies = from the
+ * start of a connection to its release. */
 int mst__bench_storm(const struct mst__bench_target *target,
                      size_t connections,
                      pid_t server_pid,
                      struct mst__bench_result *ret_result,
                      struct mst_err *reterr);
 
-/* `muster bench rendezvous`: a subcommand with options of its own; returns what to exit with. */
+/* `muster bench rendezvous`: a subcommand with its own options; returns the exit code. */
 int mst__bench_rendezvous(int argc, char **argv);
 
 #endif /* MST_BENCH_BENCH_H */

@@ -1,5 +1,5 @@
-/* bench/bench_conn.c - connecting, greeting, one request at a time.
- * Sockets are blocking here, with deadlines from the kernel; the loops make theirs non-blocking. */
+/* bench/bench_conn.c - connects, greets, and sends one request at a time. Sockets are blocking
+ * here, with deadlines from the kernel; the loops make theirs non-blocking. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -40,7 +40,7 @@ int mst__bench_resolve(const char *host,
 
 int mst__bench_need_files(size_t count, struct mst_err *reterr)
 {
-    rlim_t needed = (rlim_t)count + 32; /* and the standard streams, epoll, one to prepare with */
+    rlim_t needed = (rlim_t)count + 32; /* plus the standard streams, epoll, one for preparations */
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return mst__fail(reterr, MST_ESYS, errno, "limit of open files");
@@ -70,7 +70,7 @@ int mst__bench_connect(const struct mst__bench_target *target, int *ret_fd, stru
     }
     struct timeval deadline = {.tv_sec = MST_BENCH_SILENCE_MS / 1000};
     int one = 1;
-    /* Neither can fail on a fresh socket; without them the figures would be worse, not wrong. */
+    /* Neither can fail on a new socket; without them the figures would be worse, not wrong. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof deadline);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof deadline);
@@ -89,7 +89,8 @@ void mst__bench_hang_up(int fd)
         return;
     }
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* else a slower close */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* on failure the close is
+                                                                          slower */
     (void)close(fd); /* Nothing is lost: all replies that count have been read. */
 }
 

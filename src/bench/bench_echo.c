@@ -1,5 +1,5 @@
-/* bench/bench_echo.c - the floor: so many connections, and one message each that comes back. Both
- * sides do nothing but the system calls that this takes. */
+/* bench/bench_echo.c - the floor: connections with one echoed message each. Both sides make only
+ * the necessary system calls. */
 #include "bench/bench_echo.h"
 
 #include <arpa/inet.h>
@@ -15,7 +15,7 @@
 
 #define EVENTS_MAX 512
 #define BACKLOG 4096
-/* An announcement of a node, and roughly what it is answered with. */
+/* The size of an announcement, and roughly of its answer. */
 #define ECHO_SIZE 160
 
 static int echo_listen(int *ret_port)
@@ -36,10 +36,10 @@ static void echo_accept(int epoll_fd, int listen_fd)
     for (;;) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            return; /* none any more, or one that has gone */
+            return; /* no more connections, or one that is gone */
         }
         int on = 1;
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* only a matter of speed */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* affects speed only */
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
         if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
             _exit(1);
@@ -54,7 +54,7 @@ static void echo_answer(int fd)
     if (got <= 0) {
         (void)close(fd); /* nothing was lost */
     } else if (send(fd, bytes, (size_t)got, MSG_NOSIGNAL) != got) {
-        _exit(1); /* the asker sees it */
+        _exit(1); /* the parent notices */
     }
 }
 
@@ -119,7 +119,7 @@ static int echo_serve(struct echo *echo, struct mst_err *reterr)
     }
     for (int i = 0; i < count; i++) {
         uint8_t bytes[ECHO_SIZE];
-        /* So small a message comes in one piece over the loopback interface. */
+        /* Over the loopback interface, such a small message arrives in one piece. */
         if (recv(events[i].data.fd, bytes, sizeof bytes, MSG_DONTWAIT) != (ssize_t)sizeof bytes) {
             return mst__fail(reterr, MST_ECONN, errno, "no whole echo");
         }

@@ -1,15 +1,15 @@
-/* bench/bench_echo.h - the floor: so many connections, and one message each that comes back. */
+/* bench/bench_echo.h - the floor: connections with one echoed message each. */
 #ifndef MST_BENCH_BENCH_ECHO_H
 #define MST_BENCH_BENCH_ECHO_H
 
 #include "bench/bench.h"
 
-/* Listen on a free port of the loopback address, write it as an int to @port_fd, and send everybody
- * back what they send. Never returns. */
+/* Listen on a free port of the loopback address, write it as an int to @port_fd, and echo all
+ * input. Never returns. */
 _Noreturn void mst__bench_echo_run(int port_fd);
 
-/* Open @count connections to such a server, send something of the size of an announcement on each,
- * and wait until all have it back: how long that took. */
+/* Open @count connections to such a server, send a message of the size of an announcement on each,
+ * and wait until all are echoed: the time that this took. */
 int mst__bench_echo(const struct mst__bench_target *target,
                     size_t count,
                     double *ret_seconds,

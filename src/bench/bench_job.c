@@ -1,9 +1,9 @@
 /* bench/bench_job.c - thousands of nodes of backend `muster` in one process.
  *
- * Every node is a connection that does what a real node does: greets, announces itself, beats,
- * and announces itself again when it is told that a round is over. One thread drives them all; the
- * server is a process of its own, and so is the echo server of the floor, which shows what so many
- * connections and one answer each cost on this machine.
+ * Every node is a connection that acts as a real node: it greets, announces itself, sends
+ * heartbeats, and announces itself again when a round is over. One thread drives them all. The
+ * server is a separate process, and so is the echo server of the floor, which shows the cost of as
+ * many connections with one answer each on this machine.
  *
  *   GREETING --knows jobs--> ANNOUNCED --sealed--> MEMBER --lost--> TOLD --sealed--> MEMBER
  *
@@ -35,7 +35,7 @@
 #include "wire/wire.h"
 
 #define EVENTS_MAX 512
-#define INPUT_SIZE 512 /* the longest that a node is told here: a welcome and a seal, or a loss */
+#define INPUT_SIZE 512 /* the longest input of a node: a welcome and a seal, or a loss */
 #define HEARTBEAT_US 5000000
 #define EXPIRY_US 15000000
 #define GRACE_MS 50
@@ -71,7 +71,7 @@ struct job_bench {
     uint64_t bytes;
     struct mst__buf output;
     pid_t server_pid;
-    int nap_ms; /* how long more events are waited for when there are some */
+    int nap_ms; /* how long to wait for more events when there are some */
 };
 
 /* --- the server --- */
@@ -97,7 +97,7 @@ static void server_run(size_t nodes, int port_fd)
     _exit(rv == 0 ? 0 : 1);
 }
 
-/* Start a child that serves @nodes, or echoes when they are 0; its port comes through a pipe. */
+/* Start a child that serves @nodes, or echoes if that is 0; its port comes through a pipe. */
 static int child_start(size_t nodes,
                        pid_t *ret_pid,
                        struct mst__bench_target *ret_target,
@@ -141,7 +141,7 @@ static void child_stop(pid_t pid)
     }
 }
 
-/* --- what a node says --- */
+/* --- messages of a node --- */
 
 static int node_send(struct job_bench *bench, struct job_node *node, struct mst_err *reterr)
 {
@@ -211,7 +211,7 @@ static int node_beat(struct job_bench *bench, struct job_node *node, struct mst_
     return rv != 0 ? mst__fail(reterr, rv, 0, "heartbeat") : node_send(bench, node, reterr);
 }
 
-/* --- what a node is told --- */
+/* --- messages to a node --- */
 
 static int node_wrong(const struct job_node *node,
                       const struct mst__job_message *message,
@@ -257,7 +257,7 @@ static int node_take(struct job_bench *bench,
     return node_wrong(node, message, reterr);
 }
 
-/* Take what has arrived. */
+/* Process received messages. */
 static int node_turn(struct job_bench *bench, struct job_node *node, struct mst_err *reterr)
 {
     ssize_t got = recv(node->fd, node->input + node->got, INPUT_SIZE - node->got, MSG_DONTWAIT);
@@ -299,7 +299,7 @@ static int node_turn(struct job_bench *bench, struct job_node *node, struct mst_
     return rv;
 }
 
-/* Wait for events for up to @wait_ms and serve them. How many there were, or an error. */
+/* Wait for events for up to @wait_ms and process them. Returns their number, or an error. */
 static int bench_serve(struct job_bench *bench, int wait_ms, struct mst_err *reterr)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -314,14 +314,14 @@ static int bench_serve(struct job_bench *bench, int wait_ms, struct mst_err *ret
         }
     }
     if (count > 0 && count < EVENTS_MAX && bench->nap_ms > 0) {
-        /* All nodes are one thread here, on a machine that it shares with the server. Waking it for
-         * each of them would double what it costs. */
-        (void)poll(NULL, 0, bench->nap_ms); /* sooner is no harm */
+        /* All nodes share one thread here, on the server's machine. Waking it for each of them
+         * would double the cost. */
+        (void)poll(NULL, 0, bench->nap_ms); /* waking early is harmless */
     }
     return count < 0 ? 0 : count;
 }
 
-/* Serve until @counter has come to @goal. */
+/* Process events until @counter reaches @goal. */
 static int bench_await(struct job_bench *bench,
                        const size_t *counter,
                        size_t goal,
@@ -358,7 +358,7 @@ static int open_one(struct job_bench *bench, struct mst_err *reterr)
     return node_greet(bench, node, reterr);
 }
 
-/* All ranks are there once, in one round. */
+/* Check that every rank exists once, in one round. */
 static int check_ranks(const struct job_bench *bench, uint32_t world, struct mst_err *reterr)
 {
     bool *is_taken = mst__calloc(world, sizeof *is_taken);
@@ -416,14 +416,14 @@ static int measure_join(struct job_bench *bench,
     }
     result->join_s = seconds_since(begin_ns);
     result->requests_per_node = (double)bench->requests / (double)nodes;
-    result->watches_per_node = 0; /* the server tells without being asked */
+    result->watches_per_node = 0; /* the server notifies unasked */
     int64_t full_bytes = 0;
     rv = mst__bench_rss(bench->server_pid, &full_bytes, reterr);
     result->memory_per_node = (double)(full_bytes - empty_bytes) / (double)nodes;
     return rv != 0 ? rv : check_ranks(bench, (uint32_t)nodes, reterr);
 }
 
-/* Nobody does anything but beat, each at its own moment. */
+/* The nodes only send heartbeats, each at its own time. */
 static int measure_steady(struct job_bench *bench,
                           struct mst__bench_figures *result,
                           struct mst_err *reterr)
@@ -460,7 +460,7 @@ static int measure_steady(struct job_bench *bench,
     return rv;
 }
 
-/* One connection is cut; the others are told and come again. */
+/* Cut one connection; the others are notified and come again. */
 static int measure_death(struct job_bench *bench,
                          struct mst__bench_figures *result,
                          struct mst_err *reterr)
@@ -485,7 +485,7 @@ static int measure_death(struct job_bench *bench,
         if (bench->nodes[i].state == JOB_TOLD) {
             rv = node_announce(bench, &bench->nodes[i], reterr);
         }
-        /* Answers are taken on the way, as real nodes take theirs. */
+        /* Read answers in between, as real nodes do. */
         if (rv == 0 && i % EVENTS_MAX == 0) {
             int count = bench_serve(bench, 0, reterr);
             rv = count < 0 ? count : 0;

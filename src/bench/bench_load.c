@@ -1,9 +1,9 @@
-/* bench/bench_load.c - the closed loop: every connection asks again when it was answered.
+/* bench/bench_load.c - the closed loop: every connection sends again when it was answered.
  *
  * A connection sends @depth requests with one call, waits until all are answered, and sends the
- * same bytes again. One thread, one epoll; nothing is allocated or built once it runs, and every
- * reply is compared with what it should be. The server's CPU time is read at the beginning and at
- * the end of the measured time, while the load goes on. */
+ * same bytes again. One thread, one epoll; during the measurement nothing is allocated or built,
+ * and every reply is checked. The server's CPU time is read at the beginning and at the end of the
+ * measurement, under load. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -22,10 +22,10 @@
 
 struct load_conn {
     int fd;
-    bool wants_room; /* the kernel did not take all of the requests */
-    size_t sent;     /* bytes of them that it took */
+    bool wants_room; /* the kernel did not take all requests */
+    size_t sent;     /* bytes that it took */
     size_t left;     /* replies to come */
-    size_t got;      /* bytes of the next reply that are there */
+    size_t got;      /* received bytes of the next reply */
     int64_t sent_ns;
     uint8_t *requests;
 };
@@ -36,9 +36,9 @@ struct load {
     struct load_conn *conns;
     int *fds;
     uint8_t *value;
-    uint8_t *requests;                /* of all connections, one behind the other */
+    uint8_t *requests;                /* of all connections, one after the other */
     size_t requests_size;             /* of one connection */
-    struct mst__bench_message sample; /* its reply is everybody's */
+    struct mst__bench_message sample; /* its reply is that of all connections */
     int epoll_fd;
     size_t alive;
     size_t busy; /* connections with replies to come */
@@ -70,7 +70,7 @@ static void load_close(struct load *load)
     mst__free(load);
 }
 
-/* What the keys of this operation hold. */
+/* The value of the keys of this operation. */
 static struct mst_bytes load_value(const struct load *load)
 {
     return load->options->op == MST_BENCH_ADD
@@ -106,7 +106,7 @@ static int load_new(const struct mst__bench_target *target,
     return 0;
 }
 
-/* Build what connection @index sends, and let its key hold what the operation expects. */
+/* Build the requests of connection @index, and set its key to the expected value. */
 static int load_prepare_one(struct load *load, size_t index, struct mst_err *reterr)
 {
     const struct mst__bench_load_options *options = load->options;
@@ -183,7 +183,7 @@ static int load_prepare(struct load *load, struct mst_err *reterr)
     return 0;
 }
 
-/* Delete the keys again. The server works without that, so a failure here is not one. */
+/* Delete the keys. A failure is ignored, because the server works with them. */
 static void load_clean_up(struct load *load)
 {
     int fd = -1;
@@ -206,7 +206,7 @@ static void load_clean_up(struct load *load)
     mst__bench_hang_up(fd);
 }
 
-/* Count a lost connection; @err says why. */
+/* Count a lost connection; @err is the reason. */
 static void load_lose(struct load *load, struct load_conn *conn, const struct mst_err *err)
 {
     if (load->result.errors++ == 0) {
@@ -217,11 +217,11 @@ static void load_lose(struct load *load, struct load_conn *conn, const struct ms
     }
     load->alive--;
     load->fds[conn - load->conns] = -1;
-    mst__bench_hang_up(conn->fd); /* epoll forgets it, too */
+    mst__bench_hang_up(conn->fd); /* this removes it from epoll */
     conn->fd = -1;
 }
 
-/* Hand the rest of the requests to the kernel; false when the connection was lost. */
+/* Pass the rest of the requests to the kernel; false if the connection was lost. */
 static bool load_send(struct load *load, struct load_conn *conn)
 {
     size_t rest = load->requests_size - conn->sent;
@@ -237,7 +237,7 @@ static bool load_send(struct load *load, struct load_conn *conn)
     if (wants_room != conn->wants_room) {
         struct epoll_event event = {.events = wants_room ? EPOLLIN | EPOLLOUT : EPOLLIN,
                                     .data.ptr = conn};
-        /* It is in the set and memory was there for it. */
+        /* It is in the set and has its memory. */
         MST_ASSERT(epoll_ctl(load->epoll_fd, EPOLL_CTL_MOD, conn->fd, &event) == 0);
         conn->wants_room = wants_room;
     }
@@ -253,7 +253,7 @@ static void load_begin(struct load *load, struct load_conn *conn, int64_t now_ns
     (void)load_send(load, conn); /* a loss has been counted */
 }
 
-/* Compare what arrived with the replies it should be; false when it differs. */
+/* Compare the received bytes with the expected replies; false if they differ. */
 static bool load_take(struct load *load, struct load_conn *conn, size_t size, int64_t now_ns)
 {
     struct mst_bytes reply = mst__buf_bytes(&load->sample.reply);
@@ -318,7 +318,7 @@ static void load_turn(struct load *load, struct load_conn *conn, uint32_t events
     }
 }
 
-/* Clocks at the beginning (@sign = -1) and the end (1) of the measured time. */
+/* Read the clocks at the beginning (@sign = -1) and the end (1) of the measurement. */
 static int load_mark(struct load *load, int sign, struct mst_err *reterr)
 {
     struct mst__bench_result *result = &load->result;
@@ -342,7 +342,7 @@ static int load_mark(struct load *load, int sign, struct mst_err *reterr)
     return 0;
 }
 
-/* Until @until_ns, or, when measuring by count, until so many operations are done. */
+/* Whether @until_ns has passed or, when measuring by count, all operations are done. */
 static bool load_is_over(const struct load *load, int64_t until_ns)
 {
     if (load->stopping) {
@@ -394,7 +394,7 @@ static int load_measure(struct load *load, struct mst_err *reterr)
     if (rv == 0) {
         rv = load_mark(load, 1, reterr);
     }
-    /* Let the last replies come, so that nothing is cut off in the middle. */
+    /* Wait for the last replies, so that none is cut off. */
     return rv != 0 ? rv : load_run(load, INT64_MAX, reterr);
 }
 

@@ -12,7 +12,7 @@ int mst__bench_cpu_ns(pid_t pid, int64_t *ret_ns, struct mst_err *reterr)
 {
     clockid_t clock;
     struct timespec used;
-    /* The process's own clock, not /proc: that one counts in ticks of ten milliseconds. */
+    /* The clock of the process; /proc counts in ticks of ten milliseconds. */
     int error = clock_getcpuclockid(pid, &clock);
     if (error == 0 && clock_gettime(clock, &used) != 0) {
         error = errno;
@@ -37,7 +37,7 @@ int mst__bench_rss(pid_t pid, int64_t *ret_bytes, struct mst_err *reterr)
     (void)fclose(file); /* It was only read. */
     char *second = NULL;
     if (got) {
-        (void)strtoll(line, &second, 10); /* the address space, which tells nothing */
+        (void)strtoll(line, &second, 10); /* the address space, which is irrelevant */
     }
     if (second == NULL || second == line) {
         return mst__fail(reterr, MST_ESYS, 0, "memory of the server, read '%s'", path);
@@ -68,7 +68,7 @@ void mst__bench_histogram_add(struct mst__bench_histogram *histogram, int64_t ns
     }
 }
 
-/* The middle of what falls into a slot. */
+/* The middle of a slot. */
 static int64_t histogram_value(size_t index)
 {
     if (index < MST_BENCH_HISTOGRAM_STEPS) {

@@ -1,8 +1,8 @@
-/* bench/bench_message.c - requests and the replies they should get, in each protocol.
+/* bench/bench_message.c - requests and their correct replies in each protocol.
  *
  * All are built beforehand, and all replies to one operation have the same size, so that the load
- * loop neither allocates nor parses. The floor gets requests and replies of exactly the sizes that
- * dialect C has; see bench/floor.c for its eight-byte head. */
+ * loop neither allocates nor parses. The floor gets requests and replies of exactly the sizes of
+ * dialect C; see bench/floor.c for its eight-byte head. */
 #include <muster/types.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ struct mst_bytes mst__bench_key(enum mst__bench_op op,
                                 size_t index,
                                 char ret_key[MST_BENCH_KEY_SIZE])
 {
-    /* The process id keeps two generators apart; fixed widths keep all runs alike. */
+    /* The process id distinguishes two generators; fixed widths make all runs equal. */
     int size = snprintf(ret_key, MST_BENCH_KEY_SIZE, "/bench/%07d/%s/%06zu", (int)getpid(),
                         mst__bench_op_name(op), index);
     MST_ASSERT(size > 0 && size < MST_BENCH_KEY_SIZE);
@@ -103,8 +103,7 @@ static int torch_op(struct mst__bench_message *message,
     int rv = 0;
     switch (op) {
         case MST_BENCH_SET:
-            /* A SET is not answered; a question about no keys behind it is, and costs next to
-         * nothing. */
+            /* A SET has no reply; a CHECK of no keys after it has, and costs almost nothing. */
             rv = torch_request(message, protocol, MST_OP_SET, &command);
             return rv != 0 ? rv : torch_keys(message, protocol, MST_OP_CHECK, key, 0);
         case MST_BENCH_CHECK:
@@ -130,7 +129,7 @@ static int torch_op(struct mst__bench_message *message,
     return rv != 0 ? rv : torch_reply(message, MST_REPLY_BYTES, MST_STATUS_READY, value);
 }
 
-/* Turn a message of dialect C into one for the floor: the same sizes, its head in front. */
+/* Convert a message of dialect C to one for the floor: the same sizes, with its head. */
 static void floor_from_torch(struct mst__bench_message *message)
 {
     size_t request_size = mst__buf_size(&message->request);
@@ -144,7 +143,7 @@ static void floor_from_torch(struct mst__bench_message *message)
     message->reply_known = 0;
 }
 
-/* Something else than a reply's size: held back until somebody releases all, or that release. */
+/* Instead of the size of a reply: wait until all are released, or release all. */
 #define FLOOR_HOLD (UINT32_C(1) << 31)
 #define FLOOR_RELEASE (UINT32_C(1) << 30)
 
@@ -214,8 +213,8 @@ static int redis_op(struct mst__bench_message *message,
             rv = redis_request(message, words, 2);
             return rv != 0 ? rv : redis_reply_text(message, ":1\r\n");
         case MST_BENCH_COMPARE_SET:
-            /* The nearest command: stores if the key exists, answers the value that was there. It
-         * compares nothing and is sent one value, not two, so it is the cheaper one. */
+            /* The nearest command: stores if the key exists, and answers the old value. It compares
+             * nothing and gets one value, not two, so it is cheaper. */
             words[3] = mst_bytes_str("XX");
             words[4] = mst_bytes_str("GET");
             rv = redis_request(message, words, 5);
@@ -234,9 +233,9 @@ static int redis_op(struct mst__bench_message *message,
     return rv != 0 ? rv : redis_bulk(&message->reply, value);
 }
 
-/* --- what the others call --- */
+/* --- interface --- */
 
-/* After a message was built: what is known of the reply, and the floor's own form. */
+/* Finish a message: set the known part of the reply, and convert it for the floor. */
 static void message_finish(struct mst__bench_message *message,
                            enum mst__bench_protocol protocol,
                            size_t reply_known)
@@ -258,7 +257,7 @@ int mst__bench_message_op(struct mst__bench_message *message,
     int rv =
         redis ? redis_op(message, op, key, value) : torch_op(message, protocol, op, key, value);
     if (rv == 0) {
-        /* Of a sum only Redis's ':' is known. */
+        /* Only Redis's ':' is known of a sum. */
         message_finish(message, protocol, op != MST_BENCH_ADD ? SIZE_MAX : redis ? 1 : 0);
     }
     return rv;
@@ -324,7 +323,7 @@ int mst__bench_message_arrive(struct mst__bench_message *message,
     int rv = 0;
     if (protocol == MST_BENCH_REDIS) {
         struct mst_bytes words[2] = {mst_bytes_str("INCR"), counter};
-        /* The reply's size depends on the number: whoever uses this looks for the line's end. */
+        /* The size of the reply depends on the number: the caller looks for the end of the line. */
         return redis_request(message, words, 2);
     }
     if (protocol != MST_BENCH_TORCH_A) {

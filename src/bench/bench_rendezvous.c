@@ -1,12 +1,12 @@
 /* bench/bench_rendezvous.c - `muster bench rendezvous`: many nodes of one process meet.
  *
- * Each node is a handler in a thread of its own, with its own connections. All handlers are made
- * first; then all threads start together, and time is taken until the last one has its outcome.
- * Then they are left alone for a while, and it is seen what that costs. With --death one more
- * process holds the last node: it is killed, and time is taken until the others were told and until
- * they have a round without it.
+ * Each node is a handler in its own thread, with its own connections. All handlers are made first;
+ * then all threads start together, and the time is measured until the last one has its outcome.
+ * Then the idle nodes are observed for a while. With --death another process holds the last node:
+ * it is killed, and the time is measured until the others are notified and until they have a round
+ * without it.
  *
- * What the store has counted is taken when all have met: leaving at the end is not part of it. */
+ * Requests are counted until all have met: leaving at the end does not count. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,15 +32,15 @@
 #include "cli/rdzv.h"
 
 #define COMMAND "muster bench rendezvous"
-/* Each is a thread, or, with backend muster and a server of our own, a connection. */
+/* Each node is a thread or, with backend muster and our own server, a connection. */
 #define THREADS_MAX 4096
 #define NODES_MAX 60000
 
-/* How long nodes at rest are looked at, unless told otherwise. */
+/* How long idle nodes are observed by default. */
 #define STEADY_MS 10000
 #define STEADY_MS_MAX 3600000
 
-/* How long to wait for being told of a death; more than any sensible expiry. */
+/* How long to wait for the notice of a death; more than any sensible expiry. */
 #define TOLD_MS 120000
 
 static const char text[] =
@@ -55,8 +55,8 @@ static const char text[] =
 
 struct meeting {
     struct mst__rdzv rdzv;
-    char backend[64]; /* also when an URL says it */
-    char run_id[64];  /* of our own making, if none is given */
+    char backend[64]; /* also if a URL has it */
+    char run_id[64];  /* made here if none is given */
     int64_t nodes;
     int64_t steady_ms;
     int64_t server_pid; /* 0 = not known */
@@ -65,16 +65,16 @@ struct meeting {
     bool json;
 
     struct mst__bench_figures figures;
-    double told_s, reformed_s; /* with a death, both from then on */
+    double told_s, reformed_s; /* with a death, both measured from it */
 
     size_t threads; /* nodes in this process */
     pthread_barrier_t barrier;
     atomic_bool failed;
     atomic_size_t met_count;
-    struct mst__bench_tally before, after; /* all handlers were made; all have met */
+    struct mst__bench_tally before, after; /* when all handlers exist; when all have met */
     int64_t begin_ns;
     int64_t kill_ns;
-    pid_t child; /* the node that will die; 0 = none */
+    pid_t child; /* the node that will be killed; 0 = none */
     int to_child, from_child;
 };
 
@@ -84,7 +84,7 @@ struct node {
     struct mst_params *params;
     struct mst_handler *handler;
     int64_t round, rank, world_size;
-    int64_t met_ns, told_ns, reformed_ns; /* points in time */
+    int64_t met_ns, told_ns, reformed_ns; /* times */
     int rv;
     struct mst_err err;
 };
@@ -110,7 +110,7 @@ static int node_await_news(struct node *node)
     return mst_handler_poll(node->handler, TOLD_MS, &changes, &node->err);
 }
 
-/* Enter a round of all nodes. The last call may end before the last one comes, and that one waits
+/* Enter a round of all nodes. The last call may end before the last node comes, which then waits
  * until the others make room for it. */
 static int node_meet(struct node *node)
 {
@@ -124,7 +124,7 @@ static int node_meet(struct node *node)
     return rv;
 }
 
-/* Wait to be told of the death, and enter the next round. */
+/* Wait for the notice of the death, and enter the next round. */
 static int node_survive(struct node *node)
 {
     int rv = node_await_news(node);
@@ -138,7 +138,7 @@ static int node_survive(struct node *node)
 }
 
 /* The barrier: all handlers exist. Then, with a death: all have met; the node is dead. Then: all is
- * measured. A thread that has failed keeps coming, or the others would wait for ever. */
+ * measured. A thread that has failed continues to come, or the others would wait for ever. */
 static void *node_run(void *arg)
 {
     struct node *node = arg;
@@ -147,8 +147,8 @@ static void *node_run(void *arg)
     if (node->rv != 0) {
         atomic_store(&meeting->failed, true);
     }
-    (void)pthread_barrier_wait(&meeting->barrier); /* says only who was last */
-    (void)pthread_barrier_wait(&meeting->barrier); /* the time has been taken */
+    (void)pthread_barrier_wait(&meeting->barrier); /* the result only names the last thread */
+    (void)pthread_barrier_wait(&meeting->barrier); /* the time is taken */
     if (node->rv == 0 && !atomic_load(&meeting->failed)) {
         node->rv = node_meet(node);
         node->met_ns = mst__clock_ns();
@@ -165,14 +165,15 @@ static void *node_run(void *arg)
     }
     (void)pthread_barrier_wait(&meeting->barrier);
     (void)pthread_barrier_wait(&meeting->barrier);
-    /* All at once: a node that is left would watch the others go one by one. */
+    /* All at once: otherwise a remaining node would see the others leave one by one. */
     mst_handler_free(node->handler);
     return NULL;
 }
 
-/* --- the node that dies --- */
+/* --- the node that is killed --- */
 
-/* In the child: one byte when the handler exists, one comes when to begin, one when it has met. */
+/* In the child: send a byte when the handler exists, wait for one to begin, send one when it has
+ * met. */
 static void victim_run(struct meeting *meeting, struct mst_params *params, int input, int output)
 {
     struct node node = {.meeting = meeting, .params = params};
@@ -189,7 +190,7 @@ static void victim_run(struct meeting *meeting, struct mst_params *params, int i
     _exit(rv == 0 ? MST_EXIT_FAILED : mst__cli_fail(&node.err));
 }
 
-/* Before there are threads. */
+/* Call it before there are threads. */
 static int victim_start(struct meeting *meeting, struct mst_params *params, struct mst_err *reterr)
 {
     int down[2];
@@ -222,7 +223,7 @@ static int victim_start(struct meeting *meeting, struct mst_params *params, stru
     return 0;
 }
 
-/* It has come so far. */
+/* Wait for the next byte of the child. */
 static int victim_await(struct meeting *meeting, struct mst_err *reterr)
 {
     char byte;
@@ -242,9 +243,9 @@ static void victim_kill(struct meeting *meeting)
     meeting->child = 0;
 }
 
-/* --- the whole --- */
+/* --- the measurement --- */
 
-/* Everybody is in the round and nothing happens. */
+/* Observe idle nodes in a round. */
 static int measure_steady(struct meeting *meeting, struct mst_err *reterr)
 {
     if (meeting->steady_ms == 0) {
@@ -259,7 +260,8 @@ static int measure_steady(struct meeting *meeting, struct mst_err *reterr)
     int64_t begin_ns = mst__clock_ns();
     rv = rv != 0 ? rv : mst__bench_traffic(&begin_bytes, reterr);
     if (rv == 0) {
-        (void)mst__until_pause(-1, begin_ns / 1000 + meeting->steady_ms * 1000); /* nothing wakes */
+        (void)mst__until_pause(-1, begin_ns / 1000 + meeting->steady_ms * 1000); /* it cannot be
+                                                                                    woken */
         rv = mst__bench_traffic(&end_bytes, reterr);
     }
     rv = rv != 0 || pid == 0 ? rv : mst__bench_cpu_ns(pid, &end_cpu_ns, reterr);
@@ -300,7 +302,7 @@ static void run_nodes(struct meeting *meeting, struct mst_err *reterr, int *ret_
     *ret_rv = rv;
 }
 
-/* All are in one round, and every rank is there once. */
+/* Check that all are in one round, and every rank exists once. */
 static int check_nodes(const struct meeting *meeting,
                        const struct node *nodes,
                        struct mst_err *reterr)
@@ -330,7 +332,7 @@ static int check_nodes(const struct meeting *meeting,
     return rv;
 }
 
-/* What the nodes' clocks have seen. */
+/* Collect the times of the nodes. */
 static void gather(struct meeting *meeting, const struct node *nodes)
 {
     int64_t met_ns = meeting->begin_ns;
@@ -386,8 +388,8 @@ static int print_json(const struct meeting *meeting, const struct figure *rows, 
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
-/* Print a line without what was not measured, or a JSON object in which that is null. Returns what
- * to exit with. */
+/* Print a line without unmeasured values, or a JSON object in which these are null. Returns the
+ * exit code. */
 static int print_figures(const struct meeting *meeting)
 {
     const struct mst__bench_figures *figures = &meeting->figures;
@@ -403,7 +405,7 @@ static int print_figures(const struct meeting *meeting)
         {"requests_per_node", figures->requests_per_node},
         {"watches_per_node", figures->watches_per_node},
         {"server_bytes_per_node", figures->memory_per_node},
-        /* These are there if a node was killed. */
+        /* Present if a node was killed. */
         {"told_seconds", meeting->told_s},
         {"reformed_seconds", meeting->reformed_s},
     };
@@ -433,7 +435,7 @@ static int start_threads(struct meeting *meeting,
         nodes[i] = (struct node){.meeting = meeting, .params = params};
         rv = pthread_create(&nodes[i].thread, NULL, node_run, &nodes[i]);
         if (rv != 0) {
-            /* The others wait at the barrier, and nothing but the end of the process frees them. */
+            /* The others wait at the barrier; only the end of the process releases them. */
             return mst__fail(reterr, MST_ESYS, rv, "start thread %zu of %zu", i + 1,
                              meeting->threads);
         }
@@ -468,7 +470,7 @@ static int meet(struct meeting *meeting, struct mst_params *params, struct mst_e
     for (size_t i = 0; i < meeting->threads; i++) {
         (void)pthread_join(nodes[i].thread, NULL); /* ours, and joined once */
     }
-    (void)pthread_barrier_destroy(&meeting->barrier); /* nobody uses it */
+    (void)pthread_barrier_destroy(&meeting->barrier); /* no thread uses it */
     mst__free(nodes);
     return rv;
 }
@@ -502,7 +504,7 @@ static int meet_in_threads(struct meeting *meeting)
     return rv == 0 ? MST_EXIT_OK : mst__cli_fail(&err);
 }
 
-/* Nodes of backend muster with a server of our own: connections, not threads. */
+/* Nodes of backend muster with our own server: connections, not threads. */
 static int meet_many(struct meeting *meeting)
 {
     const struct mst__bench_job_options options = {.nodes = (size_t)meeting->nodes,

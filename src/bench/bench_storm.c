@@ -1,9 +1,9 @@
-/* bench/bench_storm.c - the barrier storm: what a server sees when a large job starts.
+/* bench/bench_storm.c - the barrier storm: the load on a server when a large job starts.
  *
- * Each connection is opened, adds one to a counter and waits for a key; the one whose sum is the
- * number of connections sets the key, and waits for it like all others. The storm is over when all
- * have been released. At most MST_BENCH_UNDER_WAY_MAX connections are between their connect and
- * the answer to their ADD, so that no server's listen backlog overflows.
+ * Each connection is opened, adds one to a counter and waits for a key. The connection that reaches
+ * the number of connections sets the key, and waits for it as well. The storm is over when all are
+ * released. At most MST_BENCH_UNDER_WAY_MAX connections are between their connect and the answer
+ * to their ADD, so that no listen backlog overflows.
  *
  *   ADDING --the sum--> WAITING --the release--> RELEASED */
 #include <errno.h>
@@ -67,8 +67,8 @@ static void storm_close(struct storm *storm)
     mst__free(storm->conns);
 }
 
-/* What the last one sends: it opens the gate, and waits like all others. The floor lets go those
- * that wait already, so there it waits first. */
+/* The requests of the last connection: release all, and wait as the others. The floor releases only
+ * connections that already wait, so there it waits first. */
 static int storm_build_last(struct storm *storm)
 {
     struct mst__bench_message open;
@@ -131,7 +131,7 @@ fail:
     return rv;
 }
 
-/* Delete the keys again; a server with two small keys more still works, so failing is fine. */
+/* Delete the keys. A failure is ignored, because two small keys are harmless. */
 static void storm_clean_up(const struct storm *storm)
 {
     int fd = -1;
@@ -152,7 +152,7 @@ static void storm_clean_up(const struct storm *storm)
     mst__bench_hang_up(fd);
 }
 
-/* Open one more connection and let it count itself. */
+/* Open one more connection and send its ADD. */
 static int storm_open_one(struct storm *storm, struct mst_err *reterr)
 {
     struct storm_conn *conn = &storm->conns[storm->opened];
@@ -170,8 +170,7 @@ static int storm_open_one(struct storm *storm, struct mst_err *reterr)
     return mst__bench_send(storm->target, conn->fd, &storm->arrive, reterr);
 }
 
-/* Read the sum that the server answered. False when it is not complete yet; a sum that cannot be
- * is 0. */
+/* Parse the sum in the answer. False if it is incomplete; an impossible sum is 0. */
 static bool storm_sum(const struct storm *storm, const struct storm_conn *conn, size_t *ret_sum)
 {
     if (storm->target->protocol == MST_BENCH_REDIS) {
@@ -185,7 +184,7 @@ static bool storm_sum(const struct storm *storm, const struct storm_conn *conn, 
     if (conn->got < mst__buf_size(&storm->arrive.reply)) {
         return false;
     }
-    /* The floor counts nothing, so that is done here. */
+    /* The floor does not count, so we count here. */
     *ret_sum = mst__bench_is_floor(storm->target->protocol) ? storm->added + 1
                                                             : (size_t)mst__load_u64(conn->input);
     return true;
@@ -269,7 +268,7 @@ static int storm_run(struct storm *storm, struct mst_err *reterr)
     return 0;
 }
 
-/* Add to @result what the clocks say, with @sign = -1 at the beginning and 1 at the end. */
+/* Add the clocks to @result, with @sign = -1 at the beginning and 1 at the end. */
 static int storm_mark(pid_t server_pid,
                       int sign,
                       struct mst__bench_result *result,

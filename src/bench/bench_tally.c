@@ -1,5 +1,5 @@
-/* bench/bench_tally.c - what the nodes of this process send: requests, and bytes over TCP. Both are
- * counted where it happens, by whoever sends or closes; here they are put together. */
+/* bench/bench_tally.c - requests and bytes over TCP of the nodes in this process. Both are counted
+ * where they are sent; this file adds them up. */
 #include "bench/bench_tally.h"
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@
 #include "etcd/http.h"
 #endif
 
-/* How often to look again when a connection was closed meanwhile. */
+/* How often to repeat the count if a connection was closed meanwhile. */
 #define LOOKS_MAX 100
 
 #define PORTS ((size_t)UINT16_MAX + 1)
@@ -51,14 +51,14 @@ void mst__bench_tally_between(const struct mst__bench_tally *before,
         *ret_watches = after->http_watches - before->http_watches;
     } else if (strcmp(backend, "muster") == 0) {
         *ret_requests = after->messages - before->messages;
-        *ret_watches = 0; /* the server tells without being asked */
+        *ret_watches = 0; /* the server notifies unasked */
     } else {
         *ret_requests = after->store_operations - before->store_operations;
         *ret_watches = after->store_waits - before->store_waits;
     }
 }
 
-/* The port of our end of @fd; 0 when it has none. */
+/* The local port of @fd; 0 if it has none. */
 static uint16_t local_port(int fd)
 {
     struct sockaddr_storage address;
@@ -83,8 +83,8 @@ static bool is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_it, &size) == 0 && is_it != 0;
 }
 
-/* Over all descriptors: which ports are served here if @is_first, else what the connections have
- * carried that were not accepted at one of them. */
+/* Walk over all descriptors: with @is_first find the ports that are served here, else add the bytes
+ * of the connections that were not accepted at one of them. */
 static int look(bool is_first, bool is_served[PORTS], uint64_t *bytes, struct mst_err *reterr)
 {
     DIR *directory = opendir("/proc/self/fd");
