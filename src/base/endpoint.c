@@ -235,7 +235,7 @@ int mst__endpoint_parse_default(struct mst_bytes text,
         port_text = mst_bytes_of(default_text, mst__number_format(port_default, default_text));
     } else if (port_text.data == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "port missing; it goes behind the host, as in host:29500");
+                         "port missing; write it after the host, as in host:29500");
     }
     if (port_text.size > PORT_DIGITS_MAX) {
         return mst__fail(reterr, MST_EINVAL, 0, "port '%.*s' has more than %d digits",
@@ -345,7 +345,7 @@ static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_er
     const char *scheme = url->scheme == MST_URL_UNIX ? "unix" : "file";
     if (rest.size < 2 || rest.data[0] != '/') {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "no absolute path; it is written %s:///path, with three slashes", scheme);
+                         "the path is not absolute; write %s:///path, with three slashes", scheme);
     }
     size_t size = 0;
     int rv = decode(rest, "path", &url->path, &size, reterr);
@@ -407,9 +407,8 @@ static int parse_etcd_authority(struct mst_bytes rest, struct mst__url *url, str
     struct mst_bytes hosts = bytes_head(rest, slash);
     if (bytes_find(hosts, '@') < hosts.size) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "no user or password goes in front of the host, where everybody could "
-                         "read it; write ?user=NAME and password_file=PATH, or set "
-                         "MUSTER_ETCD_PASSWORD");
+                         "a user or password before the host would be visible to everybody; write "
+                         "?user=NAME and password_file=PATH, or set MUSTER_ETCD_PASSWORD");
     }
     url->etcd.endpoints = mst__calloc(MST_URL_ENDPOINTS_MAX, sizeof *url->etcd.endpoints);
     if (url->etcd.endpoints == NULL) {
@@ -483,7 +482,7 @@ static int parse_etcd_parameter(struct mst_bytes name,
                          (const char *)name.data);
     }
     if (text != NULL && value.size == 0) {
-        return mst__fail(reterr, MST_EINVAL, 0, "nothing behind '%.*s='", shown,
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.*s=' has no value", shown,
                          (const char *)name.data);
     }
     if (text != NULL) {
@@ -511,7 +510,7 @@ static int parse_etcd_parameter(struct mst_bytes name,
         return 0;
     }
     if (is_lease) {
-        return mst__fail(reterr, MST_EINVAL, 0, "there are leases with etcd3:// only");
+        return mst__fail(reterr, MST_EINVAL, 0, "only etcd3:// has leases");
     }
     return mst__fail(reterr, MST_EINVAL, 0,
                      "unknown parameter '%.*s'; known are prefix, tls, cacert, cert, key, "
@@ -590,7 +589,7 @@ static int parse_parts(struct mst_bytes text, struct mst__url *url, struct mst_e
             break;
         case MST_URL_HASH:
             if (rest.size > 0) {
-                rv = mst__fail(reterr, MST_EINVAL, 0, "nothing but ?prefix=… goes behind 'hash:'");
+                rv = mst__fail(reterr, MST_EINVAL, 0, "only ?prefix=… may follow 'hash:'");
             }
             break;
         case MST_URL_ETCD2:

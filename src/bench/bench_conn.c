@@ -132,7 +132,7 @@ int mst__bench_wrong_reply(const struct mst__bench_target *target,
         got.size = 16;
     }
     return mst__fail(reterr, MST_EPROTO, 0,
-                     "'%s' answered something else than expected: %s at byte %zu of %zu; is "
+                     "unexpected answer from '%s': %s at byte %zu of %zu; is "
                      "--protocol right?",
                      target->name, mst__log_quote(got, quoted), offset,
                      mst__buf_size(&message->reply));

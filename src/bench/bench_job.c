@@ -220,7 +220,7 @@ static int node_wrong(const struct job_node *node,
     struct mst_bytes text = message->type == MST_JOB_REFUSED    ? message->u.refused.text
                             : message->type == MST_JOB_EXPELLED ? message->u.text
                                                                 : mst_bytes_str("");
-    return mst__fail(reterr, MST_EPROTO, 0, "node%u was told '%s' out of turn: %.*s", node->index,
+    return mst__fail(reterr, MST_EPROTO, 0, "node%u: unexpected message '%s': %.*s", node->index,
                      mst__job_type_name(message->type), (int)text.size, (const char *)text.data);
 }
 
@@ -274,7 +274,7 @@ static int node_turn(struct job_bench *bench, struct job_node *node, struct mst_
     int rv = 0;
     if (node->state == JOB_GREETING) {
         if (node->input[0] != 0) {
-            return mst__fail(reterr, MST_ENOTSUP, 0, "'%s' does not know of jobs",
+            return mst__fail(reterr, MST_ENOTSUP, 0, "'%s' does not serve jobs",
                              bench->target.name);
         }
         used = 1;

@@ -129,7 +129,7 @@ static int node_survive(struct node *node)
 {
     int rv = node_await_news(node);
     if (rv != 0) {
-        return mst__err_wrap(&node->err, rv, "nobody told of the node that was killed");
+        return mst__err_wrap(&node->err, rv, "no node was notified of the killed one");
     }
     node->told_ns = mst__clock_ns();
     rv = node_next(node);
@@ -230,7 +230,7 @@ static int victim_await(struct meeting *meeting, struct mst_err *reterr)
     if (meeting->child == 0 || read(meeting->from_child, &byte, 1) == 1) {
         return 0;
     }
-    return mst__fail(reterr, MST_ESYS, 0, "the node that was to be killed has ended by itself");
+    return mst__fail(reterr, MST_ESYS, 0, "the node to be killed has exited by itself");
 }
 
 static void victim_kill(struct meeting *meeting)

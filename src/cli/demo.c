@@ -262,7 +262,8 @@ static int listen_all(struct demo *demo, bool closing)
     }
     int64_t left_ms = demo->deadline_ms - mst__clock_ms();
     if (left_ms <= 0) {
-        return mst__fail(&demo->err, MST_ETIMEOUT, 0, "the story is stuck; is the machine busy?");
+        return mst__fail(&demo->err, MST_ETIMEOUT, 0,
+                         "the next step did not happen in time; is the machine busy?");
     }
     (void)poll(fds, DEMO_NODES_ALL, (int)left_ms); /* the clock is checked again */
     for (size_t i = 0; i < DEMO_NODES_ALL; i++) {

@@ -537,10 +537,10 @@ static int exit_code_of(struct join *join, enum end end)
         case END_COMMAND:
             return join->child.exit_code;
         case END_CHANGED:
-            mst__cli_say("muster: the group has changed; --rejoin would enter it again");
+            mst__cli_say("muster: the group has changed; use --rejoin to join again");
             return MST_EXIT_CHANGED;
         case END_EXPELLED:
-            mst__cli_say("muster: the others count this node as dead");
+            mst__cli_say("muster: the others count this node as lost");
             return MST_EXIT_EXPELLED;
         case END_CLOSED:
             return MST_EXIT_CLOSED;
@@ -623,8 +623,7 @@ static bool set_new(struct join *join, int *ret_exit)
     struct mst_err err;
     if (strcmp(backend, "muster") != 0) {
         *ret_exit = mst__cli_usage_error(
-            COMMAND, "--new: what backend '%.40s' has stored stays; choose another --rdzv-id",
-            backend);
+            COMMAND, "--new: backend '%.40s' keeps old jobs; choose another --rdzv-id", backend);
         return false;
     }
     if (mst_params_set(join->params, "new", "1", &err) != 0) {
@@ -639,8 +638,8 @@ static bool set_expect(struct join *join, int *ret_exit)
     const char *backend = mst_params_backend(join->params);
     struct mst_err err;
     if (!mst__rdzv_has_names(backend)) {
-        *ret_exit =
-            mst__cli_usage_error(COMMAND, "--expect: backend '%.40s' knows no names", backend);
+        *ret_exit = mst__cli_usage_error(
+            COMMAND, "--expect: nodes of backend '%.40s' have no names", backend);
         return false;
     }
     if (mst_expected_new(join->expect_text, &join->expected, &err) != 0) {

@@ -36,7 +36,7 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
     }
     char text[MST_ENDPOINT_TEXT_SIZE];
     bool is_here = mst__host_is_loopback(endpoint->host);
-    mst__cli_say("muster: nobody serves at %s; start a server%s%s with: muster serve%s --port %d",
+    mst__cli_say("muster: no server listens at %s; start one%s%s with: muster serve%s --port %d",
                  mst__endpoint_format(endpoint, text), is_here ? "" : " on ",
                  is_here ? "" : endpoint->host, is_here ? "" : " --host '*'", endpoint->port);
 }

@@ -149,7 +149,7 @@ static int status_with(struct status *status)
     const char *backend = mst_params_backend(params);
     bool has_names = mst__rdzv_has_names(backend);
     if ((status->expected != NULL || status->shown != NULL) && !has_names) {
-        exit_code = mst__cli_usage_error(COMMAND, "--%s: backend '%.40s' knows no names",
+        exit_code = mst__cli_usage_error(COMMAND, "--%s: nodes of backend '%.40s' have no names",
                                          status->expected != NULL ? "expect" : "node", backend);
         mst_params_free(params);
         return exit_code;

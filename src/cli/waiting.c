@@ -406,7 +406,7 @@ int mst__waiting_new(const struct mst_params *params,
 {
     struct mst__waiting *waiting = mst__calloc(1, sizeof *waiting);
     if (waiting == NULL) {
-        return mst__fail(reterr, MST_ENOMEM, 0, "what is waited for");
+        return mst__fail(reterr, MST_ENOMEM, 0, "report of a wait");
     }
     waiting->params = params;
     waiting->expected = expected;

@@ -29,7 +29,7 @@ int mst__v2_new(const struct mst__http_options *options,
                 struct mst_err *reterr)
 {
     if (options->user != NULL && strchr(options->user, ':') != NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0, "user '%.60s': the v2 API knows none with a colon",
+        return mst__fail(reterr, MST_EINVAL, 0, "user '%.60s': the v2 API does not allow a colon",
                          options->user);
     }
     struct mst__v2 *v2 = mst__malloc(sizeof *v2);
@@ -135,8 +135,9 @@ static int append_path(struct mst__buf *buf, const char *key, struct mst_err *re
         struct mst_bytes part = mst_bytes_of(at, strcspn(at, "/"));
         if (mst__bytes_equal(part, mst_bytes_str(".")) ||
             mst__bytes_equal(part, mst_bytes_str(".."))) {
-            return mst__fail(reterr, MST_EINVAL, 0, "key '%.100s': etcd has no '%.*s' in paths",
-                             key, (int)part.size, (const char *)part.data);
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "key '%.100s': etcd does not allow '%.*s' in paths", key,
+                             (int)part.size, (const char *)part.data);
         }
         rv = mst__buf_append_u8(buf, '/');
         rv = rv != 0 ? rv : append_escaped(buf, part);
@@ -235,7 +236,7 @@ static int check_write(const struct mst__v2_write *write, struct mst_err *reterr
     const char *key = write->key;
     if (!mst__json_is_text(write->value) || !mst__json_is_text(write->previous_value)) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "value of '%.100s' is not UTF-8, and the v2 API holds nothing else", key);
+                         "value of '%.100s' is not UTF-8, which the v2 API requires", key);
     }
     if (write->condition == MST_V2_IF_VALUE && write->previous_value.size == 0) {
         return mst__fail(reterr, MST_EINVAL, 0, "an empty value of '%.100s' cannot be compared",
@@ -246,7 +247,7 @@ static int check_write(const struct mst__v2_write *write, struct mst_err *reterr
     }
     if (write->is_refresh && (write->ttl_s < 0 || write->value.size > 0)) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "a refresh of '%.100s' takes a TTL, and it takes no value", key);
+                         "a refresh of '%.100s' needs a TTL and takes no value", key);
     }
     if (write->is_dir && write->value.size > 0) {
         return mst__fail(reterr, MST_EINVAL, 0, "directory '%.100s' cannot have a value", key);

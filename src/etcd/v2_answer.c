@@ -241,7 +241,7 @@ int mst__v2_answer_read(const struct mst__http_response *response,
         answer->is_created = response->status == 201;
         rv = v2_answer_read_event(json, answer);
         if (rv != 0) {
-            mst__err_fill(reterr, rv, 0, "answer of '%s' is none of the v2 API", where);
+            mst__err_fill(reterr, rv, 0, "answer of '%s' is not of the v2 API", where);
         }
     } else {
         rv = v2_answer_read_error(json, where, answer, reterr);

@@ -85,10 +85,10 @@ static int next_prefix(struct mst__v3 *v3,
     lock(v3);
     v3->prefix = 0; /* the next operation may reach another server */
     unlock(v3);
-    return mst__fail(reterr, MST_ENOTSUP, 0,
-                     "'%s' has no v3 JSON gateway (%.60s): is it an etcd, and without "
-                     "--enable-grpc-gateway=false?",
-                     mst__http_where(v3->http), error->message);
+    return mst__fail(
+        reterr, MST_ENOTSUP, 0,
+        "'%s' has no v3 JSON gateway (%.60s): is it an etcd without --enable-grpc-gateway=false?",
+        mst__http_where(v3->http), error->message);
 }
 
 /* --- the token --- */
@@ -298,8 +298,8 @@ int mst__v3_recover(struct mst__v3 *v3,
         case MST_V3_TOKEN:
             if (v3->user == NULL) {
                 return mst__fail(reterr, MST_EAUTH, 0,
-                                 "'%.60s' wants a user and a password, and there are none: %.80s",
-                                 where, error->message);
+                                 "'%.60s' requires a user and a password: %.80s", where,
+                                 error->message);
             }
             drop_token(v3, access->token_serial);
             if (trial->renewals == RENEWALS_MAX) {
@@ -311,7 +311,7 @@ int mst__v3_recover(struct mst__v3 *v3,
         case MST_V3_TRANSIENT:
             if (is_write && !error->is_untried) {
                 return mst__fail(reterr, MST_EUNKNOWN, 0,
-                                 "'%.60s': %.80s; whether it was done is not known", where,
+                                 "'%.60s': %.80s; it may or may not have been executed", where,
                                  error->message);
             }
             mst__http_rotate(v3->http);

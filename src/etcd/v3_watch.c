@@ -392,7 +392,7 @@ static int watch_check(struct mst__v3_watch *watch, struct mst__until until, str
         return 0;
     }
     if (rv == 0) {
-        mst__err_fill(&why, MST_ECONN, 0, "etcd watch: its member is not the one we talk to");
+        mst__err_fill(&why, MST_ECONN, 0, "etcd watch: the client uses another member now");
     } else {
         mst__http_rotate(mst__v3_http(watch->v3));
     }

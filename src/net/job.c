@@ -423,7 +423,7 @@ static int job_get(struct mst_server *server,
     if (only != NULL &&
         !(strlen(only) == run_id.size && memcmp(only, run_id.data, run_id.size) == 0)) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "this server is for run '%.60s' and not for '%.*s': another job's port?",
+                         "this server serves run '%.60s', not '%.*s': is this another job's port?",
                          only, (int)(run_id.size < 60 ? run_id.size : 60),
                          (const char *)run_id.data);
     }
@@ -433,8 +433,7 @@ static int job_get(struct mst_server *server,
     }
     if (seat->founded >= MST_JOBS_FOUNDED_MAX) {
         return mst__fail(reterr, MST_ELIMIT, 0,
-                         "this connection has named %d run ids that nobody knew; no more are "
-                         "taken from it",
+                         "this connection has named %d new run ids; no more are accepted",
                          MST_JOBS_FOUNDED_MAX);
     }
     int rv = job_add(server, run_id, ret_job, reterr);
@@ -598,11 +597,10 @@ static bool take_announce(struct mst_server *server,
         return reply_refused(server, MST_EPROTO, MST_REFUSAL_MALFORMED, &err, reterr);
     }
     if (expiry_us > MST_JOB_EXPIRY_US_MAX) {
-        (void)mst__fail(&err, MST_ELIMIT, 0,
-                        "a silence of %lld s shall be taken for life; at most %lld s are: "
-                        "keep_alive_interval x keep_alive_max_attempt is too long",
-                        (long long)(expiry_us / 1000000),
-                        (long long)(MST_JOB_EXPIRY_US_MAX / 1000000));
+        (void)mst__fail(
+            &err, MST_ELIMIT, 0,
+            "keep_alive_interval x keep_alive_max_attempt is %lld s; at most %lld s are allowed",
+            (long long)(expiry_us / 1000000), (long long)(MST_JOB_EXPIRY_US_MAX / 1000000));
         return reply_refused(server, MST_ELIMIT, MST_REFUSAL_MALFORMED, &err, reterr);
     }
     if (seat->job != NULL && seat->job != mst__job_find(server, announce->run_id)) {

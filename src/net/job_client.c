@@ -121,8 +121,8 @@ static int client_greet(struct mst__job_client *client,
     mst__buf_consume(&client->conn.input, 1);
     if (status != 0) {
         return mst__fail(reterr, MST_ENOTSUP, 0,
-                         "the store at %.60s is no authority of jobs: it is torch's, or an older "
-                         "muster; use backend c10d with it",
+                         "the server at %.60s does not serve jobs: it is torch's, or an older "
+                         "muster; use backend c10d",
                          client->where);
     }
     rv = mst__buf_append_u8(&client->output, MST_WIRE_OPCODE_JOB); /* sent with the first frame */

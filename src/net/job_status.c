@@ -63,8 +63,8 @@ static int fail_unknown(const struct mst_server *server,
                                  i == 0 ? "; similar: " : ", ", ID_SHOWN,
                                  similar.jobs[i]->run_id); /* fits */
     }
-    return mst__fail(reterr, MST_ENOTFOUND, 0, "nobody has announced itself for run '%.*s'%s",
-                     ID_SHOWN, word, near);
+    return mst__fail(reterr, MST_ENOTFOUND, 0, "no node has joined run '%.*s'%s", ID_SHOWN, word,
+                     near);
 }
 
 /* --- one job --- */

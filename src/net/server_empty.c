@@ -128,9 +128,8 @@ int mst__server_empty(struct mst_server *server, int64_t deadline_ms, struct mst
     bool is_done = empty->done == number;
     empty->wanted = 0;
     uv_mutex_unlock(&empty->mutex);
-    return is_done
-               ? 0
-               : mst__fail(reterr, MST_ETIMEOUT, 0,
-                           "the store at port %d was not emptied: its server does not get to it",
-                           server->port);
+    return is_done ? 0
+                   : mst__fail(reterr, MST_ETIMEOUT, 0,
+                               "the store at port %d was not emptied: its server is too busy",
+                               server->port);
 }

@@ -169,7 +169,7 @@ static int call_decode(struct call *call, bool *ret_exists)
     }
     if (node->is_dir) {
         return mst__fail(call->reterr, MST_EPROTO, 0,
-                         "'%.60s' at %s is a directory; something else uses this one", node->key,
+                         "'%.60s' at %s is a directory; another program uses it", node->key,
                          mst__v2_where(call->etcd2->v2));
     }
     int rv = mst__base64_read(&call->value, mst_bytes_of(node->value.data, node->value.size));
@@ -223,10 +223,10 @@ struct base {
 
 static int change_unknown(struct call *call)
 {
-    return mst__fail(call->reterr, MST_EUNKNOWN, 0,
-                     "the answer of %s was lost, and what the key has become may be our doing or "
-                     "another's",
-                     mst__v2_where(call->etcd2->v2));
+    return mst__fail(
+        call->reterr, MST_EUNKNOWN, 0,
+        "the answer of %s was lost; the change of the key may be ours or another client's",
+        mst__v2_where(call->etcd2->v2));
 }
 
 /* The first event of the key since @base; there is one. */

@@ -341,7 +341,7 @@ static int write_records(struct file *file,
                          file->path, MST_FILE_STORE_SIZE_MAX);
     }
     if (lock->size > file->position && ftruncate(lock->fd, file->position) != 0) {
-        return mst__fail(reterr, MST_ESYS, errno, "cut off half a record of '%s'", file->path);
+        return mst__fail(reterr, MST_ESYS, errno, "truncate a partial record of '%s'", file->path);
     }
     size_t written = 0;
     while (written < records.size) {

@@ -224,7 +224,7 @@ class Failures(unittest.TestCase):
         greeting = lambda request: request[6:10]
         with FakeServer(greeting, b"\x00", right, right, wrong) as fake:
             self.expect(bench(fake.port, "--connections", "1", "--op", "get"), 1,
-                        "answered something else")
+                        "unexpected answer")
 
     def test_usage(self):
         for args in (

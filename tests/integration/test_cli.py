@@ -75,7 +75,7 @@ class Cli(unittest.TestCase):
             ):
                 with self.subTest(command=command):
                     said = self.expect(command, CONNECT, "onnection refused")
-                    self.assertIn(f"start a server with: muster serve --port {port}\n", said)
+                    self.assertIn(f"start one with: muster serve --port {port}\n", said)
             # An etcd is not for us to start, nor a file.
             said = harness.run("store", "get", f"etcd3://localhost:{port}/x", "key",
                                "--timeout", "0.2").stderr

@@ -123,7 +123,7 @@ class Strangers(unittest.TestCase):
                 close(wire, f"r{i}")
                 code, why = receive_refused(wire)
                 self.assertEqual(code, ELIMIT)
-                self.assertIn("this connection has named 16 run ids", why)
+                self.assertIn("this connection has named 16 new run ids", why)
             # What is known can be closed all the same.
             for run_id in ("r0", "own"):
                 close(wire, run_id)

@@ -245,7 +245,7 @@ class Outcome(Case):
                     self.expect(
                         harness.run(*args, "--rdzv-endpoint", f"127.0.0.1:{port}", "--serve",
                                     "never"),
-                        CONNECT, f"start a server with: muster serve --port {port}")
+                        CONNECT, f"start one with: muster serve --port {port}")
                 result = harness.run(*args, "--rdzv-endpoint", "127.0.0.1:0", "--serve", "always")
                 self.expect(result, OK)
                 self.assertIn(b"is serving on 127.0.0.1:", result.stderr)

@@ -363,7 +363,7 @@ class Ends(Case):
             (("--watch",), USAGE, "--rdzv-id"),
             (("--rdzv-id", "j", "--state", "dead"), USAGE, "'dead' is not gathered"),
             (("--rdzv-id", "j", "--node", "n[1"), USAGE, "lacks a ']'"),
-            (("--rdzv-id", "j", "--rdzv-backend", "etcd", "--node", "n"), USAGE, "knows no names"),
+            (("--rdzv-id", "j", "--rdzv-backend", "etcd", "--node", "n"), USAGE, "have no names"),
             (("--rdzv-id", "j", "--jsn"), USAGE, "did you mean --json?"),
             (("--rdzv-id", "j", "--nnodes", "x"), USAGE, "--nnodes x"),
             (("--rdzv-id", "j", "--rdzv-backend", "zookeeper"), USAGE, "zookeeper"),

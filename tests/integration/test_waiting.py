@@ -163,7 +163,7 @@ class Server(Case):
         for args, said in (
             (("node[3-1]",), "--expect: 'node3-1': is no range"),
             (("a,a",), "--expect: 'a': is there twice"),
-            (("a", "--rdzv-backend", "static"), "knows no names"),
+            (("a", "--rdzv-backend", "static"), "have no names"),
         ):
             for command in ("join", "status"):
                 with self.subTest(args=args, command=command):

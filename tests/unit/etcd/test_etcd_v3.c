@@ -676,10 +676,12 @@ static void test_auth(void **state)
     assert_fails(mst__v3_put(client, &denied, plenty(), &result, &err), MST_EAUTH,
                  "permission denied");
     struct mst__v3 *nobody = connect_to(&etcd, 1, NULL, NULL);
-    assert_fails(mst__v3_put(nobody, &denied, plenty(), &result, &err), MST_EAUTH, "wants a user");
+    assert_fails(mst__v3_put(nobody, &denied, plenty(), &result, &err), MST_EAUTH,
+                 "requires a user");
     struct mst__v3_watch *forbidden = watch_one(nobody, "/rdzv/", MST_V3_PREFIX, from);
     struct mst__v3_events events = {0};
-    assert_fails(mst__v3_watch_next(forbidden, plenty(), &events, &err), MST_EAUTH, "wants a user");
+    assert_fails(mst__v3_watch_next(forbidden, plenty(), &events, &err), MST_EAUTH,
+                 "requires a user");
     mst__v3_watch_close(forbidden);
     forbidden = watch_one(client, "/other", MST_V3_KEY, from);
     assert_fails(mst__v3_watch_next(forbidden, plenty(), &events, &err), MST_EAUTH,
