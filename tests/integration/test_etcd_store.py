@@ -258,7 +258,7 @@ class Without(Case):
     def test_usage(self):
         for url, said in (
             ("etcd2://u:secret@h:1/x", "password_file=PATH"),
-            ("etcd2://h:1/x?lease=5", "etcd3:// only"),
+            ("etcd2://h:1/x?lease=5", "only etcd3:// has leases"),
             ("etcd3://h:1/x?lese=5", "unknown parameter 'lese'"),
             ("etcd3://h/x", "lacks a port"),
         ):

@@ -261,7 +261,7 @@ static void url_refuses(void **state)
         {"etcd2://h:1/.", "'.' and '..'"},
         {"etcd2://h:1/a%00b", "the path holds a NUL"},
         {"etcd2://h:1/a%0", "the path has a '%'"},
-        {"etcd2://h:1/p?lease=5", "etcd3:// only"},
+        {"etcd2://h:1/p?lease=5", "only etcd3:// has leases"},
         {"etcd3://h:1/p?lease=0", "lease is not a number of seconds from 1"},
         {"etcd3://h:1/p?lease=1.x", "lease is not a number"},
         {"etcd3://h:1/p?lease=31536000.5", "lease is not a number"},
