@@ -9,11 +9,14 @@ pipe that gets the process's number as the first line and its status, as os.wait
 second. The server ends with its socket.
 """
 
+import atexit
 import json
 import os
 import runpy
 import socket
 import sys
+import threading
+import traceback
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -62,5 +65,26 @@ def serve(control):
             os.close(fd)
 
 
+def run(script):
+    """Its exit status, as the interpreter would tell it."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
-runpy.run_path(sys.argv[0], run_name="__main__")
+status = run(sys.argv[0])
+# As the interpreter ends, but for torch, which takes itself apart for half a second of processor
+# time.
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)
