@@ -313,76 +313,134 @@ void suite_barriers(struct mst_store *store)
 
 /* --- out of memory --- */
 
-/* Every call once, each on keys of its own. Stops at the first error. */
-static int all_calls(struct mst_store *store, bool has_queues, struct mst_err *reterr)
+static const struct mst_bytes oom_keys[] = {{(const uint8_t *)"f1", 2}, {(const uint8_t *)"f2", 2}};
+
+static int get_calls(struct mst_store *store, struct mst_err *reterr)
 {
-    struct mst_bytes keys[] = {STR("f1"), STR("f2")};
-    struct mst_bytes contents[] = {STR("a"), STR("b")};
-    struct mst_buffer found[2] = {{0}};
     struct mst_buffer value = {0};
-    struct mst_keys list = {0};
-    enum mst_compare_set outcome;
-    int64_t number;
-    bool flag;
-    int rv = mst_store_set(store, keys[0], STR("value"), PLENTY_MS, reterr);
-    rv = rv != 0 ? rv : mst_store_get(store, keys[0], PLENTY_MS, &value, reterr);
+    struct mst_buffer found[2] = {{0}};
+    int rv = mst_store_get(store, oom_keys[0], PLENTY_MS, &value, reterr);
+    rv = rv != 0 ? rv : mst_store_multi_get(store, oom_keys, 2, PLENTY_MS, found, reterr);
     mst_buffer_free(&value);
-    rv = rv != 0 ? rv : mst_store_add(store, STR("fn"), 1, PLENTY_MS, &number, reterr);
-    rv = rv != 0 ? rv : mst_store_multi_set(store, keys, contents, 2, PLENTY_MS, reterr);
-    rv = rv != 0 ? rv : mst_store_check(store, keys, 2, PLENTY_MS, &flag, reterr);
-    rv = rv != 0 ? rv : mst_store_wait(store, keys, 2, PLENTY_MS, reterr);
-    rv = rv != 0 ? rv : mst_store_multi_get(store, keys, 2, PLENTY_MS, found, reterr);
     mst_buffer_free(&found[0]);
     mst_buffer_free(&found[1]);
-    rv = rv != 0 ? rv
-                 : mst_store_compare_set(store, keys[0], STR("a"), STR("c"), PLENTY_MS, &outcome,
-                                         &value, reterr);
-    mst_buffer_free(&value);
-    rv = rv != 0 ? rv : mst_store_append(store, keys[0], STR("d"), PLENTY_MS, reterr);
-    rv = rv != 0 ? rv : mst_store_list(store, PLENTY_MS, &list, reterr);
-    mst_keys_free(&list);
-    rv = rv != 0 ? rv : mst_store_num_keys(store, PLENTY_MS, &number, reterr);
-    rv = rv != 0 ? rv : mst_store_barrier(store, STR("fb"), 1, PLENTY_MS, reterr);
-    rv = rv != 0 ? rv : mst_store_delete(store, keys[0], PLENTY_MS, &flag, reterr);
-    if (has_queues) {
-        rv = rv != 0 ? rv : mst_store_queue_push(store, STR("fq"), STR("x"), PLENTY_MS, reterr);
-        rv = rv != 0 ? rv : mst_store_queue_len(store, STR("fq"), PLENTY_MS, &number, reterr);
-        rv = rv != 0 ? rv : mst_store_queue_pop(store, STR("fq"), false, PLENTY_MS, &value, reterr);
-        mst_buffer_free(&value);
-    }
     return rv;
 }
 
-void suite_out_of_memory(const char *url, bool has_queues, const char *grows_path)
+static int compare_call(struct mst_store *store, struct mst_err *reterr)
 {
-    unsigned long opens_failed = 0;
-    unsigned long calls_failed = 0;
-    for (unsigned long nth = 1;; nth++) {
+    struct mst_buffer value = {0};
+    enum mst_compare_set outcome;
+    int rv = mst_store_compare_set(store, oom_keys[0], STR("a"), STR("c"), PLENTY_MS, &outcome,
+                                   &value, reterr);
+    mst_buffer_free(&value);
+    return rv;
+}
+
+static int list_call(struct mst_store *store, struct mst_err *reterr)
+{
+    struct mst_keys list = {0};
+    int rv = mst_store_list(store, PLENTY_MS, &list, reterr);
+    mst_keys_free(&list);
+    return rv;
+}
+
+static int queue_calls(struct mst_store *store, struct mst_err *reterr)
+{
+    struct mst_buffer value = {0};
+    int64_t number;
+    int rv = mst_store_queue_push(store, STR("fq"), STR("x"), PLENTY_MS, reterr);
+    rv = rv != 0 ? rv : mst_store_queue_len(store, STR("fq"), PLENTY_MS, &number, reterr);
+    rv = rv != 0 ? rv : mst_store_queue_pop(store, STR("fq"), false, PLENTY_MS, &value, reterr);
+    mst_buffer_free(&value);
+    return rv;
+}
+
+enum { OOM_CALLS = 12, OOM_CALLS_WITH_QUEUES };
+
+/* One of all calls, each on keys of its own or of those before it. */
+static int oom_call(struct mst_store *store, int which, struct mst_err *reterr)
+{
+    const struct mst_bytes contents[] = {STR("a"), STR("b")};
+    int64_t number;
+    bool flag;
+    switch (which) {
+        case 0:
+            return mst_store_set(store, oom_keys[0], STR("value"), PLENTY_MS, reterr);
+        case 1:
+            return mst_store_add(store, STR("fn"), 1, PLENTY_MS, &number, reterr);
+        case 2:
+            return mst_store_multi_set(store, oom_keys, contents, 2, PLENTY_MS, reterr);
+        case 3:
+            return mst_store_check(store, oom_keys, 2, PLENTY_MS, &flag, reterr);
+        case 4:
+            return mst_store_wait(store, oom_keys, 2, PLENTY_MS, reterr);
+        case 5:
+            return get_calls(store, reterr);
+        case 6:
+            return compare_call(store, reterr);
+        case 7:
+            return mst_store_append(store, oom_keys[0], STR("d"), PLENTY_MS, reterr);
+        case 8:
+            return list_call(store, reterr);
+        case 9:
+            return mst_store_num_keys(store, PLENTY_MS, &number, reterr);
+        case 10:
+            return mst_store_barrier(store, STR("fb"), 1, PLENTY_MS, reterr);
+        case 11:
+            return mst_store_delete(store, oom_keys[0], PLENTY_MS, &flag, reterr);
+        default:
+            return queue_calls(store, reterr);
+    }
+}
+
+/* Have each allocation of one call, or of opening @store if @which is -1, fail in turn. Returns how
+ * often it made the call fail. */
+static unsigned long fail_each(const char *url,
+                               struct mst_store **store,
+                               int which,
+                               const char *grows_path)
+{
+    unsigned long failures = 0;
+    bool has_failed = true;
+    for (unsigned long nth = 1; has_failed; nth++) {
         assert_true(nth < 20000);
-        struct mst_store *store = NULL;
         err = (struct mst_err){0};
-        if (grows_path != NULL) {
-            (void)unlink(grows_path); /* a log that grew would need more memory every time */
+        if (which < 0) {
+            mst_store_close(*store);
+            *store = NULL;
+            if (grows_path != NULL) {
+                (void)unlink(grows_path); /* a log that grew would need more memory every time */
+            }
         }
         mst__mem_fail_nth(nth);
-        int rv = mst_store_open(url, NULL, PLENTY_MS, &store, &err);
-        int open_rv = rv;
-        rv = rv != 0 ? rv : all_calls(store, has_queues, &err);
-        bool failed = mst__mem_failed();
+        int rv = which < 0 ? mst_store_open(url, NULL, PLENTY_MS, store, &err)
+                           : oom_call(*store, which, &err);
+        has_failed = mst__mem_failed();
         mst__mem_fail_nth(0);
-        if (rv != 0 && (rv != MST_ENOMEM || !failed)) {
-            fail_msg("%s: allocation %lu: %s", url, nth, err.msg);
+        if (rv != 0 && (rv != MST_ENOMEM || !has_failed)) {
+            fail_msg("%s: call %d, allocation %lu: %s", url, which, nth, err.msg);
         }
-        opens_failed += open_rv != 0 ? 1 : 0;
-        calls_failed += open_rv == 0 && rv != 0 ? 1 : 0;
-        if (open_rv == 0) {
-            assert_ok(all_calls(store, has_queues, &err));
-        }
-        mst_store_close(store);
-        if (!failed) {
-            break;
-        }
+        failures += rv != 0 ? 1 : 0;
     }
-    assert_true(opens_failed >= 2);
-    assert_true(calls_failed >= 15);
+    return failures;
+}
+
+/* Whatever fails, the same store goes on. */
+void suite_out_of_memory(const char *url, bool has_queues, const char *grows_path)
+{
+    struct mst_store *store = NULL;
+    assert_true(fail_each(url, &store, -1, grows_path) >= 2);
+    unsigned long failures = 0;
+    int count = has_queues ? OOM_CALLS_WITH_QUEUES : OOM_CALLS;
+    for (int which = 0; which < count; which++) {
+        /* The first time it may have to connect. */
+        failures += fail_each(url, &store, which, NULL);
+        failures += fail_each(url, &store, which, NULL);
+    }
+    assert_true(failures >= 15);
+    for (int which = 0; which < count; which++) {
+        assert_ok(oom_call(store, which, &err));
+    }
+    mst_store_close(store);
 }
