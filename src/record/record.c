@@ -399,7 +399,8 @@ static void linger(struct mst__record *record)
         rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
     }
     while (rv == 0 && state->closed) {
-        bool is_in = mst__state_find(state, &record->node) != MST_PEER_NONE;
+        mst__peer_id id = mst__state_find(state, &record->node); /* also when it has just left */
+        bool is_in = id != MST_PEER_NONE && state->members[id].has_heartbeat;
         if (state->heartbeats.count <= (is_in ? 1 : 0)) {
             return;
         }

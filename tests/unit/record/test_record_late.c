@@ -109,9 +109,57 @@ static void who_reads_late_is_a_member(void **state)
     mst_handler_free(late.handler);
 }
 
+struct leaving {
+    struct mst_handler *handler;
+    atomic_bool is_gone;
+};
+
+static void *leave_and_free(void *arg)
+{
+    struct leaving *leaving = arg;
+    struct mst_err ignored; /* the test looks at what the other one can do */
+    (void)mst_handler_leave(leaving->handler, &ignored);
+    mst_handler_free(leaving->handler);
+    atomic_store(&leaving->is_gone, true);
+    return NULL;
+}
+
+/* Somebody has closed it. Who serves the store and leaves the record stays until the other one has
+ * left, too. */
+static void who_serves_goes_last(void **state)
+{
+    struct fixture *f = *state;
+    mst__hosted_stop(f->hosted);
+    f->hosted = NULL;
+    static const char calm[] = "last_call_timeout=100ms";
+    struct node host = {.handler = new_handler(f->text, 2, 2, "node00", calm)};
+    struct node other = {.handler = new_handler(f->text, 2, 2, "node01", CALM)};
+    node_start(&host);
+    node_start(&other);
+    assert_int_equal(node_join(&host), 0);
+    assert_int_equal(node_join(&other), 0);
+    node_drop_store(&host);
+    node_drop_store(&other);
+    assert_ok(mst_handler_set_closed(other.handler, &err));
+    while (!poll_changes(host.handler).closed) {
+    }
+    struct leaving leaving = {.handler = host.handler};
+    atomic_init(&leaving.is_gone, false);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, leave_and_free, &leaving), 0);
+    await_record(f, 1, 0); /* it has left */
+    for (int i = 0; i < 50 && !atomic_load(&leaving.is_gone); i++) {
+        (void)poll(NULL, 0, 5);
+    }
+    assert_ok(mst_handler_leave(other.handler, &err));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    mst_handler_free(other.handler);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_serves_goes_last, fixture_open, fixture_close),
         cmocka_unit_test_setup_teardown(who_reads_late_is_a_member, fixture_open, fixture_close),
     };
     return MST_RUN_TESTS(tests);
