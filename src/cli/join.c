@@ -80,6 +80,7 @@ struct join {
     int64_t read_ms; /* time limit of a store call */
     int64_t lost_ms; /* since when the store is unreachable; 0 = it is reachable */
     bool was_member;
+    bool serves;                   /* the others need this process */
     bool is_command_bad;           /* it could not be started: join->err */
     struct mst_rendezvous outcome; /* of the last round */
     bool is_closed, is_expelled, is_cause_told;
@@ -208,6 +209,7 @@ static void on_event(void *arg, const struct mst_event *event)
         mst_event_json(&join->events_fd, event);
     }
     if (strcmp(event->name, "host") == 0) {
+        join->serves = true;
         mst__cli_say("muster: %s", event->message);
     }
     if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {
@@ -448,6 +450,42 @@ static void part(const struct join *join, bool stays)
     }
 }
 
+/* Whether others are there who need the store or the authority that we serve. */
+static bool has_others(const struct join *join)
+{
+    struct mst_status *status = NULL;
+    struct mst_err ignored; /* whom we cannot ask about ourselves we do not serve */
+    if (mst_status_job(join->params, PART_MS, &status, &ignored) != 0) {
+        return false;
+    }
+    size_t count = status->member_count + status->waiting_count + status->spare_count;
+    mst_status_free(status);
+    return count > 1; /* we are one of them */
+}
+
+/* Our command is done and those of others are not. With us would go what they need to tell each
+ * other, so we serve until the job is over, nobody else is left, or a signal comes. */
+static void serve_on(struct join *join)
+{
+    struct pollfd fds[] = {
+        {.fd = wake_fd, .events = POLLIN},
+        {.fd = mst_handler_fd(join->handler), .events = POLLIN},
+    };
+    bool is_over = false;
+    for (bool is_told = false; stop_signal == 0 && !is_over && !join->is_closed; is_told = true) {
+        if (!has_others(join)) {
+            return;
+        }
+        if (!is_told) {
+            mst__cli_say("muster: this node serves the others and stays until they are done");
+        }
+        if (poll(fds, 2, CHECK_MS) < 0) {
+            fds[1].revents = 0; /* interrupted: a signal */
+        }
+        is_over = fds[1].revents != 0 && look(join) == END_FAILED;
+    }
+}
+
 static enum end be_member(struct join *join)
 {
     if (tell_joined(join) != 0) {
@@ -472,6 +510,9 @@ static enum end be_member(struct join *join)
     bool has_ended = end == END_COMMAND && join->child.pid == 0;
     if (has_ended && join->lost_ms == 0) {
         announce_end(join);
+        if (join->serves && join->child.exit_code == MST_EXIT_OK) {
+            serve_on(join);
+        }
     }
     mst__child_stop(&join->child, join->stop_ms, wake_fd);
     return end;

@@ -437,6 +437,31 @@ class Command(Case):
         self.assertEqual(nodes[1].wait(), 41)
         self.assertEqual(len(nodes[1].texts), 2)  # nobody was missed
 
+    def test_server_stays(self):
+        """Who serves is done first and stays until the other is, who needs it to say so."""
+        for backend in ("muster", "c10d"):
+            with self.subTest(backend=backend):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", 0))
+                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                args = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
+                        "--nnodes", "2", "--")
+                path = os.path.join(self.directory, f"{backend}.done")
+                serves = Node(*args, "true")
+                self.addCleanup(serves.close)
+                self.assertIn(b"is serving on", serves.process.stderr.readline())
+                other = Node(*args, "sh", "-c", f"until test -e {path}; do sleep 0.02; done")
+                self.addCleanup(other.close)
+                for node in (serves, other):
+                    node.next("joined")
+                self.assertIn(b"stays until they are done", serves.process.stderr.readline())
+                with open(path, "wb"):
+                    pass
+                self.assertEqual(other.wait(), OK)
+                self.assertEqual(other.stderr, "")
+                self.assertEqual(serves.next("closed")["outcome"], "finished")
+                self.assertEqual(serves.wait(), OK)
+
     def let_go(self, rank):
         with open(os.path.join(self.directory, f"go{rank}"), "wb"):
             pass
