@@ -298,7 +298,7 @@ static int run_srun(const struct mst__run_settings *settings,
         (void)unsetenv(launching[i]); /* the name is one */
     }
     (void)execvp(argv[0], (char *const *)argv);
-    return mst__fail(reterr, MST_ESYS, errno, "start srun");
+    return mst__fail(reterr, MST_ESYS, errno, "start srun (--launch ssh does without it)");
 }
 
 static struct mst__signal_list all_signals(const struct mst__run_settings *settings)

@@ -24,6 +24,35 @@ shift
 cd / && exec sh -c "$*"
 """
 
+# Tasks of a step, one per node, with the variables that Slurm gives them. The status is the highest
+# one, as srun's, and signals are passed on.
+SRUN = """#!/bin/sh
+echo "$*" >> "$SRUN_LOG"
+while :; do
+    case $1 in
+        --nodes=*) nodes=${1#--nodes=}; shift ;;
+        --nodelist) list=$2; shift 2 ;;
+        --*) shift ;;
+        *) break ;;
+    esac
+done
+export SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=$nodes SLURM_STEP_NUM_TASKS=$nodes
+export SLURM_STEP_NODELIST=${list:-$SLURM_JOB_NODELIST} SLURM_JOB_NUM_NODES=$nodes
+tasks=
+for i in $(seq 0 $((nodes - 1))); do
+    SLURM_NODEID=$i SLURM_PROCID=$i "$@" &
+    tasks="$tasks $!"
+done
+trap 'kill -TERM $tasks' TERM
+status=0
+for task in $tasks; do
+    wait $task; ended=$?
+    while [ $ended -gt 128 ] && kill -0 $task 2>/dev/null; do wait $task; ended=$?; done
+    [ $ended -le $status ] || status=$ended
+done
+exit $status
+"""
+
 
 class Hosts(unittest.TestCase):
     @classmethod
@@ -34,6 +63,11 @@ class Hosts(unittest.TestCase):
         with open(cls.ssh, "w", encoding="utf-8") as file:
             file.write(SSH)
         os.chmod(cls.ssh, stat.S_IRWXU)
+        os.mkdir(os.path.join(cls.directory, "bin"))
+        srun = os.path.join(cls.directory, "bin", "srun")
+        with open(srun, "w", encoding="utf-8") as file:
+            file.write(SRUN)
+        os.chmod(srun, stat.S_IRWXU)
 
     @classmethod
     def tearDownClass(cls):
@@ -117,6 +151,54 @@ class Hosts(unittest.TestCase):
         while any(os.path.exists(f"/proc/{pid}") for pid in pids):
             self.assertLess(time.monotonic(), deadline, "workers are left behind")
             time.sleep(0.02)
+
+    def slurm(self, **more):
+        """What a batch script of an allocation of three nodes has."""
+        self.srun_log = os.path.join(self.directory, self.id() + ".srun")
+        path = os.path.join(self.directory, "bin") + os.pathsep + os.environ["PATH"]
+        return {"PATH": path, "SRUN_LOG": self.srun_log, "SLURM_JOB_ID": "77",
+                "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_NUM_NODES": "3", "SLURM_NNODES": "3",
+                **more}
+
+    def test_srun(self):
+        """Slurm's own launcher starts the agents, on all nodes or on those that are named."""
+        script = 'echo "$SLURM_NODEID $RANK $WORLD_SIZE"'
+        for hosts, nodes in (([], 3), (["--hosts", "n2,n3"], 2)):
+            with self.subTest(hosts=hosts):
+                status, out, err = self.run_hosts(
+                    ["--launch", "srun", *hosts], script, "--nproc-per-node", "2",
+                    "--rdzv-id", f"srun{nodes}", env=self.slurm())
+                self.assertEqual(status, 0, err)
+                self.assertEqual(sorted(out.splitlines()),
+                                 sorted(f"{rank // 2} {rank} {2 * nodes}"
+                                        for rank in range(2 * nodes)))
+        with open(self.srun_log, encoding="utf-8") as file:
+            everywhere, named = file.read().splitlines()
+        self.assertRegex(everywhere, "^--nodes=3 --ntasks-per-node=1 --kill-on-bad-exit=0 /")
+        self.assertIn("--nodelist n2,n3 ", named)
+        for line in (everywhere, named):
+            self.assertNotIn("--launch", line)
+            self.assertNotIn("--hosts", line)
+
+    def test_srun_status_and_signals(self):
+        status, _, err = self.run_hosts(["--launch", "srun"], "[ $RANK != 1 ] || exit 85",
+                                        env=self.slurm())
+        self.assertEqual(status, 85, err)
+        process = self.start(["--launch", "srun"], 'trap "echo got; exit 0" TERM; echo up; '
+                             "while :; do sleep 0.02; done", "--rdzv-id", "srun-signal",
+                             env=self.slurm())
+        for _ in range(3):
+            self.assertEqual(process.stdout.readline(), "up\n")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=harness.DEADLINE_S)
+        self.assertEqual(out.split(), ["got"] * 3, err)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+
+    def test_no_srun(self):
+        status, _, err = self.run_hosts(["--launch", "srun"], "exit 0",
+                                        env=self.slurm(PATH="/nowhere"))
+        self.assertEqual(status, 1)
+        self.assertIn("start srun (--launch ssh does without it): No such file", err)
 
     def test_refused(self):
         for hosts, options, text in ((["--hosts", "a,a"], (), "'a' is there twice"),
