@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Launchers under fire: many `muster run` with two workers each, on one server, for some seconds.
 
-Agents are killed and stopped, workers fail, are killed and stopped, newcomers come. Afterwards
+Agents and keepers are killed, agents and workers are stopped, workers fail and are killed, and have
+children in sessions of their own; newcomers come. Afterwards
 everybody is left in peace, and the job has to end well. From the event files and from /proc:
 
   * no agent has two generations of workers at once, and no worker outlives its agent
   * workers of one round have one world size, different ranks, and one count of restarts
   * restarts do not exceed the budget, and the rounds' count never goes back
   * every agent ends, and says the same of the job
-  * no descriptor of the server stays open
+  * no descriptor of the server stays open, and no process of the job is left
 
 Usage: launchers.py [--agents N] [--seconds S] [--seed N]
 """
@@ -34,6 +35,7 @@ RESTARTS_MAX = 1000000
 # Works until it is told that all is over, or fails now and then.
 WORKER = """
 trap 'exit 0' TERM
+setsid sleep 86400 &
 n=0
 while [ ! -e "$PLACE/over" ]; do
     n=$((n + 1))
@@ -76,6 +78,18 @@ class Chaos:
                 ends.add(key)
         return [pid for key, pid in starts.items() if key not in ends]
 
+    def processes(self):
+        """All that have the job's place in their environment."""
+        wanted, found = f"PLACE={self.place}".encode(), []
+        for name in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if name.isdigit() and wanted in file.read().split(b"\0"):
+                        found.append(int(name))
+            except OSError:
+                pass  # it has ended, or is somebody's
+        return found
+
     # --- faults ---
 
     def stop(self, pid):
@@ -91,11 +105,20 @@ class Chaos:
                     pass
                 del self.stopped[pid]
 
+    @staticmethod
+    def kill_keeper(worker_pid):
+        """If it is still the parent of that worker."""
+        with open(f"/proc/{worker_pid}/stat", encoding="utf-8") as file:
+            parent = int(file.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{parent}/comm", encoding="utf-8") as file:
+            if file.read() == "muster-keeper\n":
+                os.kill(parent, signal.SIGKILL)
+
     def strike(self):
         living = self.living()
         agent = self.random.choice(living)
         kind = self.random.choice(("kill agent", "stop agent", "leave", "fail", "kill worker",
-                                   "stop worker"))
+                                   "stop worker", "kill keeper"))
         try:
             if kind == "kill agent":
                 agent.signal(signal.SIGKILL)
@@ -115,9 +138,11 @@ class Chaos:
                 pid = self.random.choice(pids)
                 if kind == "kill worker":
                     os.kill(pid, signal.SIGKILL)
+                elif kind == "kill keeper":
+                    self.kill_keeper(pid)
                 else:
                     self.stop(pid)
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
             return
         self.counts[kind] += 1
 
@@ -214,6 +239,10 @@ class Chaos:
             for agent in self.agents:
                 agent.process.wait()
                 self.check_agent(agent)
+            try:
+                harness.wait_until(lambda: not self.processes(), "", 10)
+            except AssertionError:
+                self.wrong(f"processes {self.processes()} are left")
             rounds, restarts = self.check_rounds()
             try:
                 harness.wait_until(lambda: len(os.listdir(descriptors)) <= before + 1, "", 10)
