@@ -1,9 +1,8 @@
-/* kv/compact.c - moving keys and values together, some at a time.
+/* kv/compact.c - moves keys and values together, a part at a time.
  *
- * What is freed leaves holes between what stays, and a slab gives its pages back only when nothing
- * is left in it. A walk over all entries takes what is in mostly empty slabs out of them. Entries
- * that somebody points to stay where they are, and so do values that are being sent: those are few,
- * or go by themselves. */
+ * Freed allocations leave holes, and a slab gives its pages back only when it is empty. A walk over
+ * all entries moves allocations out of mostly empty slabs. Entries that are referenced stay in
+ * place, and so do values that are being sent: they are few, or end soon. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -33,7 +32,7 @@ static void compact_value(struct mst__kv *kv, struct mst__kv_entry *entry, bool 
     }
 }
 
-/* Whether only the engine's own lists lead to @entry. */
+/* Whether only the engine's own lists refer to @entry. */
 static bool entry_can_move(const struct mst__kv_entry *entry)
 {
     return !mst__kv_entry_is_waited_for(entry) && entry->watches == NULL &&

@@ -1,42 +1,42 @@
-/* kv/entry.h - what the files of kv/ share: an entry of the map.
+/* kv/entry.h - shared by the files of kv/: an entry of the map.
  *
- * One entry holds everything known under one key: the value, the queue of the same name, who waits,
- * who watches. It exists as long as any of these does. */
+ * One entry holds everything under one key: the value, the queue of the same name, waiting clients,
+ * watchers. It exists while there is any of these. */
 #ifndef MST_KV_ENTRY_H
 #define MST_KV_ENTRY_H
 
 #include "base/assert.h"
 #include "kv/kv.h"
 
-/* A value, or an item of a queue. Who wants to send the bytes later holds the block; as long as
- * somebody does, it is not written to: a changed value gets a block of its own. */
+/* A value, or an item of a queue. A caller that sends the bytes later holds the block; while it is
+ * held, it is not written: a changed value gets a new block. */
 struct mst__kv_block {
     union {
-        size_t capacity;            /* of a value, and of an item that has left its queue */
+        size_t capacity;            /* of a value, or of an item that has left its queue */
         struct mst__kv_block *next; /* in a queue */
     } u;
     uint32_t size;
-    uint32_t holders; /* the entry, or the queue, is one */
+    uint32_t holders; /* references, including that of the entry or queue */
     uint8_t bytes[];
 };
 
 struct mst__kv_queue {
     struct mst__kv_block *first, *last;
     size_t count;
-    size_t promised_count; /* clients woken for an item that have not come for it yet */
+    size_t promised_count; /* clients woken for an item that have not yet taken it */
 };
 
 struct mst__kv_entry {
     struct mst__kv_block *block;                    /* the value; NULL = none */
-    struct mst__kv_entry *key_prev, *key_next;      /* if it has a value */
-    struct mst__kv_place *lines[MST_KV_LINE_COUNT]; /* the first of each */
+    struct mst__kv_entry *key_prev, *key_next;      /* ring of the entries with a value */
+    struct mst__kv_place *lines[MST_KV_LINE_COUNT]; /* the first client of each line */
     struct mst__kv_queue queue;
     struct mst__kv_watch *watches;
     uint64_t fingerprint;    /* of the value, unless it is old */
-    uint32_t writes;         /* counts changes that are not BARRIER's */
-    uint32_t pins;           /* a command under way comes back to the entry: it stays */
-    bool made_by_barrier;    /* BARRIER created the value and nobody else has written it */
-    bool fingerprint_is_old; /* of a value before this one; never while one waits for a change */
+    uint32_t writes;         /* counts changes other than those of BARRIER */
+    uint32_t pins;           /* a current command uses the entry: keep it */
+    bool made_by_barrier;    /* BARRIER created the value and no other operation has written it */
+    bool fingerprint_is_old; /* of an earlier value; never while a client waits for a change */
 };
 
 struct mst__kv_watch {
@@ -46,7 +46,7 @@ struct mst__kv_watch {
     struct mst__kv_client *client;
 };
 
-/* The steps that @size bytes are. */
+/* @size bytes in steps. */
 static inline uint64_t mst__kv_steps_of(size_t size)
 {
     return size >> 10;
@@ -57,11 +57,11 @@ static inline uint64_t mst__kv_steps_of(size_t size)
 /* Whether @size more bytes fit under the memory limit. */
 bool mst__kv_has_room(const struct mst__kv *kv, size_t size);
 
-/* Charge what @buf takes by now: 0, or MST_ELIMIT. */
+/* Charge the present size of @buf: 0, or MST_ELIMIT. */
 int mst__kv_buf_charge(struct mst__kv *kv, struct mst__kv_buf *buf);
 
-/* Append to a buffer of the engine's own: 0, MST_ELIMIT, MST_ENOMEM. On error the bytes may be in
- * it or not: it is to be truncated or closed. */
+/* Append to a buffer of the engine: 0, MST_ELIMIT, MST_ENOMEM. On error the bytes may have been
+ * appended: truncate or close the buffer. */
 static inline int mst__kv_buf_append_str(struct mst__kv *kv,
                                          struct mst__kv_buf *buf,
                                          struct mst_bytes bytes)
@@ -72,15 +72,15 @@ static inline int mst__kv_buf_append_str(struct mst__kv *kv,
 }
 void mst__kv_buf_close(struct mst__kv *kv, struct mst__kv_buf *buf);
 
-/* Find the entry under @key, or make an empty one: 0, MST_ELIMIT, MST_ENOMEM. */
+/* Find or create the entry under @key: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__kv_entry_obtain(struct mst__kv *kv,
                          struct mst_bytes key,
                          struct mst__kv_entry **ret_entry);
 
-/* Remove @entry if nothing is known under its key any more and no command needs it. */
+/* Remove @entry if it is empty and no command needs it. */
 void mst__kv_entry_tidy(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* A block for @capacity bytes that one holds, the caller: 0, MST_ELIMIT, MST_ENOMEM. */
+/* A block for @capacity bytes, held by the caller: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block **ret_block);
 
 static inline bool mst__kv_entry_exists(const struct mst__kv_entry *entry)
@@ -100,25 +100,24 @@ static inline struct mst_bytes mst__kv_entry_value(const struct mst__kv_entry *e
                                 : mst_bytes_of(entry->block->bytes, entry->block->size);
 }
 
-/* A block for the next value of @entry, of up to @size bytes: its present one if that will do, or
- * else, and if @entry is NULL, a new one, which the caller puts or releases. 0, MST_ELIMIT,
- * MST_ENOMEM. */
+/* A block for the next value of @entry, of up to @size bytes: its present one if that fits, else,
+ * or if @entry is NULL, a new one, which the caller puts or releases. 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__kv_entry_room(struct mst__kv *kv,
                        const struct mst__kv_entry *entry,
                        size_t size,
                        struct mst__kv_block **ret_room);
 
-/* Store @value in @room, which was got for it and is taken; tells watchers, wakes nobody. @value
- * may be in @room already. */
+/* Store @value in @room, which is taken; notifies watchers, wakes no waiting client. @value may
+ * already be in @room. */
 void mst__kv_entry_put(struct mst__kv *kv,
                        struct mst__kv_entry *entry,
                        struct mst__kv_block *room,
                        struct mst_bytes value);
 
-/* Remove the value; tells watchers. The entry stays. */
+/* Remove the value; notifies watchers. The entry stays. */
 void mst__kv_entry_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* Remove the value as DELETE does: wakes those who wait for a change of it. The entry stays. */
+/* Remove the value as DELETE does: wakes clients that wait for a change. The entry stays. */
 void mst__kv_entry_delete(struct mst__kv *kv, struct mst__kv_entry *entry);
 
 /* The value as a number: 0, or MST_ETYPE. A missing value counts as 0. */
@@ -126,18 +125,18 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- wait.c --- */
 
-/* The key of @entry was written: everybody in its lines goes on, but those who wait for a change
- * only if there was one. */
+/* The key of @entry was written: wake all clients in its lines, those that wait for a change only
+ * if there was one. */
 void mst__kv_wake_all(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* The value of @entry may have changed: those who wait for that go on if it has. */
+/* The value of @entry may have changed: if so, wake the clients that wait for a change. */
 void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* The queue of @entry got an item: wake one of those who wait for it. */
+/* The queue of @entry got an item: wake one waiting client. */
 void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry);
 
-/* @client came for what it was woken for, or never will: if there are items left that nobody was
- * woken for, wake the next one. */
+/* @client has taken its item, or never will: if there are items without a woken client, wake the
+ * next one. */
 void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client);
 
 int mst__kv_wait(struct mst__kv *kv,
@@ -158,7 +157,7 @@ int mst__kv_barrier(struct mst__kv *kv,
 /* Whether a CHECK or WAIT for the key is satisfied. @entry may be NULL. */
 bool mst__kv_entry_is_ready(const struct mst__kv_entry *entry);
 
-/* The place behind @place in its line; NULL at the end. */
+/* The place after @place in its line; NULL at the end. */
 static inline const struct mst__kv_place *mst__kv_place_next(const struct mst__kv_place *place)
 {
     return place->next == place->entry->lines[place->line] ? NULL : place->next;
@@ -171,7 +170,7 @@ void mst__kv_queue_pop(struct mst__kv *kv,
                        const struct mst__command *command,
                        struct mst__reply *ret_reply);
 int64_t mst__kv_queue_count(const struct mst__kv *kv, struct mst_bytes key);
-/* Remove the first item, which is there, and keep the entry. */
+/* Remove the first item, which exists, and keep the entry. */
 void mst__kv_queue_drop(struct mst__kv *kv, struct mst__kv_entry *entry);
 /* Release all items, without accounting: the engine is closing. */
 void mst__kv_queue_free(struct mst__kv *kv, struct mst__kv_queue *queue);
@@ -181,7 +180,7 @@ void mst__kv_queue_free(struct mst__kv *kv, struct mst__kv_queue *queue);
 int mst__kv_watch(struct mst__kv *kv, struct mst__kv_client *client, struct mst_bytes key);
 void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client);
 
-/* Record a change of @entry's value for its watchers; called before the change. */
+/* Record a change of @entry's value for its watchers; call before the change. */
 void mst__kv_notify(struct mst__kv *kv,
                     struct mst__kv_entry *entry,
                     enum mst__kv_change change,

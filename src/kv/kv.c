@@ -1,7 +1,7 @@
 /* kv/kv.c - the engine: entries, memory, and one function per operation.
  *
  * Invariants: an entry in the map has a value, a queue item, a waiting client, a promise or a
- * watcher; keys_count is the number of entries with a value; memory_used keeps to the limit. */
+ * watcher; keys_count is the number of entries with a value; memory_used is within the limit. */
 #include "kv/kv.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "base/number.h"
 #include "kv/entry.h"
 
-/* The least room for a value: a counter grows its digits, and a barrier takes one back, without a
- * new block. */
+/* The minimum capacity of a value: a counter can grow, and a barrier can count down, without a new
+ * block. */
 #define VALUE_CAPACITY_MIN ((size_t)24)
 static_assert(VALUE_CAPACITY_MIN >= MST_NUMBER_SIZE, "every value's block holds a number");
 
@@ -148,7 +148,7 @@ int mst__kv_block_new(struct mst__kv *kv, size_t capacity, struct mst__kv_block 
 
 static void block_free(struct mst__kv *kv, struct mst__kv_block *block)
 {
-    kv->steps += mst__kv_steps_of(block->u.capacity) / 4; /* a large one is pages of its own */
+    kv->steps += mst__kv_steps_of(block->u.capacity) / 4; /* a large block has its own pages */
     mst__kv_discharge(kv, block_cost(block->u.capacity));
     mst__slab_free(&kv->slabs, block, sizeof *block + block->u.capacity);
 }
@@ -164,7 +164,7 @@ static void block_release(struct mst__kv *kv, struct mst__kv_block *block)
 
 void mst__kv_hold(struct mst__kv *kv, void *shared)
 {
-    (void)kv; /* as for the other direction */
+    (void)kv; /* symmetric to the other direction */
     struct mst__kv_block *block = shared;
     MST_ASSERT(block->holders < UINT32_MAX);
     block->holders++;
@@ -205,7 +205,7 @@ int mst__kv_entry_room(struct mst__kv *kv,
     return mst__kv_block_new(kv, value_capacity(size), ret_room);
 }
 
-/* What the key of @entry takes in a list. */
+/* The size of the key of @entry in a list. */
 static size_t key_item_size(const struct mst__kv_entry *entry)
 {
     return sizeof(uint64_t) + mst__map_key(entry).size;
@@ -312,8 +312,8 @@ int mst__kv_entry_number(const struct mst__kv_entry *entry, int64_t *ret_number)
 
 /* --- operations --- */
 
-/* Give back the room that the value of @entry does not need. Nobody else holds it: it has just been
- * written. */
+/* Free the room that the value of @entry does not need. The value has just been written, so it is
+ * not shared. */
 static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     struct mst__kv_block *block = entry->block;
@@ -321,19 +321,19 @@ static void entry_fit(struct mst__kv *kv, struct mst__kv_entry *entry)
     size_t capacity = value_capacity(block->size);
     block = mst__slab_realloc(&kv->slabs, block, sizeof *block + before, sizeof *block + capacity);
     if (block == NULL) {
-        return; /* the larger block serves as well */
+        return; /* keep the larger block */
     }
     block->u.capacity = capacity;
     entry->block = block;
     mst__kv_discharge(kv, block_cost(before) - block_cost(capacity));
 }
 
-/* The end of every write that is not BARRIER's: a barrier's count is no longer its own. */
+/* The end of every write except those of BARRIER: the count no longer belongs to the barrier. */
 static void entry_written(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     entry->writes++;
     entry->made_by_barrier = false;
-    /* A small value in the place of a large one gives the memory back. */
+    /* A small value in place of a large one frees the memory. */
     if (MST_UNLIKELY(entry->block->u.capacity >= 1024 &&
                      entry->block->size <= entry->block->u.capacity / 4)) {
         entry_fit(kv, entry);
@@ -348,7 +348,7 @@ static void entry_written_wake(struct mst__kv *kv, struct mst__kv_entry *entry)
     }
 }
 
-/* Find or make the entry under @key and get room for @size bytes of value. */
+/* Find or create the entry under @key and get room for a value of @size bytes. */
 static int entry_prepare(struct mst__kv *kv,
                          struct mst_bytes key,
                          size_t size,
@@ -397,7 +397,7 @@ static void kv_get(const struct mst__kv *kv, struct mst_bytes key, struct mst__r
 {
     const struct mst__kv_entry *entry = mst__map_get(&kv->map, key);
     bool found = entry != NULL && entry->block != NULL;
-    /* PyTorch's default server answers an absent key with an empty value; so do we. */
+    /* As PyTorch's default server, answer an absent key with an empty value. */
     ret_reply->kind = MST_REPLY_BYTES;
     ret_reply->found = found;
     if (found) {
@@ -422,7 +422,7 @@ static int kv_add(struct mst__kv *kv, const struct mst__command *command, struct
         mst__kv_entry_tidy(kv, entry);
         return rv;
     }
-    /* Overflow wraps around, as with every PyTorch server. */
+    /* Overflow wraps, as with every PyTorch server. */
     number = (int64_t)((uint64_t)number + (uint64_t)command->number);
     char text[MST_NUMBER_SIZE];
     mst__kv_entry_put(kv, entry, room, mst_bytes_of(text, mst__number_format(number, text)));
@@ -443,7 +443,7 @@ static int kv_compare_set(struct mst__kv *kv,
     bool matches = found ? mst__bytes_equal(mst__kv_entry_value(entry), command->expected)
                          : command->expected.size == 0;
     if (!matches) {
-        /* For an absent key PyTorch's clients are told what they expected: they rely on it. */
+        /* For an absent key, the answer is the expected value: PyTorch's clients rely on it. */
         reply->bytes = command->expected;
         if (found) {
             reply_value(reply, entry);
@@ -467,8 +467,8 @@ static int kv_compare_set(struct mst__kv *kv,
     return 0;
 }
 
-/* Spare room behind a value that grows from @old_size to @size bytes, so that one that is built
- * piece by piece is not copied for every piece; when memory is short, half of what there is. */
+/* Spare room for a value that grows from @old_size to @size bytes, so that a value that is built
+ * piece by piece is not copied for every piece; if memory is short, half of the rest. */
 static size_t append_spare(const struct mst__kv *kv, size_t old_size, size_t size)
 {
     size_t left = kv->limits.memory_max - kv->memory_used;
@@ -612,15 +612,15 @@ static int kv_list_keys(struct mst__kv *kv,
     return mst__kv_list_next(kv, &ret_reply->bytes);
 }
 
-/* A pair of MULTI_SET that can be put. Its entry is pinned. */
+/* A pair of MULTI_SET that is ready to be stored. Its entry is pinned. */
 struct multi_set_pair {
     struct mst__kv_entry *entry;
-    struct mst__kv_block *room; /* NULL = the entry's own block will do */
+    struct mst__kv_block *room; /* NULL = use the entry's own block */
     struct mst_bytes value;
 };
 
-/* The first half of MULTI_SET: everything that can fail. What is there stays as it is; on error
- * what was made is removed again. */
+/* The first half of MULTI_SET: everything that can fail. Existing values stay; on error, new
+ * entries are removed. */
 static int multi_set_prepare(struct mst__kv *kv,
                              const struct mst__command *command,
                              struct multi_set_pair *pairs)
@@ -665,12 +665,12 @@ static int kv_multi_set(struct mst__kv *kv, const struct mst__command *command)
     pairs = mst__malloc(size);
     int rv = pairs == NULL ? MST_ENOMEM : multi_set_prepare(kv, command, pairs);
     for (uint64_t i = 0; rv == 0 && i < command->count; i++) {
-        /* A key named twice may have another block by now, and a larger one. */
+        /* A repeated key may have another, larger block by now. */
         struct mst__kv_block *room = pairs[i].room == NULL ? pairs[i].entry->block : pairs[i].room;
         mst__kv_entry_put(kv, pairs[i].entry, room, pairs[i].value);
         pairs[i].entry->pins--;
     }
-    /* Waiters go on only now, so that a client that waits for one of the keys finds all of them. */
+    /* Wake clients only now, so that a client that waits for one of the keys finds all of them. */
     for (uint64_t i = 0; rv == 0 && i < command->count; i++) {
         entry_written_wake(kv, pairs[i].entry);
     }
@@ -746,7 +746,8 @@ static int kv_dispatch(struct mst__kv *kv,
     return mst__kv_wait_change(kv, client, command, reply);
 }
 
-/* One large reply shall not cost memory for ever; nobody borrows from it any more. */
+/* Free a large reply, so that it does not cost memory for ever; no reply borrows from it any
+ * more. */
 static void buf_trim(struct mst__kv *kv, struct mst__kv_buf *buf)
 {
     if (MST_UNLIKELY(buf->buf.capacity > MST_KEPT_SIZE_MAX)) {
@@ -798,7 +799,7 @@ void mst__kv_client_close(struct mst__kv *kv, struct mst__kv_client *client)
     if (kv->list_client == client) {
         mst__kv_list_end(kv);
     }
-    /* Leaving a barrier changes a key, and who is going wants no notice of it. */
+    /* Leaving a barrier changes a key; a closing client needs no notice of that. */
     mst__kv_unwatch_all(kv, client);
     mst__kv_cancel_wait(kv, client);
     if (client->promised != NULL) {

@@ -1,4 +1,4 @@
-/* kv/queue.c - first in, first out, one queue per key, apart from the key's value. */
+/* kv/queue.c - first-in first-out queues, one per key, separate from the key's value. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -36,7 +36,7 @@ int mst__kv_queue_push(struct mst__kv *kv, const struct mst__command *command)
     return 0;
 }
 
-/* Take the first item, which is there, out of @entry's queue. The caller holds it now. */
+/* Take the first item, which exists, out of @entry's queue. The caller holds it. */
 static struct mst__kv_block *queue_take(struct mst__kv_entry *entry)
 {
     struct mst__kv_queue *queue = &entry->queue;
@@ -71,7 +71,7 @@ void mst__kv_queue_pop(struct mst__kv *kv,
     struct mst__kv_block *item = queue_take(entry);
     ret_reply->bytes = mst_bytes_of(item->bytes, item->size);
     ret_reply->shared = item->size >= MST_SHARED_SIZE_MIN ? item : NULL;
-    /* The reply borrows the bytes; they live until the next command. */
+    /* The reply borrows the bytes, which live until the next command. */
     MST_ASSERT(kv->popped == NULL);
     kv->popped = item;
     mst__kv_entry_tidy(kv, entry);

@@ -1,8 +1,8 @@
-/* kv/sweep.c - removing keys that nobody needs any more, some at a time.
+/* kv/sweep.c - removes keys that are no longer needed, a part at a time.
  *
  * There is no index of keys by prefix: it would cost every key memory and time. A sweep walks over
- * all entries instead, in the order of their making, so that it also comes by those that are made
- * while it is under way; the caller says how far it may go at once. */
+ * all entries in the order of their creation, so that it also reaches entries that are created
+ * meanwhile; the caller limits each part. */
 #include "base/assert.h"
 #include "kv/entry.h"
 
@@ -11,7 +11,7 @@ void mst__kv_sweep_begin(struct mst__kv *kv)
     kv->sweep_next = mst__map_first(&kv->map);
 }
 
-/* @entry is dead: give back its value, and the items of its queue until @end steps are done. */
+/* @entry is dead: remove its value, and items of its queue until @end steps are done. */
 static void sweep_entry(struct mst__kv *kv, struct mst__kv_entry *entry, uint64_t end)
 {
     if (entry->block != NULL) {
@@ -34,7 +34,7 @@ bool mst__kv_sweep(struct mst__kv *kv, uint64_t steps, mst__kv_is_dead_fn *is_de
         if ((entry->block != NULL || entry->queue.count > 0) && is_dead(arg, mst__map_key(entry))) {
             sweep_entry(kv, entry, end);
             if (entry->queue.count > 0) {
-                break; /* to be gone on with */
+                break; /* continued in the next part */
             }
         }
         kv->sweep_next = mst__map_next(entry);

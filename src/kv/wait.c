@@ -1,13 +1,13 @@
 /* kv/wait.c - waiting for keys: lines of clients per key, barriers, changes, promises.
  *
- * A client waits for at most one thing: a set of keys, a barrier, or a change. Every key it misses
- * gives it a place in a line of that key. When the key is written the place is used up; when none
- * is left the client is released. Lines keep the order of arrival. Whoever looks at a place in a
- * line takes it out, so that no work is done twice. A WAIT for many keys may be asked for in parts,
- * and given up so: the client is held meanwhile, as if it missed one key more.
+ * A client waits for at most one thing: a set of keys, a barrier, or a change. Every missing key
+ * gives it a place in a line of that key. When the key is written, the place is used up; when none
+ * is left, the client is released. Lines keep the order of arrival. A visited place is removed from
+ * its line, so that no work is done twice. A WAIT for many keys may be registered, and given up, in
+ * parts: meanwhile the client is held, as if it missed one more key.
  *
- * All who wait for a change of one key wait for the same: a value other than the present one, whose
- * fingerprint the entry holds. It is computed once for a value, however many ask. */
+ * All clients that wait for a change of one key wait for the same: a value other than the present
+ * one, whose fingerprint is in the entry. It is computed once per value. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -84,7 +84,7 @@ static void part_free(struct mst__kv *kv, struct mst__kv_part *part)
     mst__kv_discharge(kv, mst__slab_cost(size));
 }
 
-/* @client waits for nothing any more. */
+/* @client no longer waits. */
 static void client_drop_parts(struct mst__kv *kv, struct mst__kv_client *client)
 {
     MST_ASSERT(client->keys_missing == 0);
@@ -95,7 +95,7 @@ static void client_drop_parts(struct mst__kv *kv, struct mst__kv_client *client)
     }
 }
 
-/* As long as it is held, @client waits whatever comes. */
+/* While held, @client is not released. */
 static void client_hold(struct mst__kv_client *client)
 {
     MST_ASSERT(!client->is_held);
@@ -110,7 +110,7 @@ static void client_let_go(struct mst__kv_client *client)
     client->keys_missing--;
 }
 
-/* All that @client waited for has come. */
+/* The wait of @client is over. */
 static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
 {
     client_drop_parts(kv, client);
@@ -126,7 +126,7 @@ static void client_release(struct mst__kv *kv, struct mst__kv_client *client)
     kv->released_last = client;
 }
 
-/* @place is used up; the client goes on if it was its last. */
+/* @place is used up; release the client if it was its last. */
 static void place_use_up(struct mst__kv *kv, struct mst__kv_place *place)
 {
     struct mst__kv_client *client = place->client;
@@ -136,7 +136,7 @@ static void place_use_up(struct mst__kv *kv, struct mst__kv_place *place)
     }
 }
 
-/* The fingerprint of the value of @entry, 0 if it has none; computed once for a value. */
+/* The fingerprint of the value of @entry, 0 if there is none; computed once per value. */
 static uint64_t entry_fingerprint(struct mst__kv *kv, struct mst__kv_entry *entry)
 {
     if (entry->fingerprint_is_old) {
@@ -167,7 +167,7 @@ void mst__kv_wake_changes(struct mst__kv *kv, struct mst__kv_entry *entry)
     if (MST_LIKELY(entry->lines[MST_KV_LINE_CHANGE] == NULL)) {
         return;
     }
-    uint64_t before = entry->fingerprint; /* somebody came with it and has waited since */
+    uint64_t before = entry->fingerprint; /* a client passed it and has waited since */
     if (entry_fingerprint(kv, entry) != before) {
         wake_line(kv, entry, MST_KV_LINE_CHANGE);
     }
@@ -179,7 +179,7 @@ void mst__kv_wake_one(struct mst__kv *kv, struct mst__kv_entry *entry)
         struct mst__kv_place *place = entry->lines[MST_KV_LINE_KEY];
         struct mst__kv_client *client = place->client;
         place_leave(kv, place);
-        /* One that still misses other keys has seen this one; go on to one that can act. */
+        /* A client that still misses other keys has seen this one; continue to one that can act. */
         if (client->keys_missing == 0) {
             MST_ASSERT(client->promised == NULL);
             client->promised = entry;
@@ -202,8 +202,8 @@ void mst__kv_settle_promise(struct mst__kv *kv, struct mst__kv_client *client)
     mst__kv_entry_tidy(kv, entry);
 }
 
-/* Whether the key of @entry goes with the participant of a barrier that has @place in it: it was
- * the only one, and the key is the barrier's. */
+/* Whether the key of @entry is removed with the participant of a barrier at @place: it was the only
+ * one, and the barrier created the key. */
 static bool barrier_drops(const struct mst__kv_entry *entry, const struct mst__kv_place *place)
 {
     int64_t count = 0;
@@ -211,8 +211,8 @@ static bool barrier_drops(const struct mst__kv_entry *entry, const struct mst__k
            mst__kv_entry_number(entry, &count) == 0 && count <= 1;
 }
 
-/* A participant leaves a barrier that is not complete: as if it had never come. If somebody else
- * has written the key since, the count is not the barrier's any more and stays. */
+/* A participant leaves an incomplete barrier: count it down. If another client has written the key
+ * since, the count stays. */
 static void barrier_withdraw(struct mst__kv *kv,
                              struct mst__kv_entry *entry,
                              const struct mst__kv_place *place)
@@ -227,13 +227,13 @@ static void barrier_withdraw(struct mst__kv *kv,
     } else {
         char text[MST_NUMBER_SIZE];
         size_t size = mst__number_format((int64_t)((uint64_t)count - 1), text);
-        /* The block of a value holds any number, and so short a value is not shared. */
+        /* The block of a value has room for any number, and such a short value is not shared. */
         mst__kv_entry_put(kv, entry, entry->block, mst_bytes_of(text, size));
     }
     mst__kv_wake_changes(kv, entry);
 }
 
-/* Give up @place, if its key has not come. */
+/* Give up @place, if its key has not been written. */
 static void place_give_up(struct mst__kv *kv, struct mst__kv_place *place)
 {
     struct mst__kv_entry *entry = place->entry;
@@ -281,8 +281,8 @@ bool mst__kv_shed_wait(struct mst__kv *kv, struct mst__kv_client *client)
     return false;
 }
 
-/* Whether @client need not wait for the key of @entry, once it has given up what it waits for now:
- * a barrier that it leaves may take its key along. */
+/* Whether @client need not wait for the key of @entry after it has given up its current wait:
+ * leaving a barrier may remove the key. */
 static bool wait_is_ready(const struct mst__kv_client *client, const struct mst__kv_entry *entry)
 {
     const struct mst__kv_place *place = &client->place;
@@ -291,7 +291,7 @@ static bool wait_is_ready(const struct mst__kv_client *client, const struct mst_
     return mst__kv_entry_is_ready(entry) && !(is_leaving && barrier_drops(entry, place));
 }
 
-/* How many of the keys of @command are missing; a key named twice counts twice. */
+/* The number of missing keys of @command; a repeated key counts twice. */
 static size_t wait_count_missing(const struct mst__kv *kv,
                                  const struct mst__kv_client *client,
                                  const struct mst__command *command)
@@ -307,8 +307,8 @@ static size_t wait_count_missing(const struct mst__kv *kv,
     return missing;
 }
 
-/* Find or make the entries that up to *@missing places are to be taken at, pin them, and say how
- * many there are. On error nothing has changed. */
+/* Find or create the entries for up to *@missing places, pin them, and return their number. On
+ * error nothing has changed. */
 static int wait_pin_entries(struct mst__kv *kv,
                             const struct mst__kv_client *client,
                             const struct mst__command *command,
@@ -336,8 +336,8 @@ static int wait_pin_entries(struct mst__kv *kv,
     return rv;
 }
 
-/* Get the places of @command in @ret_part, or in @one if there is only one, and say how many there
- * are; their entries are pinned. On error nothing has changed. */
+/* Get the places of @command in @ret_part, or in @one if there is only one, and return their
+ * number; their entries are pinned. On error nothing has changed. */
 static int wait_prepare(struct mst__kv *kv,
                         const struct mst__kv_client *client,
                         const struct mst__command *command,
@@ -347,7 +347,7 @@ static int wait_prepare(struct mst__kv *kv,
 {
     bool is_whole = !command->is_begun && !command->goes_on;
     struct mst__kv_part *part = NULL;
-    /* One place needs no memory, and so nobody has to know beforehand whether it is needed. */
+    /* A single place needs no memory, so it need not be known beforehand whether it is needed. */
     size_t missing = is_whole && command->count == 1 ? 1 : wait_count_missing(kv, client, command);
     int rv = missing == 0 || (missing == 1 && is_whole) ? 0 : part_new(kv, missing, &part);
     if (rv != 0) {
@@ -407,7 +407,7 @@ int mst__kv_wait(struct mst__kv *kv,
     return 0;
 }
 
-/* @client, which waits for nothing else, waits in a line of @entry. */
+/* Let @client, which is not waiting, wait in a line of @entry. */
 static void client_wait(struct mst__kv_client *client,
                         struct mst__kv_entry *entry,
                         enum mst__kv_line line)
@@ -416,7 +416,7 @@ static void client_wait(struct mst__kv_client *client,
     place_enter(&client->place, client, entry, line);
 }
 
-/* Give up what @client waits for; @entry stays. */
+/* Give up the wait of @client; @entry stays. */
 static void cancel_wait_but_keep(struct mst__kv *kv,
                                  struct mst__kv_client *client,
                                  struct mst__kv_entry *entry)
@@ -462,7 +462,7 @@ int mst__kv_barrier(struct mst__kv *kv,
     struct mst__kv_block *room = NULL;
     rv = mst__kv_entry_number(entry, &count);
     if (rv == 0) {
-        /* The entry's own block may go with a barrier that is left. */
+        /* The entry's own block may be removed with a barrier that is left. */
         rv = mst__kv_entry_room(kv, mst__kv_is_waiting(client) ? NULL : entry, MST_NUMBER_SIZE,
                                 &room);
     }
@@ -472,7 +472,7 @@ int mst__kv_barrier(struct mst__kv *kv,
     }
     cancel_wait_but_keep(kv, client, entry);
     rv = mst__kv_entry_number(entry, &count);
-    MST_ASSERT(rv == 0); /* it was one, and has at most been counted down */
+    MST_ASSERT(rv == 0); /* it was a number, and has at most been counted down */
     count = (int64_t)((uint64_t)count + 1);
     bool created = entry->block == NULL;
     char text[MST_NUMBER_SIZE];

@@ -1,7 +1,7 @@
-/* kv/watch.c - clients that are told of every change of a key (WATCH_KEY of dialect A).
+/* kv/watch.c - clients that are notified of every change of a key (WATCH of dialect A).
  *
  * A change of a watched key is recorded once, as bytes in kv->notices, and handed out once per
- * watcher afterwards. When it cannot be recorded the watchers are listed as such that lost one: a
+ * watcher afterwards. If it cannot be recorded, the watchers are marked as having lost a notice: a
  * watcher must never make a write fail. */
 #include <string.h>
 
@@ -117,7 +117,7 @@ static void unwatch(struct mst__kv *kv, struct mst__kv_watch *watch)
 
 void mst__kv_unwatch_all(struct mst__kv *kv, struct mst__kv_client *client)
 {
-    /* Notices are handed out right after each command, so none can be under way here. */
+    /* Notices are handed out right after each command, so none is pending here. */
     MST_ASSERT(client->watches == NULL || mst__buf_size(&kv->notices.buf) == 0);
     if (client->lost != NULL) {
         lost_leave(kv, client);
@@ -199,11 +199,11 @@ bool mst__kv_next_notice(struct mst__kv *kv, struct mst__kv_notice *ret_notice)
                                           .key = mst__map_key(head.entry),
                                           .old_value = old_value,
                                           .new_value = new_value};
-    /* The bytes are the same for all of them. */
+    /* The bytes are the same for all watchers. */
     kv->steps += 1 + (is_first ? mst__kv_steps_of(old_value.size + new_value.size) : 0);
     kv->notice_watch = kv->notice_watch->next_of_entry;
     if (kv->notice_watch == NULL) {
-        /* The bytes stay where they are until the next command appends. */
+        /* The bytes stay in place until the next command appends. */
         mst__buf_consume(&kv->notices.buf, sizeof head + 16 + old_value.size + new_value.size);
     }
     return true;
