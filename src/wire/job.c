@@ -1,4 +1,4 @@
-/* wire/job.c - the messages of a job to bytes and back.
+/* wire/job.c - converts the messages of a job to bytes and back.
  *
  * Each message is a list of fields, written and read by the same function: it visits the fields in
  * order, and the visitor either appends or takes them. So the two directions cannot differ. */
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "wire/visit.h"
 
-/* Bytes of a SEALED behind the rank. */
+/* Bytes of a SEALED after the rank. */
 #define SEALED_TAIL_SIZE 8
 
 static void visit_finish(struct mst__visitor *visitor, struct mst__job_finish *finish)
@@ -176,7 +176,7 @@ static void visit_reopened(struct mst__visitor *visitor, struct mst__job_message
     }
 }
 
-/* Those about a run: CLOSE has all, STATUS the first, CLOSED the rest. */
+/* Messages about a run: CLOSE has all fields, STATUS the first, CLOSED the rest. */
 static void visit_close(struct mst__visitor *visitor, struct mst__job_message *message)
 {
     if (message->type != MST_JOB_CLOSED) {
@@ -193,7 +193,7 @@ static void visit_close(struct mst__visitor *visitor, struct mst__job_message *m
     }
 }
 
-/* Go over the fields of @message, whose type is set. */
+/* Visit the fields of @message, whose type is set. */
 static void visit_message(struct mst__visitor *visitor, struct mst__job_message *message)
 {
     switch (message->type) {
@@ -255,14 +255,15 @@ int mst__job_write(struct mst__buf *output, const struct mst__job_message *messa
 {
     MST_ASSERT(mst__job_type_name(message->type) != NULL);
     size_t before = mst__buf_size(output);
-    struct mst__job_message copy = *message; /* visiting is for both ways and takes no constants */
+    struct mst__job_message copy = *message; /* visiting works in both directions and takes no
+                                                constants */
     struct mst__visitor visitor = {.output = output};
     mst__visit_appended(&visitor, mst__buf_append_u32(output, 0));
     mst__visit_appended(&visitor, mst__buf_append_u8(output, (uint8_t)message->type));
     visit_message(&visitor, &copy);
     if (visitor.rv != 0) {
         output->end = output->start + before;
-        return visitor.rv == MST_EPROTO ? MST_ELIMIT : visitor.rv; /* more than the format has */
+        return visitor.rv == MST_EPROTO ? MST_ELIMIT : visitor.rv; /* too large for the format */
     }
     size_t size = mst__buf_size(output) - before - 4;
     MST_ASSERT(size > 0);
@@ -271,7 +272,7 @@ int mst__job_write(struct mst__buf *output, const struct mst__job_message *messa
     return 0;
 }
 
-/* What becomes of a list of packed things: when there is no room for one, it is as it was. */
+/* Finish an item of a packed list: if there was no room, the list is unchanged. */
 static int packed_end(const struct mst__visitor *visitor, size_t before)
 {
     MST_ASSERT(mst__buf_size(visitor->output) >= before);

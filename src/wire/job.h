@@ -1,9 +1,9 @@
-/* wire/job.h - what nodes and the authority of a job say to each other, framed, on the port of the
- * store. Pure: bytes in, messages out, and back. docs/protocol.md describes every byte.
+/* wire/job.h - the messages between nodes and the authority of a job, in frames on the port of the
+ * store. Pure: bytes to messages and back. docs/protocol.md describes every byte.
  *
- * A frame is a u32 with the size of the rest, a u8 that tells the type, and the fields of the
- * message. Integers are little-endian, a text is a u32 with its size and the bytes. What follows
- * the fields that this version knows is ignored, so that a later one may add some. */
+ * A frame is a u32 with the size of the rest, a u8 with the type, and the fields of the message.
+ * Integers are little-endian, a text is a u32 with its size and the bytes. Bytes after the known
+ * fields are ignored, so that a later version can append fields. */
 #ifndef MST_WIRE_JOB_H
 #define MST_WIRE_JOB_H
 
@@ -14,22 +14,22 @@
 
 #define MST_JOB_HEAD_SIZE 5
 
-/* A frame without its head, but for a status. */
+/* A frame without its head, except a status. */
 #define MST_JOB_SIZE_MAX MST_KIB(64)
 
 /* Append @message as a frame: 0, MST_ELIMIT, MST_ENOMEM; @output is then unchanged. */
 int mst__job_write(struct mst__buf *output, const struct mst__job_message *message);
 
-/* Put @rank into the frame of a SEALED that was written for somebody else. */
+/* Put @rank into the frame of a SEALED that was written for another member. */
 void mst__job_patch_rank(uint8_t *frame, size_t size, uint32_t rank);
 
-/* Append a member to what becomes status.members: 0, MST_ELIMIT, MST_ENOMEM. */
+/* Append a member to the later status.members: 0, MST_ELIMIT, MST_ENOMEM. */
 int mst__job_member_write(struct mst__buf *members, const struct mst__job_member *member);
 
-/* Take the next member out of @members; false at the end, or where it makes no sense. */
+/* Take the next member out of @members; false at the end, or if it is malformed. */
 bool mst__job_member_next(struct mst_bytes *members, struct mst__job_member *ret_member);
 
-/* The same for status.details and list.jobs. Where there is none, a detail says nothing. */
+/* The same for status.details and list.jobs. A missing detail is empty. */
 int mst__job_detail_write(struct mst__buf *details, const struct mst__job_detail *detail);
 bool mst__job_detail_next(struct mst_bytes *details, struct mst__job_detail *ret_detail);
 int mst__job_entry_write(struct mst__buf *jobs, const struct mst__job_entry *entry);
@@ -39,7 +39,7 @@ bool mst__job_entry_next(struct mst_bytes *jobs, struct mst__job_entry *ret_entr
  * Read one frame from the front of @input; a status has at most @size_max bytes.
  *
  * Returns 1 with @ret_message, which borrows from @input, and the size of the frame in @ret_size; 0
- * when more is needed, @ret_size bytes in all as far as is known; MST_EPROTO, MST_ELIMIT.
+ * if more is needed, @ret_size bytes in total as far as known; MST_EPROTO, MST_ELIMIT.
  */
 int mst__job_read(struct mst_bytes input,
                   size_t size_max,

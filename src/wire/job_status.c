@@ -1,4 +1,4 @@
-/* wire/job_status.c - an authority to a status. */
+/* wire/job_status.c - makes the status of an authority. */
 #include "wire/job_status.h"
 
 #include "base/assert.h"
@@ -15,7 +15,7 @@ void mst__job_status_room_close(struct mst__job_status_room *room)
     mst__buf_close(&room->details);
 }
 
-/* As the version of who asks has it. */
+/* In the form of the reader's version. */
 static uint32_t standing_told(const struct mst__authority *authority,
                               const struct mst__authority_member *member,
                               uint32_t version)

@@ -60,7 +60,7 @@ int mst__journal_made(struct mst__journal_making *making)
     }
     if (rv != 0) {
         mst__buf_truncate(output, making->before);
-        return rv == MST_EPROTO ? MST_ELIMIT : rv; /* more than the format has */
+        return rv == MST_EPROTO ? MST_ELIMIT : rv; /* too large for the format */
     }
     struct mst_bytes fields = mst__bytes_skip(record, MST_JOURNAL_HEAD_SIZE);
     uint8_t *head = output->memory + output->start + making->before;
@@ -123,7 +123,7 @@ static void visit_announced(struct mst__visitor *visitor, struct mst__journal_ev
     mst__visit_announcement(visitor, announcement, record->labels);
 }
 
-/* The two halves apart: both are small. */
+/* The two halves separately: both are small. */
 static void visit_id(struct mst__visitor *visitor, mst__authority_id *id)
 {
     uint32_t index = (uint32_t)*id;
@@ -133,7 +133,7 @@ static void visit_id(struct mst__visitor *visitor, mst__authority_id *id)
     *id = (uint64_t)generation << 32 | index;
 }
 
-/* Of an event whose kind is set. */
+/* The fields of an event whose kind is set. */
 static void visit_event(struct mst__visitor *visitor, struct mst__journal_event *record)
 {
     struct mst__authority_event *event = &record->event;

@@ -5,20 +5,20 @@
 #include "wire/journal.h"
 #include "wire/visit.h"
 
-/* A record in the making. */
+/* A record that is being written. */
 struct mst__journal_making {
     struct mst__journal *journal;
-    size_t before; /* where it begins */
+    size_t before; /* its start */
     struct mst__visitor visitor;
 };
 
-/* Begin one of @kind about @job. */
+/* Begin a record of @kind about @job. */
 void mst__journal_make(struct mst__journal_making *making,
                        struct mst__journal *journal,
                        enum mst__journal_kind kind,
                        uint32_t job);
 
-/* It is whole: 0, or the error, and nothing was appended. */
+/* Finish it: 0, or the error with nothing appended. */
 int mst__journal_made(struct mst__journal_making *making);
 
 #endif /* MST_WIRE_JOURNAL_SELF_H */

@@ -1,8 +1,8 @@
 /* wire/journal_state.c - the whole state of an authority to records and back.
  *
- * Counts that follow from the members are not written but counted again. The rest is put back as it
- * was, links and all, and then has to be free of flaws (mst__authority_flaw): the file may have
- * been written by anybody. */
+ * Counts that follow from the members are not written but counted again. The rest is restored
+ * exactly, links included, and must then be consistent (mst__authority_flaw): the file is
+ * untrusted. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -108,7 +108,7 @@ static void visit_failures(struct mst__visitor *visitor, struct mst__authority *
     visit_chars(visitor, authority->close_owner, MST_AUTHORITY_NAME_SIZE_MAX);
 }
 
-/* JOB, behind run id and options. */
+/* JOB, after run id and options. */
 static void visit_job(struct mst__visitor *visitor,
                       struct mst__journal_state *state,
                       struct mst__authority *authority)
@@ -124,7 +124,7 @@ static void visit_job(struct mst__visitor *visitor,
     mst__visit_count(visitor, &state->members_left, 4 * MST_AUTHORITY_MEMBERS_MAX);
     mst__visit_count(visitor, &state->lost_left, MST_AUTHORITY_MEMBERS_MAX);
     mst__visit_count(visitor, &state->released_left, MST_AUTHORITY_MEMBERS_MAX);
-    if (mst__visit_more(visitor)) { /* not in the first journals */
+    if (mst__visit_more(visitor)) { /* missing in the first journals */
         mst__visit_u32(visitor, &authority->restarts_total);
         mst__visit_u32(visitor, &authority->round_restarts);
         VISIT_ENUM(visitor, authority->round_start, enum mst__job_start, MST_JOB_START_COUNT - 1);
@@ -147,7 +147,7 @@ static void visit_flags(struct mst__visitor *visitor, bool *const *flags, unsign
     }
 }
 
-/* MEMBER, but for its text. Of an entry that is free only the first three count. */
+/* MEMBER, without its text. A free entry has only the first three fields. */
 static void visit_member(struct mst__visitor *visitor,
                          struct mst__authority_member *member,
                          bool *is_ranked,
@@ -219,7 +219,8 @@ static int write_job(struct mst__journal *journal,
                      const struct mst__authority *authority)
 {
     struct mst__journal_making making;
-    struct mst__authority copy = *authority; /* visiting is for both ways and takes no constants */
+    struct mst__authority copy = *authority; /* visiting works in both directions and takes no
+                                                constants */
     struct mst__journal_state state = {
         .members_left = authority->members_count,
         .lost_left = authority->lost_count,
@@ -251,7 +252,7 @@ static int write_member(struct mst__journal *journal,
     return mst__journal_made(&making);
 }
 
-/* Those lost, in their order, or, if @is_released, all that are. */
+/* The lost ranks, in their order, or, with @is_released, the released ones. */
 static int write_ranks(struct mst__journal *journal,
                        uint32_t job,
                        const struct mst__authority *authority,
@@ -327,7 +328,7 @@ static int restore_job(struct mst__journal_state *state,
     return authority->now_us > MST_JOURNAL_TIME_MAX ? MST_EPROTO : visitor->rv;
 }
 
-/* Name, address and labels, each with a NUL behind it, and no more. */
+/* Name, address and labels, each with a NUL after it, and nothing else. */
 static bool text_is_whole(struct mst_bytes text, size_t labels_count)
 {
     size_t pieces = 0;
@@ -338,7 +339,7 @@ static bool text_is_whole(struct mst_bytes text, size_t labels_count)
            text.data[text.size - 1] == '\0' && pieces == 2 + 2 * labels_count;
 }
 
-/* The text, the name and the rank of @member, which is in the table. */
+/* Restore text, name and rank of @member, which is in the table. */
 static int member_settle(struct mst__authority *authority,
                          struct mst__authority_member *member,
                          struct mst_bytes text,

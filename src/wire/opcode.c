@@ -10,8 +10,8 @@ static const struct mst__opcode opcodes[MST_OP_COUNT] = {
 #undef OPCODE_ROW
 };
 
-/* The way back: operation + 1 by opcode, 0 = none. An operation that a dialect lacks gets a slot
- * of its own behind all opcodes, where nothing looks. */
+/* The reverse table: operation + 1 by opcode, 0 = none. An operation that a dialect lacks has a
+ * slot after all opcodes, which is never used. */
 #define OPCODE_END 0x42
 #define OPCODE_SLOT(op, opcode) ((opcode) == MST_OPCODE_NONE ? OPCODE_END + MST_OP_##op : (opcode))
 

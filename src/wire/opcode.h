@@ -1,4 +1,4 @@
-/* wire/opcode.h - which number each operation has in each dialect, and the shape of its request. */
+/* wire/opcode.h - the opcode of each operation in each dialect, and the form of its request. */
 #ifndef MST_WIRE_OPCODE_H
 #define MST_WIRE_OPCODE_H
 
@@ -17,8 +17,9 @@ enum mst__wire_shape {
 
 #define MST_OPCODE_NONE 0xff
 
-/* operation, A, B, C, shape of the request, kind of the reply. Opcode 0 of dialect C is VALIDATE,
- * which is part of the connection's start and no operation. From 0x40 on they are ours. */
+/* operation, A, B, C, form of the request, kind of the reply. Opcode 0 of dialect C is VALIDATE,
+ * which is part of the start of a connection and not an operation. Opcodes from 0x40 on are
+ * ours. */
 #define MST_OPCODE_MAP(X)                                                \
     X(SET, 0, 0, 1, KEY_VALUE, NONE)                                     \
     X(COMPARE_SET, 1, 1, 2, KEY_VALUE_VALUE, BYTES)                      \
@@ -50,10 +51,10 @@ struct mst__opcode {
 /* The row of @op. */
 const struct mst__opcode *mst__opcode_of(enum mst__op op);
 
-/* The number of @op in @dialect (A, B or C), MST_OPCODE_NONE if it has none. */
+/* The opcode of @op in @dialect (A, B or C), MST_OPCODE_NONE if it has none. */
 uint8_t mst__opcode_in(enum mst__dialect dialect, enum mst__op op);
 
-/* The operation with number @opcode in @dialect (A, B or C); false if there is none. */
+/* The operation with @opcode in @dialect (A, B or C); false if there is none. */
 bool mst__opcode_find(enum mst__dialect dialect, uint8_t opcode, enum mst__op *ret_op);
 
 #endif /* MST_WIRE_OPCODE_H */

@@ -1,4 +1,4 @@
-/* wire/replay.c - jobs by number, and what their records do to them. */
+/* wire/replay.c - the jobs of a journal by number, and their records. */
 #include "wire/replay.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ const struct mst__replay_job *mst__replay_next(const struct mst__replay *replay,
     return *cursor == NULL ? NULL : *(struct mst__replay_job **)*cursor;
 }
 
-/* What was known of @job is not any more. */
+/* Forget the state of @job. */
 static void job_clear(struct mst__replay_job *job)
 {
     if (job->state.has_begun) {

@@ -83,7 +83,7 @@ int mst__wire_write_reply_head(struct mst__buf *output, const struct mst__reply 
 {
     size_t size_before = mst__buf_size(output);
     int rv = 0;
-    /* Those whose bytes are sent apart. */
+    /* Replies whose bytes are sent separately. */
     MST_ASSERT(reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_LIST ||
                reply->kind == MST_REPLY_BYTES || reply->kind == MST_REPLY_ITEMS);
     if (reply->kind == MST_REPLY_POP || reply->kind == MST_REPLY_LIST) {
@@ -148,7 +148,7 @@ static int read_status(const struct mst__command *command,
                      : mst__fail(reterr, MST_EPROTO, 0, "status byte 0x%02x", byte);
 }
 
-/* @count strs from @start on; sets reply->bytes to all of them, or with one only to its content. */
+/* @count strs from @start on; sets reply->bytes to all of them, or for one to its content. */
 static int read_strs(const struct mst__wire_limits *limits,
                      struct mst_bytes input,
                      size_t start,

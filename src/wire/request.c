@@ -1,8 +1,8 @@
 /* wire/request.c - requests: bytes to commands for the server, commands to bytes for the client.
  *
- * Reading never acts on a part of a request and checks every length before anybody allocates for
+ * Reading never acts on a part of a request, and checks every length before memory is allocated for
  * it. A request with many keys is not scanned again from its start when more bytes arrive: the
- * reader remembers how far it got. */
+ * reader remembers its position. */
 #include <stdio.h>
 
 #include "base/assert.h"
@@ -59,13 +59,13 @@ void mst__wire_read_again(struct mst__wire_reader *reader, size_t size)
     reader->items_end = size;
 }
 
-/* Where reading is in a request. `end` is how many bytes the request needs as far as is known. */
+/* The position in a request. `end` is the known size of the request so far. */
 struct cursor {
     struct mst_bytes input;
     size_t end;
 };
 
-/* Step over @size bytes; they start at @ret_start. False when they are not all there yet. */
+/* Skip @size bytes; they start at @ret_start. False if they have not all arrived. */
 static bool cursor_skip(struct cursor *cursor, size_t size, size_t *ret_start)
 {
     *ret_start = cursor->end;
@@ -126,7 +126,7 @@ static int items_begin(struct mst__wire_reader *reader,
     return MST_WIRE_REQUEST;
 }
 
-/* Keys, or keys and values in turn; resumes where the last call ended. */
+/* Keys, or keys and values in turn; resumes at the end of the last call. */
 static int read_items(struct mst__wire_reader *reader,
                       const struct mst__wire_limits *limits,
                       struct cursor *cursor,
@@ -184,7 +184,7 @@ static int read_nonce(struct cursor *cursor, struct mst__command *command)
     return MST_WIRE_REQUEST;
 }
 
-/* Everything behind the opcode. */
+/* Everything after the opcode. */
 static int read_fields(struct mst__wire_reader *reader,
                        const struct mst__wire_limits *limits,
                        struct cursor *cursor,
@@ -223,7 +223,7 @@ static int read_fields(struct mst__wire_reader *reader,
     return cursor_str(cursor, "value", limits->value_size_max, &command->value, reterr);
 }
 
-/* What a byte that is no opcode suggests about its sender, for the log. */
+/* What an unknown opcode suggests about its sender, for the log. */
 static const char *opcode_hint(const struct mst__wire_reader *reader, struct mst_bytes input)
 {
     if (reader->greeted) {
@@ -239,7 +239,7 @@ static const char *opcode_hint(const struct mst__wire_reader *reader, struct mst
     return input.data[0] == 0x16 ? ", looks like TLS" : ", not a TCPStore client";
 }
 
-/* Opcodes 7 and 8 mean different things in A and B (docs/protocol.md, "A or B"). */
+/* Opcodes 7 and 8 differ between A and B (docs/protocol.md, "A or B"). */
 static int settle_legacy(struct mst__wire_reader *reader,
                          const struct mst__wire_limits *limits,
                          struct mst_bytes input,
@@ -249,7 +249,8 @@ static int settle_legacy(struct mst__wire_reader *reader,
     uint8_t opcode = input.data[0];
     MST_ASSERT(reader->dialect == MST_DIALECT_LEGACY);
     if (opcode == 7) {
-        /* Only A's second connection begins with a WATCH; B's clients delete what they made. */
+        /* Only A's second connection begins with a WATCH; a client of B first creates what it
+         * deletes. */
         reader->dialect = reader->greeted ? MST_DIALECT_B : MST_DIALECT_A;
     } else if (opcode >= 9) {
         reader->dialect = MST_DIALECT_B;
@@ -271,8 +272,8 @@ static int settle_legacy(struct mst__wire_reader *reader,
     return MST_WIRE_REQUEST;
 }
 
-/* Find out whether the connection starts with VALIDATE. The magic read as the length of a legacy
- * SET's key would be far above any limit, so there is no doubt. */
+/* Check whether the connection starts with VALIDATE. As the length of a legacy SET's key, the magic
+ * would be far above any limit, so this is unambiguous. */
 static int read_start(struct mst__wire_reader *reader,
                       const struct mst__wire_limits *limits,
                       struct mst_bytes input,
@@ -295,7 +296,7 @@ static int read_start(struct mst__wire_reader *reader,
         reader->greeted = true;
         return MST_WIRE_VALIDATE;
     }
-    /* The lower half of a key's length: enough to know that it is no sane one either. */
+    /* The lower half of a key's length is enough to see that it is too large. */
     if (magic > limits->key_size_max) {
         return mst__fail(reterr, MST_EPROTO, 0,
                          "starts with 0x%08x: neither VALIDATE nor the length of a key", magic);
@@ -304,7 +305,7 @@ static int read_start(struct mst__wire_reader *reader,
     return MST_WIRE_REQUEST;
 }
 
-/* One request of a connection whose dialect is known, at least as far as this request needs. */
+/* Read one request of a connection whose dialect is known, at least as far as needed. */
 static int read_command(struct mst__wire_reader *reader,
                         const struct mst__wire_limits *limits,
                         struct mst_bytes input,
@@ -328,7 +329,7 @@ static int read_command(struct mst__wire_reader *reader,
         reader->greeted = true;
         reader->items_end = 0;
     } else {
-        /* Who waits for bytes that are there waits for ever. */
+        /* It must never wait for bytes that are already there. */
         MST_ASSERT(rv < 0 || cursor.end > input.size);
     }
     return rv;

@@ -1,4 +1,4 @@
-/* wire/round_key.c - the keys of a round: written and read. */
+/* wire/round_key.c - writes and reads the keys of a round. */
 #include "wire/round_key.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ void mst__round_prefix(struct mst_bytes run_id,
                    round); /* sized to fit */
 }
 
-/* Take the number behind the last dot off @text. */
+/* Take the number after the last dot off @text. */
 static bool take_number(struct mst_bytes *text, uint64_t max, uint64_t *ret_number)
 {
     size_t at = text->size;
@@ -48,7 +48,7 @@ static bool take_number(struct mst_bytes *text, uint64_t max, uint64_t *ret_numb
         at--;
     }
     size_t count = text->size - at;
-    /* One way to write a number only, so that there is one prefix for each round. */
+    /* Accept one form of a number only, so that each round has one prefix. */
     if (at == 0 || text->data[at - 1] != '.' || count == 0 ||
         (count > 1 && text->data[at] == '0')) {
         return false;
@@ -66,7 +66,7 @@ static bool take_number(struct mst_bytes *text, uint64_t max, uint64_t *ret_numb
     return true;
 }
 
-/* The run id as mst__round_prefix has written it. */
+/* Decode the run id as mst__round_prefix encodes it. */
 static bool read_run_id(struct mst_bytes text, struct mst__round_key *ret_key)
 {
     ret_key->run_id_size = 0;

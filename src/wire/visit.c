@@ -1,4 +1,4 @@
-/* wire/visit.c - integers, texts and what nodes say, to bytes and back. */
+/* wire/visit.c - integers, texts and parts of messages to bytes and back. */
 #include "wire/visit.h"
 
 #include "base/assert.h"
@@ -34,7 +34,7 @@ void mst__visit_u8(struct mst__visitor *visitor, uint8_t *value)
     *value = at == NULL ? 0 : *at;
 }
 
-/* The lowest seven bits first; each byte but the last has the eighth. */
+/* The lowest seven bits first; each byte except the last has the eighth bit set. */
 static void write_compact(struct mst__visitor *visitor, uint64_t value)
 {
     uint8_t bytes[10];
@@ -99,7 +99,7 @@ void mst__visit_i64(struct mst__visitor *visitor, int64_t *value)
 {
     uint64_t bits = (uint64_t)*value;
     if (visitor->is_compact) {
-        bits = bits << 1 ^ (*value < 0 ? UINT64_MAX : 0); /* small ones stay small */
+        bits = bits << 1 ^ (*value < 0 ? UINT64_MAX : 0); /* small numbers stay small */
     }
     mst__visit_u64(visitor, &bits);
     if (visitor->is_compact) {
@@ -165,7 +165,7 @@ bool mst__visit_more(const struct mst__visitor *visitor)
     return visitor->output != NULL || (visitor->rv == 0 && visitor->input.size > 0);
 }
 
-/* --- what nodes say --- */
+/* --- parts of messages --- */
 
 void mst__visit_budget(struct mst__visitor *visitor, struct mst__budget *budget)
 {
@@ -217,7 +217,7 @@ void mst__visit_labels(struct mst__visitor *visitor,
 {
     bool is_writing = visitor->output != NULL;
     mst__visit_count(visitor, count, MST_AUTHORITY_LABELS_MAX);
-    MST_ASSERT(*count <= MST_AUTHORITY_LABELS_MAX); /* what there is room for in @labels */
+    MST_ASSERT(*count <= MST_AUTHORITY_LABELS_MAX); /* as many as @labels has room for */
     for (uint32_t i = 0; i < *count; i++) {
         struct mst__label label = is_writing ? from[i] : labels[i];
         mst__visit_text(visitor, &label.key);

@@ -12,11 +12,11 @@
 struct mst__visitor {
     struct mst__buf *output;
     struct mst_bytes input;
-    bool is_compact; /* integers have as many bytes as they need, seven bits in each */
-    int rv;          /* the first error; the fields behind it are left alone */
+    bool is_compact; /* integers take as many bytes as they need, seven bits in each */
+    int rv;          /* the first error; later fields are not touched */
 };
 
-/* Note what came of appending, or that what was read makes no sense. */
+/* Record the result of appending, or that the input is malformed. */
 void mst__visit_appended(struct mst__visitor *visitor, int rv);
 
 void mst__visit_u8(struct mst__visitor *visitor, uint8_t *value);
@@ -33,10 +33,10 @@ void mst__visit_rest(struct mst__visitor *visitor, struct mst_bytes *bytes);
 /* A count of at most @count_max. */
 void mst__visit_count(struct mst__visitor *visitor, uint32_t *count, uint32_t count_max);
 
-/* Whether there are more fields: those of a later version, which an earlier one does not send. */
+/* Whether there are more fields: those of a later version, which an earlier peer does not send. */
 bool mst__visit_more(const struct mst__visitor *visitor);
 
-/* What nodes say. @from is written; what is read, or a copy, goes to @labels. */
+/* Parts of messages. @from is written; labels that are read, or a copy, go to @labels. */
 void mst__visit_labels(struct mst__visitor *visitor,
                        const struct mst__label *from,
                        struct mst__label *labels,

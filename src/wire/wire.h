@@ -38,23 +38,23 @@ struct mst__wire_limits {
     size_t message_size_max; /* a whole request or reply */
 };
 
-/* Limits for the given key and value sizes: a message always has room for one of each request. */
+/* Limits for the given key and value sizes: every kind of request fits into a message. */
 struct mst__wire_limits mst__wire_limits(size_t key_size_max, size_t value_size_max);
 
 /* --- server side: requests in, replies out --- */
 
 enum mst__wire_result {
-    MST_WIRE_MORE = 0,     /* the request is not complete yet */
-    MST_WIRE_REQUEST = 1,  /* a command is there */
+    MST_WIRE_MORE = 0,     /* the request is incomplete */
+    MST_WIRE_REQUEST = 1,  /* a command was read */
     MST_WIRE_EITHER = 2,   /* a DELETE of dialect A, or the first part of an APPEND of dialect B */
-    MST_WIRE_VALIDATE = 3, /* the greeting of dialect C: consumed, wants no answer */
-    MST_WIRE_JOB = 4,      /* what follows is framed, see wire/job.h: the opcode is consumed */
+    MST_WIRE_VALIDATE = 3, /* the greeting of dialect C: consumed, no answer */
+    MST_WIRE_JOB = 4,      /* frames follow, see wire/job.h: the opcode is consumed */
 };
 
 /* One per connection. */
 struct mst__wire_reader {
     enum mst__dialect dialect;
-    bool greeted;        /* a request was read: the next one is not the first */
+    bool greeted;        /* a request was read: the next is not the first */
     uint64_t items_left; /* of the unfinished request: strs not yet seen, */
     size_t items_end;    /* and where the seen ones end; 0 = not begun */
 };
@@ -64,14 +64,13 @@ void mst__wire_reader_init(struct mst__wire_reader *reader);
 /**
  * Read one request from the front of @input.
  *
- * MST_WIRE_REQUEST: @ret_command is filled (it borrows from @input) and @ret_size is how many bytes
- * the request took.
- * MST_WIRE_VALIDATE: the connection speaks C; @ret_size bytes were consumed, there is no command.
- * MST_WIRE_JOB: the same; the rest is for mst__job_read.
- * MST_WIRE_MORE: nothing is consumed; call again with the same start and at least @ret_size bytes.
- * MST_WIRE_EITHER: as MST_WIRE_MORE with one more byte wanted; if none arrives within a grace,
- * mst__wire_settle_a makes the next call read a DELETE.
- * MST_EPROTO, MST_ELIMIT: the connection cannot go on; @reterr says why.
+ * MST_WIRE_REQUEST: @ret_command is filled (it borrows from @input) and @ret_size is the size of
+ * the request. MST_WIRE_VALIDATE: the connection speaks C; @ret_size bytes were consumed, there is
+ * no command. MST_WIRE_JOB: the same; the rest is for mst__job_read. MST_WIRE_MORE: nothing is
+ * consumed; call again with the same start and at least @ret_size bytes. MST_WIRE_EITHER: as
+ * MST_WIRE_MORE with one more byte wanted; if none arrives within a grace, mst__wire_settle_a
+ * makes the next call read a DELETE. MST_EPROTO, MST_ELIMIT: the connection must end; @reterr has
+ * the reason.
  */
 int mst__wire_read_request(struct mst__wire_reader *reader,
                            const struct mst__wire_limits *limits,
@@ -80,17 +79,17 @@ int mst__wire_read_request(struct mst__wire_reader *reader,
                            size_t *ret_size,
                            struct mst_err *reterr);
 
-/* The CHECK, WAIT, MULTI_GET or MULTI_SET that was read last, and took @size bytes, is to be read
- * once more. It is not scanned again. */
+/* Read the last CHECK, WAIT, MULTI_GET or MULTI_SET, of @size bytes, once more, without scanning it
+ * again. */
 void mst__wire_read_again(struct mst__wire_reader *reader, size_t size);
 
-/* The peer stayed silent after MST_WIRE_EITHER: it speaks A. */
+/* The peer was silent after MST_WIRE_EITHER: it speaks A. */
 void mst__wire_settle_a(struct mst__wire_reader *reader);
 
 /* Append @reply to @output: 0, MST_ELIMIT or MST_ENOMEM, @output is then unchanged. */
 int mst__wire_write_reply(struct mst__buf *output, const struct mst__reply *reply);
 
-/* The same for a reply that has bytes at its end: what comes before them. */
+/* The same for a reply that ends with bytes: the part before them. */
 int mst__wire_write_reply_head(struct mst__buf *output, const struct mst__reply *reply);
 
 enum mst__notice_kind { MST_NOTICE_UPDATED, MST_NOTICE_CREATED, MST_NOTICE_DELETED };
@@ -110,14 +109,14 @@ int mst__wire_write_validate(struct mst__buf *output);
 /* Whether @dialect has @op. */
 bool mst__wire_has_op(enum mst__dialect dialect, enum mst__op op);
 
-/* Append @command as @dialect spells it: 0, MST_ENOTSUP when it has no such operation, MST_ELIMIT
- * or MST_ENOMEM; @output is then unchanged. */
+/* Append @command in @dialect: 0, MST_ENOTSUP if it has no such operation, MST_ELIMIT or
+ * MST_ENOMEM; on error @output is unchanged. */
 int mst__wire_write_request(struct mst__buf *output,
                             enum mst__dialect dialect,
                             const struct mst__command *command);
 
 /* Read the reply to @command from the front of @input. MST_WIRE_REQUEST here means: @ret_reply is
- * filled, it took @ret_size bytes. MST_WIRE_MORE and errors as in mst__wire_read_request. */
+ * filled, and took @ret_size bytes. MST_WIRE_MORE and errors as in mst__wire_read_request. */
 int mst__wire_read_reply(const struct mst__command *command,
                          const struct mst__wire_limits *limits,
                          struct mst_bytes input,
