@@ -12,11 +12,11 @@
 #define MST_DATETIME_MIN_US INT64_C(-62135596800000000)
 #define MST_DATETIME_MAX_US INT64_C(253402300799999999)
 
-/* Microseconds since 1970; false for what is no date. The mark of the second of two equal wall
+/* Microseconds since 1970; false if it is not a date. The mark of the second of two equal wall
  * clock times (`fold`) means nothing in UTC and is dropped. */
 bool mst__datetime_read(const uint8_t raw[MST_DATETIME_SIZE], int64_t *ret_us);
 
-/* The other way; false when Python knows no such year. */
+/* The reverse; false if Python has no such year. */
 bool mst__datetime_write(int64_t us, uint8_t ret_raw[MST_DATETIME_SIZE]);
 
 #endif /* MST_CODEC_DATETIME_H */

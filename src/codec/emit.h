@@ -1,5 +1,5 @@
-/* codec/emit.h - single opcodes, written to memory that has room for them; the value is the place
- * behind. */
+/* codec/emit.h - writes single opcodes to memory that has room for them; returns the position after
+ * them. */
 #ifndef MST_CODEC_EMIT_H
 #define MST_CODEC_EMIT_H
 
@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "codec/opcode.h"
 
-/* What an integer takes at most, and text or bytes besides themselves. */
+/* The maximum size of an integer, and of text or bytes besides their content. */
 #define MST_EMIT_INT_SIZE 10
 #define MST_EMIT_BYTES_SIZE 5
 #define MST_EMIT_GET_SIZE 5
@@ -85,7 +85,7 @@ static inline uint8_t *mst__emit_bytes(uint8_t *to, struct mst_bytes bytes)
     return mst__emit_sized(to, MST_PICKLE_SHORT_BINBYTES, MST_PICKLE_BINBYTES, bytes);
 }
 
-/* What the memo holds under @index. */
+/* The value of the memo at @index. */
 static inline uint8_t *mst__emit_get(uint8_t *to, uint32_t index)
 {
     if (index <= UINT8_MAX) {

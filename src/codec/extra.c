@@ -1,8 +1,8 @@
 /* codec/extra.c - writes values again, without the memo they came with.
  *
- * What is shared is written as often as it occurs; the limit of the output bounds that, since every
- * value costs at least a byte. Values are at most MST_PICKLE_DEPTH_MAX deep, so the places on the
- * way down fit into an array and nothing calls itself. */
+ * A shared value is written as often as it occurs; the limit of the output bounds that, since every
+ * value takes at least a byte. Values are at most MST_PICKLE_DEPTH_MAX deep, so the path to a value
+ * fits into an array, without recursion. */
 #include "codec/extra.h"
 
 #include "base/assert.h"
@@ -109,7 +109,7 @@ static int extra_leaf(struct mst__buf *output,
     }
 }
 
-/* What comes before the items. */
+/* The part before the items. */
 static int extra_open(struct mst__buf *output,
                       const struct mst__machine *machine,
                       const struct mst__value *value)
@@ -129,14 +129,14 @@ static int extra_open(struct mst__buf *output,
     } else {
         return MST_EPROTO; /* a state within the state */
     }
-    /* Python fills nothing with nothing; an empty group would be right as well. */
+    /* Python writes nothing for an empty container; an empty group would also be correct. */
     if (object->count == 0 && value->kind != MST_VALUE_TUPLE) {
         opening.size--;
     }
     return mst__buf_append(output, opening);
 }
 
-/* What comes behind the items. */
+/* The part after the items. */
 static int extra_close(struct mst__buf *output, const struct extra_level *level)
 {
     static const uint8_t tuples[] = {MST_PICKLE_EMPTY_TUPLE, MST_PICKLE_TUPLE1, MST_PICKLE_TUPLE2,

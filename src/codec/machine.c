@@ -1,7 +1,7 @@
-/* codec/machine.c - runs a pickle of the allow-listed subset, one function for each opcode.
+/* codec/machine.c - runs a pickle of the allow-listed subset, one function per opcode.
  *
- * Time is linear in the input, memory at most MST_PICKLE_MEMORY_FACTOR times its size, and a
- * little. */
+ * Time is linear in the input; memory is at most MST_PICKLE_MEMORY_FACTOR times its size, plus a
+ * constant. */
 #include "codec/machine.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ static int op_long1(struct mst__machine *machine)
     if (bytes == NULL) {
         return MST_EPROTO;
     }
-    /* Bytes that only repeat the sign do not count. */
+    /* Bytes that only repeat the sign are dropped. */
     while (size > 1 && bytes[size - 1] == ((bytes[size - 2] & 0x80) != 0 ? 0xff : 0x00)) {
         size--;
     }
@@ -333,7 +333,7 @@ static int op_long_binget(struct mst__machine *machine)
 
 /* --- operations: classes and what is made of them --- */
 
-/* A name of the input for a message: cut off, and only printable characters. */
+/* A name of the input for a message: cut off, printable characters only. */
 static const char *machine_show(struct mst_bytes name, char ret_text[MACHINE_NAME_SHOWN + 1])
 {
     size_t size = name.size < MACHINE_NAME_SHOWN ? name.size : MACHINE_NAME_SHOWN;
@@ -463,7 +463,7 @@ static int op_build(struct mst__machine *machine)
     return 0;
 }
 
-/* The items of a tuple with at most three, for looking at arguments; how many it has. */
+/* Get the items of a tuple of up to three arguments; returns their number. */
 static uint32_t machine_args(const struct mst__machine *machine,
                              const struct mst__value *tuple,
                              struct mst__value ret_args[3])
@@ -561,7 +561,7 @@ static int op_reduce(struct mst__machine *machine)
 
 /* --- running --- */
 
-/* What is not here is refused. PROTO is only at the start, STOP ends the loop. */
+/* Other opcodes are refused. PROTO is allowed only at the start, STOP ends the loop. */
 static int (*const machine_ops[256])(struct mst__machine *machine) = {
     [MST_PICKLE_FRAME] = op_frame,
     [MST_PICKLE_MARK] = op_mark,
@@ -603,7 +603,7 @@ static int (*const machine_ops[256])(struct mst__machine *machine) = {
     [MST_PICKLE_BUILD] = op_build,
 };
 
-/* Begin with about what a record of many nodes takes, so that little is moved while growing. */
+/* Start with about the size of a record of many nodes, so that growing moves little. */
 static int machine_presize(struct mst__machine *machine)
 {
     int rv = 0;

@@ -1,8 +1,9 @@
-/* codec/machine.h - the stack machine that takes a pickle apart into values, without meaning.
+/* codec/machine.h - the stack machine that decomposes a pickle into values, without interpreting
+ * them.
  *
  * Values refer to the input, which must outlive them, and to objects of the machine. A value that
- * has been put into another one is sealed: it never changes again, so nothing can come to contain
- * itself, and whoever walks the values needs no care. Depth is bounded. */
+ * was put into another one is sealed and never changes again, so no value can contain itself, and
+ * values can be walked without care. Depth is bounded. */
 #ifndef MST_CODEC_MACHINE_H
 #define MST_CODEC_MACHINE_H
 
@@ -11,35 +12,36 @@
 
 #include "base/limits.h"
 
-/* Where the peers' classes live. */
+/* The module of the peers' classes. */
 #define MST_PICKLE_MODULE "torch.distributed.elastic.rendezvous.dynamic_rendezvous"
 #define MST_PICKLE_STATE "_RendezvousState"
 #define MST_PICKLE_NODE "_NodeDesc"
 
 enum mst__value_kind {
-    MST_VALUE_NOTHING, /* a place of the memo that was never written */
+    MST_VALUE_NOTHING, /* an unwritten place of the memo */
     MST_VALUE_NONE,
     MST_VALUE_FALSE,
     MST_VALUE_TRUE,
     MST_VALUE_INT,   /* of 32 bits */
-    MST_VALUE_LONG,  /* wider: two's complement, little-endian, in the input, no byte too many */
+    MST_VALUE_LONG,  /* wider: two's complement, little-endian, in the input, as short as
+                        possible */
     MST_VALUE_FLOAT, /* its eight bytes are in the input */
     MST_VALUE_TEXT,
     MST_VALUE_BYTES,
     MST_VALUE_CLASS,
     MST_VALUE_NO_SPAN,    /* timedelta(0, 0, 0) */
     MST_VALUE_UTC,        /* timezone(timedelta(0, 0, 0)) */
-    MST_VALUE_NAIVE_TIME, /* a datetime; its bytes are in the input, and right */
+    MST_VALUE_NAIVE_TIME, /* a valid datetime; its bytes are in the input */
     MST_VALUE_AWARE_TIME, /* the same, in UTC */
-    MST_VALUE_TUPLE,      /* from here on values with an object */
+    MST_VALUE_TUPLE,      /* values from here on have an object */
     MST_VALUE_LIST,
     MST_VALUE_SET,
     MST_VALUE_DICT, /* items: key, value, key, value */
     MST_VALUE_INSTANCE,
-    MST_VALUE_RUN, /* only among the items: the head of those that came together */
+    MST_VALUE_RUN, /* only among the items: the head of items that came together */
 };
 
-/* The names that a record may mention. */
+/* The class names that a record may contain. */
 enum mst__value_class {
     MST_CLASS_STATE,
     MST_CLASS_NODE,
@@ -50,10 +52,10 @@ enum mst__value_class {
     MST_CLASS_COUNT,
 };
 
-/* There are many values, and most of the time goes into moving them. */
+/* There are many values, and most of the time is spent moving them. */
 struct mst__value {
     uint32_t kind : 6;
-    uint32_t size : 26; /* of what is in the input; items of a run */
+    uint32_t size : 26; /* size in the input; items of a run */
     uint32_t at;        /* number, class, index of the object or the next run, or input offset */
 };
 static_assert(sizeof(struct mst__value) == 8, "a value fits into a register");
@@ -63,7 +65,7 @@ struct mst__object {
     uint32_t first; /* run of items, or MST_OBJECT_NONE */
     union {
         uint32_t last; /* run of items, or MST_OBJECT_NONE */
-        uint32_t note; /* of an instance: for whoever walks the values, MST_OBJECT_NONE before */
+        uint32_t note; /* of an instance: for the caller, MST_OBJECT_NONE at first */
     };
     uint32_t count; /* items in all runs */
     uint8_t depth;  /* 1 = holds no object */
@@ -78,7 +80,7 @@ struct mst__object {
 struct mst__machine {
     struct mst_bytes input;
     size_t offset;    /* of the next byte */
-    size_t op_offset; /* of the opcode being carried out */
+    size_t op_offset; /* of the current opcode */
     size_t memory_left;
     struct mst__value *stack;
     size_t stack_count, stack_capacity;
@@ -89,14 +91,14 @@ struct mst__machine {
     size_t objects_count, objects_capacity;
     struct mst__value *items;
     size_t items_count, items_capacity;
-    size_t bottom; /* of what operations can reach: where the uppermost mark is */
+    size_t bottom; /* stack position of the uppermost mark, the limit of most operations */
     uint32_t marks[MST_PICKLE_DEPTH_MAX];
     size_t marks_count;
     struct mst_err *reterr;
 };
 
-/* Run @input, which is at most MST_PICKLE_SIZE_MAX bytes long, to its end: 0 and the value it
- * stands for; MST_EPROTO, MST_ELIMIT, MST_ENOMEM. @machine is to be closed in any case. */
+/* Run @input, which has at most MST_PICKLE_SIZE_MAX bytes: 0 and its value; MST_EPROTO, MST_ELIMIT,
+ * MST_ENOMEM. Close @machine in any case. */
 int mst__machine_run(struct mst__machine *machine,
                      struct mst_bytes input,
                      struct mst__value *ret_value,
@@ -110,7 +112,7 @@ static inline struct mst_bytes mst__machine_bytes(const struct mst__machine *mac
     return mst_bytes_of(machine->input.data + value->at, value->size);
 }
 
-/* An integer; false when it is none or has more than 64 bits. */
+/* An integer; false if it is not one or has more than 64 bits. */
 bool mst__machine_number(const struct mst__machine *machine,
                          const struct mst__value *value,
                          int64_t *ret_number);

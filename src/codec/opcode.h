@@ -1,5 +1,5 @@
-/* codec/opcode.h - the opcodes of Python's pickle: what the writer writes, the reader accepts, and
- * what it refuses by name. */
+/* codec/opcode.h - the opcodes of Python's pickle: those that the writer writes, that the reader
+ * accepts, and that it refuses by name. */
 #ifndef MST_CODEC_OPCODE_H
 #define MST_CODEC_OPCODE_H
 
@@ -82,7 +82,7 @@ enum mst__pickle_opcode {
 #undef MST_PICKLE_ENUM
 };
 
-/* "BINGET" for 0x68; "unknown" for a byte that is no opcode. Static memory. */
+/* "BINGET" for 0x68; "unknown" if @opcode is not an opcode. Static memory. */
 const char *mst__pickle_opcode_name(uint8_t opcode);
 
 #endif /* MST_CODEC_OPCODE_H */

@@ -1,7 +1,7 @@
-/* codec/read.c - what the values of a pickle say as a record.
+/* codec/read.c - converts the values of a pickle to a record.
  *
- * The machine has seen to it that they are finite and well-formed; here every attribute must be of
- * the kind that the peers give it. */
+ * The machine guarantees that they are finite and well-formed; this file checks that every
+ * attribute has the type that the peers give it. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -46,13 +46,13 @@ struct reader {
     struct mst__machine machine;
     struct mst__state *state;
     struct mst_err *reterr;
-    const struct mst__value *attributes[READ_ATTRIBUTE_COUNT]; /* NULL = not there */
+    const struct mst__value *attributes[READ_ATTRIBUTE_COUNT]; /* NULL = missing */
     const struct mst__value *extra_keys[MST_PICKLE_EXTRAS_MAX];
     const struct mst__value *extra_values[MST_PICKLE_EXTRAS_MAX];
     size_t extras_count;
     const struct mst__value *spares_key;
-    bool has_fqdn, has_addr;   /* what nodes call their address */
-    bool has_naive, has_aware; /* which times occur */
+    bool has_fqdn, has_addr;   /* the field names of addresses */
+    bool has_naive, has_aware; /* the kinds of times */
 };
 
 static int read_refuse(const struct reader *reader, enum read_attribute attribute, const char *why)
@@ -60,7 +60,7 @@ static int read_refuse(const struct reader *reader, enum read_attribute attribut
     return mst__fail(reader->reterr, MST_EPROTO, 0, "record, %s: %s", read_names[attribute], why);
 }
 
-/* An error of the state, which fills no mst_err. */
+/* An error of the state functions, which do not fill mst_err. */
 static int read_fail(const struct reader *reader, enum read_attribute attribute, int code)
 {
     return mst__fail(reader->reterr, code, 0, "record, %s: %s", read_names[attribute],
@@ -120,7 +120,7 @@ static int read_node(struct reader *reader,
     return 0;
 }
 
-/* The member that @value, met in @attribute, stands for. */
+/* The member for @value of @attribute. */
 static int read_member(struct reader *reader,
                        enum read_attribute attribute,
                        const struct mst__value *value,
@@ -269,7 +269,8 @@ static int read_seal(struct reader *reader)
     return read_refuse(reader, READ_SEAL, "is not a tuple of a round and a count above 0");
 }
 
-/* Which nodes are muster's. Peers carry this along as it is, so that it may name who is gone. */
+/* The nodes that are muster's. Peers preserve this attribute, so it may name nodes that are
+ * gone. */
 static int read_marks(struct reader *reader)
 {
     const struct mst__value *nodes = reader->attributes[READ_NODES];
@@ -299,7 +300,7 @@ static int read_marks(struct reader *reader)
     return 0;
 }
 
-/* --- the whole --- */
+/* --- the record --- */
 
 static int read_add_extra(struct reader *reader,
                           const struct mst__value *key,
@@ -382,7 +383,7 @@ static int read_extras(struct reader *reader)
     return rv;
 }
 
-/* Which release's agents write such a record. */
+/* The dialect of the record. */
 static int read_dialect(struct reader *reader)
 {
     bool has_spares = reader->attributes[READ_SPARES] != NULL;
@@ -405,8 +406,8 @@ static int read_dialect(struct reader *reader)
     return 0;
 }
 
-/* The spares come last, because an agent of 1.13 knows no such list but carries one along that it
- * once found: to us, too, it is then an attribute like any other. */
+/* The spares come last: an agent of 1.13 has no such list but preserves one that it has found. It
+ * is then an attribute like any other. */
 static int read_spares(struct reader *reader)
 {
     const struct mst__value *spares = reader->attributes[READ_SPARES];

@@ -1,8 +1,8 @@
 /* codec/stack.c - stack, objects and memory of the machine.
  *
- * Invariants: bottom <= stack_count; what lies below the uppermost mark is out of reach of
- * everything but the operation that takes the mark away; an object is put into another one only
- * complete, and both its contents and its depth are final from then on. */
+ * Invariants: bottom <= stack_count; values below the uppermost mark are out of reach of all
+ * operations except the one that removes the mark; an object is complete when it is put into
+ * another one, and its contents and depth are final from then on. */
 #include "codec/stack.h"
 
 #include "base/err.h"
@@ -108,7 +108,7 @@ int mst__machine_adopt(struct mst__machine *machine,
     return 0;
 }
 
-/* The run at the end of the items that belongs to @object, begun if need be. */
+/* The run at the end of the items that belongs to @object, begun if necessary. */
 static struct mst__value *machine_run_of(struct mst__machine *machine, struct mst__object *object)
 {
     struct mst__value *items = machine->items;
@@ -127,7 +127,7 @@ static struct mst__value *machine_run_of(struct mst__machine *machine, struct ms
     return &items[index];
 }
 
-/* Put a copy of @count values, which are on the stack, behind the items of @object. */
+/* Append copies of @count values, which are on the stack, to the items of @object. */
 static int machine_add(struct mst__machine *machine,
                        uint32_t object,
                        const struct mst__value *values,
@@ -158,7 +158,7 @@ static int machine_add(struct mst__machine *machine,
         run->size = (run->size + (uint32_t)count) & 0x3ffffff;
         whole->count += (uint32_t)count;
     }
-    /* Asked last: a value that was put into itself is sealed by now. */
+    /* Checked last: a value that was put into itself is sealed by now. */
     return whole->is_sealed
                ? mst__machine_refuse(machine, "changes what is already part of another value")
                : 0;

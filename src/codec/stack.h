@@ -1,6 +1,6 @@
-/* codec/stack.h - what the operations of the machine are made of. Only for the machine itself.
+/* codec/stack.h - building blocks for the operations of the machine, for the machine only.
  *
- * All that return int: 0, or an error that is in machine->reterr. */
+ * Functions that return int: 0, or an error that is in machine->reterr. */
 #ifndef MST_CODEC_STACK_H
 #define MST_CODEC_STACK_H
 
@@ -10,14 +10,14 @@
 /* Fill machine->reterr: "record, byte 17, BUILD: why". */
 void mst__machine_explain(const struct mst__machine *machine, int code, const char *why);
 
-/* The same, and the value is @code or, because of what was read, MST_EPROTO. Macros, so that
- * analyzers see that it is an error. */
+/* The same, and the value is @code or, for malformed input, MST_EPROTO. Macros, so that analyzers
+ * see the error code. */
 #define mst__machine_fail(machine, code, why) \
     (mst__machine_explain((machine), (code), (why)), (code))
 #define mst__machine_refuse(machine, why) mst__machine_fail((machine), MST_EPROTO, (why))
 
-/* Room for @needed elements of @size bytes where there is room for @capacity; NULL with the error
- * in @ret_code, then @memory is as before. */
+/* Grow @memory from @capacity to at least @needed elements of @size bytes; NULL with the error in
+ * @ret_code and @memory unchanged. */
 void *mst__machine_grow(struct mst__machine *machine,
                         void *memory,
                         size_t *capacity,
@@ -25,30 +25,30 @@ void *mst__machine_grow(struct mst__machine *machine,
                         size_t size,
                         int *ret_code);
 
-/* Take the uppermost mark away; the values that were above it are @ret_count at @ret_first, still
- * on the stack. */
+/* Remove the uppermost mark; the values above it are @ret_count at @ret_first, still on the
+ * stack. */
 int mst__machine_unmark(struct mst__machine *machine, size_t *ret_first, size_t *ret_count);
 
 int mst__machine_new_object(struct mst__machine *machine, uint32_t *ret_object);
 int mst__machine_push_object(struct mst__machine *machine, enum mst__value_kind kind);
 
-/* @value becomes a part of @whole. */
+/* Make @value a part of @whole. */
 int mst__machine_adopt(struct mst__machine *machine,
                        struct mst__object *whole,
                        const struct mst__value *value);
 
-/* Every @step-th of @count values can be a key or a member of a set. */
+/* Check that every @step-th of @count values can be a key or a member of a set. */
 int mst__machine_check_hashable(const struct mst__machine *machine,
                                 const struct mst__value *values,
                                 size_t count,
                                 size_t step);
 
 /* Move the values from @first on, or those above the uppermost mark, to the container below them,
- * which is to be of @kind. */
+ * which must be of @kind. */
 int mst__machine_fill(struct mst__machine *machine, enum mst__value_kind kind, size_t first);
 int mst__machine_fill_marked(struct mst__machine *machine, enum mst__value_kind kind);
 
-/* The uppermost @count values become a tuple. */
+/* Make a tuple of the uppermost @count values. */
 int mst__machine_make_tuple(struct mst__machine *machine, size_t count);
 
 static inline struct mst__value mst__machine_value(enum mst__value_kind kind,
@@ -75,7 +75,7 @@ static inline int mst__machine_push(struct mst__machine *machine, struct mst__va
     return 0;
 }
 
-/* The next @size bytes, or NULL when the input ends before. */
+/* The next @size bytes, or NULL at the end of the input. */
 static inline const uint8_t *mst__machine_take(struct mst__machine *machine, uint64_t size)
 {
     if (MST_UNLIKELY(size > machine->input.size - machine->offset)) {
@@ -104,7 +104,7 @@ static inline int mst__machine_take_number(struct mst__machine *machine,
     return 0;
 }
 
-/* There are @count values above the uppermost mark. */
+/* Check that there are @count values above the uppermost mark. */
 static inline int mst__machine_need(const struct mst__machine *machine, size_t count)
 {
     return MST_LIKELY(machine->stack_count - machine->bottom >= count)

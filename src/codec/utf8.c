@@ -1,11 +1,11 @@
-/* codec/utf8.c - checks UTF-8; runs of ASCII, which are the rule, eight bytes at a time. */
+/* codec/utf8.c - checks UTF-8; runs of ASCII, the common case, eight bytes at a time. */
 #include "codec/utf8.h"
 
 #include "base/bytes.h"
 
 #define NOT_ASCII UINT64_C(0x8080808080808080)
 
-/* Bytes that the character at @at takes, 0 if it is none. */
+/* The size of the character at @at, 0 if it is malformed. */
 static size_t utf8_size(const uint8_t *at, size_t left)
 {
     uint8_t first = at[0];
@@ -21,7 +21,7 @@ static size_t utf8_size(const uint8_t *at, size_t left)
             return 0;
         }
     }
-    /* Longer than need be, or beyond the last code point. */
+    /* Overlong, or beyond the last code point. */
     if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xf0 && at[1] < 0x90) ||
         (first == 0xf4 && at[1] > 0x8f)) {
         return 0;

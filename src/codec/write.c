@@ -1,6 +1,6 @@
-/* codec/write.c - a record as a compact pickle: the memo holds what is used again, nothing else.
+/* codec/write.c - writes a record as a compact pickle: the memo holds repeated values only.
  *
- * Every piece reserves what it takes at most and is then written without further checks. */
+ * Every piece reserves its maximum size and is then written without further checks. */
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -11,22 +11,22 @@
 #include "codec/utf8.h"
 
 #define MEMO_NONE UINT32_MAX
-#define WRITE_GROUP_MAX 1000 /* pairs or members between a mark and what takes it, as in Python */
-#define WRITE_HEAD_SIZE 512  /* what comes before the participants, without the deadline */
-#define WRITE_PIECE_SIZE 160 /* a node without its address, a time, or a name, and marks around */
+#define WRITE_GROUP_MAX 1000 /* items between a mark and its opcode, as in Python */
+#define WRITE_HEAD_SIZE 512  /* the part before the participants, without the deadline */
+#define WRITE_PIECE_SIZE 160 /* a node without its address, a time, or a name, with marks */
 
 #define WRITE_TEXT(literal) mst_bytes_of((literal), sizeof(literal) - 1)
 
 struct writer {
     struct mst__buf *output;
     const struct mst__state *state;
-    uint8_t *to;    /* in what was reserved last */
-    uint8_t *start; /* of that */
+    uint8_t *to;    /* position in the last reservation */
+    uint8_t *start; /* its start */
     size_t reserved;
-    size_t nodes_count; /* different ones that are in the record */
+    size_t nodes_count; /* different nodes in the record */
     size_t times_count;
     uint32_t memo_count;
-    uint32_t module; /* memo indexes, MEMO_NONE = not there */
+    uint32_t module; /* memo indexes, MEMO_NONE = none */
     uint32_t node_class;
     uint32_t node_keys; /* of the first of three */
     uint32_t time_class;
@@ -76,7 +76,7 @@ static inline void write_get(struct writer *writer, uint32_t index)
     writer->to = mst__emit_get(writer->to, index);
 }
 
-/* Remember what was written last, if it will be used again. */
+/* Put the last value into the memo if it will be used again. */
 static inline uint32_t write_memoize(struct writer *writer, bool is_reused)
 {
     if (!is_reused) {
@@ -100,7 +100,7 @@ static bool write_is_reused(const struct mst__peer *member)
            1;
 }
 
-/* The class and the names of the attributes, for the first node. */
+/* The class and the names of the attributes, at the first node. */
 static void write_first_node(struct writer *writer, const struct mst__node *node)
 {
     bool is_reused = writer->nodes_count > 1;
@@ -114,7 +114,7 @@ static void write_first_node(struct writer *writer, const struct mst__node *node
     writer->node_keys = write_memoize(writer, is_reused);
     write_text(writer, node->addr);
     write_text(writer, WRITE_TEXT("pid"));
-    (void)write_memoize(writer, is_reused); /* the index behind node_keys */
+    (void)write_memoize(writer, is_reused); /* the index after node_keys */
     write_int(writer, node->pid);
     write_text(writer, WRITE_TEXT("local_id"));
     (void)write_memoize(writer, is_reused); /* the next one */
@@ -163,7 +163,7 @@ static void write_utc(struct writer *writer, uint32_t module)
     writer->utc = write_memoize(writer, writer->times_count > 1);
 }
 
-/* There is room for WRITE_PIECE_SIZE. False when no peer knows such a time. */
+/* There is room for WRITE_PIECE_SIZE. False if Python has no such time. */
 static bool write_time(struct writer *writer, int64_t us)
 {
     bool is_aware = writer->state->dialect == MST_RECORD_D4;
@@ -239,7 +239,7 @@ static int write_members(struct writer *writer,
     return rv;
 }
 
-/* Which of the nodes with a heartbeat are muster's. */
+/* The nodes with a heartbeat that are muster's. */
 static int write_marks(struct writer *writer)
 {
     const struct mst__state *state = writer->state;
@@ -275,7 +275,7 @@ static int write_head(struct writer *writer)
     write_text(writer, WRITE_TEXT(MST_PICKLE_STATE));
     write_op(writer, MST_PICKLE_STACK_GLOBAL);
     writer->to = mst__emit_raw(writer->to, ")\x81}(", 4);
-    /* First what we do not know: should one have a name that this dialect uses, ours counts. */
+    /* Unknown attributes first: if one has a name of this dialect, ours counts. */
     writer->to = mst__emit_raw(writer->to, state->extra.data, state->extra.size);
     write_text(writer, WRITE_TEXT("round"));
     write_int(writer, state->round);
@@ -338,7 +338,7 @@ static int write_state(struct writer *writer)
     return rv != 0 ? rv : write_tail(writer);
 }
 
-/* Count the nodes that the record holds, and see that the peers can read them. */
+/* Count the nodes of the record, and check that peers can read them. */
 static int write_prepare(struct writer *writer)
 {
     const struct mst__state *state = writer->state;
