@@ -1,4 +1,4 @@
-/* snapshot/fold.c - finds the number in which neighbours differ. */
+/* snapshot/fold.c - finds the number in which neighbouring names differ. */
 #include "snapshot/fold.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-#define DIGITS_MAX 9 /* of a number that is counted */
-#define FOLDED_MIN 3 /* names; fewer are shorter as they are */
+#define DIGITS_MAX 9 /* digits of a number in a range */
+#define FOLDED_MIN 3 /* fewer names are shorter without a range */
 
 static bool is_digit(struct mst_bytes text, size_t at)
 {
@@ -38,7 +38,7 @@ struct number {
     int64_t value;
 };
 
-/* The digits of @name from @at on; false when there is none, or too many. */
+/* The digits of @name from @at on; false if there are none, or too many. */
 static bool number_read(struct mst_bytes name, size_t at, struct number *ret_number)
 {
     *ret_number = (struct number){.at = at};
@@ -56,7 +56,7 @@ static struct mst_bytes behind(struct mst_bytes name, const struct number *numbe
     return mst__bytes_skip(name, number->at + number->size);
 }
 
-/* Whether @b is @a with one number that is larger by one. */
+/* Whether @b is @a with one number increased by one. */
 static bool follows(struct mst_bytes a,
                     struct mst_bytes b,
                     struct number *ret_a,
@@ -79,7 +79,7 @@ static bool follows(struct mst_bytes a,
            mst__bytes_equal(behind(a, ret_a), behind(b, ret_b));
 }
 
-/* How many names from the first one on are equal. */
+/* The number of equal names at the start. */
 static size_t count_equal(const struct mst_bytes *names, size_t count)
 {
     size_t equal = 1;
@@ -89,10 +89,10 @@ static size_t count_equal(const struct mst_bytes *names, size_t count)
     return equal;
 }
 
-/* Names from the first one on that make one part. */
+/* Names at the start that make one part. */
 struct run {
-    size_t count;    /* of names, equal ones counted each */
-    size_t distinct; /* of names */
+    size_t count;    /* names, including repeated ones */
+    size_t distinct; /* different names */
     struct number first;
     struct mst_bytes last; /* the name, */
     struct number last_number;

@@ -1,4 +1,4 @@
-/* snapshot/snapshot.c - making, sorting, comparing. */
+/* snapshot/snapshot.c - creates, sorts and compares snapshots. */
 #include "snapshot/snapshot.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/siphash.h"
 #include "core/authority_ranks.h"
 
-/* The numbers of the header are the authority's own. */
+/* The values of the header equal those of the authority. */
 #define SAME_PHASE(number, name, text) \
     static_assert((int)MST_STATUS_##name == (int)MST_AUTHORITY_##name, "as it is told");
 MST_STATUS_PHASE_MAP(SAME_PHASE)
@@ -17,7 +17,7 @@ MST_STATUS_PHASE_MAP(SAME_PHASE)
     static_assert((int)MST_STATUS_NODE_##name == (int)MST_STANDING_##name, "as it is told");
 MST_STATUS_STANDING_MAP(SAME_STANDING)
 
-/* A node, and the part of the list that it belongs to. */
+/* A node and its part of the list. */
 struct entry {
     struct mst_status_node node;
     enum mst__snapshot_list list;
@@ -233,7 +233,7 @@ bool mst__snapshot_is_late(int64_t silent_us, int64_t interval_us)
 
 /* --- changes --- */
 
-/* Take @size bytes into the mark. */
+/* Add @size bytes to the mark. */
 static uint64_t mark_bytes(uint64_t mark, const void *data, size_t size)
 {
     uint8_t key[MST_SIPHASH_KEY_SIZE] = {0};

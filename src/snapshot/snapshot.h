@@ -1,5 +1,5 @@
-/* snapshot/snapshot.h - a snapshot of a job in the making. Pure: who makes one brings what it has
- * read. The server makes them for its page, the client's side for programs and commands. */
+/* snapshot/snapshot.h - builds snapshots of jobs. Pure: the caller brings what it has read. The
+ * server makes them for HTTP, the client for programs and commands. */
 #ifndef MST_SNAPSHOT_SNAPSHOT_H
 #define MST_SNAPSHOT_SNAPSHOT_H
 
@@ -11,7 +11,7 @@
 #include "core/state.h"
 #include "wire/job.h"
 
-/* In which part of the list a node is. */
+/* The part of the list that a node is in. */
 enum mst__snapshot_list {
     MST_SNAPSHOT_MEMBERS,
     MST_SNAPSHOT_WAITING,
@@ -20,60 +20,58 @@ enum mst__snapshot_list {
 };
 #define MST_SNAPSHOT_LIST_COUNT (MST_SNAPSHOT_GONE + 1)
 
-/* What mst_status is the beginning of. */
+/* The whole struct of a public mst_status. */
 struct mst__snapshot {
     struct mst_status status;
     struct mst__arena arena;
     const struct mst_status_node **nodes; /* in the arena */
     size_t nodes_max;
-    int code; /* the first error of what was put in */
+    int code; /* the first error */
 };
 
-/* An empty one, of a job that does not exist. NULL when there is no memory. */
+/* An empty snapshot, of a job that does not exist. NULL if out of memory. */
 struct mst__snapshot *mst__snapshot_new(const char *backend, struct mst_bytes run_id);
 void mst__snapshot_free(struct mst__snapshot *snapshot);
 
-/* The one that @status is the beginning of. */
+/* The snapshot of @status. */
 struct mst__snapshot *mst__snapshot_of(struct mst_status *status);
 
-/* The memory that it takes. */
+/* Its size in memory. */
 size_t mst__snapshot_size(const struct mst__snapshot *snapshot);
 
 /* A copy that lives as long as the snapshot; "" after an error. */
 const char *mst__snapshot_text(struct mst__snapshot *snapshot, struct mst_bytes text);
 
-/* There will be up to @count nodes. */
+/* Reserve room for up to @count nodes. */
 void mst__snapshot_expect_nodes(struct mst__snapshot *snapshot, size_t count);
 
-/* A node of which nothing is known yet; NULL after an error, or beyond the number that was said. */
+/* Add an empty node; NULL after an error, or beyond the reserved number. */
 struct mst_status_node *mst__snapshot_add(struct mst__snapshot *snapshot,
                                           enum mst__snapshot_list list);
 
-/* Everything is in: sort the nodes. 0, or the first error. */
+/* Finish: sort the nodes. 0, or the first error. */
 int mst__snapshot_end(struct mst__snapshot *snapshot);
 
-/* Keep the members of the round (@epoch, @round), by rank, those who are gone since included, and
- * nobody else. @epoch is 0 where the backend has none. False when the snapshot is of another
- * round. */
+/* Keep only the members of the round (@epoch, @round), by rank, including those that are gone.
+ * @epoch is 0 if the backend has none. False if the snapshot is of another round. */
 bool mst__snapshot_keep_round(struct mst__snapshot *snapshot, uint64_t epoch, int64_t round);
 
-/* A number that is another one when something has changed, for which time that passes does not
- * count. */
+/* A number that changes when the job changes; ages do not count. */
 uint64_t mst__snapshot_mark(const struct mst_status *status);
 
-/* Whether a node that was last heard of @silent_us ago is late when it has something to say every
- * @interval_us: half a turn beyond the one that is due. */
+/* Whether a node with a heartbeat every @interval_us that was silent for @silent_us is late: by
+ * half an interval. */
 bool mst__snapshot_is_late(int64_t silent_us, int64_t interval_us);
 
-/* --- what it is made of --- */
+/* --- sources --- */
 
-/* As an authority tells it: the snapshot, of which the job exists, or NULL and the code. */
+/* From the status of an authority, of an existing job; or NULL and the code. */
 struct mst__snapshot *mst__snapshot_of_job(const char *backend,
                                            const struct mst__job_status *told,
                                            int *ret_code);
 
-/* As a record says it at @now_us of the wall clock, for nodes that were given @settings; limits of
- * 0 are not known. The same. */
+/* From a record at @now_us of the wall clock, for nodes with @settings; limits of 0 are not known.
+ * The same. */
 struct mst__snapshot *mst__snapshot_of_record(const char *backend,
                                               struct mst_bytes run_id,
                                               const struct mst__state *state,
@@ -84,14 +82,14 @@ struct mst__snapshot *mst__snapshot_of_record(const char *backend,
 
 /* --- JSON --- */
 
-/* Where one is that writes a snapshot in parts. Zeroed: at its beginning. */
+/* The position of a writer in parts. Zeroed: at the start. */
 struct mst__snapshot_cursor {
     size_t node; /* the next one */
     unsigned list;
     bool is_begun, is_done;
 };
 
-/* Append a part of about @size bytes to @json. True when that was the last one, or after an error,
+/* Append a part of about @size bytes to @json. True if it was the last one, or after an error,
  * which is in @json. */
 bool mst__snapshot_json(const struct mst_status *status,
                         size_t size,
@@ -100,18 +98,18 @@ bool mst__snapshot_json(const struct mst_status *status,
 
 /* --- lists of jobs --- */
 
-/* What mst_status_list is the beginning of. */
+/* The whole struct of a public mst_status_list. */
 struct mst__snapshot_list_of_jobs {
     struct mst_status_list list;
     struct mst__arena arena;
 };
 
-/* From what a server tells; NULL and the code. Freed with mst_status_list_free. */
+/* From the list of a server; NULL and the code. Release with mst_status_list_free. */
 struct mst_status_list *mst__snapshot_of_jobs(const struct mst__job_list *told, int *ret_code);
 
 size_t mst__snapshot_list_size(const struct mst_status_list *list);
 
-/* The same as mst__snapshot_json. */
+/* As mst__snapshot_json. */
 bool mst__snapshot_list_json(const struct mst_status_list *list,
                              size_t size,
                              struct mst__snapshot_cursor *cursor,

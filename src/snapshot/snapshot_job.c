@@ -1,4 +1,4 @@
-/* snapshot/snapshot_job.c - a job as its authority tells it, and a list of jobs. */
+/* snapshot/snapshot_job.c - snapshots of a job and of a list of jobs, from messages of a server. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -75,13 +75,13 @@ static void take_members(struct mst__snapshot *snapshot, const struct mst__job_s
     struct mst_bytes rest = told->members;
     struct mst_bytes details = told->details;
     struct mst__job_member member;
-    /* A member takes some bytes, so that this is no more than what came. */
+    /* A member takes some bytes, so the size of the message bounds the count. */
     size_t count = told->member_count < rest.size ? told->member_count : rest.size;
     mst__snapshot_expect_nodes(snapshot, count);
     while (snapshot->status.node_count < count && snapshot->code == 0 &&
            mst__job_member_next(&rest, &member)) {
         struct mst__job_detail detail;
-        (void)mst__job_detail_next(&details, &detail); /* a server of before does not tell */
+        (void)mst__job_detail_next(&details, &detail); /* an older server does not send it */
         take_member(snapshot, told, &member, &detail);
     }
 }
@@ -112,7 +112,7 @@ static void take_cause(struct mst__snapshot *snapshot, const struct mst__cause *
     snapshot->status.failure = mst__snapshot_text(snapshot, mst_bytes_str(sentence));
 }
 
-/* Of one that is closed; a number that nobody knows is a later release's. */
+/* The outcome of a closed job; unknown numbers are those of a later release. */
 static enum mst_outcome outcome_of(uint32_t phase, uint32_t outcome)
 {
     static const enum mst_outcome outcomes[MST_JOB_OUTCOME_COUNT] = {
@@ -233,7 +233,7 @@ struct mst_status_list *mst__snapshot_of_jobs(const struct mst__job_list *told, 
     struct mst__snapshot_list_of_jobs *whole = mst__calloc(1, sizeof *whole);
     struct mst_bytes rest = told->jobs;
     struct mst__job_entry job;
-    /* A job takes some bytes, so that this is no more than what came. */
+    /* A job takes some bytes, so the size of the message bounds the count. */
     size_t count = told->count < rest.size ? told->count : rest.size;
     *ret_code = MST_ENOMEM;
     if (whole == NULL) {

@@ -1,11 +1,11 @@
-/* snapshot/snapshot_json.c - snapshots as JSON, in parts: each takes little time. */
+/* snapshot/snapshot_json.c - writes snapshots as JSON, in small parts. */
 #include <muster/types.h>
 
 #include "base/err.h"
 #include "base/limits.h"
 #include "snapshot/snapshot.h"
 
-/* Numbers that are negative mean that there is none; so does an empty text. */
+/* A negative number, or an empty text, means none. */
 static void put_number(struct mst__json_writer *json,
                        const char *name,
                        bool is_known,
@@ -135,7 +135,7 @@ bool mst__snapshot_json(const struct mst_status *status,
         mst__json_put_begin(json, names[0], '[');
         cursor->is_begun = true;
     }
-    size_t end = 0; /* of the list that one is in */
+    size_t end = 0; /* end of the current list */
     for (unsigned list = 0; list <= cursor->list && list < MST_SNAPSHOT_LIST_COUNT; list++) {
         end += counts[list];
     }

@@ -1,6 +1,6 @@
-/* snapshot/snapshot_record.c - a job as its record says it.
+/* snapshot/snapshot_record.c - a snapshot of a job from its record.
  *
- * Ages are by our wall clock and the nodes' own: clocks that are off show. */
+ * Ages compare our wall clock with those of the nodes, so wrong clocks are visible. */
 #include <inttypes.h>
 
 #include "base/limits.h"
@@ -8,10 +8,10 @@
 #include "core/expire.h"
 #include "snapshot/snapshot.h"
 
-#define NAME_SIZE 320 /* of a node, as it is shown */
+#define NAME_SIZE 320 /* of a node, as shown */
 #define SUMMARY_SIZE_MAX MST_KIB(4)
 
-/* A summary in the making. */
+/* A summary that is being written. */
 struct telling {
     const struct mst__state *state;
     const struct mst__settings *settings;
@@ -43,7 +43,7 @@ static void tell_complete(struct telling *telling)
     }
 }
 
-/* Min nodes have come and the round takes more for a while. */
+/* The round has its minimum and waits for more for a while. */
 static void tell_last_call(struct telling *telling)
 {
     const struct mst__state *state = telling->state;
@@ -100,7 +100,7 @@ static void tell_open(struct telling *telling)
     }
 }
 
-/* Who has been silent for longer than a node may. */
+/* The number of nodes that have been silent for too long. */
 static size_t count_silent(const struct telling *telling)
 {
     const struct mst__state *state = telling->state;
