@@ -109,9 +109,9 @@ MST_API int64_t mst_params_nodes_min(const struct mst_params *params);
 MST_API int64_t mst_params_nodes_max(const struct mst_params *params);
 
 /** Typed access to options. @ret is @fallback if the option is not set. MST_EINVAL, which names
- * option and value, if it has another type. Text is owned by @params. Booleans are `1 true t yes y`
- * and `0 false f no n` in any case. Durations are seconds, or have a unit: `250ms`, `1.5s`, `5m`,
- * `2h`. */
+ * option and value, if it has another type. Text is owned by @params. Booleans are
+ * `1 true t yes y` and `0 false f no n`, in upper or lower case. Durations are seconds, or have a
+ * unit: `250ms`, `1.5s`, `5m`, `2h`. */
 MST_API const char *mst_params_text(const struct mst_params *params,
                                     const char *key,
                                     const char *fallback);
@@ -135,8 +135,8 @@ MST_API int mst_params_duration_ms(const struct mst_params *params,
 
 enum mst_node_state { MST_NODE_INIT, MST_NODE_RUNNING, MST_NODE_SUCCEEDED, MST_NODE_FAILED };
 
-/** An action of a handler, for monitoring. Borrowed for the call. Later versions may append fields;
- * size grows then. */
+/** An action of a handler, for monitoring. Borrowed for the call. Later versions may append fields
+ * and increase size. */
 struct mst_event {
     size_t size;
     const char *name; /* "next_rendezvous", "keep_alive", "add_to_participants" … */

@@ -61,14 +61,14 @@ struct mst_status_label {
 /** One node of a job. No text is NULL; "" = not known. */
 struct mst_status_node {
     size_t size;
-    const char *name; /* "" of a peer that does not say who it is */
+    const char *name; /* "" if the peer has no name */
     const char *address;
     enum mst_status_standing standing;
-    int64_t rank;          /* in the last round that was complete; -1 = none */
-    bool has_heard;        /* the next one is known */
-    int64_t heard_ms;      /* how long ago; negative: its clock is ahead of ours */
-    bool is_late;          /* it should have said something since */
-    bool has_skew;         /* the next one is known */
+    int64_t rank;          /* in the last complete round; -1 = none */
+    bool has_heard;        /* heard_ms is known */
+    int64_t heard_ms;      /* age of the last sign of life; negative: its clock is ahead */
+    bool is_late;          /* its heartbeat is overdue */
+    bool has_skew;         /* skew_ms is known */
     int64_t skew_ms;       /* its clock minus the server's */
     const char *cause;     /* of one that is gone: "lost", "left" or "finished" */
     int64_t pid, local_id; /* of a record; -1 = not known */
@@ -91,7 +91,7 @@ struct mst_status {
     int64_t nodes_min, nodes_max; /* 0 = not known */
     int64_t needed;               /* so many more nodes until a round can begin; 0 = none, or not
                                      known */
-    bool has_last_call;           /* the next one is known */
+    bool has_last_call;           /* last_call_ms is known */
     int64_t last_call_ms; /* how long the open round still takes nodes; negative: that is over */
     const char *closed_by, *reason;
     enum mst_outcome outcome;            /* NONE = the job is not closed */
@@ -113,15 +113,15 @@ struct mst_status {
     size_t member_count, waiting_count, spare_count, gone_count;
     bool is_cut; /* there are more, and the server did not tell them all */
 
-    /* As mst_status_expect found. */
+    /* Set by mst_status_expect. */
     bool has_expected;
     size_t expected_count;
-    const char *const *missing; /* are not there */
+    const char *const *missing; /* expected and absent */
     size_t missing_count;
-    const char *const *unseen; /* have not been in any snapshot that was compared */
+    const char *const *unseen; /* in none of the compared snapshots */
     size_t unseen_count;
 
-    int64_t restarts_total; /* of the job; may be more than those of a budget with a window */
+    int64_t restarts_total; /* of the whole job, in all windows of the budget */
 };
 
 /**
