@@ -71,6 +71,18 @@ static void assign(struct mst__run *run)
     }
 }
 
+/* Our work is done. In a standalone job only our own server has to hear it, and nothing runs
+ * meanwhile. */
+static void finish(struct mst__run *run)
+{
+    struct mst__call *call = mst__run_call_new(run, MST_CALL_FINISH);
+    if (run->settings->is_standalone && run->calls == NULL) {
+        mst__run_call_now(run, call);
+    } else {
+        mst__run_call(run, call);
+    }
+}
+
 static void restart(struct mst__run *run, const struct mst__cause *cause)
 {
     struct mst__call *call = mst__run_call_new(run, MST_CALL_RESTART);
@@ -125,7 +137,7 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
             mst__group_kill(&run->group);
             return;
         case MST_AGENT_FINISH:
-            mst__run_call(run, mst__run_call_new(run, MST_CALL_FINISH));
+            finish(run);
             return;
         case MST_AGENT_RESTART:
             restart(run, effect->cause);

@@ -91,7 +91,8 @@ void mst__run_listen(struct mst__run *run)
 {
     struct mst_err err; /* without it, nobody can ask; the job does not need that */
     const char *backend = run->settings->backend;
-    bool is_asked = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
+    bool is_asked = !run->settings->is_standalone && /* whose server nobody else knows */
+                    (strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0);
     if (is_asked && run->control == NULL && run->round.store != NULL && !run->is_ended) {
         (void)mst__control_new(&run->loop, run->round.store, run->settings->run_id,
                                mst_handler_node(run->handler), asked, run, &run->control, &err);

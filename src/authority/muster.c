@@ -365,7 +365,7 @@ static void muster_free(void *self)
     mst__job_client_close(muster->client);
     mst__head_drop_round(&muster->head); /* a server that stops waits for connections to end */
     mst_store_close(muster->store);      /* what was handed out holds what is behind it */
-    if (muster->hosted != NULL) {
+    if (muster->hosted != NULL && !muster->is_private) {
         linger(muster);
     }
     mst__hosted_stop(muster->hosted);
@@ -424,6 +424,8 @@ static int prepare(struct mst__muster *muster,
         mst__host_node_name(muster->settings.node_name, muster->params->local_addr,
                             sizeof muster->node, muster->node);
         mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
+        muster->is_private =
+            muster->settings.place.endpoint.port == 0 && muster->params->nodes_max == 1;
         rv = mst__hosted_begin(&muster->settings.place, muster->params, &muster->hosted,
                                &muster->endpoint, reterr);
     }

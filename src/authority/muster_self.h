@@ -38,6 +38,7 @@ struct mst__muster {
     struct mst__job_round round;         /* its address is @master */
     char master[MST_ENDPOINT_TEXT_SIZE]; /* rank 0's */
     int64_t sealed_ms;                   /* when it began; 0 = there was none */
+    bool is_private;                     /* a job of one node at a port that nobody else knows */
 };
 
 /* Time for a message of a few bytes; the socket has room for those. */

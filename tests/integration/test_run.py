@@ -90,9 +90,8 @@ class Alone(Case):
             maps = file.read()
         for library in ("libmicrohttpd", "libgnutls", "libcurl"):
             self.assertNotIn(library, maps)
-        # Of the loop, the calls, the rendezvous, its server and the control of the job; and one
-        # of the thread sanitizer.
-        self.assertLessEqual(len(os.listdir(f"/proc/{agent.pid}/task")), 6)
+        # Of the loop, the rendezvous and its server; and one of the thread sanitizer.
+        self.assertLessEqual(len(os.listdir(f"/proc/{agent.pid}/task")), 4)
 
     def test_statuses(self):
         for script, options, status in (
