@@ -215,8 +215,8 @@ static int run(const struct mst__run_settings *settings)
 static const char *refused(const struct mst__run_settings *settings)
 {
     if (settings->on_join == MST_ON_JOIN_NEVER) {
-        return "--on-join never: a node that waits gets in when the workers are restarted anyway; "
-               "say next-restart, or keep it out with --nnodes";
+        return "--on-join never: a node that waits gets in with the next restart: say "
+               "next-restart. With --nnodes N, one number, nodes beyond N wait until one is lost";
     }
     bool is_static = strcmp(settings->backend, "static") == 0;
     if (is_static && settings->max_restarts > 0) {

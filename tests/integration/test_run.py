@@ -108,7 +108,7 @@ class Alone(Case):
 
     def test_refused(self):
         for options, word in (
-                (("--on-join", "never"), "next-restart"),
+                (("--on-join", "never"), "wait until one is lost"),
                 (("--rdzv-backend", "static", "--rdzv-endpoint", "127.0.0.1:1",
                   "--max-restarts", 1), "cannot restart together"),
                 (("--rdzv-backend", "c10d", "--node-rank", 0), "by their names"),
