@@ -77,13 +77,15 @@ static struct mst_handler *gated_handler(const struct fixture *f, struct gate *g
 }
 
 /* The others have finished and are gone before a member reads that the round is complete: it is a
- * member all the same, and the last one to finish. */
+ * member all the same, and the last one to finish. Nobody takes the place of one that has finished,
+ * so that the member is not told of one that waits for it. */
 static void who_reads_late_is_a_member(void **state)
 {
     struct fixture *f = *state;
     struct gate gate;
     struct node late = {.handler = gated_handler(f, &gate)};
     struct node node = {.handler = new_handler(f->text, 2, 2, "node00", CALM)};
+    struct node newcomer = {.handler = new_handler(f->text, 2, 2, "node02", CALM)};
     node_start(&late);
     await_record(f, 1, 0);
     atomic_store(&gate.is_shut, true);
@@ -94,6 +96,8 @@ static void who_reads_late_is_a_member(void **state)
     assert_ok(mst_handler_leave(node.handler, &err));
     mst_handler_free(node.handler);
     await_record(f, 1, 0);
+    node_start(&newcomer);
+    await_record(f, 1, 1);
     atomic_store(&gate.is_shut, false);
     if (node_join(&late) != 0) {
         fail_msg("%s", late.err.msg);
@@ -101,11 +105,14 @@ static void who_reads_late_is_a_member(void **state)
     assert_int_equal(late.got.round, 0);
     assert_int_equal(late.got.world_size, 2);
     assert_int_equal(late.got.rank, 1);
+    assert_int_equal(glance(late.handler).nodes_waiting, 0);
     node_drop_store(&late);
     assert_ok(mst_handler_finish(late.handler, 0, NULL, &err));
     struct mst_changes changes = poll_changes(late.handler);
     assert_true(changes.closed);
     assert_int_equal(changes.outcome, MST_OUTCOME_FINISHED);
+    assert_int_equal(node_join(&newcomer), MST_EFINISHED);
+    mst_handler_free(newcomer.handler);
     mst_handler_free(late.handler);
 }
 
