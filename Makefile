@@ -24,6 +24,8 @@ BENCH_FLAGS ?=
 TEST_JOBS ?= 10
 # The same with PyTorch, which is large and computes before it waits.
 PEER_JOBS ?= 3
+# What `make test-peers` runs: peers alone, in groups with ours, and our Python package.
+PEER_SUITES ?= peers mixed package
 # What `make test` and the sanitizer builds run.
 SUITES ?= unit golden sim integration etcd faults
 
@@ -58,7 +60,7 @@ test: with-tests ## Test: run the tests that need no PyTorch
 test-peers: ## Test: install PyTorch and Redis, and run the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
-	@$(testrun) $(BUILD) --jobs $(PEER_JOBS) --suite peers --suite mixed
+	@$(testrun) $(BUILD) --jobs $(PEER_JOBS) $(call suites,$(PEER_SUITES))
 
 sim: all ## Test: run the simulator with new seeds until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)
@@ -103,6 +105,7 @@ tidy: ## Check: check the rules about includes, purity and form
 fuzz: ## Test: run each fuzz target for FUZZ_SECONDS (60)
 	@tools/deps fuzz
 	@export CC=clang; $(call setup,build-fuzz,-Dfuzz=true -Dtests=true -Ddocs=disabled \
+		-Dpython=disabled -Doptimization=1 -Ddebug=false -Dc_args=-gline-tables-only \
 		-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@ninja -C build-fuzz --quiet fuzz
 	@tools/fuzz build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
