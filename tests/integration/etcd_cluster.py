@@ -657,8 +657,9 @@ class Cluster:
 class Fault:
     """One thing that is to go wrong, once."""
 
-    def __init__(self, kind, pattern):
+    def __init__(self, kind, pattern, change=None):
         self.kind = kind
+        self.change = change  # of a request, to its bytes
         self.fits = pattern if callable(pattern) else re.compile(pattern, re.S).search
         self.request = None  # what it met
         self.answer = None  # what was swallowed
@@ -717,6 +718,9 @@ class _Pair:
                 if fault.kind == "hold back":
                     fault.happened.set()
                     fault.released.wait()
+                elif fault.kind == "alter":
+                    request = fault.change(request)
+                    fault.happened.set()
                 else:
                     self.fault = fault
             self._send(self.server, request)
@@ -794,6 +798,7 @@ class Swallow:
                            connection stays open until release() of the Fault that is returned
     cut_next(pattern)      the next such request is not forwarded, the connection is closed
     hold_back_next(pattern) the next such request is forwarded after release() of the Fault
+    alter_next(pattern, change) the next such request is forwarded as change(its bytes)
     delay(seconds)         every answer comes so much later
     silence() / heal()     connections stay open and carry nothing, also new ones; heal() ends those
                            that have lost something
@@ -861,8 +866,8 @@ class Swallow:
         with self._lock:
             self._pairs.discard(pair)
 
-    def _add_fault(self, kind, pattern):
-        fault = Fault(kind, pattern)
+    def _add_fault(self, kind, pattern, change=None):
+        fault = Fault(kind, pattern, change)
         with self._lock:
             self._faults.append(fault)
             self._given.append(fault)
@@ -879,6 +884,9 @@ class Swallow:
 
     def hold_back_next(self, pattern=b""):
         return self._add_fault("hold back", pattern)
+
+    def alter_next(self, pattern, change):
+        return self._add_fault("alter", pattern, change)
 
     def delay(self, seconds):
         self.delay_s = seconds

@@ -236,7 +236,8 @@ def late_is_let_in(engine, case):
 
 def spare(engine, case):
     """One too many stands by, disturbs nobody, and takes a dead one's place without a last call."""
-    with engine.job("3:3", last_call_timeout=50) as job:
+    # Nobody is to be expelled who only gets no processor for a while.
+    with engine.job("3:3", last_call_timeout=50, keep_alive_max_attempt=8) as job:
         nodes, first = job.meet(3)
         extra = job.start()
         status = job.await_status(lambda status: status["spares"], "a spare")
