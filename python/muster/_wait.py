@@ -97,10 +97,23 @@ class _Aside:
         self._call = call
         self._discard = discard
         self._lock = threading.Lock()
+        self._has_begun = False
         self._is_left = False
         self.done.acquire()
 
+    def start(self) -> bool:
+        """False if there can be no thread, because the interpreter ends."""
+        try:
+            threading.Thread(target=self.run, name="muster-call", daemon=True).start()
+        except RuntimeError:
+            return False
+        return True
+
     def run(self) -> None:
+        with self._lock:
+            if self._is_left:
+                return
+            self._has_begun = True
         result, error = None, None
         try:
             result = self._call()
@@ -112,6 +125,13 @@ class _Aside:
         self.done.release()
         if is_left and error is None:
             self._discard(result)
+
+    def give_up(self) -> bool:
+        """Whether it can be: a call that has not begun is not made any more. To interrupt it would
+        interrupt the next one."""
+        with self._lock:
+            self._is_left = not self._has_begun
+            return self._is_left
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
@@ -133,13 +153,14 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
     if not is_main():
         return call()
     it = _Aside(call, discard)
+    # A handler may raise while the thread starts, too.
     try:
-        threading.Thread(target=it.run, name="muster-call", daemon=True).start()
-    except RuntimeError:  # the interpreter ends
-        return call()
-    try:
-        it.done.acquire()
+        has_thread = it.start()
+        if has_thread:
+            it.done.acquire()
     except BaseException:
+        if it.give_up():
+            raise
         try:
             if interrupt is not None:
                 interrupt()
@@ -148,6 +169,8 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
         finally:
             it.leave()
         raise
+    if not has_thread:
+        return call()
     if it.error is not None:
         raise it.error
     result: ResultType = it.result

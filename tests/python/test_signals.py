@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 import time
+from unittest import mock
 
 from package import (Case, Interrupted, Thread, alarms, endpoint, harness, interrupted_after,
                      mute_server, muster, url)
@@ -72,6 +73,27 @@ class Raising(Case):
         thread = Thread(other.next)
         rendezvous.next()
         thread.end()
+
+    def test_while_the_thread_of_a_call_starts(self):
+        """The call is interrupted, or not made; nothing of it is left for the next one."""
+        where = endpoint(self.server())
+        start = threading.Thread.start
+
+        def start_and_raise(thread):
+            start(thread)
+            raise Interrupted
+
+        def raise_first(_thread):
+            raise Interrupted
+
+        for raising in (start_and_raise, raise_first):
+            with self.subTest(raising.__name__):
+                rendezvous = self.rendezvous(where, nodes=2)
+                with mock.patch.object(threading.Thread, "start", raising), \
+                        self.assertRaises(Interrupted):
+                    rendezvous.next(60)
+                harness.wait_until(lambda: not muster.jobs(where), "the end of the job")
+                self.assertIsNone(rendezvous.take(0.05))
 
     def test_an_event_that_is_a_key_of_the_keyboard(self):
         store = self.store("hash:")
