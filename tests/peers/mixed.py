@@ -191,12 +191,15 @@ CLASSES = {"torch": TorchNode, "muster": MusterNode}
 class Scenario:
     """One rendezvous: with it: who serves the store, and all nodes there have been."""
 
-    def __init__(self, which, server, min, max, share=False, mingled=False):
+    def __init__(self, which, server, min, max, share=False, mingled=False, last=False):
         self.which, self.server, self.min, self.max = which, server, min, max
         self.share = share
         # Nodes are ranked by address first, and torch's is the name of the machine. So ours come
-        # first with a number; mingled, process ids decide.
-        self.local_addr = socket.getfqdn() if mingled else "127.0.0.1"
+        # first with a number, and last with a longer name; mingled, process ids decide, which say
+        # nothing about who started first once they have begun anew.
+        self.local_addr = "127.0.0.1"
+        if mingled or last:
+            self.local_addr = socket.getfqdn() + (".z" if last else "")
         self.run_id = f"mixed-{os.getpid()}-{next(_numbers)}"
         self.nodes = []
         self.serve = None

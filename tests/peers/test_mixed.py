@@ -40,11 +40,8 @@ def death(which, server, first):
 
 def shared(which, server, leader):
     """The same with a store of rank 0's agent, which torch tells of in its first round only."""
-    with Scenario(which, server, 2, 4, share=True, mingled=leader == "torch") as scenario:
+    with Scenario(which, server, 2, 4, share=True, last=leader == "torch") as scenario:
         nodes = scenario.start(FOUR)
-        if leader == "torch" and server == "muster":
-            # The muster node that serves has the lowest process id.
-            leader = "muster"
         done = scenario.settle(nodes)
         first = next(node for node in nodes if node.last_joined()["rank"] == 0)
         assert first.kind == leader, first
