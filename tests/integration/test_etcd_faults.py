@@ -230,6 +230,15 @@ class Phases(Case):
             victim.kill()
             return time.monotonic()
 
+        def renewed(group, what, fits):
+            """When a survivor has written the document once more: its time to live counts from
+            there, and not from the death. Until then a process has to start."""
+            group.wait_document(what, fits)
+            return time.monotonic()
+
+        def is_frozen(doc):
+            return doc["status"] == "frozen"
+
         def check(group, death_s, survivors, limit_s, after=-1):
             settle(survivors, after)
             took = recovered(death_s, survivors)
@@ -243,8 +252,10 @@ class Phases(Case):
 
         def joinable():
             with Group(etcd, "etcd", 2, 2) as group:
-                death_s = victim_at(group, joins(1))
-                return check(group, death_s, group.several(2), DOCUMENT_S)
+                victim_at(group, joins(1))
+                survivors = group.several(2)
+                began_s = renewed(group, "the dead one and another", is_frozen)
+                return check(group, began_s, survivors, DOCUMENT_S)
 
         def last_call():
             with Group(etcd, "etcd", 2, 3) as group:
@@ -252,17 +263,20 @@ class Phases(Case):
                 group.wait_document("the first to have joined",
                                     lambda doc: len(doc.get("participants", ())) == 1)
                 # It brings the count to the minimum, so the last call is its business.
-                death_s = victim_at(group, joins(2))
-                return check(group, death_s, [first, group.start()], DOCUMENT_S + LAST_CALL_S)
+                victim_at(group, joins(2))
+                survivors = [first, group.start()]
+                began_s = renewed(group, "the dead one and two others", is_frozen)
+                return check(group, began_s, survivors, DOCUMENT_S + LAST_CALL_S)
 
         def frozen():
             with Group(etcd, "etcd", 3, 3) as group:
                 first = group.several(2)
                 group.wait_document("two to have joined",
                                     lambda doc: len(doc.get("participants", ())) == 2)
-                death_s = victim_at(group, writes(lambda doc: doc["status"] == "frozen"
-                                                    and doc["keep_alives"] == []))
-                return check(group, death_s, [*first, group.start()], DOCUMENT_S)
+                victim_at(group, writes(lambda doc: is_frozen(doc) and doc["keep_alives"] == []))
+                began_s = renewed(group, "all but the dead one to confirm",
+                                  lambda doc: is_frozen(doc) and len(doc["keep_alives"]) == 2)
+                return check(group, began_s, [*first, group.start()], DOCUMENT_S)
 
         def confirmed():
             with Group(etcd, "etcd", 2, 3, last_call_timeout=5) as group:
