@@ -23,6 +23,8 @@ def find_binary() -> str:
     places.extend(parent / "bin" for parent in list(package.parents)[3:4])
     # `pip install --target DIR`: DIR/muster and DIR/bin.
     places.append(package.parent / "bin")
+    # `pip install --editable`, which installs no script: BUILD/python/muster and BUILD/muster.
+    places.append(package.parent.parent)
     for place in places:
         if (place / "muster").is_file():
             return str(place / "muster")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.distributed.elastic import events
 from torch.distributed.elastic.rendezvous import api
 
@@ -41,7 +43,10 @@ _QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "
 _READ_TIMEOUT_MS = 60_000
 
 #: The names that torch knows the backends of the library by.
-_NAMES = {"muster": "muster", "etcd-v3": "muster-etcd"}
+_NAMES = {"muster": "muster", "etcd-v3": "muster-etcd", "c10d": "muster-c10d"}
+
+#: How torch's own handler writes the record that nodes share, by the first release that does.
+_DIALECTS = (((2, 6), "D4"), ((2, 3), "D3"), ((2, 0), "D2"), ((0, 0), "D1"))
 
 #: What agents before torch 2.4 get is a tuple, and they choose the address of the workers' store.
 _Info: Any = getattr(api, "RendezvousInfo", None)
@@ -100,7 +105,15 @@ def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
             options[key] = value
         elif key not in _QUIET_KEYS and key != "store_type":
             logger.warning("%s=%s has no effect with backend %s", key, value, _NAMES[backend])
+    if "state_dialect" in known:
+        options.setdefault("state_dialect", _dialect())
     return options
+
+
+def _dialect() -> str:
+    """That of the torch which is here, for agents of the same release."""
+    version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+    return next(name for first, name in _DIALECTS if version >= first)
 
 
 def _read_timeout(rendezvous: Rendezvous) -> datetime.timedelta:
@@ -154,7 +167,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
             with _torch_errors():
                 raise error
         self._client = Client(_read_timeout(self._rendezvous))
-        if backend == "muster":
+        if backend != "etcd-v3":
             aside(lambda: self._client.prepare(parameters.endpoint))
 
     def get_backend(self) -> str:

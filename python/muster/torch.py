@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-__all__ = ["create_etcd_handler", "create_handler", "register"]
+__all__ = ["create_c10d_handler", "create_etcd_handler", "create_handler", "register"]
 
 Creator = Callable[[Any], Any]
 
@@ -28,6 +28,12 @@ def _create_etcd(parameters: Any) -> Any:
     return Handler(parameters, "etcd-v3")
 
 
+def _create_c10d(parameters: Any) -> Any:
+    from muster._torch_handler import Handler
+
+    return Handler(parameters, "c10d")
+
+
 def create_handler() -> Creator:
     """The function that makes handlers of ``--rdzv-backend=muster`` from torch's
     RendezvousParameters: nodes meet at a ``muster serve``, or at the first of them."""
@@ -39,6 +45,12 @@ def create_etcd_handler() -> Creator:
     return _create_etcd
 
 
+def create_c10d_handler() -> Creator:
+    """The same for ``--rdzv-backend=muster-c10d``: nodes of one job with agents that use torch's
+    own ``c10d``, which need not have this package."""
+    return _create_c10d
+
+
 def register() -> None:
     """Tell torch of our handlers, where it does not find them by itself. Doing so again is
     fine."""
@@ -46,3 +58,4 @@ def register() -> None:
 
     registry.register("muster", create_handler())
     registry.register("muster-etcd", create_etcd_handler())
+    registry.register("muster-c10d", create_c10d_handler())

@@ -1,5 +1,6 @@
 """torch's contract of a rendezvous handler: our plugins see what torch's own handler sees."""
 
+import contextlib
 import os
 import unittest
 
@@ -27,27 +28,32 @@ class Contract(unittest.TestCase):
                 self.assertEqual(line["detail"], "")
         return {name: line["seen"] for name, line in checks.items()}
 
+    def run_driver(self, which, backend, endpoint):
+        driver = peer.start(which, "torch_contract.py", backend, endpoint)
+        return self.seen(f"{which} {backend}", driver)
+
     def compare(self, which):
         peer.plugin_python(which)
-        with harness.Server() as server:
+        ours = {}
+        with harness.Server() as server, contextlib.ExitStack() as stack:
             endpoint = f"127.0.0.1:{server.port}"
             theirs = peer.start(which, "torch_contract.py", "c10d", endpoint, env=THEIRS)
-            drivers = {"muster": peer.start(which, "torch_contract.py", "muster", endpoint)}
-            if os.environ.get("MUSTER_ETCD") != "0":
-                with etcd_cluster.Etcd() as etcd:
-                    drivers["muster-etcd"] = peer.start(
-                        which, "torch_contract.py", "muster-etcd", f"127.0.0.1:{etcd.port}")
-                    ours = {name: self.seen(f"{which} {name}", driver)
-                            for name, driver in drivers.items()}
-            else:
-                ours = {"muster": self.seen(f"{which} muster", drivers["muster"])}
+            # Two at a time: each is a crowd of nodes.
+            ours["muster"] = self.run_driver(which, "muster", endpoint)
             wanted = {**self.seen(f"{which} c10d", theirs), **OURS}
+            ours["muster-c10d"] = self.run_driver(which, "muster-c10d", endpoint)
+            if os.environ.get("MUSTER_ETCD") != "0":
+                etcd = stack.enter_context(etcd_cluster.Etcd())
+                ours["muster-etcd"] = self.run_driver(which, "muster-etcd",
+                                                      f"127.0.0.1:{etcd.port}")
         if which == "old":
             wanted["master_is_chosen_once"] = 1
         self.assertGreater(len(wanted), 20)
         self.assertIs(ours["muster"].pop("many_rounds"), True)
         for backend, seen in ours.items():
-            self.assertEqual(set(seen), set(wanted))
+            # Nobody compares the settings of nodes that share a record.
+            absent = {"refused_node_ends_nothing"} if backend == "muster-c10d" else set()
+            self.assertEqual(set(seen), set(wanted) - absent)
             for name, value in seen.items():
                 with self.subTest(f"{which} {backend} {name}"):
                     self.assertEqual(value, wanted[name])

@@ -13,7 +13,7 @@ import unittest
 import torchruns
 import etcd_cluster  # from the integration tests, as harness is
 from peer import harness
-from torchruns import Agent, Run
+from torchruns import Agent, OurC10d, Run
 
 # A node is gone when its connection has been for a second. Agents before 2.4 look at nothing for
 # longer than others.
@@ -288,6 +288,20 @@ class Unmodified(unittest.TestCase):
             self.assertEqual(stopped.ended(), stopped.stopped)
             lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual([line["restarts"] for line in lines], [0, 0])
+            job.end(nodes)
+
+    def test_beside_our_handler(self):
+        """One agent with our c10d. It sees that a member has died, and the others follow it."""
+        with self.job("2:3") as job:
+            nodes, lines = self.start(job, Agent, Agent, OurC10d)
+            ranks = [line["rank"] for line in lines]
+            job.do(f"fail-{ranks[1]}")
+            lines = job.settle(nodes, after=torchruns.workers(lines))
+            nodes.pop(0).process.kill()
+            lines = job.settle(nodes, after=torchruns.workers(lines))
+            nodes += job.start()
+            lines = job.settle(nodes, after=torchruns.workers(lines))
+            self.assertEqual(sum(line["restarts"] for line in lines), 1)
             job.end(nodes)
 
     def spare(self, first, second):

@@ -76,6 +76,13 @@ class Agent(Node):
             raise AssertionError(f"{self} does not end; {self.story()}") from None
 
 
+class OurC10d(Agent):
+    """A torchrun agent with our handler, for jobs of agents with torch's."""
+
+    def launch(self, job, options, worker, env):
+        return super().launch(job, [*options, "--rdzv_backend", "muster-c10d"], worker, env)
+
+
 class Run(Agent):
     """A `muster run` in place of torchrun."""
 

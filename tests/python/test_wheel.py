@@ -119,10 +119,28 @@ class Wheel(unittest.TestCase):
             with self.subTest(command=command[-1]):
                 self.assertRegex(run(*command, "--version", cwd=self.directory), r"^muster \d")
 
+    def test_editable(self):
+        """What has changed is built when it is imported, and the binary is found."""
+        tree = os.path.join(self.directory, "tree")
+        run("git", "clone", "--quiet", harness.ROOT, tree)
+        python = self.environment("editable")
+        run(python, "-m", "pip", "install", "--quiet", "meson-python", "cffi", "ninja", "wheel")
+        env = {**os.environ, "PATH": os.pathsep.join([os.path.dirname(python), os.environ["PATH"]])}
+        run(python, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--editable", ".",
+            cwd=tree, env=env)
+        self.assertRegex(run(python, "-m", "muster", "--version", cwd=self.directory, env=env),
+                         r"^muster \d")
+        with open(os.path.join(tree, "python", "muster", "__init__.py"), "a",
+                  encoding="utf-8") as file:
+            file.write("changed = True\n")
+        self.assertEqual(run(python, "-c", "import muster; print(muster.changed)",
+                             cwd=self.directory, env=env), "True\n")
+
     def test_torchrun_finds_its_handlers(self):
         code = ("from importlib.metadata import distribution as d; print(*sorted("
                 "e.name for e in d('muster').entry_points if e.group == 'torchrun.handlers'))")
-        self.assertIn("muster muster-etcd", run(self.python, "-c", code, cwd=self.directory))
+        names = run(self.python, "-c", code, cwd=self.directory)
+        self.assertEqual(names, "muster muster-c10d muster-etcd\n")
 
 
 if __name__ == "__main__":
