@@ -11,10 +11,17 @@ import etcd_cluster
 
 # What torch has no answer to compare with.
 OURS = {
+    "forked_child": [0, [0, 0]],
     "late_node_ends_nothing": ["RendezvousTimeoutError", True, False],
     "member_leaves": [[1, 1], [2, 2], [0, 0]],
     "refused_node_ends_nothing": ["RendezvousError", True, False, [0, 0]],
     "unknown_key": True,
+}
+ABSENT = {
+    # Nobody compares the settings of nodes that share a record.
+    "muster-c10d": {"refused_node_ends_nothing"},
+    # No node serves an etcd, and this one has one address.
+    "muster-etcd": {"addresses", "truth"},
 }
 # Sharing a store with workers, torch's handler does not get a newcomer in.
 THEIRS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
@@ -35,7 +42,7 @@ class Contract(unittest.TestCase):
     def compare(self, which):
         peer.plugin_python(which)
         ours = {}
-        with harness.Server() as server, contextlib.ExitStack() as stack:
+        with harness.Server(hosts=("127.0.0.1", "::1")) as server, contextlib.ExitStack() as stack:
             endpoint = f"127.0.0.1:{server.port}"
             theirs = peer.start(which, "torch_contract.py", "c10d", endpoint, env=THEIRS)
             # Two at a time: each is a crowd of nodes.
@@ -51,9 +58,7 @@ class Contract(unittest.TestCase):
         self.assertGreater(len(wanted), 20)
         self.assertIs(ours["muster"].pop("many_rounds"), True)
         for backend, seen in ours.items():
-            # Nobody compares the settings of nodes that share a record.
-            absent = {"refused_node_ends_nothing"} if backend == "muster-c10d" else set()
-            self.assertEqual(set(seen), set(wanted) - absent)
+            self.assertEqual(set(seen), set(wanted) - ABSENT.get(backend, set()))
             for name, value in seen.items():
                 with self.subTest(f"{which} {backend} {name}"):
                     self.assertEqual(value, wanted[name])

@@ -76,7 +76,8 @@ class Node:
 
     def __init__(self, job, min_nodes=2, max_nodes=2, **config):
         config = {"join_timeout": PATIENCE_S, "last_call_timeout": 1, **config}
-        parameters = rdzv.RendezvousParameters(BACKEND, ENDPOINT, job, min_nodes, max_nodes,
+        endpoint = config.pop("endpoint", ENDPOINT)
+        parameters = rdzv.RendezvousParameters(BACKEND, endpoint, job, min_nodes, max_nodes,
                                                **config)
         self.handler = rdzv.rendezvous_handler_registry.create_handler(parameters)
 
@@ -151,6 +152,55 @@ def round_of_three(job):
     return [sorted(node.rank for node in nodes), [node.world for node in nodes],
             [node.handler.num_nodes_waiting() for node in nodes],
             [node.handler.is_closed() for node in nodes]]
+
+
+@check()
+def types(job):
+    one, two = group(job)
+    return [type(value).__name__ for value in (
+        one.rank, one.world, one.handler.num_nodes_waiting(), one.handler.is_closed(),
+        one.handler.get_run_id(), one.handler.get_backend(), two.handler.shutdown())]
+
+
+@check()
+def strange_names(job):
+    """A run id is text of any kind, and a prefix of another is another job."""
+    name = f"{job} /%s:\u00e4"
+    one, two = group(name), group(name + "/")
+    one[0].store.set("key", "1")
+    two[0].store.set("key", "2")
+    one[0].handler.set_closed()
+    return [one[1].store.get("key").decode(), two[1].store.get("key").decode(),
+            one[0].handler.get_run_id() == name, two[0].handler.is_closed()]
+
+
+@check(HAS_INFO)
+def local_address(job):
+    """What a node is told to be called by others."""
+    nodes = meet(Node(job, local_addr="127.1.2.3"), Node(job, local_addr="127.1.2.3"))
+    return [node.master.master_addr for node in nodes]
+
+
+@check(BACKEND != "muster-etcd")
+def addresses(job):
+    """Names and IPv6 reach the same server."""
+    port = ENDPOINT.rpartition(":")[2]
+    nodes = meet(*[Node(job, 3, 3, endpoint=f"{host}:{port}", is_host=False)
+                   for host in ("localhost", "[::1]", " 127.0.0.1")])
+    return sorted(node.rank for node in nodes)
+
+
+@check()
+def wrong_addresses(job):
+    return [raised(Node, job, endpoint=endpoint)
+            for endpoint in ("127.0.0.1:port", "127.0.0.1:99999", "127.0.0.1:-1", "a b:1")]
+
+
+@check(BACKEND != "muster-etcd")
+def truth(job):
+    """What counts as false, and what as neither."""
+    return [raised(Node, job, is_host=value)
+            for value in (False, 0, "0", "false", "F", "No", "n", "maybe", "", 2)]
 
 
 @check(HAS_INFO)
@@ -289,7 +339,8 @@ def closed_while_waiting(job):
 @check()
 def shut_down(job):
     one, two = group(job)
-    return [one.handler.shutdown(), one.handler.shutdown(),
+    return [one.handler.shutdown(), one.handler.shutdown(), one.handler.is_closed(),
+            one.handler.num_nodes_waiting(), one.begin().end(),
             until(two.handler.is_closed, "the other to be told"), two.handler.shutdown()]
 
 
@@ -422,6 +473,18 @@ def signal_while_waiting(job):
     return [node.outcome, took < PATIENCE_S / 2]
 
 
+def forked_child(job):
+    """It cannot use the handler, and does not leave in place of its parent."""
+    nodes = group(job)
+    child = os.fork()
+    if child == 0:
+        told = {raised(nodes[0].handler.num_nodes_waiting), raised(nodes[0].handler.is_closed)}
+        os._exit(0 if told == {"RendezvousError"} else 1)
+    status = os.waitpid(child, 0)[1]
+    time.sleep(1)
+    return [status, [node.handler.num_nodes_waiting() for node in nodes]]
+
+
 def many_rounds(job):
     """They cost neither descriptors, nor threads, nor memory."""
     def used():
@@ -464,6 +527,8 @@ def main():
     for thread in threads:
         thread.join()
     run(signal_while_waiting, results)
+    if IS_OURS:
+        run(forked_child, results)
     for name, result in results.items():
         print(json.dumps({"name": name, **result}))
     print(json.dumps({"end": True}), flush=True)
