@@ -29,6 +29,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_served(job):
+    """Whether somebody listens at the endpoint."""
+    host, _, port = job.endpoint.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
 class Agents(unittest.TestCase):
     which = None
 
@@ -139,7 +146,7 @@ class Agents(unittest.TestCase):
     def start_hosted(self, job, *args):
         """Three agents, of which the first serves."""
         nodes = job.start(1, *args)
-        harness.wait_until(lambda: self.is_there(job), "the first to serve", torchruns.PATIENCE_S)
+        harness.wait_until(lambda: is_served(job), "the first to serve", torchruns.PATIENCE_S)
         return nodes + job.start(2, *args)
 
     def test_host_is_stopped(self):
@@ -171,10 +178,6 @@ class Agents(unittest.TestCase):
             self.assertEqual(host.ended(), 1)
             self.assertEqual([other.last()["worker"] for other in others],
                              [line["worker"] for line in lines[1:]])
-
-    @staticmethod
-    def is_there(job):
-        return harness.run("status", "--rdzv-endpoint", job.endpoint, "--json").returncode == 0
 
     def test_wrong_settings(self):
         """Of one agent: it says what is wrong and goes, and the others go on."""
@@ -303,6 +306,19 @@ class Unmodified(unittest.TestCase):
             lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual(sum(line["restarts"] for line in lines), 1)
             job.end(nodes)
+
+    def test_hosted(self):
+        """Without a server, the first agent serves, with either handler."""
+        for kinds in ((Agent, OurC10d), (OurC10d, Agent)):
+            endpoint = f"127.0.0.1:{free_port()}"
+            with self.subTest(kinds=kinds), \
+                    torchruns.Job(self.which, "2", backend="c10d", endpoint=endpoint) as job:
+                host = job.start(kind=kinds[0])
+                harness.wait_until(lambda: is_served(job), "the first to serve",
+                                   torchruns.PATIENCE_S)
+                nodes = host + job.start(kind=kinds[1])
+                job.settle(nodes)
+                job.end(nodes)
 
     def spare(self, first, second):
         """It takes over although no worker fails: it sees itself that there is room."""
