@@ -103,9 +103,13 @@ class Pages(Case):
     def test_shell(self):
         directory = tempfile.mkdtemp(prefix="muster-test-")
         self.addCleanup(shutil.rmtree, directory)
-        os.symlink(sys.executable, os.path.join(directory, "python"))
         path = [directory, os.path.dirname(harness.MUSTER), os.environ["PATH"]]
-        env = {"PATH": os.pathsep.join(path)}
+        # A sanitizer that is loaded before the interpreter is too much for a shell.
+        env = {"PATH": os.pathsep.join(path), "LD_PRELOAD": ""}
+        with open(os.path.join(directory, "python"), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o755)
+            file.write(f'#!/bin/sh\nLD_PRELOAD="{os.environ.get("LD_PRELOAD", "")}" '
+                       f'exec "{sys.executable}" "$@"\n')
         found = [text for page in PAGES for kind, text in blocks(page, "sh") if kind == "python"]
         self.assertTrue(found)
         for text in found:
