@@ -167,7 +167,7 @@ static int json_begin(struct mst_bytes text,
     }
     if (!mst__json_is_object(*ret_json)) {
         mst__json_free(*ret_json);
-        return mst__fail(reterr, MST_EPROTO, 0, "%s: no object", what);
+        return mst__fail(reterr, MST_EPROTO, 0, "%s: not a JSON object", what);
     }
     return 0;
 }
@@ -382,7 +382,7 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
                            struct mst_err *reterr)
 {
     struct mst__etcd_v3_node node = {.said.pinned_rank = MST_AUTHORITY_RANK_NONE};
-    int rv = json_begin(text, "what a node has said", &node.json, reterr);
+    int rv = json_begin(text, "announcement", &node.json, reterr);
     if (rv != 0) {
         return rv;
     }
@@ -405,8 +405,7 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
         (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);
-        return mst__fail(reterr, MST_EPROTO, 0,
-                         "what a node has said: a member is missing or wrong");
+        return mst__fail(reterr, MST_EPROTO, 0, "announcement: a member is missing or wrong");
     }
     *ret_node = node;
     ret_node->said.labels = ret_node->labels;

@@ -25,7 +25,7 @@ int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
     int rv =
         mst__etcd_v3_round_read(mst_bytes_of(kv->value.data, kv->value.size), ret_round, reterr);
     if (rv == MST_EPROTO) {
-        return mst__err_wrap(reterr, MST_ESTATE, "what is stored under '%.*s' is no rendezvous",
+        return mst__err_wrap(reterr, MST_ESTATE, "the data under '%.*s' is not a rendezvous",
                              kv->key.size < 80 ? (int)kv->key.size : 80,
                              (const char *)kv->key.data);
     }
@@ -126,7 +126,9 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
         }
         if (mst__until_is_over(until) ||
             !mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + RACE_US)) {
-            return rv != 0 ? rv : mst__fail(reterr, MST_ETIMEOUT, 0, "close: others are faster");
+            return rv != 0 ? rv
+                           : mst__fail(reterr, MST_ETIMEOUT, 0,
+                                       "close: other nodes kept changing the round");
         }
     }
 }

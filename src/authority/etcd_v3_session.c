@@ -96,7 +96,7 @@ static int fail_ended(struct mst__etcd_v3 *self, struct mst_err *reterr)
     (void)mst__etcd_v3_forget(self, mst__until_in(REVOKE_MS), &ignored);
     mst__etcd_v3_release(self);
     return mst__fail(reterr, MST_ENOTFOUND, 0,
-                     "node '%.60s': its lease has expired, the others count it as dead",
+                     "node '%.60s': its lease has expired, the others count it as lost",
                      self->node);
 }
 
@@ -618,7 +618,7 @@ static int rule(struct mst__etcd_v3 *self,
     mst__v3_result_init(&result);
     int rv = write_txn(self, &txn, &result, reterr);
     if (rv == 0 && !result.succeeded) {
-        rv = mst__fail(reterr, MST_ESTATE, 0, "another one has written, or our key has gone");
+        rv = mst__fail(reterr, MST_ESTATE, 0, "another node has written, or our key is gone");
     }
     *ret_revision = result.revision;
     mst__v3_result_close(&result);

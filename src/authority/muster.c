@@ -54,7 +54,8 @@ static int ask_status(const struct mst__muster *muster,
     if (rv == 0 && answer.type != MST_JOB_STATUS_TOLD) {
         mst__job_client_close(*ret_client);
         *ret_client = NULL;
-        return mst__fail(reterr, MST_EPROTO, 0, "job server %.60s: '%s' instead of a status",
+        return mst__fail(reterr, MST_EPROTO, 0,
+                         "job server %.60s: unexpected answer '%s' to a status request",
                          muster->where, mst__job_type_name(answer.type));
     }
     if (rv == 0) {

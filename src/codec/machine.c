@@ -357,7 +357,7 @@ static int machine_push_class(struct mst__machine *machine,
     char module_shown[MACHINE_NAME_SHOWN + 1];
     char name_shown[MACHINE_NAME_SHOWN + 1];
     return mst__fail(machine->reterr, MST_EPROTO, 0,
-                     "record, byte %zu: '%s.%s' has no place in a record", machine->op_offset,
+                     "record, byte %zu: '%s.%s' is not allowed in a record", machine->op_offset,
                      machine_show(module, module_shown), machine_show(name, name_shown));
 }
 
@@ -663,7 +663,7 @@ int mst__machine_run(struct mst__machine *machine,
         }
         if (machine_ops[opcode] == NULL) {
             return mst__fail(reterr, MST_EPROTO, 0,
-                             "record, byte %zu: opcode %s (0x%02x) has no place in a record",
+                             "record, byte %zu: opcode %s (0x%02x) is not allowed in a record",
                              machine->op_offset, mst__pickle_opcode_name(opcode), opcode);
         }
         rv = machine_ops[opcode](machine);

@@ -103,7 +103,7 @@ static int read_node(struct reader *reader,
         } else if (read_is(reader, key, "local_id")) {
             local_id = value;
         } else {
-            return read_refuse(reader, attribute, "a node has an attribute that nobody knows");
+            return read_refuse(reader, attribute, "a node has an unknown attribute");
         }
     }
     *ret_node = (struct mst__node){0};
@@ -314,8 +314,7 @@ static int read_add_extra(struct reader *reader,
         }
     }
     if (reader->extras_count == MST_PICKLE_EXTRAS_MAX) {
-        return mst__fail(reader->reterr, MST_ELIMIT, 0,
-                         "record: more than %d attributes that nobody knows",
+        return mst__fail(reader->reterr, MST_ELIMIT, 0, "record: more than %d unknown attributes",
                          MST_PICKLE_EXTRAS_MAX);
     }
     reader->extra_keys[reader->extras_count] = key;
@@ -377,7 +376,7 @@ static int read_extras(struct reader *reader)
     mst__buf_close(&output);
     if (rv != 0) {
         rv = mst__fail(reader->reterr, rv, 0,
-                       "record: attribute %zu that nobody knows cannot be carried along: %s", i + 1,
+                       "record: unknown attribute %zu cannot be preserved: %s", i + 1,
                        rv == MST_EPROTO ? "it refers to a class or a state" : mst_strerror(rv));
     }
     return rv;
@@ -394,7 +393,7 @@ static int read_dialect(struct reader *reader)
     }
     if (reader->has_aware && (reader->has_naive || is_before_zones)) {
         return mst__fail(reader->reterr, MST_EPROTO, 0,
-                         "record: times with a zone beside what only older peers write");
+                         "record: times with a zone in a record of an older dialect");
     }
     if (reader->has_fqdn || (!has_spares && !reader->has_addr)) {
         reader->state->dialect = MST_RECORD_D1;

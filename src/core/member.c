@@ -131,8 +131,7 @@ static void say_words(struct mst__member *member)
     bool is_finish = member->finish == MST_MEMBER_WORD_PENDING;
     if (member->version < MST_JOB_VERSION_FINISH) {
         (void)mst__fail(&member->word_err, MST_ENOTSUP, 0,
-                        "%.60s is of an earlier version and does not know '%s'",
-                        member->options.where,
+                        "%.60s has an earlier version without '%s'", member->options.where,
                         mst__job_type_name(is_finish ? MST_JOB_FINISH : MST_JOB_RESTART));
         member->finish = MST_MEMBER_WORD_NONE;
         member->restart = MST_MEMBER_WORD_NONE;

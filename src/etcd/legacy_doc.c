@@ -207,7 +207,7 @@ int mst__legacy_doc_parse(struct mst_bytes text,
         return rv;
     }
     rv = mst__json_is_object(json) ? parse_members(json, ret_doc, reterr)
-                                   : parse_fail(reterr, "it is no object");
+                                   : parse_fail(reterr, "it is not an object");
     mst__json_free(json);
     if (rv != 0) {
         mst__legacy_doc_close(ret_doc);

@@ -257,7 +257,7 @@ static int say(struct mst__head *head,
         mst__owner_lock(&head->owner);
         bool is_begun = head->owner.is_begun;
         mst__owner_unlock(&head->owner);
-        rv = is_begun ? mst__fail(&err, MST_EINVAL, 0, "another round is begun")
+        rv = is_begun ? mst__fail(&err, MST_EINVAL, 0, "another round has begun")
                       : mst__owner_run(&head->owner, head->ops->say, word, &err);
         mst__owner_end(&head->owner);
     }

@@ -112,8 +112,7 @@ static int add(const struct mst_backend *backend, struct mst_err *reterr)
             return 0;
         }
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "backend '%.60s' is there already, with another creator; choose another "
-                         "name",
+                         "backend '%.60s' already exists with another creator; choose another name",
                          backend->name);
     }
     if (added_count == MST_REGISTRY_MAX) {

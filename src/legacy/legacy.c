@@ -541,7 +541,8 @@ static int extra_key(struct handler *handler,
     int64_t version = handler->version;
     mst__owner_unlock(&handler->head.owner);
     if (version == 0) {
-        return mst__fail(reterr, MST_EINVAL, 0, "extra data is a round's, and none is joined");
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "extra data belongs to a round, and none is joined");
     }
     if (!mst__legacy_path(&handler->machine, version, "extra_data", ret_key, MST_LEGACY_PATH_MAX)) {
         return mst__fail(reterr, MST_ELIMIT, 0, "path of extra data");

@@ -351,9 +351,8 @@ static int run_end(const struct run *run,
             return mst__fail(reterr, MST_ECANCELED, 0, "cancelled");
         case MST_LEGACY_MISMATCH:
             return mst__fail(reterr, MST_EINVAL, 0,
-                             "the other nodes were told %" PRId64 ":%" PRId64
-                             " for the limits of the group and this one %" PRId64 ":%" PRId64
-                             "; they must be the same",
+                             "the other nodes have the limits %" PRId64 ":%" PRId64
+                             ", this one %" PRId64 ":%" PRId64 "; they must be the same",
                              outcome->theirs_min, outcome->theirs_max,
                              run->legacy->options.nodes_min, run->legacy->options.nodes_max);
         case MST_LEGACY_STATE:

@@ -149,7 +149,7 @@ static int extra_object(const char *key,
     int rv = mst__json_parse(mst_bytes_of(node->value.data, node->value.size), ret_object, reterr);
     if (rv == 0 && !mst__json_is_object(*ret_object)) {
         mst__json_free(*ret_object);
-        rv = mst__fail(reterr, MST_EPROTO, 0, "no object");
+        rv = mst__fail(reterr, MST_EPROTO, 0, "not a JSON object");
     }
     return rv == MST_EPROTO ? mst__err_wrap(reterr, MST_ESTATE, "what is stored in '%.80s'", key)
                             : rv;
@@ -245,8 +245,8 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
             rv = 0;
         }
         if (rv == 0 && !is_done && is_late) {
-            rv =
-                mst__fail(reterr, MST_ETIMEOUT, 0, "extra data '%.60s': others were quicker", name);
+            rv = mst__fail(reterr, MST_ETIMEOUT, 0,
+                           "extra data '%.60s': other nodes kept changing it", name);
         }
         if (rv == 0 && !is_done) {
             (void)mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + EXTRA_PAUSE_US);
@@ -312,6 +312,6 @@ int mst__legacy_extra_get(struct mst__v2 *v2,
     }
     mst__v2_answer_close(&answer);
     return rv == MST_ETIMEOUT
-               ? mst__fail(reterr, rv, 0, "nobody has set the extra data '%.60s' in time", name)
+               ? mst__fail(reterr, rv, 0, "extra data '%.60s' was not set in time", name)
                : rv;
 }

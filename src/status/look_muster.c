@@ -52,7 +52,7 @@ static int ask(const struct mst__endpoint *endpoint,
     int rv = mst__job_client_ask(endpoint, question, mst__until_in(timeout_ms), ret_client,
                                  ret_answer, reterr);
     if (rv == 0 && ret_answer->type != wanted) {
-        rv = mst__fail(reterr, MST_EPROTO, 0, "the server says '%s' instead of '%s'",
+        rv = mst__fail(reterr, MST_EPROTO, 0, "the server answered '%s' instead of '%s'",
                        mst__job_type_name(ret_answer->type), mst__job_type_name(wanted));
     }
     return rv;

@@ -30,7 +30,7 @@ int mst__look_record(const struct mst_params *params,
     int rv = pickle.size == 0 ? 0 : mst__pickle_read(pickle, &state, reterr);
     if (rv == MST_EPROTO) {
         reterr->code = MST_ESTATE;
-        rv = mst__err_wrap(reterr, MST_ESTATE, "what is stored for '%.80s' is no rendezvous",
+        rv = mst__err_wrap(reterr, MST_ESTATE, "the data of '%.80s' is not a rendezvous",
                            mst_params_run_id(params));
     } else if (rv == 0) {
         *ret_snapshot = mst__snapshot_of_record(
@@ -178,10 +178,9 @@ static int look_read(void *self,
     if (rv == 0 && !is_none) {
         rv = mst__base64_read(&pickle, text);
         bool is_other = rv == MST_EPROTO || (rv == 0 && mst__buf_size(&pickle) == 0);
-        rv = is_other
-                 ? mst__fail(&err, MST_ESTATE, 0,
-                             "what is stored under '" MST_RECORD_PREFIX "%.80s' is no rendezvous",
-                             mst_params_run_id(look->params))
+        rv = is_other  ? mst__fail(&err, MST_ESTATE, 0,
+                                   "the data at '" MST_RECORD_PREFIX "%.80s' is not a rendezvous",
+                                   mst_params_run_id(look->params))
              : rv == 0 ? 0
                        : mst__fail(&err, rv, 0, "record");
     }

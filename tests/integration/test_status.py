@@ -342,7 +342,7 @@ class Ends(Case):
                 self.store(value)
                 result = harness.run("status", *self.where)
                 self.assertEqual(result.returncode, STATE, result.stderr)
-                self.assertIn(b"no rendezvous", result.stderr)
+                self.assertIn(b"not a rendezvous", result.stderr)
 
     def test_no_server(self):
         self.server.kill()
