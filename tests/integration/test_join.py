@@ -679,7 +679,7 @@ class Ends(Case):
         stored = harness.run("store", "set", self.server.url(), "torch.rendezvous.job", "nonsense")
         self.assertEqual(stored.returncode, OK)
         self.expect(self.run_join("1"), STATE)
-        self.expect(self.close_rendezvous(), STATE, "no rendezvous")
+        self.expect(self.close_rendezvous(), STATE, "not a rendezvous")
 
     def test_reader_goes(self):
         # Without a reader of its lines it leaves the group, and says why.
