@@ -1,4 +1,4 @@
-/* core/decide.h - what a node does next, given the record: join, exit, close, keep alive.
+/* core/decide.h - decides the next action of a node from the record: join, exit, close, keep alive.
  *
  * Pure and total: every question has an answer, and the record is never changed. */
 #ifndef MST_CORE_DECIDE_H
@@ -17,13 +17,13 @@
     X(REMOVE_FROM_REDUNDANCY_LIST)                                \
     X(MARK_RENDEZVOUS_COMPLETE)                                   \
     X(MARK_RENDEZVOUS_CLOSED)                                     \
-    X(START_LAST_CALL) /* ours alone: heal a missing deadline */  \
-    X(SYNC)            /* wait, then look again */                \
+    X(START_LAST_CALL) /* only ours: set a missing deadline */    \
+    X(SYNC)            /* wait, then read again */                \
     X(FINISH)                                                     \
     X(ERROR_CLOSED)                                               \
     X(ERROR_TIMEOUT)                                              \
     X(ERROR_GRACEFUL_EXIT) /* a spare that is no longer needed */ \
-    X(ERROR_NO_DEADLINE)   /* 1.13 alone: min reached and no last call */
+    X(ERROR_NO_DEADLINE)   /* only 1.13: min reached and no last call */
 
 enum mst__action {
 #define MST_ACTION_ENUM(name) MST_ACTION_##name,
@@ -46,16 +46,16 @@ enum mst__operation {
     MST_OPERATION_NEXT, /* exit, then join; for mst__session_step */
 };
 
-/* Which of the peers' tables holds. */
+/* The peers' rules that apply. */
 enum mst__semantics {
     MST_SEMANTICS_NEWEST, /* spares; torch from 2.3 */
     MST_SEMANTICS_113,    /* torch 1.9 to 2.2 */
 };
 
-/* The peers of a record. */
+/* The rules of a record's peers. */
 enum mst__semantics mst__semantics_of(enum mst__record_dialect dialect);
 
-/* Who judges by which clock: the peers compare stamps with their wall clock; ours knows better. */
+/* The clock of a judgement: the peers compare stamps with their wall clock; ours knows better. */
 enum mst__judgement {
     MST_JUDGE_STAMP, /* compare the record's stamp with now_us */
     MST_JUDGE_YES,
@@ -64,22 +64,22 @@ enum mst__judgement {
 
 struct mst__question {
     const struct mst__state *state;
-    const struct mst__node *node; /* who asks */
+    const struct mst__node *node; /* the deciding node */
     const struct mst__settings *settings;
     int64_t now_us;  /* wall clock */
     int64_t left_us; /* deadline of the operation minus now, monotonic; below 0 = overdue */
     enum mst__semantics semantics;
-    enum mst__judgement heartbeat_due;  /* looked at only if the node has a heartbeat entry */
-    enum mst__judgement last_call_over; /* looked at only if the record has a deadline */
-    /* Answer better than the peers where they spin or hang, in ways that they cannot tell from
-     * their own: a full group of others with a larger maximum, a missing last call. */
+    enum mst__judgement heartbeat_due;  /* used only if the node has a heartbeat entry */
+    enum mst__judgement last_call_over; /* used only if the record has a deadline */
+    /* Where the peers spin or hang, answer better, in ways that they cannot distinguish from their
+     * own: a full group of others with a larger maximum, a missing last call. */
     bool is_corrected;
 };
 
-/* How long after its deadline a join may still take its entry back. */
+/* How long after its deadline a join may still remove its entry. */
 #define MST_ROLLBACK_US 5000000
 
-/* The answer for @operation, which is one of the first four. */
+/* The action for @operation, one of the first four. */
 enum mst__action mst__decide(const struct mst__question *question, enum mst__operation operation);
 
 #endif /* MST_CORE_DECIDE_H */

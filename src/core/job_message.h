@@ -1,12 +1,12 @@
-/* core/job_message.h - what nodes and the authority of a job say to each other, as data. wire/job.h
+/* core/job_message.h - the messages between nodes and the authority of a job, as data. wire/job.h
  * has the bytes. */
 #ifndef MST_CORE_JOB_MESSAGE_H
 #define MST_CORE_JOB_MESSAGE_H
 
 #include "core/authority.h"
 
-/* The version that a node says in ANNOUNCE, and the server in WELCOME: the lower one counts. Fields
- * that a version has added are at the end of their messages and may be missing. */
+/* The version of a node in ANNOUNCE, and of the server in WELCOME: the lower one counts. Fields of
+ * later versions are at the end of their messages and may be missing. */
 #define MST_JOB_VERSION 4
 /* The version that has FINISH, RESTART, outcomes and causes. */
 #define MST_JOB_VERSION_FINISH 2
@@ -14,7 +14,7 @@
 #define MST_JOB_VERSION_LIST 3
 /* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
 
-/* Those named in one LOST; the count tells of the rest. */
+/* Names in one LOST; the rest is a number. */
 #define MST_JOB_NAMES_MAX 16
 
 /* type, number, name */
@@ -23,9 +23,9 @@
     X(ANNOUNCE, 1, "announce") /* first, for each round, after a lost connection */ \
     X(HEARTBEAT, 2, "heartbeat")                                                    \
     X(LEAVE, 3, "leave")                                                            \
-    X(CLOSE, 4, "close")     /* of a run, by anybody; no announcement needed */     \
+    X(CLOSE, 4, "close")     /* of a run, by any client; needs no announcement */   \
     X(STATUS, 5, "status")   /* the same */                                         \
-    X(STORE, 6, "store")     /* requests to the store, of version 1: refused */     \
+    X(STORE, 6, "store")     /* store requests of version 1: refused */             \
     X(FINISH, 7, "finish")   /* the work of a member is done */                     \
     X(RESTART, 8, "restart") /* it has failed, and needs a new round */             \
     /* To a node. */                                                                \
@@ -50,17 +50,17 @@ enum mst__job_type {
 #undef JOB_TYPE_ENUM
 };
 
-/* "sealed" for MST_JOB_SEALED; NULL for a number that is no type. */
+/* "sealed" for MST_JOB_SEALED; NULL for an unknown number. */
 const char *mst__job_type_name(enum mst__job_type type);
 
 struct mst__job_announce {
     uint32_t version;
     struct mst_bytes run_id;
-    int64_t heartbeat_us; /* how often it will say something */
-    /* Reading does not fill in its labels and driver: they are in @labels. */
+    int64_t heartbeat_us; /* its heartbeat interval */
+    /* Reading does not fill its labels and driver: they are in @labels. */
     struct mst__announcement announcement;
     struct mst__label labels[MST_AUTHORITY_LABELS_MAX];
-    bool is_new; /* a job of this id that is closed, and that nobody is in, makes room */
+    bool is_new; /* a closed job of this id without nodes makes room */
 };
 
 struct mst__job_round {
@@ -68,7 +68,7 @@ struct mst__job_round {
     int64_t round;
     uint32_t world;
     /* SEALED. */
-    uint32_t rank;            /* only this differs, so that one frame serves all members */
+    uint32_t rank;            /* only this differs, so one frame serves all members */
     struct mst_bytes address; /* rank 0's */
     uint32_t restarts;        /* of the job, before this round */
     uint32_t start;           /* enum mst__job_start */
@@ -76,21 +76,21 @@ struct mst__job_round {
 
 struct mst__job_lost {
     int64_t round;
-    uint32_t count; /* of those who were not told of before, unless the connection is new */
-    uint32_t named; /* of those, how many are in names and ranks */
+    uint32_t count; /* newly lost nodes, or all of them on a new connection */
+    uint32_t named; /* of those, the number in names and ranks */
     uint32_t ranks[MST_JOB_NAMES_MAX];
     struct mst_bytes names[MST_JOB_NAMES_MAX];
-    uint32_t total; /* lost in this round altogether */
+    uint32_t total; /* all lost nodes of this round */
 };
 
-/* How a job has ended, or why its round has. */
+/* How a job, or its round, has ended. */
 struct mst__job_end {
     uint32_t outcome; /* enum mst__job_outcome */
     bool has_cause;
     struct mst__cause cause;
 };
 
-/* Of the round that the node is in. */
+/* For the current round of the node. */
 struct mst__job_finish {
     uint64_t epoch;
     int64_t round;
@@ -104,7 +104,7 @@ struct mst__job_restart {
     struct mst__cause cause; /* without rank and node, which the authority knows */
 };
 
-/* What is known of a run. @members and @details are packed: mst__job_member_next and
+/* The status of a run. @members and @details are packed: mst__job_member_next and
  * mst__job_detail_next take them out one by one. */
 struct mst__job_status {
     struct mst_bytes run_id;
@@ -113,25 +113,25 @@ struct mst__job_status {
     int64_t round;
     int64_t round_next;
     uint32_t world;
-    uint32_t nodes_min, nodes_max; /* 0 = nobody has said yet */
+    uint32_t nodes_min, nodes_max; /* 0 = not known */
     int64_t last_call_us;
-    struct mst_bytes sentence; /* what it does or waits for */
-    struct mst_bytes reason;   /* of one that is closed */
+    struct mst_bytes sentence; /* what the run does or waits for */
+    struct mst_bytes reason;   /* of a closed run */
     struct mst_bytes owner;
     uint32_t member_count; /* in @members */
-    bool is_cut;           /* there are more, which did not fit */
+    bool is_cut;           /* there are more that did not fit */
     struct mst_bytes members;
-    int64_t heartbeat_us;    /* how often its nodes say something, the slowest; 0 = not known */
-    struct mst__job_end end; /* the outcome of one that is closed; the cause of its last failure */
+    int64_t heartbeat_us;    /* the longest heartbeat interval of its nodes; 0 = not known */
+    struct mst__job_end end; /* the outcome of a closed run; the cause of its last failure */
     struct mst__budget budget;
     uint32_t restarts;         /* of the budget, used */
-    uint32_t finished;         /* members of the round, with those that are gone since */
-    int64_t last_call_left_us; /* until the last call ends; INT64_MAX = there is none */
-    struct mst_bytes details;  /* one for each member, in the same order; empty = not told */
+    uint32_t finished;         /* members of the round, including those that are gone */
+    int64_t last_call_left_us; /* until the last call ends; INT64_MAX = none */
+    struct mst_bytes details;  /* one for each member, in the same order; empty = not known */
     uint32_t restarts_total;   /* in all windows */
 };
 
-/* How a node has gone. */
+/* How a node went. */
 enum mst__job_gone {
     MST_JOB_GONE_NOT,
     MST_JOB_GONE_LOST,
@@ -150,8 +150,8 @@ struct mst__job_detail {
 
 /* The runs of a server. @jobs are packed: mst__job_entry_next takes them out one by one. */
 struct mst__job_list {
-    struct mst_bytes server; /* its version, for people */
-    uint32_t total;          /* that there are */
+    struct mst_bytes server; /* its version */
+    uint32_t total;          /* number of runs */
     uint32_t count;          /* in @jobs, the oldest ones */
     struct mst_bytes jobs;
 };
@@ -163,7 +163,7 @@ struct mst__job_entry {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
-    uint32_t nodes_min, nodes_max; /* 0 = nobody has said yet */
+    uint32_t nodes_min, nodes_max; /* 0 = not known */
     uint32_t members, waiting, spares, finished;
     uint32_t outcome;
     struct mst_bytes reason;
@@ -192,7 +192,7 @@ struct mst__job_message {
             struct mst_bytes run_id;
             struct mst_bytes reason;
             struct mst_bytes owner;
-            uint32_t version;        /* STATUS: of who asks */
+            uint32_t version;        /* STATUS: of the reader */
             struct mst__job_end end; /* CLOSED */
         } close;                     /* CLOSE, STATUS (run_id), CLOSED (reason, owner) */
         struct mst__job_finish finish;
@@ -202,13 +202,13 @@ struct mst__job_message {
             uint64_t epoch;
             bool has_skew;
             int64_t skew_us;         /* the node's clock minus the server's */
-            struct mst_bytes server; /* its version, for people */
+            struct mst_bytes server; /* its version */
         } welcome;
         struct {
             int32_t code;     /* MST_E... */
             uint32_t refusal; /* enum mst__refusal */
             struct mst_bytes text;
-            struct mst__job_end end; /* of a job that is closed */
+            struct mst__job_end end; /* of a closed job */
         } refused;
         struct mst__job_round round; /* SEALED, QUEUED, SPARE */
         struct {
@@ -217,9 +217,10 @@ struct mst__job_message {
         struct mst__job_lost lost;
         struct {
             int64_t round_next;
-            uint32_t why;          /* enum mst__authority_why */
-            uint32_t rank;         /* whose loss, leave or return it was; MST_AUTHORITY_RANK_NONE */
-            struct mst_bytes name; /* the same; empty when it is not known */
+            uint32_t why;            /* enum mst__authority_why */
+            uint32_t rank;           /* of the member that was lost, left or returned;
+                                      MST_AUTHORITY_RANK_NONE */
+            struct mst_bytes name;   /* its name; empty if not known */
             struct mst__job_end end; /* the cause of a failure */
         } reopened;
         struct mst__job_status status;

@@ -1,5 +1,5 @@
-/* core/saturate.h - sums of times that stop at the end of the range instead of wrapping around:
- * records and settings may hold any number. */
+/* core/saturate.h - sums of times that saturate instead of wrapping: records and settings may
+ * contain any number. */
 #ifndef MST_CORE_SATURATE_H
 #define MST_CORE_SATURATE_H
 

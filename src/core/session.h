@@ -1,8 +1,8 @@
-/* core/session.h - one node's dealings with the record, as a step function without I/O.
+/* core/session.h - one node's work on the record, as a step function without I/O.
  *
- * Events go in, one effect comes out; the caller carries it out and feeds the answer as the next
- * event. Between operations the session is idle and remembers the record, whom it has observed and
- * the round that it has joined. Time and randomness are arguments. */
+ * An event goes in, one effect comes out; the caller executes it and feeds the answer as the next
+ * event. Between operations the session is idle and remembers the record, the nodes that it has
+ * observed and its round. Time and randomness are arguments. */
 #ifndef MST_CORE_SESSION_H
 #define MST_CORE_SESSION_H
 
@@ -10,11 +10,11 @@
 #include "core/expire.h"
 
 enum mst__session_mode {
-    /* Ours: changes that belong together in one write, jitter where many would write at once,
-     * backoff after a lost compare-and-set, liveness by observation, no torn results. */
+    /* Ours: related changes in one write, jitter where many would write at once, backoff after a
+     * lost compare-and-set, liveness by observation, no torn results. */
     MST_SESSION_DEFAULT,
     /* The peers' state holder and executor to the letter: a cache of one second, one write per
-     * action, immediate retries, liveness by stamps. For replaying their histories. */
+     * action, immediate retries, liveness by stamps. To replay their histories. */
     MST_SESSION_EXACT,
 };
 
@@ -37,9 +37,9 @@ enum mst__session_mode {
  */
 enum mst__session_phase {
     MST_SESSION_IDLE,
-    MST_SESSION_READING, /* a read was asked for */
-    MST_SESSION_WRITING, /* a compare-and-set was asked for */
-    MST_SESSION_WAITING, /* for time to pass or the record to change */
+    MST_SESSION_READING, /* a read was requested */
+    MST_SESSION_WRITING, /* a compare-and-set was requested */
+    MST_SESSION_WAITING, /* for a time, or for a change of the record */
 };
 
 /* Why the phase changed. */
@@ -75,23 +75,24 @@ enum mst__event_kind {
     MST_EVENT_READ,        /* reading: state, token */
     MST_EVENT_READ_NONE,   /* reading: there is no record */
     MST_EVENT_WON,         /* writing: the record is ours now; token */
-    MST_EVENT_LOST,        /* writing: another one was quicker; state, token */
-    MST_EVENT_LOST_UNREAD, /* the same, without what is there now; only if @may_be_unread */
+    MST_EVENT_LOST,        /* writing: another node was faster; state, token */
+    MST_EVENT_LOST_UNREAD, /* the same, without the current record; only if @may_be_unread */
     MST_EVENT_ABSENT,      /* writing: nothing written, there is no record */
     MST_EVENT_FAILED,      /* reading, writing: the backend failed; a write may have happened */
-    MST_EVENT_BROKEN,      /* reading, writing: what is stored is no record */
+    MST_EVENT_BROKEN,      /* reading, writing: the stored data is not a record */
     MST_EVENT_WOKEN,       /* waiting: the record may have changed */
     MST_EVENT_TIME,        /* waiting: time has passed */
-    MST_EVENT_CANCEL,      /* waiting: end the operation, taking entries back */
+    MST_EVENT_CANCEL,      /* waiting: end the operation and remove our entries */
 };
 
 struct mst__session_event {
     enum mst__event_kind kind;
     enum mst__operation operation;
     int64_t deadline_us;      /* monotonic */
-    struct mst__state *state; /* taken, whatever the outcome of the step; it is empty then */
+    struct mst__state *state; /* taken in any case; empty afterwards */
     struct mst_buffer *token; /* the same */
-    /* With a state that mst__session_misses_members: how many of them have finished. */
+    /* With a state for which mst__session_misses_members is true: how many of them have
+     * finished. */
     int64_t finished;
 };
 
@@ -101,7 +102,7 @@ enum mst__result {
     MST_RESULT_TIMEOUT,
     MST_RESULT_GRACEFUL_EXIT, /* a spare, and the rendezvous was closed: not needed */
     MST_RESULT_CONNECTION,
-    MST_RESULT_STATE, /* the record is none, or is not as an action needs it */
+    MST_RESULT_STATE, /* not a record, or unexpected content */
     MST_RESULT_CANCELLED,
 };
 
@@ -117,20 +118,21 @@ enum mst__effect_kind {
     MST_EFFECT_READ,  /* get the record: READ, READ_NONE, FAILED or BROKEN */
     MST_EFFECT_WRITE, /* compare-and-set @state under @token: WON, LOST, ABSENT, FAILED, BROKEN;
                          if @may_be_unread also LOST_UNREAD */
-    MST_EFFECT_WAIT,  /* until @until_us: TIME; before that WOKEN if @wants_change, or CANCEL */
+    MST_EFFECT_WAIT,  /* until @until_us: TIME; earlier WOKEN if @wants_change, or CANCEL */
     MST_EFFECT_DONE,  /* the operation has ended; @outcome */
 };
 
-/* What @state and @token point to is valid until the next step. */
+/* @state and @token are valid until the next step. */
 struct mst__effect {
     enum mst__effect_kind kind;
     const struct mst__state *state;
-    bool has_token; /* without one: only if there is no record yet */
+    bool has_token; /* false: only if there is no record yet */
     struct mst_bytes token;
-    bool may_be_unread; /* a loser waits and reads then: what is there now need not be fetched */
+    bool may_be_unread; /* after a loss it waits and then reads, so the record need not be
+                           fetched */
     int64_t until_us;   /* monotonic */
     bool wants_change;
-    int64_t skip; /* so many changes may pass unnoticed: more must come before one matters */
+    int64_t skip; /* so many changes may pass unnoticed */
     struct mst__outcome outcome;
 };
 
@@ -138,34 +140,35 @@ struct mst__session_options {
     struct mst__node node; /* copied */
     struct mst__settings settings;
     enum mst__session_mode mode;
-    enum mst__record_dialect dialect; /* of a record that we are the first to write */
-    bool can_watch;                   /* a wait ends when the record changes; the driver may set it
-                                         anew between steps, when it has found out */
-    int64_t write_us;                 /* what a write takes at least where it goes to a disk; 0 =
-                                         next to nothing */
+    enum mst__record_dialect dialect; /* of a record that this node writes first */
+    bool can_watch;                   /* a change of the record ends a wait; the driver may update
+                                         it between steps */
+    int64_t write_us;                 /* minimum time of a write that goes to a disk; 0 = almost
+                                         none */
     mst__session_trace_fn trace;      /* may be NULL */
     void *trace_arg;
 };
 
-/* Counted since the session began. */
+/* Counters since the start of the session. */
 struct mst__session_stats {
     uint64_t reads;
     uint64_t writes; /* attempts at compare-and-set */
-    uint64_t losses; /* of those: another one was quicker */
-    uint64_t doubts; /* complete rounds left because the record no longer showed them whole */
+    uint64_t losses; /* of those: another node was faster */
+    uint64_t doubts; /* complete rounds that were left because the record no longer showed them
+                        whole */
 };
 
-/* How often a session leaves a round that was complete before the last call can have ended. */
+/* How often a session leaves a round that was completed before the last call can have ended. */
 #define MST_SESSION_INSIST_MAX 3
 
-/* Why a wait is on. */
+/* The reason for a wait. */
 enum mst__session_wait {
     MST_WAIT_POLL,   /* nothing to do yet */
-    MST_WAIT_HOLD,   /* before a write that others want to do, too */
+    MST_WAIT_HOLD,   /* before a write that others are likely to make as well */
     MST_WAIT_GATHER, /* woken by a change; others may follow, so do not read for each */
 };
 
-/* Plain data; the fields are the session's own, to be read and not written. */
+/* Plain data; drivers may read it but not write. */
 struct mst__session {
     struct mst__session_options options;
     uint8_t *address; /* of options.node */
@@ -175,12 +178,12 @@ struct mst__session {
     enum mst__action action;       /* the last decision */
     int64_t deadline_us;
     struct mst__session_stats stats;
-    bool is_stage_unsaved; /* the leaving that ended the EXIT stage is not yet written */
+    bool is_stage_unsaved; /* the exit of the EXIT stage is not yet written */
     bool is_cancelled;
-    unsigned insisted; /* rounds left because they were complete too early */
+    unsigned insisted; /* rounds left because they were completed too early */
 
     /* The state holder. */
-    bool is_known; /* the state is the record's, apart from changes of ours */
+    bool is_known; /* the state is the record, apart from our changes */
     bool is_dirty;
     bool has_token;
     bool has_before;
@@ -189,21 +192,21 @@ struct mst__session {
     struct mst__state state;
     struct mst_buffer token;
     int64_t synced_us;
-    struct mst__peers dead; /* found in the last reading; ids of state */
+    struct mst__peers dead; /* found at the last read; ids of state */
 
     /* Judging. */
     struct mst__observer observer;
-    size_t participants_read; /* their count in the record, before the dead were removed */
-    int64_t finished;         /* members of the round that are gone, and have finished */
-    struct mst__state before; /* the round as last seen before it was complete, if has_before */
-    int64_t before_left_us;   /* and how much of its last call was left when it was complete */
-    int64_t completed_round;  /* which we completed ourselves, and with how many */
+    size_t participants_read; /* their number in the record, before lost nodes were removed */
+    int64_t finished;         /* members of the round that have finished and are gone */
+    struct mst__state before; /* the round as last seen before its completion, if has_before */
+    int64_t before_left_us;   /* and the rest of its last call at its completion */
+    int64_t completed_round;  /* a round that we completed, and its size */
     int64_t completed_count;
-    int64_t changed_us;       /* when the record was last seen to change */
-    int64_t beat_us;          /* when we made the heartbeat that is stored, if has_beat */
-    struct mst__state joined; /* the round that we are in as it was completed, if has_joined */
+    int64_t changed_us;       /* when the record last changed */
+    int64_t beat_us;          /* when we made the stored heartbeat, if has_beat */
+    struct mst__state joined; /* our round at its completion, if has_joined */
 
-    /* What becomes true if the write is won. */
+    /* Becomes true if the write wins. */
     int64_t pending_beat_us;
     bool pending_beat;
     bool pending_complete;
@@ -212,14 +215,14 @@ struct mst__session {
     /* Waiting. */
     int64_t skip; /* of a poll, see struct mst__effect */
     bool wants_change;
-    bool is_held; /* the hold before the next write has begun: it ends at held_us */
+    bool is_held; /* the hold before the next write has begun; it ends at held_us */
     bool is_hold_over;
     enum mst__session_wait wait;
-    unsigned losses; /* in a row */
+    unsigned losses; /* consecutive */
     int64_t until_us;
     int64_t held_us;
-    int64_t asked_us; /* when the last read or write was asked for */
-    int64_t trip_us;  /* the quickest answer so far, and the last one */
+    int64_t asked_us; /* when the last read or write was requested */
+    int64_t trip_us;  /* the fastest answer so far, and the last one */
     int64_t trip_last_us;
 };
 
@@ -229,9 +232,9 @@ void mst__session_close(struct mst__session *session);
 
 /**
  * Feed @event at @now_us (wall clock) and @now_mono_us (monotonic, never falling), with @seed a
- * fresh random number. @ret_effect is what to do next.
+ * fresh random number. @ret_effect is the next step.
  *
- * Returns 0; MST_EINVAL when the phase does not know the event, then nothing has changed;
+ * Returns 0; MST_EINVAL if the event is not allowed in this phase, with nothing changed;
  * MST_ENOMEM, MST_ELIMIT: the operation has ended, the session is idle and will read again.
  */
 int mst__session_step(struct mst__session *session,
@@ -242,28 +245,29 @@ int mst__session_step(struct mst__session *session,
                       struct mst__effect *ret_effect);
 
 /* Whether @state, which was just read, shows the complete round that @session wants to join with
- * fewer members than its seal says: then it matters whether those who are gone have finished. */
+ * fewer members than its seal: then the caller must find out how many of the missing ones have
+ * finished. */
 bool mst__session_misses_members(const struct mst__session *session,
                                  const struct mst__state *state);
 
-/* How the record as last read differs from the round that was joined. */
+/* The differences between the last read record and the joined round. */
 struct mst__changes {
-    bool is_known; /* a record was read, and nothing has failed since */
+    bool is_known; /* a record was read, and no error since */
     bool closed;
     bool expelled;        /* we were in a complete round, did not leave and are out */
-    size_t waiting_count; /* nodes that wait for the next round; 0 while there is no room for one */
-    size_t lost_count;    /* participants of our round that are gone */
-    /* A poll is due by then, for a node could be dead; and none is worth it before, for records
-     * change all the time when groups are large. Monotonic. */
+    size_t waiting_count; /* nodes that wait for the next round; 0 if there is no room for one */
+    size_t lost_count;    /* members of our round that are gone */
+    /* Poll by then, because a node could be lost; and not earlier, because the records of large
+     * groups change all the time. Monotonic. */
     int64_t poll_us;
     int64_t poll_us_min;
-    /* The next heartbeat of ours; INT64_MAX without an entry in the record. */
+    /* Our next heartbeat; INT64_MAX without an entry in the record. */
     int64_t beat_us;
 };
 
 /**
- * Compare. @lost is emptied and gets the ids, in session->joined, of the participants that are
- * gone; its memory is the caller's, to be released with mst__free. 0, or MST_ENOMEM.
+ * Compare. @lost is emptied and gets the ids, in session->joined, of the members that are gone;
+ * release its memory with mst__free. 0, or MST_ENOMEM.
  */
 int mst__session_changes(const struct mst__session *session,
                          struct mst__peers *lost,

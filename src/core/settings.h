@@ -1,16 +1,16 @@
-/* core/settings.h - what a node was told: limits and times. Microseconds. */
+/* core/settings.h - the settings of a node: limits and times. Microseconds. */
 #ifndef MST_CORE_SETTINGS_H
 #define MST_CORE_SETTINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How often a job may begin a new round because work has failed. Zeroed: as often as it likes. */
+/* How often a failure may begin a new round of the job. Zeroed: no limit. */
 struct mst__budget {
     bool is_limited;
     uint32_t restarts_max;
-    /* 0 = in total; else in so much time, which begins with the first restart and, when it is over,
-     * anew with the next one. */
+    /* 0 = in total; else within this time, which begins with the first restart and again with the
+     * first one after it. */
     int64_t window_us;
 };
 
@@ -22,7 +22,7 @@ struct mst__settings {
     int64_t heartbeat_us; /* for one keep-alive */
     int64_t keep_alive_interval_us;
     int64_t keep_alive_max_attempt;
-    int64_t clock_skew_us; /* how far other clocks may be off before a stamp alone counts */
+    int64_t clock_skew_us; /* how far other clocks may be off before a stamp counts by itself */
     struct mst__budget budget;
 };
 
