@@ -1,8 +1,7 @@
-/* legacy/legacy.c - the handler `etcd`: the calls of the application over
- * the legacy machine.
+/* legacy/legacy.c - the handler `etcd`: the calls of the application on the legacy machine.
  *
- * The machine is the owner's (handler/owner.h). Asking whether it is closed,
- * and closing it, is done with a machine of their own. */
+ * The machine belongs to the owner (handler/owner.h). Checking whether the rendezvous is closed,
+ * and closing it, use a separate machine. */
 #include "legacy/legacy.h"
 
 #include <inttypes.h>
@@ -20,41 +19,39 @@
 #include "handler/head.h"
 #include "legacy/legacy_drive.h"
 
-/* How long to wait for rank 0 to tell where the workers' store is: for ours, which does unless it
- * dies now, and for a torch agent, which may be one that tells late, or none at all behind the
- * handler. */
+/* How long to wait for rank 0 to publish the address of the workers' store: for ours, which does so
+ * unless it dies now, and for a torch agent, which may publish it late or not at all. */
 #define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_PEER_MS 2500
 
-/* How often to look meanwhile whether rank 0 is still there, and for how long: enough for an etcd
- * to answer that waits for nothing. The keys that are
- * kept alive have ten seconds to live. */
+/* How often to check meanwhile whether rank 0 is still there, and for how long: enough for an etcd
+ * to answer at once. Keys that are kept alive expire after ten seconds. */
 #define BOOTSTRAP_LOOK_MS 1000
 #define BOOTSTRAP_GLANCE_US 250000
 
-/* Pauses while the etcd cannot be reached, and when watching is refused. */
+/* Pauses while the etcd is unreachable, and when it refuses a watch. */
 #define AGAIN_US_FIRST 50000
 #define AGAIN_US_MAX 1000000
 
 struct handler {
     struct mst__head head;
-    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst_params *params; /* a copy; the settings borrow from it */
     struct mst__legacy_settings settings;
     struct mst__v2 *v2;
     mst__legacy_nonce nonce;
     char node[MST_LEGACY_NODE_SIZE];
     struct mst__events events;
 
-    /* The owner. */
+    /* Used by the owner. */
     struct mst__legacy machine;
     bool is_set_up;
-    struct mst__legacy_nonces members; /* of the round that was joined, by rank; 0 = a peer */
+    struct mst__legacy_nonces members; /* of the joined round, by rank; 0 = a peer */
     struct mst__ending ending;
 
     struct mst__bootstrap bootstrap;
 
-    /* With the lock of the owner. */
-    int64_t version; /* of the round that we are in, for extra data; 0 = none */
+    /* Guarded by the owner's lock. */
+    int64_t version; /* of our round, for extra data; 0 = none */
 };
 
 void mst__legacy_node_name(mst__legacy_nonce nonce,
@@ -75,7 +72,7 @@ static int64_t now_us(void)
     return mst__clock_ns() / 1000;
 }
 
-/* The point in time after @timeout_ms. */
+/* The time in @timeout_ms from now. */
 static int64_t deadline_us(int64_t timeout_ms)
 {
     int64_t us = 0;
@@ -88,7 +85,7 @@ static int64_t deadline_us(int64_t timeout_ms)
 
 /* --- the view --- */
 
-/* Name those who are lost; those whose work was done are not missed. The owner. */
+/* Name the lost members; finished ones are not lost. In the owner. */
 static void view_name_lost(struct handler *handler, struct mst_changes *view)
 {
     const struct mst__legacy *machine = &handler->machine;
@@ -107,8 +104,8 @@ static void view_name_lost(struct handler *handler, struct mst_changes *view)
     }
 }
 
-/* Tell how the document differs from the round that was joined; @err says why
- * it is not known. The owner. */
+/* Report how the document differs from the joined round; @err is the reason if that is unknown. In
+ * the owner. */
 static void publish(struct handler *handler, const struct mst_err *err)
 {
     struct mst__legacy_changes changes;
@@ -124,14 +121,14 @@ static void publish(struct handler *handler, const struct mst_err *err)
     }
     mst__ending_note(&handler->ending, &view);
     if (!changes.is_known) {
-        view = handler->head.view.now; /* nobody else writes it */
+        view = handler->head.view.now; /* no other thread writes it */
         view.expelled = view.expelled || changes.expelled;
     }
     mst__view_publish(&handler->head.view, &view);
     mst__view_reach(&handler->head.view, err);
 }
 
-/* No round is joined that could have extra data. */
+/* Forget the round, and so its extra data. */
 static void reset(struct handler *handler)
 {
     mst__owner_lock(&handler->head.owner);
@@ -141,7 +138,7 @@ static void reset(struct handler *handler)
 
 /* --- watching --- */
 
-/* The etcd has not answered, or does again. */
+/* The etcd has not answered, or answers again. */
 static void watch_reach(void *arg, const struct mst_err *err)
 {
     struct handler *handler = arg;
@@ -157,8 +154,8 @@ static void watch_reach(void *arg, const struct mst_err *err)
     publish(handler, err);
 }
 
-/* Until there is news, @end_us or an interruption: 0, MST_ETIMEOUT, MST_ECANCELED, other errors of
- * mst__legacy_drive. */
+/* Wait until there is news, @end_us or an interruption: 0, MST_ETIMEOUT, MST_ECANCELED, other
+ * errors of mst__legacy_drive. */
 static int watch_until(struct handler *handler, int wake_fd, int64_t end_us)
 {
     const struct mst__legacy_drive drive = {
@@ -191,7 +188,8 @@ static void watch(void *arg)
     int fd = handler->head.owner.stop_fd;
     int rv = watch_until(handler, fd, INT64_MAX);
     if (rv != 0 && rv != MST_ECANCELED) {
-        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the caller sees whether to go on */
+        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the caller checks whether to
+                                                                continue */
     }
 }
 
@@ -207,7 +205,7 @@ static struct mst__legacy_drive drive_with(const struct handler *handler, int wa
     };
 }
 
-/* Make the keys that every job has. Whoever starts the etcd may come last. */
+/* Create the keys that every job has. The etcd may be started last. */
 static int set_up(const struct mst__legacy_drive *drive,
                   struct mst__legacy *machine,
                   int64_t end_us,
@@ -226,7 +224,7 @@ static int set_up(const struct mst__legacy_drive *drive,
     }
 }
 
-/* Who is in the round, for the names of those who get lost. In the owner. */
+/* Remember the members of the round, for the names of lost ones. In the owner. */
 static int remember_members(struct handler *handler,
                             const struct mst__legacy_outcome *outcome,
                             struct mst_err *reterr)
@@ -308,10 +306,10 @@ static int next_join(struct handler *handler,
 /* A round that waits for the address of its rank 0. */
 struct waiting {
     struct handler *handler;
-    int64_t look_ms; /* when to look next whether rank 0 is still there */
+    int64_t look_ms; /* when to check next whether rank 0 is still there */
 };
 
-/* As struct mst__bootstrap_round wants it. */
+/* In the form of struct mst__bootstrap_round. */
 static int64_t next_watch(void *self)
 {
     struct waiting *waiting = self;
@@ -321,7 +319,8 @@ static int64_t next_watch(void *self)
     if (mst__clock_ms() < waiting->look_ms) {
         return waiting->look_ms;
     }
-    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* what fails is tried again */
+    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* an error leads to another
+                                                                       attempt */
     waiting->look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS);
     struct mst__legacy_changes changes;
     mst__legacy_changes(machine, &changes);
@@ -330,7 +329,7 @@ static int64_t next_watch(void *self)
     return is_over ? 0 : waiting->look_ms;
 }
 
-/* What the round has to offer. In a task. */
+/* Get the store and the address of the round. In a task. */
 static int next_bootstrap(struct handler *handler,
                           const struct mst__legacy_outcome *outcome,
                           struct mst_rendezvous *ret,
@@ -351,7 +350,7 @@ static int next_bootstrap(struct handler *handler,
             .master = name,
             .call_ms = handler->settings.etcd.read_timeout_ms,
             .wait_ms = master == 0 ? BOOTSTRAP_PEER_MS : BOOTSTRAP_MS,
-            .is_repeated = true, /* every round has a store of its own */
+            .is_repeated = true, /* every round has its own store */
             .is_by_key = true,
             .wake_fd = handler->head.owner.cancel_fd,
             .watch = next_watch,
@@ -381,7 +380,7 @@ static int next_bootstrap(struct handler *handler,
     return 0;
 }
 
-/* Leave the round; what stays of us expires. In a task. */
+/* Leave the round; our keys expire. In a task. */
 static int withdraw(struct handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
     const struct mst__legacy_drive drive = drive_with(handler, -1);
@@ -452,7 +451,7 @@ static mst__legacy_nonce make_nonce(void)
     return nonce == 0 ? 1 : nonce;
 }
 
-/* Run @operation with a machine of its own; how things stand afterwards. */
+/* Run @operation with a separate machine; returns the state afterwards. */
 static int ask(struct handler *handler,
                enum mst__legacy_operation operation,
                struct mst__legacy_changes *ret_changes,
@@ -516,7 +515,7 @@ static int legacy_say(void *self, void *word, struct mst_err *reterr)
     int rv = mst__ending_say(&handler->ending, word, &closes, reterr);
     if (rv == 0 && closes) {
         rv = ask(handler, MST_LEGACY_OP_CLOSE, &changes, reterr);
-        mst__view_set_closed(&handler->head.view); /* or it will be: the outcome is stored */
+        mst__view_set_closed(&handler->head.view); /* or will be: the outcome is stored */
     }
     return rv;
 }
@@ -524,15 +523,15 @@ static int legacy_say(void *self, void *word, struct mst_err *reterr)
 static int legacy_shutdown(void *self, struct mst_err *reterr)
 {
     struct handler *handler = self;
-    /* Another thread's next keeps its keys alive while it waits, and ends when it sees that all is
-     * closed. */
+    /* The next of another thread keeps its keys alive while it waits, and ends when it sees that
+     * the rendezvous is closed. */
     mst__owner_retire(&handler->head.owner);
     return close_for_good(handler, "shutdown", reterr);
 }
 
 /* --- extra data --- */
 
-/* Where the extra data of our round is. */
+/* The key of our round's extra data. */
 static int extra_key(struct handler *handler,
                      char ret_key[MST_LEGACY_PATH_MAX],
                      struct mst_err *reterr)
@@ -636,8 +635,7 @@ static int prepare(struct handler *handler, const struct mst_params *params, str
                      handler);
     mst__bootstrap_init(&handler->bootstrap, handler->params->local_addr,
                         &handler->settings.etcd.endpoints[0], &handler->params->log);
-    /* As torch's handler of this name: the workers' rank 0 serves their store, on a port that was
-     * free. */
+    /* As torch's handler of this name: the workers' rank 0 serves their store, on a free port. */
     handler->bootstrap.is_shared = false;
     const struct mst__http_options http =
         mst__etcd_http(&handler->settings.etcd, &handler->params->log);

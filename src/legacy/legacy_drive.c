@@ -1,8 +1,7 @@
 /* legacy/legacy_drive.c - the loop between a legacy machine and an etcd.
  *
- * A request that got no answer is told to the machine as that; nothing is sent
- * again from here. What no other attempt could make good - an etcd without its
- * v2 API, a user that it refuses - ends the operation. */
+ * The machine is told if a request got no answer; nothing is repeated here. Errors that a retry
+ * cannot cure, such as an etcd without its v2 API or a refused user, end the operation. */
 #include "legacy/legacy_drive.h"
 
 #include <inttypes.h>
@@ -16,32 +15,31 @@
 #include "base/prng.h"
 #include "etcd/legacy_doc.h"
 
-/* An etcd that has lost its leader says so after seven seconds. */
+/* An etcd that has lost its leader reports that after seven seconds. */
 #define CALL_MS_MAX 8000
 
-/* A key that is refreshed expires after ten, and must be tried more than once
- * before. */
+/* A refreshed key expires after ten seconds, and must be tried more than once before. */
 #define REFRESH_MS_MAX 3000
 
-/* One operation under way. */
+/* The current operation. */
 struct run {
     const struct mst__legacy_drive *drive;
     struct mst__legacy *legacy;
     bool is_interrupted;
-    bool is_told;       /* the machine knows */
-    bool is_failing;    /* the last request has got no answer */
-    int64_t tidy_ms;    /* by then all must be over; with is_interrupted */
-    struct mst_err err; /* what failed last */
+    bool is_told;       /* the machine knows of the interruption */
+    bool is_failing;    /* the last request got no answer */
+    int64_t tidy_ms;    /* deadline of the cleanup, if is_interrupted */
+    struct mst_err err; /* the last error */
     struct mst__prng prng;
 
-    /* The round as it was before our entries were taken back; version 0 = there was none. */
+    /* The round before our entries were removed; version 0 = none. */
     int64_t version;
     enum mst__legacy_status status;
     size_t participant_count;
     int64_t waiting_count;
 };
 
-/* What the answer to an effect consists of; event points into it. */
+/* The parts of an answer to an effect; event points into it. */
 struct answer {
     struct mst__legacy_event event;
     struct mst__v2_answer v2;
@@ -61,7 +59,7 @@ static void answer_init(struct answer *answer)
     mst__legacy_doc_init(&answer->doc);
 }
 
-/* What the last event needed. */
+/* Release the memory of the last event. */
 static void answer_clear(struct answer *answer)
 {
     mst__v2_answer_close(&answer->v2);
@@ -72,7 +70,7 @@ static void answer_clear(struct answer *answer)
 
 /* --- interruption --- */
 
-/* See whether the run was interrupted. */
+/* Check for an interruption. */
 static void run_notice(struct run *run)
 {
     if (run->is_interrupted) {
@@ -82,7 +80,7 @@ static void run_notice(struct run *run)
     run->tidy_ms = mst__clock_deadline_ms(MST_LEGACY_TIDY_US / 1000);
 }
 
-/* When a request must be over. */
+/* The deadline of a request. */
 static struct mst__until run_until(const struct run *run, int64_t most_ms)
 {
     int64_t call_ms = run->drive->call_ms < most_ms ? run->drive->call_ms : most_ms;
@@ -98,15 +96,14 @@ static struct mst__until run_until(const struct run *run, int64_t most_ms)
 
 /* --- answers --- */
 
-/* Whether asking again could help. */
+/* Whether a retry could help. */
 static bool is_passing(int rv)
 {
     return rv == MST_ECONN || rv == MST_ETIMEOUT || rv == MST_EUNKNOWN || rv == MST_ECANCELED ||
            rv == MST_ERESOLVE;
 }
 
-/* The request has got the answer that is in @answer->v2, or failed with @rv. 0,
- * or @rv when that is the end. */
+/* The request got the answer in @answer->v2, or failed with @rv. 0, or @rv if that is final. */
 static int run_heard(struct run *run, int rv, bool is_write, struct answer *answer)
 {
     const struct mst__legacy_drive *drive = run->drive;
@@ -134,7 +131,7 @@ static int run_heard(struct run *run, int rv, bool is_write, struct answer *answ
     return 0;
 }
 
-/* Put the value of the node that was heard of into the event. */
+/* Put the value of the answered node into the event. */
 static int run_value(struct run *run,
                      const struct mst__legacy_effect *effect,
                      struct answer *answer)
@@ -294,20 +291,20 @@ static int run_wait(struct run *run, const struct mst__legacy_effect *effect, st
         if (effect->kind == MST_LEGACY_WAIT) {
             rv = run_poll(run, effect, answer);
         } else {
-            (void)mst__until_pause(run->drive->wake_fd, effect->until_us); /* asked below */
+            (void)mst__until_pause(run->drive->wake_fd, effect->until_us); /* checked below */
             answer->event.kind = MST_LEGACY_EVENT_TIME;
         }
         run_notice(run);
     } else if (run->is_told) {
-        /* The machine knows, and pauses before it asks again: as long as it may
-     * tidy up. */
+        /* The machine knows, and pauses before its next request: as long as the cleanup may
+         * take. */
         int64_t tidy_us = run->tidy_ms * 1000;
         (void)mst__until_pause(-1, effect->until_us < tidy_us ? effect->until_us : tidy_us);
         answer->event.kind = MST_LEGACY_EVENT_TIME;
     }
     if (run->is_interrupted && !run->is_told) {
         run->is_told = true;
-        answer_clear(answer); /* a change that came at the same moment matters no more */
+        answer_clear(answer); /* a simultaneous change does not matter any more */
         answer->event = (struct mst__legacy_event){.kind = MST_LEGACY_EVENT_CANCEL};
         rv = 0;
     }
@@ -398,7 +395,7 @@ static int run_effect(struct run *run,
     return rv;
 }
 
-/* Keep what a message about being late will have to say. */
+/* Remember the state for a message about a timeout. */
 static void run_see(struct run *run)
 {
     const struct mst__legacy *legacy = run->legacy;
@@ -410,7 +407,7 @@ static void run_see(struct run *run)
     }
 }
 
-/* The operation ends before the machine says so. */
+/* End the operation before the machine does. */
 static int run_abort(struct run *run, int rv, struct mst_err *reterr)
 {
     mst__legacy_abort(run->legacy);

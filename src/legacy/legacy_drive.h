@@ -1,5 +1,5 @@
-/* legacy/legacy_drive.h - carries out what the machine of a legacy rendezvous asks for, one
- * request to the etcd each.
+/* legacy/legacy_drive.h - executes the effects of a legacy machine, each with one request to the
+ * etcd.
  *
  * One thread at a time drives a machine, from the beginning of an operation to its end. */
 #ifndef MST_LEGACY_LEGACY_DRIVE_H
@@ -8,27 +8,27 @@
 #include "core/legacy.h"
 #include "etcd/v2.h"
 
-/* What the driving thread was told. Plain data. */
+/* The settings of the driving thread. Plain data. */
 struct mst__legacy_drive {
     struct mst__v2 *v2;
     /* Readable = end the operation. -1 = it cannot be interrupted. */
     int wake_fd;
-    /* With it an interrupted operation takes back what it has entered; without, it is given up
-     * where it is. */
+    /* An interrupted operation removes its entries; else it ends at once. */
     bool is_tidy;
-    int64_t call_ms; /* how long one request may take at most */
-    /* Told, when not NULL, why a request has failed, and with NULL that one has not again. */
+    int64_t call_ms; /* time limit of one request */
+    /* If not NULL, called with the error of a failed request, and with NULL when one succeeds
+     * again. */
     void (*on_reach)(void *arg, const struct mst_err *err);
     void *arg;
 };
 
 /**
- * Run @operation on @legacy, which is idle, until it has ended, and say how.
+ * Run @operation on @legacy, which is idle, until it has ended.
  *
  * Returns 0, MST_ECLOSED, MST_ETIMEOUT, MST_ECANCELED, MST_ECONN, MST_EINVAL (the others have other
- * limits), MST_ESTATE (what is stored is no such rendezvous); MST_EAUTH, MST_ENOTSUP, MST_EPROTO,
- * which no other attempt would make good; MST_ENOMEM or MST_ELIMIT. @legacy is idle again.
- * @ret_outcome is written on success; may be NULL.
+ * limits), MST_ESTATE (the data is not such a rendezvous); MST_EAUTH, MST_ENOTSUP, MST_EPROTO,
+ * which a retry cannot cure; MST_ENOMEM or MST_ELIMIT. @legacy is idle again. @ret_outcome is
+ * written on success; may be NULL.
  */
 int mst__legacy_drive(const struct mst__legacy_drive *drive,
                       struct mst__legacy *legacy,

@@ -1,5 +1,5 @@
-/* legacy/legacy_look.c - a legacy rendezvous read from outside, and the
- * extra data of a round: what needs no machine. */
+/* legacy/legacy_look.c - reads a legacy rendezvous from outside, and the extra data of a round;
+ * needs no machine. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "handler/params.h"
 #include "legacy/legacy.h"
 
-/* After a lost compare-and-swap of extra data. */
+/* Pause after a lost compare-and-swap of extra data. */
 #define EXTRA_PAUSE_US 20000
 
 /* --- from outside --- */
@@ -45,7 +45,7 @@ int mst__legacy_look_open(struct mst__legacy_look *look,
     const struct mst__legacy_options options = {
         .prefix = look->settings.prefix,
         .run_id = mst_params_run_id(params),
-        .nonce = 1, /* nobody gets to see it */
+        .nonce = 1, /* never visible to others */
         .nodes_min = look->settings.nodes_min,
         .nodes_max = look->settings.nodes_max,
     };
@@ -77,7 +77,7 @@ static int64_t rank_of(const char *key)
     return rank;
 }
 
-/* Whose keys are there. */
+/* Find the existing keys of members. */
 static int read_seats(struct mst__legacy_look *look,
                       struct mst__until until,
                       struct mst__legacy_view *view,
@@ -136,7 +136,7 @@ int mst__legacy_look_read(struct mst__legacy_look *look,
 
 /* --- extra data --- */
 
-/* The object that @node holds, or a new one when it is NULL. */
+/* The object in @node, or a new one if @node is NULL. */
 static int extra_object(const char *key,
                         const struct mst__v2_node *node,
                         struct mst__json **ret_object,
@@ -155,7 +155,7 @@ static int extra_object(const char *key,
                             : rv;
 }
 
-/* Write @object with @name set to @value, if the key is still as @node says. */
+/* Write @object with @name set to @value, if the key is unchanged since @node. */
 static int extra_write(struct mst__v2 *v2,
                        const char *key,
                        const struct mst__v2_node *node,
@@ -189,7 +189,7 @@ static int extra_write(struct mst__v2 *v2,
     return rv;
 }
 
-/* One attempt: whether it was made is in @ret_done. */
+/* One attempt; @ret_done says whether it succeeded. */
 static int extra_try(struct mst__v2 *v2,
                      const char *key,
                      const char *name,
@@ -222,8 +222,7 @@ static int extra_try(struct mst__v2 *v2,
     return rv;
 }
 
-/* Setting a member twice is as good as once, so that an unknown outcome is no
- * reason not to try again. */
+/* Setting a member twice is harmless, so an unknown result leads to a retry. */
 int mst__legacy_extra_set(struct mst__v2 *v2,
                           const char *key,
                           const char *name,
@@ -256,7 +255,7 @@ int mst__legacy_extra_set(struct mst__v2 *v2,
     return rv;
 }
 
-/* Member @name of what @answer tells; @ret_found when there is one. */
+/* Member @name in @answer; @ret_found if it exists. */
 static int extra_take(const char *key,
                       const struct mst__v2_answer *answer,
                       const char *name,

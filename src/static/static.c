@@ -1,9 +1,9 @@
-/* static/static.c - the rendezvous whose outcome is known beforehand: every node is told its
- * rank and how many there are. What is left to do is to meet at one store.
+/* static/static.c - the rendezvous with a known outcome: every node is given its rank and the
+ * number of nodes, and only has to meet the others at one store.
  *
- * Rank 0 serves the store. Everybody counts himself under the key with which PyTorch's stores count
- * their processes, so its nodes and ours can form one group, and then waits until all have come;
- * of PyTorch's, only the serving one waits. There is one round, and no heartbeats. */
+ * Rank 0 serves the store. Each node counts itself under the key with which PyTorch's stores count
+ * their processes, so that its nodes and ours can form one group, and then waits until all have
+ * come; of PyTorch's nodes, only the serving one waits. There is one round, and no heartbeats. */
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -22,15 +22,15 @@
 
 #define TIMEOUT_MS_DEFAULT 600000
 
-/* PyTorch's key; unlike those of users it has no slash in front. */
+/* PyTorch's key; unlike users' keys it has no leading slash. */
 #define COUNT_KEY "init/"
 
-/* How often the count is looked at. */
+/* How often the count is read. */
 #define COUNT_MS_FIRST 10
 #define COUNT_MS_MAX 250
 
-/* A call of the store takes no longer than this before cancelling is looked at. It grows, because a
- * slow network or name server may need more to answer at all. */
+/* The longest store call between two checks for a cancellation. It grows, because a slow network or
+ * name server may need more. */
 #define SLICE_MS_FIRST 500
 #define SLICE_MS_MAX 4000
 
@@ -44,23 +44,23 @@ struct group {
     char node[MST_HOST_SIZE + 32]; /* for events */
     struct mst__events events;
 
-    /* The owner. */
+    /* Used by the owner. */
     struct mst__hosted *hosted;
     struct mst_store *store;
-    struct mst_store *counter; /* the same without a slash in front of keys */
-    bool counted;              /* we are among those who have come */
-    bool complete;             /* all have */
+    struct mst_store *counter; /* the same without a slash before keys */
+    bool counted;              /* this node is counted */
+    bool complete;             /* all nodes are counted */
 };
 
 /* --- waiting --- */
 
-/* Wait until cancelled or @deadline_ms, at most @timeout_ms; whether cancelled. */
+/* Wait until cancelled or @deadline_ms, at most @timeout_ms; true if cancelled. */
 static bool wait_cancelled(const struct group *group, int64_t timeout_ms, int64_t deadline_ms)
 {
     int64_t left_ms = deadline_ms - mst__clock_ms();
     left_ms = left_ms < timeout_ms ? left_ms : timeout_ms;
     struct pollfd cancel = {.fd = group->head.owner.cancel_fd, .events = POLLIN};
-    /* Interrupted or over: the descriptor tells. */
+    /* The descriptor is checked in any case. */
     (void)poll(&cancel, 1, left_ms < 0 ? 0 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
     return mst__owner_is_cancelled(&group->head.owner);
 }
@@ -71,7 +71,7 @@ static int fail_cancelled(const struct group *group, struct mst_err *reterr)
                      group->params->run_id);
 }
 
-/* How long the next call of the store may take; 0 when the time is over. */
+/* The time limit of the next store call; 0 if the time is over. */
 static int64_t next_slice(int64_t *slice_ms, int64_t deadline_ms)
 {
     int64_t left_ms = deadline_ms - mst__clock_ms();
@@ -96,7 +96,7 @@ static int serve_store(struct group *group, struct mst_err *reterr)
     return rv;
 }
 
-/* Connect, again and again: rank 0 may come last. */
+/* Connect repeatedly: rank 0 may come last. */
 static int open_store(struct group *group, int64_t deadline_ms, struct mst_err *reterr)
 {
     if (group->store != NULL) {
@@ -146,7 +146,7 @@ static int count_me(struct group *group,
     return rv;
 }
 
-/* How many have come. */
+/* The number of nodes that have come. */
 static int read_count(struct group *group,
                       int64_t timeout_ms,
                       int64_t *ret_count,
@@ -190,8 +190,8 @@ static int wait_for_all(struct group *group, int64_t deadline_ms, struct mst_err
     return rv;
 }
 
-/* Agents of torch before 2.4 do not know that the endpoint is where the workers meet: they read it
- * in the store, where the agent of rank 0 writes it. */
+/* Agents of torch before 2.4 do not know that the workers meet at the endpoint: they read the
+ * address in the store, where the agent of rank 0 writes it. */
 static int publish(struct group *group, int64_t deadline_ms, struct mst_err *reterr)
 {
     if (group->rank != 0) {
@@ -262,12 +262,12 @@ static int static_join(void *self,
 static void watch(void *self)
 {
     const struct group *group = self;
-    (void)mst__until_pause(group->head.owner.stop_fd, INT64_MAX); /* the caller sees why */
+    (void)mst__until_pause(group->head.owner.stop_fd, INT64_MAX); /* the caller checks why */
 }
 
 static bool static_use_agent_store(void *self)
 {
-    (void)self; /* the store is there before the workers are */
+    (void)self; /* the store exists before the workers do */
     return true;
 }
 
@@ -338,7 +338,7 @@ static int read_params(struct group *group, const struct mst_params *params, str
     return rv;
 }
 
-/* Who we are in events. */
+/* Our name in events. */
 static void name_node(struct group *group)
 {
     char name[MST_HOST_SIZE] = "localhost";

@@ -1,4 +1,4 @@
-/* status/expect.c - a list of names with ranges, and who of it is there. */
+/* status/expect.c - a list of names with ranges, compared with the nodes of a job. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define SUMMARY_SIZE_MAX MST_KIB(64)
 
-/* In the order in which they were given. */
+/* In the given order. */
 struct mst_expected {
     struct mst__map map; /* name to struct seen */
 };
@@ -90,7 +90,7 @@ bool mst_expected_has(const struct mst_expected *expected, const char *node)
     return find(expected, node) != NULL;
 }
 
-/* Those who are there in @status, and no others. */
+/* Mark the names that are in @status. */
 static void see(struct mst_expected *expected, const struct mst_status *status)
 {
     for (struct seen *at = mst__map_first(&expected->map); at != NULL; at = mst__map_next(at)) {
@@ -106,7 +106,7 @@ static void see(struct mst_expected *expected, const struct mst_status *status)
     }
 }
 
-/* Those who are not there; with @ever, have never been. NULL when there is no memory. */
+/* The absent names; with @ever, those never seen. NULL if out of memory. */
 static const char **list_missing(struct mst__snapshot *snapshot,
                                  const struct mst_expected *expected,
                                  bool ever,
@@ -124,7 +124,7 @@ static const char **list_missing(struct mst__snapshot *snapshot,
     return names;
 }
 
-/* "Of 3 nodes expected, 2 are missing: a, b.", behind what is said already. */
+/* Append "Of 3 nodes expected, 2 are missing: a, b." to the summary. */
 static int tell_missing(struct mst__snapshot *snapshot)
 {
     struct mst_status *status = &snapshot->status;

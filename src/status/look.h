@@ -1,4 +1,4 @@
-/* status/look.h - how a job of each backend is looked at. */
+/* status/look.h - inspects a job of each backend. */
 #ifndef MST_STATUS_LOOK_H
 #define MST_STATUS_LOOK_H
 
@@ -6,12 +6,12 @@
 
 #include "snapshot/snapshot.h"
 
-/* What is said of a record that nobody has written yet. */
+/* The sentence for a record that does not exist. */
 #define MST_LOOK_NONE "There is no such rendezvous: nobody has tried to join it yet."
 
 struct mst__look_ops {
-    /* @params outlive @ret_self; @nodes_min and @nodes_max are 0 when they were not given, in place
-     * of those of @params. Nobody is asked yet. */
+    /* @params must outlive @ret_self; @nodes_min and @nodes_max, 0 if not given, replace those of
+     * @params. Sends no request. */
     int (*open)(const struct mst_params *params,
                 int64_t nodes_min,
                 int64_t nodes_max,
@@ -22,7 +22,7 @@ struct mst__look_ops {
                 int64_t timeout_ms,
                 struct mst__snapshot **ret_snapshot,
                 struct mst_err *reterr);
-    /* Close a job that exists. NULL: a handler has to, and there is no place for a reason. */
+    /* Close an existing job. NULL: a handler must do it, and there is no place for a reason. */
     int (*shut)(void *self,
                 const char *reason,
                 const char *owner,
@@ -37,7 +37,7 @@ extern const struct mst__look_ops mst__look_etcd_v2;
 extern const struct mst__look_ops mst__look_etcd_v3;
 extern const struct mst__look_ops mst__look_etcd;
 
-/* A job that does not exist, for which @summary is the sentence. 0 or MST_ENOMEM. */
+/* A job that does not exist, with @summary as its sentence. 0 or MST_ENOMEM. */
 int mst__look_absent(const struct mst_params *params,
                      const char *summary,
                      struct mst__snapshot **ret_snapshot,

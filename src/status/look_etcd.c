@@ -107,7 +107,7 @@ static int v3_open(const struct mst_params *params,
                    void **ret_self,
                    struct mst_err *reterr)
 {
-    (void)nodes_min; /* the nodes' keys say them */
+    (void)nodes_min; /* the nodes' keys have them */
     (void)nodes_max;
     struct look_v3 *look = mst__calloc(1, sizeof *look);
     if (look == NULL) {
@@ -205,7 +205,8 @@ static int legacy_open(const struct mst_params *params,
     return 0;
 }
 
-/* How many have confirmed the round and have no key any more, without having left. */
+/* The number of members that have confirmed the round and have no key any more, without having
+ * left. */
 static int64_t count_silent(const struct mst__legacy_view *view)
 {
     int64_t count = 0;
@@ -338,7 +339,7 @@ static void take_waiting(struct mst__snapshot *snapshot, const struct mst__legac
             return;
         }
         node->standing = MST_STATUS_NODE_QUEUED;
-        if (i < (int64_t)doc->waiting.count) { /* else a peer, which does not say who it is */
+        if (i < (int64_t)doc->waiting.count) { /* else a peer, which has no name */
             char name[MST_LEGACY_NODE_SIZE];
             mst__legacy_node_name(doc->waiting.items[i], 0, name);
             node->name = mst__snapshot_text(snapshot, mst_bytes_str(name));
@@ -371,7 +372,7 @@ static int take_document(const struct look_legacy *look, struct mst__snapshot *s
         status->document =
             mst__snapshot_text(snapshot, mst_bytes_str(mst__legacy_status_name(doc->status)));
     }
-    /* The number of those who wait is any that somebody has written. */
+    /* The number of waiting nodes is untrusted. */
     int64_t waiting = doc->waiting_count < MST_AUTHORITY_MEMBERS_MAX ? doc->waiting_count
                                                                      : MST_AUTHORITY_MEMBERS_MAX;
     mst__snapshot_expect_nodes(snapshot, doc->participant_count + (size_t)waiting);

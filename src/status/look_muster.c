@@ -1,5 +1,5 @@
-/* status/look_muster.c - jobs as their server tells them: one question, one answer. Ages are the
- * server's, by its own clock. */
+/* status/look_muster.c - asks a server about its jobs: one request, one answer. Ages are by the
+ * server's clock. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@ static int look_open(const struct mst_params *params,
                      void **ret_self,
                      struct mst_err *reterr)
 {
-    (void)nodes_min; /* the server knows them */
+    (void)nodes_min; /* the server has them */
     (void)nodes_max;
     struct mst__muster_settings settings;
     int rv = mst__muster_read(params, &settings, reterr);
@@ -39,8 +39,7 @@ static void look_close(void *self)
     mst__free(self);
 }
 
-/* The answer, which is of type @wanted, is valid until @ret_client is closed, which is to be done
- * in any case. */
+/* The answer, of type @wanted, is valid until @ret_client is closed. Close it in any case. */
 static int ask(const struct mst__endpoint *endpoint,
                const struct mst__job_message *question,
                enum mst__job_type wanted,

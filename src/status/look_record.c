@@ -1,5 +1,5 @@
-/* status/look_record.c - jobs that are a record in a store: backend `c10d`, and what `etcd-v2` has
- * in common with it. Nothing is written, and no file is made. */
+/* status/look_record.c - jobs with a record in a store: backend `c10d`, and the common part with
+ * `etcd-v2`. Writes nothing, and creates no file. */
 #include "status/look_record.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ static void look_close(void *self)
     mst__free(look);
 }
 
-/* @path as an URL: absolute, with everything unusual as %XX. */
+/* @path as a URL: absolute, with unusual characters as %XX. */
 static int file_url(const char *path, struct mst__buf *url, struct mst_err *reterr)
 {
     char here[PATH_MAX] = "";
@@ -105,7 +105,7 @@ static int file_url(const char *path, struct mst__buf *url, struct mst_err *rete
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "path '%.100s'", path);
 }
 
-/* A file that is not there is no error: then there is no store. */
+/* A missing file is not an error: there is no store. */
 static int connect_file(struct look *look, struct mst_err *reterr)
 {
     const char *path = look->place.path;
@@ -130,7 +130,7 @@ static int connect_tcp(struct look *look, int64_t timeout_ms, struct mst_err *re
                    mst__endpoint_format(&look->place.endpoint, text)); /* fits */
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
-    options.value_size_max = MST_VALUE_SIZE_MAX; /* reading costs what is there */
+    options.value_size_max = MST_VALUE_SIZE_MAX; /* reading allocates only what is there */
     return mst_store_open(url, &options, timeout_ms, &look->store, reterr);
 }
 

@@ -1,4 +1,4 @@
-/* status/look_record.h - a record as a snapshot. */
+/* status/look_record.h - makes a snapshot from a record. */
 #ifndef MST_STATUS_LOOK_RECORD_H
 #define MST_STATUS_LOOK_RECORD_H
 
@@ -7,8 +7,8 @@
 #include "core/settings.h"
 #include "snapshot/snapshot.h"
 
-/* The record @pickle, empty when nobody has written one yet, of the job @params. 0, MST_ESTATE when
- * it is none, MST_ENOMEM. @reterr is not NULL. */
+/* The record @pickle, empty if there is none yet, of the job @params. 0, MST_ESTATE if it is not a
+ * record, MST_ENOMEM. @reterr is not NULL. */
 int mst__look_record(const struct mst_params *params,
                      const struct mst__settings *settings,
                      struct mst_bytes pickle,

@@ -1,4 +1,4 @@
-/* status/status.c - the calls of programs: a look, a watch, closing. */
+/* status/status.c - the public calls: a look, a watch, closing. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct mst_status_watch {
     struct mst_params *params;
     int64_t nodes_min, nodes_max;
     bool has_seen;
-    uint64_t seen; /* the mark of what was told last */
+    uint64_t seen; /* the mark of the last report */
 };
 
 static const struct {
@@ -97,7 +97,7 @@ static int watch_look(struct mst_status_watch *watch,
     if (rv == 0) {
         rv = watch->ops->read(watch->self, timeout_ms, ret_snapshot, reterr);
         if (rv != 0) {
-            watch_disconnect(watch); /* opened anew next time */
+            watch_disconnect(watch); /* reopened next time */
         }
     }
     return rv;
@@ -119,7 +119,7 @@ int mst_status_watch_new(const struct mst_params *params,
         watch->nodes_min = mst_params_nodes_min(params);
         watch->nodes_max = mst_params_nodes_max(params);
         if (watch->nodes_max == 0) {
-            /* What reads the options wants some. */
+            /* The parser of the options needs limits. */
             rv = mst_params_set_nodes(watch->params, 1, 1, reterr);
         }
     }
@@ -171,7 +171,8 @@ int mst_status_watch_next(struct mst_status_watch *watch,
             return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
         }
         int64_t pause_ms = interval_ms < left_ms ? interval_ms : left_ms;
-        (void)poll(NULL, 0, pause_ms > 60000 ? 60000 : (int)pause_ms); /* sooner does no harm */
+        (void)poll(NULL, 0, pause_ms > 60000 ? 60000 : (int)pause_ms); /* waking early is
+                                                                          harmless */
     }
 }
 
@@ -236,7 +237,7 @@ int mst_handler_members(struct mst_handler *handler,
 
 /* --- closing --- */
 
-/* Options of the backend that were not given: be quick, and do not serve a store. */
+/* Defaults for missing options of the backend: be quick, and do not serve a store. */
 static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct mst_err *reterr)
 {
     static const char *const timeouts[] = {"join_timeout", "close_timeout", "read_timeout"};
@@ -247,7 +248,7 @@ static int set_defaults(struct mst_params *params, int64_t timeout_ms, struct ms
     if (strcmp(backend, "c10d") == 0) {
         rv = mst_params_set(params, "serve", "never", reterr);
     }
-    /* The legacy handler has the last of these alone. */
+    /* The legacy handler has only the last of these. */
     size_t i = strcmp(backend, "etcd") == 0 ? 2 : 0;
     for (; i < sizeof timeouts / sizeof timeouts[0] && rv == 0; i++) {
         if (mst_params_text(params, timeouts[i], NULL) == NULL) {
