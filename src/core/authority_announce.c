@@ -1,7 +1,7 @@
-/* core/authority_announce.c - a node announces itself: is it acceptable, and what follows.
+/* core/authority_announce.c - an announcement: its checks and its effects.
  *
- * Everything that can be refused is looked at first, then memory is reserved, then nothing can fail
- * any more: a refused announcement has changed nothing. */
+ * Everything that can be refused is checked first, then memory is reserved, then nothing can fail:
+ * a refused announcement has changed nothing. */
 #include <string.h>
 
 #include "base/err.h"
@@ -10,16 +10,16 @@
 #include "core/authority_moves.h"
 #include "core/saturate.h"
 
-/* Names in sentences are cut off behind this. */
+/* Names in sentences are cut off at this length. */
 #define NAME_TOLD 40
 
 struct announce {
     struct mst__authority *authority;
     const struct mst__announcement *said;
-    struct mst__authority_member *old; /* whom the name leads to, or NULL */
-    bool is_same;                      /* @old is living and this very process */
+    struct mst__authority_member *old; /* the entry of the name, or NULL */
+    bool is_same;                      /* @old is living and the same process */
     bool adopts;                       /* the claimed round becomes the current one */
-    bool decides;                      /* nobody else is here to agree with */
+    bool decides;                      /* no other node is there to agree with */
     enum mst__refusal refusal;
     struct mst_err *reterr;
 };
@@ -106,7 +106,7 @@ static int announce_check_texts(struct announce *announce)
     return 0;
 }
 
-/* The latest round that anybody can know of, with a wide margin. */
+/* The latest plausible round, with a wide margin. */
 static int64_t claim_round_max(const struct mst__authority *authority)
 {
     int64_t known = mst__authority_round_next(authority) - 1;
@@ -170,7 +170,7 @@ static bool member_has_replaced(const struct mst__authority_member *member, uint
     return false;
 }
 
-/* @member has the name that @old had; the process of @old does not come back, nor those before. */
+/* @member takes over the name of @old; the process of @old, and earlier ones, may not come back. */
 static void member_succeed(struct mst__authority_member *member,
                            const struct mst__authority_member *old)
 {
@@ -326,7 +326,7 @@ static int announce_refuse_claim(struct announce *announce, const char *because)
                            authority->world);
 }
 
-/* Whether the claimed round is taken over, and whether who holds it may go on. */
+/* Check whether the claimed round is taken over, and whether its holder may stay in it. */
 static int announce_check_claim(struct announce *announce)
 {
     const struct mst__authority *authority = announce->authority;
@@ -335,7 +335,8 @@ static int announce_check_claim(struct announce *announce)
         return 0;
     }
     bool is_inherited = authority->round == 0 || authority->round_epoch != authority->options.epoch;
-    /* Words of one process on two connections may come in the wrong order, the old ones first. */
+    /* Messages of one process on two connections may come in the wrong order, the old ones
+     * first. */
     bool is_same_contact =
         announce->is_same && announce_contact(announce->said) == announce->old->contact;
     announce->adopts = !is_same_contact && is_inherited &&
@@ -363,7 +364,7 @@ static int announce_check_claim(struct announce *announce)
     return authority->unknown_count > 0 ? 0 : announce_refuse_claim(announce, "it was given up");
 }
 
-/* --- what follows --- */
+/* --- effects --- */
 
 static void settings_take(struct mst__authority *authority, const struct mst__announcement *said)
 {
@@ -398,7 +399,7 @@ static void member_say(struct mst__authority *authority,
         said->has_wall ? mst__saturate_subtract(said->wall_us, said->wall_here_us) : 0;
 }
 
-/* A process that is known says something: it comes back, or says again what it has said. */
+/* A known process announces itself: it comes back, or repeats an announcement. */
 static void announce_again(struct announce *announce)
 {
     struct mst__authority *authority = announce->authority;
@@ -410,8 +411,8 @@ static void announce_again(struct announce *announce)
         return;
     }
     bool is_over = authority->phase == MST_AUTHORITY_OPEN;
-    /* To one who knows a round of this number or a later one, of an authority that is gone, this
-     * one would mean nothing: the number alone has to grow. */
+    /* For a node that knows this round number or a later one from another authority, this round
+     * would mean nothing: the number alone must grow. */
     bool knows_other = claim->round >= authority->round && claim_compare(claim, authority) != 0;
     if (claim->holds && !is_over) {
         if (authority->waiting_told > 0) {
@@ -420,15 +421,15 @@ static void announce_again(struct announce *announce)
     } else if (!claim->holds && (knows_other || claim_is_current(claim, authority))) {
         mst__authority_come_back(authority, member);
     } else if (!claim->holds && is_over) {
-        /* Nobody knows whether it was told before it said this, or has not been told to this day.
-         * Only who knows the round can come back from it. */
+        /* It is unknown whether the node was told the round before it sent this. Only a node that
+         * knows the round can come back from it. */
         mst__members_notify(authority, member, MST_TOLD_SEALED);
     } else {
         mst__authority_tell_standing(authority, member);
     }
 }
 
-/* @member has the name of @old now: end what is left of @old, and inherit its rank. */
+/* @member has the name of @old now: end @old, and inherit its rank. */
 static void announce_replace(struct mst__authority *authority,
                              struct mst__authority_member *old,
                              struct mst__authority_member *member)
@@ -450,7 +451,7 @@ static void announce_replace(struct mst__authority *authority,
     }
 }
 
-/* Put a new entry where the claim says, or where it waits. */
+/* Put a new entry into the place of its claim, or let it wait. */
 static void announce_place(struct announce *announce, struct mst__authority_member *member)
 {
     struct mst__authority *authority = announce->authority;
@@ -472,7 +473,7 @@ static void announce_place(struct announce *announce, struct mst__authority_memb
         return;
     }
     if (was_unknown) {
-        /* It has come back while there was no authority. */
+        /* It came back while there was no authority. */
         mst__authority_reopen(authority, MST_AUTHORITY_WHY_RETURNED, claim->rank);
         member->is_returned = true;
     }
@@ -493,7 +494,7 @@ static struct mst__authority_member *announce_new(struct announce *announce,
     member->driver = said->driver;
     mst__members_link(authority, member);
     authority->living_count++;
-    /* First of all the name, so that it is not forgotten with its last owner. */
+    /* The name first, so that it is not forgotten with its last owner. */
     mst__members_name(authority, member);
     if (announce->adopts) {
         mst__authority_adopt(authority, claim->epoch, claim->round, claim->world);
@@ -546,7 +547,7 @@ static int announce_check(struct announce *announce)
     return rv == 0 ? announce_check_claim(announce) : rv;
 }
 
-/* Room for the place that is claimed. Those of others are reserved when they come. */
+/* Reserve room for the claimed place. Those of others are reserved when they come. */
 static int announce_reserve_place(struct announce *announce)
 {
     const struct mst__claim *claim = &announce->said->claim;

@@ -1,4 +1,4 @@
-/* core/authority_describe.c - a run in one sentence, and whether it is as it must be. */
+/* core/authority_describe.c - a run in one sentence, and the check of its invariants. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,14 +74,14 @@ static bool pick_at_work(const struct mst__authority *authority,
     return member->place == MST_PLACE_HOLDING && !member->is_finished;
 }
 
-/* In the last round, and not here. */
+/* In the last round, and absent. */
 static bool pick_missing(const struct mst__authority *authority,
                          const struct mst__authority_member *member)
 {
     return member->place == MST_PLACE_GONE && mst__members_is_ranked(authority, member);
 }
 
-/* "<before>node1, node2 and 7 more", or nothing when there is none. */
+/* "<before>node1, node2 and 7 more", or nothing if there is none. */
 static void sentence_add_names(struct sentence *sentence,
                                const struct mst__authority *authority,
                                const char *before,
@@ -227,7 +227,7 @@ void mst__authority_describe(const struct mst__authority *authority,
     }
 }
 
-/* --- what must be true --- */
+/* --- invariants --- */
 
 #define HOLDS(condition)       \
     do {                       \
@@ -236,7 +236,7 @@ void mst__authority_describe(const struct mst__authority *authority,
         }                      \
     } while (0)
 
-/* @index is one of the table, or none. */
+/* @index is in the table, or none. */
 static bool is_link(const struct mst__authority *authority, uint32_t index)
 {
     return index < authority->members_count || index == MST_INDEX_NONE;
@@ -267,7 +267,7 @@ static const char *flaw_of_list(const struct mst__authority *authority,
     return NULL;
 }
 
-/* Those who have to be told something, and the entries that are free: linked the same way. */
+/* The list of notices and the list of free entries: linked in the same way. */
 static const char *flaw_of_chains(const struct mst__authority *authority)
 {
     uint32_t listed = 0;
@@ -396,7 +396,7 @@ static const char *flaw_of_round(const struct mst__authority *authority)
     return NULL;
 }
 
-/* Numbers on their own, before anything is looked up with them. */
+/* Check numbers before they are used as indices. */
 static const char *flaw_of_numbers(const struct mst__authority *authority)
 {
     const struct mst__authority_settings *settings = &authority->settings;

@@ -1,4 +1,4 @@
-/* core/authority_end.c - how a job ends: all have finished, work has failed, somebody has asked. */
+/* core/authority_end.c - the end of a job: all have finished, work has failed, or on request. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "core/authority_moves.h"
 #include "core/saturate.h"
 
-/* Names in sentences are cut off behind this. */
+/* Names in sentences are cut off at this length. */
 #define NAME_TOLD 60
 
 const char *mst__job_outcome_name(enum mst__job_outcome outcome)
@@ -72,7 +72,7 @@ void mst__authority_take_cause(struct mst__authority *authority, const struct ms
     text_cut(authority->cause_text, cause->text, MST_AUTHORITY_CAUSE_SIZE_MAX);
 }
 
-/* @cause is that of the member with @rank. */
+/* Store @cause, of the member with @rank. */
 static void cause_take(struct mst__authority *authority,
                        const struct mst__cause *cause,
                        uint32_t rank)
@@ -112,7 +112,7 @@ int mst__authority_shut(struct mst__authority *authority,
     return 0;
 }
 
-/* With the cause that was taken. */
+/* Close the job as failed, with the stored cause. */
 static void authority_fail(struct mst__authority *authority)
 {
     const struct mst__cause cause = mst__authority_cause(authority);
@@ -164,7 +164,7 @@ void mst__authority_call_finished(struct mst__authority *authority)
         if (member->place != MST_PLACE_HOLDING || !member->is_finished || member->is_linked) {
             continue;
         }
-        /* Whose connection has ended just now may be about to come on another one. */
+        /* A node whose connection has just ended may be about to connect again. */
         int64_t gone_us = mst__saturate_add(member->heard_us, grace_us);
         bool is_gone = member->is_absent && authority->now_us >= gone_us &&
                        authority->now_us >= authority->listen_us;
@@ -185,9 +185,9 @@ void mst__authority_finish(struct mst__authority *authority)
                   mst_bytes_str(reason), mst_bytes_str(""));
 }
 
-/* --- words of the work --- */
+/* --- finish and restart --- */
 
-/* Use one restart of the budget; false when there is none. */
+/* Use one restart of the budget; false if there is none. */
 static bool budget_use(struct mst__authority *authority)
 {
     const struct mst__budget *budget = &authority->settings.budget;
@@ -221,7 +221,7 @@ static void member_finish(struct mst__authority *authority, struct mst__authorit
     mst__authority_advance(authority);
 }
 
-/* A member that is at work and has no connection; NULL = there is none. */
+/* A member that is at work and has no connection; NULL = none. */
 static const struct mst__authority_member *find_missing(struct mst__authority *authority)
 {
     uint32_t index = authority->absent.first;
@@ -236,8 +236,8 @@ static const struct mst__authority_member *find_missing(struct mst__authority *a
     return NULL;
 }
 
-/* Work that fails while another member is missing fails because of that, as a rule: its peer does
- * not answer any more. The round is over as it is when that one is lost, and no restart is used. */
+/* Work that fails while another member is missing usually fails because of that: its peer does not
+ * answer any more. The round ends as with a loss, and no restart is used. */
 static void member_fail(struct mst__authority *authority,
                         struct mst__authority_member *member,
                         const struct mst__cause *cause)

@@ -1,4 +1,4 @@
-/* core/authority_keep.c - from the machine's state to what is kept, and back. */
+/* core/authority_keep.c - converts the machine's state to its stored form, and back. */
 #include "core/authority_keep.h"
 
 #include "base/assert.h"
@@ -78,10 +78,10 @@ int mst__authority_announce_kept(struct mst__authority *authority,
 
 /* --- from the store --- */
 
-/* Those who hold the round; those who wait; those who have come back from it: in this order the
- * machine takes a round over and gives way to the next one as its predecessor would have. A process
- * whose node has a newer one is announced first, to end in that one's favour and leave it the rank,
- * or else last, to be refused: in between it could be sealed in. */
+/* Holders of the round, waiting nodes, returned nodes: in this order the machine takes a round over
+ * and gives way to the next one as its predecessor would have. A process whose node has a newer one
+ * is announced first, to be replaced and leave its rank, or last, to be refused: in between, it
+ * could be sealed in. */
 enum turn { TURN_HOLDING, TURN_WAITING, TURN_BACK, TURN_OLD };
 
 struct rebuild {
@@ -120,7 +120,7 @@ static int rebuild_compare(struct rebuild *rebuild)
     return 0;
 }
 
-/* Whether its failure was not decided on yet: it holds its place until that is. */
+/* Whether its failure is not yet decided: it holds its place until then. */
 static bool is_undecided(const struct rebuild *rebuild, const struct mst__kept_session *session)
 {
     if (!session->has_failed) {
@@ -147,7 +147,7 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
     int rv = 0;
     for (size_t i = 0; i < rebuild->count && rv == 0; i++) {
         const struct mst__kept_session *session = &rebuild->sessions[i];
-        /* Who has failed and is back waits behind its failure. */
+        /* A node that failed and is back waits after its failure. */
         bool is_turn = turn_of(rebuild, i) == turn ||
                        (turn == TURN_BACK && session->is_back && is_undecided(rebuild, session));
         if (session->is_ended || !is_turn) {
@@ -170,8 +170,7 @@ static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
     return rv;
 }
 
-/* What sessions have said of their work in a round that runs, and the predecessor may not have
- * heard: that it is done, or has failed. */
+/* Feed finishes and failures in a running round that the predecessor may have missed. */
 static int rebuild_words(const struct rebuild *rebuild, bool has_failed)
 {
     const struct mst__kept_driver *driver = rebuild->driver;
@@ -191,7 +190,7 @@ bool mst__kept_announces(bool has_word, const struct mst__claim *claim, bool is_
     return !has_word || claim->round > 0 || !is_known;
 }
 
-/* Whether nobody is here who was in the round, holding it or back from it. */
+/* Whether no member of the round is here, neither holding it nor back from it. */
 static bool rebuild_is_deserted(const struct rebuild *rebuild)
 {
     for (size_t i = 0; i < rebuild->count; i++) {
@@ -203,7 +202,7 @@ static bool rebuild_is_deserted(const struct rebuild *rebuild)
     return true;
 }
 
-/* Who has finished and is gone has released its place, and is not lost. 0 or MST_ENOMEM. */
+/* Release the places of finished nodes that are gone: they are not lost. 0 or MST_ENOMEM. */
 static int rebuild_release(const struct rebuild *rebuild)
 {
     struct mst__authority *authority = rebuild->authority;
@@ -224,8 +223,8 @@ static int rebuild_release(const struct rebuild *rebuild)
     return rv;
 }
 
-/* Until the round is settled its places wait to be claimed, and nothing is sealed, unless it is
- * deserted and all of it come anew. */
+/* Until the round is settled, its places wait to be claimed, and nothing is sealed, unless it is
+ * deserted and all its nodes come anew. */
 static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
 {
     struct mst__authority *authority = rebuild->authority;
@@ -233,11 +232,11 @@ static int rebuild_all(const struct rebuild *rebuild, int64_t now_us)
     bool is_deserted = rebuild_is_deserted(rebuild);
     enum mst__authority_why why = is_over ? rebuild->round->why : MST_AUTHORITY_WHY_LOST;
     if (is_deserted) {
-        /* Who waits gathers as if there had been no round: it has not survived one. */
+        /* Waiting nodes gather as if there had been no round: they have not survived one. */
         mst__authority_reopen(authority, why, MST_AUTHORITY_RANK_NONE);
     }
     int rv = rebuild_turn(rebuild, TURN_HOLDING);
-    /* Before a newer process of its node comes: who has finished is not lost then. */
+    /* Before a newer process of its node comes: a finished node is then not lost. */
     rv = rv == 0 ? rebuild_words(rebuild, false) : rv;
     rv = rv == 0 ? rebuild_turn(rebuild, TURN_WAITING) : rv;
     rv = rv == 0 ? rebuild_words(rebuild, true) : rv;

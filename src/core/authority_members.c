@@ -1,10 +1,9 @@
 /* core/authority_members.c - entries, names, lists and notices of an authority's members.
  *
- * Invariants: a living member is in one of the lists of the present and the absent, which are in
- * the order of heard_us, unless it has finished and its round is whole; one that is gone is in
- * neither. A name leads to a living member or to a
- * gone one that has a rank in the current round. An entry is free when it is neither living nor
- * named nor to be told anything. */
+ * Invariants: a living member is in the list of the present or of the absent ones, which are in the
+ * order of heard_us, unless it has finished and its round is whole; a gone one is in neither. A
+ * name refers to a living member, or to a gone one with a rank in the current round. An entry is
+ * free if it is not living, has no name and no notice. */
 #include "core/authority_members.h"
 
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "base/mem.h"
 #include "core/authority_moves.h"
 
-/* Entries that the table begins with. */
+/* Initial entries of the table. */
 #define MEMBERS_CAPACITY_MIN 16
 /* Arrays in authority->arrays. */
 #define ARRAYS_COUNT 4
@@ -222,7 +221,7 @@ int mst__places_reserve(struct mst__authority *authority, uint32_t first, uint32
     return 0;
 }
 
-/* --- who is who --- */
+/* --- identity --- */
 
 static mst__authority_id members_id(uint32_t index, uint32_t generation)
 {
@@ -312,7 +311,7 @@ void mst__members_unname(struct mst__authority *authority, struct mst__authority
     member->is_named = false;
 }
 
-/* --- what they said --- */
+/* --- texts --- */
 
 static char *text_put(char *to, struct mst_bytes bytes)
 {

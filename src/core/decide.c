@@ -27,7 +27,7 @@ enum mst__semantics mst__semantics_of(enum mst__record_dialect dialect)
     return dialect <= MST_RECORD_D2 ? MST_SEMANTICS_113 : MST_SEMANTICS_NEWEST;
 }
 
-/* What the record says of the node that asks. */
+/* The record of the deciding node. */
 static const struct mst__peer *decide_self(const struct mst__question *question)
 {
     static const struct mst__peer nowhere = {.rank = 0};
@@ -40,7 +40,7 @@ static bool decide_is_overdue(const struct mst__question *question)
     return question->left_us < 0;
 }
 
-/* Without an entry nothing is due: a node that was removed does not enter itself again. */
+/* Without an entry nothing is due: a removed node does not enter itself again. */
 static bool decide_is_heartbeat_due(const struct mst__question *question,
                                     const struct mst__peer *self)
 {
@@ -94,29 +94,29 @@ static enum mst__action decide_keep_alive(const struct mst__question *question)
     return decide_is_overdue(question) ? MST_ACTION_ERROR_TIMEOUT : MST_ACTION_KEEP_ALIVE;
 }
 
-/* J3 to J5: a spare waits while the group is full, without any timeout. */
+/* J3 to J5: a spare waits while the group is full, without a timeout. */
 static enum mst__action decide_join_spare(const struct mst__question *question,
                                           const struct mst__peer *self)
 {
     int64_t count = (int64_t)question->state->participants.count;
     bool is_full = count == question->settings->nodes_max;
     if (question->is_corrected && count > question->settings->nodes_max) {
-        /* The others have a larger maximum. Leaving would end in coming back at once. */
+        /* The others have a larger maximum. A spare that leaves would come back at once. */
         is_full = true;
     }
     return is_full ? decide_poll(question, self) : MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST;
 }
 
-/* J10 to J13: the round has its participants, and this node is none of them. */
+/* J10 to J13: the round has its participants, without this node. */
 static enum mst__action decide_join_complete(const struct mst__question *question,
                                              const struct mst__peer *self)
 {
     bool has_spares = question->semantics == MST_SEMANTICS_NEWEST;
     bool is_full = (int64_t)question->state->participants.count >= question->settings->nodes_max;
     if (self->is_waiting) {
-        /* It waited, and others filled the round. If it went on waiting they would form anew for
-         * its sake, again and again without room for it; so it becomes a spare, or looks on from
-         * outside where records know no spares. */
+        /* It waited, and others filled the round. If it went on waiting, they would re-form for it
+         * again and again without room for it; so it becomes a spare, or stays outside if the
+         * record has no spares. */
         return question->is_corrected && is_full ? MST_ACTION_REMOVE_FROM_WAIT_LIST
                                                  : decide_poll(question, self);
     }
@@ -138,7 +138,7 @@ static enum mst__action decide_join_participant(const struct mst__question *ques
     bool is_within = is_enough && count <= settings->nodes_max;
     if (is_enough && !state->has_deadline) {
         if (question->is_corrected && is_within) {
-            /* The one that reached our minimum has another one. Nobody else would end this. */
+            /* The node that reached our minimum has another one. No other node would end this. */
             return MST_ACTION_START_LAST_CALL;
         }
         if (is_113 && !question->is_corrected) {
@@ -152,7 +152,7 @@ static enum mst__action decide_join_participant(const struct mst__question *ques
     return decide_poll(question, self);
 }
 
-/* J16: enter the round that is open. */
+/* J16: enter the open round. */
 static enum mst__action decide_join_enter(const struct mst__question *question,
                                           const struct mst__peer *self)
 {
@@ -160,8 +160,8 @@ static enum mst__action decide_join_enter(const struct mst__question *question,
     if (!question->is_corrected || !is_full) {
         return MST_ACTION_ADD_TO_PARTICIPANTS;
     }
-    /* An open round with as many as we allow: others have a larger maximum. One more would be a
-     * group that we must not be part of. */
+    /* An open round with our maximum: others have a larger one. With one more, we must not be part
+     * of the group. */
     if (question->semantics == MST_SEMANTICS_113 || self->is_waiting) {
         return decide_poll(question, self);
     }

@@ -1,4 +1,5 @@
-/* core/expire.c - removing the dead: by stamps as the peers do, or by watching stamps change. */
+/* core/expire.c - removes lost nodes: by stamps as the peers do, or by observing changes of
+ * stamps. */
 #include "core/expire.h"
 
 #include <string.h>
@@ -11,17 +12,17 @@
 #include "core/apply.h"
 #include "core/saturate.h"
 
-/* A beat may be this late at least: the peers look once a second, and writing takes its time. */
+/* The minimum lateness of a beat: the peers look once a second, and writing takes time. */
 #define EXPIRE_BEAT_LATE_US 2500000
-/* torch's nodes beat this often unless told otherwise, which those of 1.13 cannot be. */
+/* The interval of torch's nodes unless configured, which 1.13 cannot be. */
 #define EXPIRE_PEER_BEAT_US 5000000
-/* How late that may be: a second each for the timer that finds a beat not yet due, for a
- * record that is taken from the cache, and for the look after a lost write. */
+/* Its lateness: a second each for the timer that finds a beat not yet due, for a cached record, and
+ * for the read after a lost write. */
 #define EXPIRE_PEER_LATE_US 3000000
-/* What telling of a death may take of the time after which a node counts as dead. */
+/* The share of the expiry that is reserved for reporting the loss. */
 #define EXPIRE_MARGIN_SHARE 32
 #define EXPIRE_MARGIN_US_MAX 50000
-/* A clock is not called skewed for less. */
+/* The smallest skew that is reported. */
 #define EXPIRE_SKEW_US 5000000
 
 int64_t mst__expire_after_us(const struct mst__settings *settings)
@@ -30,7 +31,7 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
                                   settings->keep_alive_max_attempt);
 }
 
-/* How often a node beats that may be torch's: we know only what we were told ourselves. */
+/* The interval of a node that may be torch's: we know only our own setting. */
 static int64_t expire_peer_interval_us(const struct mst__settings *settings)
 {
     int64_t interval_us = settings->keep_alive_interval_us;
@@ -59,7 +60,7 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
     return is_ours || after_us > peer_us ? after_us : peer_us;
 }
 
-/* Room for all heartbeats in @dead, which is emptied. */
+/* Reserve room for all heartbeats in @dead, which is emptied. */
 static int expire_reserve(const struct mst__state *state, struct mst__peers *dead)
 {
     dead->count = 0;
@@ -130,7 +131,7 @@ void mst__observer_close(struct mst__observer *observer)
     mst__observer_init(observer);
 }
 
-/* Addresses beyond this size are on the heap while they are looked for. */
+/* Longer addresses are on the heap during a lookup. */
 #define OBSERVER_KEY_SIZE 272
 
 struct observer_key {
@@ -161,7 +162,7 @@ static void observer_key_close(struct observer_key *key)
     }
 }
 
-/* What is known of @node, entered if need be and if @adds; NULL = not known, or out of memory. */
+/* The observations of @node, added if missing and if @adds; NULL = none, or out of memory. */
 static struct mst__observed *observer_get(struct mst__observer *observer,
                                           const struct mst__node *node,
                                           bool adds,
@@ -194,7 +195,7 @@ const struct mst__observed *mst__observer_find(const struct mst__observer *obser
     return observed;
 }
 
-/* Advance the observer's own time; the value is the real time since the last reading. */
+/* Advance the observer's own time; returns the real time since the last read. */
 static int64_t observer_advance(struct mst__observer *observer,
                                 const struct mst__settings *settings,
                                 int64_t now_mono_us)
@@ -211,8 +212,8 @@ static int64_t observer_advance(struct mst__observer *observer,
     return gap_us;
 }
 
-/* How far the clock behind a fresh stamp is from ours at least. A changed stamp was written since
- * the last reading, so that it may look as old as that; one seen for the first time may have any
+/* The minimum distance between our clock and that of a fresh stamp. A changed stamp was written
+ * since the last read, so it may look as old as that; one seen for the first time may have any
  * age. */
 static int64_t observer_skew_us(int64_t stamp_us, int64_t now_us, bool is_new, int64_t gap_us)
 {
@@ -264,7 +265,7 @@ static int64_t observer_patience_us(const struct mst__observed *observed,
     return beat_us < after_us ? beat_us : after_us;
 }
 
-/* Forget who is no longer in the record, and count the skewed. */
+/* Forget nodes that are no longer in the record, and count the skewed ones. */
 static void observer_sweep(struct mst__observer *observer)
 {
     observer->skewed_count = 0;

@@ -1,4 +1,4 @@
-/* core/member.c - a node's side of an authority: what each event does. */
+/* core/member.c - a node's side of an authority: the effects of each event. */
 #include "core/member.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ void mst__member_init(struct mst__member *member, const struct mst__member_optio
     mst__prng_init(&member->prng, options->seed);
 }
 
-/* Which phases may follow which. */
+/* The allowed moves between phases. */
 static bool may_move(enum mst__member_phase from, enum mst__member_phase to)
 {
 #define TO(phase) (1U << MST_MEMBER_##phase)
@@ -56,7 +56,7 @@ static bool is_connected(const struct mst__member *member)
     return member->link == MST_MEMBER_CONNECTED || member->link == MST_MEMBER_WELCOME;
 }
 
-/* Whether a lost connection is to be made anew. */
+/* Whether a lost connection must be made again. */
 static bool wants_link(const struct mst__member *member)
 {
     return member->phase == MST_MEMBER_JOINING || member->phase == MST_MEMBER_HOLDING;
@@ -98,7 +98,7 @@ static void put_notice(struct mst__member *member,
 static void announce(struct mst__member *member)
 {
     put_send(member, MST_JOB_ANNOUNCE);
-    /* An announcement is answered; and the first heartbeats of many come at different times. */
+    /* An announcement is answered; and the first heartbeats of many nodes are spread. */
     int64_t beat_us = member->options.beat_us;
     member->beat_us =
         beat_us == INT64_MAX ? INT64_MAX : after(member, beat_us / 2 + up_to(member, beat_us / 2));
@@ -122,7 +122,7 @@ bool mst__member_has_word(const struct mst__member *member)
     return member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
 }
 
-/* Say what is to be said, if there is anybody who understands it. */
+/* Send pending words, if the authority understands them. */
 static void say_words(struct mst__member *member)
 {
     if (member->link != MST_MEMBER_WELCOME || !mst__member_has_word(member)) {
@@ -149,7 +149,7 @@ static void say_words(struct mst__member *member)
     }
 }
 
-/* The connection on which something was said is gone: nobody knows whether it was heard. */
+/* The connection is lost: it is unknown whether the words arrived. */
 static void repeat_words(struct mst__member *member)
 {
     if (member->finish == MST_MEMBER_WORD_SAID) {
@@ -200,7 +200,7 @@ static void be_apart(struct mst__member *member)
     member->answer_us = INT64_MAX;
 }
 
-/* There is no connection any more, or the attempt has failed. */
+/* The connection is lost, or the attempt has failed. */
 static void lose_link(struct mst__member *member, const struct mst_err *err)
 {
     bool was_connected = is_connected(member);
@@ -216,7 +216,7 @@ static void lose_link(struct mst__member *member, const struct mst_err *err)
     if (!wants_link(member)) {
         return;
     }
-    member->connect_us = member->now_us; /* at once, if the last one was a good one */
+    member->connect_us = member->now_us; /* at once, if the last connection worked */
     if (!was_welcome) {
         int64_t half_us = member->pause_us / 2;
         member->connect_us = after(member, half_us + up_to(member, half_us));
@@ -227,14 +227,14 @@ static void lose_link(struct mst__member *member, const struct mst_err *err)
     }
 }
 
-/* We give the connection up. */
+/* Give the connection up. */
 static void drop_link(struct mst__member *member, const struct mst_err *err)
 {
     put(member, (struct mst__member_effect){.kind = MST_MEMBER_DISCONNECT});
     lose_link(member, err);
 }
 
-/* Say goodbye, if there is anybody to say it to. */
+/* Say goodbye, if there is a connection. */
 static void part(struct mst__member *member)
 {
     if (is_connected(member)) {
@@ -266,8 +266,8 @@ static void beat(struct mst__member *member)
 
 /* --- joining --- */
 
-/* The round that was wanted does not come: member->err says why, and, of a job that has ended, @end
- * how. Nobody should wait for us. */
+/* The wanted round does not come: member->err has the reason and, for a job that has ended, @end
+ * the outcome. The authority should not wait for us. */
 static void fail_ended(struct mst__member *member,
                        struct mst_bytes reason,
                        const struct mst__job_end *end)
@@ -297,8 +297,8 @@ static void fail_late(struct mst__member *member, struct mst_bytes why)
     fail(member);
 }
 
-/* The time is over. A spare is not late, and whoever was one has all the time that others have; so
- * the authority is asked how we stand. */
+/* The time is over. A spare is not late, and a former spare gets the full time again; so ask the
+ * authority for our standing. */
 static void be_late(struct mst__member *member)
 {
     bool is_first = !member->is_explaining;
@@ -317,7 +317,7 @@ static void be_late(struct mst__member *member)
 static void on_explained(struct mst__member *member, const struct mst__member_event *event)
 {
     if (member->phase != MST_MEMBER_JOINING || !member->is_explaining) {
-        return; /* it came too late */
+        return; /* too late */
     }
     if (!event->is_spare && !member->is_patient) {
         fail_late(member, event->text);
@@ -340,7 +340,7 @@ static void on_wanted(struct mst__member *member, const struct mst__member_event
     member->join_us = after(member, event->timeout_us);
     member->err = (struct mst_err){.code = 0};
     if (member->restart == MST_MEMBER_WORD_PENDING && is_connected(member)) {
-        return; /* the claim is under way; what is said behind its answer comes first */
+        return; /* the claim is under way; its answer comes first */
     }
     if (is_connected(member)) {
         announce(member);
@@ -349,7 +349,7 @@ static void on_wanted(struct mst__member *member, const struct mst__member_event
     }
 }
 
-/* The round that runs has no place for us at the moment. */
+/* The running round has no place for us now. */
 static void stand_by(struct mst__member *member, const struct mst__job_message *message)
 {
     const struct mst__job_round *round = &message->u.round;
@@ -371,7 +371,7 @@ static void be_sealed(struct mst__member *member, const struct mst__job_message 
 {
     const struct mst__job_round *round = &message->u.round;
     if (member->phase != MST_MEMBER_JOINING || round->round <= member->claim.round) {
-        return; /* the one that we are in or come from, told again */
+        return; /* our current or last round, told again */
     }
     move_to(member, MST_MEMBER_HOLDING);
     member->claim = (struct mst__claim){
@@ -405,7 +405,7 @@ static void fail_closed(struct mst__member *member, const struct mst__job_messag
     fail_ended(member, reason, &message->u.close.end);
 }
 
-/* A code of a later release is not ours to interpret. */
+/* Codes of later releases are unknown here. */
 static int refused_code(const struct mst__job_message *message)
 {
     int code = message->u.refused.code;
@@ -420,7 +420,7 @@ static void fail_refused(struct mst__member *member, const struct mst__job_messa
     bool was_spare = code == MST_ECLOSED && member->is_spare &&
                      message->u.refused.end.outcome != MST_JOB_OUTCOME_FAILED;
     if (code == MST_EFINISHED && !member->was_welcome) {
-        code = MST_ECLOSED; /* what has finished is another job, and ours has not begun */
+        code = MST_ECLOSED; /* another job has finished, and ours has not begun */
     }
     (void)mst__fail(&member->err, was_spare ? MST_ESPARE : code, 0, "%s%.*s",
                     was_spare ? "a spare: " : "", (int)text.size, (const char *)text.data);
@@ -428,7 +428,7 @@ static void fail_refused(struct mst__member *member, const struct mst__job_messa
     fail_ended(member, text, is_end ? &message->u.refused.end : NULL);
 }
 
-/* Whether to ask again: a job that is closed makes room for ours when its last node is gone. */
+/* Whether to ask again: a closed job makes room for ours when its last node is gone. */
 static bool waits_for_room(const struct mst__member *member, const struct mst__job_message *message)
 {
     return message->u.refused.refusal == MST_REFUSAL_CLOSED && member->options.is_new &&
@@ -453,9 +453,9 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
             } else if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
                 fail_refused(member, message);
             } else if (member->restart == MST_MEMBER_WORD_PENDING) {
-                forget_words(member); /* the round is over, whatever we would have said */
+                forget_words(member); /* the round is over, so the words are obsolete */
                 announce(member);
-            } /* else: that we were in a round, said just before we wanted another one */
+            } /* else: a leftover claim, sent just before we wanted another round */
             return;
         case MST_JOB_CLOSED:
             fail_closed(member, message);
@@ -464,13 +464,13 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
         case MST_JOB_SPARE:
             stand_by(member, message);
             return;
-        case MST_JOB_REOPENED: /* of a round that we may never have heard of */
+        case MST_JOB_REOPENED: /* of a round that we may not know */
         case MST_JOB_EXPELLED: /* of a session that is over; a newer process would be refused */
             forget_words(member);
             announce(member);
             return;
         default:
-            return; /* of the round that we come from, or of a later server */
+            return; /* of our last round, or of a later server */
     }
 }
 
@@ -495,7 +495,7 @@ static void be_expelled(struct mst__member *member, struct mst_bytes text)
     put_notice(member, MST_MEMBER_NOTICE_EXPELLED, NULL, text);
 }
 
-/* Our claim, on a new connection, was not accepted. */
+/* Our claim on a new connection was refused. */
 static void be_refused(struct mst__member *member, const struct mst__job_message *message)
 {
     struct mst_bytes text = message->u.refused.text;
@@ -515,7 +515,7 @@ static void be_refused(struct mst__member *member, const struct mst__job_message
         case MST_REFUSAL_MEMORY:
             break;
     }
-    ask_later(member, message); /* no room, or the server of another job at its place */
+    ask_later(member, message); /* no room, or another job's server at this address */
 }
 
 static void hear_holding(struct mst__member *member, const struct mst__job_message *message)
@@ -534,7 +534,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
         case MST_JOB_LOST:
             if (message->u.lost.round == member->claim.round) {
                 put_notice(member, MST_MEMBER_NOTICE_LOST, message, none);
-            } /* else: of one that was over before */
+            } /* else: of an earlier round */
             return;
         case MST_JOB_WAITING:
             put_notice(member, MST_MEMBER_NOTICE_WAITING, message, none);
@@ -547,7 +547,7 @@ static void hear_holding(struct mst__member *member, const struct mst__job_messa
             } /* else: told again, on another connection */
             return;
         default:
-            return; /* answers; what was told to us before; what a later server says */
+            return; /* answers, repetitions, messages of a later server */
     }
 }
 
@@ -565,7 +565,7 @@ static void be_welcome(struct mst__member *member, const struct mst__job_message
     }
     member->is_cut_told = false;
     if (member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_SAID) {
-        member->restart = MST_MEMBER_WORD_NONE; /* what was said before the announcement, too */
+        member->restart = MST_MEMBER_WORD_NONE; /* also words sent before the announcement */
     }
     bool was_claim =
         member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_PENDING;
@@ -596,7 +596,7 @@ static void on_heard(struct mst__member *member, const struct mst__job_message *
 static void on_connected(struct mst__member *member)
 {
     if (member->link != MST_MEMBER_CONNECTING) {
-        return; /* it was not wanted any more, and its end was asked for */
+        return; /* it is no longer wanted and is being closed */
     }
     member->link = MST_MEMBER_CONNECTED;
     member->heard_us = member->now_us;
@@ -616,13 +616,13 @@ static void on_disconnected(struct mst__member *member, const struct mst_err *er
     }
 }
 
-/* False when the connection was given up. */
+/* False if the connection was given up. */
 static bool look_for_answer(struct mst__member *member)
 {
     if (member->now_us < member->answer_us) {
         return true;
     }
-    /* The answer may be behind a large reply to the store. */
+    /* The answer may be queued behind other bytes. */
     int64_t alive_us = mst__saturate_add(member->heard_us, member->options.expiry_us);
     if (member->now_us < alive_us) {
         member->answer_us = alive_us;
@@ -693,7 +693,7 @@ void mst__member_step(struct mst__member *member, const struct mst__member_event
     }
 }
 
-/* --- looking --- */
+/* --- queries --- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -728,7 +728,7 @@ void mst__member_message(const struct mst__member *member,
         announce->announcement.expiry_us = options->expiry_us;
         announce->announcement.address = member->address;
         announce->announcement.claim = member->claim;
-        /* Who has yet to say that its work has failed is in the round until it has said so. */
+        /* A node whose failure is not yet sent stays in its round until it is. */
         announce->announcement.claim.holds =
             member->claim.holds || member->restart == MST_MEMBER_WORD_PENDING;
     } else if (effect->type == MST_JOB_FINISH) {
@@ -756,7 +756,7 @@ void mst__member_check(const struct mst__member *member)
     MST_ASSERT(member->link == MST_MEMBER_APART || member->connect_us == INT64_MAX);
     MST_ASSERT(is_connected(member) || member->beat_us == INT64_MAX);
     MST_ASSERT(is_connected(member) || member->answer_us == INT64_MAX);
-    /* Whoever wants a connection has one, or will try. */
+    /* If a connection is wanted, there is one, or an attempt is due. */
     MST_ASSERT(!wants_link(member) || member->link != MST_MEMBER_APART ||
                member->connect_us != INT64_MAX);
     MST_ASSERT(member->phase == MST_MEMBER_JOINING || member->join_us == INT64_MAX);
@@ -766,7 +766,7 @@ void mst__member_check(const struct mst__member *member)
     MST_ASSERT(!has_restart || wants_link(member));
     MST_ASSERT(!(has_finish && has_restart));
     MST_ASSERT(!(has_finish || has_restart) || member->claim.rank < member->claim.world);
-    /* What could be said was said, and on no connection but this. */
+    /* All words were sent, and only on this connection. */
     bool is_welcome = member->link == MST_MEMBER_WELCOME;
     MST_ASSERT(!has_finish || (member->finish == MST_MEMBER_WORD_SAID) == is_welcome);
     MST_ASSERT(!has_restart || (member->restart == MST_MEMBER_WORD_SAID) == is_welcome);

@@ -1,8 +1,8 @@
 /* core/session.c - the state holder and the executor of a node, step by step.
  *
- * Invariants: while reading and waiting nothing of ours is unsaved in the default mode; the exact
+ * Invariants: in the default mode there is no unsaved change while reading and waiting; the exact
  * mode keeps what could not be written, as the peers do. While writing there is a change to write.
- * A result is told only from a record that was read or written, never from an unsaved one. */
+ * Results come only from a record that was read or written, never from an unsaved one. */
 #include "core/session.h"
 
 #include <string.h>
@@ -16,12 +16,12 @@
 #include "core/session_result.h"
 #include "core/session_wait.h"
 
-/* The peers take a reading of up to this age for fresh. */
+/* The age up to which the peers use a cached record. */
 #define EXACT_CACHE_US 1000000
-/* Changes that are gathered into one write; leaving, entering and completing are three. */
+/* Changes in one write; leaving, entering and completing are three. */
 #define CHANGES_MAX 8
 
-/* What one step works with. */
+/* The arguments of a step. */
 struct session_step {
     struct mst__session *session;
     int64_t now_us;
@@ -140,7 +140,7 @@ static int step_fail(struct session_step *step, enum mst__result result)
     return step_done(step, outcome, MST_SESSION_WHY_FAILED);
 }
 
-/* What was not written did not happen. */
+/* Undo a stage that was not written. */
 static void session_revert_stage(struct mst__session *session)
 {
     if (session->is_stage_unsaved) {
@@ -149,7 +149,7 @@ static void session_revert_stage(struct mst__session *session)
     session->is_stage_unsaved = false;
 }
 
-/* Nothing is known of the record any more, and nothing is to be written. */
+/* Forget the record and unsaved changes. */
 static void session_forget(struct mst__session *session)
 {
     session_revert_stage(session);
@@ -158,7 +158,7 @@ static void session_forget(struct mst__session *session)
     session_drop_token(session);
 }
 
-/* The peers keep what they know, and what they could not write. */
+/* The peers keep their cache and unsaved changes. */
 static int step_failed(struct session_step *step, enum mst__result result)
 {
     if (!session_is_exact(step->session)) {
@@ -184,8 +184,8 @@ static int step_read(struct session_step *step, enum mst__session_why why)
     return 0;
 }
 
-/* Whoever enters and loses is not in the record, so that nothing in there can concern it before it
- * tries again. */
+/* A node that enters and loses is not in the record, so the record does not matter to it before its
+ * next attempt. */
 static bool session_may_lose_unread(const struct mst__session *session)
 {
     return session->options.write_us > 0 && !session_is_exact(session) &&
@@ -236,7 +236,7 @@ static const struct mst__peer *session_self(const struct mst__session *session)
     return id == MST_PEER_NONE ? NULL : &session->state.members[id];
 }
 
-/* By our own clock: a stepped wall clock must neither silence us nor make us hasty. */
+/* By our own clock: a stepped wall clock must not change our heartbeats. */
 static bool session_is_beat_due(const struct session_step *step)
 {
     const struct mst__session *session = step->session;
@@ -244,7 +244,7 @@ static bool session_is_beat_due(const struct session_step *step)
         return false;
     }
     if (session->dead.count > 0) {
-        return true; /* so that those who come later do not take the dead for living */
+        return true; /* so that newcomers do not take lost nodes for living ones */
     }
     return !session->has_beat ||
            step->now_mono_us - session->beat_us >= session->options.settings.keep_alive_interval_us;
@@ -280,17 +280,17 @@ static enum mst__action step_decide(struct session_step *step)
         return MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST;
     }
     if (session->stage == MST_OPERATION_EXIT && session->operation == MST_OPERATION_JOIN) {
-        question.left_us = 0; /* a doubtful round is left even when it is late */
+        question.left_us = 0; /* a doubtful round is left even if it is late */
     }
     return mst__decide(&question, session->stage);
 }
 
-/* What our own bookkeeping needs before the record is changed. */
+/* Bookkeeping before the record is changed. */
 static int step_prepare(struct session_step *step, enum mst__action action)
 {
     struct mst__session *session = step->session;
     if (action == MST_ACTION_MARK_RENDEZVOUS_COMPLETE) {
-        /* If another one is quicker, this is how we saw the round before. */
+        /* If another node is faster, this is our view of the round before. */
         session->has_before = false;
         int rv = mst__state_copy(&session->before, &session->state);
         session->has_before = rv == 0;
@@ -300,7 +300,7 @@ static int step_prepare(struct session_step *step, enum mst__action action)
     const struct mst__peer *self = session_self(session);
     if (action >= MST_ACTION_REMOVE_FROM_PARTICIPANTS &&
         action <= MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST && self != NULL && !self->has_heartbeat) {
-        /* The peers fail over an entry without a heartbeat and leave it there for good. */
+        /* The peers fail at an entry without a heartbeat and leave it there. */
         return mst__state_put_heartbeat(&session->state,
                                         mst__state_find(&session->state, &session->options.node),
                                         step->now_us);
@@ -308,7 +308,7 @@ static int step_prepare(struct session_step *step, enum mst__action action)
     return 0;
 }
 
-/* A stamp that differs from the one before, for others go by its changing. */
+/* A stamp that differs from the last one, because others watch its changes. */
 static int64_t step_stamp_us(const struct session_step *step)
 {
     const struct mst__peer *self = session_self(step->session);
@@ -316,7 +316,7 @@ static int64_t step_stamp_us(const struct session_step *step)
     return is_same ? mst__saturate_add(step->now_us, 1) : step->now_us;
 }
 
-/* Carry out @action, which changes the record, in our copy. */
+/* Apply @action, which changes the record, to our copy. */
 static int step_act(struct session_step *step, enum mst__action action)
 {
     struct mst__session *session = step->session;
@@ -373,7 +373,7 @@ static enum mst__result step_result(const struct session_step *step, enum mst__a
     }
 }
 
-/* Wait with a write that others want to do, too; it comes after that and another reading. */
+/* Delay a write that others are likely to make as well; another read follows. */
 static int step_hold_until(struct session_step *step,
                            int64_t held_us,
                            bool wants_change,
@@ -398,7 +398,8 @@ static bool step_hold(struct session_step *step, enum mst__action action)
     if (held_us <= step->now_mono_us) {
         return false;
     }
-    /* Completing is done once for all, and so is removing the dead: another one's saves us ours. */
+    /* Completing a round and removing lost nodes are done once for all: another node's write saves
+     * ours. */
     bool wants_change =
         action == MST_ACTION_MARK_RENDEZVOUS_COMPLETE || action == MST_ACTION_KEEP_ALIVE;
     (void)step_hold_until(step, held_us, wants_change,
@@ -423,7 +424,7 @@ static int step_poll(struct session_step *step)
     return step_wait(step, MST_WAIT_POLL, true, until_us, MST_SESSION_WHY_QUIET);
 }
 
-/* The join has come to its end: tell the result. */
+/* The join has ended: return the result. */
 static int step_joined(struct session_step *step)
 {
     struct mst__session *session = step->session;
@@ -443,7 +444,7 @@ static int step_joined(struct session_step *step)
     return step_done(step, outcome, MST_SESSION_WHY_FINISHED);
 }
 
-/* Leaving comes to its end and joining begins: leaving and entering are one write, if it is won. */
+/* Leaving ends and joining begins: both are one write, if it wins. */
 static bool step_next_stage(struct session_step *step)
 {
     struct mst__session *session = step->session;
@@ -455,8 +456,8 @@ static bool step_next_stage(struct session_step *step)
     return true;
 }
 
-/* The operation has come to its end. True when it goes on because its result is in doubt; else the
- * effect is set and *@ret_code is the value of the step. */
+/* The operation has ended. True if it continues because its result is in doubt; else the effect is
+ * set and *@ret_code is the value of the step. */
 static bool step_finish(struct session_step *step, int *ret_code)
 {
     struct mst__session *session = step->session;
@@ -527,7 +528,7 @@ static int step_think(struct session_step *step)
 
 /* --- the holder --- */
 
-/* Start of a pass: where the peers' cache is fresh, decide at once; else read or write. */
+/* Start of a pass: with a fresh cache of the exact mode decide at once; else read or write. */
 static int step_sync(struct session_step *step, enum mst__session_why why)
 {
     struct mst__session *session = step->session;
@@ -549,7 +550,7 @@ static int step_sync(struct session_step *step, enum mst__session_why why)
     return step_think(step);
 }
 
-/* The copy is the record's now: take note of it, remove the dead, go on. */
+/* The copy equals the record: process it, remove lost nodes, continue. */
 static int step_synced(struct session_step *step)
 {
     struct mst__session *session = step->session;
@@ -580,7 +581,7 @@ static int step_synced(struct session_step *step)
     return step_think(step);
 }
 
-/* How much is left of the last call that was seen; more than any if none was. */
+/* The rest of the last call; the maximum if there is none. */
 static int64_t session_last_call_left_us(const struct mst__session *session, int64_t now_mono_us)
 {
     if (!session->observer.has_deadline) {
@@ -599,7 +600,7 @@ static void session_install(struct mst__session *session,
     mst__state_init(&fresh);
     fresh.dialect = session->options.dialect;
     if (event->state == NULL || event->state->round < session->state.round) {
-        /* A store that has lost its data: what we know of a round is of another one. */
+        /* The store has lost its data: our knowledge is of another round. */
         session->completed_count = 0;
         session->has_before = false;
     }
@@ -667,7 +668,7 @@ static void session_count_loss(struct mst__session *session)
     session->is_hold_over = false;
 }
 
-/* Our copy is of no use any more, but for telling how long to wait. */
+/* Our copy is only good for deciding how long to wait. */
 static int step_lost_unread(struct session_step *step)
 {
     struct mst__session *session = step->session;
@@ -682,7 +683,7 @@ static int step_lost(struct session_step *step, const struct mst__session_event 
     struct mst__session *session = step->session;
     session_count_loss(session);
     if (event->kind == MST_EVENT_ABSENT && session_is_exact(session)) {
-        session_drop_token(session); /* and the unsaved copy stays for one decision */
+        session_drop_token(session); /* the unsaved copy stays for one decision */
     } else {
         session_install(session, event, step->now_mono_us);
     }
@@ -725,7 +726,7 @@ static int step_waited(struct session_step *step, enum mst__event_kind kind)
         return step_sync(step, MST_SESSION_WHY_STALE);
     }
     if (kind == MST_EVENT_TIME || !session->wants_change) {
-        /* Not yet; the effect is the same again. */
+        /* Not yet; repeat the effect. */
         return step_wait(step, session->wait, session->wants_change, session->until_us,
                          MST_SESSION_WHY_QUIET);
     }
@@ -765,7 +766,7 @@ static int step_event(struct session_step *step, const struct mst__session_event
     return step_waited(step, event->kind);
 }
 
-/* Whether @event is one for this phase and has what it needs. */
+/* Whether @event is allowed in this phase and complete. */
 static bool session_knows(const struct mst__session *session,
                           const struct mst__session_event *event)
 {
@@ -818,7 +819,7 @@ int mst__session_step(struct mst__session *session,
         mst__prng_init(&step.prng, seed);
         rv = step_event(&step, event);
     }
-    /* Taken in any case, so that no caller has to look what is left of them. */
+    /* Taken in any case, so that callers need not check. */
     if (event->state != NULL) {
         mst__state_close(event->state);
     }

@@ -8,17 +8,17 @@
 #include "base/mem.h"
 #include "core/saturate.h"
 
-/* How early peers may end the last call by our clock. */
+/* How early, by our clock, peers may end the last call. */
 #define RESULT_EARLY_US_MAX 10000000
 
-/* Between two polls where nothing wakes us, and where something does. */
+/* Time between two polls if nothing wakes us, and if something does. */
 #define CHANGES_POLL_US 1000000
 #define CHANGES_POLL_US_WATCHING 5000000
-/* Everybody beats, and each beat is a change: large groups look at a few of them together. */
+/* Each heartbeat is a change: large groups process several of them together. */
 #define CHANGES_NODES_FEW 8
 #define CHANGES_US_PER_NODE 2000
 #define CHANGES_US_MAX 1000000
-/* A peer that writes without end must not make us read without end. */
+/* A peer that writes all the time must not make us read all the time. */
 #define CHANGES_US_MIN 1000
 
 bool mst__session_misses_members(const struct mst__session *session, const struct mst__state *state)
@@ -36,7 +36,7 @@ int64_t mst__session_world(const struct mst__session *session)
     return (int64_t)session->state.participants.count + session->finished;
 }
 
-/* Whether the ranks are each another one of 0 to @world - 1. */
+/* Whether the ranks are 0 to @world - 1, each once. */
 static int result_is_dense(const struct mst__state *state, int64_t world, bool *ret_is_dense)
 {
     bool *is_taken = mst__calloc(world == 0 ? 1 : (size_t)world, sizeof *is_taken);
@@ -56,7 +56,7 @@ static int result_is_dense(const struct mst__state *state, int64_t world, bool *
     return 0;
 }
 
-/* Whether everybody that was seen in this round before it was complete is in it. */
+/* Whether all nodes that were seen in this round before its completion are in it. */
 static bool result_has_everybody_seen(const struct mst__session *session)
 {
     const struct mst__state *state = &session->state;
@@ -74,10 +74,10 @@ static bool result_has_everybody_seen(const struct mst__session *session)
     return true;
 }
 
-/* Whether the round can have been completed with fewer than the maximum. That takes the end of the
- * last call, which the peers find by their own clocks. Before it only the one that makes the group
- * full completes it, and if fewer are there now, somebody has left. Clocks may differ by more than
- * we grant, and then peers end it too early for us every time; so there is an end to insisting. */
+/* Whether the round can have been completed with fewer nodes than the maximum. That requires the
+ * end of the last call, which peers judge by their own clocks. Before it, only the node that fills
+ * the group completes it, and if fewer are there now, a node has left. Clocks may differ by more
+ * than we allow, and then peers always end it too early for us; so we insist only a few times. */
 static bool result_could_be_small(const struct mst__session *session)
 {
     int64_t grant_us = session->options.settings.last_call_us / 2;
@@ -130,7 +130,7 @@ static int changes_lost(const struct mst__session *session, struct mst__peers *l
         if (mst__node_compare(node, &session->options.node) == 0) {
             continue;
         }
-        /* Who has left to wait for the next round is not lost but counted among the waiting. */
+        /* A node that left to wait for the next round is not lost; it counts as waiting. */
         mst__peer_id now = mst__state_find(state, node);
         MST_ASSERT(lost->count < lost->capacity);
         if (now == MST_PEER_NONE ||

@@ -1,10 +1,10 @@
-/* core/session_wait.c - spreading writes over time, backing off, polling.
+/* core/session_wait.c - spreads writes over time, backs off, polls.
  *
- * Of those who write at the same time one wins and all others did it in vain. A write takes a slot:
- * from reading the record to having it changed. When c nodes want to write and each picks a random
- * moment within c slots, each succeeds with a good chance at the first attempt, and the last one is
- * done after c slots: the writes could not be done much faster one after the other. So the only
- * question is who else wants to write, and the record and the settings mostly tell. */
+ * If several nodes write at the same time, one wins and the others have written in vain. A write
+ * takes a slot: from reading the record to changing it. If c nodes want to write and each picks a
+ * random moment within c slots, each has a good chance to succeed at the first attempt, and the
+ * last one is done after c slots: one after the other would not be much faster. So the only
+ * question is how many others want to write, and the record and the settings mostly tell. */
 #include "core/session_wait.h"
 
 #include "base/assert.h"
@@ -13,37 +13,36 @@
 
 /* Few enough to try at once. */
 #define HOLD_FEW 4
-/* The first guess after a loss, when nothing tells how many there are. */
+/* The first guess after a loss, if their number is unknown. */
 #define HOLD_LOST_MIN 8
 /* Each further loss multiplies the guess by 2 to this. */
 #define HOLD_LOST_BITS 2
 #define HOLD_LOST_BITS_MAX 12
 
-/* The share of a join's time that may go into spreading the first readings. */
+/* The share of a join's time that may be used to spread the first reads. */
 #define SPREAD_SHARE 4
 
-/* A slot where the store is on the same machine or in the same room. When c nodes come at once the
- * last of them gets its answer after c slots, which tells how long one is; the rest is safety. Each
- * loss makes it longer, up to the two trips that reading and writing take: the store is busy, or
- * far away. */
+/* A slot if the store is on the same machine or network. If c nodes come at once, the last gets its
+ * answer after c slots, which gives the length of one; the rest is a margin. Each loss makes it
+ * longer, up to the two trips of a read and a write: the store is busy, or far away. */
 #define SLOT_US 350
 #define SLOT_US_MAX 4000
 #define SLOT_TRIPS 8
 #define SLOT_LOST_BITS 2
 #define SLOT_LOST_BITS_MAX 8
 
-/* Polling: soon after a change, for more are likely then; less and less often after that. */
+/* Polling: soon after a change, because more are likely; then less and less often. */
 #define POLL_US_MIN 20000
 #define POLL_US_SLOW 500000
 #define POLL_QUIET_SHARE 4
 #define POLL_NODES_FEW 8
-/* Where changes wake us this is only a precaution. */
+/* If changes wake us, this is only a precaution. */
 #define POLL_US_WATCHING 5000000
 
-/* For the one that completes the round, after the end of the last call. */
+/* For the node that completes the round, after the end of the last call. */
 #define LAST_CALL_LATE_US 1000000
 
-/* A storm is over when nothing has changed for so long. */
+/* A storm is over when nothing has changed for this time. */
 #define SKIP_STORM_US 2000000
 
 #define GATHER_NODES_FEW 8
@@ -62,7 +61,7 @@ static int64_t wait_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* How many nodes, this one among them, are likely to want a write like @action now. */
+/* How many nodes, including this one, are likely to want a write like @action now. */
 static int64_t hold_contenders(const struct mst__session *session, enum mst__action action)
 {
     const struct mst__state *state = &session->state;
@@ -71,23 +70,23 @@ static int64_t hold_contenders(const struct mst__session *session, enum mst__act
     switch (action) {
         case MST_ACTION_ADD_TO_PARTICIPANTS:
         case MST_ACTION_REMOVE_FROM_REDUNDANCY_LIST:
-            /* A round has opened, and all that have waited for it come. */
+            /* A round has opened, and all waiting nodes come. */
             missing = wait_min(missing, MST_MEMBERS_MAX);
             return wait_max(missing, (int64_t)(state->waiting.count + state->spares.count));
         case MST_ACTION_REMOVE_FROM_PARTICIPANTS:
         case MST_ACTION_MARK_RENDEZVOUS_COMPLETE:
         case MST_ACTION_START_LAST_CALL:
-            /* What makes one of them do this makes all of them. */
+            /* What makes one node do this makes all of them do it. */
             return count;
         case MST_ACTION_KEEP_ALIVE:
-            /* Everybody has found the same ones dead. */
+            /* All nodes have found the same lost ones. */
             return session->dead.count > 0 ? (int64_t)state->heartbeats.count : 1;
         default:
             return 1;
     }
 }
 
-/* How many there can be: those that would still fit in, or those in the record. */
+/* Their maximum: the free places, or the nodes in the record. */
 static int64_t hold_contenders_max(const struct mst__session *session, enum mst__action action)
 {
     if (action != MST_ACTION_ADD_TO_PARTICIPANTS) {
@@ -108,8 +107,8 @@ static int64_t hold_slot_us(const struct mst__session *session, int64_t contende
     bits = bits > SLOT_LOST_BITS_MAX ? SLOT_LOST_BITS_MAX : bits;
     int64_t long_us = wait_min(slot_us << bits, 2 * session->trip_last_us);
     if (session->options.write_us > 0) {
-        /* Answers are late because the disk is busy with the writes of others, not because it would
-         * take ours so long. */
+        /* Answers are late because the disk is busy with the writes of others, not because ours
+         * would take so long. */
         long_us = wait_min(long_us, 2 * session->options.write_us);
     }
     return wait_max(slot_us, long_us);
@@ -135,7 +134,7 @@ int64_t mst__session_hold_us(const struct mst__session *session,
         }
     }
     int64_t window_us = mst__saturate_multiply(contenders, hold_slot_us(session, contenders));
-    /* Our own beat may fall due meanwhile, and must not be late. */
+    /* Our own heartbeat may become due meanwhile, and must not be late. */
     int64_t half_us = session->options.settings.keep_alive_interval_us / 2;
     window_us = wait_min(window_us, wait_max(wait_min(half_us, MST_HOLD_US_MAX), SLOT_US));
     MST_ASSERT(window_us > 0);
@@ -150,14 +149,14 @@ int64_t mst__session_spread_us(const struct mst__session *session,
     bool is_entering =
         session->operation == MST_OPERATION_NEXT || session->operation == MST_OPERATION_JOIN;
     bool has_read = session->stats.reads > 0;
-    /* Only where it is the writing that is slow: elsewhere to read twice costs next to nothing. */
+    /* Only if writes are slow: otherwise a second read costs almost nothing. */
     if (!is_entering || has_read || session->options.mode == MST_SESSION_EXACT ||
         session->options.write_us == 0 || nodes <= HOLD_FEW) {
         return 0;
     }
     int64_t window_us = mst__saturate_multiply(nodes, session->options.write_us);
     window_us = wait_min(window_us, MST_HOLD_US_MAX);
-    /* Most of the time that the node has is for waiting for the others. */
+    /* Most of the node's time is for waiting for the others. */
     int64_t left_us = mst__saturate_subtract(session->deadline_us, now_us);
     window_us = wait_min(window_us, left_us / SPREAD_SHARE);
     return window_us <= 0 ? 0 : 1 + (int64_t)mst__prng_below(prng, (uint64_t)window_us);
@@ -182,7 +181,7 @@ int64_t mst__session_deadline_us(const struct mst__session *session)
     return wait_max(session->deadline_us, until_us);
 }
 
-/* The time until the next look without any particular reason. */
+/* The time until the next read without a particular reason. */
 static int64_t poll_delay_us(const struct mst__session *session,
                              int64_t now_us,
                              struct mst__prng *prng)
@@ -217,23 +216,23 @@ int64_t mst__session_poll_us(const struct mst__session *session,
                             mst__saturate_add(session->beat_us, settings->keep_alive_interval_us));
     }
     if (state->has_deadline && observer->has_deadline) {
-        /* A last call that is over is not waited for: this node cannot be the one to end it. */
+        /* Do not wait for a last call that is over: this node cannot be the one to end it. */
         int64_t end_us = mst__observer_last_call_end_us(observer, settings);
         if (end_us >= now_us) {
             until_us = wait_min(until_us, mst__saturate_add(end_us, 1));
         }
     }
-    /* Whatever was found to be due is done by now; a millisecond keeps us from ever spinning. */
+    /* Everything that was due is done; a millisecond prevents spinning. */
     return wait_max(until_us, mst__saturate_add(now_us, 1000));
 }
 
-/* Before this many writes nothing can happen that this node waits for, but a closing. */
+/* Before this many writes nothing can happen that this node waits for, except a close. */
 static int64_t gather_writes(const struct mst__session *session)
 {
     const struct mst__settings *settings = &session->options.settings;
     int64_t count = (int64_t)session->state.participants.count;
     if (session->state.complete) {
-        return count; /* all of them have to leave */
+        return count; /* all of them must leave */
     }
     int64_t enough = count < settings->nodes_min ? settings->nodes_min : settings->nodes_max;
     return wait_min(wait_max(enough - count, 0), MST_MEMBERS_MAX);
@@ -243,7 +242,7 @@ int64_t mst__session_skip(const struct mst__session *session, int64_t now_us)
 {
     const struct mst__state *state = &session->state;
     bool is_storm = now_us - session->changed_us < SKIP_STORM_US;
-    /* Only where it is the writing that is slow: elsewhere a wake-up costs next to nothing. */
+    /* Only if writes are slow: otherwise a wake-up costs almost nothing. */
     if (session->options.write_us == 0 || state->complete || state->closed || !is_storm) {
         return 0;
     }
@@ -259,7 +258,7 @@ int64_t mst__session_gather_us(const struct mst__session *session)
     if (nodes <= GATHER_NODES_FEW && !are_many) {
         return 0;
     }
-    /* A store that is slow to answer has too much to do already. */
+    /* A store that answers slowly is overloaded. */
     int64_t gather_us = nodes * GATHER_US_PER_NODE + GATHER_TRIPS * session->trip_last_us;
     int64_t write_us = wait_max(GATHER_US_PER_WRITE, session->options.write_us);
     return wait_min(gather_us + writes * write_us, GATHER_US_MAX);

@@ -1,7 +1,7 @@
 /* core/state.c - the shared record: members in one array, found by hash, listed in order.
  *
- * A member is never taken out of the array, so that ids stay valid; it is only no longer in any
- * list. Each list holds ids without repetition; the member's flag says whether it is in there. */
+ * A member is never removed from the array, so that ids stay valid; it is then in no list. Each
+ * list holds ids without repetition; a flag of the member says whether it is in it. */
 #include "core/state.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 static_assert(MST_MEMBERS_MAX < MST_PEER_NONE, "every id must differ from none");
 
-/* Addresses, several to an allocation. They do not move. */
+/* Addresses, several per allocation. They do not move. */
 struct mst__text {
     struct mst__text *next;
     size_t used;
@@ -56,7 +56,7 @@ void mst__node_format(const struct mst__node *node, char *ret_text, size_t ret_s
     int size = node->addr.size > INT32_MAX ? INT32_MAX : (int)node->addr.size;
     const char *addr = size == 0 ? "" : (const char *)node->addr.data;
     (void)snprintf(ret_text, ret_size, "%.*s_%lld_%lld", size, addr, (long long)node->pid,
-                   (long long)node->local_id); /* being cut off is what the caller chose */
+                   (long long)node->local_id); /* the caller chose the size */
 }
 
 static uint64_t node_mix(uint64_t value)
@@ -65,7 +65,7 @@ static uint64_t node_mix(uint64_t value)
     return value ^ (value >> 29);
 }
 
-/* The key is no secret: members are limited in number, which bounds what chosen ones can cost. */
+/* The key is not secret: the number of members is limited, which bounds the cost of collisions. */
 static uint32_t node_hash(const struct mst__node *node)
 {
     static const uint8_t key[MST_SIPHASH_KEY_SIZE] = {'m', 'u', 's', 't', 'e', 'r'};
@@ -260,7 +260,7 @@ bool mst__state_equal(const struct mst__state *a, const struct mst__state *b)
 
 /* --- finding and entering --- */
 
-/* The slot of @node, or the free one where it belongs. */
+/* The slot of @node, or its free slot. */
 static size_t state_slot(const struct mst__state *state,
                          const struct mst__node *node,
                          uint32_t hash)
@@ -286,7 +286,7 @@ mst__peer_id mst__state_find(const struct mst__state *state, const struct mst__n
     return found == 0 ? MST_PEER_NONE : found - 1;
 }
 
-/* Room for one member more in the index, which is at most half full. */
+/* Reserve room for one more member in the index, which is at most half full. */
 static bool state_grow_slots(struct mst__state *state)
 {
     if (2 * (state->members_count + 1) <= state->slots_count) {
@@ -331,7 +331,7 @@ static bool state_grow_texts(struct mst__state *state, size_t size)
     if (state->texts != NULL && size <= state->texts->capacity - state->texts->used) {
         return true;
     }
-    /* Twice the last one, so that their number stays small. */
+    /* Twice the last one, so that there are few. */
     size_t capacity = state->texts == NULL ? STATE_TEXT_SIZE_MIN : 2 * state->texts->capacity;
     struct mst__text *text = text_new(capacity < size ? size : capacity);
     if (text == NULL) {
@@ -406,7 +406,7 @@ static void members_drop(struct mst__peers *members, mst__peer_id id)
             (members->count - index) * sizeof *members->ids);
 }
 
-/* The member is in @members if @flag, a piece of it, says so. */
+/* @flag, a field of the member, says whether it is in @members. */
 static int flag_put(struct mst__peers *members, mst__peer_id id, bool *flag)
 {
     if (*flag) {
@@ -489,8 +489,8 @@ bool mst__state_drop_heartbeat(struct mst__state *state, mst__peer_id id)
 
 /* --- ranks --- */
 
-/* Sort the ids in @from by their nodes; @to is as long. The value is the one that has the result.
- * Merging runs of 1, 2, 4 ... */
+/* Sort the ids in @from by their nodes; @to has the same size. Returns the one with the result.
+ * Merges runs of 1, 2, 4 ... */
 static mst__peer_id *ranks_sort(const struct mst__state *state,
                                 mst__peer_id *from,
                                 mst__peer_id *to,
