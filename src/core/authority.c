@@ -1,8 +1,8 @@
 /* core/authority.c - the phases of a run: gathering, sealing, giving way, taking over.
  *
- * Invariants: while a round runs all its members hold it; as soon as one does not, the next one is
- * open. A round is sealed only when nobody holds the last one, with a number above all that were
- * ever claimed. Nothing here allocates: the table has room for a round of everybody in it. */
+ * Invariants: while a round runs, all its members hold it; as soon as one does not, the next one is
+ * open. A round is sealed only when no member holds the last one, with a number above all claims.
+ * Nothing here allocates: the table has room for a round of all its members. */
 #include "core/authority.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ static uint32_t authority_present_count(const struct mst__authority *authority)
     return authority->waiting_count - authority->waiting_absent_count;
 }
 
-/* How many wait, for those whom it concerns: members of a round that runs and has room. */
+/* The number of waiting nodes to report to the members of a running round that has room. */
 static uint32_t authority_waiting_wanted(const struct mst__authority *authority)
 {
     bool has_room = authority->settings.is_set &&
@@ -91,7 +91,7 @@ static int64_t authority_waiting_due_us(const struct mst__authority *authority)
                     : mst__saturate_add(authority->waiting_told_us, MST_AUTHORITY_WAITING_US);
 }
 
-/* INT64_MAX stands for never, whatever the time is counted from. */
+/* INT64_MAX means never, whatever the start. */
 static int64_t time_after(int64_t from_us, int64_t limit_us)
 {
     return limit_us == INT64_MAX ? INT64_MAX : mst__saturate_add(from_us, limit_us);
@@ -116,7 +116,7 @@ static int64_t time_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* When the time of those is over who have no connection. */
+/* When the grace of the absent members is over. */
 static int64_t authority_absent_due_us(const struct mst__authority *authority)
 {
     return time_max(authority->listen_us,
@@ -129,7 +129,7 @@ static int64_t authority_reclaim_due_us(const struct mst__authority *authority)
                                         : INT64_MAX;
 }
 
-/* When something is to happen by itself. */
+/* The next deadline. */
 static int64_t authority_deadline_us(const struct mst__authority *authority)
 {
     int64_t due_us =
@@ -295,7 +295,7 @@ void mst__authority_come_back(struct mst__authority *authority,
     mst__authority_wait(authority, member);
 }
 
-/* A member's session ends. What is left of it is dropped by the caller. */
+/* End a member's session. The caller drops the rest of it. */
 static void member_end(struct mst__authority *authority,
                        struct mst__authority_member *member,
                        enum mst__authority_ended how)
@@ -408,8 +408,8 @@ void mst__authority_count_standings(const struct mst__authority *authority,
 void mst__authority_tell_standing(struct mst__authority *authority,
                                   struct mst__authority_member *member)
 {
-    /* Who is told of the round with all others need not be told alone; nor of one that it has
-     * claimed itself, for it knows that. */
+    /* A node that is told the round with all others need not be told separately; nor of a round
+     * that it has claimed itself. */
     bool is_own = authority->round_epoch == authority->options.epoch;
     switch (mst__authority_standing(authority, member)) {
         case MST_STANDING_QUEUED:
@@ -439,7 +439,7 @@ void mst__authority_tell_standing(struct mst__authority *authority,
 
 /* --- sealing --- */
 
-/* Forget who was in the last round; those that are gone are remembered no longer. */
+/* Forget the members of the last round; gone ones are no longer remembered. */
 static void round_forget(struct mst__authority *authority)
 {
     for (uint32_t i = 0; i < authority->members_count; i++) {
@@ -468,7 +468,7 @@ static void round_forget(struct mst__authority *authority)
     authority->return_us = INT64_MAX;
 }
 
-/* Tell everybody who is left waiting what that means now. */
+/* Tell the waiting nodes their new standing. */
 static void authority_tell_waiting(struct mst__authority *authority)
 {
     if (authority->waiting_count == 0) {
@@ -536,8 +536,8 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     authority_tell_waiting(authority);
 }
 
-/* Whether nobody has to be waited for any more: all who were in the last round are back, or all
- * processes that were here when it ended are, and they are enough. */
+/* Whether no node is waited for any more: all members of the last round are back, or all processes
+ * that were present at its end are back and enough. */
 static bool authority_is_everybody_back(const struct mst__authority *authority)
 {
     if (authority->round == 0 || authority->waiting_absent_count > 0) {
@@ -592,7 +592,7 @@ void mst__authority_advance(struct mst__authority *authority)
 
 /* --- taking over --- */
 
-/* A round that another authority sealed is the current one; room was reserved. */
+/* Make a round of another authority the current one; room was reserved. */
 void mst__authority_adopt(struct mst__authority *authority,
                           uint64_t epoch,
                           int64_t round,
@@ -634,7 +634,8 @@ static int authority_restore(struct mst__authority *authority,
     return 0;
 }
 
-/* Who has not claimed its place is lost. There may be far more of those than members here. */
+/* Members that have not claimed their places are lost. There may be far more of them than members
+ * here. */
 static void authority_give_up(struct mst__authority *authority)
 {
     uint32_t first = MST_AUTHORITY_RANK_NONE;
@@ -694,7 +695,7 @@ static int authority_disconnect(struct mst__authority *authority,
     member->driver = NULL;
     member->pending = 0;
     if (!mst__members_is_living(member)) {
-        return MST_ENOTFOUND; /* nobody is left who could be told that it is over */
+        return MST_ENOTFOUND; /* there is no connection to tell it */
     }
     if (member->is_absent) {
         return 0;
@@ -719,9 +720,9 @@ void mst__authority_attach(struct mst__authority *authority,
     member->driver = driver;
 }
 
-/* --- time passes --- */
+/* --- time --- */
 
-/* Those who had not been heard of for too long at @heard_us are lost. */
+/* Members that had been silent for too long at @heard_us are lost. */
 static void authority_expire(struct mst__authority *authority, int64_t heard_us)
 {
     const struct mst__authority_list *present = &authority->present;
@@ -735,7 +736,7 @@ static void authority_expire(struct mst__authority *authority, int64_t heard_us)
     }
 }
 
-/* Those who hold a round that is over have had their time. */
+/* The time of members that hold a round that is over has passed. */
 static void authority_call_off(struct mst__authority *authority)
 {
     uint32_t cursor = 0;
@@ -765,7 +766,7 @@ static void authority_pass(struct mst__authority *authority, int64_t heard_us)
 
 /* --- events --- */
 
-/* Those of the session @member. */
+/* The events of the session @member. */
 static int authority_step_session(struct mst__authority *authority,
                                   struct mst__authority_member *member,
                                   const struct mst__authority_event *event)
@@ -872,7 +873,7 @@ static void effect_fill(const struct mst__authority *authority,
     }
 }
 
-/* Whether a notice is still true, for events may have come between. */
+/* Whether a notice is still true, after later events. */
 static bool notice_is_true(const struct mst__authority *authority,
                            const struct mst__authority_member *member,
                            enum mst__authority_effect_kind kind)
@@ -931,7 +932,7 @@ static bool effect_to_one(struct mst__authority *authority,
     return true;
 }
 
-/* Those for everybody who holds a round that has come to its end. */
+/* Effects for all that hold a round that is over. */
 static bool effect_of_end(struct mst__authority *authority,
                           struct mst__authority_effect *ret_effect)
 {
