@@ -105,12 +105,17 @@ static int join_round(void *self, void *unused, struct mst_err *unused_err)
     head->owner.is_joined = rv == 0;
     mst__owner_unlock(&head->owner);
     mst_store_close(store);
-    if (rv == 0) {
-        mst__view_complete(&head->view, round.round);
-    } else {
-        mst__view_fail(&head->view, &told);
-    }
     return rv;
+}
+
+static void tell_round(void *self)
+{
+    struct mst__head *head = self;
+    if (head->rv == 0) {
+        mst__view_complete(&head->view, head->round.round);
+    } else {
+        mst__view_fail(&head->view, &head->err);
+    }
 }
 
 static int head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
@@ -121,7 +126,7 @@ static int head_begin(void *self, int64_t timeout_ms, struct mst_err *reterr)
         head->timeout_ms = timeout_ms;
     }
     mst__owner_unlock(&head->owner);
-    return mst__owner_want(&head->owner, join_round, reterr);
+    return mst__owner_want(&head->owner, join_round, tell_round, reterr);
 }
 
 static int head_round(void *self, struct mst_rendezvous *ret, struct mst_err *reterr)

@@ -106,6 +106,7 @@ static void *work(void *arg)
         } else if (owner->is_begun) {
             do_task(owner, &owner->begun);
             owner->is_begun = false;
+            owner->tell_begun(owner->self);
         } else if (owner->is_joined) {
             mst__owner_unlock(owner);
             owner->watch(owner->self);
@@ -320,7 +321,10 @@ int mst__owner_run(struct mst__owner *owner,
 
 /* --- the round that is begun --- */
 
-int mst__owner_want(struct mst__owner *owner, mst__owner_task_fn task, struct mst_err *reterr)
+int mst__owner_want(struct mst__owner *owner,
+                    mst__owner_task_fn task,
+                    mst__owner_tell_fn tell,
+                    struct mst_err *reterr)
 {
     mst__owner_lock(owner);
     int rv = start(owner, reterr);
@@ -328,6 +332,7 @@ int mst__owner_want(struct mst__owner *owner, mst__owner_task_fn task, struct ms
         owner->begun = (struct mst__owner_task){.fn = task};
         owner->begun.fault = mst__mem_fault_swap(owner->begun.fault);
         owner->is_begun = true;
+        owner->tell_begun = tell;
         post(owner);
     }
     mst__owner_unlock(owner);

@@ -28,9 +28,10 @@
 #include "base/mem.h"
 
 /* In the owner's thread. A watch waits for something to do, does it, and comes back; soon when
- * stop_fd is readable. */
+ * stop_fd is readable. The outcome of a begun round is told with the lock held. */
 typedef int (*mst__owner_task_fn)(void *self, void *arg, struct mst_err *reterr);
 typedef void (*mst__owner_watch_fn)(void *self);
+typedef void (*mst__owner_tell_fn)(void *self);
 
 struct mst__owner_task {
     mst__owner_task_fn fn;
@@ -55,13 +56,14 @@ struct mst__owner {
     pthread_t thread;
     bool has_thread;
     bool is_ending;
-    bool is_busy;                 /* a call is under way that changes our membership */
-    bool is_joined;               /* there is something to keep alive and to watch */
-    struct mst__owner_task *task; /* on the stack of the one who waits for it */
-    struct mst__owner_task begun; /* with is_begun */
-    bool is_begun;                /* a round is wanted and not there */
-    uint64_t served;              /* the cancellation that a call was told of last */
-    size_t waiters;               /* calls that may block */
+    bool is_busy;                  /* a call is under way that changes our membership */
+    bool is_joined;                /* there is something to keep alive and to watch */
+    struct mst__owner_task *task;  /* on the stack of the one who waits for it */
+    struct mst__owner_task begun;  /* with is_begun */
+    bool is_begun;                 /* a round is wanted and not there */
+    mst__owner_tell_fn tell_begun; /* with is_begun */
+    uint64_t served;               /* the cancellation that a call was told of last */
+    size_t waiters;                /* calls that may block */
 };
 
 /* 0 or MST_ESYS; @owner can be closed either way. The thread starts with the first task. */
@@ -141,8 +143,12 @@ int mst__owner_run(struct mst__owner *owner,
 /* --- the round that is begun --- */
 
 /* Have the owner do @task, which enters a round, and return at once: 0 or MST_ESYS. With one begun
- * already nothing changes. */
-int mst__owner_want(struct mst__owner *owner, mst__owner_task_fn task, struct mst_err *reterr);
+ * already nothing changes. When the task is done and the round no longer begun, the owner calls
+ * @tell, before anybody can see that: an application that hears the outcome may begin at once. */
+int mst__owner_want(struct mst__owner *owner,
+                    mst__owner_task_fn task,
+                    mst__owner_tell_fn tell,
+                    struct mst_err *reterr);
 
 /* Wait until that is done: 0; MST_ETIMEOUT, MST_ECANCELED: it is still under way. */
 int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct mst_err *reterr);

@@ -86,19 +86,15 @@ void mst__view_reset(struct mst__view *view)
 
 void mst__view_complete(struct mst__view *view, int64_t round)
 {
-    mst__owner_lock(view->owner);
     view->round = round;
     view->orders[MST_NOTICE_COMPLETE] = FIRST_ORDER; /* before what was seen of it meanwhile */
     mst__owner_ring(view->owner->news_fd);
-    mst__owner_unlock(view->owner);
 }
 
 void mst__view_fail(struct mst__view *view, const struct mst_err *err)
 {
-    mst__owner_lock(view->owner);
     view->failure = *err;
     notify(view, MST_NOTICE_FAILED);
-    mst__owner_unlock(view->owner);
 }
 
 void mst__view_ended(struct mst__view *view,

@@ -43,7 +43,7 @@ void mst__view_close(struct mst__view *view);
  * watched must not come after this. */
 void mst__view_reset(struct mst__view *view);
 
-/* The round that was begun is there, or will not be. The owner. */
+/* The round that was begun is there, or will not be. The owner, with the lock held. */
 void mst__view_complete(struct mst__view *view, int64_t round);
 void mst__view_fail(struct mst__view *view, const struct mst_err *err);
 
