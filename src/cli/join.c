@@ -403,13 +403,23 @@ static enum end check_store(struct join *join)
     return END_FAILED;
 }
 
-/* Stay until an event ends the membership. */
-static enum end stay(struct join *join)
+/* Wait for a signal, for a notice, or until the next check: whether there is a notice. */
+static bool await_notice(const struct join *join)
 {
     struct pollfd fds[] = {
         {.fd = wake_fd, .events = POLLIN},
         {.fd = mst_handler_fd(join->handler), .events = POLLIN}, /* -1: nothing ever changes */
     };
+    bool has_notice = poll(fds, 2, CHECK_MS) > 0 && fds[1].revents != 0;
+    uint64_t count;
+    ssize_t size = read(wake_fd, &count, sizeof count);
+    (void)size; /* the caller checks the cause */
+    return has_notice;
+}
+
+/* Stay until an event ends the membership. */
+static enum end stay(struct join *join)
+{
     for (;;) {
         if (join->child.pid != 0 && mst__child_ended(&join->child)) {
             return END_COMMAND;
@@ -417,16 +427,11 @@ static enum end stay(struct join *join)
         if (stop_signal != 0) {
             return join->command == NULL ? END_DONE : END_COMMAND;
         }
-        if (poll(fds, 2, CHECK_MS) < 0) {
-            fds[1].revents = 0; /* interrupted: a signal */
-        }
-        uint64_t count;
-        ssize_t size = read(wake_fd, &count, sizeof count);
-        (void)size; /* the cause is checked above */
+        bool has_notice = await_notice(join);
         if (stop_signal != 0) {
             continue;
         }
-        enum end end = fds[1].revents != 0 ? look(join) : check_store(join);
+        enum end end = has_notice ? look(join) : check_store(join);
         if (end != END_NOT) {
             return end;
         }
@@ -467,22 +472,14 @@ static bool has_others(const struct join *join)
  * other, so we serve until the job is over, nobody else is left, or a signal comes. */
 static void serve_on(struct join *join)
 {
-    struct pollfd fds[] = {
-        {.fd = wake_fd, .events = POLLIN},
-        {.fd = mst_handler_fd(join->handler), .events = POLLIN},
-    };
     bool is_over = false;
     for (bool is_told = false; stop_signal == 0 && !is_over && !join->is_closed; is_told = true) {
-        if (!has_others(join)) {
-            return;
-        }
-        if (!is_told) {
+        bool is_alone = !has_others(join);
+        if (!is_alone && !is_told) {
             mst__cli_say("muster: this node serves the others and stays until they are done");
         }
-        if (poll(fds, 2, CHECK_MS) < 0) {
-            fds[1].revents = 0; /* interrupted: a signal */
-        }
-        is_over = fds[1].revents != 0 && look(join) == END_FAILED;
+        /* The last of the others may be gone before we hear how the job has ended. */
+        is_over = (await_notice(join) && look(join) == END_FAILED) || is_alone;
     }
 }
 
