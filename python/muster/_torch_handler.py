@@ -112,7 +112,8 @@ def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
 
 def _dialect() -> str:
     """That of the torch which is here, for agents of the same release."""
-    version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+    release = str(getattr(torch, "__version__"))
+    version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     return next(name for first, name in _DIALECTS if version >= first)
 
 

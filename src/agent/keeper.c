@@ -222,6 +222,7 @@ static void wait_for_news(struct keeper *keeper)
     (void)poll(fds, 2, looks ? MST_GROUP_LOOK_MS : -1); /* all is looked at either way */
     struct signalfd_siginfo info;
     ssize_t size = read(keeper->child_fd, &info, sizeof info);
+    (void)size; /* children that have ended are collected either way */
     struct mst__keeper_order order;
     while (!keeper->is_orphan && (size = read(keeper->orders_fd, &order, sizeof order)) >= 0) {
         if (size == sizeof order) {

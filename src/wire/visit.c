@@ -42,8 +42,8 @@ static void write_compact(struct mst__visitor *visitor, uint64_t value)
     for (; value >= 0x80; value >>= 7) {
         bytes[size++] = (uint8_t)(value | 0x80);
     }
+    MST_ASSERT(size < sizeof bytes);
     bytes[size++] = (uint8_t)value;
-    MST_ASSERT(size <= sizeof bytes);
     mst__visit_appended(visitor, mst__buf_append(visitor->output, mst_bytes_of(bytes, size)));
 }
 
