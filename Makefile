@@ -22,8 +22,8 @@ ROOMS ?=
 BENCH_FLAGS ?=
 # How many tests run at once: most of them wait most of the time.
 TEST_JOBS ?= 10
-# The same with PyTorch, which is large and computes before it waits.
-PEER_JOBS ?= 3
+# The same with PyTorch, which is large, and computes before it waits.
+PEER_JOBS ?= 5
 # What `make test-peers` runs: peers alone, in groups with ours, and our Python package.
 PEER_SUITES ?= peers mixed package
 # What `make test` and the sanitizer builds run.
