@@ -72,8 +72,10 @@ chaos: all ## Test: kill and stop hundreds of real nodes and servers at random
 		$(CHAOS_FLAGS)
 	@MUSTER=$(BUILD)/muster tests/chaos/launchers.py --seconds $(CHAOS_SECONDS)
 
-bench: all ## Measure: compare with PyTorch and etcd: a table and JSON files
+# With the tests, for the Python package that torchrun loads.
+bench: ## Measure: compare with PyTorch and etcd: a table and JSON files
 	@tools/deps bench
+	@$(MAKE) --no-print-directory with-tests
 	@bench/run --build $(BUILD) --out $(BUILD)/bench.json $(BENCH_FLAGS)
 	@bench/rendezvous --build $(BUILD) --out $(BUILD)/bench-rendezvous.json \
 		$(filter-out --realtime,$(BENCH_FLAGS))
@@ -83,8 +85,9 @@ bench: all ## Measure: compare with PyTorch and etcd: a table and JSON files
 		$(filter-out --realtime,$(BENCH_FLAGS))
 	@bench/torchrun --build $(BUILD) --out $(BUILD)/bench-torchrun.json \
 		$(filter-out --realtime,$(BENCH_FLAGS))
-	@echo "every result as JSON, one per line: $(BUILD)/bench.json, $(BUILD)/bench-rendezvous.json," \
-		"$(BUILD)/bench-etcd.json, $(BUILD)/bench-authority.json, $(BUILD)/bench-torchrun.json"
+	@bench/launcher --build $(BUILD) --out $(BUILD)/bench-launcher.json \
+		$(filter-out --realtime,$(BENCH_FLAGS))
+	@echo "every result as JSON, one per line: $(BUILD)/bench*.json"
 
 bench-gate: all ## Measure: compare instruction counts with those in the tree
 	@tools/deps gate
