@@ -2,13 +2,15 @@
 
 Python runs handlers of signals in the main thread only, and not while that is inside a call. Calls
 on a store are many and short: the library calls back while it waits, and that runs the handlers
-(<muster/wait.h>). All others are few: in the main thread they are made by a thread of their own,
-for which the main thread waits. Either way, a handler that raises ends the call.
+(<muster/wait.h>). All others are few: another thread makes them, and the main thread waits for it.
+Either way, a handler that raises ends the call.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
+import queue
 import threading
 from typing import Any, Callable, Optional, TypeVar
 
@@ -30,11 +32,14 @@ class _Process:
         self.main_ident = threading.main_thread().ident
         #: Calls on stores that the main thread is in; more than one if a handler makes one, too.
         self.calls: list[_StoreCall] = []
+        #: Threads for other calls, which have none at the moment.
+        self.idle: list[_Caller] = []
 
     def fork(self) -> None:
         self.generation += 1
         self.main_ident = threading.get_ident()
         self.calls = []
+        self.idle = []
 
 
 process = _Process()
@@ -87,8 +92,20 @@ def inside(function: Callable[..., int], arguments: tuple[Any, ...],
             lib.mst_on_wait(_NONE, _NONE)
 
 
+class _Caller:
+    """A thread that makes calls. To start one takes longer than most calls, so it is kept."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[_Aside] = queue.SimpleQueue()
+        _thread.start_new_thread(self._work, ())
+
+    def _work(self) -> None:
+        while True:
+            self.calls.get().run(self)
+
+
 class _Aside:
-    """A call in a thread of its own."""
+    """A call in another thread."""
 
     def __init__(self, call: Callable[[], Any], discard: Callable[[Any], None]) -> None:
         self.result: Any = None
@@ -104,14 +121,16 @@ class _Aside:
     def start(self) -> bool:
         """False if there can be no thread, because the interpreter ends."""
         try:
-            threading.Thread(target=self.run, name="muster-call", daemon=True).start()
+            caller = process.idle.pop() if process.idle else _Caller()
         except RuntimeError:
             return False
+        caller.calls.put(self)
         return True
 
-    def run(self) -> None:
+    def run(self, caller: _Caller) -> None:
         with self._lock:
             if self._is_left:
+                process.idle.append(caller)
                 return
             self._has_begun = True
         result, error = None, None
@@ -122,6 +141,7 @@ class _Aside:
         with self._lock:
             self.result, self.error = result, error
             is_left = self._is_left
+        process.idle.append(caller)  # before the main thread makes the next call
         self.done.release()
         if is_left and error is None:
             self._discard(result)

@@ -11,6 +11,8 @@ from unittest import mock
 from package import (Case, Interrupted, Thread, alarms, endpoint, harness, interrupted_after,
                      mute_server, muster, url)
 
+from muster import _wait
+
 # It takes a tenth of that. A machine that is busy with other tests may stop for a while.
 SOON_S = 1.0 * harness.SLOWNESS
 
@@ -74,22 +76,22 @@ class Raising(Case):
         rendezvous.next()
         thread.end()
 
-    def test_while_the_thread_of_a_call_starts(self):
+    def test_while_a_call_is_handed_over(self):
         """The call is interrupted, or not made; nothing of it is left for the next one."""
         where = endpoint(self.server())
-        start = threading.Thread.start
+        start = _wait._Aside.start
 
-        def start_and_raise(thread):
-            start(thread)
+        def start_and_raise(call):
+            start(call)
             raise Interrupted
 
-        def raise_first(_thread):
+        def raise_first(_call):
             raise Interrupted
 
         for raising in (start_and_raise, raise_first):
             with self.subTest(raising.__name__):
                 rendezvous = self.rendezvous(where, nodes=2)
-                with mock.patch.object(threading.Thread, "start", raising), \
+                with mock.patch.object(_wait._Aside, "start", raising), \
                         self.assertRaises(Interrupted):
                     rendezvous.next(60)
                 harness.wait_until(lambda: not muster.jobs(where), "the end of the job")
