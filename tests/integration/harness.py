@@ -5,7 +5,9 @@ file ends with `harness.main()`, which prints one line for each skipped test and
 `N passed, N failed, N skipped`; every subTest counts as a test of its own.
 """
 
+import contextlib
 import os
+import random
 import re
 import select
 import shutil
@@ -51,6 +53,15 @@ def wait_until(condition, what, timeout=None):
 
 
 # --- processes -------------------------------------------------------------------------------
+
+
+def free_port():
+    """A port that nobody has. It is below those that the kernel hands out, so that no connection
+    of another test can have taken it when it is used."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(20000, 32768)))
+            return probe.getsockname()[1]
 
 
 def run(*args, input=None, timeout=None, env=None, cwd=None):

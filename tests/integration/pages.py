@@ -11,7 +11,6 @@ What a fence of `sh` may say besides:
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 
@@ -27,16 +26,10 @@ def blocks(page, language):
     return [((m[2] or "").strip(), m[3]) for m in FENCE.finditer(text) if m[1] == language]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def with_free_ports(text):
     """A block with free ports in place of those that it names."""
     for port in set(re.findall(r"\b29\d\d\d\b", text)):
-        text = text.replace(port, str(free_port()))
+        text = text.replace(port, str(harness.free_port()))
     return text
 
 

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import socket
 import unittest
 
 import harness
@@ -63,23 +62,21 @@ class Cli(unittest.TestCase):
 
     def test_nobody_serves(self):
         """Who finds no server is told how to start one."""
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            port = held.getsockname()[1]
-            for command in (
-                ("status", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{port}"),
-                ("close", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{port}"),
-                ("status", "--rdzv-backend", "c10d", "--rdzv-id", "job", "--timeout", "0.2",
-                 "--rdzv-endpoint", f"localhost:{port}"),
-                ("store", "get", f"tcp://localhost:{port}", "key", "--timeout", "0.2"),
-            ):
-                with self.subTest(command=command):
-                    said = self.expect(command, CONNECT, "onnection refused")
-                    self.assertIn(f"start one with: muster serve --port {port}\n", said)
-            # An etcd is not for us to start, nor a file.
-            said = harness.run("store", "get", f"etcd3://localhost:{port}/x", "key",
-                               "--timeout", "0.2").stderr
-            self.assertNotIn(b"muster serve", said)
+        port = harness.free_port()
+        for command in (
+            ("status", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{port}"),
+            ("close", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{port}"),
+            ("status", "--rdzv-backend", "c10d", "--rdzv-id", "job", "--timeout", "0.2",
+             "--rdzv-endpoint", f"localhost:{port}"),
+            ("store", "get", f"tcp://localhost:{port}", "key", "--timeout", "0.2"),
+        ):
+            with self.subTest(command=command):
+                said = self.expect(command, CONNECT, "onnection refused")
+                self.assertIn(f"start one with: muster serve --port {port}\n", said)
+        # An etcd is not for us to start, nor a file.
+        said = harness.run("store", "get", f"etcd3://localhost:{port}/x", "key",
+                           "--timeout", "0.2").stderr
+        self.assertNotIn(b"muster serve", said)
 
     def test_examples_keep_their_lines(self):
         """A command line of the manual is in a literal block: elsewhere lines are filled."""

@@ -200,9 +200,7 @@ class Outcome(Case):
     def test_host_of_the_store(self):
         # Nobody serves: the first one does, and goes only when both have their outcome.
         for _ in range(5):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+            endpoint = f"127.0.0.1:{harness.free_port()}"
             args = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
                     "--nnodes", "2")
             nodes = [Node(*args), Node(*args)]
@@ -215,9 +213,7 @@ class Outcome(Case):
         for backend in ("muster", "c10d"):
             with self.subTest(backend=backend):
                 args = ("--rdzv-backend", backend, "--rdzv-id", "job", "--rdzv-endpoint")
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                endpoint = f"127.0.0.1:{harness.free_port()}"
                 nodes = [Node(*args, endpoint, "--nnodes", "2") for _ in range(2)]
                 for node in nodes:
                     self.addCleanup(node.close)
@@ -239,13 +235,15 @@ class Outcome(Case):
         for backend in ("muster", "c10d"):
             with self.subTest(backend=backend):
                 args = ("join", "--rdzv-backend", backend, *given)
-                with socket.socket() as bound:  # and nobody listens
-                    bound.bind(("127.0.0.1", 0))
-                    port = bound.getsockname()[1]
-                    self.expect(
-                        harness.run(*args, "--rdzv-endpoint", f"127.0.0.1:{port}", "--serve",
-                                    "never"),
-                        CONNECT, f"start one with: muster serve --port {port}")
+                port = harness.free_port()
+                self.expect(
+                    harness.run(*args, "--rdzv-endpoint", f"127.0.0.1:{port}", "--serve", "never"),
+                    CONNECT, f"start one with: muster serve --port {port}")
+                with socket.socket() as held:  # and nobody listens
+                    held.bind(("127.0.0.1", 0))
+                    port = held.getsockname()[1]
+                    self.expect(harness.run(*args, "--rdzv-endpoint", f"127.0.0.1:{port}"),
+                                CONNECT, f"port {port} belongs to a program")
                 result = harness.run(*args, "--rdzv-endpoint", "127.0.0.1:0", "--serve", "always")
                 self.expect(result, OK)
                 self.assertIn(b"is serving on 127.0.0.1:", result.stderr)
@@ -269,9 +267,7 @@ class Outcome(Case):
         self.assertEqual([node.wait() for node in nodes], [OK, OK])
 
     def test_static(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = harness.free_port()
         nodes = []
         for rank in range(2):
             nodes.append(Node("--rdzv-backend", "static", "--rdzv-endpoint", f"127.0.0.1:{port}",
@@ -441,9 +437,7 @@ class Command(Case):
         """Who serves is done first and stays until the other is, who needs it to say so."""
         for backend in ("muster", "c10d"):
             with self.subTest(backend=backend):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                endpoint = f"127.0.0.1:{harness.free_port()}"
                 args = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
                         "--nnodes", "2", "--")
                 path = os.path.join(self.directory, f"{backend}.done")

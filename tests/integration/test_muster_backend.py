@@ -158,9 +158,7 @@ class Meeting(Case):
         for conf in (("is_host=true", "is_host=false", "is_host=false"),
                      ("is_host=false", "is_host=false", "is_host=true"), ("", "", "")):
             with self.subTest(conf=conf):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                endpoint = f"127.0.0.1:{harness.free_port()}"
                 nodes = []
                 for given in conf:
                     nodes.append(Node("--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--nnodes",
@@ -171,9 +169,7 @@ class Meeting(Case):
 
     def test_host_goes_last(self):
         # The node that serves has closed it: the others are told before it goes.
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        endpoint = f"127.0.0.1:{harness.free_port()}"
         where = ("--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--nnodes", "2")
         host = Node(*where, "--rdzv-conf", "is_host=true", "--hold", "300ms", "--close")
         self.addCleanup(host.close)

@@ -594,8 +594,7 @@ class Backends(Case):
 
     def test_without_a_server(self):
         """The first node serves, and goes last."""
-        with harness.Server() as server:
-            port = server.port
+        port = harness.free_port()
         for status in (0, 7):
             with self.subTest(status=status):
                 script = f'sleep 0.2; [ $RANK = 1 ] && exit {status}; sleep 0.3'
@@ -622,8 +621,7 @@ class Backends(Case):
 
     def test_static(self):
         """Ranks and the end; each node is on its own when work fails."""
-        with harness.Server() as server:
-            port = server.port
+        port = harness.free_port()
         options = ("--rdzv-backend", "static", "--rdzv-id", "job", "--rdzv-endpoint",
                    f"127.0.0.1:{port}")
         script = 'echo $RANK/$WORLD_SIZE $MASTER_PORT; [ $RANK = 0 ] && sleep 0.3; exit 0'

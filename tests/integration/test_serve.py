@@ -88,9 +88,7 @@ class Addresses(unittest.TestCase):
             use(server.address)
 
     def test_given_port(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = harness.free_port()
         with Server("--port", port) as server:
             self.assertEqual(server.port, port)
 

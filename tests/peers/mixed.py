@@ -232,9 +232,7 @@ class Scenario:
             self.endpoint = "127.0.0.1:0"
             if kind == "muster":
                 # Others must know the port before this node could tell it.
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", 0))
-                    self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                self.endpoint = f"127.0.0.1:{harness.free_port()}"
         assert self.endpoint is not None, "the host comes first"
         if self.server != "serve" or kind == "torch":
             options["is_host"] = "true" if is_host else "false"

@@ -17,7 +17,6 @@ handler.
 """
 
 import itertools
-import socket
 
 import mixed
 from mixed import (
@@ -125,10 +124,8 @@ def hold_short(which, server):
 def static(which, server):
     """A static group of one each; rank 0 is the one that serves."""
     with Scenario(which, server, 2, 2) as scenario:
-        # Its constructor waits for all members, so nobody can tell the port: one that was free.
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            scenario.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        # Its constructor waits for all members, so nobody can tell the port.
+        scenario.endpoint = f"127.0.0.1:{harness.free_port()}"
         nodes = {}
         for kind in KINDS:
             rank = 0 if kind == server else 1

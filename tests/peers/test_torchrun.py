@@ -23,12 +23,6 @@ NOTICED_S = 30
 EXPIRY_S = 15
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def is_served(job):
     """Whether somebody listens at the endpoint."""
     host, _, port = job.endpoint.rpartition(":")
@@ -152,7 +146,7 @@ class Agents(unittest.TestCase):
     def test_host_is_stopped(self):
         """Another one comes and serves in its place. The one that serves has done its work first,
         and is there until all have."""
-        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{harness.free_port()}") as job:
             nodes = self.start_hosted(job)
             lines = job.settle(nodes)
             host = nodes.pop(0)
@@ -166,7 +160,7 @@ class Agents(unittest.TestCase):
 
     def test_host_fails(self):
         """Its work has failed for good. The others have theirs, and come to their ends."""
-        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{free_port()}") as job:
+        with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{harness.free_port()}") as job:
             host, *others = self.start_hosted(job, "--max_restarts", 0)
             lines = job.settle([host, *others])
             job.do(f"fail-{lines[0]['rank']}")
@@ -310,7 +304,7 @@ class Unmodified(unittest.TestCase):
     def test_hosted(self):
         """Without a server, the first agent serves, with either handler."""
         for kinds in ((Agent, OurC10d), (OurC10d, Agent)):
-            endpoint = f"127.0.0.1:{free_port()}"
+            endpoint = f"127.0.0.1:{harness.free_port()}"
             with self.subTest(kinds=kinds), \
                     torchruns.Job(self.which, "2", backend="c10d", endpoint=endpoint) as job:
                 host = job.start(kind=kinds[0])
