@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /** Called in the thread that waits. It may call the library, but must not release the handle that
- * the thread waits on. */
+ * the thread waits on. If one of its own calls waits, it is called again inside that call. An
+ * interrupt of the call that waits ends its own calls on the same handle, too. */
 typedef void (*mst_wait_fn)(void *arg);
 
 /** Call @fn whenever calls of this thread wait: after a signal, and at least every 50 ms. Affects

@@ -18,6 +18,7 @@
 /* The wait function of each thread. */
 static _Thread_local mst_wait_fn on_wait;
 static _Thread_local void *on_wait_arg;
+static _Thread_local bool is_telling;
 
 void mst_on_wait(mst_wait_fn fn, void *arg)
 {
@@ -28,8 +29,16 @@ void mst_on_wait(mst_wait_fn fn, void *arg)
 void mst__until_tell(void)
 {
     if (on_wait != NULL) {
+        bool was_telling = is_telling; /* the calls that it makes wait, too */
+        is_telling = true;
         on_wait(on_wait_arg);
+        is_telling = was_telling;
     }
+}
+
+bool mst__until_is_telling(void)
+{
+    return is_telling;
 }
 
 /* The longest single wait of this thread. */

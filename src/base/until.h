@@ -36,6 +36,9 @@ int mst__until_poll_ms(struct mst__until until);
  * this when nothing has arrived. */
 void mst__until_tell(void);
 
+/* Whether this thread is inside its wait function, and so inside a call that waits. */
+bool mst__until_is_telling(void);
+
 /* Wait until @fd is ready for @events: 0, MST_ETIMEOUT, MST_ECANCELED, or MST_ESYS with errno. */
 int mst__until_ready(struct mst__until until, int fd, short events);
 

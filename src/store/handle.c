@@ -2,7 +2,8 @@
  *
  * An interrupt makes a descriptor readable that every wait of the handle's calls polls. It stays
  * readable until the last interrupted call has ended; new calls wait for that, so that an interrupt
- * never ends a call that began after it. */
+ * never ends a call that began after it. Calls inside a wait function do not wait: the call that
+ * they would wait for may be the one that runs the function. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -241,8 +242,11 @@ int mst__store_enter(struct mst_store *store, struct mst_err *reterr)
         return rv;
     }
     size_t calls = atomic_load(&store->calls);
+    bool is_telling = mst__until_is_telling();
     do {
-        if ((calls & MST_STORE_QUIETING) != 0) {
+        /* Without a call under way, the last one is just silencing the descriptor. */
+        bool is_quieting = is_telling ? calls == MST_STORE_QUIETING : calls >= MST_STORE_QUIETING;
+        if (is_quieting) {
             calls = await_quiet(store);
         }
     } while (!atomic_compare_exchange_weak(&store->calls, &calls, calls + 1));

@@ -56,6 +56,7 @@ static int fixture_close(void **state)
 {
     struct fixture *fixture = *state;
     void *failed = NULL;
+    (void)suite_on_wait_teardown(state); /* returns 0 */
     mst_server_stop(fixture->server);
     assert_int_equal(pthread_join(fixture->thread, &failed), 0);
     assert_null(failed);

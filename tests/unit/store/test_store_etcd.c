@@ -817,7 +817,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suite),
-        cmocka_unit_test(test_suite_handles),
+        cmocka_unit_test_teardown(test_suite_handles, suite_on_wait_teardown),
         cmocka_unit_test(test_suite_threads),
         cmocka_unit_test(test_suite_urls),
         cmocka_unit_test(test_odd),
