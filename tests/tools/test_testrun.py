@@ -89,6 +89,12 @@ class Retry(unittest.TestCase):
             self.assertNotIn("FLAKY", project.output)
             self.assertRegex(project.output, r"\d s for 2 programs, \d s of processor time")
 
+    def test_most_processor_time(self):
+        count = "n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done"
+        with Project(asleep=f"sleep 1; {PASS}", busy=f"{count}; {PASS}") as project:
+            project.run()
+            self.assertRegex(project.output, r"(?m)^most processor time: \S*/busy \d+ s, ")
+
     def test_flaky(self):
         """Green, named, and what it printed when it failed is in the summary."""
         for parallel in (True, False):
