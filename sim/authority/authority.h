@@ -57,6 +57,7 @@ struct mst__sim_auth_plan {
     bool steps_back; /* the server's clock, and so its epoch, at a restart */
     bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
     bool has_work;   /* programs finish or fail */
+    bool is_fixed;   /* no round is larger than the first one */
     bool is_old;     /* engine muster: the server is of the first version of the protocol */
     bool has_agents;
     bool gives_way; /* to newcomers, at once */
@@ -279,7 +280,8 @@ struct mst__sim_auth_server {
     int64_t sealed_claim; /* the highest when the last round was sealed */
     bool sealed_shut;     /* the run was closed then */
     int64_t sealed_max;
-    uint64_t steps; /* since the last full check */
+    uint32_t fixed_world; /* the largest round that there may be now; 0 = any */
+    uint64_t steps;       /* since the last full check */
     struct mst__sim_auth_ledger ledger;
     uint32_t restarts; /* of this job, in the window of its budget */
     int64_t restarts_us;
@@ -325,6 +327,7 @@ struct mst__sim_auth_round {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
+    uint32_t first_world;
     uint32_t waiting;
     enum mst__authority_why why;                 /* OPEN */
     uint64_t members[MST_SIM_AUTH_V3_NODES_MAX]; /* create revisions of keys, by rank */
@@ -362,7 +365,8 @@ struct mst__sim_auth_store {
         keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
     size_t count;
     struct mst__sim_auth_round round;
-    int64_t round_us; /* when it was last written */
+    uint32_t fixed_world; /* as of a server */
+    int64_t round_us;     /* when it was last written */
     uint64_t revision;
     struct mst__sim_auth_watch watches[MST_SIM_AUTH_V3_NODES_MAX]; /* by node */
     struct mst__sim_auth_owner *owners;

@@ -48,6 +48,20 @@ static struct mst__sim_auth_seal *seal_add(struct mst__sim_auth *sim,
     return seal;
 }
 
+/* A job that does not grow: @largest is the size that no round may exceed, 0 = there was none. */
+static void seal_check_size(struct mst__sim_auth *sim,
+                            const struct mst__sim_auth_seal *seal,
+                            uint32_t *largest)
+{
+    if (sim->plan.is_fixed && *largest > 0 && seal->world > *largest) {
+        mst__sim_auth_break(sim, "fixed",
+                            "round %" PRId64 " has %" PRIu32 " members, and none may have more "
+                            "than %" PRIu32,
+                            seal->round, seal->world, *largest);
+    }
+    *largest = *largest > 0 ? *largest : seal->world;
+}
+
 /* Each node once. */
 static void seal_check(struct mst__sim_auth *sim, const struct mst__sim_auth_seal *seal)
 {
@@ -155,6 +169,7 @@ void mst__sim_auth_check_seal(struct mst__sim_auth *sim, const struct mst__autho
     }
     seal->restarts = server->restarts_total;
     seal_check(sim, seal);
+    seal_check_size(sim, seal, &server->fixed_world);
     if (effect->epoch != authority->options.epoch || effect->round <= server->sealed_max ||
         effect->round <= server->sealed_claim) {
         mst__sim_auth_break(sim, "seal",
@@ -198,6 +213,10 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     const struct mst__claim *claim = &announcement->claim;
     if (claim->round > server->claimed_max) {
         server->claimed_max = claim->round;
+    }
+    bool is_inherited = authority->round > 0 && authority->round_epoch != authority->options.epoch;
+    if (is_inherited && authority->world > server->fixed_world) {
+        server->fixed_world = authority->world;
     }
     if (was_shut) {
         mst__sim_auth_break(sim, "closed", "node %" PRIu32 " is accepted although all is closed",
@@ -349,6 +368,12 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     }
     seal->restarts = round->restarts_before;
     seal_check(sim, seal);
+    bool is_deserted = true; /* then others begin anew */
+    for (uint32_t rank = 0; rank < before->world; rank++) {
+        is_deserted = is_deserted && mst__sim_auth_store_find(sim, before->members[rank]) == NULL;
+    }
+    sim->store.fixed_world = is_deserted ? 0 : sim->store.fixed_world;
+    seal_check_size(sim, seal, &sim->store.fixed_world);
     if (round->round <= before->round) {
         mst__sim_auth_break(sim, "seal", "round %" PRId64 " after %" PRId64, round->round,
                             before->round);
@@ -416,6 +441,7 @@ static const char *rest_of_nodes(const struct mst__sim_auth *sim,
                                  uint64_t epoch,
                                  int64_t round,
                                  uint32_t world,
+                                 uint32_t world_max,
                                  uint32_t *ret_up)
 {
     uint32_t up = 0;
@@ -446,7 +472,7 @@ static const char *rest_of_nodes(const struct mst__sim_auth *sim,
     if (sim->plan.has_work && !sim->plan.is_old) {
         return "the work is not done";
     }
-    uint32_t wanted = up < sim->plan.nodes_max ? up : sim->plan.nodes_max;
+    uint32_t wanted = up < world_max ? up : world_max;
     if (in != wanted || world != wanted) {
         return "somebody who lives has no rank, or somebody who is gone has one";
     }
@@ -458,9 +484,9 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
     const struct mst__sim_auth_server *server = &sim->server;
     const struct mst__authority *authority = &server->authority;
     uint32_t up = 0;
-    const char *missing = rest_of_nodes(sim, server->has_job ? authority->round_epoch : 0,
-                                        server->has_job ? authority->round : 0,
-                                        server->has_job ? authority->world : 0, &up);
+    const char *missing = rest_of_nodes(
+        sim, server->has_job ? authority->round_epoch : 0, server->has_job ? authority->round : 0,
+        server->has_job ? authority->world : 0, mst__authority_nodes_max(authority), &up);
     if (missing != NULL || sim->is_closed) {
         return missing;
     }
@@ -493,7 +519,10 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
 {
     const struct mst__sim_auth_round *round = &sim->store.round;
     uint32_t up = 0;
-    const char *missing = rest_of_nodes(sim, round->epoch, round->round, round->world, &up);
+    const struct mst__sim_auth_plan *plan = &sim->plan;
+    bool is_less = plan->is_fixed && round->first_world < plan->nodes_max;
+    const char *missing = rest_of_nodes(sim, round->epoch, round->round, round->world,
+                                        is_less ? round->first_world : plan->nodes_max, &up);
     if (missing != NULL || sim->is_closed) {
         return missing;
     }

@@ -193,7 +193,9 @@ static uint32_t round_rank(const struct mst__sim_auth_round *round, uint64_t key
 
 static bool round_is_full(const struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
 {
-    return round->state == MST_SIM_AUTH_SEALED && round->world >= sim->plan.nodes_max;
+    bool is_full = round->world >= sim->plan.nodes_max ||
+                   (sim->plan.is_fixed && round->world >= round->first_world);
+    return round->state == MST_SIM_AUTH_SEALED && is_full;
 }
 
 static void keeper_joining(struct mst__sim_auth *sim,

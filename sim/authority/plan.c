@@ -134,4 +134,5 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
         /* Rounds are over because programs end, as often as there are nodes. */
         plan->bound_us += 4 * (plan->bound_us + plan->work_us_max);
     }
+    plan->is_fixed = !plan->is_old && draw_percent(sim, 20);
 }

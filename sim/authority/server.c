@@ -114,6 +114,7 @@ static void server_job(struct mst__sim_auth *sim)
     server->idle_us = INT64_MAX;
     server->claimed_max = 0;
     server->sealed_max = 0;
+    server->fixed_world = 0;
     mst__sim_auth_journal_job(sim);
 }
 
@@ -125,6 +126,7 @@ static int server_step(struct mst__sim_auth *sim,
     const struct mst__authority *authority = &server->authority;
     int rv = mst__authority_step(&server->authority, event, reterr);
     mst__sim_auth_journal_step(sim, event);
+    server->fixed_world = authority->living_count == 0 ? 0 : server->fixed_world;
     server->steps++;
     if (authority->used_count <= CHECK_MEMBERS || server->steps > authority->used_count) {
         mst__authority_check(authority);

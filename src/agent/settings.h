@@ -116,7 +116,9 @@ enum mst__setting_kind {
     X(FORWARD_SIGNALS, "forward-signals", TEXT, "NAMES", "", NULL,                                 \
       "Signals passed on to workers without stopping them, such as USR1,USR2.")                    \
     X(ON_JOIN, "on-join", TEXT, "WHEN", "restart", NULL,                                           \
-      "When a node waits to be let in: restart at once, or next-restart: it waits for that.")      \
+      "When a node comes later: restart at once; next-restart: it waits for the next restart; "    \
+      "never: it waits until a node is lost, and the job has never more nodes than in its first "  \
+      "round.")                                                                                    \
     X(NOTICE_SIGNAL, "notice-signal", TEXT, "NAME", NULL, NULL,                                    \
       "Signal that warns workers of a planned restart.")                                           \
     X(NOTICE, "notice", TEXT, "TIME", "60s", NULL,                                                 \

@@ -302,6 +302,7 @@ int mst__etcd_v3_node_write(const struct mst__announcement *said,
     }
     rv = rv == 0 && said->has_wall ? mst__json_add_int(json, "wall_us", said->wall_us) : rv;
     rv = rv == 0 && said->budget.is_limited ? budget_add(json, &said->budget) : rv;
+    rv = rv == 0 && said->is_fixed ? mst__json_add_bool(json, "fixed", true) : rv;
     rv = rv == 0 && word->is_said ? word_add(json, word) : rv;
     rv = rv == 0 && has_left ? mst__json_add_bool(json, "left", true) : rv;
     return json_finish(json, rv, buf);
@@ -389,20 +390,23 @@ int mst__etcd_v3_node_read(struct mst_bytes text,
     struct mst__announcement *said = &node.said;
     const struct mst__json *json = node.json;
     const struct mst__json *left = mst__json_member(json, "left");
+    const struct mst__json *fixed = mst__json_member(json, "fixed");
     const struct mst__json *incarnation = mst__json_member(json, "incarnation");
     bool has_rank = mst__json_member(json, "rank") != NULL;
     said->has_wall = json_i64(json, "wall_us", &said->wall_us);
-    bool is_right =
-        mst__json_text(mst__json_member(json, "name"), &said->name) &&
-        mst__json_text(mst__json_member(json, "address"), &said->address) &&
-        mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
-        json_u32(json, "min", &said->nodes_min) && json_u32(json, "max", &said->nodes_max) &&
-        json_i64(json, "last_call_us", &said->last_call_us) &&
-        (!has_rank || json_u32(json, "rank", &said->pinned_rank)) && labels_get(&node) &&
-        claim_get(mst__json_member(json, "claim"), &said->claim) &&
-        (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
-        budget_get(json, &said->budget) && word_get(mst__json_member(json, "word"), &node.word) &&
-        (left == NULL || mst__json_bool(left, &node.has_left));
+    bool is_right = mst__json_text(mst__json_member(json, "name"), &said->name) &&
+                    mst__json_text(mst__json_member(json, "address"), &said->address) &&
+                    mst__json_text(mst__json_member(json, "rank_by"), &said->rank_by) &&
+                    json_u32(json, "min", &said->nodes_min) &&
+                    json_u32(json, "max", &said->nodes_max) &&
+                    json_i64(json, "last_call_us", &said->last_call_us) &&
+                    (!has_rank || json_u32(json, "rank", &said->pinned_rank)) &&
+                    labels_get(&node) && claim_get(mst__json_member(json, "claim"), &said->claim) &&
+                    (incarnation == NULL || mst__json_uint(incarnation, &said->incarnation)) &&
+                    budget_get(json, &said->budget) &&
+                    (fixed == NULL || mst__json_bool(fixed, &said->is_fixed)) &&
+                    word_get(mst__json_member(json, "word"), &node.word) &&
+                    (left == NULL || mst__json_bool(left, &node.has_left));
     if (!is_right) {
         mst__json_free(node.json);
         return mst__fail(reterr, MST_EPROTO, 0, "announcement: a member is missing or wrong");
@@ -657,6 +661,9 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
     rv = rv == 0 ? mst__json_add_int(json, "round", round->round) : rv;
     rv = rv == 0 ? mst__json_add_int(json, "before", round->before) : rv;
     rv = rv == 0 ? mst__json_add_int(json, "world", round->world) : rv;
+    if (rv == 0 && round->first_world > round->world) {
+        rv = mst__json_add_int(json, "first", round->first_world);
+    }
     rv = rv == 0 ? mst__json_add_text(json, "address", mst_bytes_str(round->address)) : rv;
     if (rv == 0 && round->state == MST_ETCD_V3_OPEN) {
         /* Nodes of earlier releases know no failures; the cause says that it is one. */
@@ -758,11 +765,13 @@ static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *r
                     : word_find(why, why_name, MST_AUTHORITY_WHY_ASKED + 1);
     bool has_waiting = mst__json_member(json, "waiting") != NULL;
     bool has_gone = mst__json_member(json, "gone_count") != NULL;
+    bool has_first = mst__json_member(json, "first") != NULL;
     bool is_right =
         found >= 0 && cause >= 0 &&
         mst__json_uint(mst__json_member(json, "epoch"), &round->epoch) &&
         json_i64(json, "round", &round->round) && json_i64(json, "before", &round->before) &&
         json_u32(json, "world", &round->world) &&
+        (!has_first || json_u32(json, "first", &round->first_world)) &&
         json_text(json, "address", round->address, sizeof round->address) &&
         (!has_waiting || json_u32(json, "waiting", &round->waiting)) &&
         (!has_gone || json_u32(json, "gone_count", &round->gone_count)) &&
@@ -773,12 +782,15 @@ static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *r
         return false;
     }
     round->state = (enum mst__etcd_v3_state)found;
+    round->first_world = has_first ? round->first_world : round->world;
     bool has_failed = round->state == MST_ETCD_V3_OPEN && round->has_cause;
     round->why = has_failed ? MST_AUTHORITY_WHY_FAILED : (enum mst__authority_why)cause;
     bool is_sealed = round->state == MST_ETCD_V3_RUNNING || round->state == MST_ETCD_V3_OPEN;
     return round->round >= 0 && round->round <= MST_AUTHORITY_ROUND_MAX &&
-           round->world <= MST_AUTHORITY_MEMBERS_MAX && (round->world > 0) == (round->round > 0) &&
-           (round->epoch > 0) == (round->round > 0) && (!is_sealed || round->round > 0);
+           round->world <= MST_AUTHORITY_MEMBERS_MAX && round->first_world >= round->world &&
+           round->first_world <= MST_AUTHORITY_MEMBERS_MAX &&
+           (round->world > 0) == (round->round > 0) && (round->epoch > 0) == (round->round > 0) &&
+           (!is_sealed || round->round > 0);
 }
 
 int mst__etcd_v3_round_read(struct mst_bytes text,

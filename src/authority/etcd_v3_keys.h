@@ -114,7 +114,8 @@ struct mst__etcd_v3_round {
     int64_t round;  /* 0 = none */
     int64_t before; /* the one before it; 0 = none */
     uint32_t world;
-    bool is_sharded; /* ranks are in letters; else in the seats, by rank */
+    uint32_t first_world; /* of the first round of its nodes; not smaller than @world */
+    bool is_sharded;      /* ranks are in letters; else in the seats, by rank */
     struct mst__etcd_v3_seat *seats;
     char address[MST_AUTHORITY_ADDRESS_SIZE_MAX + 1]; /* rank 0's */
     uint32_t waiting;            /* RUNNING: so many want in and there is room */

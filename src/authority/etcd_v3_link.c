@@ -48,8 +48,10 @@ void mst__etcd_v3_member(struct mst__etcd_v3 *self)
 
 static bool round_is_full(const struct mst__etcd_v3 *self)
 {
-    return self->round.state == MST_ETCD_V3_RUNNING &&
-           (int64_t)self->round.world >= self->settings.job.job.nodes_max;
+    const struct mst__muster_settings *job = &self->settings.job;
+    bool is_full = (int64_t)self->round.world >= job->job.nodes_max ||
+                   (job->is_fixed && self->round.world >= self->round.first_world);
+    return self->round.state == MST_ETCD_V3_RUNNING && is_full;
 }
 
 /* What the next round waits for. */

@@ -251,6 +251,7 @@ static int announcement_write(struct mst__etcd_v3 *self,
         /* Whoever is in a round and says a word does not come back from it. */
         .claim = self->claim.holds ? no_claim : self->claim,
         .budget = job->job.budget,
+        .is_fixed = job->is_fixed,
         .has_wall = true,
         .wall_us = mst__clock_wall_us(),
     };

@@ -62,6 +62,16 @@ static int set_serve(const struct mst__run_settings *settings,
     return can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
 }
 
+/* Nodes that come later wait until one of the first ones is lost. */
+static int set_growth(const struct mst__run_settings *settings,
+                      struct mst_params *params,
+                      struct mst_err *reterr)
+{
+    bool is_fixed =
+        settings->on_join == MST_ON_JOIN_NEVER && strcmp(settings->backend, "static") != 0;
+    return is_fixed ? mst_params_set(params, "grow", "0", reterr) : 0;
+}
+
 static int fill_params(const struct mst__run_settings *settings,
                        struct mst_params *params,
                        struct mst_err *reterr)
@@ -72,6 +82,7 @@ static int fill_params(const struct mst__run_settings *settings,
     rv = rv == 0 ? mst_params_set_local_addr(params, settings->local_addr, reterr) : rv;
     rv = rv == 0 ? set_serve(settings, params, reterr) : rv;
     rv = rv == 0 ? set_rank(settings, params, reterr) : rv;
+    rv = rv == 0 ? set_growth(settings, params, reterr) : rv;
     if (rv == 0 && strcmp(settings->backend, "static") != 0) {
         rv = set_budget(settings, params, reterr);
     }
@@ -214,17 +225,18 @@ static int run(const struct mst__run_settings *settings)
 /* What is accepted by the table and not done is refused. */
 static const char *refused(const struct mst__run_settings *settings)
 {
-    if (settings->on_join == MST_ON_JOIN_NEVER) {
-        return "--on-join never: a node that waits gets in with the next restart: say "
-               "next-restart. With --nnodes N, one number, nodes beyond N wait until one is lost";
-    }
     bool is_static = strcmp(settings->backend, "static") == 0;
     if (is_static && settings->max_restarts > 0) {
         return "--max-restarts: nodes of backend static cannot restart together; use muster";
     }
-    bool has_ranks = is_static || strcmp(settings->backend, "muster") == 0 ||
-                     strcmp(settings->backend, "etcd-v3") == 0;
-    if (!has_ranks && settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION) {
+    bool has_authority =
+        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "etcd-v3") == 0;
+    if (settings->on_join == MST_ON_JOIN_NEVER && !has_authority && !is_static) {
+        return "--on-join never: nodes of this backend admit themselves; muster, etcd-v3 and "
+               "static can keep later nodes out";
+    }
+    if (!has_authority && !is_static &&
+        settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION) {
         return "--node-rank: this backend orders nodes by their names; muster, etcd-v3 and static "
                "go by it";
     }

@@ -75,7 +75,7 @@ static uint32_t authority_present_count(const struct mst__authority *authority)
 static uint32_t authority_waiting_wanted(const struct mst__authority *authority)
 {
     bool has_room = authority->settings.is_set &&
-                    authority->world < authority->settings.nodes_max &&
+                    authority->world < mst__authority_nodes_max(authority) &&
                     authority->finished_count == 0 && authority->released_count == 0;
     return has_room ? authority_present_count(authority) : 0;
 }
@@ -325,6 +325,7 @@ static void member_end(struct mst__authority *authority,
     authority->living_count--;
     if (authority->living_count == 0) {
         authority->settings.is_set = false;
+        authority->first_world = 0; /* other nodes begin anew */
     }
     authority->stats.losses += is_lost;
     authority->stats.leaves += !is_lost && !has_finished;
@@ -383,8 +384,8 @@ enum mst__authority_standing mst__authority_standing(const struct mst__authority
             if (is_open || authority->phase == MST_AUTHORITY_CLOSED) {
                 return MST_STANDING_GATHERED;
             }
-            return authority->world < authority->settings.nodes_max ? MST_STANDING_QUEUED
-                                                                    : MST_STANDING_SPARE;
+            return authority->world < mst__authority_nodes_max(authority) ? MST_STANDING_QUEUED
+                                                                          : MST_STANDING_SPARE;
         case MST_PLACE_FREE:
         case MST_PLACE_GONE:
             break;
@@ -506,7 +507,8 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     uint32_t *chosen = authority->arrays + authority->arrays_capacity;
     uint32_t *work = chosen + authority->arrays_capacity;
     uint32_t *roster = work + authority->arrays_capacity;
-    uint32_t count = mst__authority_choose(authority, authority->settings.nodes_max, chosen, work);
+    uint32_t count_max = mst__authority_nodes_max(authority);
+    uint32_t count = mst__authority_choose(authority, count_max, chosen, work);
     MST_ASSERT(count >= authority->settings.nodes_min);
     MST_ASSERT(count <= authority->settings.nodes_max);
     MST_ASSERT(!authority_is_blocked(authority));
@@ -527,6 +529,7 @@ static void authority_seal(struct mst__authority *authority, enum mst__authority
     authority->round = round;
     authority->round_epoch = authority->options.epoch;
     authority->world = count;
+    authority->first_world = authority->first_world == 0 ? count : authority->first_world;
     authority->held_count = count;
     authority->sealed_us = authority->now_us;
     authority->is_seal_pending = true;
@@ -561,7 +564,7 @@ static void authority_gather(struct mst__authority *authority)
     if (authority_is_blocked(authority) || present_count < authority->settings.nodes_min) {
         return;
     }
-    if (present_count >= authority->settings.nodes_max) {
+    if (present_count >= mst__authority_nodes_max(authority)) {
         authority_seal(authority, MST_AUTHORITY_WHY_FULL);
     } else if (authority_is_everybody_back(authority)) {
         authority_seal(authority, MST_AUTHORITY_WHY_BACK);
@@ -609,6 +612,8 @@ void mst__authority_adopt(struct mst__authority *authority,
     authority->round = round;
     authority->round_epoch = epoch;
     authority->world = world;
+    /* No round was larger than the first one if that matters, so the largest known is nearest. */
+    authority->first_world = world > authority->first_world ? world : authority->first_world;
     authority->unknown_count = world;
     authority->is_seal_pending = false;
     authority->reclaim_us = time_after(authority->now_us, authority->options.reclaim_us);

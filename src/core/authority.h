@@ -214,6 +214,7 @@ struct mst__announcement {
                                   "rack,host" */
     uint32_t pinned_rank;      /* preference; MST_AUTHORITY_RANK_NONE */
     struct mst__budget budget; /* equal on all nodes as well */
+    bool is_fixed;             /* no round is larger than the first one; equal on all nodes */
     struct mst__claim claim;
     bool has_wall; /* both clocks were read: the node's at the sending, ours at the arrival */
     int64_t wall_us, wall_here_us;
@@ -224,7 +225,8 @@ struct mst__announcement {
 enum mst__refusal {
     MST_REFUSAL_NONE,
     MST_REFUSAL_CLOSED,    /* MST_ECLOSED, MST_EFINISHED: who closed the run and why */
-    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call, order of ranks or budget conflict */
+    MST_REFUSAL_SETTINGS,  /* MST_EINVAL: min, max, last call, order of ranks, budget or
+                              is_fixed conflict */
     MST_REFUSAL_STALE,     /* MST_EEXPELLED: a newer process of the node is known */
     MST_REFUSAL_TWIN,      /* MST_EEXPELLED: another process with the same name and contact lives */
     MST_REFUSAL_CLAIM,     /* MST_EEXPELLED: the round that it claims to hold is over, or not its
@@ -352,6 +354,7 @@ struct mst__authority_options {
 /* Equal on all nodes; valid while there are living members. */
 struct mst__authority_settings {
     bool is_set;
+    bool is_fixed; /* see mst__authority_nodes_max */
     uint32_t nodes_min, nodes_max;
     int64_t last_call_us;
     struct mst__budget budget;
@@ -386,6 +389,8 @@ struct mst__authority {
     int64_t round_floor; /* the highest round ever claimed; the next one is larger */
     int64_t reclaim_us;  /* until when places may be claimed */
     uint32_t world;
+    uint32_t first_world;    /* of the first round since there are nodes, as far as it is known;
+                                0 = there was none */
     uint32_t held_count;     /* members that hold it */
     uint32_t unknown_count;  /* ranks whose places are not claimed */
     uint32_t finished_count; /* finished members that hold it */
@@ -550,6 +555,10 @@ struct mst__authority_event {
 int mst__authority_step(struct mst__authority *authority,
                         const struct mst__authority_event *event,
                         struct mst_err *reterr);
+
+/* The size that the next round may have: nodes_max of the settings, or, if the job is fixed, the
+ * size of its first round. Nodes beyond it wait and take the places of lost ones. */
+uint32_t mst__authority_nodes_max(const struct mst__authority *authority);
 
 /* When the next TIME is due; INT64_MAX = never. Each event may make it earlier. */
 int64_t mst__authority_due_us(const struct mst__authority *authority);

@@ -249,6 +249,21 @@ static int announce_check_budget(struct announce *announce)
                            TOLD(said->name), asked, known, NAME_TOLD, settings->setter);
 }
 
+static int announce_check_fixed(struct announce *announce)
+{
+    const struct mst__authority_settings *settings = &announce->authority->settings;
+    const struct mst__announcement *said = announce->said;
+    if (said->is_fixed == settings->is_fixed) {
+        return 0;
+    }
+    return announce_refuse(announce, MST_REFUSAL_SETTINGS, MST_EINVAL,
+                           "node '%.*s' asks for a run that %s, this run %s, as node '%.*s' said; "
+                           "all have to agree",
+                           TOLD(said->name), said->is_fixed ? "does not grow" : "may grow",
+                           settings->is_fixed ? "does not grow" : "may grow", NAME_TOLD,
+                           settings->setter);
+}
+
 static int announce_check_settings(struct announce *announce)
 {
     const struct mst__authority *authority = announce->authority;
@@ -290,7 +305,8 @@ static int announce_check_settings(struct announce *announce)
                                TOLD(said->name), TOLD(said->rank_by), TOLD(rank_by), NAME_TOLD / 2,
                                setter);
     }
-    return announce_check_budget(announce);
+    int rv = announce_check_fixed(announce);
+    return rv == 0 ? announce_check_budget(announce) : rv;
 }
 
 /* The claimed round against the current one: by number, then by epoch. */
@@ -371,6 +387,7 @@ static void settings_take(struct mst__authority *authority, const struct mst__an
     struct mst__authority_settings *settings = &authority->settings;
     *settings = (struct mst__authority_settings){
         .is_set = true,
+        .is_fixed = said->is_fixed,
         .nodes_min = said->nodes_min,
         .nodes_max = said->nodes_max,
         .last_call_us = said->last_call_us,

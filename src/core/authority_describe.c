@@ -160,7 +160,8 @@ static void describe_open(struct sentence *sentence,
     } else if (authority->last_call_us != INT64_MAX) {
         sentence_add(sentence, ", last call for ");
         sentence_add_time(sentence, mst__saturate_subtract(authority->last_call_us, now_us));
-        sentence_add(sentence, " more, up to %" PRIu32 " nodes", settings->nodes_max);
+        sentence_add(sentence, " more, up to %" PRIu32 " nodes",
+                     mst__authority_nodes_max(authority));
     }
     sentence_add_names(sentence, authority, "; connection lost: ", pick_absent);
     sentence_add_names(sentence, authority, "; gone since the last round: ", pick_missing);
@@ -176,7 +177,7 @@ static void describe_round(struct sentence *sentence, const struct mst__authorit
         sentence_add_names(sentence, authority, "; at work: ", pick_at_work);
     }
     if (authority->waiting_count > 0) {
-        bool is_full = authority->world >= authority->settings.nodes_max;
+        bool is_full = authority->world >= mst__authority_nodes_max(authority);
         sentence_add(sentence, is_full ? "; %" PRIu32 " stand by" : "; %" PRIu32 " want in",
                      authority->waiting_count);
         sentence_add_names(sentence, authority, ": ", pick_waiting);
@@ -402,6 +403,7 @@ static const char *flaw_of_numbers(const struct mst__authority *authority)
     const struct mst__authority_settings *settings = &authority->settings;
     uint32_t members_max = authority->options.members_max;
     HOLDS(authority->world <= members_max);
+    HOLDS(authority->first_world <= members_max);
     HOLDS(authority->living_count <= members_max);
     HOLDS(authority->round >= 0 && authority->round <= MST_AUTHORITY_ROUND_MAX);
     HOLDS(authority->round_floor >= 0 && authority->round_floor <= MST_AUTHORITY_ROUND_MAX);

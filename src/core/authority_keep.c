@@ -16,6 +16,7 @@ bool mst__authority_kept(const struct mst__authority *authority, struct mst__kep
         .epoch = authority->round_epoch,
         .round = authority->round,
         .world = authority->world,
+        .first_world = authority->first_world,
         .is_over = is_over,
         .why = is_over ? authority->reopened_why : MST_AUTHORITY_WHY_NONE,
         .waiting = is_running ? authority->waiting_told : 0,
@@ -276,6 +277,8 @@ int mst__authority_rebuild(struct mst__authority *authority,
                                                       .round = round->round,
                                                       .world = round->world};
         rv = mst__authority_step(authority, &restored, NULL);
+        uint32_t first = round->first_world > round->world ? round->first_world : round->world;
+        authority->first_world = rebuild_is_deserted(&rebuild) ? 0 : first;
         authority->restarts = round->restarts;
         authority->restarts_total = round->restarts_total;
         MST_ASSERT(authority->restarts <= authority->restarts_total);

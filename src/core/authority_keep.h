@@ -17,6 +17,7 @@ struct mst__kept {
     uint64_t epoch;
     int64_t round; /* 0 = none yet */
     uint32_t world;
+    uint32_t first_world;        /* of the first round of these nodes; 0 = not known */
     bool is_over;                /* the next round gathers */
     enum mst__authority_why why; /* if it is over */
     uint32_t waiting;            /* if it runs: nodes that want in, with room for them */

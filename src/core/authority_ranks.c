@@ -128,13 +128,23 @@ static void ranks_sort(struct mst__authority *authority,
 
 /* --- choosing --- */
 
+uint32_t mst__authority_nodes_max(const struct mst__authority *authority)
+{
+    const struct mst__authority_settings *settings = &authority->settings;
+    uint32_t first = authority->first_world;
+    if (!settings->is_fixed || first == 0 || first >= settings->nodes_max) {
+        return settings->nodes_max;
+    }
+    return first > settings->nodes_min ? first : settings->nodes_min;
+}
+
 static int choose_class(const struct mst__authority *authority,
                         const struct mst__authority_member *member)
 {
     if (member->rank != MST_AUTHORITY_RANK_NONE) {
         return 0;
     }
-    return member->pinned_rank < authority->settings.nodes_max ? 1 : 2;
+    return member->pinned_rank < mst__authority_nodes_max(authority) ? 1 : 2;
 }
 
 static int choose_compare(const struct mst__authority *authority,

@@ -7,12 +7,14 @@
 
 /* The version of a node in ANNOUNCE, and of the server in WELCOME: the lower one counts. Fields of
  * later versions are at the end of their messages and may be missing. */
-#define MST_JOB_VERSION 4
+#define MST_JOB_VERSION 5
 /* The version that has FINISH, RESTART, outcomes and causes. */
 #define MST_JOB_VERSION_FINISH 2
 /* The version that has lists of jobs, details of nodes, and announcements of a new job. */
 #define MST_JOB_VERSION_LIST 3
 /* Version 4 has restarts and start in SEALED, and all restarts in STATUS_TOLD. */
+/* The version that has jobs that do not grow. */
+#define MST_JOB_VERSION_FIXED 5
 
 /* Names in one LOST; the rest is a number. */
 #define MST_JOB_NAMES_MAX 16

@@ -560,6 +560,14 @@ static void be_welcome(struct mst__member *member, const struct mst__job_message
     member->was_welcome = true;
     member->version = message->u.welcome.version;
     member->pause_us = MST_MEMBER_AGAIN_US;
+    if (member->options.self.is_fixed && member->version < MST_JOB_VERSION_FIXED &&
+        member->phase == MST_MEMBER_JOINING) {
+        (void)mst__fail(&member->err, MST_ENOTSUP, 0,
+                        "%.60s has an earlier version, with which every job may grow",
+                        member->options.where);
+        fail(member);
+        return;
+    }
     if (member->is_cut_told) {
         put_notice(member, MST_MEMBER_NOTICE_AGAIN, message, (struct mst_bytes){.data = NULL});
     }

@@ -136,6 +136,11 @@ int mst__muster_read_node(const struct mst_params *params,
     if (rv == 0) {
         rv = read_rank_by(params, settings, reterr);
     }
+    bool grows = true;
+    if (rv == 0) {
+        rv = mst_params_bool(params, "grow", true, &grows, reterr);
+        settings->is_fixed = !grows;
+    }
     return rv == 0 ? read_rank(params, settings, reterr) : rv;
 }
 

@@ -36,6 +36,9 @@ static void visit_announce(struct mst__visitor *visitor, struct mst__job_announc
     if (mst__visit_more(visitor)) {
         mst__visit_bool(visitor, &announce->is_new);
     }
+    if (mst__visit_more(visitor)) {
+        mst__visit_bool(visitor, &announce->announcement.is_fixed);
+    }
 }
 
 static void visit_round(struct mst__visitor *visitor, struct mst__job_round *round, bool is_sealed)

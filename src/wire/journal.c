@@ -121,6 +121,9 @@ static void visit_announced(struct mst__visitor *visitor, struct mst__journal_ev
     mst__visit_u64(visitor, &announcement->contact);
     mst__visit_i64(visitor, &announcement->wall_here_us);
     mst__visit_announcement(visitor, announcement, record->labels);
+    if (mst__visit_more(visitor)) { /* missing in the first journals */
+        mst__visit_bool(visitor, &announcement->is_fixed);
+    }
 }
 
 /* The two halves separately: both are small. */

@@ -131,6 +131,10 @@ static void visit_job(struct mst__visitor *visitor,
     } else {
         authority->restarts_total = authority->restarts;
     }
+    if (mst__visit_more(visitor)) { /* the same */
+        mst__visit_bool(visitor, &authority->settings.is_fixed);
+        mst__visit_u32(visitor, &authority->first_world);
+    }
 }
 
 /* Flags as bits of one number. */

@@ -108,7 +108,8 @@ class Alone(Case):
 
     def test_refused(self):
         for options, word in (
-                (("--on-join", "never"), "wait until one is lost"),
+                (("--rdzv-backend", "c10d", "--on-join", "never"),
+                 "muster, etcd-v3 and static can keep later nodes out"),
                 (("--rdzv-backend", "static", "--rdzv-endpoint", "127.0.0.1:1",
                   "--max-restarts", 1), "cannot restart together"),
                 (("--rdzv-backend", "c10d", "--node-rank", 0), "by their names"),
@@ -463,6 +464,25 @@ class Together(Case):
             pass
         second.until("/2")
         for agent in (first, second):
+            agent.signal(signal.SIGTERM)
+
+    def test_newcomer_replaces_only(self):
+        """The job has never more nodes than at first: others wait until one of them is lost."""
+        script = STAY.replace("sleep", f'[ $RANK = 0 ] && rmdir {self.path("go")} '
+                                       '2>/dev/null && exit 3; sleep')
+        options = ("--on-join", "never", "--max-restarts", 1)
+        first = [self.shell(script, *options, nnodes="2:3") for _ in range(2)]
+        for agent in first:
+            agent.until("/2 0")
+        newcomer = self.shell(script, *options, nnodes="2:3")
+        harness.wait_until(lambda: "spare" in newcomer.stderr(), "the newcomer to wait")
+        os.mkdir(self.path("go"))
+        for agent in first:  # a restart lets nobody in
+            agent.until("/2 1")
+        first[1].signal(signal.SIGKILL)
+        first[0].until("/2 1")
+        newcomer.until("/2 1")
+        for agent in (*first, newcomer):
             agent.signal(signal.SIGTERM)
 
     def test_exclude(self):

@@ -21,6 +21,7 @@ struct world {
     int64_t revision;
     int64_t now_us;
     uint32_t min, max;
+    bool is_fixed;
     uint64_t incarnation;          /* of who speaks; 0 = the create revision of its key */
     struct mst__etcd_v3_word word; /* and what it says of its work */
 };
@@ -105,6 +106,7 @@ static void world_put(struct world *world,
         .rank_by = mst_bytes_str(""),
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
         .claim = *claim,
+        .is_fixed = world->is_fixed,
     };
     struct mst__buf buf;
     mst__buf_init(&buf, 1 << 16);
@@ -224,6 +226,38 @@ static void test_seal_and_loss(void **state)
     assert_int_equal(world_store(&world), 1);
     assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
     assert_true(world.round.round == 2 && world.round.before == 1 && world.round.world == 2);
+    world_close(&world);
+}
+
+/* A job that does not grow: the size of its first round outlives the authority. */
+static void test_fixed(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 1, 4);
+    world.is_fixed = true;
+    world_enter(&world, "a", 1);
+    world_enter(&world, "b", 2);
+    world_build(&world);
+    world.now_us += 2000000; /* the last call */
+    assert_int_equal(world_store(&world), 1);
+    assert_true(world.round.world == 2 && world.round.first_world == 2);
+    world_delete(&world, 2);
+    assert_int_equal(world_store(&world), 1);
+    world_return(&world, "a", 1);
+    assert_int_equal(world_store(&world), 1);
+    assert_true(world.round.world == 1 && world.round.first_world == 2);
+    mst__etcd_v3_authority_close(&world.authority);
+    world_build(&world);
+    world_enter(&world, "c", 3);
+    world_enter(&world, "d", 4);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.waiting, 1);
+    world_return(&world, "a", 1);
+    assert_int_equal(world_store(&world), 1);
+    assert_int_equal(world.round.state, MST_ETCD_V3_RUNNING);
+    assert_true(world.round.world == 2 && world.round.first_world == 2);
+    assert_int_equal(mst__etcd_v3_round_rank(&world.round, 3), 1);
     world_close(&world);
 }
 
@@ -861,6 +895,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seal_and_loss),
+        cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_failure_beyond_the_budget),

@@ -66,6 +66,7 @@ static void test_node(void **state)
         .has_wall = true,
         .wall_us = INT64_C(1700000000000000),
         .budget = {.is_limited = true, .restarts_max = 3, .window_us = 60},
+        .is_fixed = true,
     };
     const struct mst__etcd_v3_word word = {
         .is_said = true,
@@ -97,9 +98,9 @@ static void test_node(void **state)
     assert_false(node.said.claim.holds);
     assert_true(node.said.wall_us == said.wall_us);
     assert_true(node.has_left);
-    assert_true(node.said.budget.is_limited);
     assert_int_equal(node.said.budget.restarts_max, 3);
     assert_int_equal(node.said.budget.window_us, 60);
+    assert_true(node.said.is_fixed);
     assert_true(node.word.is_said);
     assert_false(node.word.is_finish);
     assert_int_equal(node.word.epoch, 12);
@@ -131,6 +132,7 @@ static void test_round(void **state)
         .round = 9,
         .before = 8,
         .world = 2,
+        .first_world = 3,
         .seats = seats,
         .address = "host:1",
         .why = MST_AUTHORITY_WHY_LEFT,
@@ -146,6 +148,7 @@ static void test_round(void **state)
     assert_int_equal(mst__etcd_v3_round_read(mst__buf_bytes(&buf), &again, &err), 0);
     assert_int_equal(again.state, MST_ETCD_V3_OPEN);
     assert_true(again.epoch == 77 && again.round == 9 && again.before == 8 && again.world == 2);
+    assert_int_equal(again.first_world, 3);
     assert_false(again.is_sharded);
     assert_int_equal(mst__etcd_v3_round_rank(&again, UINT64_MAX), 1);
     assert_int_equal(mst__etcd_v3_round_rank(&again, 6), MST_AUTHORITY_RANK_NONE);
@@ -187,6 +190,7 @@ static void test_round_spans(void **state)
     struct mst_err err = {0};
     assert_int_equal(mst__etcd_v3_round_read(text, &again, &err), 0);
     assert_memory_equal(again.is_gone, is_gone, sizeof is_gone);
+    assert_int_equal(again.first_world, 1000); /* there was no larger one */
     mst__etcd_v3_round_close(&again);
     mst__buf_close(&buf);
 }

@@ -26,6 +26,7 @@ struct unit_run {
     struct mst__budget budget;
     enum mst__refusal refusal;
     struct mst_err err;
+    bool is_fixed;
     bool has_starts; /* in the log, too: restarts before a round, and why it begins */
     char log[4096];
     size_t log_size;
@@ -76,6 +77,7 @@ static inline struct mst__announcement run_announcement(const struct unit_run *r
         .last_call_us = run->last_call_us,
         .rank_by = mst_bytes_str(run->rank_by),
         .budget = run->budget,
+        .is_fixed = run->is_fixed,
         .pinned_rank = MST_AUTHORITY_RANK_NONE,
         .driver = (void *)(uintptr_t)name,
     };

@@ -282,6 +282,86 @@ static void properties(void **state)
     }
 }
 
+/* --- jobs that do not grow --- */
+
+/* Later nodes only take the places of lost ones, at most as many as the first round had. */
+static void fixed_keeps_its_size(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 1, 4);
+    run.is_fixed = true;
+    run_join(&run, "a");
+    run_join(&run, "b");
+    run_pass(&run, 31 * SECOND_US, true);
+    run_join(&run, "c");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; spare c; ");
+    run_back(&run, "a");
+    run_back(&run, "b");
+    assert_told(&run, "reopened 2 returned a; sealed 7/2 of 2 at a a=0 b=1; spare c; ");
+    run_lose(&run, "b");
+    run_back(&run, "a");
+    assert_told(&run, "lost b=1; reopened 3 lost b; sealed 7/3 of 2 at a a=0 c=1; ");
+    /* A smaller round has room again, for as many as are missing. */
+    run_lose(&run, "c");
+    run_back(&run, "a");
+    assert_told(&run, "lost c=1; reopened 4 lost c; sealed 7/4 of 1 at a a=0; ");
+    run_join(&run, "d");
+    run_join(&run, "e");
+    assert_told(&run, "queued d; waiting 1; queued e; ");
+    run_back(&run, "a");
+    assert_told(&run, "sealed 7/5 of 2 at a a=0 d=1; spare e; ");
+    /* When all are gone, the next ones begin anew. */
+    run_lose(&run, "e");
+    run_lose(&run, "d");
+    run_lose(&run, "a");
+    run_pass(&run, 2 * SECOND_US, true);
+    run.log_size = 0;
+    run.log[0] = '\0';
+    run_join(&run, "f");
+    run_join(&run, "g");
+    run_join(&run, "h");
+    run_pass(&run, 31 * SECOND_US, true);
+    assert_told(&run, "sealed 7/6 of 3 at f f=0 g=1 h=2; ");
+    run_close(&run);
+}
+
+/* An authority that takes a round over knows no earlier one. */
+static void fixed_after_a_restart(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init_epoch(&run, 1, 4, 8);
+    run.is_fixed = true;
+    struct mst__announcement said = run_announcement(&run, "a");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 2, .rank = 0, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    said = run_announcement(&run, "b");
+    said.claim = (struct mst__claim){.epoch = 7, .round = 4, .world = 2, .rank = 1, .holds = true};
+    assert_int_equal(run_say(&run, &said), 0);
+    run_join(&run, "c");
+    assert_told(&run, "spare c; ");
+    run_back(&run, "b");
+    run_back(&run, "a");
+    assert_told(&run, "reopened 5 returned b; sealed 8/5 of 2 at a a=0 b=1; spare c; ");
+    run_close(&run);
+}
+
+static void fixed_for_all(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 4);
+    run_join(&run, "a");
+    struct mst__announcement said = run_announcement(&run, "b");
+    said.is_fixed = true;
+    assert_int_equal(run_say(&run, &said), MST_EINVAL);
+    assert_int_equal(run.refusal, MST_REFUSAL_SETTINGS);
+    assert_string_equal(run.err.msg, "node 'b' asks for a run that does not grow, this run may "
+                                     "grow, as node 'a' said; all have to agree");
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +369,9 @@ int main(void)
         cmocka_unit_test(scenarios),
         cmocka_unit_test(chosen),
         cmocka_unit_test(properties),
+        cmocka_unit_test(fixed_keeps_its_size),
+        cmocka_unit_test(fixed_after_a_restart),
+        cmocka_unit_test(fixed_for_all),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -590,6 +590,24 @@ static void asks_for_a_new_job(void **state)
     effects_are("failed send:leave disconnect");
 }
 
+/* A server that does not know such jobs would let the job grow. */
+static void does_not_grow(void **state)
+{
+    (void)state;
+    member.options.self.is_fixed = true;
+    want(INT64_MAX);
+    announced_as(false);
+    hear_welcome(MST_JOB_VERSION_FIXED - 1);
+    effects_are("failed send:leave disconnect");
+    assert_int_equal(member.err.code, MST_ENOTSUP);
+    (void)reset(NULL);
+    member.options.self.is_fixed = true;
+    want(INT64_MAX);
+    announced_as(false);
+    hear_welcome(MST_JOB_VERSION_FIXED);
+    effects_are("");
+}
+
 static void news_of_a_round_make_it_announce_again(void **state)
 {
     (void)state;
@@ -752,6 +770,7 @@ int main(void)
         cmocka_unit_test_setup(who_waits_hears_how_the_job_has_ended, reset),
         cmocka_unit_test_setup(finished_before_it_came, reset),
         cmocka_unit_test_setup(asks_for_a_new_job, reset),
+        cmocka_unit_test_setup(does_not_grow, reset),
         cmocka_unit_test_setup(news_of_a_round_make_it_announce_again, reset),
         cmocka_unit_test_setup(who_is_late_says_why, reset),
         cmocka_unit_test_setup(a_spare_is_not_late, reset),

@@ -41,7 +41,8 @@ static struct mst__job_message make_announce(void)
                          .budget = {.is_limited = true, .restarts_max = 3, .window_us = 60},
                          .claim = {.epoch = 9, .round = 8, .world = 4, .rank = 3, .holds = true},
                          .has_wall = true,
-                         .wall_us = -5},
+                         .wall_us = -5,
+                         .is_fixed = true},
         .is_new = true,
     };
     return message;
@@ -332,10 +333,18 @@ static void fields_of_the_end(void **state)
     }
 }
 
-/* How many bytes of @message the fourth version has added. */
+/* How many bytes of @message the fifth version has added. */
+static size_t added_fifth(const struct mst__job_message *message)
+{
+    return message->type == MST_JOB_ANNOUNCE ? 1 : 0;
+}
+
+/* How many the fourth one has, too. */
 static size_t added_fourth(const struct mst__job_message *message)
 {
-    return message->type == MST_JOB_SEALED ? 4 + 4 : message->type == MST_JOB_STATUS_TOLD ? 4 : 0;
+    return message->type == MST_JOB_SEALED        ? 4 + 4
+           : message->type == MST_JOB_STATUS_TOLD ? 4
+                                                  : added_fifth(message);
 }
 
 /* How many the third one has, too. */
@@ -439,7 +448,8 @@ static void second_version(void **state)
     }
 }
 
-/* A message of the third version: nobody says how many restarts there were before a round. */
+/* A message of the third version: nobody says how many restarts there were before a round, or that
+ * a job does not grow. */
 static void third_version(void **state)
 {
     (void)state;
@@ -464,6 +474,10 @@ static void third_version(void **state)
             assert_int_equal(message.u.status.restarts_total, 23);
             assert_bytes_str(earlier.u.status.details, "nor here");
             assert_int_equal(earlier.u.status.restarts_total, 20); /* those of the budget */
+        } else if (message.type == MST_JOB_ANNOUNCE) {
+            assert_true(message.u.announce.announcement.is_fixed);
+            assert_true(earlier.u.announce.is_new);
+            assert_false(earlier.u.announce.announcement.is_fixed);
         }
         mst__buf_close(&frame);
     }
