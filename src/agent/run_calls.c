@@ -275,6 +275,9 @@ static void done(struct mst__run *run, struct mst__call *call)
             if (call->rv == MST_ENOTSUP) { /* each node is on its own */
                 mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
                                                              .outcome = MST_JOB_OUTCOME_FAILED});
+            } else if (call->rv != 0 && call->rv != MST_ECANCELED) { /* else we leave anyway */
+                mst__run_say(run, "muster: the failure of this node was not reported: %s",
+                             call->err.msg);
             }
             return;
         case MST_CALL_ASKED:

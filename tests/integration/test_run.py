@@ -676,6 +676,21 @@ class Outage(Case):
         self.assertEqual(agent.wait(), 5, agent.stderr())
         self.assertIn("for longer than read_timeout", agent.stderr())
 
+    def test_failure_is_told_late(self):
+        """The next server hears of a failure that the last one could not; the user at once."""
+        script = f'echo at $TORCHELASTIC_RESTART_COUNT; ' \
+                 f'[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; ' \
+                 f'until [ -e {self.path("go")} ]; do sleep 0.02; done; exit 3'
+        agent = self.shell(script, "--max-restarts", 1, conf="close_timeout=300ms")
+        agent.until("at 0")
+        self.server.kill()
+        open(self.path("go"), "wb").close()
+        harness.wait_until(lambda: "was not reported" in agent.stderr(), "the line of the agent")
+        self.server = harness.Server("--port", self.server.port)
+        self.addCleanup(self.server.kill)
+        agent.until("at 1")
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+
 
 if __name__ == "__main__":
     harness.main()
