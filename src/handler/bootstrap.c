@@ -1,4 +1,4 @@
-/* handler/bootstrap.c - the workers' store and how they learn of it. */
+/* handler/bootstrap.c - the workers' store, and how nodes learn its address. */
 #include "handler/bootstrap.h"
 
 #include <errno.h>
@@ -19,13 +19,13 @@
 #define KEY_ADDR "MASTER_ADDR"
 #define KEY_PORT "MASTER_PORT"
 
-/* Finding out our own address takes no more than a lookup of the endpoint's. */
+/* Time to find our own address; it includes a lookup of the endpoint's name. */
 #define ADVERTISE_MS 10000
 
-/* An address of the kind that is kept for examples: the way to it is the way to everybody. */
+/* An address reserved for documentation: the route to it is the default route. */
 #define NOWHERE "192.0.2.1"
 
-/* torch's own switch: with "1" the workers' rank 0 starts the store, and the agents none. */
+/* torch's switch: with "1" the workers' rank 0 starts the store, and the agents do not. */
 #define ENV_DISABLE_SHARE "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
@@ -58,7 +58,7 @@ void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
 
 /* --- rank 0 --- */
 
-/* What others shall call us; empty after an error. */
+/* Find the address that others use for this node; empty after an error. */
 static int find_address(const char *local_addr,
                         const struct mst__endpoint *endpoint,
                         int wake_fd,
@@ -78,7 +78,7 @@ static int find_address(const char *local_addr,
     return 0;
 }
 
-/* Bind a socket to a free port of both families, or of the one that there is. */
+/* Bind a socket to a free port, in both families if the machine has both. */
 static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
 {
     struct sockaddr_in6 address = {.sin6_family = AF_INET6};
@@ -89,7 +89,7 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
     bool is_bound = fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0;
     if (!is_bound) {
         if (fd >= 0) {
-            (void)close(fd); /* nothing was done with it */
+            (void)close(fd); /* never used */
         }
         size = sizeof address4;
         fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -104,7 +104,7 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
         *ret_fd = fd;
     }
     if (rv != 0 && fd >= 0) {
-        (void)close(fd); /* nothing was done with it */
+        (void)close(fd); /* never used */
     }
     return rv;
 }
@@ -130,13 +130,13 @@ int mst__bootstrap_reserve(const char *local_addr,
     return rv;
 }
 
-/* A port that nobody uses at the moment, as torch's agents hand one out. */
+/* Find a port that is free now, as torch's agents do. */
 static int find_port(int *ret_port, struct mst_err *reterr)
 {
     int fd = -1;
     int rv = bind_free(&fd, ret_port, reterr);
     if (rv == 0) {
-        (void)close(fd); /* nothing was done with it */
+        (void)close(fd); /* never used */
     }
     return rv;
 }
@@ -179,7 +179,7 @@ static int publish(const struct mst__bootstrap_round *round,
 
 /* --- the others --- */
 
-/* Wait for both keys and get them. Everybody sets the port last. */
+/* Wait for both keys and get them. Every writer sets the port last. */
 static int read_values(const struct mst__bootstrap_round *round,
                        struct mst__until until,
                        struct mst_buffer ret_values[2],
@@ -200,7 +200,7 @@ static int read_values(const struct mst__bootstrap_round *round,
     return rv;
 }
 
-/* The same, but between looks at the round, which say how long it is worth waiting. */
+/* The same, with looks at the round in between; they tell how long to wait on. */
 static int await_values(const struct mst__bootstrap_round *round,
                         int64_t wait_ms,
                         struct mst_buffer ret_values[2],
@@ -240,8 +240,8 @@ static int read_info(const struct mst__bootstrap_round *round,
     return rv;
 }
 
-/* A torch agent that stays rank 0 and serves the workers' store does not tell again; where it was,
- * it still is. One that tells may do so a second after us, which is how often it looks. */
+/* A torch agent that stays rank 0 keeps its store and does not publish the address again. One
+ * that publishes may do so a second after us, which is its polling interval. */
 #define KNOWN_WAIT_MS 1500
 
 static int find_out(struct mst__bootstrap *bootstrap,
@@ -285,7 +285,7 @@ int mst__bootstrap_run(struct mst__bootstrap *bootstrap,
             rv = publish(round, &info, reterr);
         }
     } else {
-        /* Everybody has left the round in which we were rank 0, or this one would not be there. */
+        /* Every node has left the round in which we were rank 0, or this round would not exist. */
         mst__hosted_stop(bootstrap->hosted);
         bootstrap->hosted = NULL;
         rv = find_out(bootstrap, round, &info, reterr);

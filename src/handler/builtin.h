@@ -1,5 +1,4 @@
-/* handler/builtin.h - the creators of the built-in handlers and the options that each knows, for
- * the registry. */
+/* handler/builtin.h - the creators of the built-in handlers and their options, for the registry. */
 #ifndef MST_HANDLER_BUILTIN_H
 #define MST_HANDLER_BUILTIN_H
 

@@ -1,4 +1,4 @@
-/* handler/ending.c - how work ends where there is no authority. */
+/* handler/ending.c - the end of work without an authority. */
 #include "handler/ending.h"
 
 #include <inttypes.h>
@@ -13,36 +13,35 @@
 #include "base/number.h"
 #include "wire/job.h"
 
-/* For one call of the store that says something, and for one that looks, while which nobody beats.
- */
+/* Time for one call of the store: a write, and a read, during which no heartbeat is sent. */
 #define SAY_MS 5000
 #define LOOK_MS 1000
 
 #define KEY_SIZE 96
 
-/* Of the job. */
+/* Keys of the job. */
 #define END_KEY "end"
 #define RESTARTS_KEY "restarts"
 
-/* Of a round. */
+/* Keys of a round. */
 #define CAUSE_KEY "muster.work/cause"
 #define FINISHED_KEY "muster.work/finished/" /* and the rank */
 
-/* Of a round, by torch's agents. Those of a newer torch count themselves, and who completes the
- * count sets the last key. Those of an older one each set a key with their rank, and another one
- * when they have seen those of all. */
+/* Keys of a round, of torch's agents. With a newer torch they count themselves, and the last one
+ * sets the last key. With an older one each sets a key with its rank, and a second one when it
+ * has seen the keys of all. */
 #define TORCH_COUNT_KEY "torchelastic/agent/terminal_state/num_members"
 #define TORCH_LAST_KEY "torchelastic/agent/terminal_state/last_member"
 #define TORCH_KEY "torchelastic/agent/terminal_state" /* and the rank */
 
 /* --- restarts --- */
 
-/* What is stored of them: four numbers with blanks between them. Of an earlier release two. */
+/* The stored form: four numbers with blanks between them; an earlier release wrote two. */
 struct restarts {
-    int64_t count;    /* in this window */
-    int64_t since_us; /* when it began, wall clock */
+    int64_t count;    /* in the current window */
+    int64_t since_us; /* start of the window, wall clock */
     int64_t total;
-    int64_t round; /* that has failed last */
+    int64_t round; /* the last one that failed */
 };
 
 static struct restarts restarts_parse(struct mst_bytes text)
@@ -61,8 +60,8 @@ static struct restarts restarts_parse(struct mst_bytes text)
     };
 }
 
-/* 0, also when there were none, or an error of the store. @ret_value, unless it is NULL: what is
- * stored, which the caller releases. */
+/* Returns 0, also if there were none, or an error of the store. @ret_value (may be NULL) is the
+ * stored value; the caller releases it. */
 static int restarts_get(struct mst_store *job,
                         struct restarts *ret_restarts,
                         struct mst_buffer *ret_value,
@@ -116,7 +115,7 @@ int mst__ending_begin(struct mst__ending *ending,
     rv = rv == 0 ? ending->open(ending->self, MST_ENDING_JOB, &ending->job, reterr) : rv;
     rv = rv == 0 ? ending->open(ending->self, number, &ending->round, reterr) : rv;
     rv = rv == 0 ? restarts_get(ending->job, &restarts, NULL, reterr) : rv;
-    /* It may have failed already, as others know who were faster. */
+    /* Another node may have counted the failure of this round already. */
     ending->restarts = restarts.total - (restarts.total > 0 && restarts.round >= number ? 1 : 0);
     if (rv != 0) {
         mst__ending_leave(ending);
@@ -126,7 +125,8 @@ int mst__ending_begin(struct mst__ending *ending,
 
 /* --- values --- */
 
-/* Store @message as a frame under @key if there is nothing yet; whether it is there now. */
+/* Store @message as a frame under @key unless the key exists. @ret_is_ours: the value is now
+ * ours. */
 static int put_first(struct mst_store *store,
                      const char *key,
                      const struct mst__job_message *message,
@@ -145,8 +145,8 @@ static int put_first(struct mst_store *store,
     return rv;
 }
 
-/* Read what is under @key: 0, also when there is nothing or it is no frame of @type, and @ret_frame
- * is empty then; errors of the store. */
+/* Read the frame under @key. Returns 0 or an error of the store. @ret_frame is empty if there is
+ * no key, or no frame of @type in it. */
 static int get_frame(struct mst_store *store,
                      const char *key,
                      enum mst__job_type type,
@@ -160,12 +160,12 @@ static int get_frame(struct mst_store *store,
     if (rv == 0 && (mst__job_read(mst_bytes_of(ret_frame->data, ret_frame->size), MST_JOB_SIZE_MAX,
                                   &message, &size, &err) != 1 ||
                     message.type != type)) {
-        mst_buffer_free(ret_frame); /* somebody else's */
+        mst_buffer_free(ret_frame); /* another program's */
     }
     return rv == MST_ENOTFOUND ? 0 : rv;
 }
 
-/* What get_frame has found; borrows from @frame. */
+/* The message that get_frame has read; borrows from @frame. */
 static struct mst__job_message message_of(const struct mst_buffer *frame)
 {
     struct mst__job_message message;
@@ -177,7 +177,7 @@ static struct mst__job_message message_of(const struct mst_buffer *frame)
     return message;
 }
 
-/* The job has ended. */
+/* Store the end of the job. */
 static int put_end(struct mst__ending *ending,
                    enum mst__job_outcome outcome,
                    const struct mst__cause *cause,
@@ -205,8 +205,8 @@ static int put_end(struct mst__ending *ending,
 
 /* --- failed --- */
 
-/* Use one restart of the budget: how many there were, in this window. Only one node of a round gets
- * here, so there is hardly ever another try. */
+/* Use one restart of the budget. @ret_count: how many were used in this window. Only one node of
+ * a round gets here, so the loop hardly ever runs twice. */
 static int budget_use(struct mst__ending *ending, int64_t *ret_count, struct mst_err *reterr)
 {
     struct mst_buffer value;
@@ -281,7 +281,7 @@ static struct mst_bytes ranked_key(const char *key,
     return mst_bytes_str(ret_text);
 }
 
-/* Whether all ranks of the round have said that they have finished. */
+/* Whether all ranks of the round have reported that they have finished. */
 static int is_complete(struct mst__ending *ending, bool *ret_is, struct mst_err *reterr)
 {
     int rv = 0;
@@ -312,13 +312,14 @@ static int say_finished(struct mst__ending *ending,
     const struct mst_bytes values[] = {mst_bytes_str(said), mst_bytes_str(rank),
                                        mst_bytes_str("FIN")};
     int rv = 0;
-    for (size_t i = 0; i < 3 && rv == 0; i++) { /* not every store can take several at once */
+    for (size_t i = 0; i < 3 && rv == 0; i++) { /* not every store can set several at once */
         rv = mst_store_set(ending->round, keys[i], values[i], SAY_MS, reterr);
     }
     bool is_last = false;
     if (rv == 0 && !ending->has_arrived) {
         int64_t count = 0;
-        ending->has_arrived = true; /* also when nobody knows: twice would end the job too soon */
+        ending->has_arrived = true; /* also if the add fails: counting twice would end the job
+                                     * too soon */
         rv =
             mst_store_add(ending->round, mst_bytes_str(TORCH_COUNT_KEY), 1, SAY_MS, &count, reterr);
         is_last = rv == 0 && count >= ending->world;
@@ -401,13 +402,13 @@ bool mst__ending_has_finished(struct mst__ending *ending, int64_t rank)
         struct mst_err err;
         bool exists = false;
         if (find_finished(ending->round, rank, &exists, &err) == 0) {
-            *known = exists ? 2 : 1; /* who is gone says nothing any more */
+            *known = exists ? 2 : 1; /* a node that is gone reports nothing more */
         }
     }
     return *known == 2;
 }
 
-/* Whether agents of torch have all arrived at their barrier, which those of a newer one do when
+/* Whether all agents of torch have arrived at their barrier. Those of a newer torch do so when
  * their work is done. */
 static bool torch_has_finished(const struct mst__ending *ending)
 {
@@ -421,14 +422,14 @@ static void note_end(struct mst__ending *ending, struct mst_changes *view)
 {
     if (!ending->is_end_known &&
         get_frame(ending->job, END_KEY, MST_JOB_CLOSED, &ending->end) == 0) {
-        ending->is_end_known = true; /* it was stored before all was closed */
+        ending->is_end_known = true; /* it was stored before the rendezvous was closed */
     }
     view->outcome = MST_OUTCOME_CLOSED;
     if (ending->end.size > 0) {
         const struct mst__job_message message = message_of(&ending->end);
         mst__work_ended(view, &message.u.close.end);
         (void)snprintf(view->reason, sizeof view->reason, "%.*s", (int)message.u.close.reason.size,
-                       (const char *)message.u.close.reason.data); /* cut off */
+                       (const char *)message.u.close.reason.data); /* cut off when long */
     } else if (torch_has_finished(ending)) {
         view->outcome = MST_OUTCOME_FINISHED;
     }
@@ -465,7 +466,7 @@ int mst__ending_explain(const struct mst__ending *ending,
 {
     struct mst_store *job = NULL;
     struct mst_buffer frame = {.size = 0};
-    struct mst_err ignored; /* then nobody knows */
+    struct mst_err ignored; /* then it is not known */
     if (ending->open(ending->self, MST_ENDING_JOB, &job, &ignored) == 0) {
         (void)get_frame(job, END_KEY, MST_JOB_CLOSED, &frame);
         mst_store_close(job);

@@ -1,7 +1,7 @@
-/* handler/etcd_settings.c - options of `etcd`, `etcd-v2` and `etcd-v3` to settings. What the
- * peers refuse is refused; what they would pass over in silence is, too: certificates that would
- * not be used, a key without its certificate, two names of one file that disagree. A password is
- * never part of a message. */
+/* handler/etcd_settings.c - options of `etcd`, `etcd-v2` and `etcd-v3` to settings. Values that
+ * the peers refuse are refused. So are some that the peers ignore: certificates without https, a
+ * key without its certificate, two names of one file with different values. A password never
+ * appears in a message. */
 #include "handler/etcd_settings.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ const struct mst__known mst__legacy_known = MST_KNOWN(legacy_options);
 
 /* --- where --- */
 
-/* `host[:port]`, several with commas between them. */
+/* `host[:port]`, several separated by commas. */
 static int read_endpoints(const struct mst_params *params,
                           struct mst__etcd_settings *settings,
                           struct mst_err *reterr)
@@ -70,7 +70,7 @@ static int read_endpoints(const struct mst_params *params,
 
 /* --- TLS --- */
 
-/* An option with two names; NULL when it is not set. */
+/* An option with two names; NULL if it is not set. */
 static int read_either(const struct mst_params *params,
                        const char *name,
                        const char *other,
@@ -119,8 +119,8 @@ static int read_files(const struct mst_params *params,
     return 0;
 }
 
-/* The legacy handler of the peers takes the two words as they are, the other one in any case and
- * with blanks around them. */
+/* The peers' legacy handler takes the two words only as they are; their other handler ignores
+ * case and blanks around them. */
 static int read_protocol(const struct mst_params *params,
                          bool is_strict,
                          bool *ret_tls,
@@ -190,7 +190,7 @@ static void settings_close(struct mst__etcd_settings *settings)
     *settings = (struct mst__etcd_settings){0};
 }
 
-/* On failure @settings must still be closed. */
+/* After a failure the caller must still close @settings. */
 static int read_etcd(const struct mst_params *params,
                      bool is_strict,
                      struct mst__etcd_settings *settings,
@@ -297,8 +297,8 @@ void mst__etcd_v3_settings_close(struct mst__etcd_v3_settings *settings)
 
 /* --- the legacy handler --- */
 
-/* etcd names keys from the root on. A prefix without the slash in front means the same ones; kept
- * as it is it would never match what etcd answers. */
+/* etcd's keys begin with a slash. Without the slash a prefix would never match the keys of its
+ * answers, so it is added. */
 static int read_prefix(const struct mst_params *params, char **ret_prefix, struct mst_err *reterr)
 {
     const char *text = mst_params_text(params, "etcd_prefix", DEFAULT_PREFIX);

@@ -79,7 +79,7 @@ int mst__event_failed(const struct mst__events *events,
 
 /* --- JSON lines --- */
 
-/* A negative number means that there is none. */
+/* Negative = no number: nothing is written. */
 static void put_number(struct mst__json_writer *line, const char *name, int64_t number)
 {
     if (number < 0) {
@@ -130,7 +130,6 @@ void mst_event_json(void *arg, const struct mst_event *event)
     do {
         written = rv == 0 ? write(*fd, bytes.data, bytes.size) : 0;
     } while (written < 0 && errno == EINTR);
-    /* A sink that is full or gone, or no memory for the line: events are for those who watch, and
-     * the rendezvous goes on without them. */
+    /* Errors are ignored, of the sink and of memory: the rendezvous goes on without this event. */
     mst__json_writer_close(&line);
 }

@@ -1,12 +1,12 @@
-/* handler/events.h - telling those who watch what a handler does. */
+/* handler/events.h - events of a handler, for the callback of the application. */
 #ifndef MST_HANDLER_EVENTS_H
 #define MST_HANDLER_EVENTS_H
 
 #include <muster/rendezvous.h>
 
-/* Who tells, and whom. The texts are the handler's and outlive it. */
+/* Where events come from and go to. The texts are the handler's and outlive it. */
 struct mst__events {
-    mst_event_fn fn; /* NULL = nobody watches, and nothing is built */
+    mst_event_fn fn; /* NULL = no callback, and no event is built */
     void *arg;
     const char *run_id;
     const char *node; /* addr_pid_local_id */
@@ -14,8 +14,8 @@ struct mst__events {
 
 #define MST_EVENT_MESSAGE_SIZE 512
 
-/* Tell one event, stamped with the present time; the formatted message is cut off when long. @round
- * and @rank are -1 when there is none yet. */
+/* Send an event with the present time; the formatted message is cut off when long. @round and
+ * @rank are -1 if there is none yet. */
 void mst__event(const struct mst__events *events,
                 const char *name,
                 enum mst_node_state state,
@@ -24,14 +24,14 @@ void mst__event(const struct mst__events *events,
                 const char *format,
                 ...) MST_PRINTF(6, 7);
 
-/* What all dynamic handlers tell: that this node wants to be in the next round, that it is in one,
- * and that it has closed the rendezvous with the call @name. */
+/* Events of all dynamic handlers: this node wants the next round, it is in a round, it has
+ * closed the rendezvous with the call @name. */
 void mst__event_joining(const struct mst__events *events);
 void mst__event_joined(const struct mst__events *events, const struct mst_rendezvous *round);
 void mst__event_closed(const struct mst__events *events, const char *name);
 
-/* The call @name has failed with the code @rv, as @err says: name the rendezvous in @err, tell it,
- * and copy it to @reterr (may be NULL). Returns @rv. */
+/* The call @name has failed with @rv and @err: add the rendezvous to @err, send the event, and
+ * copy @err to @reterr (may be NULL). Returns @rv. */
 int mst__event_failed(const struct mst__events *events,
                       const char *name,
                       int rv,

@@ -1,5 +1,5 @@
-/* handler/handler.c - the public calls on a handler: arguments and sizes are checked here, the
- * rest is the backend's. */
+/* handler/handler.c - the public calls on a handler. Arguments and sizes are checked here; the
+ * backend does the rest. */
 #include "handler/handler.h"
 
 #include <muster/backend.h>
@@ -17,17 +17,18 @@
 struct mst_handler {
     struct mst_handler_ops ops;
     void *self;
-    struct mst_params *params; /* that it was made from; NULL = nobody knows */
-    pid_t process;             /* that has made it */
+    struct mst_params *params; /* it was made from these; NULL = not known */
+    pid_t process;             /* the one that made it */
 };
 
-/* Whether there is one, and this process has made it: a child has no thread that owns it. */
+/* Whether @handler exists and belongs to this process: after fork, the child has no owner
+ * thread. */
 static bool is_ours(const struct mst_handler *handler)
 {
     return handler != NULL && handler->process == getpid();
 }
 
-/* @call has got no handler, none of this process, or NULL for something else. */
+/* Fail @call: @handler is NULL or belongs to another process, or another argument is NULL. */
 static int refuse(const struct mst_handler *handler, const char *call, struct mst_err *reterr)
 {
     bool is_foreign = handler != NULL && !is_ours(handler);
@@ -68,7 +69,7 @@ int mst_handler_wrap(const struct mst_handler_ops *ops,
                      struct mst_handler **ret_handler,
                      struct mst_err *reterr)
 {
-    struct mst_handler_ops taken = {.size = sizeof taken}; /* what an older caller lacks is NULL */
+    struct mst_handler_ops taken = {.size = sizeof taken}; /* missing in an older caller's = NULL */
     int rv = mst__sized_take(&taken, sizeof taken, ops, "mst_handler_ops", reterr);
     if (rv != 0) {
         return rv;
@@ -91,7 +92,7 @@ int mst__handler_describe(struct mst_handler *handler,
                           const struct mst_params *params,
                           struct mst_err *reterr)
 {
-    mst_params_free(handler->params); /* a creator may itself have asked the registry */
+    mst_params_free(handler->params); /* set already if the creator called the registry */
     handler->params = NULL;
     return mst__params_copy(params, &handler->params, reterr);
 }
@@ -108,7 +109,7 @@ void mst_handler_free(struct mst_handler *handler)
     }
     if (is_ours(handler)) {
         handler->ops.free(handler->self);
-    } /* else the parent does, and threads and connections are its own */
+    } /* in a child nothing: threads and connections are the parent's */
     mst_params_free(handler->params);
     mst__free(handler);
 }
@@ -154,11 +155,11 @@ int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr)
                                         : handler->ops.abandon(handler->self, reterr);
 }
 
-/* Give the caller what a call for a round, which ended with @rv, has found. */
+/* Copy @found, the result of a call for a round, to the caller. */
 static int give_round(int rv, struct mst_rendezvous *found, struct mst_rendezvous *ret)
 {
     if (rv == 0 && ret->size < offsetof(struct mst_rendezvous, master_addr)) {
-        mst_store_close(found->store); /* an older caller does not know that there is one */
+        mst_store_close(found->store); /* an older caller has no field for it */
     }
     if (rv == 0) {
         mst__sized_give(ret, found, sizeof *found);
@@ -228,13 +229,13 @@ int mst_handler_nodes_waiting(struct mst_handler *handler, int64_t *ret, struct 
     return handler->ops.nodes_waiting(handler->self, ret, reterr);
 }
 
-/* The poll of a backend where nothing ever changes: as long as asked for, so that a loop around it
+/* The poll of a backend without changes: it waits for the whole time, so that a loop around it
  * does not spin. */
 static int poll_nothing(int64_t timeout_ms, struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(timeout_ms);
     for (int64_t left_ms = timeout_ms; left_ms > 0; left_ms = deadline_ms - mst__clock_ms()) {
-        /* Interrupted or not: what is left is asked of the clock. */
+        /* If interrupted, the loop waits for the rest. */
         (void)poll(NULL, 0, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
     }
     return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");

@@ -1,4 +1,4 @@
-/* handler/handler.h - what the registry tells a handler. */
+/* handler/handler.h - between the registry and a handler. */
 #ifndef MST_HANDLER_HANDLER_H
 #define MST_HANDLER_HANDLER_H
 
@@ -9,7 +9,7 @@ int mst__handler_describe(struct mst_handler *handler,
                           const struct mst_params *params,
                           struct mst_err *reterr);
 
-/* Those; NULL of a handler that no registry has made. */
+/* The parameters of mst__handler_describe; NULL if the registry has not made the handler. */
 const struct mst_params *mst__handler_params(const struct mst_handler *handler);
 
 #endif /* MST_HANDLER_HANDLER_H */

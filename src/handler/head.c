@@ -1,4 +1,4 @@
-/* handler/head.c - the calls that are the same for all handlers. */
+/* handler/head.c - the calls that all handlers share. */
 #include "handler/head.h"
 
 #include "base/assert.h"
@@ -6,7 +6,7 @@
 #include "handler/work.h"
 #include "store/store.h"
 
-/* How long leaving may take that nobody has asked for. */
+/* Time to leave when the application frees a handler without leaving. */
 #define LEAVE_MS_MAX 2000
 
 int mst__head_init(struct mst__head *head,
@@ -38,11 +38,11 @@ void mst__head_identify(struct mst__head *head,
 void mst__head_stop(struct mst__head *head)
 {
     bool was_begun = head->owner.has_thread && mst__owner_withdraw(&head->owner);
-    (void)was_begun; /* a round that was complete by then is left below */
+    (void)was_begun; /* a round that completed meanwhile is left below */
     bool can_leave = head->ops->leave != NULL && !mst__view_is_old(&head->view);
     if (can_leave && mst__owner_try_begin(&head->owner)) {
         int64_t timeout_ms = head->leave_ms < LEAVE_MS_MAX ? head->leave_ms : LEAVE_MS_MAX;
-        struct mst_err ignored; /* what stays of us expires */
+        struct mst_err ignored; /* our entry expires */
         (void)mst__owner_run(&head->owner, head->ops->leave, &timeout_ms, &ignored);
         mst__owner_end(&head->owner);
     }
@@ -78,7 +78,7 @@ int mst__head_after_close(struct mst__head *head,
 
 /* --- calls with a part of the handler's own --- */
 
-/* Enter the round that is begun. A task. */
+/* Enter the begun round. A task. */
 static int join_round(void *self, void *unused, struct mst_err *unused_err)
 {
     struct mst__head *head = self;
@@ -86,7 +86,7 @@ static int join_round(void *self, void *unused, struct mst_err *unused_err)
     struct mst_err told = {0};
     struct mst_rendezvous round = {.size = sizeof round};
     (void)unused;
-    (void)unused_err; /* what goes wrong is a notice */
+    (void)unused_err; /* errors become a notice */
     mst__view_reset(&head->view);
     mst__event_joining(head->events);
     int rv = mst__owner_is_cancelled(&head->owner)
@@ -148,7 +148,7 @@ static int head_round(void *self, struct mst_rendezvous *ret, struct mst_err *re
     return rv;
 }
 
-/* Withdraw the round that is begun, and leave it if it was complete by then. */
+/* Withdraw the begun round, and leave it if it completed meanwhile. */
 static int withdraw(struct mst__head *head, struct mst_err *reterr)
 {
     int rv = mst__owner_begin(&head->owner, false, reterr);
@@ -183,11 +183,11 @@ static int head_next(void *self,
     }
     rv = mst__owner_await_begun(&head->owner, INT64_MAX, reterr);
     if (rv != 0) {
-        struct mst_err ignored; /* it is cancelled, and what stays of us expires */
+        struct mst_err ignored; /* we were cancelled, and our entry expires */
         (void)withdraw(head, &ignored);
         mst__owner_lock(&head->owner);
         if (head->rv == rv) {
-            (void)mst__err_pass(reterr, rv, &head->err); /* the same, and of which rendezvous */
+            (void)mst__err_pass(reterr, rv, &head->err); /* names the rendezvous already */
         }
         mst__owner_unlock(&head->owner);
         return rv;
@@ -208,7 +208,7 @@ static int head_take(void *self,
     return mst__view_take(&((struct mst__head *)self)->view, timeout_ms, ret_notice, reterr);
 }
 
-/* The present state: what the owner knows, and without a round by asking. */
+/* The present state: from the owner, or without a round by a request. */
 static int look(struct mst__head *head,
                 const char *name,
                 bool *ret_closed,
@@ -244,7 +244,7 @@ int mst__head_leave(void *self, struct mst_err *reterr)
     struct mst_err err = {0};
     int rv = mst__owner_begin(&head->owner, false, &err);
     MST_ASSERT(rv == 0);                     /* it cannot be cancelled */
-    (void)mst__owner_withdraw(&head->owner); /* whether there was one or not */
+    (void)mst__owner_withdraw(&head->owner); /* whether there was one does not matter */
     mst__view_forget(&head->view);
     rv = mst__owner_run(&head->owner, head->ops->leave, &head->leave_ms, &err);
     mst__owner_end(&head->owner);

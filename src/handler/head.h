@@ -1,6 +1,5 @@
-/* handler/head.h - what the handlers have in common, as the first member of each: who owns
- * its machine, what is told, who tells it; and the calls that are the same for all of them.
- */
+/* handler/head.h - the first member of every handler: the owner of its machine, its view, its
+ * events, and the calls that all handlers share. */
 #ifndef MST_HANDLER_HEAD_H
 #define MST_HANDLER_HEAD_H
 
@@ -12,18 +11,18 @@
 #include "handler/params.h"
 #include "handler/view.h"
 
-/* What is a handler's own: the parts of calls, whose errors are told as events by whoever calls
- * these, and whole calls, which are entries of struct mst_handler_ops. */
+/* The operations of a handler: parts of calls, whose errors the caller reports as events, and
+ * whole calls, which are entries of struct mst_handler_ops. */
 struct mst__head_ops {
-    /* Take part in the next round, within @timeout_ms, or the time that the options say if that is
-     * below 0. A task, which ends soon when it is cancelled: then we are in no round. */
+    /* Join the next round within @timeout_ms; below 0, within the time that the options give. A
+     * task. If it is cancelled it ends soon, and the node is in no round. */
     int (*join)(void *self, int64_t timeout_ms, struct mst_rendezvous *ret, struct mst_err *reterr);
-    /* The present state, by asking: no round is joined, so that nobody watches it. */
+    /* Request the present state. No round is joined, so the owner does not watch it. */
     int (*look)(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr);
-    /* Leave the round, if there is one, within an int64_t of milliseconds. A task. NULL = nobody
-     * misses us. */
+    /* Leave the round, if there is one, within an int64_t of milliseconds. A task. NULL =
+     * nothing to leave. */
     mst__owner_task_fn leave;
-    /* Say a struct mst__word of the work. A task. MST_EINVAL without a round. */
+    /* Report a struct mst__word. A task. MST_EINVAL without a round. */
     mst__owner_task_fn say;
     /* Whole calls; all but the last may be NULL. */
     int (*set_closed)(void *self, struct mst_err *reterr);
@@ -43,15 +42,15 @@ struct mst__head_ops {
 };
 
 struct mst__head {
-    const struct mst__head_ops *ops; /* NULL = only what tells and cancels is used */
+    const struct mst__head_ops *ops; /* NULL = only the view and cancelling are used */
     struct mst__owner owner;
     struct mst__view view;
     int64_t leave_ms; /* how long leaving may take; the handler's own */
 
-    /* With the lock of the owner: the round that is begun, and that which is joined. */
+    /* With the owner's lock: the begun round and the joined round. */
     int64_t timeout_ms;
-    struct mst_rendezvous round; /* its store is NULL: there is none */
-    int rv;                      /* what came of the one that was begun last */
+    struct mst_rendezvous round; /* its store is NULL: no round */
+    int rv;                      /* result of the last begun round */
     struct mst_err err;
 
     /* The handler's own, see mst__head_identify. */
@@ -60,44 +59,46 @@ struct mst__head {
     const struct mst__bootstrap *bootstrap; /* NULL = agents share no store with their workers */
 };
 
-/* @watch and @self are those of mst__owner_init. 0 or MST_ESYS; @head can be closed either way. */
+/* @watch and @self are as in mst__owner_init. Returns 0 or MST_ESYS; @head must be closed in
+ * both cases. */
 int mst__head_init(struct mst__head *head,
                    const struct mst__head_ops *ops,
                    mst__owner_watch_fn watch,
                    void *self,
                    struct mst_err *reterr);
 
-/* Say who we are: node @node of the rendezvous @params, and fill in @events, with which that is
- * told. All three live as long as @head. */
+/* Set the identity: node @node of the rendezvous @params. Fills in @events. All three must
+ * outlive @head. */
 void mst__head_identify(struct mst__head *head,
                         const struct mst_params *params,
                         const char *node,
                         struct mst__events *events);
 
-/* Leave, if we are in or on our way, and end the thread. No call is under way. */
+/* Leave the round, or stop entering one, and end the thread. No call may be under way. */
 void mst__head_stop(struct mst__head *head);
 
-/* The thread has ended: close the store of the round, and connections that nobody else has. */
+/* Close the store of the round and the connections that only it uses. The thread must have
+ * ended. */
 void mst__head_drop_round(struct mst__head *head);
 
-/* The thread has ended. */
+/* The thread must have ended. */
 void mst__head_close(struct mst__head *head);
 
-/* The call @name was to close the rendezvous and has ended with @rv and @err: remember and tell it.
- * Returns @rv, with @err in @reterr. */
+/* The call @name closes the rendezvous and has ended with @rv and @err: publish the result and
+ * send the event. Returns @rv, with @err in @reterr. */
 int mst__head_after_close(struct mst__head *head,
                           const char *name,
                           int rv,
                           struct mst_err *err,
                           struct mst_err *reterr);
 
-/* The public handler of @head, whose operations are those of its own and, of the rest, those that
- * make sense with them. As mst_handler_wrap. */
+/* The public handler of @head, with the operations in its ops and those that can be built from
+ * them. See mst_handler_wrap. */
 int mst__head_wrap(struct mst__head *head,
                    struct mst_handler **ret_handler,
                    struct mst_err *reterr);
 
-/* Entries of struct mst_handler_ops. @self is the handler, and so its head. */
+/* Entries of struct mst_handler_ops. @self is the handler; its head is its first member. */
 int mst__head_leave(void *self, struct mst_err *reterr);
 bool mst__head_use_agent_store(void *self);
 

@@ -18,18 +18,19 @@
 #include "base/err.h"
 #include "net/resolve.h"
 
-/* An address that leads back here does so at once; one that does not may never answer. */
+/* An address that leads back here answers at once; another one may never answer. */
 #define LOOP_TIMEOUT_MS 200
 
-/* How often to see whether a port was taken. */
+/* How often to check whether a port is taken. */
 #define TAKEN_LOOK_MS 20
 
-/* From how many numbers the first handler of a process draws its own. A thousand containers that
- * agree in host name and process id have two equal ones in one of two thousand cases; and with the
- * handlers that a process can have it stays within 31 bits, the short form in records. */
+/* The first handler of a process draws its number from this range. Among a thousand containers
+ * with the same host name and process id, two have the same number in one of two thousand cases.
+ * With all handlers that a process can have, numbers stay within 31 bits, the short form in
+ * records. */
 #define LOCAL_ID_SPAN ((uint64_t)1 << 30)
 
-/* An address without port, zone and family tricks: IPv4 as IPv6 maps it. */
+/* An address without port and zone, IPv4 mapped to IPv6. */
 struct plain {
     struct in6_addr bytes;
 };
@@ -70,7 +71,7 @@ static bool plain_is_any(const struct plain *plain)
                                 : IN6_IS_ADDR_UNSPECIFIED(&plain->bytes);
 }
 
-/* Good for one link only, so of no use to others elsewhere: 169.254/16, fe80::/10. */
+/* Valid on one link only, so others cannot use it: 169.254/16, fe80::/10. */
 static bool plain_is_link_local(const struct plain *plain)
 {
     return plain_is_ipv4(plain) ? plain->bytes.s6_addr[12] == 169 && plain->bytes.s6_addr[13] == 254
@@ -99,7 +100,8 @@ static int list_interfaces(struct ifaddrs **ret_interfaces, struct mst_err *rete
 
 /* --- is it me? --- */
 
-/* Connect a socket to @listener, which is bound to @size bytes of @address; whether it arrives. */
+/* Connect a socket to @listener, which is bound to @size bytes of @address. Returns whether the
+ * connection arrives. */
 static bool arrives(int listener, const struct sockaddr_storage *address, socklen_t size)
 {
     bool arrived = false;
@@ -122,8 +124,8 @@ static bool arrives(int listener, const struct sockaddr_storage *address, sockle
     return arrived;
 }
 
-/* Whether @address leads back here, although no interface has it. That it can be bound is not
- * enough: some machines are set up to bind any address. */
+/* Whether @address leads back here although no interface has it. Being able to bind it does not
+ * prove that: some machines can bind any address. */
 static bool leads_back(const struct addrinfo *info)
 {
     struct sockaddr_storage address = {0};
@@ -164,7 +166,7 @@ static bool any_is_me(const struct addrinfo *addresses, const struct ifaddrs *in
 static bool is_my_name(const char *host)
 {
     char name[MST_HOST_SIZE] = "";
-    /* A name that does not fit cannot be the endpoint's either. */
+    /* A name that does not fit cannot equal the endpoint's either. */
     return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' &&
            strcasecmp(name, host) == 0;
 }
@@ -199,7 +201,7 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
 
 /* --- where to listen --- */
 
-/* The address that @host is written as; false for names. */
+/* Parse @host as an address; false for names. */
 static bool read_literal(const char *host, struct plain *ret_plain)
 {
     struct in_addr in4;
@@ -237,8 +239,8 @@ void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HO
     (void)snprintf(ret_host, MST_HOST_SIZE, "%s", host); /* no longer than the endpoint's */
 }
 
-/* Whether somebody listens at @address: one that is only bound for reuse is in nobody's way, and
- * nobody is in its way but a listener. */
+/* Whether a socket listens at @address. A socket that is only bound for reuse does not conflict;
+ * only a listener does. */
 static bool is_listened_at(const struct addrinfo *address)
 {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -267,7 +269,7 @@ bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms)
         if (is_taken || mst__clock_ms() + TAKEN_LOOK_MS >= until.deadline_ms) {
             break;
         }
-        (void)poll(NULL, 0, TAKEN_LOOK_MS); /* sooner does no harm */
+        (void)poll(NULL, 0, TAKEN_LOOK_MS); /* ending early does no harm */
     }
     freeaddrinfo(addresses);
     return is_taken;
@@ -282,8 +284,8 @@ static bool format_host(const struct sockaddr *address,
     return getnameinfo(address, size, ret_host, MST_HOST_SIZE, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
-/* The address from which the kernel would send to @to. A datagram socket sends nothing when it is
- * connected, it only looks at the routes. */
+/* The address from which the kernel would send to @to. connect() on a datagram socket sends
+ * nothing; it only looks up the route. */
 static bool source_for(const struct sockaddr *to,
                        socklen_t to_size,
                        struct plain *ret_plain,
@@ -303,13 +305,13 @@ static bool source_for(const struct sockaddr *to,
     return found;
 }
 
-/* By which address we reach the world, if there is a way there: by that of the default route. The
- * addresses are those that are kept for examples, so nobody has them. */
+/* Our address on the default route, if there is one. The destinations are reserved for
+ * documentation. */
 static bool source_for_world(char ret_host[MST_HOST_SIZE])
 {
     struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = htons(9)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
-    (void)inet_pton(AF_INET, "192.0.2.1", &in4.sin_addr); /* a valid address, and so below */
+    (void)inet_pton(AF_INET, "192.0.2.1", &in4.sin_addr); /* a valid address; the same below */
     (void)inet_pton(AF_INET6, "2001:db8::1", &in6.sin6_addr);
     struct plain plain;
     return (source_for((const struct sockaddr *)&in4, sizeof in4, &plain, ret_host) &&
@@ -318,7 +320,7 @@ static bool source_for_world(char ret_host[MST_HOST_SIZE])
             !plain_is_loopback(&plain));
 }
 
-/* The first address of an interface that others can use. IPv4 first: everybody has that. */
+/* The first address of an interface that others can use, IPv4 first. */
 static bool interface_for_world(const struct ifaddrs *interfaces, char ret_host[MST_HOST_SIZE])
 {
     for (int family = 0; family < 2; family++) {
@@ -374,7 +376,7 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
 void mst__host_name(const char *local_addr, size_t size, char *ret_name)
 {
     if (local_addr != NULL && local_addr[0] != '\0') {
-        (void)snprintf(ret_name, size, "%s", local_addr); /* cut off if absurd */
+        (void)snprintf(ret_name, size, "%s", local_addr); /* cut off when long */
     } else if (gethostname(ret_name, size - 1) != 0) {
         (void)snprintf(ret_name, size, "localhost");
     }
@@ -399,5 +401,5 @@ void mst__host_node_name(const char *given, const char *local_addr, size_t size,
     }
     mst__host_name(local_addr, sizeof host, host);
     (void)snprintf(ret_name, size, "%.200s_%ld_%" PRId64, host, (long)getpid(),
-                   mst__host_local_id()); /* cut off if absurd */
+                   mst__host_local_id()); /* cut off when long */
 }

@@ -1,6 +1,5 @@
-/* handler/host.h - this machine and its addresses: whether an endpoint is here, where to listen
- * for it, and what to tell others to call us. Decided by addresses; names are looked up forwards
- * only. */
+/* handler/host.h - this machine's addresses: whether an endpoint is here, where to listen for
+ * it, and the address to publish. Addresses decide; names are resolved forwards only. */
 #ifndef MST_HANDLER_HOST_H
 #define MST_HANDLER_HOST_H
 
@@ -13,8 +12,8 @@
 
 /**
  * Whether @endpoint's host is this machine: it resolves to a loopback address, to an address of one
- * of our interfaces, or to one that turns out to lead back here when bound and connected to; or it
- * is our host name. A name that cannot be resolved by @until is somebody else's.
+ * of our interfaces, or to one that can be bound and connected to from here; or it is our host
+ * name. A name that cannot be resolved by @until is another machine.
  *
  * Returns 0, MST_ESYS, MST_ENOMEM.
  */
@@ -23,21 +22,21 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
                     bool *ret_is_me,
                     struct mst_err *reterr);
 
-/* Whether @host is written as a loopback address, or is `localhost`: then all nodes are here. */
+/* Whether @host is a loopback address or `localhost`: then all nodes are on this machine. */
 bool mst__host_is_loopback(const char *host);
 
-/* Where a server for @endpoint listens: an address of ours exactly as it was given, "" for the
- * loopback addresses of both families, `*` for a name or a foreign address. Never what a name
- * resolves to: on many machines that is 127.0.1.1 for their own. */
+/* Where a server for @endpoint listens: one of our addresses exactly as given, "" for the
+ * loopback addresses of both families, `*` for a name or a foreign address. Never the address of
+ * a name: many machines resolve their own name to 127.0.1.1. */
 void mst__host_listen(const struct mst__endpoint *endpoint, char ret_host[MST_HOST_SIZE]);
 
-/* Whether somebody listens at @endpoint, which is here, or begins to within @wait_ms. Nobody is
- * connected to. */
+/* Whether a socket listens at @endpoint, on this machine, or begins to within @wait_ms. It makes
+ * no connection. */
 bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms);
 
 /**
- * What others should call this machine: the address by which it reaches @endpoint. A loopback
- * address only if the endpoint is written as one, or there is no other.
+ * The address of this machine for others: that from which it reaches @endpoint. A loopback address
+ * only if the endpoint is written as one, or there is no other.
  *
  * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ESYS, MST_ENOMEM.
  */
@@ -46,16 +45,16 @@ int mst__host_advertise(const struct mst__endpoint *endpoint,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr);
 
-/* What this machine is called in names of nodes: @local_addr, or if that is NULL or empty, its own
- * name. Cut off when long. */
+/* The host part of node names: @local_addr, or if that is NULL or empty, the host name. Cut off
+ * when long. */
 void mst__host_name(const char *local_addr, size_t size, char *ret_name);
 
-/* A number for a new handler of this process: the first is drawn, so that processes which agree in
- * host name and process id, as those of containers do, have different ones; each further one is by
- * one larger. Any thread may call it. */
+/* A number for a new handler of this process. The first is drawn at random, so that processes
+ * with the same host name and process id, such as those of containers, differ; each further one
+ * is larger by one. Any thread may call it. */
 int64_t mst__host_local_id(void);
 
-/* The name of a new node: @given, which was checked and is the node's also after a restart; NULL =
+/* The name of a new node: @given, which was checked and stays the same after a restart; NULL =
  * `host_pid_local_id`, cut off when long. */
 void mst__host_node_name(const char *given, const char *local_addr, size_t size, char *ret_name);
 

@@ -1,5 +1,5 @@
-/* handler/hosted.c - mst_server in a thread. The thread only runs the loop; everything else,
- * errors of binding too, happens in the caller's. */
+/* handler/hosted.c - mst_server in a thread. The thread only runs the loop; all else, including
+ * binding, happens in the caller's thread. */
 #include "handler/hosted.h"
 
 #include <muster/server.h>
@@ -17,7 +17,7 @@
 #include "handler/params.h"
 #include "net/server.h"
 
-/* Whether the endpoint is here is a question of names and interfaces, nothing that takes long. */
+/* Time to find out whether the endpoint is here: a lookup of names and interfaces. */
 #define IS_ME_MS 5000
 
 struct mst__hosted {
@@ -84,7 +84,7 @@ const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_H
     const char *address = mst_server_address(hosted->server, 0);
     struct mst_bytes any4 = mst_bytes_str("0.0.0.0:");
     struct mst_bytes any6 = mst_bytes_str("[::]:");
-    /* A server for every address is asked for at one that every machine has. */
+    /* A server on all addresses is reached at the loopback address. */
     if (mst__bytes_start_with(mst_bytes_str(address), any4) ||
         mst__bytes_start_with(mst_bytes_str(address), any6)) {
         (void)snprintf(ret_url, MST_HOSTED_URL_SIZE, "tcp://127.0.0.1:%d",

@@ -1,5 +1,5 @@
-/* handler/hosted.h - a server in a thread of its own, for the node that hosts the store or the
- * authority of a rendezvous, and which node that is. */
+/* handler/hosted.h - a server in a thread, for the node that hosts the store or the authority of
+ * a rendezvous, and the choice of that node. */
 #ifndef MST_HANDLER_HOSTED_H
 #define MST_HANDLER_HOSTED_H
 
@@ -12,43 +12,41 @@
 struct mst__hosted; /* opaque */
 
 /**
- * Serve a store at @endpoint, where mst__host_listen says; port 0 = a free one. It is reachable
- * when this returns. @log is copied.
+ * Serve a store at @endpoint, at the address of mst__host_listen; port 0 = a free one. It accepts
+ * connections when this returns. @log is copied.
  *
- * Returns 0 or an error of mst_server_new; MST_ESYS with EADDRINUSE in reterr->sys when somebody
- * else has the port.
+ * Returns 0 or an error of mst_server_new; MST_ESYS with EADDRINUSE in reterr->sys if the port
+ * is taken.
  */
 int mst__hosted_start(const struct mst__endpoint *endpoint,
                       const struct mst_log *log,
                       struct mst__hosted **ret_hosted,
                       struct mst_err *reterr);
 
-/* The port it listens on. */
+/* The port of the server. */
 int mst__hosted_port(const struct mst__hosted *hosted);
 
 #define MST_HOSTED_URL_SIZE (MST_ENDPOINT_TEXT_SIZE + 8)
 
-/* How this process itself reaches it: `tcp://127.0.0.1:29400`. Needs no name and no route. Returns
+/* The URL for this process: `tcp://127.0.0.1:29400`. It needs no name and no route. Returns
  * @ret_url. */
 const char *mst__hosted_url(const struct mst__hosted *hosted, char ret_url[MST_HOSTED_URL_SIZE]);
 
-/* Remove all keys, also those that have arrived and are not there yet; returns when it is done.
- * Connections stay. 0 or MST_ETIMEOUT, when the server does not get to it within MST_EMPTY_MS. */
+/* Remove all keys, including those in requests that have arrived. Connections stay. Returns 0
+ * when it is done, or MST_ETIMEOUT if the server does not respond within MST_EMPTY_MS. */
 int mst__hosted_empty(struct mst__hosted *hosted, struct mst_err *reterr);
 
-/* Stop serving and release; returns once the thread has ended, within a second or so. NULL is
- * fine. */
+/* Stop serving and release; waits for the thread, about a second at most. NULL is allowed. */
 void mst__hosted_stop(struct mst__hosted *hosted);
 
 /**
- * Serve the store at the endpoint of @settings if that is up to us: as the options serve or
- * is_host say, else if the endpoint is here and nobody else serves there, nor begins to within half
- * a second. Whoever guesses and loses the race for the port is a client as the others are.
- * @ret_hosted, NULL for a client, is the caller's also after an error; @ret_endpoint is where this
- * process reaches the store.
+ * Serve the store at the endpoint of @settings if this node should: as the options serve or is_host
+ * say, else if the endpoint is on this machine and no other server listens there within half a
+ * second. A node that loses the race for the port becomes a client. @ret_hosted, NULL for a client,
+ * belongs to the caller also after an error; @ret_endpoint is the endpoint for this process.
  *
- * Returns 0, MST_ECONN when we should and could not, MST_EINVAL for a client of port 0, MST_ESYS,
- * MST_ENOMEM.
+ * Returns 0, MST_ECONN if this node must serve and cannot, MST_EINVAL for a client with port 0,
+ * MST_ESYS, MST_ENOMEM.
  */
 int mst__hosted_begin(const struct mst__c10d *settings,
                       const struct mst_params *params,

@@ -1,5 +1,5 @@
-/* handler/muster_settings.c - options to settings. A comma separates options from each other, so
- * that within one of them lists have semicolons. */
+/* handler/muster_settings.c - options to settings. A comma separates options, so lists within an
+ * option use semicolons. */
 #include "handler/muster_settings.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ static int fail_option(const char *key, const char *value, const char *rule, str
     return mst__fail(reterr, MST_EINVAL, 0, "option '%s': '%.60s' %s", key, value, rule);
 }
 
-/* The part of @rest up to @separator; @rest moves on behind it. */
+/* Cut the part up to @separator off the front of @rest. */
 static struct mst_bytes next_part(struct mst_bytes *rest, char separator)
 {
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
@@ -77,7 +77,7 @@ static int read_rank_by(const struct mst_params *params,
     return 0;
 }
 
-/* Lists of names have blanks between them. */
+/* A name must not have blanks: lists of names use them as separators. */
 static int read_name(const struct mst_params *params,
                      struct mst__muster_settings *settings,
                      struct mst_err *reterr)

@@ -31,7 +31,7 @@ void mst__owner_silence(int fd)
 {
     uint64_t count;
     ssize_t got = read(fd, &count, sizeof count);
-    (void)got; /* nothing there is fine */
+    (void)got; /* empty already: fine */
 }
 
 bool mst__owner_is_cancelled(const struct mst__owner *owner)
@@ -69,16 +69,16 @@ void mst__owner_close(struct mst__owner *owner)
     const int fds[] = {owner->cancel_fd, owner->call_fd, owner->stop_fd, owner->news_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
-            (void)close(fds[i]); /* an eventfd: nothing to lose */
+            (void)close(fds[i]); /* an eventfd: nothing can be lost */
         }
     }
-    (void)pthread_cond_destroy(&owner->cond); /* nobody waits any more */
+    (void)pthread_cond_destroy(&owner->cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&owner->mutex);
 }
 
 /* --- the thread --- */
 
-/* With the lock held, but not while @task is done. */
+/* With the lock held, except while @task runs. */
 static void do_task(struct mst__owner *owner, struct mst__owner_task *task)
 {
     mst__owner_silence(owner->stop_fd);
@@ -141,7 +141,7 @@ void mst__owner_stop(struct mst__owner *owner)
     mst__owner_ring(owner->stop_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
     mst__owner_unlock(owner);
-    (void)pthread_join(owner->thread, NULL); /* a thread of ours that nobody else joins */
+    (void)pthread_join(owner->thread, NULL); /* ours, and only joined here */
     owner->has_thread = false;
 }
 
@@ -155,7 +155,8 @@ void mst__owner_cancel(struct mst__owner *owner)
     errno = before;
 }
 
-/* A call that may block begins. With the lock held. Which cancellations are not meant for it. */
+/* A call that may block begins. Returns the number of the last cancellation that is not for it.
+ * With the lock held. */
 static uint64_t call_enter(struct mst__owner *owner)
 {
     owner->waiters++;
@@ -167,7 +168,8 @@ static bool call_is_cancelled(struct mst__owner *owner, uint64_t base)
     return atomic_load(&owner->cancels) != base;
 }
 
-/* It ends. With the lock held. The descriptor stays readable until all have seen it. */
+/* The call ends. The descriptor stays readable until all calls have seen the cancellation. With
+ * the lock held. */
 static void call_exit(struct mst__owner *owner, bool is_cancelled)
 {
     owner->waiters--;
@@ -196,7 +198,7 @@ int mst__owner_await(struct mst__owner *owner,
         struct pollfd pollfds[] = {{.fd = owner->news_fd, .events = POLLIN},
                                    {.fd = owner->call_fd, .events = POLLIN}};
         is_cancelled = call_is_cancelled(owner, base);
-        /* Interrupted or not: look again. */
+        /* If interrupted, look again. */
         if (!is_cancelled && poll(pollfds, 2, mst__until_poll_ms(until)) <= 0) {
             mst__until_tell();
         }
@@ -209,8 +211,8 @@ int mst__owner_await(struct mst__owner *owner,
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : rv;
 }
 
-/* Wait for a change of what the mutex guards, with the lock held: whether the call of @base was
- * cancelled. */
+/* Wait for a change of the guarded state, with the lock held. Returns whether the call of @base
+ * was cancelled. */
 static bool call_wait(struct mst__owner *owner, uint64_t base, struct mst__until until)
 {
     until.wake_fd = owner->call_fd;
@@ -218,7 +220,7 @@ static bool call_wait(struct mst__owner *owner, uint64_t base, struct mst__until
         return true;
     }
     if (mst__until_cond(until, &owner->cond, &owner->mutex) == MST_ECANCELED) {
-        /* If not we, then others, who need the lock to see it. */
+        /* Another call was cancelled, and its thread needs the lock. */
         mst__owner_unlock(owner);
         (void)sched_yield(); /* cannot fail */
         mst__owner_lock(owner);
@@ -273,14 +275,14 @@ bool mst__owner_is_busy(struct mst__owner *owner)
     return is_busy;
 }
 
-/* There is something to do. With the lock held. */
+/* Wake the owner. With the lock held. */
 static void post(struct mst__owner *owner)
 {
     mst__owner_ring(owner->stop_fd);
     (void)pthread_cond_broadcast(&owner->cond); /* cannot fail */
 }
 
-/* @task is not wanted any more, whether it is under way or not. With the lock held. */
+/* Cancel @task, whether it runs or not. With the lock held. */
 static void end_task(struct mst__owner *owner, struct mst__owner_task *task)
 {
     task->is_cancelled = true;
@@ -393,6 +395,6 @@ void mst__owner_retire(struct mst__owner *owner)
     if (!mst__owner_try_begin(owner)) {
         return;
     }
-    (void)mst__owner_run(owner, stop_watching, owner, NULL); /* there is a thread, for it watches */
+    (void)mst__owner_run(owner, stop_watching, owner, NULL); /* it watches, so there is a thread */
     mst__owner_end(owner);
 }

@@ -1,6 +1,6 @@
-/* handler/params.c - the description of a rendezvous, and its options as text, boolean, whole
- * number and duration. What counts as which is what the peers say, so that a `--rdzv-conf` means
- * the same here and there; only durations with a unit or a fraction are ours. */
+/* handler/params.c - the parameters of a rendezvous, and options as text, boolean, whole number
+ * and duration. Types follow the peers, so that a `--rdzv-conf` means the same here and there;
+ * only durations with a unit or a fraction are ours. */
 #include "handler/params.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ static int options_grow(struct mst__param_options *options)
     return 0;
 }
 
-/* Both are copied; on failure nothing has changed. */
+/* Both are copied; after a failure nothing has changed. */
 static int options_set(struct mst__param_options *options,
                        struct mst_bytes key,
                        struct mst_bytes value)
@@ -104,7 +104,7 @@ static int options_copy(struct mst__param_options *to, const struct mst__param_o
     return 0;
 }
 
-/* The message for what options_set said about @key. */
+/* The message for the error @code of options_set about @key. */
 static int options_fail(int code, struct mst_bytes key, struct mst_err *reterr)
 {
     if (code == MST_ELIMIT) {
@@ -132,7 +132,8 @@ int mst__params_check_nodes(int64_t nodes_min, int64_t nodes_max, struct mst_err
     return 0;
 }
 
-/* Replace the text @field by a copy of @text, which may be NULL. On failure nothing has changed. */
+/* Replace the text @field by a copy of @text, which may be NULL. After a failure nothing has
+ * changed. */
 static int replace_text(char **field, const char *text, const char *what, struct mst_err *reterr)
 {
     char *copy = text == NULL ? NULL : mst__strdup(text);
@@ -320,7 +321,7 @@ static struct mst_bytes next_part(struct mst_bytes *rest, char separator, bool *
     return part;
 }
 
-/* Set the one option that @part, `key=value`, is about. */
+/* Set the option of @part, `key=value`. */
 static int parse_part(struct mst__param_options *options,
                       struct mst_bytes part,
                       struct mst_err *reterr)
@@ -349,7 +350,7 @@ int mst__params_parse(struct mst_params *params, struct mst_bytes text, struct m
     if (rest.size == 0) {
         return 0;
     }
-    /* Into a copy, so that a mistake at the end leaves nothing half set. */
+    /* Into a copy, so that an error sets nothing. */
     struct mst__param_options options = {0};
     int rv = options_copy(&options, &params->options);
     if (rv != 0) {
@@ -425,8 +426,8 @@ int mst_params_bool(const struct mst_params *params,
     return 0;
 }
 
-/* The digits of a whole number, with single underscores between them. The sum stays at or below
- * zero, where the range is larger by one. */
+/* The digits of a whole number, with single underscores between them. The sum is kept negative,
+ * because that range is larger by one. */
 static bool read_digits(struct mst_bytes text, int64_t *ret_negative, bool *ret_fits)
 {
     bool after_digit = false;
@@ -452,7 +453,7 @@ static bool read_digits(struct mst_bytes text, int64_t *ret_negative, bool *ret_
 
 enum int_kind { INT_GOOD, INT_BAD, INT_TOO_LARGE };
 
-/* As Python reads a whole number from text: blanks around it, a sign, leading zeros, underscores
+/* Parse a whole number as Python does: blanks around it, a sign, leading zeros, underscores
  * between digits, digits of any script. 1C to 1F are blanks elsewhere, but not here. */
 static enum int_kind read_int(struct mst_bytes text, int64_t *ret)
 {
@@ -508,7 +509,7 @@ int mst_params_int(const struct mst_params *params,
                      option->value);
 }
 
-/* Cut the unit off @text; what it is worth in milliseconds, 0 when there is none behind a digit. */
+/* Cut the unit off @text and return it in milliseconds; 0 if no unit follows a digit. */
 static int64_t take_unit(struct mst_bytes *text)
 {
     static const struct {
@@ -608,7 +609,7 @@ int mst__params_rate(const struct mst_params *params,
     return 0;
 }
 
-/* All of @words with commas between them, cut off when @ret_text is full. */
+/* Join @words with commas, cut off when @ret_text is full. */
 static void join_words(const char *const *words, size_t count, char *ret_text, size_t ret_size)
 {
     size_t at = 0;

@@ -1,5 +1,5 @@
-/* handler/params_url.c - a whole rendezvous in one URL, as the first releases of the legacy
- * handler were told about it: etcd://host:port/run_id?min_workers=2&max_workers=4&timeout=60. */
+/* handler/params_url.c - parameters from one URL, as the first releases of the peers' legacy
+ * handler took them: etcd://host:port/run_id?min_workers=2&max_workers=4&timeout=60. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -10,7 +10,7 @@
 
 #define FORM "BACKEND://ENDPOINT/RUN_ID?min_workers=N&max_workers=M&option=value"
 
-/* The parts of an URL, decoded, each with a NUL behind it and none inside. */
+/* The decoded parts of a URL, each ended by a NUL and without one inside. */
 struct parts {
     char *backend;
     char *endpoint;
@@ -25,7 +25,7 @@ static void parts_close(struct parts *parts)
     mst__free(parts->run_id);
 }
 
-/* A copy of @text with every %XX replaced, and in a query `+` by a blank. Heap. */
+/* A copy of @text with every %XX decoded, and in a query `+` as a blank. Heap. */
 static int decode(struct mst_bytes text, bool is_query, char **ret_text, struct mst_err *reterr)
 {
     char *copy = mst__malloc(text.size + 1);
@@ -55,7 +55,7 @@ static int decode(struct mst_bytes text, bool is_query, char **ret_text, struct 
     return 0;
 }
 
-/* Cut what precedes @separator off the front of @rest; all of it when there is none. */
+/* Cut the text up to @separator off the front of @rest; all of it if there is none. */
 static struct mst_bytes cut(struct mst_bytes *rest, char separator, bool *ret_found)
 {
     const uint8_t *at = rest->size == 0 ? NULL : memchr(rest->data, separator, rest->size);
@@ -84,7 +84,7 @@ static int parse_front(struct mst_bytes front, struct parts *parts, struct mst_e
     return rv == 0 ? decode(front, false, &parts->run_id, reterr) : rv;
 }
 
-/* One `name=value` of the query: a limit, or an option of @params once there are some. */
+/* One `name=value` of the query: a limit, or with @params an option of it. */
 static int take_option(const char *name,
                        const char *value,
                        struct parts *parts,

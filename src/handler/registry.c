@@ -1,5 +1,5 @@
-/* handler/registry.c - backends by name, for the whole process. Entries are added and never
- * removed, so a creator that was looked up may be called without the lock. */
+/* handler/registry.c - the backends of the process, by name. Entries are never removed, so a
+ * creator may be called without the lock. */
 #include <pthread.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ struct entry {
     const char *name;
     mst_handler_creator creator;
     void *arg;
-    const struct mst__known *known; /* options; NULL = nobody says */
-    bool is_checked;                /* its options are, before the creator is called */
+    const struct mst__known *known; /* options; NULL = not listed */
+    bool is_checked;                /* check the options before calling the creator */
 };
 
 #ifdef MST_WITH_ETCD
@@ -27,13 +27,13 @@ struct entry {
 #define ETCD_V3_KNOWN &mst__etcd_v3_known
 #define LEGACY_KNOWN &mst__legacy_known
 #else
-/* The name is known, what is behind it is not there. */
+/* The backend is known but was not built in. */
 static int refuse(const struct mst_params *params,
                   void *arg,
                   struct mst_handler **ret_handler,
                   struct mst_err *reterr)
 {
-    (void)arg; /* the reason is one for all */
+    (void)arg; /* the message is the same for all */
     (void)ret_handler;
     return mst__fail(reterr, MST_ENOTSUP, 0,
                      "backend '%.60s': this muster was built without etcd; build it with libcurl "
@@ -48,7 +48,7 @@ static int refuse(const struct mst_params *params,
 #define LEGACY_KNOWN NULL
 #endif
 
-/* Their creators look at the options themselves. */
+/* Their creators check the options themselves. */
 static const struct entry builtins[] = {
     {"muster", mst__muster_create, NULL, &mst__muster_known, false},
     {"c10d", mst__c10d_create, NULL, &mst__c10d_known, false},
@@ -59,7 +59,7 @@ static const struct entry builtins[] = {
 };
 #define BUILTINS_COUNT (sizeof builtins / sizeof builtins[0])
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* both below */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* for both below */
 static struct entry added[MST_REGISTRY_MAX];
 static size_t added_count;
 
@@ -79,8 +79,8 @@ static const struct entry *find(const char *name)
     return NULL;
 }
 
-/* The options of @backend, copied: one block of the list, its names and their text. NULL when there
- * is no memory. */
+/* Copy the options of @backend: one block with the list, the names and their text. NULL = no
+ * memory. */
 static struct mst__known *copy_known(const struct mst_backend *backend)
 {
     size_t list_size = backend->options_count * sizeof(char *);
@@ -172,7 +172,7 @@ const char *const *mst_backend_options(const char *backend, size_t *ret_count)
     return known == NULL ? NULL : known->names;
 }
 
-/* "unknown backend", with what there is. With the lock held. */
+/* "unknown backend", with a list of the known ones. With the lock held. */
 static int unknown(const char *name, struct mst_err *reterr)
 {
     const char *names[BUILTINS_COUNT + MST_REGISTRY_MAX];

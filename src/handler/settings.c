@@ -1,7 +1,7 @@
 /* handler/settings.c - options to settings. All durations are converted before the first one is
- * range-checked, and both come before run id and limits: of several mistakes the peers and we name
- * the same one. Unlike the peers we refuse a keep-alive of nothing, which would keep a processor
- * busy or declare everybody dead, and names that are no option. */
+ * range-checked, and both come before run id and limits: of several mistakes the peers and we
+ * report the same one. Unlike the peers we refuse unknown options and a keep-alive interval of
+ * 0, which would keep a processor busy or declare every node dead. */
 #include "handler/settings.h"
 
 #include <string.h>
@@ -13,12 +13,12 @@
 
 #define C10D_PORT_DEFAULT 29400
 #define DEFAULT_READ_MS 60000
-#define GIVE_WAY_MS 500 /* a server that starts at the same moment as its nodes listens by then */
+#define GIVE_WAY_MS 500 /* a server that starts together with its nodes listens by then */
 #define DEFAULT_SKEW_MS 60000
 #define DEFAULT_INTERVAL_MS 5000
 #define DEFAULT_ATTEMPTS 3
 
-/* The last one chose between the peers' servers once; ours is the one it is. */
+/* The last one chooses a server implementation of the peers; it has no effect here. */
 static const char *const c10d_options[] = {MST_DYNAMIC_OPTIONS, "store_type", "serve", "is_host",
                                            "use_libuv"};
 const struct mst__known mst__c10d_known = MST_KNOWN(c10d_options);
@@ -28,7 +28,7 @@ static int out_of_range(const char *key, const char *rule, struct mst_err *reter
     return mst__fail(reterr, MST_EINVAL, 0, "option '%s' must be %s", key, rule);
 }
 
-/* Milliseconds to microseconds; a time beyond the range is refused, not cut. */
+/* Milliseconds to microseconds; a time out of range is refused, not cut off. */
 static int to_us(const char *key, int64_t ms, int64_t *ret_us, struct mst_err *reterr)
 {
     if (__builtin_mul_overflow(ms, 1000, ret_us)) {
@@ -128,7 +128,7 @@ int mst__budget_read(const struct mst_params *params,
     return rv;
 }
 
-/* Options without effect must still be what they are. */
+/* Options without effect must still have valid values. */
 static int check_unused(const struct mst_params *params, struct mst_err *reterr)
 {
     int64_t ms;
@@ -137,7 +137,7 @@ static int check_unused(const struct mst_params *params, struct mst_err *reterr)
     return rv != 0 ? rv : mst_params_bool(params, "use_libuv", true, &flag, reterr);
 }
 
-/* mst_params_new has looked at the limits already; handlers do not rely on who made the params. */
+/* mst_params_new has checked the limits already; handlers do not rely on that. */
 static int check_group(const struct mst_params *params, struct mst_err *reterr)
 {
     int64_t nodes_min = mst_params_nodes_min(params);
@@ -206,7 +206,7 @@ static bool is_word(struct mst_bytes text, const char *word)
     return text.size == strlen(word) && strncasecmp((const char *)text.data, word, text.size) == 0;
 }
 
-/* Whether this node serves: `serve` is ours, `is_host` the peers' word for it, which has no third
+/* Whether this node serves: `serve` is our option, `is_host` the peers', which has no third
  * value. */
 static int read_serve(const struct mst_params *params,
                       struct mst__c10d *c10d,

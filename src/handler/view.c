@@ -1,4 +1,4 @@
-/* handler/view.c - the state, and which of its changes were told. */
+/* handler/view.c - the published state, and the changes that were told. */
 #include "handler/view.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static bool has_any(const struct mst__view *view)
     return has;
 }
 
-/* A notice of @kind is not to be told any more. */
+/* Drop the notice of @kind. */
 static void withdraw(struct mst__view *view, enum mst_notice_kind kind)
 {
     view->orders[kind] = 0;
@@ -87,7 +87,7 @@ void mst__view_reset(struct mst__view *view)
 void mst__view_complete(struct mst__view *view, int64_t round)
 {
     view->round = round;
-    view->orders[MST_NOTICE_COMPLETE] = FIRST_ORDER; /* before what was seen of it meanwhile */
+    view->orders[MST_NOTICE_COMPLETE] = FIRST_ORDER; /* before changes that were seen meanwhile */
     mst__owner_ring(view->owner->news_fd);
 }
 
@@ -136,7 +136,7 @@ void mst__view_lost(struct mst__view *view, struct mst_bytes name, int64_t rank,
     struct mst__view_node *grown =
         node.name == NULL ? NULL : mst__realloc(view->lost, (view->lost_count + 1) * sizeof *grown);
     if (grown == NULL) {
-        mst__free(node.name); /* it is counted, and has no name */
+        mst__free(node.name); /* it is counted, without a name */
     } else {
         view->lost = grown;
         view->lost[view->lost_count++] = node;
@@ -151,7 +151,7 @@ void mst__view_publish(struct mst__view *view, const struct mst_changes *changes
     view->now = *changes;
     view->now.size = sizeof view->now;
     view->now.should_return = should_return(changes);
-    /* The order in which they are told. */
+    /* Their order is that of the notices. */
     if (changes->closed && !before.closed) {
         notify(view, MST_NOTICE_CLOSED);
     }
@@ -224,7 +224,7 @@ bool mst__view_get(struct mst__view *view, struct mst_changes *ret_changes)
     return is_joined;
 }
 
-/* The state, and whether any of it is new: from now on it is not. A mst__owner_look_fn. */
+/* The state, and whether it has changed since the last look. An mst__owner_look_fn. */
 static int look_changes(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__view *view = self;
@@ -240,7 +240,7 @@ static int look_changes(void *self, void *arg, struct mst_err *reterr)
         is_new = is_new || view->orders[kinds[i]] != 0;
         withdraw(view, kinds[i]);
     }
-    /* What a poll does not tell is no reason to call it. */
+    /* A poll does not return this, so it must not wake for it. */
     withdraw(view, MST_NOTICE_UNREACHABLE);
     withdraw(view, MST_NOTICE_REACHABLE);
     view->lost_told = view->lost_count;
@@ -257,7 +257,8 @@ int mst__view_poll(struct mst__view *view,
     return rv == MST_ETIMEOUT ? mst__fail(reterr, rv, 0, "nothing has changed") : rv;
 }
 
-/* Copy the nodes that were not told of, names behind them, into @notice. With the lock held. */
+/* Copy the nodes that were not told yet, with their names behind them, into @notice. With the
+ * lock held. */
 static void give_nodes(struct mst__view *view, struct mst_notice *notice)
 {
     size_t count = view->lost_count - view->lost_told;
@@ -313,7 +314,7 @@ static struct mst_notice *make_notice(struct mst__view *view, enum mst_notice_ki
     return notice;
 }
 
-/* The oldest notice. A mst__owner_look_fn. */
+/* The oldest notice. An mst__owner_look_fn. */
 static int look_notice(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__view *view = self;

@@ -1,4 +1,4 @@
-/* handler/work.c - words of a node's work, and what is told of how a job ends. */
+/* handler/work.c - reports of a node's work, and the news of the job's end. */
 #include "handler/work.h"
 
 #include <assert.h>
@@ -110,7 +110,7 @@ void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end
             changes->outcome = MST_OUTCOME_FAILED;
             break;
         case MST_JOB_OUTCOME_ASKED:
-        default: /* of a later version: it is closed */
+        default: /* of a later version: treated as closed */
             changes->outcome = MST_OUTCOME_CLOSED;
             break;
     }

@@ -1,5 +1,5 @@
-/* handler/work.h - words of a node's work, finish and restart, and what is told of how a job ends:
- * between the public structs and those of core. */
+/* handler/work.h - reports of a node's work, finish and restart, and the news of the job's end:
+ * conversions between the public structs and those of core. */
 #ifndef MST_HANDLER_WORK_H
 #define MST_HANDLER_WORK_H
 
@@ -7,25 +7,25 @@
 
 #include "core/member.h"
 
-/* What a node says of its work in a round. Not to be copied: the cause borrows its text. */
+/* A node's report of its work in a round. Do not copy it: the cause borrows its text. */
 struct mst__word {
-    bool is_finish;          /* it is done; else it has failed */
-    struct mst__cause cause; /* without rank and node; of one that is done: status and text */
+    bool is_finish;          /* the work is done; else it has failed */
+    struct mst__cause cause; /* without rank and node; for finished work only status and text */
     char text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
 };
 
-/* Texts are cut off at a character, and characters that do something to a terminal are blanks. */
+/* Texts are cut off at a character, and control characters become blanks. */
 void mst__word_finish(struct mst__word *word, int status, const char *text);
 void mst__word_restart(struct mst__word *word, const struct mst_failure *failure);
 
 /* @word as an event of a member machine; borrows from it. */
 struct mst__member_event mst__word_event(const struct mst__word *word);
 
-/* The round was opened, or the job has ended, as @end says: note that in @changes. */
+/* The round was reopened, or the job has ended, as @end says: note that in @changes. */
 void mst__work_reopened(struct mst_changes *changes, const struct mst__job_end *end);
 void mst__work_ended(struct mst_changes *changes, const struct mst__job_end *end);
 
-/* Why a round has begun, by an enum mst__job_start that somebody has sent. */
+/* The reason for a round, from a received enum mst__job_start. */
 enum mst_start mst__work_start(uint32_t start);
 
 #endif /* MST_HANDLER_WORK_H */
