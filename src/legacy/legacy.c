@@ -188,8 +188,7 @@ static void watch(void *arg)
     int fd = handler->head.owner.stop_fd;
     int rv = watch_until(handler, fd, INT64_MAX);
     if (rv != 0 && rv != MST_ECANCELED) {
-        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the caller checks whether to
-                                                                continue */
+        (void)mst__until_pause(fd, now_us() + AGAIN_US_MAX); /* the owner calls again */
     }
 }
 
@@ -319,8 +318,7 @@ static int64_t next_watch(void *self)
     if (mst__clock_ms() < waiting->look_ms) {
         return waiting->look_ms;
     }
-    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* an error leads to another
-                                                                       attempt */
+    (void)watch_until(handler, fd, now_us() + BOOTSTRAP_GLANCE_US); /* the next call tries again */
     waiting->look_ms = mst__clock_deadline_ms(BOOTSTRAP_LOOK_MS);
     struct mst__legacy_changes changes;
     mst__legacy_changes(machine, &changes);
@@ -412,7 +410,7 @@ static int legacy_join(void *self,
     }
     rv = next_bootstrap(handler, &outcome, ret, reterr);
     if (rv != 0) {
-        struct mst_err ignored; /* it was entered in vain */
+        struct mst_err ignored; /* the first error counts */
         (void)withdraw(handler, MST_LEGACY_TIDY_US / 1000, &ignored);
         return rv;
     }

@@ -1,8 +1,8 @@
 /* record/c10d.c - the record in a c10d store.
  *
- * The key always exists: a sentinel stands where there is no record, so that a compare-and-set has
- * something to compare with. A store that has lost everything gets it again from whoever notices
- * first. The token of a record is the text that is stored. */
+ * The key always exists: a sentinel stands for no record, so that a compare-and-set has a value
+ * to compare with. If the store has lost its data, the first node that notices writes the
+ * sentinel again. The token of a record is its stored text. */
 #include "record/c10d.h"
 
 #include <errno.h>
@@ -27,16 +27,16 @@
 #include "store/store.h"
 
 struct c10d {
-    struct mst__hosted *hosted; /* NULL = somebody else serves the store */
+    struct mst__hosted *hosted; /* NULL = another process serves the store */
     char *key;
     char *where;
     char *path;       /* of a file store */
-    bool is_path_own; /* a temporary file: nobody else knows it */
+    bool is_path_own; /* a temporary file that only we know */
     struct mst__url url;
     struct mst_log log;
-    pthread_mutex_t mutex; /* everything below */
+    pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t cond;
-    bool is_opening; /* somebody does, without the lock */
+    bool is_opening; /* a thread opens the store, without the lock */
     struct mst_store *store;
 };
 
@@ -66,14 +66,14 @@ static int open_store(struct c10d *c10d,
     return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
-/* Wait while another thread opens the store, each by its own deadline. With the mutex held. */
+/* Wait while another thread opens the store, until our own deadline. With the mutex held. */
 static void await_opening(struct c10d *c10d, struct mst__until until)
 {
     while (c10d->is_opening && mst__until_cond(until, &c10d->cond, &c10d->mutex) == 0) {
     }
 }
 
-/* Whoever serves the store may come last, so it is opened when it is needed. */
+/* Open the store on first use: its server may start last. */
 static int c10d_store(void *self,
                       struct mst__until until,
                       struct mst_store **ret_store,
@@ -108,7 +108,7 @@ static bool is_sentinel(struct mst_bytes value)
     return mst__bytes_equal(value, mst_bytes_str(MST_C10D_SENTINEL));
 }
 
-/* Make a record of the stored text @value, which is taken. */
+/* Decode the stored text @value, which is taken, into a record. */
 static int decode(const struct c10d *c10d,
                   struct mst_buffer *value,
                   struct mst__stored *ret_stored,
@@ -140,7 +140,7 @@ static int decode(const struct c10d *c10d,
     return 0;
 }
 
-/* compare_set; @ret_value is what is there afterwards, the sentinel if there was nothing. */
+/* compare_set; @ret_value is the value afterwards, the sentinel if the key did not exist. */
 static int compare_set(struct c10d *c10d,
                        struct mst_store *store,
                        struct mst_bytes expected,
@@ -191,7 +191,7 @@ static int c10d_set_state(void *self,
                           struct mst__stored *ret_stored,
                           struct mst_err *reterr)
 {
-    (void)may_be_unread; /* the answer brings it */
+    (void)may_be_unread; /* the reply has it */
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_buffer value = {NULL, 0};
@@ -226,7 +226,7 @@ static int c10d_wait_change(void *self,
                             struct mst__until until,
                             struct mst_err *reterr)
 {
-    (void)skip; /* the store knows values and does not count them */
+    (void)skip; /* the store compares values and does not count changes */
     struct c10d *c10d = self;
     struct mst_store *store = NULL;
     struct mst_bytes sentinel = mst_bytes_str(MST_C10D_SENTINEL);
@@ -245,9 +245,9 @@ static void c10d_close(void *self)
     mst_store_close(c10d->store);
     mst__hosted_stop(c10d->hosted);
     if (c10d->is_path_own) {
-        (void)unlink(c10d->path); /* ours alone; if it is gone already, all the better */
+        (void)unlink(c10d->path); /* ours; it may be gone already */
     }
-    (void)pthread_cond_destroy(&c10d->cond); /* nobody waits any more */
+    (void)pthread_cond_destroy(&c10d->cond); /* no thread waits any more */
     (void)pthread_mutex_destroy(&c10d->mutex);
     mst__free(c10d->key);
     mst__free(c10d->where);
@@ -314,7 +314,7 @@ static int use_tcp(struct c10d *c10d,
     return mst__hosted_begin(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
 }
 
-/* The file of a rendezvous that was given none: good for one node. */
+/* Make the file of a rendezvous without a path: for one node only. */
 static int make_file(struct c10d *c10d, struct mst_err *reterr)
 {
     const char *directory = getenv("TMPDIR");
@@ -384,7 +384,7 @@ int mst__c10d_create(const struct mst_params *params,
         return rv;
     }
     if (c10d->hosted != NULL) {
-        /* Which may have been any. */
+        /* The port may have been 0. */
         settings.endpoint.port = (uint16_t)mst__hosted_port(c10d->hosted);
     }
     const struct mst__record_options options = {

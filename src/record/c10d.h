@@ -7,14 +7,14 @@
 #include "handler/settings.h"
 #include "record/home.h"
 
-/* What stands under the key while there is no record. */
+/* The value of the key if there is no record. */
 #define MST_C10D_SENTINEL "Y2FuaW1hZGFt"
 
 /**
- * Keep the record of @run_id in @store, which is taken and closed with the home. @where is what
- * messages call it. Both texts are copied. For those who have a store already.
+ * Keep the record of @run_id in @store, which is taken and closed with the home. @where names it in
+ * messages. Both texts are copied.
  *
- * Returns 0, MST_ENOMEM. The home is released by its close.
+ * Returns 0, MST_ENOMEM. The close operation releases the home.
  */
 int mst__c10d_home_new(struct mst_store *store,
                        const char *run_id,

@@ -1,7 +1,7 @@
 /* record/drive.c - the loop between a session and a home.
  *
- * An interruption never leaves a write in doubt if there is time to look: the record is read again,
- * and it says whether the write has arrived. */
+ * An interrupted write is not left in doubt if there is time: the record is read again, and
+ * shows whether the write has arrived. */
 #include "record/drive.h"
 
 #include <inttypes.h>
@@ -14,24 +14,24 @@
 #include "base/prng.h"
 #include "codec/pickle.h"
 
-/* What an interrupted operation may take to leave the record tidy. */
+/* Time for an interrupted operation to remove its entries from the record. */
 #define TIDY_MS 2000
 
-/* A spare waits without a deadline, and still a call must end. */
+/* A spare waits without a deadline, but each call must end. */
 #define CALL_MS_MIN 5000
 
-/* One operation under way. */
+/* The current operation. */
 struct run {
     const struct mst__drive *drive;
     struct mst__session *session;
     bool is_interrupted;
-    bool is_told;       /* the session knows */
-    int64_t tidy_ms;    /* by then all must be over; with is_interrupted */
-    struct mst_err err; /* what failed last */
+    bool is_told;       /* the session knows of the interruption */
+    int64_t tidy_ms;    /* deadline of the cleanup, if is_interrupted */
+    struct mst_err err; /* the last error */
     struct mst__prng prng;
 };
 
-/* What the answer to an effect consists of; event points into it. */
+/* The parts of an answer to an effect; event points into it. */
 struct answer {
     struct mst__session_event event;
     struct mst__state state;
@@ -45,7 +45,7 @@ int64_t mst__drive_now_us(void)
 
 /* --- interruption --- */
 
-/* What ends a wait of the run; once interrupted, nothing does. */
+/* The descriptor that ends a wait of the run; -1 once it is interrupted. */
 static int run_wake_fd(const struct run *run)
 {
     return run->is_interrupted ? -1 : run->drive->wake_fd;
@@ -62,7 +62,7 @@ static bool run_notice(struct run *run)
     return run->is_interrupted;
 }
 
-/* When a call of the home must be over. */
+/* The deadline of a call of the home. */
 static struct mst__until run_until(const struct run *run)
 {
     const struct mst__session *session = run->session;
@@ -71,7 +71,7 @@ static struct mst__until run_until(const struct run *run)
     int64_t end_ms = session->deadline_us / 1000;
     bool has_answered = session->trip_us > 0;
     if (run->drive->home->is_lazy && !has_answered) {
-        /* Whoever serves may come last: it is waited for as long as everybody else is. */
+        /* The server may start last: wait for it as long as for the other nodes. */
         deadline_ms = end_ms;
     } else if (session->operation == MST_OPERATION_NEXT ||
                session->operation == MST_OPERATION_JOIN) {
@@ -91,7 +91,7 @@ static int call_get(struct run *run, struct mst__stored *ret_stored)
 {
     const struct mst__record_home *home = run->drive->home;
     int rv = home->ops->get_state(home->self, run_until(run), ret_stored, &run->err);
-    /* Without a write there is nothing of us in the record that would have to be tidied up. */
+    /* Without a write, nothing in the record needs cleaning up. */
     bool is_in_doubt = run->drive->is_tidy && run->session->stats.writes > 0;
     if (rv != 0 && run_notice(run) && is_in_doubt) {
         rv = home->ops->get_state(home->self, run_until(run), ret_stored, &run->err);
@@ -152,7 +152,7 @@ static void run_read(struct run *run, struct answer *answer)
     answer_stored(run, &stored, MST_EVENT_READ, MST_EVENT_READ_NONE, answer);
 }
 
-/* Nobody has told us whether @record was stored; the store will. */
+/* It is unknown whether @record was stored: read the record to find out. */
 static int write_look(struct run *run,
                       struct mst_bytes record,
                       bool *ret_won,
@@ -268,7 +268,8 @@ static void run_write(struct run *run, const struct mst__effect *effect, struct 
 
 /* --- waiting --- */
 
-/* Until the record changes: 0, or the error of the home. MST_ENOTSUP is remembered. */
+/* Wait until the record changes. Returns 0 or the error of the home. MST_ENOTSUP turns watching
+ * off. */
 static int wait_change(const struct mst__record_home *home,
                        struct mst__session *session,
                        int64_t skip,
@@ -300,15 +301,14 @@ static void run_wait(struct run *run, const struct mst__effect *effect, struct a
         rv = wait_change(run->drive->home, session, effect->skip, effect->until_us,
                          run_wake_fd(run));
     } else {
-        (void)mst__until_pause(run_wake_fd(run),
-                               effect->until_us); /* woken or not is asked below */
+        (void)mst__until_pause(run_wake_fd(run), effect->until_us); /* checked below */
     }
     if (run_notice(run)) {
         run->is_told = true;
         answer_with(answer, MST_EVENT_CANCEL);
         return;
     }
-    /* When waiting has failed, reading will tell what is wrong. */
+    /* If the wait has failed, the next read reports the error. */
     answer_with(answer, rv == MST_ETIMEOUT ? MST_EVENT_TIME : MST_EVENT_WOKEN);
 }
 
@@ -328,7 +328,7 @@ int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session
 
 /* --- the end --- */
 
-/* The home has failed: its error, as one of those that a handler has. */
+/* The error of the home, as an error of a handler. */
 static int outcome_failed(const struct run *run, struct mst_err *reterr)
 {
     int code = run->err.code;

@@ -1,7 +1,7 @@
-/* record/drive.h - carries out what a session asks for: reads, writes, waits.
+/* record/drive.h - carries out the effects of a session: reads, writes, waits.
  *
- * One thread at a time drives a session, from the beginning of an operation to its end. Nothing in
- * here holds a lock, so that a slow store holds up nobody but the driver. */
+ * One thread at a time drives a session, from the beginning of an operation to its end. It holds
+ * no lock, so a slow store delays only this thread. */
 #ifndef MST_RECORD_DRIVE_H
 #define MST_RECORD_DRIVE_H
 
@@ -9,17 +9,17 @@
 #include "handler/events.h"
 #include "record/home.h"
 
-/* What the driving thread was told. Plain data. */
+/* The settings of the driving thread. Plain data. */
 struct mst__drive {
     const struct mst__record_home *home;
     const struct mst__events *events;
     /* Readable = end the operation. -1 = it cannot be interrupted. */
     int wake_fd;
-    /* With it an interrupted operation takes back what it has entered into the record, if that is
-     * quick; without, it fails at once and leaves everything as it is. */
+    /* An interrupted operation removes its entries from the record, if that is quick; else it
+     * ends at once. */
     bool is_tidy;
-    /* How many of the members that the seal of @state counts, and that are not there, have
-     * finished: 0, or an error of the store. NULL = nobody can tell, and none has. */
+    /* Count the finished ones among the members of the sealed round that are no longer in
+     * @state. Returns 0 or an error of the store. NULL = none has finished. */
     int (*count_finished)(void *self,
                           const struct mst__state *state,
                           int64_t *ret_count,
@@ -28,11 +28,11 @@ struct mst__drive {
 };
 
 /**
- * Run @operation on @session, which is idle, until it has ended, and say how.
+ * Run @operation on @session, which is idle, until it has ended.
  *
  * Returns 0, MST_ECLOSED, MST_ETIMEOUT, MST_ESPARE, MST_ECONN, MST_ESTATE, MST_ECANCELED,
- * MST_EAUTH, MST_ENOTSUP, MST_ENOMEM or MST_ELIMIT; @session is idle again. @ret_outcome is written
- * on success; may be NULL.
+ * MST_EAUTH, MST_ENOTSUP, MST_ENOMEM or MST_ELIMIT; @session is idle again. @ret_outcome is
+ * written on success; may be NULL.
  */
 int mst__drive(const struct mst__drive *drive,
                struct mst__session *session,
@@ -41,9 +41,9 @@ int mst__drive(const struct mst__drive *drive,
                struct mst__outcome *ret_outcome,
                struct mst_err *reterr);
 
-/* Wait until the record is no longer the one that @session, which is idle, knows, until @until_us
- * or until interrupted: MST_ETIMEOUT, MST_ECANCELED, 0 when it is worth looking, also when waiting
- * has failed. */
+/* Wait until the record differs from the one that @session, which is idle, has read. Returns 0
+ * if it may have changed or the wait has failed, MST_ETIMEOUT at @until_us, MST_ECANCELED if
+ * interrupted. */
 int mst__drive_wait(const struct mst__drive *drive, struct mst__session *session, int64_t until_us);
 
 /* Monotonic time in microseconds. */

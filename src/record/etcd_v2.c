@@ -1,11 +1,11 @@
 /* record/etcd_v2.c - the record in an etcd v2 key.
  *
- * The token is the key's modifiedIndex. A key that has expired or was deleted is no record, so that
- * a write bound to it has lost, as any other that came too late.
+ * The token is the key's modifiedIndex. A key that has expired or was deleted is no record, so a
+ * write bound to it loses, like any other late write.
  *
- * Waiting is a long poll from the index at which the record was last seen to be as the token says.
- * An etcd that cannot be reached is asked again until the call's deadline, as long as nobody can
- * have executed the request. */
+ * Waiting is a long poll from the index at which the record last matched the token. An
+ * unreachable etcd is asked again until the call's deadline, if the request cannot have been
+ * executed. */
 #include "record/etcd_v2.h"
 
 #include <inttypes.h>
@@ -27,29 +27,30 @@
 #include "handler/params.h"
 #include "record/record.h"
 
-/* Every write renews it, reading does not. */
+/* Every write renews it; a read does not. */
 #define TTL_S 7200
 
 /* Pauses between attempts to reach an etcd. */
 #define AGAIN_MS_FIRST 50
 #define AGAIN_MS_MAX 500
 
-/* Every write is on a disk before it is answered. */
+/* etcd writes to disk before it answers. */
 #define WRITE_US 3000
 
 struct etcd_v2 {
     struct mst__v2 *v2;
     char *key;
     char *where;
-    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst_params *params; /* a copy; the settings borrow from it */
     struct mst__etcd_v2_settings settings;
-    atomic_bool is_in_doubt; /* the outcome of a write is: the next read asks the whole cluster */
-    pthread_mutex_t mutex;   /* everything below */
-    uint64_t seen_modified;  /* the record as last read; 0 = there was none */
-    uint64_t seen_index;     /* when, by the count of the etcd */
-    uint64_t swept_index;    /* keys of an earlier run are gone up to here */
+    atomic_bool is_in_doubt; /* the result of a write is unknown: the next read asks the whole
+                              * cluster */
+    pthread_mutex_t mutex;   /* guards all below */
+    uint64_t seen_modified;  /* modifiedIndex at the last read; 0 = no record */
+    uint64_t seen_index;     /* the etcd's index then */
+    uint64_t swept_index;    /* keys of an earlier run are removed up to here */
     struct mst_store *store; /* NULL = not opened yet */
-    /* An answer that nobody has used yet, and when it came: what is asked next is this. */
+    /* An unused answer about the record and its time; the next read takes it. */
     bool has_fresh;
     int64_t fresh_ms;
     struct mst__v2_answer fresh;
@@ -57,7 +58,7 @@ struct etcd_v2 {
 
 /* --- reaching it --- */
 
-/* Whether to try again after @rv, when a pause is over. It is not when woken. */
+/* Pause after the error @rv. Returns whether to try again: not if woken. */
 static bool try_again(int rv, struct mst__until until, int64_t *pause_ms)
 {
     if (rv != MST_ECONN) {
@@ -68,10 +69,10 @@ static bool try_again(int rv, struct mst__until until, int64_t *pause_ms)
     return until_ms < until.deadline_ms && mst__until_pause(until.wake_fd, until_ms * 1000);
 }
 
-/* An answer about the record is good for whoever asks within this time. */
+/* How long such an answer can be used. */
 #define FRESH_MS 20
 
-/* Keep @answer, which is emptied, for the next one who reads. */
+/* Keep @answer, which is emptied, for the next read. */
 static void keep_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
 {
     (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
@@ -84,7 +85,7 @@ static void keep_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
     mst__v2_answer_close(answer);
 }
 
-/* Take what was kept, if it is young enough. */
+/* Take the kept answer, if it is fresh. */
 static bool take_fresh(struct etcd_v2 *etcd, struct mst__v2_answer *answer)
 {
     (void)pthread_mutex_lock(&etcd->mutex);
@@ -112,7 +113,7 @@ static int read_key(struct etcd_v2 *etcd,
         rv = mst__v2_get(etcd->v2, etcd->key, false, is_in_doubt, until, answer, reterr);
     } while (try_again(rv, until, &pause_ms));
     if (rv == MST_EUNKNOWN) {
-        rv = MST_ECONN; /* a read has no outcome that could matter */
+        rv = MST_ECONN; /* a read changes nothing, so its result is not in doubt */
         if (reterr != NULL) {
             reterr->code = rv;
         }
@@ -123,7 +124,7 @@ static int read_key(struct etcd_v2 *etcd,
     return rv;
 }
 
-/* The store, once it is open. */
+/* The store, or NULL if it is not open. */
 static struct mst_store *store_of(struct etcd_v2 *etcd)
 {
     (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
@@ -132,14 +133,13 @@ static struct mst_store *store_of(struct etcd_v2 *etcd)
     return store;
 }
 
-/* Opened when it is needed, and without a lock: of two threads that do so at a time one has done it
- * in vain. */
+/* Open the store on first use, without a lock: if two threads do so at once, one closes its own. */
 static int etcd_v2_store(void *self,
                          struct mst__until until,
                          struct mst_store **ret_store,
                          struct mst_err *reterr)
 {
-    (void)until.deadline_ms; /* nobody is asked */
+    (void)until.deadline_ms; /* no request is sent */
     struct etcd_v2 *etcd = self;
     struct mst_store *store = NULL;
     if (store_of(etcd) == NULL) {
@@ -163,7 +163,7 @@ static int etcd_v2_store(void *self,
 
 /* --- the record --- */
 
-/* Remember that the record was as @modified says when the etcd had counted up to @index. */
+/* Remember that the record had the modifiedIndex @modified at the etcd's index @index. */
 static void see(struct etcd_v2 *etcd, uint64_t modified, uint64_t index)
 {
     (void)pthread_mutex_lock(&etcd->mutex); /* a default mutex: cannot fail */
@@ -183,7 +183,7 @@ static int make_token(uint64_t modified, struct mst_buffer *ret_token, struct ms
     return ret_token->data != NULL ? 0 : mst__fail(reterr, MST_ENOMEM, 0, "token");
 }
 
-/* Tokens are ours, so this is what make_token wrote. */
+/* Parse a token of make_token. */
 static uint64_t read_token(const struct mst_bytes *token)
 {
     uint64_t modified = 0;
@@ -201,7 +201,7 @@ static int fail_directory(const struct etcd_v2 *etcd, struct mst_err *reterr)
                      etcd->where, etcd->key);
 }
 
-/* An answer of the etcd that nothing here can cause. */
+/* An unexpected answer of the etcd. */
 static int fail_answer(const struct etcd_v2 *etcd,
                        const struct mst__v2_answer *answer,
                        struct mst_err *reterr)
@@ -266,7 +266,7 @@ static int etcd_v2_get_state(void *self,
     return rv;
 }
 
-/* Send the conditional write. When nobody can have executed it, it is sent again. */
+/* Send the conditional write; again if it cannot have been executed. */
 static int write_key(struct etcd_v2 *etcd,
                      struct mst_bytes text,
                      const struct mst_bytes *token,
@@ -292,8 +292,8 @@ static int write_key(struct etcd_v2 *etcd,
     return rv;
 }
 
-/* Before the first write of a record: what a run of this name has left behind goes. If that fails
- * it is said and no more: an etcd that cannot be reached fails the write as well. */
+/* Before the first write of a record, remove the keys of an earlier run with this run id. A
+ * failure is only logged: if the etcd is unreachable, the write fails as well. */
 static void sweep_old_run(struct etcd_v2 *etcd, struct mst__until until)
 {
     (void)pthread_mutex_lock(&etcd->mutex);
@@ -341,7 +341,7 @@ static int etcd_v2_set_state(void *self,
                 break;
             case MST_V2_EXISTS:
             case MST_V2_COMPARE_FAILED:
-            case MST_V2_NOT_FOUND: /* it has expired, or somebody has deleted it */
+            case MST_V2_NOT_FOUND: /* it has expired or was deleted */
                 is_lost = true;
                 break;
             default:
@@ -363,8 +363,8 @@ static int etcd_v2_set_state(void *self,
 
 /* --- waiting --- */
 
-/* From where on an event says that the record is no longer what @modified stands for; 0 = somebody
- * has seen already that it is not. */
+/* The first index of an event that means another record than @modified; 0 = it is known to be
+ * another already. */
 static uint64_t wait_from(struct etcd_v2 *etcd, uint64_t modified)
 {
     (void)pthread_mutex_lock(&etcd->mutex);
@@ -384,7 +384,7 @@ static int etcd_v2_wait_change(void *self,
     struct etcd_v2 *etcd = self;
     uint64_t modified = read_token(token);
     uint64_t from = wait_from(etcd, modified);
-    from += from == 0 ? 0 : skip; /* every change moves the index of the whole etcd */
+    from += from == 0 ? 0 : skip; /* every change raises the index of the whole etcd */
     struct mst__v2_answer answer;
     mst__v2_answer_init(&answer);
     int rv = 0;
@@ -393,8 +393,8 @@ static int etcd_v2_wait_change(void *self,
         if (rv != 0 || answer.code != MST_V2_INDEX_CLEARED) {
             break;
         }
-        /* The etcd has forgotten what happened since. What there is now tells as well, and from
-         * there on it remembers again. */
+        /* The etcd no longer has the events since then: read the key, and watch from its index
+         * on. */
         rv = read_key(etcd, until, &answer, reterr);
         if (rv == 0) {
             uint64_t now = answer.code == MST_V2_OK ? answer.node.modified : 0;
@@ -406,12 +406,12 @@ static int etcd_v2_wait_change(void *self,
                     answer.action != MST_V2_DELETE && answer.action != MST_V2_EXPIRE &&
                     answer.action != MST_V2_COMPARE_AND_DELETE;
     if (is_value) {
-        keep_fresh(etcd, &answer); /* the event tells what the record is now */
+        keep_fresh(etcd, &answer); /* the event has the record */
     }
     mst__v2_answer_close(&answer);
     if (rv == MST_ECONN || rv == MST_EUNKNOWN) {
-        /* The caller reads, which tells more. Not at once, lest an etcd that takes requests and
-         * drops polls be asked without end. */
+        /* The caller's next read reports the error. Pause first, so that an etcd that accepts
+         * requests and drops polls is not flooded. */
         until = mst__until_sooner(until, mst__clock_deadline_ms(AGAIN_MS_FIRST));
         (void)mst__until_pause(until.wake_fd, until.deadline_ms * 1000);
     }
@@ -434,7 +434,7 @@ static void etcd_v2_close(void *self)
     mst_store_close(etcd->store);
     mst__v2_answer_close(&etcd->fresh);
     mst__v2_free(etcd->v2);
-    (void)pthread_mutex_destroy(&etcd->mutex); /* nobody holds it any more */
+    (void)pthread_mutex_destroy(&etcd->mutex); /* not held any more */
     mst__etcd_v2_settings_close(&etcd->settings);
     mst_params_free(etcd->params);
     mst__free(etcd->key);
@@ -508,7 +508,7 @@ int mst__etcd_v2_home_new(const struct mst_params *params,
         .call_ms = etcd->settings.etcd.read_timeout_ms,
         .write_us = WRITE_US,
         .is_lazy = true,
-        .is_by_key = true, /* several are found by listing the store of all jobs */
+        .is_by_key = true, /* reading several lists the store of all jobs */
     };
     return 0;
 }

@@ -1,5 +1,5 @@
 /* record/etcd_v2.h - the record of a rendezvous in one key of an etcd, through its v2 API, as
- * torch's `etcd-v2` keeps it: base64 of the same pickle that c10d has, with a TTL of two hours. */
+ * torch's `etcd-v2` stores it: base64 of the same pickle as in c10d, with a TTL of two hours. */
 #ifndef MST_RECORD_ETCD_V2_H
 #define MST_RECORD_ETCD_V2_H
 
@@ -7,15 +7,17 @@
 #include "handler/etcd_settings.h"
 #include "record/home.h"
 
-/* Before the run id in the key; and where the nodes' store is, which all jobs share. */
+/* The key of the record without the run id, and the directory of the nodes' store, which all
+ * jobs share. */
 #define MST_ETCD_V2_RECORD "/torch/elastic/rendezvous/"
 #define MST_ETCD_V2_STORE "/torch/elastic/store"
 
 /**
- * Keep the record of the rendezvous @params, which are copied, in the etcd that they name. Nothing
- * is sent yet. @ret_dynamic is what else they say.
+ * Keep the record of the rendezvous @params, which are copied, in their etcd. No request is sent.
+ * @ret_dynamic: the other settings.
  *
- * Returns 0, MST_ENOMEM, or as mst__etcd_v2_read does. The home is released by its close.
+ * Returns 0, MST_ENOMEM, or an error of mst__etcd_v2_read. The close operation releases the
+ * home.
  */
 int mst__etcd_v2_home_new(const struct mst_params *params,
                           struct mst__record_home *ret_home,
@@ -23,10 +25,10 @@ int mst__etcd_v2_home_new(const struct mst_params *params,
                           struct mst_err *reterr);
 
 /**
- * Remove the keys of all rounds of @run_id from the store, as far as they were last written up to
- * @index_max, by the count of the etcd: nobody had a record then.
+ * Remove the keys of all rounds of @run_id whose last write was at or before the etcd's index
+ * @index_max: there was no record then.
  *
- * Returns 0 or an error of mst__v2_get and mst__v2_delete.
+ * Returns 0 or an error of mst__v2_get or mst__v2_delete.
  */
 int mst__etcd_v2_sweep(struct mst__v2 *v2,
                        const char *run_id,

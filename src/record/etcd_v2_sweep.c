@@ -1,8 +1,9 @@
-/* record/etcd_v2_sweep.c - removing the keys of a run whose record has expired.
+/* record/etcd_v2_sweep.c - removes the keys of a run whose record has expired.
  *
- * The record has a TTL and the keys of its rounds have none. A run id that is used again counts its
- * rounds anew, and would find them. Whoever founds the record removes them first: what is older
- * than the reading that found no record cannot be of the new run, however many read at a time. */
+ * The record has a TTL, but the keys of its rounds have none. A reused run id counts its rounds
+ * anew and would find them, so the node that creates the record removes them first. Keys older
+ * than the read that found no record cannot be of the new run, even if several nodes read at
+ * once. */
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/limits.h"
@@ -35,7 +36,7 @@ static bool is_of_run(struct mst_bytes key, struct mst_bytes run_id)
     return digits > 1 && digits < key.size && key.data[digits] == '/';
 }
 
-/* Whether @node is a key of a round of @run_id: 0 or MST_ENOMEM. */
+/* Set whether @node is a key of a round of @run_id. Returns 0 or MST_ENOMEM. */
 static int look_at(const struct mst__v2_node *node, const char *run_id, bool *ret_is_of_run)
 {
     struct mst_bytes name = mst_bytes_str(node->key);
@@ -74,7 +75,7 @@ int mst__etcd_v2_sweep(struct mst__v2 *v2,
         if (rv != 0) {
             rv = mst__fail(reterr, rv, 0, "keys of run '%.60s'", run_id);
         } else if (is_dead && node->modified <= index_max) {
-            /* Bound to what was listed: what somebody writes meanwhile stays. */
+            /* Bound to the listed version: a key that is written meanwhile stays. */
             const struct mst__v2_write write = {.key = node->key,
                                                 .condition = MST_V2_IF_INDEX,
                                                 .previous_index = node->modified,

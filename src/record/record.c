@@ -1,4 +1,4 @@
-/* record/record.c - the dynamic handler: the calls of the application. record_self.h says who
+/* record/record.c - the dynamic handler: the calls of the application. See record_self.h for who
  * may do what. */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,20 +14,20 @@
 #include "handler/host.h"
 #include "record/record_self.h"
 
-/* How long to wait for rank 0 to tell where the workers' store is. It does, unless it dies now, but
- * an overloaded machine or store may need its time. Agents of torch before 2.4 tell late, and only
- * if there is an agent. */
+/* How long to wait for rank 0 to publish the address of the workers' store. It does, unless it
+ * dies now, but an overloaded machine or store may need the time. Agents of torch before 2.4
+ * publish late, and only if there is an agent. */
 #define BOOTSTRAP_MS 30000
 #define BOOTSTRAP_OLD_MS 2500
 
-/* How often to look meanwhile whether rank 0 is still there: its death is seconds old then. */
+/* How often to check meanwhile whether rank 0 is still there. */
 #define BOOTSTRAP_LOOK_US 1000000
 
-/* Leaving a round again that was entered in vain. */
+/* Time to leave a round after a failure. */
 #define WITHDRAW_US 2000000
 
-/* How long the store of a closed rendezvous outlives its end: torch's nodes look once a second at a
- * copy that may be a second old. */
+/* How long the store of a closed rendezvous stays: torch's nodes look once a second at a copy
+ * that may be a second old. */
 #define LINGER_US 2500000
 
 /* --- next --- */
@@ -44,7 +44,7 @@ static struct mst__session_options session_options(const struct mst__record *rec
     };
 }
 
-/* Whoever serves the store may come last: wait for it as long as for everybody else. */
+/* The server of the store may start last: wait for it as long as for the other nodes. */
 static int next_connect(struct mst__record *record, int64_t deadline_us, struct mst_err *reterr)
 {
     struct mst_store *store = NULL;
@@ -57,13 +57,13 @@ static int next_connect(struct mst__record *record, int64_t deadline_us, struct 
     if (mst__owner_is_cancelled(&record->head.owner)) {
         return mst__owner_fail_cancelled(reterr);
     }
-    /* With another user or another etcd it might work; later it will not. */
+    /* Errors that a retry cannot cure. */
     bool is_final = rv == MST_ENOTSUP || rv == MST_EAUTH;
     return mst__err_wrap(reterr, is_final ? rv : MST_ECONN, "%.80s, where the record is kept",
                          record->home.where);
 }
 
-/* The keys beside the record that begin with the run id, a dot and @name. The caller's. */
+/* Open the store of the keys that begin with the run id, a dot and @name. The caller closes it. */
 static int open_store(struct mst__record *record,
                       const char *name,
                       struct mst_store **ret_store,
@@ -146,7 +146,7 @@ static int next_join(struct mst__record *record,
     return rv;
 }
 
-/* Who rank 0 of the joined round is. In a task. */
+/* The name of rank 0 of the joined round. In a task. */
 static void next_master(const struct mst__record *record, char *ret_text, size_t ret_size)
 {
     const struct mst__state *joined = &record->session.joined;
@@ -162,10 +162,10 @@ static void next_master(const struct mst__record *record, char *ret_text, size_t
 /* A round that waits for the address of its rank 0. */
 struct waiting {
     struct mst__record *record;
-    int64_t look_us; /* when to look at the record next, to see whether rank 0 is still there */
+    int64_t look_us; /* when to check next whether rank 0 is still there */
 };
 
-/* Whether rank 0 may still tell where the workers' store is. */
+/* Whether rank 0 may still publish the address of the workers' store. */
 static bool can_be_told(const struct mst__record *record, const struct mst__changes *changes)
 {
     const struct mst__state *joined = &record->session.joined;
@@ -176,7 +176,7 @@ static bool can_be_told(const struct mst__record *record, const struct mst__chan
     return !is_lost && !changes->closed && !changes->expelled;
 }
 
-/* As struct mst__bootstrap_round wants it. */
+/* In the form of struct mst__bootstrap_round. */
 static int64_t next_watch(void *self)
 {
     struct waiting *waiting = self;
@@ -198,7 +198,7 @@ static int64_t next_watch(void *self)
     return (is_beat_next ? changes.beat_us : waiting->look_us) / 1000 + 1;
 }
 
-/* What the round has to offer. In a task. */
+/* Get the store and the address of the round. In a task. */
 static int next_bootstrap(struct mst__record *record,
                           const struct mst__outcome *outcome,
                           struct mst_rendezvous *ret,
@@ -249,14 +249,14 @@ static int next_bootstrap(struct mst__record *record,
     return 0;
 }
 
-/* Leave the round; an entry that stays expires. In a task. */
+/* Leave the round; if that fails, our entry expires. In a task. */
 static int withdraw(struct mst__record *record, int64_t timeout_us, struct mst_err *reterr)
 {
     const struct mst__drive drive = {
         .home = &record->home, .events = &record->events, .wake_fd = -1};
     mst__ending_leave(&record->ending);
     if (record->session.stats.writes == 0) {
-        return 0; /* nothing of us can be in the record */
+        return 0; /* we are not in the record */
     }
     return mst__drive(&drive, &record->session, MST_OPERATION_EXIT,
                       mst__drive_now_us() + timeout_us, NULL, reterr);
@@ -287,7 +287,7 @@ static int record_join(void *self,
     }
     rv = next_bootstrap(record, &outcome, ret, reterr);
     if (rv != 0) {
-        struct mst_err ignored; /* it was entered in vain */
+        struct mst_err ignored; /* the first error counts */
         (void)withdraw(record, WITHDRAW_US, &ignored);
     }
     return rv;
@@ -295,7 +295,7 @@ static int record_join(void *self,
 
 /* --- the other calls --- */
 
-/* Run @operation with a session of its own; its state afterwards tells the rest. */
+/* Run @operation with a separate session; returns its state afterwards. */
 static int ask(struct mst__record *record,
                enum mst__operation operation,
                int64_t timeout_us,
@@ -358,7 +358,7 @@ static int record_say(void *self, void *word, struct mst_err *reterr)
     if (rv == 0 && closes) {
         rv = ask(record, MST_OPERATION_CLOSE, record->dynamic.settings.close_us, &is_closed,
                  &waiting, reterr);
-        mst__view_set_closed(&record->head.view); /* or it will be: the outcome is stored */
+        mst__view_set_closed(&record->head.view); /* or will be: the outcome is stored */
     }
     return rv;
 }
@@ -366,12 +366,13 @@ static int record_say(void *self, void *word, struct mst_err *reterr)
 static int record_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__record *record = self;
-    /* Another thread's next beats while it waits, and ends when it sees that all is closed. */
+    /* The next of another thread sends heartbeats while it waits, and ends when it sees that the
+     * rendezvous is closed. */
     mst__owner_retire(&record->head.owner);
     return close_for_good(record, "shutdown", reterr);
 }
 
-/* All but the home, which is the creator's until there is a handler. */
+/* Release all but the home, which belongs to the creator until there is a handler. */
 static void record_dispose(struct mst__record *record)
 {
     mst__owner_stop(&record->head.owner);
@@ -384,22 +385,22 @@ static void record_dispose(struct mst__record *record)
     mst__free(record);
 }
 
-/* With us goes the store. Those who have not read yet that the rendezvous is closed would take that
- * for a failure, so we stay until all have left, or had the time to look. */
+/* The store ends with us. A node that has not read that the rendezvous is closed would take that
+ * for a failure. So stay until all nodes have left or had time to look. */
 static void linger(struct mst__record *record)
 {
     const struct mst__drive drive = {
         .home = &record->home, .events = &record->events, .wake_fd = -1};
     const struct mst__state *state = &record->session.state;
     int64_t until_us = mst__drive_now_us() + LINGER_US;
-    struct mst_err ignored; /* what cannot be read is not worth staying for */
+    struct mst_err ignored; /* if the record cannot be read, do not stay */
     int rv = 0;
     if (mst__view_has_closed(&record->head.view)) {
-        /* With a session of its own, so that this one may not know it yet. */
+        /* Another session has closed it, so this one may not know yet. */
         rv = mst__drive(&drive, &record->session, MST_OPERATION_POLL, until_us, NULL, &ignored);
     }
     while (rv == 0 && state->closed) {
-        mst__peer_id id = mst__state_find(state, &record->node); /* also when it has just left */
+        mst__peer_id id = mst__state_find(state, &record->node); /* it may have left already */
         bool is_in = id != MST_PEER_NONE && state->members[id].has_heartbeat;
         if (state->heartbeats.count <= (is_in ? 1 : 0)) {
             return;
@@ -439,7 +440,7 @@ static const struct mst__head_ops record_ops = {
 
 /* --- making one --- */
 
-/* Who we are: the address, the process, and which handler of the process. */
+/* Our identity: address, process, and number of the handler in the process. */
 static void name_node(struct mst__record *record)
 {
     mst__host_name(record->params->local_addr, sizeof record->addr, record->addr);

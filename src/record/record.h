@@ -10,7 +10,8 @@
 struct mst__record_options {
     struct mst__record_home home;
     struct mst__dynamic dynamic;
-    const struct mst__endpoint *endpoint; /* whom the nodes reach each other by; NULL = a file */
+    const struct mst__endpoint *endpoint; /* the route to it leads to the other nodes; NULL = a
+                                           * file */
     bool is_host;                         /* this process serves the store */
 };
 

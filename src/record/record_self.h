@@ -1,7 +1,7 @@
-/* record/record_self.h - what the files of the dynamic handler share.
+/* record/record_self.h - shared by the files of the dynamic handler.
  *
- * The session is the owner's (handler/owner.h). What the application may call apart from next and
- * leave works on what the owner has published, or with a session of its own. */
+ * The session belongs to the owner (handler/owner.h). Calls other than next and leave read the
+ * published state or use a separate session. */
 #ifndef MST_RECORD_RECORD_SELF_H
 #define MST_RECORD_RECORD_SELF_H
 
@@ -11,7 +11,7 @@
 #include "record/drive.h"
 #include "record/record.h"
 
-/* The first pause after a failure to watch. */
+/* The first pause after a failed watch. */
 #define MST_RECORD_AGAIN_US 100000
 
 struct mst__record {
@@ -23,36 +23,36 @@ struct mst__record {
     char node_text[MST_BOOTSTRAP_NODE_SIZE];
     struct mst__node node;
     struct mst__events events;
-    bool is_host; /* the store goes when we go */
+    bool is_host; /* the store ends with us */
 
-    /* The owner. */
+    /* Used by the owner. */
     struct mst__session session;
     struct mst__peers lost;
     struct mst__ending ending;
     struct mst__prng prng;
     int64_t again_us;  /* the next pause after a failure */
-    int64_t spread_us; /* by how much the next beat is put off */
+    int64_t spread_us; /* delay of the next heartbeat */
 
     struct mst__bootstrap bootstrap;
 };
 
 /* --- record_watch.c: what the view tells --- */
 
-/* Tell how the record as last read differs from the round that was joined; @err (may be NULL) says
- * why it could not be read. 0 or MST_ENOMEM. The owner. */
+/* Publish how the last read of the record differs from the joined round; @err (may be NULL) is
+ * the reason if it could not be read. Returns 0 or MST_ENOMEM. The owner. */
 int mst__record_publish(struct mst__record *record,
                         const struct mst_err *err,
                         struct mst__changes *ret_changes);
 
 /* --- record_watch.c: watching --- */
 
-/* One look or one beat, when it is time for it: an mst__owner_watch_fn. */
+/* One look or one heartbeat, when it is due: an mst__owner_watch_fn. */
 void mst__record_watch(void *arg);
 
-/* One look or one beat now; what fails is told. The owner. */
+/* One look or one heartbeat now; a failure is published. The owner. */
 void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__operation operation);
 
-/* Choose by how much the next beat is put off. The owner. */
+/* Choose the delay of the next heartbeat. The owner. */
 void mst__record_spread(struct mst__record *record);
 
 #endif /* MST_RECORD_RECORD_SELF_H */

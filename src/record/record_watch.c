@@ -1,4 +1,4 @@
-/* record/record_watch.c - what the thread does that keeps a node alive and tells of changes. */
+/* record/record_watch.c - the owner's watching: it keeps the node alive and publishes changes. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -9,13 +9,13 @@
 /* Pauses after failures. */
 #define AGAIN_US_MAX 1000000
 
-/* Where more nodes than these beat they do it at random moments, spread over this much for each. */
+/* With more nodes than this, heartbeats are delayed at random, by up to this much per node. */
 #define SPREAD_NODES_FEW 4
 #define SPREAD_US_PER_NODE 4000
 
 /* --- the view --- */
 
-/* Name the nodes in record->lost, and leave out those whose work was done: they are not missed. */
+/* Name the nodes in record->lost, except those that have finished: they are not lost. */
 static void view_name_lost(struct mst__record *record, struct mst_changes *changes)
 {
     const struct mst__state *joined = &record->session.joined;
@@ -31,15 +31,13 @@ static void view_name_lost(struct mst__record *record, struct mst_changes *chang
     }
 }
 
-/* How many members had finished and were gone when we joined their round. */
+/* How many members had finished and left when we joined their round. */
 static int64_t gone(const struct mst__record *record)
 {
     int64_t joined_count = (int64_t)record->session.joined.participants.count;
     return record->ending.round == NULL ? 0 : record->ending.world - joined_count;
 }
 
-/* Tell how the record as last read differs from the round that was joined. @err says why it could
- * not be read. The owner. */
 int mst__record_publish(struct mst__record *record,
                         const struct mst_err *err,
                         struct mst__changes *ret_changes)
@@ -57,7 +55,7 @@ int mst__record_publish(struct mst__record *record,
             .expelled = changes.expelled,
         };
         view_name_lost(record, &view);
-        /* Whose work is done keeps its place: nobody gives way to a spare for it. */
+        /* A finished node keeps its place: members do not make room for a spare. */
         int64_t finished = (int64_t)changes.lost_count - view.participants_lost + gone(record);
         int64_t taken = (int64_t)record->session.state.participants.count + finished;
         if (finished > 0 && taken >= record->session.options.settings.nodes_max) {
@@ -80,7 +78,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When everybody has joined at the same moment, nobody should beat at the same one. */
+/* Nodes that have joined at the same moment should not send heartbeats at the same moment. */
 void mst__record_spread(struct mst__record *record)
 {
     int64_t nodes = (int64_t)record->session.state.heartbeats.count;
@@ -106,11 +104,11 @@ static void watch_failed(struct mst__record *record,
                record->params->run_id, err->msg);
     struct mst__changes changes;
     if (mst__record_publish(record, err, &changes) != 0) {
-        return; /* no memory: told the next time */
+        return; /* no memory: published the next time */
     }
 }
 
-/* What to do next, and wait until it is time: false when there is no session to go on with. */
+/* Choose the next operation and wait until it is due. Returns false if it was woken. */
 static bool watch_wait(struct mst__record *record,
                        const struct mst__drive *drive,
                        enum mst__operation *ret_operation)
@@ -155,7 +153,7 @@ void mst__record_operate(struct mst__record *record, int wake_fd, enum mst__oper
     }
 }
 
-/* The session is ours. */
+/* In the owner's thread, so the session is ours. */
 void mst__record_watch(void *arg)
 {
     struct mst__record *record = arg;
