@@ -1,7 +1,7 @@
 /* authority/etcd_v3.c - the handler `etcd-v3`: the calls of the application over a session.
  *
- * The session is the owner's (handler/owner.h). Asking whether it is closed, and closing it, needs
- * none. */
+ * The session belongs to the owner (handler/owner.h). Checking whether the rendezvous is closed,
+ * and closing it, need no session. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "handler/work.h"
 #include "store/store.h"
 
-/* How long leaving may take that nobody has asked for. */
+/* Time to leave when the application frees a handler without leaving. */
 #define TIDY_MS 2000
 
 /* --- next --- */
@@ -32,7 +32,7 @@ static void leave_within(struct mst__etcd_v3 *self, int64_t timeout_ms)
     mst__etcd_v3_feed(self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_LEAVE});
 }
 
-/* The store of the round; nothing is asked of the etcd before it is used. */
+/* Open the store of the round; it sends no request before its first use. */
 static int next_store(struct mst__etcd_v3 *self,
                       const struct mst__etcd_v3_round *round,
                       struct mst_store **ret_store,
@@ -50,14 +50,14 @@ static int next_store(struct mst__etcd_v3 *self,
     return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
 
-/* What the round has to offer. In the owner. */
+/* Fill in the result of the round. In the owner. */
 static int next_outcome(struct mst__etcd_v3 *self,
                         struct mst_rendezvous *ret,
                         struct mst_err *reterr)
 {
     const struct mst__etcd_v3_round *round = &self->round;
     struct mst__endpoint master = {.port = 0};
-    struct mst_err ignored; /* an address that is none is told as none */
+    struct mst_err ignored; /* an invalid address counts as none */
     struct mst_store *store = NULL;
     int rv = next_store(self, round, &store, reterr);
     if (rv != 0) {
@@ -83,8 +83,8 @@ static int next_outcome(struct mst__etcd_v3 *self,
     return 0;
 }
 
-/* Whether our word is in our key; and, that our work is done, in `round`: then we may go, and no
- * authority misses us. */
+/* Whether our report is in our key and, for finished work, also in `round`: then we may leave,
+ * and no authority counts us as lost. */
 static bool is_heard(const void *arg, const struct mst__word *word)
 {
     const struct mst__etcd_v3 *self = arg;
@@ -137,7 +137,7 @@ static int etcd_v3_join(void *arg,
         leave_within(self, TIDY_MS);
     }
     if (fd >= 0) {
-        (void)close(fd); /* for the workers: nothing was done with it */
+        (void)close(fd); /* reserved for the workers, never used */
     }
     return rv;
 }
@@ -187,9 +187,9 @@ static int etcd_v3_shutdown(void *arg, struct mst_err *reterr)
 {
     struct mst__etcd_v3 *self = arg;
     int rv = close_for_good(self, "shutdown", reterr);
-    /* Another thread's next leaves by itself when it sees that all is closed. */
+    /* The next of another thread leaves by itself when it sees that the rendezvous is closed. */
     if (!mst__owner_is_busy(&self->head.owner)) {
-        struct mst_err ignored; /* what is left of us goes with the lease */
+        struct mst_err ignored; /* the lease expires */
         (void)mst__head_leave(self, &ignored);
     }
     return rv;
@@ -204,7 +204,7 @@ static void etcd_v3_free(void *arg)
         return;
     }
     mst__head_stop(&self->head);
-    struct mst_err ignored; /* what is left of us goes with the lease */
+    struct mst_err ignored; /* the lease expires */
     (void)mst__etcd_v3_forget(self, mst__until_in(TIDY_MS), &ignored);
     mst__etcd_v3_release(self);
     mst__etcd_v3_round_close(&self->round);

@@ -1,7 +1,7 @@
-/* authority/etcd_v3_authority.c - keys to events, the machine's state to a document.
+/* authority/etcd_v3_authority.c - keys to events, the state of the machine to a document.
  *
- * The document is made from how the machine stands, not from its single effects: whatever order
- * events come in, and whichever document was stored by whom, the next one says how it is now. */
+ * The document is made from the state of the machine, not from single effects. So it is right in
+ * any order of events, and whichever node stored the last document. */
 #include "authority/etcd_v3_authority.h"
 
 #include <stdio.h>
@@ -13,13 +13,13 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-/* How long the members of a round that is claimed and not stored are waited for: somebody has
- * deleted `round` under a running job. */
+/* How long to wait for the members of a round that is claimed but not stored: `round` was
+ * deleted under a running job. */
 #define RECLAIM_US 5000000
 
-/* What is known of the key of a node. */
+/* The state of a node's key. */
 struct entry {
-    mst__authority_id id; /* MST_AUTHORITY_NOBODY = the machine does not know it */
+    mst__authority_id id; /* MST_AUTHORITY_NOBODY = not in the machine */
     uint64_t session;
     int64_t create_revision;
     int64_t lease;
@@ -100,7 +100,7 @@ static int seats_put(struct mst__etcd_v3_authority *authority,
 {
     if (rank >= authority->seats_count || authority->seats[rank].name != NULL ||
         mst__map_get(&authority->ranks, session_key(&session)) != NULL) {
-        return 0; /* somebody else has written there */
+        return 0; /* written by another program */
     }
     char *copy = mst__strdup(name);
     uint32_t *known = copy == NULL ? NULL : mst__map_add(&authority->ranks, session_key(&session));
@@ -113,7 +113,7 @@ static int seats_put(struct mst__etcd_v3_authority *authority,
     return 0;
 }
 
-/* Who is in the round that is stored: by its seats, or by the letters that tell the ranks. */
+/* Restore the members of the stored round: from its seats, or from the letters with the ranks. */
 static int seats_restore(struct mst__etcd_v3_authority *authority,
                          const struct mst__etcd_v3_stored *stored)
 {
@@ -126,7 +126,7 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
     for (size_t i = 0; i < count && rv == 0; i++) {
         const struct mst__v3_kv *kv = &stored->letters->items[i];
         struct mst__etcd_v3_letter letter;
-        struct mst_err ignored; /* what cannot be read is nobody's rank */
+        struct mst_err ignored; /* an unreadable letter is no rank */
         uint64_t session;
         bool is_rank =
             mst__etcd_v3_key_session(mst_bytes_of(kv->key.data, kv->key.size), &session) &&
@@ -141,7 +141,7 @@ static int seats_restore(struct mst__etcd_v3_authority *authority,
     return rv;
 }
 
-/* A round was sealed here, just now: nobody has another one's place yet. */
+/* A round was sealed just now: fill in its members. */
 static int seats_seal(struct mst__etcd_v3_authority *authority)
 {
     const struct mst__authority *machine = &authority->machine;
@@ -180,7 +180,8 @@ static int letter_add(struct mst__etcd_v3_authority *authority,
         .lease = entry->lease,
         .letter = {.kind = kind, .code = code},
     };
-    (void)snprintf(outgoing->letter.text, sizeof outgoing->letter.text, "%s", text); /* cut off */
+    (void)snprintf(outgoing->letter.text, sizeof outgoing->letter.text, "%s", text); /* cut off
+                                                                                      * when long */
     /* A name may have been cut off within a character. */
     bool is_text = mst__json_is_text(mst_bytes_str(outgoing->letter.text));
     for (char *at = outgoing->letter.text; *at != '\0' && !is_text; at++) {
@@ -189,9 +190,8 @@ static int letter_add(struct mst__etcd_v3_authority *authority,
     return 0;
 }
 
-/* Take all effects, behind every event: a round that was sealed may be over with the next one, and
- * effects point to entries. What concerns one node alone and is not in `round` goes into a
- * letter. */
+/* Take all effects after every event: the next event may end a sealed round, and effects point
+ * to entries. News for a single node that is not in `round` goes into a letter. */
 static int effects_take(struct mst__etcd_v3_authority *authority)
 {
     struct mst__authority_effect effect;
@@ -233,14 +233,14 @@ static int announce(struct mst__etcd_v3_authority *authority,
     }
     bool is_over = refusal == MST_REFUSAL_CLAIM || refusal == MST_REFUSAL_STALE;
     rv = refusal == MST_REFUSAL_CLOSED
-             ? 0 /* `round` says so to everybody */
+             ? 0 /* `round` tells all nodes */
              : letter_add(authority, entry,
                           is_over ? MST_ETCD_V3_LETTER_EXPELLED : MST_ETCD_V3_LETTER_REFUSED,
                           err.code, err.msg);
     return rv == 0 ? 0 : fail_memory(reterr);
 }
 
-/* Its work is done or has failed; of another round, and the second time, that changes nothing. */
+/* The report of a node. For another round, or a second time, it changes nothing. */
 static void hear_word(struct mst__etcd_v3_authority *authority,
                       const struct entry *entry,
                       const struct mst__etcd_v3_word *word,
@@ -260,7 +260,7 @@ static void hear_word(struct mst__etcd_v3_authority *authority,
     (void)mst__authority_step(&authority->machine, &event, NULL); /* see above */
 }
 
-/* The node of @entry has gone, and the entry may go. */
+/* The node of @entry has left or is lost. */
 static void part(struct mst__etcd_v3_authority *authority,
                  struct entry *entry,
                  bool has_left,
@@ -274,7 +274,7 @@ static void part(struct mst__etcd_v3_authority *authority,
                                                           : MST_AUTHORITY_EVENT_DEAD,
                                          .now_us = now_us,
                                          .id = entry->id};
-    /* Each says MST_ENOTFOUND when the session was over before: then there is nothing to do. */
+    /* Each returns MST_ENOTFOUND if the session was over before: then there is nothing to do. */
     (void)mst__authority_step(machine, &event, NULL);
     event.kind = MST_AUTHORITY_EVENT_DISCONNECTED;
     event.driver = entry;
@@ -297,7 +297,7 @@ static struct entry *entry_for(struct mst__etcd_v3_authority *authority,
     return entry;
 }
 
-/* What @kv says; false when it is not what a node says, and the others do not count it. */
+/* Parse @kv. @ret_valid false: it is not a node's, and does not count. */
 static int node_read(struct mst__etcd_v3_authority *authority,
                      const struct mst__v3_kv *kv,
                      struct entry **ret_entry,
@@ -339,7 +339,7 @@ static int node_read(struct mst__etcd_v3_authority *authority,
 struct build {
     struct mst__etcd_v3_authority *authority;
     const struct mst__etcd_v3_stored *stored;
-    struct mst__kept_session *sessions; /* of the nodes' keys, one each */
+    struct mst__kept_session *sessions; /* one for each node's key */
     int64_t now_us;
     struct mst_err *reterr;
 };
@@ -350,7 +350,7 @@ static bool claims_round(const struct mst__claim *claim, const struct mst__etcd_
            claim->world == round->world;
 }
 
-/* What is kept of the session of @kv. */
+/* The kept session of @kv. */
 static int build_session(struct build *build,
                          const struct mst__v3_kv *kv,
                          struct mst__kept_session *ret_session)
@@ -374,7 +374,7 @@ static int build_session(struct build *build,
     bool is_gone = has_seat && round->is_gone != NULL && round->is_gone[rank];
     const struct mst__etcd_v3_word *word = &node.word;
     *ret_session = (struct mst__kept_session){
-        /* All processes of a node have this in common, and nobody else has it. */
+        /* The part that all processes of a node share. */
         .node = mst_bytes_of(kv->key.data, kv->key.size - MST_ETCD_V3_SESSION_SIZE),
         .incarnation = node.said.incarnation,
         .session = (uint64_t)kv->create_revision,
@@ -392,8 +392,7 @@ static int build_session(struct build *build,
     return 0;
 }
 
-/* What the node of key @index has said: its word, or its announcement, with @claim unless that is
- * NULL. */
+/* Feed the content of key @index: the report, or the announcement with @claim (may be NULL). */
 static int build_hear(struct build *build,
                       size_t index,
                       bool is_word,
@@ -420,7 +419,7 @@ static int build_hear(struct build *build,
     return rv == 0 ? effects_take(authority) : rv;
 }
 
-/* Of struct mst__kept_driver, and so is the next one. */
+/* Of struct mst__kept_driver, like the next one. */
 static int build_announce(void *arg, size_t index, const struct mst__claim *claim)
 {
     return build_hear(arg, index, false, claim);
@@ -487,7 +486,7 @@ static int build_machine(struct mst__etcd_v3_authority *authority,
                                                    .now_us = now_us,
                                                    .reason = mst_bytes_str(round->reason),
                                                    .owner = mst_bytes_str(round->owner)};
-        (void)mst__authority_step(&authority->machine, &event, NULL); /* it was not */
+        (void)mst__authority_step(&authority->machine, &event, NULL); /* it cannot be closed yet */
     }
     rv = rv == 0 ? effects_take(authority) : rv;
     return rv == 0 ? 0 : fail_memory(reterr);
@@ -500,7 +499,7 @@ int mst__etcd_v3_authority_build(struct mst__etcd_v3_authority *authority,
 {
     mst__etcd_v3_authority_close(authority);
     struct mst__authority_options options = {
-        /* Revisions only grow, and whoever has sealed a round has made a new one. */
+        /* Revisions only grow, and sealing a round makes a new one. */
         .epoch = (uint64_t)stored->revision,
         .expiry_us = INT64_MAX,
         .grace_us = INT64_MAX,
@@ -509,7 +508,7 @@ int mst__etcd_v3_authority_build(struct mst__etcd_v3_authority *authority,
         .members_max = MST_AUTHORITY_MEMBERS_MAX,
     };
     if (options.epoch <= stored->round->epoch) {
-        options.epoch = stored->round->epoch + 1; /* of another etcd, restored into this one */
+        options.epoch = stored->round->epoch + 1; /* restored from another etcd */
     }
     mst__clock_random(options.hash_key, sizeof options.hash_key);
     mst__authority_init(&authority->machine, &options);
@@ -582,7 +581,7 @@ int mst__etcd_v3_authority_tick(struct mst__etcd_v3_authority *authority,
 
 /* --- what should be stored --- */
 
-/* Name @rank among those who are gone, if there is room. */
+/* Add the name of @rank to the gone nodes, if there is room. */
 static void gone_name(const struct mst__etcd_v3_authority *authority,
                       uint32_t rank,
                       struct mst__etcd_v3_round *round)
@@ -596,14 +595,14 @@ static void gone_name(const struct mst__etcd_v3_authority *authority,
     }
 }
 
-/* Count and name the members of a round that is over whose sessions have ended, also when a new
- * process has come in their place: those who were lost in it first, in this order. 0 or
+/* Count and name the members of a reopened round whose sessions have ended, even if a new
+ * process has replaced them: lost members first, in the order of their loss. Returns 0 or
  * MST_ENOMEM. */
 static int gone_fill(const struct mst__etcd_v3_authority *authority,
                      struct mst__etcd_v3_round *round)
 {
     const struct mst__authority *machine = &authority->machine;
-    /* Somebody holds it: it was stored with its seats, or sealed here. */
+    /* The round was stored with its seats, or sealed here. */
     MST_ASSERT(authority->seats_count == machine->world);
     bool *is_gone = mst__calloc(machine->world + (size_t)1, sizeof *is_gone);
     bool *is_told = mst__calloc(machine->world + (size_t)1, sizeof *is_told);
@@ -618,7 +617,7 @@ static int gone_fill(const struct mst__etcd_v3_authority *authority,
         const struct mst__authority_member *member = mst__authority_ranked(machine, rank);
         bool has_finished =
             member != NULL && member->place == MST_PLACE_GONE && member->is_finished;
-        if (is_gone[rank] && has_finished) { /* nobody misses it */
+        if (is_gone[rank] && has_finished) { /* finished nodes are not lost */
             is_told[rank] = true;
             round->gone_count--;
         }
@@ -638,7 +637,7 @@ static int gone_fill(const struct mst__etcd_v3_authority *authority,
     return 0;
 }
 
-/* The round that the machine has sealed, as a new document. */
+/* A new document for the round that the machine has sealed. */
 static int sealed_fill(const struct mst__etcd_v3_authority *authority,
                        const struct mst__etcd_v3_round *stored,
                        struct mst__etcd_v3_round *round)
@@ -668,7 +667,7 @@ static int sealed_fill(const struct mst__etcd_v3_authority *authority,
     return mst__etcd_v3_round_copy(&sealed, round);
 }
 
-/* What is to be known of the end of work: restarts that were used, and the cause of a failure. */
+/* Fill in the end of work: used restarts and the cause of a failure. */
 static void work_fill(const struct mst__authority *machine,
                       const struct mst__kept *kept,
                       bool has_cause,
@@ -683,7 +682,7 @@ static void work_fill(const struct mst__authority *machine,
     if (has_cause) {
         const struct mst__cause cause = mst__authority_cause(machine);
         round->cause = cause;
-        round->cause.node = mst_bytes_str(""); /* they are text here */
+        round->cause.node = mst_bytes_str(""); /* the texts are stored apart */
         round->cause.text = mst_bytes_str("");
         memcpy(round->cause_node, machine->cause_node, sizeof round->cause_node);
         memcpy(round->cause_text, machine->cause_text, sizeof round->cause_text);
@@ -696,7 +695,8 @@ static bool is_same_round(const struct mst__etcd_v3_round *stored,
     return stored->round == machine->round && stored->epoch == machine->round_epoch;
 }
 
-/* Who has finished; they are in what was stored, too, when they are gone. 0 or MST_ENOMEM. */
+/* Fill in the finished members, including those that are gone, from the stored document. Returns
+ * 0 or MST_ENOMEM. */
 static int finished_fill(const struct mst__authority *machine, struct mst__etcd_v3_round *round)
 {
     uint32_t finished = machine->finished_count + machine->released_count;
@@ -713,7 +713,7 @@ static int finished_fill(const struct mst__authority *machine, struct mst__etcd_
     return 0;
 }
 
-/* The document of the machine's current round, as it was @stored or anew. */
+/* The document of the machine's current round, from @stored or new. */
 static int round_begin(const struct mst__etcd_v3_authority *authority,
                        const struct mst__etcd_v3_round *stored,
                        struct mst__etcd_v3_round *ret_round)
@@ -730,7 +730,7 @@ static int round_begin(const struct mst__etcd_v3_authority *authority,
     return rv;
 }
 
-/* The job has ended, because all have finished or one has failed too often. */
+/* The job has ended: all have finished, or it failed more often than its budget allows. */
 static int wants_end(const struct mst__etcd_v3_authority *authority,
                      const struct mst__etcd_v3_round *stored,
                      const struct mst__kept *kept,

@@ -1,6 +1,5 @@
-/* authority/etcd_v3_keys.c - names and documents. What is read was written by another release, or
- * by somebody's etcdctl: unknown members are passed over, and everything else must be as it has to
- * be, or it is no document. */
+/* authority/etcd_v3_keys.c - names and documents. Another release or etcdctl may have written
+ * them: unknown members are ignored, anything else that is invalid makes the document invalid. */
 #include "authority/etcd_v3_keys.h"
 
 #include <inttypes.h>
@@ -15,7 +14,7 @@
 
 /* --- names --- */
 
-/* Append @text with everything but letters, digits, '.', '_' and '-' as %XX. */
+/* Append @text; all but letters, digits, '.', '_' and '-' becomes %XX. */
 static int name_add(struct mst__buf *buf, const char *text)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -145,7 +144,7 @@ static int session_add(struct mst__json *json, const char *name, uint64_t sessio
     return mst__json_add_text(json, name, mst_bytes_str(text));
 }
 
-/* Append @json, which is released, to @buf unless @rv says that it is not whole. */
+/* Append @json, which is released, to @buf, unless @rv is an error. */
 static int json_finish(struct mst__json *json, int rv, struct mst__buf *buf)
 {
     rv = json == NULL ? MST_ENOMEM : rv;
@@ -187,7 +186,7 @@ static bool json_i64(const struct mst__json *json, const char *name, int64_t *re
     return mst__json_int(mst__json_member(json, name), ret);
 }
 
-/* Text that fits and has no control characters; absent text is empty. */
+/* Text that fits and has no control characters; missing text is empty. */
 static bool json_text(const struct mst__json *json, const char *name, char *ret, size_t size)
 {
     struct mst_bytes text = mst_bytes_str("");
@@ -208,7 +207,7 @@ static bool json_text(const struct mst__json *json, const char *name, char *ret,
     return true;
 }
 
-/* The texts of an enumeration; -1 when it is none of them. */
+/* The index of @text among the names of an enumeration, or -1. */
 static int word_find(struct mst_bytes text, const char *(*name_of)(int), int count)
 {
     for (int i = 0; i < count; i++) {
@@ -250,7 +249,7 @@ static int labels_add(struct mst__json *json, const struct mst__announcement *sa
     return rv == 0 ? added : rv;
 }
 
-/* What is the same of a word and of a cause. */
+/* The common part of a report and a cause. */
 static int failure_add(struct mst__json *json, const struct mst__cause *cause)
 {
     int rv = mst__json_add_int(json, "status", cause->status);
@@ -320,7 +319,7 @@ static bool claim_get(const struct mst__json *json, struct mst__claim *claim)
            (!has_rank || json_u32(json, "rank", &claim->rank));
 }
 
-/* Texts are the document's. */
+/* Texts belong to the document. */
 static bool failure_get(const struct mst__json *json, struct mst__cause *cause)
 {
     int64_t status = 0;
@@ -451,7 +450,7 @@ void mst__etcd_v3_round_close(struct mst__etcd_v3_round *round)
     *round = (struct mst__etcd_v3_round){0};
 }
 
-/* A copy of @flags, by rank; NULL = there are none. 0 or MST_ENOMEM. */
+/* Copy @flags, by rank; NULL = none. Returns 0 or MST_ENOMEM. */
 static int flags_copy(const bool *flags, uint32_t world, bool **ret_flags)
 {
     *ret_flags = NULL;
@@ -524,7 +523,7 @@ static int seats_add(struct mst__json *json, const struct mst__etcd_v3_round *ro
     return rv == 0 ? added : rv;
 }
 
-/* Those of @flags, as spans of ranks: few or most of a large round are little to write. */
+/* Append @flags as spans of ranks: few or most ranks of a large round are short. */
 static int flags_add(struct mst__json *json, const char *name, const bool *flags, uint32_t world)
 {
     struct mst__json *list = mst__json_new_array();
@@ -593,7 +592,7 @@ static const char *start_name(int start)
     return mst__job_start_name((enum mst__job_start)start);
 }
 
-/* What is known of the end of work. */
+/* Add the end of work. */
 static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *round)
 {
     int rv = 0;
@@ -617,7 +616,7 @@ static int work_add(struct mst__json *json, const struct mst__etcd_v3_round *rou
     return rv == 0 && round->has_cause ? cause_add(json, round) : rv;
 }
 
-/* What an authority of an earlier release does not write. */
+/* Earlier releases do not write these. */
 static bool restarts_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
 {
     struct mst_bytes start = mst_bytes_str(start_name(MST_JOB_START_UNKNOWN));
@@ -644,7 +643,7 @@ static bool work_get(const struct mst__json *json, struct mst__etcd_v3_round *ro
         return false;
     }
     int found = word_find(outcome, outcome_name, MST_JOB_OUTCOME_COUNT);
-    /* One of a later release: it is closed. */
+    /* Unknown, of a later release: closed. */
     round->outcome = found < 0 ? MST_JOB_OUTCOME_ASKED : (enum mst__job_outcome)found;
     return cause_get(mst__json_member(json, "cause"), round) &&
            (!has_restarts || (json_u32(json, "restarts", &round->restarts) &&
@@ -666,7 +665,8 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
     }
     rv = rv == 0 ? mst__json_add_text(json, "address", mst_bytes_str(round->address)) : rv;
     if (rv == 0 && round->state == MST_ETCD_V3_OPEN) {
-        /* Nodes of earlier releases know no failures; the cause says that it is one. */
+        /* Nodes of earlier releases do not know this reason; the cause shows that it is a
+         * failure. */
         enum mst__authority_why why =
             round->why == MST_AUTHORITY_WHY_FAILED ? MST_AUTHORITY_WHY_RETURNED : round->why;
         rv = mst__json_add_text(json, "why", mst_bytes_str(why_name((int)why)));
@@ -686,7 +686,7 @@ int mst__etcd_v3_round_write(const struct mst__etcd_v3_round *round, struct mst_
     return json_finish(json, rv, buf);
 }
 
-/* 0, MST_EPROTO, MST_ENOMEM; what was read of them is the round's. */
+/* Returns 0, MST_EPROTO, MST_ENOMEM; the seats read so far belong to the round. */
 static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *round)
 {
     if (list == NULL) {
@@ -718,7 +718,7 @@ static int seats_get(const struct mst__json *list, struct mst__etcd_v3_round *ro
     return 0;
 }
 
-/* As seats_get, and how many there are. */
+/* Like seats_get; also counts the set flags. */
 static int flags_get(const struct mst__json *list,
                      uint32_t world,
                      bool **ret_flags,
@@ -732,7 +732,7 @@ static int flags_get(const struct mst__json *list,
     if (*ret_flags == NULL) {
         return MST_ENOMEM;
     }
-    int64_t rank = 0; /* they ascend, so that no list costs more than its ranks */
+    int64_t rank = 0; /* they ascend, so a list never costs more than its ranks */
     for (size_t i = 0; i < count; i++) {
         const struct mst__json *span = mst__json_at(list, i);
         int64_t first;
@@ -750,7 +750,7 @@ static int flags_get(const struct mst__json *list,
     return 0;
 }
 
-/* All but the seats and who is gone. */
+/* Everything except the seats and the gone members. */
 static bool round_get(const struct mst__json *json, struct mst__etcd_v3_round *round)
 {
     struct mst_bytes state;
@@ -805,7 +805,7 @@ int mst__etcd_v3_round_read(struct mst_bytes text,
     }
     rv =
         round_get(json, &round) ? seats_get(mst__json_member(json, "members"), &round) : MST_EPROTO;
-    uint32_t ignored = 0; /* those that are told are counted apart */
+    uint32_t ignored = 0; /* gone_count is stored apart */
     if (rv == 0) {
         rv = flags_get(mst__json_member(json, "gone_ranks"), round.world, &round.is_gone, &ignored);
     }

@@ -1,5 +1,5 @@
-/* authority/etcd_v3_link.c - a session at an etcd, as the member machine wants it: what is stored
- * there becomes what an authority would say. */
+/* authority/etcd_v3_link.c - drives the member machine over an etcd: stored keys become messages
+ * of an authority. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,10 +9,10 @@
 #include "base/err.h"
 #include "base/until.h"
 
-/* For taking our lease back; it runs out if that fails. */
+/* Time to revoke our lease; if that fails, it expires. */
 #define TIDY_MS 1000
 
-/* How long it may take to find out what a round waits for. */
+/* Time to find out what a round waits for. */
 #define DESCRIBE_MS 2000
 
 static int64_t least(int64_t a, int64_t b)
@@ -27,11 +27,11 @@ static int64_t now_us(void)
 
 void mst__etcd_v3_member(struct mst__etcd_v3 *self)
 {
-    /* Who we are is said in our key. */
+    /* Our key has the rest. */
     const struct mst__member_options options = {
         .run_id = mst_bytes_str(self->params->run_id),
         .where = self->settings.etcd.endpoints[0].host,
-        .beat_us = INT64_MAX, /* the session has a lease */
+        .beat_us = INT64_MAX, /* the lease replaces heartbeats */
         .expiry_us = INT64_MAX,
         .beats_per_answer = 1,
         .seed = mst__clock_random_u64(),
@@ -54,7 +54,7 @@ static bool round_is_full(const struct mst__etcd_v3 *self)
     return self->round.state == MST_ETCD_V3_RUNNING && is_full;
 }
 
-/* What the next round waits for. */
+/* Tell the member what the next round waits for. */
 static void explain(struct mst__etcd_v3 *self, int wake_fd)
 {
     char sentence[sizeof((struct mst_err *)0)->msg];
@@ -73,7 +73,7 @@ static void carry_out_send(struct mst__etcd_v3 *self, const struct mst__member_e
     const struct mst__member *member = &self->member;
     struct mst__job_message message;
     mst__member_message(member, effect, &message);
-    /* Who is in a round has said so with its key. */
+    /* A node in a round has announced itself with its key. */
     if (effect->type == MST_JOB_ANNOUNCE && member->phase == MST_MEMBER_JOINING) {
         self->claim = member->claim;
         self->has_to_enter = true;
@@ -105,10 +105,10 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
 {
     switch (effect->kind) {
         case MST_MEMBER_CONNECT:
-            return; /* the next turn sees to it */
+            return; /* the next turn connects */
         case MST_MEMBER_FAILED:
             mst__view_ended(&self->head.view, effect->end, effect->text);
-            return; /* who waits for it finds the error in the member */
+            return; /* the member has the error */
         case MST_MEMBER_SEND:
             carry_out_send(self, effect);
             return;
@@ -117,7 +117,7 @@ static void carry_out(struct mst__etcd_v3 *self, const struct mst__member_effect
             self->has_to_say = false;
             return;
         case MST_MEMBER_EXPLAIN:
-            self->has_to_explain = true; /* the next turn does */
+            self->has_to_explain = true; /* in the next turn */
             return;
         case MST_MEMBER_SEALED:
             self->claim = self->member.claim;
@@ -152,19 +152,19 @@ static void hear(struct mst__etcd_v3 *self, const struct mst__job_message *messa
 
 /* --- what is stored --- */
 
-/* The session is over for the others. */
+/* The others have ended our session. */
 static void hear_expelled(struct mst__etcd_v3 *self, const char *text)
 {
     const struct mst__job_message message = {.type = MST_JOB_EXPELLED,
                                              .u.text = mst_bytes_str(text)};
-    struct mst_err ignored; /* what is left of us goes with the lease */
+    struct mst_err ignored; /* the lease expires */
     self->claim.holds = false;
     hear(self, &message);
     (void)mst__etcd_v3_forget(self, mst__until_in(TIDY_MS), &ignored);
 }
 
-/* Whether the round says that our session has ended: by rank, for a name may be that of another
- * process. */
+/* Whether `round` says that our session has ended: by rank, because a new process may have our
+ * name. */
 static bool is_gone(const struct mst__etcd_v3 *self)
 {
     const struct mst__etcd_v3_round *round = &self->round;
@@ -189,7 +189,7 @@ static void hear_lost(struct mst__etcd_v3 *self)
     hear(self, &message);
 }
 
-/* Our round is over. */
+/* Our round was reopened. */
 static void hear_open(struct mst__etcd_v3 *self)
 {
     const struct mst__etcd_v3_round *round = &self->round;
@@ -205,7 +205,7 @@ static void hear_open(struct mst__etcd_v3 *self)
         .type = MST_JOB_REOPENED,
         .u.reopened = {.round_next = round->round + 1,
                        .why = (uint32_t)round->why,
-                       .rank = MST_AUTHORITY_RANK_NONE, /* who, was told above */
+                       .rank = MST_AUTHORITY_RANK_NONE, /* hear_lost has told who */
                        .end = mst__etcd_v3_round_end(round)}};
     hear(self, &message);
 }
@@ -225,7 +225,7 @@ static void look_holding(struct mst__etcd_v3 *self)
             hear_expelled(self, "a later round was sealed without this node");
             return;
         }
-        /* Another one has come back in our name. */
+        /* A newer process has returned with our name. */
         const struct mst__job_message message = {.type = MST_JOB_REOPENED,
                                                  .u.reopened = {.round_next = round->round,
                                                                 .why = MST_AUTHORITY_WHY_RETURNED,
@@ -252,7 +252,7 @@ static void look_joining(struct mst__etcd_v3 *self)
 {
     const struct mst__etcd_v3_round *round = &self->round;
     if (round->round <= self->member.claim.round) {
-        return; /* the one that we come from, or stand by */
+        return; /* the round that we come from, or stand by for */
     }
     uint32_t rank = mst__etcd_v3_rank(self);
     bool is_full = round_is_full(self);
@@ -261,10 +261,10 @@ static void look_joining(struct mst__etcd_v3 *self)
         hear_round(self, MST_JOB_SEALED, rank);
     } else if (round->state == MST_ETCD_V3_RUNNING && !round->is_sharded) {
         hear_round(self, is_full ? MST_JOB_SPARE : MST_JOB_QUEUED, rank);
-    } /* else: a letter with our rank may be under way, for watches are not told in order */
+    } /* else a letter with our rank may still come: watches have no common order */
 }
 
-/* What has been read means something for us. */
+/* Tell the member the news of the last read. */
 static void look(struct mst__etcd_v3 *self)
 {
     const struct mst__etcd_v3_round *round = &self->round;
@@ -302,14 +302,14 @@ static void look(struct mst__etcd_v3 *self)
 
 /* --- turns --- */
 
-/* Whether another attempt may succeed. */
+/* Whether a retry may succeed. */
 static bool is_passing(int rv)
 {
     return rv == MST_ECONN || rv == MST_ETIMEOUT || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ||
            rv == MST_ERESOLVE;
 }
 
-/* The etcd does not answer, or not as it should. */
+/* The etcd does not answer, or reports an error. */
 static void fail(struct mst__etcd_v3 *self, int rv, const struct mst_err *err)
 {
     if (!is_passing(rv) && self->member.phase == MST_MEMBER_JOINING) {
@@ -318,7 +318,7 @@ static void fail(struct mst__etcd_v3 *self, int rv, const struct mst_err *err)
         hear(self, &message);
         return;
     }
-    /* As long as our lease must be alive that is no news. */
+    /* While our lease must still be alive, this is not worth reporting. */
     if (mst__clock_ms() >= self->alive_ms) {
         mst__view_reach(&self->head.view, err);
     }
@@ -342,7 +342,7 @@ static void turn_connected(struct mst__etcd_v3 *self, struct mst__until until)
     int64_t due_us = mst__member_due_us(&self->member);
     until = mst__until_sooner(until, due_us == INT64_MAX ? INT64_MAX : due_us / 1000 + 1);
     bool is_entering = self->has_to_enter;
-    bool is_saying = self->has_to_say && !is_entering; /* else that says it, too */
+    bool is_saying = self->has_to_say && !is_entering; /* entering writes the report, too */
     self->has_to_enter = false;
     self->has_to_say = false;
     int rv = is_entering ? mst__etcd_v3_enter(self, until, &err)
@@ -375,7 +375,7 @@ void mst__etcd_v3_turn(void *arg, struct mst__until until)
     } else {
         int64_t deadline_us =
             until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
-        /* Woken or not: whoever waits looks why. */
+        /* If woken early, the caller checks why. */
         (void)mst__until_pause(until.wake_fd, least(mst__member_due_us(member), deadline_us));
     }
     if (now_us() >= mst__member_due_us(member)) {

@@ -1,4 +1,4 @@
-/* authority/etcd_v3_look.c - what is stored, read by anybody; and closing, which anybody may. */
+/* authority/etcd_v3_look.c - reading the stored keys, and closing, which any node may do. */
 #include <stdio.h>
 
 #include "authority/etcd_v3.h"
@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/until.h"
 
-/* Between attempts to write something that others write, too. */
+/* Pause after losing a race to write. */
 #define RACE_US 20000
 
 int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
@@ -55,7 +55,7 @@ int mst__etcd_v3_read_round(struct mst__v3 *v3,
 
 /* --- closing --- */
 
-/* Put @round, closed, if the stored one is still that of @revision. */
+/* Put @round, closed, if the stored one still has @revision. */
 static int shut_put(struct mst__v3 *v3,
                     const struct mst__etcd_v3_keys *keys,
                     const struct mst__etcd_v3_round *round,
@@ -94,7 +94,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
                       struct mst__until until,
                       struct mst_err *reterr)
 {
-    struct mst_err lost = {0}; /* the last answer that did not come */
+    struct mst_err lost = {0}; /* the last missing answer */
     for (;;) {
         struct mst__etcd_v3_round round;
         int64_t revision = 0;
@@ -119,7 +119,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
         if (is_closed) {
             return 0;
         }
-        /* Somebody else was faster, or nobody knows: read, and see. */
+        /* Another node was faster, or the result is unknown: read again. */
         lost.code = 0;
         if (rv == MST_EUNKNOWN && reterr != NULL) {
             lost = *reterr;
@@ -177,7 +177,7 @@ int mst__etcd_v3_survey_read(struct mst__v3 *v3,
     if (!round.is_sharded) {
         return 0;
     }
-    /* They were written before the round was, and stay until the next one. */
+    /* The letters were written before the round and stay until the next one. */
     const struct mst__v3_range letters = {.key = mst_bytes_str(keys->letters),
                                           .span = MST_V3_PREFIX};
     return mst__v3_range(v3, &letters, until, &survey->letters, reterr);
@@ -223,7 +223,7 @@ void mst__etcd_v3_look_close(struct mst__etcd_v3_look *look)
     *look = (struct mst__etcd_v3_look){0};
 }
 
-/* Build what the authority knows from what is stored. */
+/* Build the authority's state from the stored keys. */
 static int look_build(struct mst__v3 *v3,
                       const struct mst__etcd_v3_keys *keys,
                       struct mst__until until,
@@ -238,7 +238,7 @@ static int look_build(struct mst__v3 *v3,
         rv = mst__etcd_v3_authority_build(authority, &stored, mst__clock_ns() / 1000, reterr);
     }
     if (rv == 0) {
-        authority->machine.last_call_us = INT64_MAX; /* ours has begun just now */
+        authority->machine.last_call_us = INT64_MAX; /* our last call has only just begun */
     }
     return rv;
 }

@@ -1,13 +1,14 @@
-/* authority/etcd_v3_self.h - what the files of the handler `etcd-v3` share.
+/* authority/etcd_v3_self.h - shared by the files of the handler `etcd-v3`.
  *
  * The owner (handler/owner.h) drives a member machine (core/member.h) over our session: a lease, a
- * key on it, one watch, and, if ours is the oldest key, the authority.
+ * key on it, one watch and, if ours is the oldest key, the authority.
  *
- * Everybody but the authority watches `round`, the letters to it, and the key of its predecessor,
- * the node that came before it. When that goes, it looks for the one before; if there is none it is
- * the authority, reads everything, and goes on where the last one has stopped. What an authority
- * writes is bound to its own key still being there and to `round` being what it has read, so one
- * that was stopped and has lost its lease writes nothing any more. */
+ * Every other node watches `round`, its letters, and the key of its predecessor, the node that
+ * came before it. When that key disappears, it looks for an older one. If there is none, the
+ * node becomes the authority: it reads all keys and continues where the last authority stopped.
+ * Every write of an authority requires that its own key still exists and that `round` is
+ * unchanged since its read. So an authority that was stopped and has lost its lease writes
+ * nothing. */
 #ifndef MST_AUTHORITY_ETCD_V3_SELF_H
 #define MST_AUTHORITY_ETCD_V3_SELF_H
 
@@ -20,90 +21,93 @@
 
 struct mst__etcd_v3 {
     struct mst__head head;
-    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst_params *params; /* a copy; the settings borrow from it */
     struct mst__etcd_v3_settings settings;
     struct mst__v3 *v3;
     struct mst__etcd_v3_keys keys;
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
 
-    /* The owner: our session. */
-    int64_t lease; /* 0 = none: nothing below up to the round counts */
+    /* Used by the owner: our session. */
+    int64_t lease; /* 0 = none: then the fields up to the round are not valid */
     int64_t ttl_ms;
-    int64_t alive_ms; /* it lives at least until then */
-    int64_t beat_ms;  /* when to keep it alive next */
+    int64_t alive_ms; /* it is valid at least until then */
+    int64_t beat_ms;  /* time of the next keep-alive */
     uint64_t session;
     char *key;
     char *letter_key;
     int64_t create_revision;     /* of our key */
-    int64_t incarnation;         /* that of our first key; 0 = there was none yet */
-    char *before;                /* the key of our predecessor; NULL = it is not known */
-    bool is_authority;           /* there is none */
-    struct mst__v3_watch *watch; /* NULL = everything has to be read again */
+    int64_t incarnation;         /* create revision of our first key; 0 = none yet */
+    char *before;                /* the key of our predecessor; NULL = not known */
+    bool is_authority;           /* there is no predecessor */
+    struct mst__v3_watch *watch; /* NULL = read everything again */
 
-    /* The owner: what is stored. */
+    /* Used by the owner: the stored round. */
     struct mst__etcd_v3_round round;
-    int64_t round_revision; /* at which it was put; 0 = there is none */
+    int64_t round_revision; /* its revision; 0 = there is none */
     struct mst__etcd_v3_letter letter;
     struct mst__etcd_v3_authority authority;
 
-    /* The owner: our place. */
+    /* Used by the owner: our place. */
     struct mst__member member;
     struct mst__notices notices;
-    struct mst__claim claim;       /* what our key says, or what we are in */
-    bool has_to_enter;             /* our key is to say so */
-    bool has_to_say;               /* our key is to have @word */
-    struct mst__etcd_v3_word word; /* its text is the member's */
+    struct mst__claim claim;       /* in our key, or of our round */
+    bool has_to_enter;             /* put our key */
+    bool has_to_say;               /* put our key with @word */
+    struct mst__etcd_v3_word word; /* its text belongs to the member */
     bool has_to_explain;
-    bool was_full;   /* JOINING: the round that ran last had no place for us */
-    int64_t part_ms; /* the time to say goodbye */
-    int part_rv;     /* and what came of it */
+    bool was_full;   /* JOINING: the last round had no place for us */
+    int64_t part_ms; /* time to leave */
+    int part_rv;     /* and the result */
     struct mst_err part_err;
 
-    char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
-    char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
+    char addr[MST_HOST_SIZE];             /* our address for others; empty = not known yet */
+    char address[MST_ENDPOINT_TEXT_SIZE]; /* the port that is reserved for our workers */
 };
 
 /* --- etcd_v3_session.c: the owner --- */
 
-/* Enter, or say that we want the next round, if we are in already. 0; MST_ENOTFOUND when our
- * session has ended: then it can be tried again; other errors of etcd/v3.h. */
+/* Enter, or if we are in already, ask for the next round. Returns 0; MST_ENOTFOUND if our
+ * session has ended, and a retry may succeed; other errors of etcd/v3.h. */
 int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
 /**
- * Keep the session alive, and do what there is to do, until something has been seen.
+ * Keep the session alive and do pending work until there is news.
  *
- * Returns 0, also when nothing has changed for us; MST_ETIMEOUT, MST_ECANCELED; MST_ENOTFOUND when
- * our session has ended; other errors of etcd/v3.h, after which it can be tried again.
+ * Returns 0, also if nothing has changed for us; MST_ETIMEOUT, MST_ECANCELED; MST_ENOTFOUND if
+ * our session has ended; other errors of etcd/v3.h, after which it can be called again.
  */
 int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
-/* Put our key again, with a word of our work: we stay in our round. As mst__etcd_v3_enter. */
+/* Put our key again, with the report of our work: we stay in our round. Returns as
+ * mst__etcd_v3_enter. */
 int mst__etcd_v3_say(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
-/* Say that we go, and go: forget the session. */
+/* Announce that we leave, and forget the session. */
 int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
-/* Forget the session: its lease is revoked, and with it goes all that is on it. 0 or an error of
- * etcd/v3.h; then that goes when the lease expires. If our key may still come then, the next one to
- * enter goes on with this session; else there is none afterwards. */
+/* Revoke the lease, and with it delete our keys. Returns 0 or an error of etcd/v3.h; then they
+ * are deleted when the lease expires. If our key may still be written then, the next enter
+ * continues this session; else there is no session afterwards. */
 int mst__etcd_v3_forget(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr);
 
-/* Release what we have of the session: its lease is gone, or expires. */
+/* Release our state of the session: its lease is gone, or will expire. */
 void mst__etcd_v3_release(struct mst__etcd_v3 *self);
 
-/* Our rank in `round`, if we are in it, or MST_AUTHORITY_RANK_NONE. */
+/* Our rank in `round`, or MST_AUTHORITY_RANK_NONE. */
 uint32_t mst__etcd_v3_rank(const struct mst__etcd_v3 *self);
 
 /* --- etcd_v3_look.c: reading and closing, by anybody --- */
 
-/* Read @kvs, of one key, as `round`; without a key there is none. 0, MST_ESTATE, MST_ENOMEM. */
+/* Parse @kvs, of one key, as `round`; without a key there is none. Returns 0, MST_ESTATE,
+ * MST_ENOMEM. */
 int mst__etcd_v3_round_of(const struct mst__v3_kvs *kvs,
                           struct mst__etcd_v3_round *ret_round,
                           int64_t *ret_revision,
                           struct mst_err *reterr);
 
-/* Read `round`. 0, MST_ESTATE, or an error of mst__v3_range. The caller closes @ret_round. */
+/* Read `round`. Returns 0, MST_ESTATE, or an error of mst__v3_range. The caller closes
+ * @ret_round. */
 int mst__etcd_v3_read_round(struct mst__v3 *v3,
                             const struct mst__etcd_v3_keys *keys,
                             struct mst__until until,
@@ -111,8 +115,8 @@ int mst__etcd_v3_read_round(struct mst__v3 *v3,
                             int64_t *ret_revision,
                             struct mst_err *reterr);
 
-/* Close the run for good. 0, also when it was closed; MST_ESTATE, MST_EUNKNOWN, MST_ETIMEOUT or
- * another error of mst__v3_txn. */
+/* Close the job for good. Returns 0, also if it was closed; MST_ESTATE, MST_EUNKNOWN,
+ * MST_ETIMEOUT or another error of mst__v3_txn. */
 int mst__etcd_v3_shut(struct mst__v3 *v3,
                       const struct mst__etcd_v3_keys *keys,
                       const char *reason,
@@ -120,7 +124,7 @@ int mst__etcd_v3_shut(struct mst__v3 *v3,
                       struct mst__until until,
                       struct mst_err *reterr);
 
-/* Everything that is stored, for an authority. */
+/* All stored keys, for an authority. */
 struct mst__etcd_v3_survey {
     struct mst__v3_result nodes;   /* the nodes, oldest first, and `round` */
     struct mst__v3_result letters; /* of a sharded round */
@@ -131,7 +135,7 @@ struct mst__etcd_v3_survey {
 void mst__etcd_v3_survey_init(struct mst__etcd_v3_survey *survey);
 void mst__etcd_v3_survey_close(struct mst__etcd_v3_survey *survey);
 
-/* 0, MST_ESTATE, or an error of mst__v3_txn. @survey is initialised. */
+/* Returns 0, MST_ESTATE, or an error of mst__v3_txn. @survey must be initialised. */
 int mst__etcd_v3_survey_read(struct mst__v3 *v3,
                              const struct mst__etcd_v3_keys *keys,
                              struct mst__until until,
@@ -143,14 +147,14 @@ struct mst__etcd_v3_stored mst__etcd_v3_survey_stored(const struct mst__etcd_v3_
 
 /* --- etcd_v3_link.c: the owner --- */
 
-/* Make the member, which wants nothing yet. */
+/* Make the member, which wants no round yet. */
 void mst__etcd_v3_member(struct mst__etcd_v3 *self);
 
-/* Feed @event, stamped with the present time, and carry out what comes of it. @arg is the
- * handler, as struct mst__wait has it. */
+/* Feed @event with the present time, and carry out its effects. @arg is the handler, as in
+ * struct mst__wait. */
 void mst__etcd_v3_feed(void *arg, struct mst__member_event event);
 
-/* Wait until something has happened, but not beyond @until, and feed it to the member. */
+/* Wait for news, at most until @until, and feed it to the member. */
 void mst__etcd_v3_turn(void *arg, struct mst__until until);
 
 #endif /* MST_AUTHORITY_ETCD_V3_SELF_H */

@@ -1,8 +1,8 @@
 /* authority/etcd_v3_session.c - a session: a lease, a key on it, a watch; and being the authority.
  *
- * Writes are not interrupted, only bounded, so that whoever takes the machine over finds it in one
- * of few states. When nobody knows whether something was written, the key is read: our own by
- * re-entering, `round` by building the authority anew. */
+ * Writes are bounded, but not interrupted, so that the next task finds the session in one of few
+ * states. If the result of a write is unknown, the key is read: our own by entering again,
+ * `round` by building the authority anew. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,22 +15,22 @@
 #include "base/mem.h"
 #include "base/until.h"
 
-/* The shortest lease that etcd grants, and what a lease is for. */
+/* The shortest lease that etcd grants; shorter ones are rounded up. */
 #define TTL_S_MIN 2
 
-/* For one write. */
+/* Time for one write. */
 #define WRITE_MS 5000
 
-/* For taking back a lease that nobody waits for. */
+/* Time to revoke a lease when no call waits for it. */
 #define REVOKE_MS 2000
 
-/* After a keep-alive that failed. */
+/* Pause after a failed keep-alive. */
 #define BEAT_AGAIN_MS 250
 
 /* Ranks in one transaction. */
 #define LETTERS_MAX (MST_V3_TXN_MAX - 1)
 
-/* Revisions that are looked at before something is written. */
+/* Events to take before the next write. */
 #define BATCH_MAX 4096
 
 static int64_t least(int64_t a, int64_t b)
@@ -78,9 +78,9 @@ int mst__etcd_v3_forget(struct mst__etcd_v3 *self, struct mst__until until, stru
         return 0;
     }
     int rv = mst__v3_lease_revoke(self->v3, self->lease, until, reterr);
-    rv = rv == MST_ENOTFOUND ? 0 : rv; /* it has expired */
-    /* A key that nobody knows of could still come, and be newer than that of the next session, as
-     * if we had entered in that order: so the next one is this one again. */
+    rv = rv == MST_ENOTFOUND ? 0 : rv; /* it had expired */
+    /* Our key may still be written, and be newer than that of the next session, as if we had
+     * entered in that order. So the next session is this one again. */
     bool can_come = rv != 0 && self->create_revision == 0;
     if (!can_come) {
         mst__etcd_v3_release(self);
@@ -88,11 +88,10 @@ int mst__etcd_v3_forget(struct mst__etcd_v3 *self, struct mst__until until, stru
     return rv;
 }
 
-/* Our key was found to be gone, and with it our lease; if not, somebody has deleted it, and what
- * else is on the lease has to go, too. */
+/* Our key is gone, and usually our lease; if only the key was deleted, the lease must go, too. */
 static int fail_ended(struct mst__etcd_v3 *self, struct mst_err *reterr)
 {
-    struct mst_err ignored; /* what is left of us goes with the lease */
+    struct mst_err ignored; /* the lease expires */
     (void)mst__etcd_v3_forget(self, mst__until_in(REVOKE_MS), &ignored);
     mst__etcd_v3_release(self);
     return mst__fail(reterr, MST_ENOTFOUND, 0,
@@ -100,7 +99,7 @@ static int fail_ended(struct mst__etcd_v3 *self, struct mst_err *reterr)
                      self->node);
 }
 
-/* Everything has to be read again. */
+/* Read everything again. */
 static void drop_watch(struct mst__etcd_v3 *self)
 {
     mst__v3_watch_close(self->watch);
@@ -109,7 +108,7 @@ static void drop_watch(struct mst__etcd_v3 *self)
     self->before = NULL;
 }
 
-/* Take @round, which is the caller's no longer. */
+/* Store @round, which is taken. */
 static void take_round(struct mst__etcd_v3 *self,
                        struct mst__etcd_v3_round *round,
                        int64_t revision)
@@ -135,7 +134,7 @@ static int take_round_of(struct mst__etcd_v3 *self,
 
 static int take_letter(struct mst__etcd_v3 *self, const struct mst__v3_kv *kv)
 {
-    struct mst_err ignored; /* a letter that cannot be read is none */
+    struct mst_err ignored; /* an unreadable letter is ignored */
     struct mst__etcd_v3_letter letter;
     int rv =
         mst__etcd_v3_letter_read(mst_bytes_of(kv->value.data, kv->value.size), &letter, &ignored);
@@ -169,7 +168,7 @@ static int64_t beat_interval_ms(const struct mst__etcd_v3 *self)
     return ms < 1 ? 1 : ms;
 }
 
-/* Seconds of silence after which a node is dead, rounded up. */
+/* Seconds of silence until a node is lost, rounded up. */
 static int64_t ttl_s(const struct mst__etcd_v3 *self)
 {
     const struct mst__settings *job = &self->settings.job.job;
@@ -188,7 +187,7 @@ static int grant(struct mst__etcd_v3 *self, struct mst__until until, struct mst_
     int64_t begin_ms = mst__clock_ms();
     int rv = mst__v3_lease_grant(self->v3, ttl_s(self), until, &lease, &seconds, reterr);
     if (rv != 0) {
-        return rv; /* one that was granted in vain expires */
+        return rv; /* an unused lease expires */
     }
     self->session = mst__clock_random_u64();
     self->key = mst__etcd_v3_key_node(&self->keys, self->node, self->session);
@@ -196,12 +195,12 @@ static int grant(struct mst__etcd_v3 *self, struct mst__until until, struct mst_
     self->lease = lease;
     self->ttl_ms = seconds > INT64_MAX / 1000 ? INT64_MAX / 2 : seconds * 1000;
     self->alive_ms = begin_ms + self->ttl_ms;
-    /* Those who enter together shall not all keep alive together. */
+    /* Nodes that enter together should not send keep-alives together. */
     int64_t interval_ms = beat_interval_ms(self);
     self->beat_ms = begin_ms + interval_ms / 2 +
                     (int64_t)(mst__clock_random_u64() % (uint64_t)(interval_ms / 2 + 1));
     if (self->key == NULL || self->letter_key == NULL) {
-        mst__etcd_v3_release(self); /* nothing is on the lease */
+        mst__etcd_v3_release(self); /* no key is on the lease */
         return mst__fail(reterr, MST_ENOMEM, 0, "keys");
     }
     return 0;
@@ -229,7 +228,7 @@ static int beat(struct mst__etcd_v3 *self, int wake_fd, struct mst_err *reterr)
 
 /* --- entering --- */
 
-/* What we say of ourselves. */
+/* Write our announcement. */
 static int announcement_write(struct mst__etcd_v3 *self,
                               bool has_left,
                               struct mst__buf *text,
@@ -248,7 +247,7 @@ static int announcement_write(struct mst__etcd_v3 *self,
         .last_call_us = job->job.last_call_us,
         .rank_by = mst_bytes_str(job->rank_by),
         .pinned_rank = job->pinned_rank,
-        /* Whoever is in a round and says a word does not come back from it. */
+        /* A report from within a round is not a return from it. */
         .claim = self->claim.holds ? no_claim : self->claim,
         .budget = job->job.budget,
         .is_fixed = job->is_fixed,
@@ -274,7 +273,7 @@ static struct mst__v3_op op_range(const char *key)
     return (struct mst__v3_op){.kind = MST_V3_OP_RANGE, .u.range = {.key = mst_bytes_str(key)}};
 }
 
-/* Watch what concerns us, from @from on. */
+/* Watch the keys that concern us, from revision @from on. */
 static int follow(struct mst__etcd_v3 *self, int64_t from, struct mst_err *reterr)
 {
     struct mst__v3_watched watched[3] = {{.key = mst_bytes_str(self->keys.round)}};
@@ -290,14 +289,14 @@ static int follow(struct mst__etcd_v3 *self, int64_t from, struct mst_err *reter
     return mst__v3_watch_new(self->v3, watched, count, from, &self->watch, reterr);
 }
 
-/* Older processes of this node are dead, or ought to be: their keys go at once, and with them the
- * authority that one of them may have been. */
+/* Older processes of this node are dead, or should be: delete their keys now, which also ends an
+ * authority among them. */
 static void join_replace(struct mst__etcd_v3 *self, const struct mst__v3_kvs *ghosts)
 {
     for (size_t i = 0; i < ghosts->count; i++) {
         const struct mst__v3_kv *kv = &ghosts->items[i];
         struct mst__etcd_v3_node node;
-        struct mst_err ignored; /* then it goes when its lease does */
+        struct mst_err ignored; /* its key expires with its lease */
         if (kv->lease == 0 || mst__etcd_v3_node_read(mst_bytes_of(kv->value.data, kv->value.size),
                                                      &node, &ignored) != 0) {
             continue;
@@ -311,14 +310,14 @@ static void join_replace(struct mst__etcd_v3 *self, const struct mst__v3_kvs *gh
     }
 }
 
-/* We are in: @result says who came before us, and what is stored. */
+/* We are in: take our predecessor and the stored round from @result. */
 static int join_take(struct mst__etcd_v3 *self,
                      const struct mst__v3_result *result,
                      struct mst_err *reterr)
 {
     if (!result->succeeded) {
-        /* An earlier attempt has succeeded whose answer did not come. Who came before us is looked
-         * for later. */
+        /* An earlier attempt has succeeded, but its answer was lost. The predecessor is looked
+         * up later. */
         const struct mst__v3_kvs *own = &result->ranges[0];
         if (own->count == 0 || own->items[0].lease != self->lease) {
             return fail_ended(self, reterr);
@@ -333,7 +332,7 @@ static int join_take(struct mst__etcd_v3 *self,
     int rv = take_round_of(self, &result->ranges[1], reterr);
     const struct mst__v3_kvs *last = &result->ranges[0];
     if (rv != 0 || last->count == 0) {
-        self->is_authority = rv == 0; /* perhaps; find_place will see */
+        self->is_authority = rv == 0; /* find_place checks this */
         return rv;
     }
     self->before = mst__memdup((const char *)last->items[0].value.data, last->items[0].value.size);
@@ -343,15 +342,15 @@ static int join_take(struct mst__etcd_v3 *self,
     return follow(self, result->revision + 1, reterr);
 }
 
-/* Put our key, unless it is there, and learn who came before us. That one's key is there if `last`
- * is, because both are on one lease. */
+/* Put our key, unless it exists, and find our predecessor. If `last` exists, so does that node's
+ * key: both are on one lease. */
 static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *reterr)
 {
     struct mst__buf text;
     mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
     int rv = announcement_write(self, false, &text, reterr);
-    const struct mst__v3_compare is_new = is_ours(self); /* created at revision 0: not there */
-    /* The key without the session, which other processes of this node have in common with us. */
+    const struct mst__v3_compare is_new = is_ours(self); /* create revision 0: it does not exist */
+    /* Our key without the session: the prefix of all processes of this node. */
     const struct mst_bytes node =
         mst_bytes_of(self->key, strlen(self->key) - MST_ETCD_V3_SESSION_SIZE);
     const struct mst__v3_op success[] = {
@@ -391,7 +390,7 @@ static int join(struct mst__etcd_v3 *self, bool *ret_is_put, struct mst_err *ret
     return rv;
 }
 
-/* Whether our key says @text; nobody knows whether it was put. */
+/* It is unknown whether our key was put: check whether it has @text. */
 static int rejoin_check(struct mst__etcd_v3 *self,
                         struct mst_bytes text,
                         struct mst__until until,
@@ -415,7 +414,7 @@ static int rejoin_check(struct mst__etcd_v3 *self,
     return rv;
 }
 
-/* Put our key again, which says that we want the next round. */
+/* Put our key again, to ask for the next round. */
 static int rejoin(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__buf text;
@@ -458,7 +457,7 @@ int mst__etcd_v3_enter(struct mst__etcd_v3 *self, struct mst__until until, struc
     bool is_put = false;
     int rv = self->lease == 0 ? grant(self, until, reterr) : 0;
     rv = rv == 0 ? join(self, &is_put, reterr) : rv;
-    /* What an earlier attempt has put may be out of date. */
+    /* The key of an earlier attempt may be out of date. */
     return rv == 0 && !is_put ? rejoin(self, until, reterr) : rv;
 }
 
@@ -474,7 +473,7 @@ int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct
     }
     if (self->claim.holds && self->create_revision != 0) {
         struct mst__buf text;
-        struct mst_err ignored; /* then the others take us for lost, which is no harm */
+        struct mst_err ignored; /* then the others count us as lost, which does no harm */
         mst__buf_init(&text, MST_ETCD_V3_TEXT_MAX);
         const struct mst__v3_compare ours = is_ours(self);
         if (announcement_write(self, true, &text, &ignored) == 0) {
@@ -496,7 +495,7 @@ int mst__etcd_v3_part(struct mst__etcd_v3 *self, struct mst__until until, struct
 
 /* --- our place among the keys --- */
 
-/* Find our predecessor. False in @ret_found when there is none. */
+/* Find our predecessor. @ret_found is false if there is none. */
 static int look_before(struct mst__etcd_v3 *self,
                        struct mst__until until,
                        bool *ret_found,
@@ -537,7 +536,7 @@ static int look_before(struct mst__etcd_v3 *self,
     return rv;
 }
 
-/* Read everything and be the authority, if ours is the oldest key. */
+/* Read all keys and become the authority, if our key is the oldest. */
 static int take_over(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     struct mst__etcd_v3_survey survey;
@@ -572,7 +571,7 @@ static int take_over(struct mst__etcd_v3 *self, struct mst__until until, struct 
     return rv;
 }
 
-/* There is no watch: find out whom and what to watch. */
+/* There is no watch: find our predecessor, or become the authority, and watch. */
 static int find_place(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     mst__etcd_v3_authority_close(&self->authority);
@@ -590,7 +589,7 @@ static int find_place(struct mst__etcd_v3 *self, struct mst__until until, struct
 
 /* --- being the authority --- */
 
-/* Something was not written, or nobody knows. Read everything and go on from there. */
+/* A write failed, or its result is unknown: read everything again. */
 static void lose_hold(struct mst__etcd_v3 *self, const char *what, const struct mst_err *err)
 {
     char detail[MST_LOG_QUOTE_SIZE];
@@ -600,7 +599,8 @@ static void lose_hold(struct mst__etcd_v3 *self, const char *what, const struct 
     drop_watch(self);
 }
 
-/* Write @ops as the authority for whom `round` is what it knows. MST_ESTATE when that is over. */
+/* Write @ops as the authority, if `round` is unchanged. MST_ESTATE if it is not, or our key is
+ * gone. */
 static int rule(struct mst__etcd_v3 *self,
                 const struct mst__v3_op *ops,
                 size_t count,
@@ -626,7 +626,7 @@ static int rule(struct mst__etcd_v3 *self,
     return rv;
 }
 
-/* The ranks of a large round, some at a time, before the round itself is put. */
+/* Write some ranks of a large round, before the round itself is put. */
 static int write_ranks(struct mst__etcd_v3 *self,
                        const struct mst__etcd_v3_round *round,
                        uint32_t first,
@@ -673,7 +673,7 @@ static int write_all_ranks(struct mst__etcd_v3 *self,
     int64_t revision;
     int rv = 0;
     if (self->round.is_sharded) {
-        /* Everybody has come back from that round, and knows what it was. */
+        /* All nodes have returned from that round and know its result. */
         const struct mst__v3_op old = {
             .kind = MST_V3_OP_DELETE,
             .u.del = {.key = mst_bytes_str(self->keys.letters), .span = MST_V3_PREFIX}};
@@ -687,7 +687,7 @@ static int write_all_ranks(struct mst__etcd_v3 *self,
     return rv;
 }
 
-/* Put `round`; with a new one the store of the one before the last goes. */
+/* Put `round`; a new round deletes the store of the round before the last one. */
 static int write_round(struct mst__etcd_v3 *self,
                        struct mst__etcd_v3_round *round,
                        struct mst_err *reterr)
@@ -745,7 +745,7 @@ static int write_letter(struct mst__etcd_v3 *self,
     }
     mst__free(key);
     mst__buf_close(&text);
-    return rv == MST_ENOTFOUND ? 0 : rv; /* whom it was for has gone */
+    return rv == MST_ENOTFOUND ? 0 : rv; /* the receiver is gone */
 }
 
 static int write_letters(struct mst__etcd_v3 *self, struct mst_err *reterr)
@@ -761,7 +761,7 @@ static int write_letters(struct mst__etcd_v3 *self, struct mst_err *reterr)
     return rv;
 }
 
-/* Let time pass, and write what is to be written. When something is due next. */
+/* Let time pass and write what is pending. @ret_due_ms: when to call again. */
 static int govern(struct mst__etcd_v3 *self, int64_t *ret_due_ms, struct mst_err *reterr)
 {
     int64_t due_us = INT64_MAX;
@@ -795,13 +795,13 @@ static int take_event(struct mst__etcd_v3 *self,
     struct mst_bytes key = mst_bytes_of(event->kv.key.data, event->kv.key.size);
     if (mst__bytes_equal(key, mst_bytes_str(self->keys.round))) {
         if (event->kv.mod_revision <= self->round_revision) {
-            return 0; /* we have put it, or read it */
+            return 0; /* our own write, or known already */
         }
         struct mst__v3_kvs one = {.items = (struct mst__v3_kv *)&event->kv,
                                   .count = event->is_delete ? 0 : 1};
         int rv = take_round_of(self, &one, reterr);
         if (self->is_authority && self->round.state != MST_ETCD_V3_CLOSED) {
-            lose_hold(self, "round", NULL); /* somebody's etcdctl */
+            lose_hold(self, "round", NULL); /* written with etcdctl */
         }
         return rv;
     }
@@ -821,8 +821,8 @@ static int take_event(struct mst__etcd_v3 *self,
     return 0;
 }
 
-/* Wait for events; then take those that have come. An authority takes many at once, so that it
- * decides, and writes, once for all of them. */
+/* Wait for events and take all that have come. An authority takes many at once, so that it
+ * decides and writes once for all of them. */
 static int take_events(struct mst__etcd_v3 *self, struct mst__until until, struct mst_err *reterr)
 {
     size_t rounds = self->is_authority ? BATCH_MAX : 1;
@@ -831,7 +831,7 @@ static int take_events(struct mst__etcd_v3 *self, struct mst__until until, struc
         int rv = mst__v3_watch_next(self->watch, i == 0 ? until : mst__until_with(until, 0),
                                     &events, reterr);
         if (rv == MST_ESTATE) {
-            drop_watch(self); /* compacted: read everything */
+            drop_watch(self); /* compacted: read everything again */
             return 0;
         }
         if (rv != 0) {
@@ -849,7 +849,7 @@ static int take_events(struct mst__etcd_v3 *self, struct mst__until until, struc
     return 0;
 }
 
-/* Whether there is another round than that of @revision, or a letter that is no rank. */
+/* Whether there is a round newer than @revision, or a letter that is not a rank. */
 static bool has_news(const struct mst__etcd_v3 *self, int64_t revision)
 {
     return self->round_revision != revision || self->letter.kind > MST_ETCD_V3_LETTER_RANK;
@@ -865,7 +865,7 @@ int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct
     if (rv == 0 && self->watch == NULL) {
         rv = find_place(self, mst__until_sooner(until, mst__clock_deadline_ms(WRITE_MS)), reterr);
         if (rv == 0 && !self->is_authority && has_news(self, round)) {
-            return 0; /* it was read, so that no watch will tell of it */
+            return 0; /* news of a read, which the watch does not report */
         }
     }
     int64_t due_ms = INT64_MAX;
@@ -873,11 +873,11 @@ int mst__etcd_v3_step(struct mst__etcd_v3 *self, struct mst__until until, struct
         rv = govern(self, &due_ms, reterr);
         if (rv != 0) {
             lose_hold(self, "authority", reterr);
-            /* Others may be faster; an etcd that cannot be reached is an error. */
+            /* Another node was faster: no error. An unreachable etcd is one. */
             return rv == MST_ESTATE || rv == MST_EUNKNOWN || rv == MST_ENOTFOUND ? 0 : rv;
         }
         if (has_news(self, round)) {
-            return 0; /* it may concern ourselves */
+            return 0; /* it may concern us */
         }
     }
     if (rv != 0 || self->watch == NULL) {

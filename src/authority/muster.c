@@ -1,8 +1,8 @@
-/* authority/muster.c - the handler `muster`: one authority, the server, decides for all nodes; the
- * calls of the application. muster_self.h says who may do what.
+/* authority/muster.c - the handler `muster`: the server is the authority. The calls of the
+ * application; see muster_self.h for who may do what.
  *
- * To join is one message, and so is the answer, which also tells where rank 0 is: each node keeps a
- * port free for its workers while it waits, and says which. */
+ * Joining takes one message and one answer, which also has the address of rank 0: each node
+ * reserves a port for its workers while it waits, and announces it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,21 +25,21 @@
 #include "wire/round_key.h"
 #include "wire/wire.h"
 
-/* To say that we do not want a round any more. */
+/* Time to withdraw from a round. */
 #define WITHDRAW_MS 1000
 
-/* Connections of the rounds' stores that nobody has used for so long are closed: a server of ten
- * thousand nodes need not have twice as many. */
+/* Idle time after which connections of the rounds' stores are closed: a server with ten thousand
+ * nodes need not keep twice as many. */
 #define STORE_IDLE_MS 30000
 
-/* How long the server of a closed rendezvous outlives its end, and how often it looks whether it
- * has to. */
+/* How long the server of a closed rendezvous stays, and how often it checks whether it must. */
 #define LINGER_MS 2500
 #define LINGER_LOOK_US 20000
 
 /* --- asking, on a connection of its own --- */
 
-/* What is known of the run, for as long as @ret_client is open. MST_ENOTFOUND: nobody was there. */
+/* Ask for the status of the job; it is valid until @ret_client is closed. MST_ENOTFOUND: no such
+ * job. */
 static int ask_status(const struct mst__muster *muster,
                       int64_t timeout_ms,
                       struct mst__job_client **ret_client,
@@ -64,7 +64,7 @@ static int ask_status(const struct mst__muster *muster,
     return rv;
 }
 
-/* How many there are besides us, and how many of all wait for a round. */
+/* Count the nodes besides us, and the nodes that wait for a round. */
 static void status_count(const struct mst__job_status *status,
                          const char *name,
                          int64_t *ret_others,
@@ -88,7 +88,7 @@ static void status_count(const struct mst__job_status *status,
 
 /* --- next: what the round has to offer --- */
 
-/* The keys of the round; connected when the application first uses it. */
+/* Open the store of the round; it connects on first use. */
 static int next_store(const struct mst__muster *muster,
                       const struct mst__job_round *round,
                       struct mst_store **ret_store,
@@ -99,8 +99,8 @@ static int next_store(const struct mst__muster *muster,
     return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
 }
 
-/* Rank 0 writes where the workers' store is also where agents of other kinds look for it. Of our
- * nodes nobody waits for this. */
+/* Rank 0 also writes the address of the workers' store under the keys of other kinds of agents.
+ * Our own nodes do not need it. */
 static void next_publish(const struct mst__muster *muster,
                          struct mst_store *store,
                          const struct mst__endpoint *master)
@@ -124,7 +124,7 @@ static int next_outcome(struct mst__muster *muster,
 {
     const struct mst__job_round *round = &muster->round;
     struct mst__endpoint master = {.port = 0};
-    /* An address that is none is a foreign node's, and nobody has told then. */
+    /* A foreign node may announce an invalid address: then there is none. */
     bool is_told = muster->master[0] != '\0' &&
                    mst__endpoint_parse_default(round->address, -1, &master, NULL) == 0;
     struct mst_store *store = NULL;
@@ -182,7 +182,7 @@ static int muster_join(void *self,
                                     muster->head.owner.cancel_fd, muster->addr, &reserved_fd,
                                     muster->address, reterr);
     const struct mst__wait wait = wait_of(muster);
-    muster->part_ms = WITHDRAW_MS; /* nobody should wait for us, nor we for long */
+    muster->part_ms = WITHDRAW_MS; /* the others should not wait for us, nor we for long */
     muster->part_rv = 0;
     rv = rv == 0 ? mst__wait_round(&wait, muster->address, timeout_ms, muster->settings.job.join_us,
                                    reterr)
@@ -194,7 +194,7 @@ static int muster_join(void *self,
         leave_within(muster, WITHDRAW_MS);
     }
     if (reserved_fd >= 0) {
-        (void)close(reserved_fd); /* the port is the workers' now */
+        (void)close(reserved_fd); /* the port is for the workers now */
     }
     return rv;
 }
@@ -215,11 +215,11 @@ static int muster_look(void *self, bool *ret_closed, int64_t *ret_waiting, struc
         status_count(&status, muster->node, &others, ret_waiting);
     }
     mst__job_client_close(client);
-    return rv == MST_ENOTFOUND ? 0 : rv; /* nobody has been there yet */
+    return rv == MST_ENOTFOUND ? 0 : rv; /* no node has been there yet */
 }
 
-/* Say @arg, a CLOSE, and wait until all is closed, watching meanwhile. MST_ECONN: there is no
- * connection that would tell. A task. */
+/* Send @arg, a CLOSE, and wait until the rendezvous is closed, watching meanwhile. MST_ECONN:
+ * there is no connection. A task. */
 static int close_here(void *self, void *arg, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
@@ -227,7 +227,7 @@ static int close_here(void *self, void *arg, struct mst_err *reterr)
     struct mst__until until = mst__until_in(muster->settings.job.close_us / 1000);
     int rv = 0;
     if (member->phase == MST_MEMBER_CLOSED) {
-        return 0; /* somebody was quicker */
+        return 0; /* another node was faster */
     }
     if (muster->client == NULL || member->phase != MST_MEMBER_HOLDING) {
         rv = mst__fail(reterr, MST_ECONN, 0, "%.60s: no connection", muster->where);
@@ -248,7 +248,7 @@ static int close_here(void *self, void *arg, struct mst_err *reterr)
                : mst__fail(reterr, MST_ECONN, 0, "expelled meanwhile");
 }
 
-/* Close on the connection that there is, or else on one for this alone. */
+/* Close on the existing connection, or on a new one. */
 static int close_anyhow(struct mst__muster *muster,
                         struct mst__job_message *question,
                         struct mst_err *reterr)
@@ -318,16 +318,16 @@ static int muster_shutdown(void *self, struct mst_err *reterr)
 {
     struct mst__muster *muster = self;
     int rv = close_for_good(muster, "shutdown", "the job is over", reterr);
-    /* Another thread's next ends by itself, for it is told that all is closed. */
+    /* The next of another thread ends by itself when it hears that the rendezvous is closed. */
     if (!mst__owner_is_busy(&muster->head.owner)) {
-        (void)mst__head_leave(muster, NULL); /* who cannot be told sees that we are gone */
+        (void)mst__head_leave(muster, NULL); /* if it fails, the server sees that we are gone */
     }
     return rv;
 }
 
 /* --- making one --- */
 
-/* How many others are there who should know of the end before we go: none, unless the rendezvous is
+/* Count the nodes that should hear of the end before we leave: none, unless the rendezvous is
  * closed or the round has only just begun. */
 static int64_t linger_for(const struct mst__muster *muster)
 {
@@ -346,13 +346,14 @@ static int64_t linger_for(const struct mst__muster *muster)
     return others;
 }
 
-/* With us goes the server. Those who have not read yet what it has told them would take that for a
- * failure, so we stay until all have left, or had the time to. */
+/* The server ends with us. A node that has not read its last messages would take that for a
+ * failure. So stay until all nodes have left or had time to read. */
 static void linger(const struct mst__muster *muster)
 {
     int64_t until_ms = mst__clock_deadline_ms(LINGER_MS);
     while (mst__clock_ms() < until_ms && linger_for(muster) > 0) {
-        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + LINGER_LOOK_US); /* nothing wakes */
+        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + LINGER_LOOK_US); /* it is not
+                                                                              * interrupted */
     }
 }
 
@@ -364,8 +365,8 @@ static void muster_free(void *self)
     }
     mst__head_stop(&muster->head);
     mst__job_client_close(muster->client);
-    mst__head_drop_round(&muster->head); /* a server that stops waits for connections to end */
-    mst_store_close(muster->store);      /* what was handed out holds what is behind it */
+    mst__head_drop_round(&muster->head); /* a server that stops waits for its connections */
+    mst_store_close(muster->store);      /* open stores keep it alive */
     if (muster->hosted != NULL && !muster->is_private) {
         linger(muster);
     }
@@ -393,7 +394,7 @@ static const struct mst__head_ops muster_ops = {
     .free = muster_free,
 };
 
-/* The store of the server, which nothing is asked of yet. */
+/* Make the store of the server; it sends no request. */
 static int prepare_store(struct mst__muster *muster, struct mst_err *reterr)
 {
     const struct mst__url url = {.scheme = MST_URL_TCP, .endpoint = muster->endpoint};
@@ -446,7 +447,7 @@ int mst__muster_create(const struct mst_params *params,
     int rv = prepare(muster, params, reterr);
     if (rv == 0) {
         if (muster->hosted != NULL) {
-            /* Which may have been any. */
+            /* The port may have been 0. */
             muster->settings.place.endpoint.port = (uint16_t)mst__hosted_port(muster->hosted);
         }
         (void)mst__endpoint_format(&muster->settings.place.endpoint, muster->where);

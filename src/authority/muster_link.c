@@ -1,5 +1,5 @@
-/* authority/muster_link.c - the connection to the server, as the member machine wants it. The
- * stores of rounds have others, so that what a program stores never keeps a heartbeat waiting. */
+/* authority/muster_link.c - drives the member machine over the connection to the server. Stores
+ * of rounds use other connections, so that their data never delays a heartbeat. */
 #include <stdio.h>
 
 #include "authority/muster_self.h"
@@ -11,7 +11,7 @@
 #include "base/until.h"
 #include "core/expire.h"
 
-/* The time for one attempt to connect. */
+/* Time for one attempt to connect. */
 #define CONNECT_MS 5000
 
 static int64_t least(int64_t a, int64_t b)
@@ -24,7 +24,7 @@ static int64_t now_us(void)
     return mst__clock_ns() / 1000;
 }
 
-/* The millisecond in which @us has passed. */
+/* @us in milliseconds, rounded up. */
 static int64_t ms_after(int64_t us)
 {
     return us == INT64_MAX ? INT64_MAX : us / 1000 + 1;
@@ -37,7 +37,7 @@ void mst__muster_member(struct mst__muster *muster)
     int64_t expiry_ms = mst__expire_after_us(job) / 1000;
     const struct mst__member_options options = {
         .self = {.name = mst_bytes_str(muster->node),
-                 .incarnation = (uint64_t)mst__clock_wall_us(), /* a later start has a larger one */
+                 .incarnation = (uint64_t)mst__clock_wall_us(), /* larger for a later start */
                  .session = mst__clock_random_u64(),
                  .labels = settings->labels,
                  .labels_count = settings->labels_count,
@@ -72,7 +72,7 @@ static void link_close(struct mst__muster *muster)
     muster->client = NULL;
 }
 
-/* Send without being interrupted, for half a message would be the end of the connection. */
+/* Send without interruption: half a message would break the connection. */
 static int link_send(struct mst__muster *muster,
                      const struct mst__job_message *message,
                      struct mst_err *reterr)
@@ -128,14 +128,14 @@ static void begin_round(struct mst__muster *muster, const struct mst__job_round 
     mst__notices_begin_round(&muster->notices);
 }
 
-/* 0, or why the connection is of no use any more. */
+/* Carry out @effect. Returns 0, or an error if the connection is broken. */
 static int link_effect(struct mst__muster *muster,
                        const struct mst__member_effect *effect,
                        struct mst_err *reterr)
 {
     switch (effect->kind) {
         case MST_MEMBER_CONNECT:
-            return 0; /* the next turn does */
+            return 0; /* the next turn connects */
         case MST_MEMBER_DISCONNECT:
             link_end(muster, effect->is_parting);
             return 0;
@@ -148,7 +148,7 @@ static int link_effect(struct mst__muster *muster,
             return 0;
         case MST_MEMBER_FAILED:
             mst__view_ended(&muster->head.view, effect->end, effect->text);
-            return 0; /* who waits for it finds the error in the member */
+            return 0; /* the member has the error */
         case MST_MEMBER_NOTICE:
             mst__notices_take(&muster->notices, effect);
             return 0;
@@ -182,7 +182,7 @@ void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err)
 
 /* --- turns --- */
 
-/* Try to connect, once. */
+/* Try once to connect. */
 static void turn_connect(struct mst__muster *muster, struct mst__until until)
 {
     struct mst_err err = {0};
@@ -194,10 +194,10 @@ static void turn_connect(struct mst__muster *muster, struct mst__until until)
     } else if (rv != MST_ECANCELED) {
         mst__view_reach(&muster->head.view, &err);
         mst__muster_cut(muster, &err);
-    } /* else: woken, and the next turn goes on with it */
+    } /* else woken, and the next turn continues */
 }
 
-/* How @name stands in @status; MST_STANDING_GONE when it is not there. */
+/* The standing of @name in @status; MST_STANDING_GONE if it is not there. */
 static enum mst__authority_standing find_standing(const struct mst__job_status *status,
                                                   const char *name)
 {
@@ -212,7 +212,8 @@ static enum mst__authority_standing find_standing(const struct mst__job_status *
     return MST_STANDING_GONE;
 }
 
-/* @message is the answer to the question why there is no round yet: whether it was that. */
+/* If @message answers link_ask_why, tell the member why there is no round yet. Returns whether
+ * it does. */
 static bool hear_why(struct mst__muster *muster, const struct mst__job_message *message)
 {
     struct mst__member_event event = {.kind = MST_MEMBER_EVENT_EXPLAINED};
@@ -237,7 +238,7 @@ static void turn_connected(struct mst__muster *muster, struct mst__until until)
     struct mst_err err = {0};
     struct mst__job_message message;
     until = mst__until_sooner(until, ms_after(mst__member_due_us(&muster->member)));
-    /* First of all what has come: after a pause of this process it tells why. */
+    /* First read what has arrived: after a pause of this process it tells the reason. */
     int rv = mst__job_client_receive(muster->client, until, &message, &err);
     if (rv == 0 && !hear_why(muster, &message)) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_HEARD,
@@ -262,7 +263,7 @@ void mst__muster_turn(void *self, struct mst__until until)
     } else {
         int64_t deadline_us =
             until.deadline_ms > INT64_MAX / 1000 ? INT64_MAX : until.deadline_ms * 1000;
-        /* Woken or not: whoever waits looks why. */
+        /* If woken early, the caller checks why. */
         (void)mst__until_pause(until.wake_fd, least(due_us, deadline_us));
     }
     if (now_us() >= mst__member_due_us(&muster->member)) {

@@ -1,7 +1,7 @@
-/* authority/muster_self.h - what the files of the handler `muster` share.
+/* authority/muster_self.h - shared by the files of the handler `muster`.
  *
  * The owner (handler/owner.h) drives a member machine (core/member.h) over the connection to the
- * server: muster_link.c carries out its effects and feeds it what comes of them. */
+ * server: muster_link.c carries out its effects and feeds it the results. */
 #ifndef MST_AUTHORITY_MUSTER_SELF_H
 #define MST_AUTHORITY_MUSTER_SELF_H
 
@@ -15,30 +15,30 @@
 
 struct mst__muster {
     struct mst__head head;
-    struct mst_params *params; /* a copy, which the settings borrow from */
+    struct mst_params *params; /* a copy; the settings borrow from it */
     struct mst__muster_settings settings;
-    struct mst__hosted *hosted;         /* NULL = somebody else serves */
-    struct mst__endpoint endpoint;      /* where we reach the server */
-    char where[MST_ENDPOINT_TEXT_SIZE]; /* what messages call it */
+    struct mst__hosted *hosted;         /* NULL = another process serves */
+    struct mst__endpoint endpoint;      /* of the server */
+    char where[MST_ENDPOINT_TEXT_SIZE]; /* its name in messages */
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     struct mst__events events;
-    struct mst_store *store; /* of all rounds: those that are handed out are views of it */
+    struct mst_store *store; /* of all rounds; the application gets views of it */
 
-    /* The owner. */
+    /* Used by the owner. */
     struct mst__member member;
     struct mst__job_client *client;       /* NULL = there is none */
-    int64_t part_ms;                      /* the time to say goodbye */
-    int part_rv;                          /* and what came of it */
-    char addr[MST_HOST_SIZE];             /* what others call this machine; empty = not known yet */
-    char address[MST_ENDPOINT_TEXT_SIZE]; /* and the port that is reserved for our workers */
+    int64_t part_ms;                      /* time to leave */
+    int part_rv;                          /* and the result */
+    char addr[MST_HOST_SIZE];             /* our address for others; empty = not known yet */
+    char address[MST_ENDPOINT_TEXT_SIZE]; /* the port that is reserved for our workers */
 
     struct mst__notices notices;
 
-    /* The owner: the last round. */
+    /* Used by the owner: the last round. */
     struct mst__job_round round;         /* its address is @master */
     char master[MST_ENDPOINT_TEXT_SIZE]; /* rank 0's */
     int64_t sealed_ms;                   /* when it began; 0 = there was none */
-    bool is_private;                     /* a job of one node at a port that nobody else knows */
+    bool is_private;                     /* a job of one node at a port that no other node knows */
 };
 
 /* Time for a message of a few bytes; the socket has room for those. */
@@ -46,17 +46,17 @@ struct mst__muster {
 
 /* --- muster_link.c: the owner --- */
 
-/* Make the member, which wants nothing yet. */
+/* Make the member, which wants no round yet. */
 void mst__muster_member(struct mst__muster *muster);
 
-/* Feed @event, stamped with the present time, and carry out what comes of it. @self is the
- * handler, as struct mst__wait has it. */
+/* Feed @event with the present time, and carry out its effects. @self is the handler, as in
+ * struct mst__wait. */
 void mst__muster_step(void *self, struct mst__member_event event);
 
-/* Wait until something has happened, but not beyond @until, and feed it to the member. */
+/* Wait for news, at most until @until, and feed it to the member. */
 void mst__muster_turn(void *self, struct mst__until until);
 
-/* The connection is of no use any more, for the reason @err. */
+/* Drop the connection because of @err. */
 void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err);
 
 #endif /* MST_AUTHORITY_MUSTER_SELF_H */

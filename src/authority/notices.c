@@ -1,4 +1,4 @@
-/* authority/notices.c - what the application of a node is told. */
+/* authority/notices.c - news for the application of a node. */
 #include "authority/notices.h"
 
 #include <inttypes.h>
@@ -60,13 +60,13 @@ static void take_reopened(struct mst__notices *notices, const struct mst__job_me
     enum mst__authority_why why = (enum mst__authority_why)message->u.reopened.why;
     struct mst_bytes name = message->u.reopened.name;
     if (why == MST_AUTHORITY_WHY_LEFT) {
-        if (message->u.reopened.rank != MST_AUTHORITY_RANK_NONE) { /* else it was among the lost */
+        if (message->u.reopened.rank != MST_AUTHORITY_RANK_NONE) { /* else counted by LOST */
             notices->left = 1;
             notices->changes.participants_lost++;
             mst__view_lost(notices->view, name, (int64_t)message->u.reopened.rank, true);
         }
     } else if (why != MST_AUTHORITY_WHY_LOST) {
-        /* Whoever it was waits for us now. */
+        /* That node waits for us now. */
         notices->is_waited_for = true;
         if (notices->changes.nodes_waiting == 0) {
             notices->changes.nodes_waiting = 1;
@@ -79,7 +79,7 @@ static void take_reopened(struct mst__notices *notices, const struct mst__job_me
     watch_event(notices, "reopened", sentence);
 }
 
-/* Our place in the round is not ours any more; @text says why. */
+/* Our place in the round is lost; @text says why. */
 static void take_expelled(struct mst__notices *notices, struct mst_bytes text)
 {
     char sentence[MST_EVENT_MESSAGE_SIZE / 2];
@@ -107,7 +107,7 @@ static void take_closed(struct mst__notices *notices,
                    (const char *)reason.data); /* cut off when long */
 }
 
-/* The round that runs has no place for us at the moment. */
+/* The running round has no place for us now. */
 static void take_standby(struct mst__notices *notices, const struct mst__job_message *message)
 {
     const struct mst__job_round *round = &message->u.round;
@@ -129,7 +129,7 @@ static void take_cut(struct mst__notices *notices, const struct mst_err *err)
                "Node '%s' has lost its connection: %s", notices->events->node, err->msg);
 }
 
-/* The authority that we have now does not know a word that was to be said again. */
+/* The present authority does not support FINISH or RESTART. */
 static void take_unsaid(struct mst__notices *notices, const struct mst_err *err)
 {
     char detail[MST_LOG_QUOTE_SIZE];

@@ -1,4 +1,4 @@
-/* authority/notices.h - what the application of a node is told: notices of the member machine to
+/* authority/notices.h - news for the application of a node: notices of the member machine to
  * changes, events and log lines. */
 #ifndef MST_AUTHORITY_NOTICES_H
 #define MST_AUTHORITY_NOTICES_H
@@ -9,23 +9,23 @@
 #include "handler/view.h"
 
 struct mst__notices {
-    /* The handler's own. */
+    /* They belong to the handler. */
     const struct mst__member *member;
     const struct mst__events *events;
     const struct mst_params *params;
     struct mst__view *view;
-    const char *where; /* what messages call the authority */
+    const char *where; /* its name in messages */
 
-    /* Of the round that the node is in, or was in last. */
-    bool is_waited_for;         /* REOPENED: somebody has come back from it */
-    int64_t left;               /* REOPENED: who has left it, if that was told */
-    struct mst_changes changes; /* how it has changed */
+    /* Of the node's current or last round. */
+    bool is_waited_for;         /* REOPENED: a member has returned from it */
+    int64_t left;               /* REOPENED: members that have left it, if that was told */
+    struct mst_changes changes; /* its changes since it was sealed */
 };
 
-/* A round begins for the node. */
+/* The node is in a new round. */
 void mst__notices_begin_round(struct mst__notices *notices);
 
-/* Tell what the member has noticed. */
+/* Tell the application the notice of @effect. */
 void mst__notices_take(struct mst__notices *notices, const struct mst__member_effect *effect);
 
 #endif /* MST_AUTHORITY_NOTICES_H */

@@ -1,4 +1,4 @@
-/* authority/wait.c - calls of the application that wait for something of a member machine. */
+/* authority/wait.c - calls of the application that wait for a member machine. */
 #include "authority/wait.h"
 
 #include "base/err.h"

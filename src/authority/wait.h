@@ -1,5 +1,5 @@
-/* authority/wait.h - calls of the application that wait for something of a member machine, the same
- * for its two drivers. In a task of the owner. */
+/* authority/wait.h - calls of the application that wait for a member machine, shared by its two
+ * drivers. In a task of the owner. */
 #ifndef MST_AUTHORITY_WAIT_H
 #define MST_AUTHORITY_WAIT_H
 
@@ -8,24 +8,24 @@
 #include "handler/work.h"
 
 struct mst__wait {
-    void *self; /* the handler, which begins with its head */
+    void *self; /* the handler; its head is its first member */
     const struct mst__member *member;
-    const char *where; /* what messages call the authority */
+    const char *where; /* name of the authority in messages */
     void (*step)(void *self, struct mst__member_event event);
     void (*turn)(void *self, struct mst__until until);
-    /* Whether @word has come to where it had to; NULL = when it was said. */
+    /* Whether the report @word has arrived; NULL = when it was sent. */
     bool (*is_heard)(const void *self, const struct mst__word *word);
 };
 
-/* Want the next round, with @address, until there is one or it will not come; -1 = @join_us. The
- * round is withdrawn when this fails. */
+/* Ask for the next round, with @address, and wait until it is sealed or fails; -1 = @join_us.
+ * After an error the request is withdrawn. */
 int mst__wait_round(const struct mst__wait *wait,
                     const char *address,
                     int64_t timeout_ms,
                     int64_t join_us,
                     struct mst_err *reterr);
 
-/* Say @word, for at most @timeout_ms. As mst_handler_finish. */
+/* Report @word within @timeout_ms. As mst_handler_finish. */
 int mst__wait_word(const struct mst__wait *wait,
                    const struct mst__word *word,
                    int64_t timeout_ms,

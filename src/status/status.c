@@ -171,8 +171,7 @@ int mst_status_watch_next(struct mst_status_watch *watch,
             return mst__fail(reterr, MST_ETIMEOUT, 0, "nothing has changed");
         }
         int64_t pause_ms = interval_ms < left_ms ? interval_ms : left_ms;
-        (void)poll(NULL, 0, pause_ms > 60000 ? 60000 : (int)pause_ms); /* waking early is
-                                                                          harmless */
+        (void)poll(NULL, 0, pause_ms > 60000 ? 60000 : (int)pause_ms); /* may wake early */
     }
 }
 
