@@ -1,4 +1,4 @@
-/* etcd_local/binary.c - which etcd there is on this machine, and what it can do. */
+/* etcd_local/binary.c - finds the etcd program of this machine and its version. */
 #include "etcd_local/binary.h"
 
 #include <stdio.h>

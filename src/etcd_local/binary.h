@@ -1,4 +1,4 @@
-/* etcd_local/binary.h - which etcd there is on this machine, and what it can do. */
+/* etcd_local/binary.h - finds the etcd program of this machine and its version. */
 #ifndef MST_ETCD_LOCAL_BINARY_H
 #define MST_ETCD_LOCAL_BINARY_H
 
@@ -16,9 +16,9 @@ struct mst__binary {
 };
 
 /**
- * Find the program: @given, looked for in $PATH when it has no slash; or with NULL
- * $TORCHELASTIC_ETCD_BINARY_PATH, `etcd` beside this program, `etcd` in $PATH. A variable that
- * names no program is reported to @log, and the search goes on, as the peers do.
+ * Find the program: @given, searched in $PATH if it has no slash; with NULL
+ * $TORCHELASTIC_ETCD_BINARY_PATH, `etcd` beside this program, `etcd` in $PATH. If the variable
+ * names no program, that is logged and the search continues, as with the peers.
  *
  * Returns 0, MST_ENOTFOUND, MST_EINVAL (path too long). Only ret_binary->path is set.
  */
@@ -28,14 +28,14 @@ int mst__binary_find(const char *given,
                      struct mst_err *reterr);
 
 /**
- * Ask it for its version.
+ * Run it to get its version.
  *
- * Returns 0; MST_ECONN when it is no etcd, MST_ESYS when it cannot be run, MST_ETIMEOUT,
+ * Returns 0; MST_ECONN if it is not an etcd, MST_ESYS if it cannot be run, MST_ETIMEOUT,
  * MST_ECANCELED, MST_ENOMEM.
  */
 int mst__binary_probe(struct mst__binary *binary, struct mst__until until, struct mst_err *reterr);
 
-/* Whether it is at least that version. */
+/* Whether it has at least that version. */
 bool mst__binary_is_from(const struct mst__binary *binary, int64_t major, int64_t minor);
 
 #endif /* MST_ETCD_LOCAL_BINARY_H */

@@ -1,4 +1,4 @@
-/* etcd_local/ports.c - free ports that stay free until etcd has them. */
+/* etcd_local/ports.c - free ports that stay reserved until etcd listens on them. */
 #include "etcd_local/ports.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/err.h"
 
-/* A number that is free on the first address may be taken on the second. */
+/* A port that is free on the first address may be taken on the second. */
 #define HOLD_ATTEMPTS 32
 
 static_assert(MST_PORTS_ADDRESSES_MAX * (sizeof "https://[]:65535," + NI_MAXHOST / 10) <
@@ -35,7 +35,7 @@ static bool is_any(const struct mst__ports_address *address)
     return ((const struct sockaddr_in *)any)->sin_addr.s_addr == INADDR_ANY;
 }
 
-/* The same line may be in /etc/hosts twice, and etcd would listen twice. */
+/* /etc/hosts may have a line twice, and etcd would listen twice. */
 static bool is_new(const struct mst__port *port, const struct addrinfo *found)
 {
     for (size_t i = 0; i < port->count; i++) {
@@ -68,7 +68,7 @@ static int resolve(const char *host, struct mst__port *port, struct mst_err *ret
     return 0;
 }
 
-/* Bind a socket to @address; it stays so in @ret_fd, and @address has its port. */
+/* Bind a socket to @address. @ret_fd keeps it bound; @address gets its port. */
 static int bind_one(struct mst__ports_address *address, int *ret_fd)
 {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -87,13 +87,13 @@ static int bind_one(struct mst__ports_address *address, int *ret_fd)
     return 0;
 }
 
-/* Addresses that this machine does not have, among several, are left out. */
+/* Whether the machine does not have this address; then it is skipped. */
 static bool is_elsewhere(int reason)
 {
     return reason == EADDRNOTAVAIL || reason == EAFNOSUPPORT;
 }
 
-/* One try on all addresses of @from: 0 or an errno, and then nothing is held. */
+/* One attempt on all addresses of @from. Returns 0, or an errno with nothing held. */
 static int hold_once(const struct mst__port *from, uint16_t number, struct mst__port *ret_port)
 {
     *ret_port = (struct mst__port){.number = number};

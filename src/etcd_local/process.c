@@ -1,4 +1,4 @@
-/* etcd_local/process.c - a program that runs below us.
+/* etcd_local/process.c - a child process.
  *
  * Invariant: pid may be signalled while `has_ended` is false and the mutex is held, because only
  * our thread collects the process, under the same mutex, and sets `has_ended` there. */
@@ -24,10 +24,10 @@
 #include "base/until.h"
 #include "etcd_local/spawn.h"
 
-/* A kernel without pidfd cannot wake us for the end; then we look this often. */
+/* Polling interval on a kernel without pidfd. */
 #define LOOK_INTERVAL_MS 100
 
-/* Room for what it prints while this program is stopped or busy. */
+/* Room for its output while this program is stopped or busy. */
 #define PIPE_SIZE (1 << 20)
 
 struct mst__process {
@@ -38,10 +38,10 @@ struct mst__process {
     int start_rv;
     struct mst_err start_err;
     pid_t pid;
-    int output_fd; /* what it prints; -1 = elsewhere, or at its end */
+    int output_fd; /* its output; -1 = goes elsewhere, or at its end */
     int ended_fd;  /* readable once has_ended */
 
-    pthread_mutex_t mutex; /* what follows */
+    pthread_mutex_t mutex; /* guards what follows */
     bool has_ended;
     struct mst__process_end end;
     char tail[2 * MST_PROCESS_TAIL_SIZE];
@@ -64,7 +64,7 @@ static void tail_append(struct mst__process *process, const char *data, size_t s
     (void)pthread_mutex_unlock(&process->mutex);
 }
 
-/* Read what is there; at its end nothing more is expected. */
+/* Read the available output; close at its end. */
 static void drain(struct mst__process *process)
 {
     char data[MST_PROCESS_TAIL_SIZE];
@@ -94,7 +94,7 @@ size_t mst__process_tail(struct mst__process *process, char ret_tail[MST_PROCESS
 
 /* --- its end --- */
 
-/* Whether it is a zombie, or not even that because somebody else has collected it. */
+/* Whether it is a zombie, or was already collected by other code of this program. */
 static bool is_over(pid_t pid, siginfo_t *ret_info)
 {
     int rv;
@@ -113,7 +113,7 @@ static void collect(struct mst__process *process, const siginfo_t *info)
         .number = info->si_status,
     };
     if (end.is_known) {
-        /* Whom it has left behind. Its own number is ours as long as it is not collected. */
+        /* Kill the rest of its group. Its process id stays ours until it is collected. */
         (void)kill(-process->pid, SIGKILL);
     }
     drain(process);
@@ -137,7 +137,7 @@ static void *process_thread(void *arg)
     struct mst__process *process = arg;
     process->start_rv = mst__spawn(&process->spawn, &process->pid, &process->start_err);
     bool is_started = process->start_rv == 0;
-    /* Before anybody can have it collected. */
+    /* Before it can be collected. */
     int pid_fd = is_started ? pidfd_open(process->pid, 0) : -1;
     (void)sem_post(&process->started);
     siginfo_t info;
@@ -146,7 +146,7 @@ static void *process_thread(void *arg)
             {.fd = process->output_fd, .events = POLLIN},
             {.fd = pid_fd, .events = POLLIN},
         };
-        (void)poll(fds, 2, pid_fd < 0 ? LOOK_INTERVAL_MS : -1); /* looked at in any case */
+        (void)poll(fds, 2, pid_fd < 0 ? LOOK_INTERVAL_MS : -1); /* both are checked in any case */
         drain(process);
     }
     if (is_started) {
@@ -187,7 +187,7 @@ static void send_signal(struct mst__process *process, int number)
 {
     (void)pthread_mutex_lock(&process->mutex);
     if (!process->has_ended) {
-        (void)kill(-process->pid, number); /* there is the process at least, ended or not */
+        (void)kill(-process->pid, number); /* the group exists until it is collected */
     }
     (void)pthread_mutex_unlock(&process->mutex);
 }
@@ -199,13 +199,13 @@ void mst__process_stop(struct mst__process *process, int64_t grace_ms)
     }
     if (mst__process_wait(process, mst__until_in(grace_ms)) != 0) {
         send_signal(process, SIGKILL);
-        (void)mst__process_wait(process, mst__until_at(INT64_MAX)); /* nothing survives that */
+        (void)mst__process_wait(process, mst__until_at(INT64_MAX)); /* SIGKILL always ends it */
     }
 }
 
 /* --- making one --- */
 
-/* All signals are for the threads of the program, not for this one. */
+/* Signals are for the other threads of the program. */
 static int start_thread(struct mst__process *process)
 {
     sigset_t all;
@@ -230,7 +230,7 @@ static int start_with(struct mst__process *process, int output_fd, struct mst_er
             return mst__fail(reterr, MST_ESYS, errno, "pipe");
         }
         process->output_fd = output[0];
-        (void)fcntl(output[0], F_SETPIPE_SZ, PIPE_SIZE); /* less does as well */
+        (void)fcntl(output[0], F_SETPIPE_SZ, PIPE_SIZE); /* a smaller pipe works, too */
         (void)fcntl(output[0], F_SETFL, O_NONBLOCK);
         output_fd = output[1];
     }
@@ -332,8 +332,8 @@ const char *mst__process_last_words(const char *tail, char *ret_words, size_t si
     while (end > 0 && (tail[end - 1] == '\n' || tail[end - 1] == ' ')) {
         end--;
     }
-    size_t from = end; /* what fits begins here, */
-    size_t line = end; /* and here the first whole line of it */
+    size_t from = end; /* start of the part that fits, */
+    size_t line = end; /* and of its first whole line */
     size_t cost = 0;
     for (size_t i = end; i > 0; i--) {
         cost += tail[i - 1] == '\n' ? 3 : 1;

@@ -1,7 +1,7 @@
 /* etcd_local/scratch.c - the data directory of an etcd.
  *
- * etcd puts everything into the subdirectory `member`, so that is what a failed start leaves in a
- * directory of the caller's. */
+ * etcd keeps all its data in the subdirectory `member`, so only that must be removed from a
+ * directory of the caller after a failed start. */
 #include "etcd_local/scratch.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "etcd_local/spawn.h"
 
-/* Directories inside each other; etcd makes two. */
+/* Depth of nested directories; etcd makes two. */
 #define REMOVE_DEPTH_MAX 16
 
 /* --- removing --- */
@@ -34,7 +34,7 @@ static void remove_entry(int dir_fd, const char *name, unsigned depth)
     int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0) {
         remove_children(fd, depth + 1);
-        (void)unlinkat(dir_fd, name, AT_REMOVEDIR); /* best effort, like all of it */
+        (void)unlinkat(dir_fd, name, AT_REMOVEDIR); /* best effort, like the rest */
     }
 }
 
@@ -57,8 +57,8 @@ static void remove_children(int dir_fd, unsigned depth)
 
 /* --- the sweeper --- */
 
-/* It waits for a line, or for the end of its input, which is our end. etcd dies a moment after us
- * and may still make a file. */
+/* It waits for a line or for the end of its input, which means our end. etcd ends a moment after
+ * us and may still create a file. */
 static const char sweeper_script[] = "read -r line\n"
                                      "tries=0\n"
                                      "while [ -e \"$1\" ] && [ $tries -lt 50 ]; do\n"
@@ -76,7 +76,7 @@ static void start_sweeper(struct mst__scratch *scratch, const struct mst_log *lo
     char name[] = "muster-etcd-sweeper";
     memcpy(script, sweeper_script, sizeof script);
     char *argv[] = {shell, option, script, name, scratch->base, NULL};
-    /* No pipe: to write into one without a reader is deadly. */
+    /* Not a pipe: writing to a pipe without a reader raises SIGPIPE. */
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input) != 0) {
         mst__err_fill(&err, MST_ESYS, errno, "socketpair");
     } else {
@@ -100,10 +100,10 @@ static void stop_sweeper(struct mst__scratch *scratch)
     if (scratch->sweeper_pid == 0) {
         return;
     }
-    /* A line and not just the end, because a process that was forked from us may have the other
-     * end, too. It finds nothing to do. */
+    /* Send a line, because a process that was forked from us may keep the other end open. The
+     * sweeper then finds nothing to remove. */
     ssize_t sent = send(scratch->sweeper_fd, "\n", 1, MSG_NOSIGNAL);
-    (void)sent; /* if it is gone, it is waited for with success */
+    (void)sent; /* if it is gone, waitpid returns at once */
     (void)close(scratch->sweeper_fd);
     pid_t pid;
     do {
@@ -204,7 +204,7 @@ void mst__scratch_close(struct mst__scratch *scratch, bool is_kept)
         (void)close(fd);
     }
     if (scratch->has_made_base && is_cleared) {
-        (void)rmdir(scratch->base); /* unless somebody else has put something there */
+        (void)rmdir(scratch->base); /* unless it has other files */
     }
     stop_sweeper(scratch);
     *scratch = (struct mst__scratch){.sweeper_fd = -1};

@@ -1,8 +1,7 @@
-/* etcd_local/server.c - a private etcd: find it, start it, see that it is healthy, clean up behind
- * it.
+/* etcd_local/server.c - a private etcd: find it, start it, wait until it is healthy, clean up.
  *
- * Invariant: whatever of a server exists is released by server_free, in the order process, data
- * directory; so a start that fails anywhere leaves nothing behind. */
+ * Invariant: server_free releases every part of a server that exists, first the process, then
+ * the data directory; so a failed start leaves nothing behind. */
 #include <muster/etcd.h>
 
 #include <errno.h>
@@ -30,28 +29,28 @@
 #define ATTEMPTS_DEFAULT 3
 #define STOP_GRACE_MS 5000
 
-/* etcd is healthy half a second after its start at best. A probe that meets somebody who accepts
- * and does not answer is given up after PROBE_TIMEOUT_MS. */
+/* etcd is healthy half a second after its start at best. If another program accepts the probe
+ * and does not answer, the probe ends after PROBE_TIMEOUT_MS. */
 #define PROBE_INTERVAL_US 20000
 #define PROBE_TIMEOUT_MS 1000
 
-/* Of a Go program that does not understand its arguments. */
+/* Exit status of a Go program with invalid arguments. */
 #define EXIT_STATUS_USAGE 2
 
-/* Lines of its output that are logged when a start fails. */
+/* Lines of its output that are logged after a failed start. */
 #define LOGGED_LINES_MAX 20
 
 struct mst_etcd_server {
     struct mst_log log;
     struct mst__binary binary;
     struct mst__scratch scratch;
-    struct mst__process *process; /* NULL = none runs */
+    struct mst__process *process; /* NULL = not running */
     struct mst__endpoint endpoint;
     char endpoint_text[MST_ENDPOINT_TEXT_SIZE];
-    int output_fd;     /* of a file or our stderr; -1 = the process keeps it */
+    int output_fd;     /* a file or our stderr; -1 = the process keeps it */
     char *output_path; /* MST_ETCD_OUTPUT_FILE */
-    off_t output_from; /* where its output begins there */
-    bool is_healthy;   /* was once */
+    off_t output_from; /* where its output begins in the file */
+    bool is_healthy;   /* it was at least once */
 };
 
 void mst_etcd_options_init(struct mst_etcd_options *options, size_t size)
@@ -71,7 +70,7 @@ static void read_tail(struct mst_etcd_server *server, char ret_tail[MST_PROCESS_
 {
     ret_tail[0] = '\0';
     if (server->output_path == NULL) {
-        (void)mst__process_tail(server->process, ret_tail); /* nothing, if it went to our stderr */
+        (void)mst__process_tail(server->process, ret_tail); /* empty if it went to our stderr */
         return;
     }
     int fd = open(server->output_path, O_RDONLY | O_CLOEXEC);
@@ -87,7 +86,7 @@ static void read_tail(struct mst_etcd_server *server, char ret_tail[MST_PROCESS_
     }
 }
 
-/* Fill @reterr with the formatted text and as much of the end of etcd's output as has room; of a
+/* Fill @reterr with the formatted text and as much of the end of etcd's output as fits; for a
  * usage error the beginning, because a long explanation follows. */
 static int MST_PRINTF(5, 6) fail_with_words(struct mst_etcd_server *server,
                                             struct mst_err *reterr,
@@ -113,7 +112,7 @@ static int MST_PRINTF(5, 6) fail_with_words(struct mst_etcd_server *server,
     return mst__fail(reterr, code, 0, "%s%s%s", text, words[0] == '\0' ? "" : lead, words);
 }
 
-/* The message of an error has little room, so the lines go to the log. */
+/* Log the output: an error message has little room. */
 static void log_tail(struct mst_etcd_server *server)
 {
     char tail[MST_PROCESS_TAIL_SIZE + 1];
@@ -139,11 +138,11 @@ static void log_tail(struct mst_etcd_server *server)
 
 /* --- its arguments and environment --- */
 
-/* A list of strings, all on the heap, with a NULL at the end. */
+/* A list of strings on the heap, ended by NULL. */
 struct words {
     char **items;
     size_t count;
-    size_t capacity; /* besides the NULL */
+    size_t capacity; /* without the NULL */
 };
 
 static void words_close(struct words *words)
@@ -162,7 +161,7 @@ static bool words_init(struct words *words, size_t capacity)
     return words->items != NULL;
 }
 
-/* @option and @value in one word; false without memory. */
+/* Add @option and @value as one word; false if out of memory. */
 static bool words_add(struct words *words, const char *option, const char *value)
 {
     MST_ASSERT(words->count < words->capacity);
@@ -176,8 +175,7 @@ static bool words_add(struct words *words, const char *option, const char *value
     return true;
 }
 
-/* What ETCD_ variables say is meant for another etcd. Only etcd on a processor that it has not been
- * tested on needs one. */
+/* ETCD_ variables are for another etcd, except the one for untested processors. */
 static bool fill_environment(struct words *words)
 {
     static const char exception[] = "ETCD_UNSUPPORTED_ARCH=";
@@ -210,7 +208,8 @@ static bool add_tls(struct words *words, const struct mst_etcd_options *options)
 
 #define OWN_ARGUMENTS_MAX 16
 
-/* Names of the member and the cluster keep their defaults. The caller's come last and win. */
+/* Member and cluster keep their default names. The caller's arguments come last and take
+ * precedence. */
 static bool fill_arguments(const struct mst_etcd_server *server,
                            const struct mst_etcd_options *options,
                            const struct mst__port *client,
@@ -232,7 +231,7 @@ static bool fill_arguments(const struct mst_etcd_server *server,
                 words_add(words, "--listen-client-urls=", mst__port_urls(client, is_tls, urls)) &&
                 words_add(words, "--advertise-client-urls=", advertised) &&
                 words_add(words, "--listen-peer-urls=", mst__port_urls(peer, false, urls));
-    /* Before 3.3 it is on and there is no such option. */
+    /* Before 3.3 the API is always on, and the option does not exist. */
     if (done && options->enable_v2 && mst__binary_is_from(&server->binary, 3, 3)) {
         done = words_add(words, "--enable-v2=true", "");
     }
@@ -263,7 +262,7 @@ static int fail_ended(struct mst_etcd_server *server,
     return rv;
 }
 
-/* One question: whether it is healthy. @ret_why, what it or the network says, is set if not. */
+/* Ask once whether it is healthy. If not, @ret_why has its answer or the error. */
 static int ask_health(struct mst__http *http,
                       struct mst__until until,
                       bool *ret_is_healthy,
@@ -326,7 +325,7 @@ static int await_health(struct mst_etcd_server *server,
         .endpoints = &server->endpoint,
         .endpoint_count = 1,
         .is_tls = options->cert_path != NULL,
-        /* That very certificate, so that nobody else can answer for it. */
+        /* Only this certificate, so that no other server is accepted. */
         .ca_path = options->cert_path,
         .cert_path = shows_cert ? options->cert_path : NULL,
         .key_path = shows_cert ? options->key_path : NULL,
@@ -389,7 +388,7 @@ static int attempt_start(struct mst_etcd_server *server,
     mst__port_release(&peer);
     if (rv != 0 && server->process != NULL) {
         log_tail(server);
-        /* Data that was there before deserves a regular end. */
+        /* Existing data deserves a clean shutdown. */
         mst__process_stop(server->process, server->scratch.has_data ? STOP_GRACE_MS : 0);
         mst__process_free(server->process);
         server->process = NULL;
@@ -482,7 +481,7 @@ static int start_all(struct mst_etcd_server *server,
             server->is_healthy = true;
             return 0;
         }
-        /* Only one that has ended may fare better in another place. */
+        /* Another attempt may help only if the etcd has exited. */
         if (rv != MST_ECONN || attempt + 1 >= attempts) {
             return mst__err_pass(reterr, rv, &err);
         }

@@ -1,4 +1,4 @@
-/* etcd_local/server_absent.c - in the place of server.c in a muster that was built without etcd. */
+/* etcd_local/server_absent.c - replaces server.c in a build without etcd. */
 #include <muster/etcd.h>
 
 #include "base/assert.h"
@@ -23,7 +23,7 @@ int mst_etcd_server_start(const struct mst_etcd_options *options,
     return mst__fail(reterr, MST_ENOTSUP, 0, "this muster was built without etcd");
 }
 
-/* Nobody can have a server to ask for. */
+/* There is never a server. */
 
 const char *mst_etcd_server_endpoint(const struct mst_etcd_server *server)
 {

@@ -15,8 +15,8 @@
 
 static void become_default_signals(bool is_deaf)
 {
-    /* By the kernel's own interface: the C library hides two signals from us, and a process far
-     * above us may have blocked or ignored them. Some cannot be changed, and need not be. */
+    /* Through the kernel's own interface: the C library hides two signals, and a parent may have
+     * blocked or ignored them. Those that cannot be changed need no change. */
     const struct {
         void (*handler)(int);
         unsigned long flags;
@@ -36,7 +36,7 @@ static void become_default_signals(bool is_deaf)
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
-/* Make @fd, or nothing, what the child has at @at. */
+/* Make @fd the descriptor @at of the child; -1 = /dev/null. */
 static bool become_fd(int fd, int at)
 {
     if (fd < 0) {
@@ -48,14 +48,14 @@ static bool become_fd(int fd, int at)
 static void become(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct mst__spawn *spawn = arg;
-    (void)mask; /* none is blocked */
+    (void)mask; /* the child blocks none */
     /* The host program may have closed 0, 1 and 2. */
     int input_fd = mst__exec_move_fd(spawn->input_fd);
     int output_fd = mst__exec_move_fd(spawn->output_fd);
     bool is_ready = become_fd(input_fd, STDIN_FILENO) && become_fd(output_fd, STDOUT_FILENO) &&
                     become_fd(output_fd, STDERR_FILENO);
     if (spawn->dies_with_thread) {
-        (void)setpgid(0, 0); /* cannot fail for a process that has just begun */
+        (void)setpgid(0, 0); /* cannot fail for a new process */
         is_ready = mst__exec_die_with(parent) && is_ready;
     } else {
         (void)setsid();
