@@ -1,5 +1,5 @@
-/* core/apply.c - actions on the record. Whatever can fail comes first, so that an error leaves the
- * record as it was. */
+/* core/apply.c - actions on the record. Steps that can fail come first, so that an error leaves
+ * the record unchanged. */
 #include "core/apply.h"
 
 #include <muster/error.h>
@@ -39,7 +39,7 @@ static void apply_start_last_call(struct mst__state *state,
     state->deadline_us = mst__saturate_add(now_us, settings->last_call_us);
 }
 
-/* A heartbeat of @node, which is entered if need be. */
+/* Store a heartbeat of @node; add the node if it is missing. */
 static int apply_enter(struct mst__state *state,
                        const struct mst__node *node,
                        int64_t now_us,
@@ -68,15 +68,15 @@ static int apply_add_participant(struct mst__state *state,
     if (rv == 0 && count == settings->nodes_max) {
         rv = apply_complete(state);
     } else if (rv == 0 && count == settings->nodes_min) {
-        /* A full group has none, even where the minimum is the maximum. */
+        /* A full group has no last call, even if the minimum is the maximum. */
         apply_start_last_call(state, settings, now_us);
     }
     if (rv == 0) {
-        (void)mst__state_drop_waiting(state, id); /* it need not have waited */
+        (void)mst__state_drop_waiting(state, id); /* if it waited */
         return 0;
     }
     if (!before.is_participant) {
-        (void)mst__state_drop_participant(state, id); /* if it got that far */
+        (void)mst__state_drop_participant(state, id); /* if it was added */
     }
     if (!before.has_heartbeat) {
         (void)mst__state_drop_heartbeat(state, id); /* the same */
@@ -86,7 +86,7 @@ static int apply_add_participant(struct mst__state *state,
     return rv;
 }
 
-/* Into the wait list, or the redundancy list. */
+/* Add @node to the wait list or the redundancy list. */
 static int apply_add_waiting(struct mst__state *state,
                              const struct mst__node *node,
                              int64_t now_us,
@@ -104,7 +104,7 @@ static int apply_add_waiting(struct mst__state *state,
     }
     rv = mst__state_put_heartbeat(state, id, now_us);
     if (rv != 0) {
-        /* Only what was put in just now comes out again. */
+        /* Remove only what was added here. */
         if (is_spare && !before.is_spare) {
             (void)mst__state_drop_spare(state, id);
         } else if (!is_spare && !before.is_waiting) {
@@ -113,12 +113,12 @@ static int apply_add_waiting(struct mst__state *state,
         return rv;
     }
     if (!is_spare) {
-        (void)mst__state_drop_spare(state, id); /* it need not have been one */
+        (void)mst__state_drop_spare(state, id); /* if it was one */
     }
     return 0;
 }
 
-/* Which list a node leaves. */
+/* Remove @node from the list of @action, and its heartbeat. */
 static int apply_remove(struct mst__state *state,
                         const struct mst__node *node,
                         const struct mst__settings *settings,
@@ -143,7 +143,7 @@ static int apply_remove(struct mst__state *state,
     if (!was_there) {
         return MST_EINVAL;
     }
-    (void)mst__state_drop_heartbeat(state, id); /* seen above */
+    (void)mst__state_drop_heartbeat(state, id); /* it exists */
     return 0;
 }
 

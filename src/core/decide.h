@@ -55,7 +55,7 @@ enum mst__semantics {
 /* The rules of a record's peers. */
 enum mst__semantics mst__semantics_of(enum mst__record_dialect dialect);
 
-/* The clock of a judgement: the peers compare stamps with their wall clock; ours knows better. */
+/* The basis of a judgement: the peers compare stamps with their wall clock; ours observe. */
 enum mst__judgement {
     MST_JUDGE_STAMP, /* compare the record's stamp with now_us */
     MST_JUDGE_YES,

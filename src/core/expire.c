@@ -12,12 +12,13 @@
 #include "core/apply.h"
 #include "core/saturate.h"
 
-/* The minimum lateness of a beat: the peers look once a second, and writing takes time. */
+/* The least allowance for a late heartbeat: the peers look once a second, and writing takes
+ * time. */
 #define EXPIRE_BEAT_LATE_US 2500000
-/* The interval of torch's nodes unless configured, which 1.13 cannot be. */
+/* The default interval of torch's nodes; 1.13 has no other. */
 #define EXPIRE_PEER_BEAT_US 5000000
-/* Its lateness: a second each for the timer that finds a beat not yet due, for a cached record, and
- * for the read after a lost write. */
+/* The allowance for torch's nodes: a second each for the timer that finds a heartbeat not yet
+ * due, for a cached record, and for the read after a lost write. */
 #define EXPIRE_PEER_LATE_US 3000000
 /* The share of the expiry that is reserved for reporting the loss. */
 #define EXPIRE_MARGIN_SHARE 32
@@ -31,14 +32,14 @@ int64_t mst__expire_after_us(const struct mst__settings *settings)
                                   settings->keep_alive_max_attempt);
 }
 
-/* The interval of a node that may be torch's: we know only our own setting. */
+/* The assumed interval of a node that may be torch's: at least torch's default. */
 static int64_t expire_peer_interval_us(const struct mst__settings *settings)
 {
     int64_t interval_us = settings->keep_alive_interval_us;
     return interval_us > EXPIRE_PEER_BEAT_US ? interval_us : EXPIRE_PEER_BEAT_US;
 }
 
-/* The time in which a living node beats once. */
+/* The time in which a living node sends one heartbeat. */
 static int64_t expire_beat_us(const struct mst__settings *settings, bool is_ours)
 {
     int64_t interval_us =
@@ -88,7 +89,7 @@ static void expire_remove(struct mst__state *state,
         if (mst__state_drop_participant(state, id)) {
             had_participant = true;
         }
-        (void)mst__state_drop_waiting(state, id); /* wherever it was */
+        (void)mst__state_drop_waiting(state, id); /* from any list */
         (void)mst__state_drop_spare(state, id);
     }
     if (had_participant) {

@@ -5,15 +5,15 @@
  *
  * - A node is lost when its stamp has not *changed* for longer than interval × attempts while we
  *   were reading. The value of the stamp does not matter, so no wrong or stepped clock can expel a
- *   node. Only time in which we read regularly counts: when we could not reach the store, others
+ *   node. Only time in which we read regularly counts: if we could not reach the store, others
  *   could not either, and no node is blamed for it.
- * - A node that is not marked as muster's may be torch's. Its interval is five seconds, whatever
- *   ours is, unless configured, and its heartbeats come up to three seconds late. It is not lost
- *   before that, however short our times are.
- * - A stamp that is older than the expiry and clock_skew together makes a node suspect that we have
- *   never seen beat: it gets the time of one beat instead of all attempts. That removes the remains
- *   of a crashed job sooner. The node is not lost at first sight: its clock, or ours, may be off by
- *   more, and a living node beats in that time.
+ * - A node that is not marked as muster's may be torch's. Its interval counts as at least five
+ *   seconds, torch's default, and its heartbeats may be three seconds late. It is not lost before
+ *   that, however short our own times are.
+ * - A node whose stamp we have never seen change, and whose stamp is older than expiry and
+ *   clock_skew together, gets the time of one heartbeat instead of all attempts. That removes the
+ *   remains of a crashed job sooner. It is not lost at first sight: its clock, or ours, may be off
+ *   by more, and a living node sends a heartbeat in that time.
  * - The last call ends last_call after we first saw its deadline; the node that set it saw it
  *   first. So a fast clock ends nothing early and a slow one delays nothing. A node that came in
  *   the middle waits longer than the others, which end it. The value of the deadline is not used:
@@ -30,10 +30,9 @@
 /* How long a node may be silent: interval × attempts. */
 int64_t mst__expire_after_us(const struct mst__settings *settings);
 
-/* How long a node that has beaten may be silent, as measured here: a little less, because others
- * must be notified within the configured time, which takes time as well. For a node that may be
- * torch's (@is_ours is false), at least its interval, which may be torch's five seconds, plus three
- * seconds. */
+/* How long a node that has sent a heartbeat may be silent, as measured here: a little less than
+ * interval × attempts, because others must be notified within that time. For a node that may be
+ * torch's (@is_ours is false): at least torch's interval plus three seconds, as above. */
 int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ours);
 
 /**
@@ -52,7 +51,7 @@ int mst__expire_by_stamp(struct mst__state *state,
 struct mst__observed {
     int64_t stamp_us;
     int64_t changed_us; /* of the observer's own time */
-    bool has_changed;   /* it was seen to beat */
+    bool has_changed;   /* its stamp was seen to change */
     bool is_skewed;     /* its clock is far from ours */
     int64_t skew_us;    /* by at least this: above 0 = ahead of us. 0 unless skewed */
     uint64_t read;      /* the last read that had it */
@@ -60,7 +59,7 @@ struct mst__observed {
 
 struct mst__observer {
     struct mst__map nodes; /* to struct mst__observed */
-    int64_t watched_us;    /* the observer's own time: monotonic, without gaps between reads */
+    int64_t watched_us;    /* the observer's own time: monotonic, without long gaps between reads */
     int64_t read_us;       /* monotonic time of the last read */
     uint64_t reads;
     int64_t next_us; /* monotonic time when the next node is lost; INT64_MAX = none */

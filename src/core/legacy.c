@@ -1,9 +1,8 @@
-/* core/legacy.c - the machine of the legacy rendezvous: its life, its steps and what it asks for.
- * What it learns from the answers is in legacy_learn.c; what to do next is decided in legacy_next.c
- * and legacy_watch.c.
+/* core/legacy.c - the machine of the legacy rendezvous: its life, its steps and its requests.
+ * legacy_learn.c processes the answers; legacy_next.c and legacy_watch.c decide the next step.
  *
- * Invariants: while idle nothing is under way; a document that is known is the one that etcd had at
- * doc_index, and only such a one is written over. After a failure it is not known. */
+ * Invariants: while idle, no request is under way; a known document is the one that etcd had at
+ * doc_index, and only a known one is overwritten. After a failure it is not known. */
 #include "core/legacy.h"
 
 #include <muster/error.h>
@@ -15,13 +14,13 @@
 #include "core/legacy_self.h"
 #include "core/saturate.h"
 
-/* After a failure; doubled each time. */
+/* Pause after a failure; doubled each time. */
 #define FAILED_US 50000
 #define FAILED_BITS_MAX 4
-/* For a member of the cluster that lags behind. */
+/* Pause for a member of the cluster that lags behind. */
 #define STALE_US 20000
-/* Peers sleep for a second when they find a round that is being made; one that is complete by then
- * would keep them out for ever, round after round. */
+/* Peers sleep for a second when they find a round in setup; if it were complete by then, it
+ * would shut them out, round after round. */
 #define LAST_CALL_US_MIN 1300000
 #define JOB_BEAT_US (3600 * MST_LEGACY_SECOND_US)
 
@@ -32,7 +31,7 @@ static int64_t time_min(int64_t a, int64_t b)
 
 /* --- paths --- */
 
-/* Append @text to the path of @size bytes at *@at; false when it does not fit. */
+/* Append @text to the path of @size bytes at *@at; false if it does not fit. */
 static bool path_add(char *path, size_t size, size_t *at, const char *text)
 {
     size_t length = strlen(text);
@@ -66,7 +65,7 @@ bool mst__legacy_path(const struct mst__legacy *legacy,
             (path_add(ret_path, size, &at, "/") && path_add(ret_path, size, &at, name)));
 }
 
-/* The path of something of ours; what init has checked makes it fit. */
+/* A path of this job; it fits, because init has checked the sizes. */
 static const char *turn_path(struct mst__legacy_turn *turn, int64_t version, const char *name)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -96,7 +95,7 @@ int64_t mst__legacy_path_rank(const struct mst__legacy *legacy, const char *path
     if (!mst__legacy_path(legacy, legacy->doc.version, "rank_", start, sizeof start)) {
         return -1;
     }
-    /* A peer that was given a prefix without a slash leaves it out here, too. */
+    /* A peer with a prefix without a slash leaves it out here, too. */
     const char *expected = path[0] == '/' ? start : start + 1;
     size_t size = strlen(expected);
     int64_t rank;
@@ -132,7 +131,7 @@ static char *init_join(const char *a, const char *b, const char *c)
     return text;
 }
 
-/* The directory of the job: one slash before, none behind the prefix, none doubled. */
+/* The directory of the job: a slash before the prefix, none after it, none doubled. */
 static char *init_job(const char *prefix, const char *run_id)
 {
     size_t size = strlen(prefix) + strlen(run_id) + sizeof "//run_";
@@ -171,7 +170,7 @@ int mst__legacy_init(struct mst__legacy *legacy, const struct mst__legacy_option
     if (options->last_call_us < LAST_CALL_US_MIN) {
         legacy->options.last_call_us = LAST_CALL_US_MIN;
     }
-    /* What comes behind it: "/rdzv/v_<20 digits>/muster_<16 digits>". */
+    /* The longest suffix: "/rdzv/v_<20 digits>/muster_<16 digits>". */
     if (strlen(options->prefix) + strlen(options->run_id) + 80 > MST_LEGACY_PATH_MAX) {
         return MST_EINVAL;
     }
@@ -208,8 +207,7 @@ void mst__legacy_abort(struct mst__legacy *legacy)
 
 static void turn_move(struct mst__legacy_turn *turn, enum mst__legacy_phase to)
 {
-    /* A step ends an operation at once when there is nothing to do, so that every phase can follow
-     * every other one. */
+    /* A step may end an operation at once, so every phase can follow every other one. */
     turn->legacy->phase = to;
     MST_ASSERT(turn->legacy->job != NULL);
 }
@@ -301,7 +299,7 @@ int mst__legacy_ask_list(struct mst__legacy_turn *turn)
                                     .key = turn_path(turn, turn->legacy->doc.version, NULL)});
 }
 
-/* The counter: read it, make it, or take the next number. */
+/* Read the counter, create it, or take the next number. */
 int mst__legacy_ask_counter(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -414,7 +412,7 @@ int mst__legacy_wait(struct mst__legacy_turn *turn, int64_t until_us)
     if (is_next && legacy->has_rank) {
         until_us = time_min(until_us, legacy->rank_us + MST_LEGACY_BEAT_US);
     }
-    /* Whatever was due is done by now; a millisecond keeps us from ever spinning. */
+    /* Everything that was due is done; a millisecond prevents spinning. */
     int64_t soon_us = turn->now_us + 1000;
     until_us = until_us < soon_us ? soon_us : until_us;
     turn_move(turn, MST_LEGACY_WAITING);
@@ -485,7 +483,7 @@ static int turn_answer(struct mst__legacy_turn *turn, const struct mst__legacy_e
     return turn_decide(turn);
 }
 
-/* Nothing came back. What does not go on by itself ends. */
+/* No answer: retry, or end the operation if it does not retry. */
 static int turn_failed(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;

@@ -1,5 +1,4 @@
-/* core/legacy_doc.c - the document of a legacy rendezvous as data: copying it, and who has which
- * rank.
+/* core/legacy_doc.c - the document of a legacy rendezvous as data: copies, ranks and their nodes.
  *
  * Invariant: ranks are 0 … participant_count - 1, and a nonce has one rank at most. */
 #include "core/legacy_doc.h"

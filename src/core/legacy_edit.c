@@ -1,8 +1,8 @@
-/* core/legacy_edit.c - what a node writes into the document of a legacy rendezvous.
+/* core/legacy_edit.c - a node's changes to the document of a legacy rendezvous.
  *
- * A write does all that is due, for others, too: whoever has put its key is let in, and whoever has
- * put the key of its rank is confirmed. Peers do that for themselves, one after the other, and
- * every document between is one that they could have written. */
+ * A write does all that is due, for other nodes, too: every node with its own key enters, and
+ * every node with the key of its rank is confirmed. Peers do that for themselves, one after the
+ * other, and could have written every document in between. */
 #include <muster/error.h>
 
 #include "base/assert.h"
@@ -53,7 +53,7 @@ static bool join_is_dead(const struct mst__legacy *legacy, mst__legacy_nonce non
            !mst__legacy_is_node_listed(legacy, nonce);
 }
 
-/* The next one of those who have put their key and have no seat; 0 = nobody. */
+/* The next node with a key and without a seat; 0 = none. */
 static mst__legacy_nonce join_pending(const struct mst__legacy *legacy, size_t *at)
 {
     const struct mst__legacy_nonces *nodes = &legacy->listing.nodes;
@@ -66,8 +66,8 @@ static mst__legacy_nonce join_pending(const struct mst__legacy *legacy, size_t *
     return 0;
 }
 
-/* A peer whose entry made up the minimum ends the last call without looking at the count again, so
- * that it must not fall below that any more. */
+/* A peer whose entry reached the minimum ends the last call without checking the count again, so
+ * it must not fall below the minimum any more. */
 static bool join_may_shrink(const struct mst__legacy *legacy)
 {
     const struct mst__legacy_doc *next = &legacy->next;
@@ -169,7 +169,7 @@ static bool confirm_has(const struct mst__legacy *legacy,
     return false;
 }
 
-/* Which ranks have confirmed, in one pass. */
+/* Find the confirmed ranks in one pass. */
 static void confirm_ranks(const struct mst__legacy *legacy,
                           const struct mst__legacy_doc *doc,
                           uint8_t *ret_ranks)

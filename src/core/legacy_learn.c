@@ -1,7 +1,7 @@
-/* core/legacy_learn.c - what the legacy machine learns from etcd's answers.
+/* core/legacy_learn.c - processes etcd's answers for the legacy machine.
  *
- * A document that is installed is the one that etcd had at its index. A list of keys says nothing
- * about those who came after it was asked for. */
+ * An installed document is the one that etcd had at its index. A list of keys tells nothing
+ * about nodes that came after its request. */
 #include <muster/error.h>
 
 #include "base/assert.h"
@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "core/legacy_self.h"
 
-/* After so many answers that lag behind they are believed, for etcd may have lost its data. */
+/* Believe the answers after so many that lag behind: etcd may have lost its data. */
 #define STALE_MAX 50
 
 static int64_t learn_min(int64_t a, int64_t b)
@@ -59,7 +59,7 @@ bool mst__legacy_is_keep_alive_missing(const struct mst__legacy *legacy)
     return false;
 }
 
-/* Whether the key of @nonce, which has one, matters for the document. */
+/* Whether the key of @nonce matters for the document. */
 static bool expiry_matters(const struct mst__legacy_doc *doc, mst__legacy_nonce nonce)
 {
     if (doc->status == MST_LEGACY_FINAL) {
@@ -163,7 +163,7 @@ static int answer_list(struct mst__legacy *legacy, const struct mst__legacy_even
 
 /* --- what was answered --- */
 
-/* The document is @doc now, or none with NULL; it is taken. */
+/* Install @doc, which is taken; NULL = there is none. */
 static void answer_install(struct mst__legacy_turn *turn,
                            struct mst__legacy_doc *doc,
                            uint64_t doc_index,
@@ -204,7 +204,7 @@ static void answer_install(struct mst__legacy_turn *turn,
     }
 }
 
-/* A write of the document was answered. */
+/* The answer to a write of the document. */
 static void answer_write(struct mst__legacy_turn *turn, const struct mst__legacy_event *event)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -232,7 +232,7 @@ static void answer_write(struct mst__legacy_turn *turn, const struct mst__legacy
     if (is_touch) {
         return;
     }
-    /* Others will follow soon, and one of us should take them all in. */
+    /* Other nodes follow soon, and one of us should let them all in. */
     legacy->gather_us = 2 * legacy->trip_us;
     legacy->gather_us = legacy->gather_us < 5000 ? 5000 : learn_min(legacy->gather_us, 50000);
     legacy->look_us = turn->now_us + legacy->gather_us;
@@ -244,7 +244,7 @@ static void answer_counter(struct mst__legacy *legacy, const struct mst__legacy_
     legacy->counter_index = event->code == 0 ? event->modified : 0;
 }
 
-/* One of our keys was written, refreshed or found gone. */
+/* The answer to a write or refresh of one of our keys. */
 static void answer_key(struct mst__legacy_turn *turn, const struct mst__legacy_event *event)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -262,7 +262,6 @@ static void answer_key(struct mst__legacy_turn *turn, const struct mst__legacy_e
     }
 }
 
-/* Whether what @event says is older than what we know: a member of the cluster lags behind. */
 bool mst__legacy_is_stale(struct mst__legacy *legacy, const struct mst__legacy_event *event)
 {
     if (event->index >= legacy->seen_index) {
@@ -347,12 +346,10 @@ int mst__legacy_learn(struct mst__legacy_turn *turn, const struct mst__legacy_ev
         case MST_ASK_PAUSE:
             break;
     }
-    MST_ASSERT(legacy->ask > MST_ASK_PAUSE); /* never: nothing was asked */
+    MST_ASSERT(legacy->ask > MST_ASK_PAUSE); /* a request was sent */
     return 0;
 }
 
-/* Whether etcd can say that, as things are to be: a key that is a directory, or a counter that does
- * not count, is none of ours. */
 bool mst__legacy_is_legal(struct mst__legacy *legacy, const struct mst__legacy_event *event)
 {
     switch (event->code) {

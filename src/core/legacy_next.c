@@ -1,12 +1,12 @@
-/* core/legacy_next.c - entering a round of a legacy rendezvous: what to do next, by the document.
+/* core/legacy_next.c - entering a round of a legacy rendezvous: the next step, by the document.
  *
  *     (none) --create--> setup --open--> joinable --freeze--> frozen --confirm--> final --> done
  *        ^                 |                |                   |                   |
  *        +----expiry-------+----------------+--- expiry, drop --+---- drop ---------+
  *
- * Every decision is made from the document as it is, whatever was done before: so that nothing is
- * lost with an answer that does not come. Who is dead is known from keys alone: a muster node has
- * muster_<nonce> from before it enters until it has confirmed, then rank_<r>, as everybody. */
+ * Every decision depends on the current document only, so nothing is lost with a missing answer.
+ * Only keys show whether a node lives: a muster node has muster_<nonce> from before it enters
+ * until it has confirmed, then rank_<r>, like the peers. */
 #include "base/assert.h"
 #include "core/legacy_self.h"
 #include "core/saturate.h"
@@ -18,10 +18,10 @@
 #define HOLD_LOST_BITS 4
 #define SLOT_US_MIN 500
 #define SLOT_US_MAX 2000
-/* Until the one who gathers for all looks only for the dead. */
+/* After this time the gathering node only looks for lost nodes. */
 #define GATHER_US_MAX 400000
 
-/* The last call is kept alive by who began it, and ended; others do it when that one does not. */
+/* The node that began the last call refreshes and ends it; the others do so if it does not. */
 #define TOUCH_US 5000000
 #define TOUCH_OTHERS_US 7000000
 #define CALL_OTHERS_US 1500000
@@ -32,7 +32,7 @@ static int64_t next_min(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The same for one node every time, and another one for each. */
+/* A delay that is constant for one node and differs between nodes. */
 static int64_t next_spread_us(const struct mst__legacy *legacy)
 {
     return (int64_t)(legacy->options.nonce % SPREAD_US);
@@ -84,8 +84,8 @@ static int64_t hold_us(struct mst__legacy_turn *turn, int64_t contenders)
     return 1 + (int64_t)mst__prng_below(&turn->prng, (uint64_t)window_us);
 }
 
-/* Whether to wait before a write that @contenders want to do, us among them; the effect is then
- * set. Another one's write may do ours, too. */
+/* Whether to wait before a write that @contenders, including us, want to make; the effect is
+ * then set. Another node's write may replace ours. */
 static bool next_hold(struct mst__legacy_turn *turn, int64_t contenders)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -98,11 +98,11 @@ static bool next_hold(struct mst__legacy_turn *turn, int64_t contenders)
     if (turn->now_us >= legacy->held_us) {
         return false;
     }
-    (void)mst__legacy_wait(turn, legacy->held_us); /* it cannot fail */
+    (void)mst__legacy_wait(turn, legacy->held_us); /* cannot fail */
     return true;
 }
 
-/* Nothing was found to be done for the keys that were listed: look again later. */
+/* The listed keys need no write: look again later. */
 static void next_looked(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -114,9 +114,9 @@ static void next_looked(struct mst__legacy_turn *turn)
     }
 }
 
-/* Whether the keys are to be listed before going on, because that was not done since @since_us; the
- * effect is then set. A list that was asked for before the document was known as it is does not
- * count: it may lack the keys of those who have come meanwhile. */
+/* Whether to list the keys first, because the last list is older than @since_us; the effect is
+ * then set. A list that was requested before the current document does not count: it may lack
+ * the keys of newer nodes. */
 static bool next_list(struct mst__legacy_turn *turn, int64_t since_us)
 {
     const struct mst__legacy *legacy = turn->legacy;
@@ -124,7 +124,7 @@ static bool next_list(struct mst__legacy_turn *turn, int64_t since_us)
     if (mst__legacy_is_listed(legacy, since_us)) {
         return false;
     }
-    (void)mst__legacy_ask_list(turn); /* it cannot fail */
+    (void)mst__legacy_ask_list(turn); /* cannot fail */
     return true;
 }
 
@@ -167,7 +167,7 @@ static bool limits_differ(const struct mst__legacy *legacy)
             doc->nodes_max != legacy->options.nodes_max);
 }
 
-/* Whether anybody in the document, whose keys were listed, lives or may live. */
+/* Whether any node in the document, whose keys were listed, may live. */
 static bool limits_have_life(const struct mst__legacy *legacy)
 {
     const struct mst__legacy_doc *doc = &legacy->doc;
@@ -181,7 +181,7 @@ static bool limits_have_life(const struct mst__legacy *legacy)
     return false;
 }
 
-/* Others go by other limits than ours: they do not mix, unless they are all dead. */
+/* The document has other limits: fail with MISMATCH, or if all its nodes are dead, drop it. */
 static int next_mismatch(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -202,7 +202,7 @@ static int next_mismatch(struct mst__legacy_turn *turn)
 
 /* --- joining --- */
 
-/* Not in yet: announce ourselves by our key, and let us and all others like us in. */
+/* We are not in: put our key, and let us and all others like us in. */
 static int next_enter(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -233,7 +233,7 @@ static int next_enter(struct mst__legacy_turn *turn)
     return mst__legacy_wait(turn, INT64_MAX);
 }
 
-/* In, and there are enough: the last call. */
+/* We are in, and the minimum is reached: the last call. */
 static int next_call(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -293,7 +293,7 @@ static int next_joinable(struct mst__legacy_turn *turn)
 
 /* --- confirming --- */
 
-/* Muster nodes whose confirmation is missing. */
+/* The number of muster nodes without confirmation. */
 static int64_t frozen_missing(const struct mst__legacy *legacy, bool *ret_is_confirmed)
 {
     const struct mst__legacy_doc *doc = &legacy->doc;
@@ -310,7 +310,7 @@ static int64_t frozen_missing(const struct mst__legacy *legacy, bool *ret_is_con
     return missing;
 }
 
-/* The keys were listed: write what they say. */
+/* The keys were listed: write the confirmations. */
 static int frozen_listed(struct mst__legacy_turn *turn, bool is_confirmed)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -318,7 +318,7 @@ static int frozen_listed(struct mst__legacy_turn *turn, bool is_confirmed)
         return mst__legacy_ask_rank(turn, legacy->doc.version, legacy->rank); /* it has expired */
     }
     if (mst__legacy_is_keep_alive_missing(legacy) || mst__legacy_has_dead(legacy)) {
-        return mst__legacy_ask_drop(turn); /* somebody has died, and it can never be right */
+        return mst__legacy_ask_drop(turn); /* a node is lost, so the round can never be complete */
     }
     bool is_changed;
     int rv = mst__legacy_edit_confirm(legacy, &is_changed);
@@ -358,14 +358,14 @@ static int next_frozen(struct mst__legacy_turn *turn)
 
 /* --- a round that is final --- */
 
-/* It is ours: make the store's directory, tidy up, and tell. */
+/* We are in the round: create the store's directory, clean up, return. */
 static int next_finish(struct mst__legacy_turn *turn, int64_t rank)
 {
     struct mst__legacy *legacy = turn->legacy;
     const struct mst__legacy_doc *doc = &legacy->doc;
     if (!legacy->has_rank) {
-        /* The answer to our confirmation was lost, and another one has finished the round with it.
-         * Once more, or nobody could say how long the key lives. */
+        /* The answer to our confirmation was lost, and another node has finished the round. Put
+         * the key again, to know when it expires. */
         return mst__legacy_ask_rank(turn, doc->version, rank);
     }
     if (!legacy->is_store_made) {
@@ -394,7 +394,7 @@ static int next_finish(struct mst__legacy_turn *turn, int64_t rank)
     return mst__legacy_done(turn, outcome);
 }
 
-/* Everybody is alive, and we wait until the round ends: tell the members. */
+/* All members live, and we wait for the end of the round: announce us to them. */
 static int next_announce(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -420,14 +420,14 @@ static int next_final(struct mst__legacy_turn *turn)
         return next_finish(turn, rank);
     }
     if (rank >= 0 && mst__legacy_doc_is_ours(doc)) {
-        /* We leave it, and all others learn of that from the document. Peers would not: with them
-         * the round goes on until a key has expired, so that they have the time to ask. */
+        /* We leave, and all muster nodes learn it from the document. With a peer in the round,
+         * it goes on until a key expires, so that the peer has time to ask. */
         return mst__legacy_ask_drop(turn);
     }
     if (limits_differ(legacy)) {
         return next_mismatch(turn);
     }
-    /* The keep-alives stay as they are while it is final, whoever announces himself. */
+    /* While the round is final, the keep-alives do not change. */
     bool is_due = turn->now_us >= legacy->look_us;
     if (is_due || !mst__legacy_is_listed(legacy, legacy->status_us)) {
         if (!mst__legacy_is_listed(legacy, is_due ? legacy->look_us : legacy->status_us)) {
@@ -459,7 +459,7 @@ void mst__legacy_tidy(struct mst__legacy_turn *turn, struct mst__legacy_outcome 
     legacy->is_known = false;
 }
 
-/* Our key is gone: nobody lets us in any more. Take out what is in. */
+/* Our key is gone, so no other node lets us in. Remove our entries. */
 static int next_tidy(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -480,7 +480,7 @@ static int next_tidy(struct mst__legacy_turn *turn)
     bool is_in = rank >= 0 && legacy->exists;
     if (is_in && doc->status == MST_LEGACY_FINAL && legacy->joined_version == doc->version) {
         if (legacy->tidy_outcome.result == MST_LEGACY_TIMEOUT) {
-            return next_finish(turn, rank); /* at the last moment */
+            return next_finish(turn, rank); /* complete at the last moment */
         }
         if (legacy->rank_version != 0) {
             return mst__legacy_ask_plain(turn, MST_ASK_RANK_DROP);
@@ -490,7 +490,7 @@ static int next_tidy(struct mst__legacy_turn *turn)
         legacy->exists && doc->status == MST_LEGACY_SETUP && doc->creator == legacy->options.nonce;
     bool is_alone = is_in && doc->status == MST_LEGACY_JOINABLE && doc->participant_count == 1;
     if (is_creator || is_alone || (is_in && doc->status == MST_LEGACY_FROZEN)) {
-        /* What is frozen can become final only with us. */
+        /* A frozen round can only become final with us. */
         return mst__legacy_ask_drop(turn);
     }
     bool is_changed = false;
@@ -503,7 +503,7 @@ static int next_tidy(struct mst__legacy_turn *turn)
 
 /* --- all of it --- */
 
-/* Whether a key of ours is due; it is asked for then. */
+/* Refresh our key if it is due. Returns whether a request is set. */
 static bool next_beat(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -511,7 +511,7 @@ static bool next_beat(struct mst__legacy_turn *turn)
     int64_t version = is_setup ? legacy->claimed : legacy->doc.version;
     bool has_rank = legacy->rank_version == version && legacy->has_rank && version != 0;
     if (has_rank && turn->now_us >= legacy->rank_us + MST_LEGACY_BEAT_US) {
-        (void)mst__legacy_ask_plain(turn, MST_ASK_RANK_BEAT); /* it cannot fail */
+        (void)mst__legacy_ask_plain(turn, MST_ASK_RANK_BEAT); /* cannot fail */
         return true;
     }
     bool has_key = legacy->key_version == version && legacy->has_key && version != 0;
@@ -519,7 +519,7 @@ static bool next_beat(struct mst__legacy_turn *turn)
         (void)mst__legacy_ask_plain(turn, MST_ASK_KEY_BEAT); /* the same */
         return true;
     }
-    /* Of another version, or no longer needed: let them expire. */
+    /* Keys of another version, or no longer needed: let them expire. */
     legacy->has_key = has_key && !has_rank;
     legacy->has_rank = has_rank;
     return false;
@@ -561,6 +561,6 @@ int mst__legacy_next(struct mst__legacy_turn *turn)
         case MST_LEGACY_OTHER:
             break;
     }
-    /* Somebody knows more than we do: wait for what we understand. */
+    /* An unknown status of a later release: wait for a known one. */
     return mst__legacy_wait(turn, INT64_MAX);
 }

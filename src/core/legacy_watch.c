@@ -1,12 +1,12 @@
-/* core/legacy_watch.c - the calls of a legacy rendezvous besides entering a round: keeping alive,
- * looking, watching, closing, leaving. */
+/* core/legacy_watch.c - the operations of a legacy rendezvous besides entering a round: keeping
+ * alive, looking, watching, closing, leaving. */
 #include <muster/error.h>
 
 #include "base/assert.h"
 #include "base/mem.h"
 #include "core/legacy_self.h"
 
-/* Between two attempts to reach etcd for a refresh that has failed. */
+/* Pause after a failed refresh. */
 #define BEAT_AGAIN_US 500000
 
 /* --- what has changed --- */
@@ -38,7 +38,7 @@ void mst__legacy_changes(const struct mst__legacy *legacy, struct mst__legacy_ch
         for (size_t i = 0; is_listed && i < doc->waiting.count; i++) {
             waiting -= !mst__legacy_is_node_listed(legacy, doc->waiting.items[i]);
         }
-        /* A member of the round that waits has left it, so that there is room. */
+        /* A waiting member has left the round, so there is room. */
         for (size_t i = 0; i < doc->waiting.count; i++) {
             is_full = is_full && mst__legacy_doc_rank(doc, doc->waiting.items[i]) < 0;
         }
@@ -49,7 +49,7 @@ void mst__legacy_changes(const struct mst__legacy *legacy, struct mst__legacy_ch
     }
 }
 
-/* Compare the keys that were listed with the members of our round. */
+/* Find the members of our round that are gone, by the listed keys. */
 static int changes_count(struct mst__legacy *legacy)
 {
     size_t world = (size_t)legacy->world;
@@ -82,13 +82,13 @@ static bool changes_differ(const struct mst__legacy_changes *a, const struct mst
 
 /* --- keeping alive --- */
 
-/* The last refresh that was answered can have reached etcd at no later time than its answer. */
+/* The last answered refresh reached etcd before its answer did. */
 static bool beat_is_lost(const struct mst__legacy *legacy, int64_t now_us)
 {
     return now_us >= legacy->rank_done_us + (MST_LEGACY_TTL_KEY + 1) * MST_LEGACY_SECOND_US;
 }
 
-/* Whether something is due; it is asked for then. */
+/* Refresh a key if it is due. Returns whether a request is set. */
 static bool others_beat(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -103,7 +103,7 @@ static bool others_beat(struct mst__legacy_turn *turn)
     legacy->beat_try_us = turn->now_us + BEAT_AGAIN_US;
     if (is_rank) {
         MST_ASSERT(legacy->rank_version == legacy->version);
-        (void)mst__legacy_ask_plain(turn, MST_ASK_RANK_BEAT); /* it cannot fail */
+        (void)mst__legacy_ask_plain(turn, MST_ASK_RANK_BEAT); /* cannot fail */
         return true;
     }
     if (legacy->has_job && turn->now_us >= legacy->job_us + 3600 * MST_LEGACY_SECOND_US) {
@@ -120,7 +120,7 @@ static int others_beat_end(struct mst__legacy_turn *turn)
 
 /* --- looking and watching --- */
 
-/* Whether the keys have to be listed to know how things stand; they are asked for then. */
+/* List the keys if that is needed. Returns whether a request is set. */
 static bool others_list(struct mst__legacy_turn *turn)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -132,7 +132,7 @@ static bool others_list(struct mst__legacy_turn *turn)
                   (doc->waiting.count > 0 || doc->left.count > 0);
     if (is_new || !mst__legacy_is_listed(legacy, legacy->status_us) ||
         (turn->now_us >= legacy->look_us && !mst__legacy_is_listed(legacy, legacy->look_us))) {
-        (void)mst__legacy_ask_list(turn); /* it cannot fail */
+        (void)mst__legacy_ask_list(turn); /* cannot fail */
         return true;
     }
     if (turn->now_us >= legacy->look_us) {
@@ -161,7 +161,7 @@ static int others_look(struct mst__legacy_turn *turn)
     return mst__legacy_end(turn, MST_LEGACY_OK);
 }
 
-/* Nodes that have announced themselves and died make the members restart for nobody. */
+/* Remove lost nodes from the waiting ones: members would restart for them in vain. */
 static int watch_clean(struct mst__legacy_turn *turn, bool *ret_asked)
 {
     struct mst__legacy *legacy = turn->legacy;
@@ -258,11 +258,11 @@ static int others_leave(struct mst__legacy_turn *turn)
     }
     mst__legacy_nonce nonce = legacy->options.nonce;
     if (!changes_is_our_round(legacy) || legacy->doc.left.count > 0) {
-        /* It is over, or somebody has told them already: our key tells the rest. */
+        /* The round is over, or another node has left it: the end of our key is enough. */
         legacy->is_member = false;
         return mst__legacy_end(turn, MST_LEGACY_OK);
     }
-    /* Those who watch the document learn of it at once, the others from our key. */
+    /* Muster nodes learn it from the document at once, peers from the end of our key. */
     int rv = mst__legacy_doc_copy(&legacy->next, &legacy->doc);
     if (rv == 0) {
         rv = mst__legacy_nonces_add(&legacy->next.left, nonce);
@@ -275,7 +275,7 @@ static int others_setup(struct mst__legacy_turn *turn)
     struct mst__legacy *legacy = turn->legacy;
     switch ((enum mst__legacy_ask)legacy->ask) {
         case MST_ASK_JOB:
-            /* There already: its time begins anew. */
+            /* It exists: renew its TTL. */
             if (!legacy->has_job) {
                 return mst__legacy_ask_plain(turn, MST_ASK_JOB_BEAT);
             }

@@ -1,4 +1,4 @@
-/* core/listening.c - until when a driver knows all that its nodes have said. */
+/* core/listening.c - the time up to which a driver has read everything from its nodes. */
 #include "core/listening.h"
 
 #include "base/assert.h"

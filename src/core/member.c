@@ -98,7 +98,7 @@ static void put_notice(struct mst__member *member,
 static void announce(struct mst__member *member)
 {
     put_send(member, MST_JOB_ANNOUNCE);
-    /* An announcement is answered; and the first heartbeats of many nodes are spread. */
+    /* The announcement counts as a heartbeat; and the first heartbeats of many nodes are spread. */
     int64_t beat_us = member->options.beat_us;
     member->beat_us =
         beat_us == INT64_MAX ? INT64_MAX : after(member, beat_us / 2 + up_to(member, beat_us / 2));
@@ -122,7 +122,7 @@ bool mst__member_has_word(const struct mst__member *member)
     return member->finish == MST_MEMBER_WORD_PENDING || member->restart == MST_MEMBER_WORD_PENDING;
 }
 
-/* Send pending words, if the authority understands them. */
+/* Send pending reports, if the authority supports them. */
 static void say_words(struct mst__member *member)
 {
     if (member->link != MST_MEMBER_WELCOME || !mst__member_has_word(member)) {
@@ -149,7 +149,7 @@ static void say_words(struct mst__member *member)
     }
 }
 
-/* The connection is lost: it is unknown whether the words arrived. */
+/* The connection is lost: it is unknown whether the reports arrived. */
 static void repeat_words(struct mst__member *member)
 {
     if (member->finish == MST_MEMBER_WORD_SAID) {
@@ -234,7 +234,7 @@ static void drop_link(struct mst__member *member, const struct mst_err *err)
     lose_link(member, err);
 }
 
-/* Say goodbye, if there is a connection. */
+/* Leave: send LEAVE if there is a connection, and disconnect. */
 static void part(struct mst__member *member)
 {
     if (is_connected(member)) {
@@ -453,7 +453,7 @@ static void hear_joining(struct mst__member *member, const struct mst__job_messa
             } else if (message->u.refused.refusal != MST_REFUSAL_CLAIM) {
                 fail_refused(member, message);
             } else if (member->restart == MST_MEMBER_WORD_PENDING) {
-                forget_words(member); /* the round is over, so the words are obsolete */
+                forget_words(member); /* the round is over, so the reports are obsolete */
                 announce(member);
             } /* else: a leftover claim, sent just before we wanted another round */
             return;
@@ -573,7 +573,7 @@ static void be_welcome(struct mst__member *member, const struct mst__job_message
     }
     member->is_cut_told = false;
     if (member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_SAID) {
-        member->restart = MST_MEMBER_WORD_NONE; /* also words sent before the announcement */
+        member->restart = MST_MEMBER_WORD_NONE; /* also reports sent before the announcement */
     }
     bool was_claim =
         member->phase == MST_MEMBER_JOINING && member->restart == MST_MEMBER_WORD_PENDING;
@@ -774,7 +774,7 @@ void mst__member_check(const struct mst__member *member)
     MST_ASSERT(!has_restart || wants_link(member));
     MST_ASSERT(!(has_finish && has_restart));
     MST_ASSERT(!(has_finish || has_restart) || member->claim.rank < member->claim.world);
-    /* All words were sent, and only on this connection. */
+    /* All reports were sent, and only on this connection. */
     bool is_welcome = member->link == MST_MEMBER_WELCOME;
     MST_ASSERT(!has_finish || (member->finish == MST_MEMBER_WORD_SAID) == is_welcome);
     MST_ASSERT(!has_restart || (member->restart == MST_MEMBER_WORD_SAID) == is_welcome);

@@ -62,8 +62,7 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_EXPLAINED,    /* the answer to EXPLAIN: @is_spare, @text */
     MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us.
                                       Not while JOINING */
-    MST_MEMBER_EVENT_LEAVE,        /* it wants no round any more. Does not wait until a word is
-                                      SAID */
+    MST_MEMBER_EVENT_LEAVE,        /* it wants no round any more; pending reports are dropped */
     MST_MEMBER_EVENT_FINISH,       /* its work is done: @status, @text. Ignored without a current
                                       round, as RESTART */
     MST_MEMBER_EVENT_RESTART,      /* its work has failed: @cause. WANTED follows */
@@ -127,7 +126,7 @@ struct mst__member_effect {
 };
 #define MST_MEMBER_EFFECTS_MAX 4
 
-/* The state of a word of the work. */
+/* The state of a report, FINISH or RESTART. */
 enum mst__member_word {
     MST_MEMBER_WORD_NONE,
     MST_MEMBER_WORD_PENDING, /* to be sent when there is a connection */
@@ -173,7 +172,7 @@ struct mst__member {
     int32_t finish_status;
     struct mst__cause cause; /* of the restart; its text is below */
     char word_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
-    struct mst_err word_err; /* UNSAID: of the last word; code 0 = no error */
+    struct mst_err word_err; /* UNSAID: of the last report; code 0 = no error */
 
     /* JOINING. */
     bool is_spare;      /* told by the authority */
@@ -215,7 +214,7 @@ void mst__member_message(const struct mst__member *member,
                          const struct mst__member_effect *effect,
                          struct mst__job_message *ret_message);
 
-/* Whether a word of the work is not yet sent. */
+/* Whether a report is not yet sent. */
 bool mst__member_has_word(const struct mst__member *member);
 
 /* Assert all invariants between two steps. */

@@ -9,8 +9,7 @@
 struct mst__budget {
     bool is_limited;
     uint32_t restarts_max;
-    /* 0 = in total; else within this time, which begins with the first restart and again with the
-     * first one after it. */
+    /* 0 = in total; else within a window of this length. A window begins with its first restart. */
     int64_t window_us;
 };
 
