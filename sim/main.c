@@ -15,9 +15,9 @@
 
 #define PROGRESS_NS INT64_C(2000000000)
 
-/* Which rendezvous is simulated. */
+/* The simulated rendezvous. */
 enum machine {
-    MACHINE_ALL, /* one seed after the other, in turn */
+    MACHINE_ALL, /* one after the other, seed by seed */
     MACHINE_RECORD,
     MACHINE_LEGACY,
     MACHINE_AUTHORITY,
@@ -27,7 +27,7 @@ enum machine {
 static const char *const machine_names[MACHINE_COUNT] = {"all", "record", "legacy", "authority",
                                                          "agent"};
 
-/* What one seed needs; one of them at a time. */
+/* The memory of a run; one machine at a time. */
 struct place {
     struct mst__sim_world world;
     struct mst__sim_legacy legacy;
@@ -52,7 +52,7 @@ struct options {
 struct totals {
     uint64_t seeds;
     uint64_t broken;
-    uint64_t first_broken; /* how many seeds it took */
+    uint64_t first_broken; /* the number of seeds until then */
     uint64_t rounds;
     uint64_t returns;
     uint64_t events;
@@ -96,7 +96,7 @@ static bool parse_machine(struct options *options, const char *value)
     return false;
 }
 
-/* One option that takes a value; false when it is none of those or the number is wrong. */
+/* Parse an option with a value; false if it is unknown or the number is invalid. */
 static bool parse_option(struct options *options, const char *name, const char *value)
 {
     int64_t number = 0;
@@ -254,11 +254,11 @@ static void tell_replay(const struct options *options, uint64_t seed)
                  machine_names[machine_of(options, seed)], seed);
 }
 
-/* What is running, for an assertion that fails in it. */
+/* The current run, for a failed assertion in it. */
 static const struct options *running_options;
 static uint64_t running_seed;
 
-/* An assertion of the product has said on stderr what is wrong, and aborts. */
+/* A failed assertion of the product has printed its message and aborts. */
 static void on_abort(int number)
 {
     (void)number; /* it is the only one */
@@ -269,7 +269,7 @@ static void on_abort(int number)
     _exit(1);
 }
 
-/* The value is whether no rule was broken. */
+/* Returns whether no rule was broken. */
 static bool run_seed(const struct options *options,
                      struct place *place,
                      uint64_t seed,
@@ -297,7 +297,7 @@ static bool run_seed(const struct options *options,
     return false;
 }
 
-/* Until the runs are done, the time is over, or forever. */
+/* Until all runs are done or the time is over. */
 static void run_many(const struct options *options, struct place *place, struct totals *totals)
 {
     uint64_t seed = options->has_first_seed ? options->first_seed : 1;

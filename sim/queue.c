@@ -1,5 +1,5 @@
-/* sim/queue.c - the events to come, as a binary heap: earliest first, and of those at the same time
- * the one that was queued first. */
+/* sim/queue.c - future events as a binary heap: earliest first, at equal times in the order of
+ * queueing. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "sim/sim.h"

@@ -1,8 +1,8 @@
-/* sim/sim.h - the simulator: what its machines share. Each runs code of the product in virtual
- * time, against an adversary, in a directory of its own.
+/* sim/sim.h - shared by the machines of the simulator. Each runs code of the product in virtual
+ * time, against an adversary, in its own directory.
  *
- * Everything that happens follows from one seed: the same seed gives the same history, byte for
- * byte. There is no clock, thread or socket in it; main.c alone measures how fast it goes. */
+ * A seed determines everything: the same seed gives the same history, byte for byte. There is no
+ * clock, thread or socket; only main.c measures time. */
 #ifndef MST_SIM_SIM_H
 #define MST_SIM_SIM_H
 
@@ -16,16 +16,17 @@
 /* --- what the adversary does --- */
 
 enum mst__sim_fault {
-    MST_SIM_FAULT_RESTART, /* a node enters the next round without need: its workers have failed */
+    MST_SIM_FAULT_RESTART, /* a node enters the next round without need, as after a failure of
+                            * its workers */
     MST_SIM_FAULT_CRASH,
     MST_SIM_FAULT_REVIVE,   /* a crashed node comes back as a new one */
-    MST_SIM_FAULT_BLACKOUT, /* all crash at once, and come back one by one */
-    MST_SIM_FAULT_FREEZE,   /* a node does nothing for a while and does not know it */
+    MST_SIM_FAULT_BLACKOUT, /* all nodes crash at once, and come back one by one */
+    MST_SIM_FAULT_FREEZE,   /* a node stops for a while without noticing */
     MST_SIM_FAULT_PARTITION,
     MST_SIM_FAULT_LEAVE, /* and comes back after a while */
     MST_SIM_FAULT_CANCEL,
     MST_SIM_FAULT_STEP, /* of a clock */
-    MST_SIM_FAULT_WIPE, /* the store restarts and has lost everything */
+    MST_SIM_FAULT_WIPE, /* the store restarts without its data */
     MST_SIM_FAULT_CLOSE,
 };
 #define MST_SIM_FAULT_COUNT (MST_SIM_FAULT_CLOSE + 1)
@@ -36,13 +37,13 @@ const char *mst__sim_fault_name(enum mst__sim_fault fault);
 
 struct mst__sim_event {
     int64_t time_us;
-    uint64_t order; /* of those at the same time */
-    unsigned kind;  /* as the machine numbers them */
+    uint64_t order; /* among equal times */
+    unsigned kind;  /* of the machine */
     uint32_t node;
     uint64_t id;
-    int64_t pid;      /* of the node that has sent it */
+    int64_t pid;      /* of the sending node */
     uint32_t request; /* the number of the request on its link */
-    uint32_t epoch;   /* of the store that it goes to, or that has answered */
+    uint32_t epoch;   /* of the store, at the request or the answer */
     uint8_t *bytes;   /* owned */
     size_t size;
 };
@@ -56,7 +57,7 @@ struct mst__sim_queue {
 
 /* Takes @event's bytes. */
 void mst__sim_queue_push(struct mst__sim_queue *queue, struct mst__sim_event event);
-/* False when there is none. The bytes are the caller's. */
+/* False if there is none. The bytes belong to the caller. */
 bool mst__sim_queue_pop(struct mst__sim_queue *queue, struct mst__sim_event *ret_event);
 void mst__sim_queue_close(struct mst__sim_queue *queue);
 
@@ -70,11 +71,11 @@ struct mst__sim_stats {
     uint64_t writes;
     uint64_t losses;
     uint64_t doubts;
-    uint64_t torn; /* results of a peer's round that are too small, and nobody could know */
+    uint64_t torn; /* results of a peer's round that are too small, and no node could know */
     uint64_t late; /* answers that came to a closed link */
     uint64_t faults[MST_SIM_FAULT_COUNT];
     int64_t virtual_us;
-    int64_t settle_permille; /* of the time that the group had to come to rest */
+    int64_t settle_permille; /* of the time that the group had to settle */
 };
 
 #endif /* MST_SIM_SIM_H */

@@ -1,10 +1,9 @@
 /* sim/authority/authority.h - the authority machine in virtual time: nodes that announce
  * themselves, an authority that decides, and an adversary between them. There are two engines. In
- * `muster` a server is the authority and real frames go over connections; in `etcd-v3` the node
- * with the oldest key of a modelled store is, and what it decides is written there.
+ * `muster` a server is the authority, and real frames go over connections. In `etcd-v3` the node
+ * with the oldest key in a modelled store is, and its decisions are written there.
  *
- * The machine itself is the product's; nodes, server and driver are models of what the product
- * does around it. */
+ * The machine itself is the product's; nodes, server and driver are models of the product's. */
 #ifndef MST_SIM_AUTHORITY_H
 #define MST_SIM_AUTHORITY_H
 
@@ -27,9 +26,9 @@
 enum mst__sim_auth_engine { MST_SIM_AUTH_MUSTER, MST_SIM_AUTH_V3 };
 
 enum mst__sim_auth_fault {
-    MST_SIM_AUTH_FAULT_AGAIN, /* enters again without need: its workers have failed */
+    MST_SIM_AUTH_FAULT_AGAIN, /* enters again without need, as after a failure of its workers */
     MST_SIM_AUTH_FAULT_CRASH,
-    MST_SIM_AUTH_FAULT_VANISH, /* crashes, and nobody is told */
+    MST_SIM_AUTH_FAULT_VANISH, /* crashes without closing its connection */
     MST_SIM_AUTH_FAULT_REVIVE,
     MST_SIM_AUTH_FAULT_BLACKOUT, /* nearly all crash, and come back */
     MST_SIM_AUTH_FAULT_FREEZE,
@@ -41,7 +40,7 @@ enum mst__sim_auth_fault {
     MST_SIM_AUTH_FAULT_SHUT,
     MST_SIM_AUTH_FAULT_TEAR,  /* of a connection */
     MST_SIM_AUTH_FAULT_STALL, /* and its last messages come late */
-    MST_SIM_AUTH_FAULT_HOLE,  /* a connection swallows everything; no end hears of it */
+    MST_SIM_AUTH_FAULT_HOLE,  /* a connection loses everything, and neither end notices */
     MST_SIM_AUTH_FAULT_EXODUS,
 };
 #define MST_SIM_AUTH_FAULTS (MST_SIM_AUTH_FAULT_EXODUS + 1)
@@ -58,9 +57,9 @@ struct mst__sim_auth_plan {
     bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
     bool has_work;   /* programs finish or fail */
     bool is_fixed;   /* no round is larger than the first one */
-    bool is_old;     /* engine muster: the server is of the first version of the protocol */
+    bool is_old;     /* engine muster: the server has version 1 of the protocol */
     bool has_agents;
-    bool gives_way; /* to newcomers, at once */
+    bool gives_way; /* members give way to newcomers at once */
     /* Of the engine. */
     int64_t beat_us;
     int64_t expiry_us; /* of a v3 store: the lease */
@@ -81,7 +80,7 @@ struct mst__sim_auth_plan {
     uint32_t weights[MST_SIM_AUTH_FAULTS];
     int64_t outage_us_max; /* of partitions, freezes and servers */
     int64_t active_us;
-    int64_t bound_us; /* in which the group must be at rest once the faults have stopped */
+    int64_t bound_us; /* time for the group to come to rest after the faults */
     /* The work of a round. */
     int64_t work_us_max; /* of one member */
     uint32_t fail_ppm;   /* members that fail */
@@ -89,8 +88,8 @@ struct mst__sim_auth_plan {
     struct mst__budget budget;
     /* Nodes that are launchers of workers. */
     int64_t stop_us_max;   /* of a worker that is told to stop */
-    int64_t stop_grace_us; /* until it is killed */
-    int64_t hang_us;       /* INT64_MAX = nobody looks whether workers hang, and none does */
+    int64_t stop_grace_us; /* until a worker is killed */
+    int64_t hang_us;       /* INT64_MAX = hanging workers are not noticed, and none hangs */
     int64_t notice_us;     /* 0 = none */
     int64_t pause_us;
     int64_t cut_us;
@@ -102,15 +101,15 @@ struct mst__sim_auth_plan {
 enum mst__sim_auth_kind {
     MST_SIM_AUTH_TO_SERVER, /* bytes of link @id */
     MST_SIM_AUTH_TO_NODE,
-    MST_SIM_AUTH_HANGUP_SERVER, /* link @id has ended, says the network */
+    MST_SIM_AUTH_HANGUP_SERVER, /* the network reports the end of link @id */
     MST_SIM_AUTH_HANGUP_NODE,
-    MST_SIM_AUTH_TURN,  /* the server's loop comes round: timers, then what has arrived */
-    MST_SIM_AUTH_DUE,   /* its timer ends its waiting */
+    MST_SIM_AUTH_TURN,  /* a turn of the server's loop: timers, then input */
+    MST_SIM_AUTH_DUE,   /* its timer ends the wait */
     MST_SIM_AUTH_TIMER, /* of @node */
     MST_SIM_AUTH_START, /* @node comes up */
     MST_SIM_AUTH_FAULT,
     MST_SIM_AUTH_CALM, /* the faults stop */
-    MST_SIM_AUTH_LOOK, /* has the group come to rest? */
+    MST_SIM_AUTH_LOOK, /* check whether the group is at rest */
     MST_SIM_AUTH_ASK,  /* a request at the v3 store */
     MST_SIM_AUTH_ANSWER,
     MST_SIM_AUTH_WATCH, /* an event of a watch at a node */
@@ -136,27 +135,27 @@ struct mst__sim_auth_link {
     bool is_open_node;
     bool is_accepted;
     bool is_open_server;
-    bool is_torn;    /* what is under way is lost */
-    bool is_hole;    /* so is the news that an end has closed it */
-    bool is_seated;  /* has announced itself */
-    bool has_parted; /* has said LEAVE */
-    uint32_t server; /* which start of the server has accepted it */
-    uint64_t turn;   /* in which turn of its loop */
+    bool is_torn;    /* messages under way are lost */
+    bool is_hole;    /* also the news that an end has closed it */
+    bool is_seated;  /* it has announced itself */
+    bool has_parted; /* it has sent LEAVE */
+    uint32_t server; /* the start of the server that has accepted it */
+    uint64_t turn;   /* and the turn of its loop */
     mst__authority_id seat;
-    int64_t to_server_us; /* when the last message in this direction arrives */
+    int64_t to_server_us; /* arrival of the last message in this direction */
     int64_t to_node_us;
-    int64_t stalled_us; /* what goes to the server is held back until then */
+    int64_t stalled_us; /* messages to the server are delayed until then */
     uint32_t sent[2];   /* messages to the node, and to the server */
-    uint32_t heard[2];  /* those that have come, in order */
+    uint32_t heard[2];  /* those that have arrived, in order */
 };
 
-/* What a node's key in a v3 store says. */
+/* The content of a node's key in a v3 store. */
 struct mst__sim_auth_doc {
-    uint64_t epoch; /* of the round that the node knows, and comes back from */
-    int64_t round;  /* 0 = it comes back from none */
+    uint64_t epoch; /* of the known round, from which the node returns */
+    int64_t round;  /* 0 = it returns from none */
     uint32_t world;
     uint32_t rank;
-    /* How its work in a round has ended. */
+    /* The end of its work in a round. */
     bool has_word;
     bool is_finish;
     uint64_t word_epoch;
@@ -170,7 +169,7 @@ struct mst__sim_auth_launcher; /* in launch.c */
 struct mst__sim_auth_node {
     uint32_t index;
     uint32_t life;
-    uint64_t incarnation; /* what its clock says */
+    uint64_t incarnation; /* by its clock */
     enum mst__sim_auth_app app;
     bool is_coming; /* it will start, or enter */
     bool is_odd;
@@ -180,15 +179,15 @@ struct mst__sim_auth_node {
     char name[24], rack[24];   /* which it borrows */
     struct mst__label label;
     uint64_t timer;
-    int64_t react_us;       /* when the application enters again; INT64_MAX = it does not want to */
-    bool reacts_to_waiting; /* and for that alone */
+    int64_t react_us;       /* when the program enters again; INT64_MAX = it does not */
+    bool reacts_to_waiting; /* only because nodes wait */
     int64_t work_us;        /* when its work ends; INT64_MAX = it has none */
     int64_t end_us;         /* when it ends, having finished */
-    bool is_done;           /* its work is, and it waits for the others */
+    bool is_done;           /* its work is done, and it waits for the others */
     int64_t cut_us;         /* off the network until then */
     int64_t frozen_us;
-    int64_t bad_us;    /* when something last disturbed it */
-    int64_t lost_us;   /* when an authority last took it for lost */
+    int64_t bad_us;    /* time of its last disturbance */
+    int64_t lost_us;   /* when an authority last counted it as lost */
     uint64_t accepted; /* the newest of its connections that the server has seen */
     struct mst__sim_auth_launcher *launcher; /* with has_agents; NULL = is not up */
     /* muster */
@@ -198,17 +197,17 @@ struct mst__sim_auth_node {
     int64_t answer_us;
     uint64_t key;                 /* create revision; 0 = has none */
     uint64_t key_rev;             /* its modification, as far as is known */
-    uint64_t asked;               /* the serial of the request that is waited for; 0 = none */
-    struct mst__sim_auth_doc doc; /* what its key is to say */
-    bool has_to_put;              /* and does not, as far as is known */
-    bool has_to_read;             /* what it knows is out of date */
+    uint64_t asked;               /* serial of the request under way; 0 = none */
+    struct mst__sim_auth_doc doc; /* the wanted content of its key */
+    bool has_to_put;              /* the key does not have it yet, as far as known */
+    bool has_to_read;             /* its knowledge is out of date */
     bool has_to_leave;            /* revoke the lease, then go */
     bool wants_close;
-    uint64_t watch;     /* which one it listens to; 0 = none */
-    uint64_t watch_rev; /* what is older is known */
+    uint64_t watch;     /* the current one; 0 = none */
+    uint64_t watch_rev; /* older news are known */
     uint32_t watch_heard;
     uint64_t predecessor;
-    struct mst__sim_auth_round *round; /* as it was seen last; NULL = not yet */
+    struct mst__sim_auth_round *round; /* as last seen; NULL = not yet */
     int64_t retry_us;
     struct mst__sim_auth_lead *lead; /* NULL = is not the authority */
 };
@@ -227,20 +226,20 @@ struct mst__sim_auth_seal {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
-    uint32_t restarts; /* of the job before it, as the checker counts them */
+    uint32_t restarts; /* of the job before it, counted by the checker */
     int64_t time_us;
-    bool was_told; /* etcd-v3: that it runs was written, and not at once that it is over */
-    /* The first failure of this round that each server has heard. One that begins anew does not
-     * know what the last one has decided, so that there may be several. */
+    bool was_told; /* etcd-v3: it was written as running, not at once as over */
+    /* The first failure of this round at each server. A restarted server does not know its
+     * predecessor's decision, so there may be several. */
     int32_t causes[MST_SIM_AUTH_CAUSES_MAX];
     size_t causes_count;
-    /* etcd-v3: what its members have stored. */
+    /* etcd-v3: reports stored by its members. */
     int32_t failed[MST_SIM_AUTH_V3_NODES_MAX]; /* the last failure of each; 0 = none */
     bool has_finished[MST_SIM_AUTH_V3_NODES_MAX];
     struct mst__sim_auth_seat *seats; /* by rank */
 };
 
-/* What the server has heard of the work of the round that runs, counted once more. */
+/* The checker's own count of the reports in the running round. */
 struct mst__sim_auth_ledger {
     uint64_t epoch;
     int64_t round;
@@ -249,7 +248,7 @@ struct mst__sim_auth_ledger {
     uint32_t world;
 };
 
-/* How a job has ended. */
+/* The end of a job. */
 struct mst__sim_auth_end {
     enum mst__job_outcome outcome;
     int32_t failure; /* the cause */
@@ -264,10 +263,10 @@ struct mst__sim_auth_server {
     int64_t down_us;
     int64_t froze_us; /* when it was last stopped */
     int64_t frozen_us;
-    struct mst__sim_event *inbox; /* has arrived in its sockets, and is not read yet */
+    struct mst__sim_event *inbox; /* arrived in its sockets, not read yet */
     size_t inbox_count, inbox_capacity;
     uint64_t turns;
-    bool has_turn; /* one is to come */
+    bool has_turn; /* a turn is queued */
     bool has_job;
     bool is_stopping;
     struct mst__authority authority;
@@ -276,7 +275,7 @@ struct mst__sim_auth_server {
     struct mst__listening listening;
     uint64_t due;         /* serial of the timer */
     int64_t claimed_max;  /* the highest round in an accepted announcement */
-    int64_t claiming;     /* in the one that is looked at */
+    int64_t claiming;     /* in the current announcement */
     int64_t sealed_claim; /* the highest when the last round was sealed */
     bool sealed_shut;     /* the run was closed then */
     int64_t sealed_max;
@@ -290,7 +289,7 @@ struct mst__sim_auth_server {
     struct mst__buf replies;
 };
 
-/* What the server does, in another authority, see journal.c. */
+/* A replay of the server's authority, see journal.c. */
 struct mst__sim_auth_journal {
     bool is_on;
     uint64_t events; /* since the whole state was written */
@@ -343,7 +342,7 @@ struct mst__sim_auth_round {
     enum mst__job_outcome outcome; /* CLOSED */
 };
 
-/* Whose key it was, also when it is gone. */
+/* The owner of a key, also of one that is gone. */
 struct mst__sim_auth_owner {
     uint64_t created;
     uint32_t node;
@@ -352,10 +351,10 @@ struct mst__sim_auth_owner {
 
 struct mst__sim_auth_watch {
     uint64_t id;     /* 0 = none */
-    uint64_t serial; /* of the request that it came of */
+    uint64_t serial; /* of the request that began it */
     uint32_t life;
     uint64_t key;
-    uint64_t predecessor; /* 0 = there is none: all keys */
+    uint64_t predecessor; /* 0 = none: all keys */
     int64_t to_node_us;
     uint32_t sent;
 };
@@ -390,16 +389,16 @@ struct mst__sim_auth {
     struct mst__sim_auth_store store;
     struct mst__sim_auth_seal *seals;
     size_t seals_count, seals_capacity;
-    struct mst__sim_auth_end *ends; /* of all jobs that were */
+    struct mst__sim_auth_end *ends; /* of all jobs so far */
     size_t ends_count, ends_capacity;
-    int32_t failures; /* so many works have failed; each has its number */
+    int32_t failures; /* failures so far; each has its number */
     uint64_t serials;
     bool is_calm;
     bool is_over;
-    bool is_closed;  /* somebody has asked for it, and it was heard */
-    bool was_closed; /* the same, and it may be forgotten since */
+    bool is_closed;  /* a close was requested and has arrived */
+    bool was_closed; /* the same; the run may be forgotten since */
     int64_t calm_us;
-    int64_t rest_us; /* since when all is as it should be; 0 = it is not */
+    int64_t rest_us; /* since when the group is at rest; 0 = it is not */
     struct mst__buf frame;
     FILE *history;
     struct mst__sim_stats stats;
@@ -417,10 +416,10 @@ void mst__sim_auth_close(struct mst__sim_auth *sim);
 
 #define MST_SIM_AUTH_NOBODY UINT32_MAX
 
-/* When to look again for what is not in order yet. */
+/* When to look again for an event that is out of order. */
 #define MST_SIM_AUTH_ORDER_US 20000
 
-/* How late the second copy of a message comes at most. */
+/* The longest delay of the second copy of a message. */
 #define MST_SIM_AUTH_COPY_US (3 * MST_SIM_SECOND_US)
 
 void mst__sim_auth_break(struct mst__sim_auth *sim, const char *rule, const char *format, ...)
@@ -435,7 +434,7 @@ void mst__sim_auth_at(struct mst__sim_auth *sim,
                       int64_t time_us,
                       enum mst__sim_auth_kind kind,
                       struct mst__sim_event event);
-/* The time that a message takes. */
+/* The duration of a message. */
 int64_t mst__sim_auth_delay(struct mst__sim_auth *sim);
 /* A copy that mst__free frees. */
 void *mst__sim_auth_copy(const void *data, size_t size);
@@ -458,15 +457,15 @@ void mst__sim_auth_link_send(struct mst__sim_auth *sim,
                              bool to_server,
                              bool can_repeat, /* it may come twice */
                              struct mst_bytes bytes);
-/* An end is closed; the other one hears of it, or does not. */
+/* Close one end; the other end notices, or does not. */
 void mst__sim_auth_link_close(struct mst__sim_auth *sim,
                               struct mst__sim_auth_link *link,
                               bool by_server,
                               bool is_silent);
-/* Bytes, or the end, have come, unless they are held back and come again. */
+/* Bytes, or the end, have arrived; if they are delayed, they come again. */
 void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event *event);
-/* The server takes in the connection, or reads what has arrived on it: false when that has to wait
- * for the next turn of its loop. */
+/* The server accepts the connection, or reads its input. False if that must wait for the next
+ * turn of its loop. */
 bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_event *event);
 
 /* --- node.c: a program that takes part --- */
@@ -482,14 +481,14 @@ void mst__sim_auth_node_crash(struct mst__sim_auth *sim,
                               bool is_silent);
 /* The application enters the next round. */
 void mst__sim_auth_node_next(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* It goes for a while: leaves, or gives up waiting. */
+/* Go away for a while: leave, or stop waiting. */
 void mst__sim_auth_node_part(struct mst__sim_auth *sim,
                              struct mst__sim_auth_node *node,
                              int64_t away_us);
 void mst__sim_auth_node_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_node_timer(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_node_arm(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* Both engines: what a node is told. */
+/* Both engines: news for a node. */
 void mst__sim_auth_node_sealed(struct mst__sim_auth *sim,
                                struct mst__sim_auth_node *node,
                                const struct mst__job_round *round);
@@ -512,7 +511,7 @@ void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
 void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
                                  const struct mst__member_effect *effect);
-/* Somebody asks for a restart, or for its end; it comes back after @away_us. */
+/* A restart or the end of the node is requested; it comes back after @away_us. */
 void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
@@ -530,7 +529,7 @@ void mst__sim_auth_member_step(struct mst__sim_auth *sim,
 void mst__sim_auth_member_heard(struct mst__sim_auth *sim,
                                 struct mst__sim_auth_node *node,
                                 const struct mst__job_message *message);
-/* Let it do what is due. */
+/* Feed the time, if something is due. */
 void mst__sim_auth_member_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_member_want(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_member_leave(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
@@ -543,7 +542,7 @@ void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
 void mst__sim_auth_client_receive(struct mst__sim_auth *sim,
                                   struct mst__sim_auth_node *node,
                                   struct mst_bytes bytes);
-/* The connection is of no use any more. */
+/* Drop the connection. */
 void mst__sim_auth_client_drop(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_client_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
@@ -574,7 +573,7 @@ void mst__sim_auth_server_due(struct mst__sim_auth *sim);
 void mst__sim_auth_server_start(struct mst__sim_auth *sim);
 void mst__sim_auth_server_stop(struct mst__sim_auth *sim);
 
-/* Workers of @node start in that round: with the restarts that were counted. */
+/* Workers of @node start in that round: check their number of restarts. */
 void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
                                          const struct mst__sim_auth_node *node,
                                          uint64_t epoch,
@@ -583,15 +582,15 @@ void mst__sim_auth_launch_check_restarts(struct mst__sim_auth *sim,
 
 /* --- work.c: members that finish and fail --- */
 
-/* @node is in a round, and works. */
+/* @node is in a round and begins its work. */
 void mst__sim_auth_work_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* It does so no longer. */
+/* It stops working. */
 void mst__sim_auth_work_stop(struct mst__sim_auth_node *node);
 void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 int64_t mst__sim_auth_work_due_us(const struct mst__sim_auth_node *node);
-/* The round of a node that has finished is over: whether it ends instead of coming back. */
+/* The round of a finished node is over: whether it ends instead of coming back. */
 bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* The server hears a word of @link, and then has decided. */
+/* The server hears a report on @link, and has then decided. */
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message);
@@ -600,14 +599,14 @@ void mst__sim_auth_work_moved(struct mst__sim_auth *sim,
                               enum mst__authority_phase from,
                               enum mst__authority_phase to,
                               enum mst__authority_why why);
-/* What the server tells, and what a node hears. */
+/* Messages of the server, and those that a node hears. */
 void mst__sim_auth_work_check_lost(struct mst__sim_auth *sim, uint32_t rank);
 void mst__sim_auth_work_check_turn(struct mst__sim_auth *sim);
 void mst__sim_auth_work_check_heard(struct mst__sim_auth *sim,
                                     const struct mst__sim_auth_node *node,
                                     const struct mst__job_message *message);
 void mst__sim_auth_work_forget(struct mst__sim_auth *sim);
-/* Engine etcd-v3: a node has stored @key; the round is written, or closed by somebody. */
+/* Engine etcd-v3: a node has stored @key; the round was written, or closed. */
 void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_auth_key *key);
 void mst__sim_auth_work_check_written(struct mst__sim_auth *sim,
                                       const struct mst__sim_auth_round *before,
@@ -620,9 +619,9 @@ enum mst__sim_auth_verb {
     MST_SIM_AUTH_ASK_JOIN,  /* a lease and the key of the session, if it is not there */
     MST_SIM_AUTH_ASK_PUT,   /* the own key, if it is there */
     MST_SIM_AUTH_ASK_ALIVE, /* renew the lease */
-    MST_SIM_AUTH_ASK_READ,  /* all there is, and watch from there on */
-    MST_SIM_AUTH_ASK_WRITE, /* the round, if own key and round are what they were */
-    MST_SIM_AUTH_ASK_CLOSE, /* the round, if it is what it was */
+    MST_SIM_AUTH_ASK_READ,  /* all keys, and watch from there on */
+    MST_SIM_AUTH_ASK_WRITE, /* the round, if own key and round are unchanged */
+    MST_SIM_AUTH_ASK_CLOSE, /* the round, if it is unchanged */
     MST_SIM_AUTH_ASK_LEAVE, /* revoke the lease */
 };
 
@@ -642,8 +641,8 @@ struct mst__sim_auth_answer {
     enum mst__sim_auth_verb verb;
     uint64_t serial;
     bool is_done;      /* the comparisons held */
-    bool is_failed;    /* nobody knows what became of it */
-    uint64_t key;      /* one's own; 0 = there is none */
+    bool is_failed;    /* its result is unknown */
+    uint64_t key;      /* of this node; 0 = none */
     uint64_t modified; /* the same */
     struct mst__sim_auth_doc doc;
     uint64_t revision; /* as of this */
@@ -651,15 +650,15 @@ struct mst__sim_auth_answer {
     uint64_t predecessor;
     struct mst__sim_auth_round round;
     uint64_t modified_round;
-    size_t count; /* of those that follow; the rest is not there */
+    size_t count; /* entries that follow */
     struct mst__sim_auth_key keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX];
 };
 
-/* What a watch tells. */
+/* News of a watch. */
 struct mst__sim_auth_news {
     uint64_t revision;
     uint64_t watch;
-    bool is_lost;  /* the watch itself is gone */
+    bool is_lost;  /* the watch itself is lost */
     bool is_round; /* else a key */
     bool is_gone;
     struct mst__sim_auth_key key;
@@ -672,7 +671,7 @@ void mst__sim_auth_store_expire(struct mst__sim_auth *sim);
 void mst__sim_auth_store_down(struct mst__sim_auth *sim, int64_t until_us);
 /* Watches are gone: compaction, or another member of the cluster. */
 void mst__sim_auth_store_unwatch(struct mst__sim_auth *sim);
-/* The watch of one node, and what it would have told. */
+/* Drop the watch of one node, with its news. */
 void mst__sim_auth_store_unwatch_one(struct mst__sim_auth *sim, uint32_t node);
 struct mst__sim_auth_key *mst__sim_auth_store_find(struct mst__sim_auth *sim, uint64_t created);
 const struct mst__sim_auth_owner *mst__sim_auth_owner(const struct mst__sim_auth *sim,
@@ -688,41 +687,41 @@ void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
 int64_t mst__sim_auth_keeper_due_us(const struct mst__sim_auth_node *node);
 /* An answer or news of a watch. */
 void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event *event);
-/* Do the next thing that is to be done, unless an answer is waited for. */
+/* Send the next request, unless one is under way. */
 void mst__sim_auth_keeper_step(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 
 /* --- lead.c: the authority on the node with the oldest key --- */
 
-/* @answer shows that @node is the oldest. */
+/* @answer shows that @node has the oldest key. */
 void mst__sim_auth_lead_begin(struct mst__sim_auth *sim,
                               struct mst__sim_auth_node *node,
                               const struct mst__sim_auth_answer *answer);
-/* Forget it; nothing when there is none. */
+/* Drop the authority, if there is one. */
 void mst__sim_auth_lead_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
                              struct mst__sim_auth_node *node,
                              const struct mst__sim_auth_news *news);
-/* Whether something is to be written; it is then in @ret_ask. */
+/* Whether there is something to write; it is then in @ret_ask. */
 bool mst__sim_auth_lead_ask(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask);
 void mst__sim_auth_lead_written(struct mst__sim_auth *sim,
                                 struct mst__sim_auth_node *node,
                                 const struct mst__sim_auth_answer *answer);
 void mst__sim_auth_lead_wake(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 int64_t mst__sim_auth_lead_due_us(const struct mst__sim_auth_node *node);
-/* How many nodes it knows of; 0 when there is none. */
+/* The number of nodes that it knows; 0 without an authority. */
 uint32_t mst__sim_auth_lead_count(const struct mst__sim_auth_node *node);
-/* Whether its authority has written something that is not stored yet, or has to. */
+/* Whether its authority has something to write, or a write under way. */
 bool mst__sim_auth_lead_is_writing(const struct mst__sim_auth_node *node);
-/* What the authority on @node waits for; nothing when there is none. */
+/* What the authority on @node waits for; empty without one. */
 void mst__sim_auth_lead_describe(const struct mst__sim_auth_node *node, char *text, size_t size);
 
 /* --- check.c: what must always be true, and what must come true --- */
 
-/* The engine muster: what the authority has decided and accepted. */
+/* The engine muster: decisions and accepted announcements of the authority. */
 void mst__sim_auth_check_seal(struct mst__sim_auth *sim,
                               const struct mst__authority_effect *effect);
-/* @contact: the connection of the process of the node that was there before; 0 = none. @was_shut:
- * the run was closed before this, which may itself have ended it. */
+/* @contact: the connection of the node's earlier process; 0 = none. @was_shut: the run was
+ * closed before this event, which may itself have closed it. */
 void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
                                    const struct mst__sim_auth_link *link,
                                    const struct mst__announcement *announcement,

@@ -1,5 +1,5 @@
-/* sim/authority/check.c - what must always be true of an authority and its nodes, and what must
- * come true once the faults have stopped. The names of the rules are explained in authority.c. */
+/* sim/authority/check.c - rules of an authority and its nodes: those that always hold, and those
+ * that must hold some time after the faults have stopped. world.c explains their names. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -62,7 +62,7 @@ static void seal_check_size(struct mst__sim_auth *sim,
     *largest = *largest > 0 ? *largest : seal->world;
 }
 
-/* Each node once. */
+/* Each node is a member once. */
 static void seal_check(struct mst__sim_auth *sim, const struct mst__sim_auth_seal *seal)
 {
     bool *is_in = mst__calloc(sim->plan.nodes, sizeof *is_in);
@@ -88,13 +88,13 @@ static void seal_check(struct mst__sim_auth *sim, const struct mst__sim_auth_sea
                       seal->round, seal->world);
 }
 
-/* Which process of its node has this session. */
+/* The process of its node that has this session. */
 static uint32_t session_life(uint64_t session)
 {
     return (uint32_t)session;
 }
 
-/* Which node a member is; nodes_count for none. */
+/* The node of a member; nodes_count = none. */
 static uint32_t member_node(const struct mst__sim_auth *sim,
                             const struct mst__authority_member *member)
 {
@@ -105,7 +105,7 @@ static uint32_t member_node(const struct mst__sim_auth *sim,
     return is_it ? (uint32_t)index : sim->plan.nodes;
 }
 
-/* The living member of the server that this process is; NULL = none. */
+/* The server's living member for this process; NULL = none. */
 static const struct mst__authority_member *member_of(const struct mst__sim_auth *sim,
                                                      const struct mst__sim_auth_node *node)
 {
@@ -115,8 +115,7 @@ static const struct mst__authority_member *member_of(const struct mst__sim_auth 
     return member != NULL && member->session == node->session ? member : NULL;
 }
 
-/* How long somebody can be taken for dead, or for a member of what is over, after something has
- * disturbed it. */
+/* How long a node may count as lost, or as a member of an old round, after a disturbance. */
 static int64_t doubt_us(const struct mst__sim_auth *sim)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
@@ -126,7 +125,8 @@ static int64_t doubt_us(const struct mst__sim_auth *sim)
 
 static bool is_well(const struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
-    /* Who was in doubt while the server was stopped is so until it has heard of it. */
+    /* A node that was in doubt while the server was stopped stays so until the server has read
+     * its messages. */
     const struct mst__sim_auth_server *server = &sim->server;
     bool was_stopped = node->bad_us < server->frozen_us &&
                        node->bad_us > server->froze_us - doubt_us(sim) && server->froze_us > 0;
@@ -134,7 +134,7 @@ static bool is_well(const struct mst__sim_auth *sim, const struct mst__sim_auth_
     return sim->now_us - bad_us > doubt_us(sim);
 }
 
-/* Who lives and is in another round than the one that is sealed now. */
+/* Find living nodes in another round than the one that is sealed now. */
 static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_auth_seal *seal)
 {
     for (uint32_t i = 0; i < sim->plan.nodes && !sim->is_over; i++) {
@@ -142,7 +142,7 @@ static void seal_check_beside(struct mst__sim_auth *sim, const struct mst__sim_a
         if (!mst__sim_auth_is_up(node) || node->member.phase != MST_MEMBER_HOLDING) {
             continue;
         }
-        /* Who was taken for lost is not in anybody's way, whatever it has said meanwhile. */
+        /* A node that counts as lost blocks no round, whatever it has sent meanwhile. */
         const struct mst__sim_auth_seal *own =
             seal_find(sim, node->member.claim.epoch, node->member.claim.round);
         bool is_here = member_of(sim, node) != NULL && own != NULL && node->lost_us < own->time_us;
@@ -337,7 +337,7 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
 
 /* --- what is written to a v3 store --- */
 
-/* Whether a newer process of the node, or the same one again, has had a key: that may be gone
+/* Whether a newer process of the node, or the same one again, has had a key, which may be gone
  * again. */
 static bool is_replaced(const struct mst__sim_auth *sim, const struct mst__sim_auth_key *key)
 {
@@ -358,7 +358,7 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
 {
     struct mst__sim_auth_seal *seal = seal_add(sim, round->epoch, round->round, round->world);
     for (uint32_t rank = 0; rank < round->world; rank++) {
-        /* Who has died since the authority looked was in it all the same. */
+        /* A node that died after the authority's look is a member all the same. */
         const struct mst__sim_auth_owner *owner = mst__sim_auth_owner(sim, round->members[rank]);
         seal->seats[rank] = (struct mst__sim_auth_seat){
             .node = owner == NULL ? sim->plan.nodes : owner->node,
@@ -393,7 +393,7 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     }
 }
 
-/* Of one and the same round: who sits in it does not change, and who is gone does not come back. */
+/* Within one round, the seats do not change, and gone members do not come back. */
 static void check_seats(struct mst__sim_auth *sim,
                         const struct mst__sim_auth_round *before,
                         const struct mst__sim_auth_round *round)
@@ -436,7 +436,7 @@ void mst__sim_auth_check_written(struct mst__sim_auth *sim,
 
 /* --- at rest --- */
 
-/* NULL, or what is missing. */
+/* Why the nodes are not at rest; NULL = they are. */
 static const char *rest_of_nodes(const struct mst__sim_auth *sim,
                                  uint64_t epoch,
                                  int64_t round,
@@ -494,7 +494,7 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
     for (uint32_t i = 0; i < sim->plan.nodes && living == up; i++) {
         const struct mst__sim_auth_node *node = &sim->nodes[i];
         const struct mst__authority_member *member = member_of(sim, node);
-        /* By the connection that it has: the end of another one is under way. */
+        /* Judge by its current connection: the end of an older one may be under way. */
         bool is_known = member != NULL && node->link != NULL && member->driver == node->link &&
                         !node->link->is_hole && node->member.link == MST_MEMBER_WELCOME;
         living += mst__sim_auth_is_up(node) && !is_known;
@@ -509,7 +509,7 @@ static const char *rest_of_server(const struct mst__sim_auth *sim)
     return up < sim->plan.nodes_min || runs ? NULL : "no round runs";
 }
 
-/* How long something that was sent may take. */
+/* The longest time of a message. */
 static int64_t under_way_us(const struct mst__sim_auth *sim)
 {
     return sim->plan.slow_us + 2 * sim->plan.latency_us + MST_SIM_AUTH_ORDER_US;
@@ -540,7 +540,7 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     if (up != 0 || sim->store.count != count) {
         return "there are other keys than nodes";
     }
-    /* News of a key may be under way, and until it has come a round with a dead node in it. */
+    /* News of a key may be under way; until then the round may have a dead node. */
     const struct mst__sim_auth_node *leader =
         count > 0 ? &sim->nodes[sim->store.keys[0].node] : NULL;
     if (leader != NULL && mst__sim_auth_lead_count(leader) != count) {
@@ -549,8 +549,8 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     if (leader != NULL && mst__sim_auth_lead_is_writing(leader)) {
         return "the round that the authority has made is not stored yet";
     }
-    /* It may be sealed with a node that has just died, and then its members have yet to hear of it
-     * and to come back. */
+    /* It may be sealed with a node that has just died; then its members must still hear of that
+     * and come back. */
     if (sim->now_us - sim->store.round_us <= under_way_us(sim)) {
         return "news of the round is under way";
     }
@@ -563,7 +563,7 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
     const struct mst__sim_auth_plan *plan = &sim->plan;
     bool is_muster = plan->engine == MST_SIM_AUTH_MUSTER;
     int64_t passed_us = sim->now_us - sim->calm_us;
-    /* A node that is dead may have said something just before it died. */
+    /* A dead node may have sent a message just before its death. */
     int64_t copy_us = is_muster && plan->twice_ppm > 0 ? MST_SIM_AUTH_COPY_US : 0;
     bool is_early = passed_us <= copy_us + under_way_us(sim);
     const char *missing = is_early    ? "something that was said before is under way"

@@ -18,7 +18,7 @@ static void client_send(struct mst__sim_auth *sim,
     mst__buf_clear(&sim->frame);
     int rv = mst__job_write(&sim->frame, &message);
     MST_ASSERT(rv == 0);
-    /* A claim that comes twice would be refused after the place was given up. */
+    /* A repeated claim would be refused after the place was given up. */
     bool can_repeat =
         message.type == MST_JOB_HEARTBEAT || message.type == MST_JOB_FINISH ||
         message.type == MST_JOB_RESTART ||
@@ -51,7 +51,7 @@ void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
     if (effect->kind == MST_MEMBER_CONNECT) {
         node->link = mst__sim_auth_link_open(sim, node);
     } else if (effect->kind == MST_MEMBER_DISCONNECT) {
-        /* Of a server that was stopped: it hears of the next connection when that is made. */
+        /* A stopped server hears of the next connection when it is made. */
         const struct mst__sim_auth_server *server = &sim->server;
         bool was_stopped =
             server->froze_us > 0 && sim->now_us <= server->frozen_us + sim->plan.slow_us;
@@ -110,7 +110,7 @@ static void client_welcome(struct mst__sim_auth *sim,
     }
 }
 
-/* What no node should be told. */
+/* Messages that no node should get. */
 static void client_check(struct mst__sim_auth *sim,
                          const struct mst__sim_auth_node *node,
                          const struct mst__job_message *message)
@@ -122,7 +122,7 @@ static void client_check(struct mst__sim_auth *sim,
         mst__sim_auth_check_told(sim, node, &message->u.round);
     } else if (message->type == MST_JOB_REFUSED) {
         enum mst__refusal refusal = (enum mst__refusal)message->u.refused.refusal;
-        /* Of the place that it does not want any more. */
+        /* For a place that the node no longer wants. */
         bool is_past = refusal == MST_REFUSAL_CLAIM && node->member.phase != MST_MEMBER_HOLDING;
         if (refusal != MST_REFUSAL_CLOSED && !is_past) {
             mst__sim_auth_check_refused(sim, node, message);

@@ -1,12 +1,11 @@
-/* sim/authority/fault.c - what the adversary does to nodes, connections, server and store, and how
- * it stops. */
+/* sim/authority/fault.c - faults of nodes, connections, server and store, and their end. */
 #include <inttypes.h>
 
 #include "sim/authority/authority.h"
 
 #define SECOND_US MST_SIM_SECOND_US
 
-/* For how long nodes are away or down at most. */
+/* The longest time that nodes are away or down. */
 #define AWAY_US_MAX (5 * SECOND_US)
 
 static struct mst__sim_auth_node *fault_any(struct mst__sim_auth *sim)
@@ -14,7 +13,7 @@ static struct mst__sim_auth_node *fault_any(struct mst__sim_auth *sim)
     return mst__sim_auth_node(sim, (uint32_t)mst__sim_auth_below(sim, sim->plan.nodes));
 }
 
-/* Somebody who takes part, an authority if there is one and the dice say so; NULL = nobody. */
+/* A running node, sometimes an authority; NULL = none. */
 static struct mst__sim_auth_node *fault_up(struct mst__sim_auth *sim)
 {
     if (sim->plan.engine == MST_SIM_AUTH_V3 && mst__sim_auth_chance(sim, 400000)) {
@@ -76,7 +75,7 @@ static void fault_blackout(struct mst__sim_auth *sim)
     }
 }
 
-/* Everybody leaves; a run without nodes may be forgotten. */
+/* All nodes leave; a run without nodes may be forgotten. */
 static void fault_exodus(struct mst__sim_auth *sim)
 {
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
@@ -88,7 +87,7 @@ static void fault_exodus(struct mst__sim_auth *sim)
     }
 }
 
-/* Off the network: one, or some together. */
+/* Cut one node, or several, off the network. */
 static void fault_partition(struct mst__sim_auth *sim)
 {
     int64_t until_us = fault_outage_us(sim);
@@ -96,7 +95,7 @@ static void fault_partition(struct mst__sim_auth *sim)
     struct mst__sim_auth_node *one = fault_any(sim);
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
-        bool is_cut = node->cut_us > sim->now_us; /* what is held back stays in order */
+        bool is_cut = node->cut_us > sim->now_us; /* delayed messages stay in order */
         if (!is_cut && (node == one || mst__sim_auth_chance(sim, percent * 10000))) {
             node->cut_us = until_us;
             disturbed(node, until_us);
@@ -105,7 +104,7 @@ static void fault_partition(struct mst__sim_auth *sim)
     }
 }
 
-/* Some come to the next server as new processes, which know nothing; others know, and come late. */
+/* Some nodes come to the next server as new processes, which know nothing; others come late. */
 static void fault_scatter(struct mst__sim_auth *sim)
 {
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
@@ -153,7 +152,7 @@ static void fault_freeze_server(struct mst__sim_auth *sim)
     if (sim->server.frozen_us > sim->now_us) {
         return;
     }
-    /* Nobody is disturbed by that: what its nodes say meanwhile is in its sockets. */
+    /* This disturbs no node: their messages wait in the sockets. */
     sim->server.froze_us = sim->now_us;
     sim->server.frozen_us = fault_outage_us(sim);
     mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "stops until %.3f",
@@ -161,7 +160,7 @@ static void fault_freeze_server(struct mst__sim_auth *sim)
     sim->stats.faults[MST_SIM_FAULT_FREEZE]++;
 }
 
-/* The connection breaks: what is under way is lost, and the ends hear of it at different times. */
+/* The connection breaks: messages under way are lost, and the ends notice at different times. */
 static void fault_tear(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     struct mst__sim_auth_link *link = node->link;
@@ -183,7 +182,7 @@ static void fault_tear(struct mst__sim_auth *sim, struct mst__sim_auth_node *nod
     mst__sim_auth_client_drop(sim, node);
 }
 
-/* The node gives its connection up while what it has said is still under way. */
+/* The node gives its connection up while its messages are still under way. */
 static void fault_stall(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     struct mst__sim_auth_link *link = node->link;
@@ -198,12 +197,12 @@ static void fault_stall(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
     mst__sim_auth_say(sim, node->index, "what it says is held back until %.3f",
                       (double)link->stalled_us / 1e6);
     if (mst__sim_auth_chance(sim, 300000)) {
-        mst__sim_auth_node_next(sim, node); /* the last thing that it says there */
+        mst__sim_auth_node_next(sim, node); /* its last message there */
     }
     mst__sim_auth_client_drop(sim, node);
 }
 
-/* A firewall has forgotten the connection, say. */
+/* As if a firewall had forgotten the connection. */
 static void fault_hole(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (node->link != NULL) {
@@ -330,7 +329,7 @@ void mst__sim_auth_calm(struct mst__sim_auth *sim)
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
         node->member.join_us = INT64_MAX;
-        node->member.timeout_us = INT64_MAX; /* of a spare that is none any more */
+        node->member.timeout_us = INT64_MAX; /* it is no longer a spare */
         if (mst__sim_auth_is_up(node) && node->is_odd) {
             mst__sim_auth_node_crash(sim, node, false);
         } else if (node->app == MST_SIM_AUTH_DOWN && mst__sim_auth_chance(sim, 500000)) {

@@ -1,25 +1,25 @@
-/* sim/authority/journal.c - what the server does is written to a journal and read back into another
- * authority, which must decide the same: after each batch of effects both have told the same, and
- * have the same state. From time to time the other one begins anew, from the state in the journal.
- * The whole state of many members is looked at less often, so that it costs as much per event as
- * that of a few: what has gone apart stays so until the other one begins anew.
+/* sim/authority/journal.c - the server's events are written to a journal and replayed into another
+ * authority, which must decide the same: after each batch, effects and state of both are compared.
+ * From time to time the replay begins anew from the state in the journal. The state of many members
+ * is compared less often, so that the cost per event stays the same: a difference stays until the
+ * replay begins anew.
  *
- * In a part of the runs, for it takes time. */
+ * Only some runs do this, because it takes time. */
 #include <inttypes.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "sim/authority/authority.h"
 
-/* One run in so many has a journal, which has the whole state behind so many events, or as many as
+/* One run in this many has a journal, with the whole state after this many events, or as many as
  * there are members. */
 #define RUNS 8
 #define STATE_EVENTS 150
 
-/* Up to so many members the states are compared whenever there was an event. */
+/* Up to this many members the states are compared after every event. */
 #define COMPARED_MEMBERS 64
 
-/* The number of the job, and where it comes from: any will do. */
+/* The number of the job and its origin: any will do. */
 #define JOB 7
 
 static void effect_put(struct mst__buf *to, const struct mst__authority_effect *effect)
@@ -46,7 +46,7 @@ static void on_told(void *arg,
     effect_put(&journal->retold, effect);
 }
 
-/* Feed what was written to the replay. */
+/* Feed the journal to the replay. */
 static void journal_feed(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_journal *journal = &sim->journal;

@@ -10,8 +10,7 @@
 #define CALL_US (2 * SECOND_US)
 #define AGAIN_US 200000
 
-/* Say that it wants the round behind the one that it knows, and again that it has failed in that
- * one. */
+/* Ask for the round after the known one; repeat the report of a failure in that round. */
 static void keeper_say(struct mst__sim_auth_node *node)
 {
     struct mst__sim_auth_doc before = node->doc;
@@ -30,7 +29,7 @@ static void keeper_say(struct mst__sim_auth_node *node)
     node->has_to_put = node->key != 0;
 }
 
-/* How its work in the round that it is in has ended. Who says a word does not come back with it. */
+/* Report the end of the work in the current round. A report is not a return. */
 static void keeper_say_word(struct mst__sim_auth_node *node,
                             const struct mst__member_effect *effect)
 {
@@ -59,7 +58,7 @@ static void keeper_send(struct mst__sim_auth *sim,
                                              .size = sizeof *ask});
 }
 
-/* What is to be asked next; false for nothing. */
+/* Choose the next request; false = none. */
 static bool keeper_choose(struct mst__sim_auth_node *node, struct mst__sim_auth_ask *ret_ask)
 {
     *ret_ask =
@@ -106,12 +105,12 @@ void mst__sim_auth_keeper_step(struct mst__sim_auth *sim, struct mst__sim_auth_n
     keeper_send(sim, node, &ask);
 }
 
-/* The session is over: the watch and the authority go with it. */
+/* The session is over: drop the watch and the authority. */
 static void keeper_let_go(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (node->key != 0) {
         node->session = ++sim->serials;
-    } /* else its key may still come: then it is gone on with */
+    } /* else its key may still come: keep the session */
     mst__sim_auth_lead_end(sim, node);
     node->watch = 0;
     node->has_to_put = false;
@@ -126,7 +125,7 @@ static void keeper_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
     node->has_to_leave = node->key != 0;
     node->wants_close = false;
     mst__sim_auth_keeper_step(sim, node);
-    node->key = 0; /* what stays of it expires */
+    node->key = 0; /* the rest expires */
     node->has_to_leave = false;
 }
 
@@ -153,7 +152,7 @@ void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
         node->beat_us = sim->now_us + sim->plan.beat_us;
     }
     if (node->asked != 0 && node->answer_us <= sim->now_us) {
-        /* Nobody knows what becomes of it. */
+        /* Its result is unknown. */
         node->asked = 0;
         node->has_to_read = node->key != 0;
         mst__sim_auth_lead_end(sim, node);
@@ -223,7 +222,7 @@ static void keeper_joining(struct mst__sim_auth *sim,
     }
 }
 
-/* How the job has ended, or why its round has. */
+/* The outcome of the job, or the cause that ended its round. */
 static struct mst__job_end round_end(const struct mst__sim_auth_round *round)
 {
     return (struct mst__job_end){.outcome = (uint32_t)round->outcome,
@@ -261,7 +260,7 @@ static void keeper_holding(struct mst__sim_auth *sim,
     }
 }
 
-/* Its session is there: the member is welcome. */
+/* The session exists: send WELCOME to the member. */
 static void keeper_welcome(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     if (node->member.link == MST_MEMBER_CONNECTED && mst__sim_auth_is_up(node)) {
@@ -420,8 +419,8 @@ void mst__sim_auth_keeper_heard(struct mst__sim_auth *sim, struct mst__sim_event
         keeper_answer(sim, node, (const struct mst__sim_auth_answer *)(void *)event->bytes);
     } else {
         const struct mst__sim_auth_news *news = (void *)event->bytes;
-        /* Behind those before it, and behind the answer that began the watch: being stopped and
-         * being cut off hold things back in turn, and could change their order. */
+        /* Deliver it after earlier news and after the answer that began the watch: freezes and
+         * partitions delay in turn, and could change the order. */
         bool is_early = news->watch == node->watch ? event->epoch > node->watch_heard + 1
                                                    : news->watch > node->watch && node->asked != 0;
         if (is_early) {

@@ -1,11 +1,10 @@
 /* sim/authority/launch.c - launchers: the product's agent machine on top of a node's member
- * machine, with workers that succeed, fail, hang, take their time to stop or do not stop at all.
+ * machine, with workers that succeed, fail, hang, stop slowly or not at all.
  *
- * What must be true: a generation starts when nothing of the last one lives ("generation"), with
- * the restarts that the checker has counted ("restarts"); nothing of it lives for longer than the
- * grace when it has to stop ("grace"); a node finishes when all its workers have, and tells a
- * failure ("told"); a job that has failed has failed of the cause that was decided ("outcome").
- * That all of them end is a matter of the rest. */
+ * Rules: a generation starts when the last one has ended ("generation"), with the restarts that
+ * the checker has counted ("restarts"); when it must stop, it ends within the grace ("grace"); a
+ * node finishes when all its workers have, and reports a failure ("told"); a failed job has the
+ * cause that was decided ("outcome"). The other rules cover that all end. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -16,17 +15,17 @@
 #define SECOND_US MST_SIM_SECOND_US
 #define WORKERS_MAX 3
 #define INBOX_MAX 16
-#define KILLED_US 1000 /* until a process that is killed has ended */
+#define KILLED_US 1000 /* time from the kill to the end of a process */
 
 struct process {
     bool lives;
     bool fails;
-    bool is_stubborn; /* ends only when it is killed */
+    bool is_stubborn; /* ends only if it is killed */
     int64_t end_us;   /* INT64_MAX = it hangs */
-    uint32_t signal;  /* that has ended it */
+    uint32_t signal;  /* it ended by this */
 };
 
-/* What has been told and not been taken. */
+/* News that the agent has not taken. */
 struct news {
     struct mst__agent_event event;
     struct mst__cause cause;
@@ -40,15 +39,15 @@ struct mst__sim_auth_launcher {
     uint32_t count;
     struct news inbox[INBOX_MAX];
     size_t inbox_count;
-    int64_t take_us; /* when it is */
+    int64_t take_us; /* when it takes them */
     int64_t assign_us;
     bool assign_fails;
-    int64_t restarts; /* that SEALED has told */
+    int64_t restarts; /* from SEALED */
     uint64_t epoch;
     int64_t round;
     uint32_t rank;
-    int64_t over_us; /* since when its workers have to stop; INT64_MAX = they do not */
-    int64_t away_us; /* for how long it goes when it is told to */
+    int64_t over_us; /* when its workers were told to stop; INT64_MAX = they were not */
+    int64_t away_us; /* how long it stays away after leaving */
 };
 
 static void step(struct mst__sim_auth *sim,
@@ -190,7 +189,7 @@ static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 
 /* --- effects --- */
 
-/* Each failure has a number; one that hangs has no status. */
+/* Each failure has a number; a hanging worker has no status. */
 static void restart(struct mst__sim_auth *sim,
                     struct mst__sim_auth_node *node,
                     const struct mst__cause *cause)
@@ -212,7 +211,7 @@ static void carry_out(struct mst__sim_auth *sim,
             launcher->inbox_count = 0; /* of the last round */
             launcher->assign_us = INT64_MAX;
             node->app = MST_SIM_AUTH_JOINING;
-            /* Engine etcd-v3: that all is closed may have been told before, and comes once. */
+            /* Engine etcd-v3: the end may have been told before, and comes only once. */
             node->has_to_read = node->has_to_read || node->round != NULL;
             mst__sim_auth_member_want(sim, node);
             return;
@@ -254,7 +253,7 @@ static void carry_out(struct mst__sim_auth *sim,
     }
 }
 
-/* A worker that has failed, while all was well, is told of. */
+/* A worker's failure in a sound round must be reported. */
 static void check_told(struct mst__sim_auth *sim,
                        const struct mst__sim_auth_node *node,
                        const struct mst__agent_event *event,
@@ -324,7 +323,7 @@ static void tell(struct mst__sim_auth *sim,
     if (launcher->agent.phase == MST_AGENT_ENDED) {
         return;
     }
-    size_t at = 0; /* what nobody has taken is told together with what comes, as a handler does */
+    size_t at = 0; /* untaken news are merged with new ones, as in a handler */
     while (at < launcher->inbox_count && launcher->inbox[at].event.kind != event.kind) {
         at++;
     }

@@ -1,10 +1,9 @@
 /* sim/authority/lead.c - the authority on the node whose key is the oldest, rebuilt from the store
  * by the product's own core/authority_keep.c.
  *
- * Keys are announcements and keys that vanish are losses. What the machine decides is written to
- * the round in one transaction, on the condition that the own key is there and that nobody else
- * has written; nobody is told otherwise. When that fails, or nobody knows whether it did, the
- * machine is thrown away and built anew. */
+ * Keys are announcements, and vanished keys are losses. Decisions of the machine are written to
+ * the round in one transaction, if the own key still exists and no other node has written. If
+ * that fails, or its result is unknown, the machine is dropped and built anew. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -20,12 +19,12 @@ struct lead_key {
 struct mst__sim_auth_lead {
     struct mst__sim_auth *sim;
     struct mst__authority authority;
-    uint64_t key; /* one's own */
+    uint64_t key; /* of this node */
     struct lead_key *keys;
     size_t count, capacity;
-    struct mst__sim_auth_round round;   /* as it is stored */
-    struct mst__sim_auth_round written; /* as it is being written */
-    struct mst__sim_auth_round next;    /* as it is to be */
+    struct mst__sim_auth_round round;   /* stored */
+    struct mst__sim_auth_round written; /* being written */
+    struct mst__sim_auth_round next;    /* to write next */
     uint64_t drops[4];
     size_t drops_count;
     bool has_to_write;
@@ -121,7 +120,7 @@ static mst__authority_id lead_id(const struct mst__sim_auth_lead *lead, uint64_t
     return MST_AUTHORITY_NOBODY;
 }
 
-/* How the work of a node has ended. */
+/* Feed the report of a node. */
 static void lead_word(struct mst__sim_auth_lead *lead, const struct mst__sim_auth_key *key)
 {
     const struct mst__sim_auth_doc *doc = &key->doc;
@@ -144,7 +143,7 @@ static void lead_word(struct mst__sim_auth_lead *lead, const struct mst__sim_aut
 
 /* --- effects --- */
 
-/* A round was sealed here, just now. */
+/* A round was sealed just now. */
 static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__authority_effect *effect)
 {
     struct mst__sim_auth_round *next = &lead->next;
@@ -165,7 +164,7 @@ static void lead_sealed(struct mst__sim_auth_lead *lead, const struct mst__autho
     }
 }
 
-/* Take what was decided. At once, for the seats of a round are those that it was sealed with. */
+/* Take all effects at once: the seats of a round are its members at the seal. */
 static void lead_take(struct mst__sim_auth_lead *lead)
 {
     struct mst__authority_effect effect;
@@ -187,7 +186,7 @@ static bool round_is(const struct mst__sim_auth_round *a, const struct mst__sim_
            memcmp(a->is_gone, b->is_gone, sizeof a->is_gone) == 0;
 }
 
-/* What is to be known of the end of work. */
+/* Fill in the end of work. */
 static void lead_work(struct mst__sim_auth_lead *lead, const struct mst__kept *kept, bool has_cause)
 {
     struct mst__sim_auth_round *next = &lead->next;
@@ -202,7 +201,7 @@ static void lead_work(struct mst__sim_auth_lead *lead, const struct mst__kept *k
     next->failure_rank = has_cause ? cause.rank : MST_AUTHORITY_RANK_NONE;
 }
 
-/* What is to be written follows from where the machine is by now. */
+/* Compute the round to write from the state of the machine. */
 static void lead_flow(struct mst__sim_auth_lead *lead)
 {
     struct mst__sim_auth_round *next = &lead->next;
@@ -402,7 +401,7 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
     if (news->is_gone) {
         const struct mst__authority_event event = {
             .kind = MST_AUTHORITY_EVENT_DEAD, .now_us = sim->now_us, .id = id};
-        (void)mst__authority_step(&lead->authority, &event, NULL); /* may have been replaced */
+        (void)mst__authority_step(&lead->authority, &event, NULL); /* it may have been replaced */
         lead_flow(lead);
         return;
     }

@@ -4,11 +4,11 @@
 #include "base/mem.h"
 #include "sim/authority/authority.h"
 
-/* The second copy of a message is not in order with the rest. */
+/* The second copy of a message is out of order. */
 #define COPY 1
 
-/* What is held back somewhere may not be overtaken: the epoch of an event is its number on the
- * link, in its direction. */
+/* Delayed messages must not be overtaken: the epoch of an event is its number on the link, in
+ * its direction. */
 static struct mst__sim_event link_event(struct mst__sim_auth_link *link, bool to_server)
 {
     return (struct mst__sim_event){.node = link->node,
@@ -36,7 +36,7 @@ struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
     return link;
 }
 
-/* When what is sent now arrives; never before what was sent earlier. */
+/* The arrival of a message that is sent now; never before that of an earlier one. */
 static int64_t link_arrival_us(struct mst__sim_auth *sim,
                                struct mst__sim_auth_link *link,
                                bool to_server)
@@ -86,7 +86,7 @@ void mst__sim_auth_link_close(struct mst__sim_auth *sim,
     }
 }
 
-/* Until when the network keeps this; 0 = it is here. */
+/* Until when the network delays this; 0 = it has arrived. */
 static int64_t link_held_us(const struct mst__sim_auth *sim,
                             const struct mst__sim_auth_link *link,
                             bool to_server)
@@ -101,7 +101,7 @@ static bool event_is_end(const struct mst__sim_event *event)
     return (enum mst__sim_auth_kind)event->kind == MST_SIM_AUTH_HANGUP_SERVER;
 }
 
-/* Nobody listens, or nobody knows of this connection. */
+/* The server is down, or does not know the connection. */
 static void link_refuse(struct mst__sim_auth *sim,
                         struct mst__sim_auth_link *link,
                         const struct mst__sim_event *event)
@@ -132,7 +132,7 @@ bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_ev
     if (is_copy && (link->has_parted || !link->is_open_server)) {
         return true;
     }
-    /* A node has its connection before it tries another one. */
+    /* A node gets its connection before it tries another one. */
     struct mst__sim_auth_node *node = mst__sim_auth_node(sim, link->node);
     if (!link->is_accepted && !event_is_end(event) && link->id > node->accepted) {
         node->accepted = link->id;

@@ -1,5 +1,5 @@
-/* sim/authority/member.c - the product's member machine, as a node of both engines has it: effects
- * go to the connection or to the key of the node, and to its program. */
+/* sim/authority/member.c - the product's member machine for nodes of both engines: effects go to
+ * the connection or the key of the node, and to its program. */
 #include <inttypes.h>
 
 #include "sim/authority/authority.h"
@@ -123,7 +123,7 @@ void mst__sim_auth_member_step(struct mst__sim_auth *sim,
     mst__member_step(&node->member, &event);
     mst__member_check(&node->member);
     size_t count = node->member.effects_count;
-    /* What the program does, which may be another step, comes after all effects of this one. */
+    /* Actions of the program, which may be another step, come after all effects of this one. */
     for (size_t i = 0; i < count; i++) {
         effects[i] = node->member.effects[i];
         if (sim->plan.engine == MST_SIM_AUTH_MUSTER) {

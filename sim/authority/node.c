@@ -1,5 +1,5 @@
 /* sim/authority/node.c - a program that takes part: it joins, is in a round, comes back when it
- * hears that it should, leaves, crashes and starts again. The same for both engines. */
+ * must, leaves, crashes and starts again. The same for both engines. */
 #include <inttypes.h>
 
 #include "base/mem.h"

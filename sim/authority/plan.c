@@ -1,5 +1,5 @@
-/* sim/authority/plan.c - what a seed says about a run of the authority machine. Each kind of fault
- * is on in some seeds and off in others. */
+/* sim/authority/plan.c - the plan of a run of the authority machine, from a seed. Each kind of
+ * fault is on in some seeds and off in others. */
 #include "base/assert.h"
 #include "sim/authority/authority.h"
 
@@ -85,7 +85,7 @@ static void draw_work(struct mst__sim_auth *sim)
     plan->fail_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, 500000) : 0;
     plan->end_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, MST_SIM_MILLION) : 0;
     if (plan->is_old) {
-        plan->end_ppm = 0; /* who ends there is missed */
+        plan->end_ppm = 0; /* a node that ends then is lost */
     }
     plan->budget.is_limited = plan->has_work && draw_percent(sim, 70);
     if (plan->budget.is_limited) {
@@ -94,7 +94,7 @@ static void draw_work(struct mst__sim_auth *sim)
     }
 }
 
-/* Launchers: always with work, and small groups, for there is more to do in each. */
+/* Launchers always have work; groups are small, because each has more to do. */
 static void draw_agents(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
@@ -121,8 +121,8 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
     draw_engine(sim);
     draw_faults(sim);
     plan->has_jumps = plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 30);
-    /* The dead are found out, or places are given up; then there may be a last call; a round that
-     * was sealed meanwhile gives way once more. */
+    /* Lost nodes are noticed, or places are released; then there may be a last call; a round
+     * that was sealed meanwhile gives way once more. */
     int64_t wave_us = 3 * plan->reaction_us_max + 20 * plan->latency_us;
     plan->bound_us = 2 * plan->expiry_us + plan->grace_us + plan->reclaim_us +
                      2 * plan->last_call_us + 3 * wave_us + 8 * SECOND_US;
@@ -131,7 +131,7 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
         draw_agents(sim);
     }
     if (plan->has_work) {
-        /* Rounds are over because programs end, as often as there are nodes. */
+        /* Programs that end make rounds end, up to once per node. */
         plan->bound_us += 4 * (plan->bound_us + plan->work_us_max);
     }
     plan->is_fixed = !plan->is_old && draw_percent(sim, 20);

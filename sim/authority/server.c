@@ -1,4 +1,4 @@
-/* sim/authority/server.c - the server of the engine muster, as the product's around the same
+/* sim/authority/server.c - the server of the engine muster, like the product's, around the same
  * machine: seats of connections, effects as frames at the end of each turn of the loop, one
  * timer. */
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define SECOND_US MST_SIM_SECOND_US
 
-/* Members that may be looked at for every event. */
+/* Members that may be checked for every event. */
 #define CHECK_MEMBERS 64
 
 static void server_trace(void *arg,
@@ -75,7 +75,7 @@ void mst__sim_auth_server_stop(struct mst__sim_auth *sim)
         const struct mst__sim_event *event = &sim->server.inbox[i];
         struct mst__sim_auth_link *link = sim->links[event->id - 1];
         if (!link->is_accepted && !link->is_torn) {
-            link->is_torn = true; /* nobody will ever take it in */
+            link->is_torn = true; /* it is never accepted */
             mst__sim_auth_link_close(sim, link, true, false);
         }
         mst__free(event->bytes);
@@ -85,7 +85,7 @@ void mst__sim_auth_server_stop(struct mst__sim_auth *sim)
         struct mst__sim_auth_link *link = sim->links[i];
         if (link->is_accepted && link->is_open_server) {
             link->is_seated = false;
-            /* Some hear of it at once, others when they say something. */
+            /* Some nodes notice at once, others at their next message. */
             mst__sim_auth_link_close(sim, link, true, mst__sim_auth_chance(sim, 300000));
         }
     }
@@ -135,7 +135,7 @@ static int server_step(struct mst__sim_auth *sim,
     return rv;
 }
 
-/* What happens to the node that is seated at @link. */
+/* Feed an event of the node with the seat of @link. */
 static int seat_step(struct mst__sim_auth *sim,
                      const struct mst__sim_auth_link *link,
                      enum mst__authority_event_kind kind)
@@ -147,7 +147,7 @@ static int seat_step(struct mst__sim_auth *sim,
     return server_step(sim, &event, NULL);
 }
 
-/* The loop waits no longer. */
+/* End the waiting of the loop. */
 static void server_want_turn(struct mst__sim_auth *sim, int64_t delay_us)
 {
     struct mst__sim_auth_server *server = &sim->server;
@@ -204,7 +204,7 @@ void mst__sim_auth_server_due(struct mst__sim_auth *sim)
     server_want_turn(sim, 0);
 }
 
-/* Do what is due. */
+/* Feed the time, if something is due. */
 static void server_tick(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
@@ -403,7 +403,7 @@ void mst__sim_auth_server_arrived(struct mst__sim_auth *sim, struct mst__sim_eve
     server_want_turn(sim, mst__sim_auth_below(sim, 2000));
 }
 
-/* Take in new connections, and read what has arrived on the others. */
+/* Accept new connections, and read what has arrived on the others. */
 static void server_poll(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
@@ -422,7 +422,7 @@ static void server_poll(struct mst__sim_auth *sim)
     }
 }
 
-/* As the loop of the product does it: a timer does nothing but begin a turn. */
+/* As in the product's loop, a timer only begins a turn. */
 void mst__sim_auth_server_turn(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
@@ -436,11 +436,11 @@ void mst__sim_auth_server_turn(struct mst__sim_auth *sim)
 
 /* --- messages --- */
 
-/* @link has no seat any more; the machine must forget it, too. */
+/* Take the seat of @link away, also in the machine. */
 static void seat_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     if (link->is_seated) {
-        (void)seat_step(sim, link, MST_AUTHORITY_EVENT_DISCONNECTED); /* may be over */
+        (void)seat_step(sim, link, MST_AUTHORITY_EVENT_DISCONNECTED); /* it may be over */
     }
     link->is_seated = false;
     link->seat = MST_AUTHORITY_NOBODY;
@@ -524,7 +524,7 @@ static void take_announce(struct mst__sim_auth *sim,
         }
     }
     if (known == id && other != NULL && other != link) {
-        /* What it still says over the older one is overtaken. */
+        /* Later messages on the older connection are obsolete. */
         seat_leave(sim, other);
         mst__sim_auth_link_close(sim, other, true, false);
     }
@@ -559,7 +559,7 @@ static void take_heartbeat(struct mst__sim_auth *sim,
     }
 }
 
-/* How the one that asks stands. */
+/* Tell the standing of the node that asks. */
 static void take_status(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     const struct mst__authority *authority = &sim->server.authority;
@@ -589,7 +589,7 @@ static void take_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
     if (!link->is_seated) {
         return;
     }
-    (void)seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT); /* may be over */
+    (void)seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT); /* it may be over */
     seat_leave(sim, link);
 }
 
@@ -601,7 +601,7 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
                                                .now_us = sim->now_us,
                                                .reason = mst_bytes_str("done"),
                                                .owner = mst_bytes_str("somebody")};
-    (void)server_step(sim, &event, NULL); /* closed before is as good */
+    (void)server_step(sim, &event, NULL); /* it may be closed already */
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
         .u.close = {.reason = mst_bytes_str(authority->close_reason),
@@ -611,7 +611,7 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
     reply(sim, link, &message);
 }
 
-/* A word of the work; of the connection that the node has. */
+/* A report, FINISH or RESTART, on the current connection of the node. */
 static void take_word(struct mst__sim_auth *sim,
                       struct mst__sim_auth_link *link,
                       const struct mst__job_message *message)

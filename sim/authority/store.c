@@ -1,4 +1,4 @@
-/* sim/authority/store.c - a model of what the engine etcd-v3 needs of a v3 store: keys with leases,
+/* sim/authority/store.c - a model of a v3 store for the engine etcd-v3: keys with leases,
  * revisions, transactions that compare, watches. A request that was given up still takes effect. */
 #include <inttypes.h>
 
@@ -238,7 +238,7 @@ static void ask_read(struct mst__sim_auth *sim,
     struct mst__sim_auth_store *store = &sim->store;
     struct mst__sim_auth_watch *watch = &store->watches[event->node];
     if (ask->serial < watch->serial) {
-        return; /* it was given up, and what was asked instead has overtaken it */
+        return; /* it was given up, and a later request has overtaken it */
     }
     memcpy(answer->keys, store->keys, store->count * sizeof *store->keys);
     answer->count = store->count;
@@ -323,7 +323,7 @@ void mst__sim_auth_store_ask(struct mst__sim_auth *sim, struct mst__sim_event *e
     size_t size = offsetof(struct mst__sim_auth_answer, keys) + answer.count * sizeof *answer.keys;
     int64_t time_us = sim->now_us + mst__sim_auth_delay(sim);
     if (ask->verb == MST_SIM_AUTH_ASK_READ && answer.is_done) {
-        store->watches[event->node].to_node_us = time_us; /* it watches when it has read */
+        store->watches[event->node].to_node_us = time_us; /* its watch begins with the read */
     }
     mst__sim_auth_at(sim, time_us, MST_SIM_AUTH_ANSWER,
                      (struct mst__sim_event){.node = event->node,

@@ -1,7 +1,7 @@
-/* sim/authority/work.c - members whose work ends, well or not, and what must be true of that.
+/* sim/authority/work.c - members whose work finishes or fails, and the rules for that.
  *
- * The server's ledger counts what it hears: who has finished in the round that runs, and which
- * failure was the first. */
+ * The ledger counts what the server hears: who has finished in the running round, and the first
+ * failure. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -10,10 +10,10 @@
 
 #define SECOND_US MST_SIM_SECOND_US
 
-/* How long a program that has finished stays at most before it ends. */
+/* The longest stay of a program that has finished. */
 #define STAY_US_MAX (5 * SECOND_US)
 
-/* Programs that do not wait any longer until they are heard, each tenth of a second. */
+/* Share of programs that stop waiting for the answer, each tenth of a second. */
 #define LEAVES_UNHEARD_PPM 20000
 
 /* --- programs --- */
@@ -63,7 +63,7 @@ static void work_fail(struct mst__sim_auth *sim, struct mst__sim_auth_node *node
     mst__sim_auth_node_react(sim, node, false);
 }
 
-/* The program ends, with a word or without. */
+/* The program ends, with a report or without. */
 static void work_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     bool says_so = mst__sim_auth_chance(sim, 500000);
@@ -77,8 +77,8 @@ static void work_end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
     mst__sim_auth_work_stop(node);
 }
 
-/* Engine etcd-v3: whether what it has said is in the round that it has seen. The product's call
- * waits for that, and gives up after a time. */
+/* Engine etcd-v3: whether its report is in the round that it has seen. The product's call waits
+ * for that, and gives up after a time. */
 static bool is_heard(const struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_round *round = node->round;
@@ -128,7 +128,7 @@ void mst__sim_auth_work_forget(struct mst__sim_auth *sim)
     sim->server.restarts_total = 0;
 }
 
-/* The ledger of the round that is current. */
+/* The ledger of the current round. */
 static struct mst__sim_auth_ledger *ledger(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_ledger *now = &sim->server.ledger;
@@ -198,7 +198,7 @@ static void end_add(struct mst__sim_auth *sim, struct mst__sim_auth_end end)
     sim->was_closed = true;
 }
 
-/* A failure has begun a new round: how many may, in the time that began with the first. */
+/* A failure has begun a new round: check the budget of the window. */
 static void check_restart(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_server *server = &sim->server;
@@ -216,7 +216,7 @@ static void check_restart(struct mst__sim_auth *sim)
     }
 }
 
-/* The job has failed: because the budget was used up, or because too few are left. */
+/* The job has failed: the budget was used up, or too few nodes are left. */
 static void check_failed(struct mst__sim_auth *sim, enum mst__authority_phase from)
 {
     const struct mst__sim_auth_server *server = &sim->server;
@@ -308,7 +308,7 @@ void mst__sim_auth_work_stored(struct mst__sim_auth *sim, const struct mst__sim_
     }
 }
 
-/* Whether a member of @seal has said @failure; 0 = whether any has failed. */
+/* Whether a member of @seal has reported @failure; 0 = any failure. */
 static bool has_failed_of(const struct mst__sim_auth_seal *seal, int32_t failure)
 {
     for (uint32_t rank = 0; seal != NULL && rank < seal->world; rank++) {
@@ -319,7 +319,7 @@ static bool has_failed_of(const struct mst__sim_auth_seal *seal, int32_t failure
     return false;
 }
 
-/* Restarts are counted once for each round that has failed, within the budget. */
+/* Each failed round counts as one restart, within the budget. */
 static void check_restarts(struct mst__sim_auth *sim,
                            const struct mst__sim_auth_round *before,
                            const struct mst__sim_auth_round *round)
@@ -358,8 +358,7 @@ void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_
                  });
 }
 
-/* The job has ended: because all have finished, or of a failure that may not be followed by another
- * round. */
+/* The job has ended: all have finished, or a failure exceeds the budget. */
 static void check_end_written(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
 {
     const struct mst__budget *budget = &sim->plan.budget;
@@ -381,7 +380,7 @@ static void check_end_written(struct mst__sim_auth *sim, const struct mst__sim_a
     mst__sim_auth_work_closed(sim, round);
 }
 
-/* Members are missed only if their work is not done. */
+/* Only members whose work is not done may be lost. */
 static void check_missed(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
 {
     bool is_missed = false;
@@ -395,8 +394,8 @@ static void check_missed(struct mst__sim_auth *sim, const struct mst__sim_auth_r
     }
 }
 
-/* Whoever has failed and come back has failed first: a round is over because somebody has come back
- * only if one has who has not failed. */
+/* A failure counts before the return of its node: a round is over because of a return only if a
+ * member returned that has not failed. */
 static void check_returned(struct mst__sim_auth *sim, const struct mst__sim_auth_round *round)
 {
     uint32_t failed = 0;

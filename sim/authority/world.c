@@ -1,15 +1,21 @@
 /* sim/authority/world.c - the world of the authority machine: time, events, history.
  *
- * Rules: `seal` a round has min to max members, each once, and a number above all before it,
- * `told` a node hears what was sealed and nothing else, `grow` the rounds of a node only grow,
- * `beside` no round is sealed while somebody who can be reached is in another one, `alive` nobody
- * is lost who can be reached, `stale` who claims a place has it in the round that is current,
- * `closed` is for good, `finish` a job has finished when all its members have, and who has is not
- * lost, `budget` no more rounds begin after failures than are allowed, and no job fails before
- * that, `restarts` all members of a round are told of the same number before it, `outcome`
- * everybody hears the same end and the same first cause, `fence` only the holder of the oldest key
- * writes, `driver` nothing is sent over a connection that is gone, `rest` once the faults have
- * stopped everybody is where it belongs in time, or the job has ended, and it stays so. */
+ * Rules:
+ * `seal`: a round has min to max members, each once, and a number above all before it.
+ * `told`: a node hears what was sealed and nothing else.
+ * `grow`: the rounds of a node only grow.
+ * `beside`: no round is sealed while a reachable node is in another one.
+ * `alive`: no reachable node is lost.
+ * `stale`: a node that claims a place has it in the current round.
+ * `closed`: closing is final.
+ * `finish`: a job has finished when all its members have, and a finished member is not lost.
+ * `budget`: failures begin no more rounds than allowed, and no job fails before that.
+ * `restarts`: all members of a round hear the same number of restarts before it.
+ * `outcome`: all nodes hear the same outcome and the same first cause.
+ * `fence`: only the holder of the oldest key writes.
+ * `driver`: nothing is sent over a closed connection.
+ * `rest`: some time after the faults all nodes are in place, or the job has ended, and it stays
+ * so. */
 #include "sim/authority/authority.h"
 
 #include <inttypes.h>
@@ -101,7 +107,7 @@ struct mst__sim_auth_node *mst__sim_auth_node(struct mst__sim_auth *sim, uint32_
 
 /* --- the loop --- */
 
-/* Until when the one whom @event is for does nothing; 0 = it does. */
+/* Until when the receiver of @event is frozen; 0 = it is not. */
 static int64_t event_held_us(const struct mst__sim_auth *sim, const struct mst__sim_event *event)
 {
     switch ((enum mst__sim_auth_kind)event->kind) {
@@ -131,7 +137,7 @@ static void run_start(struct mst__sim_auth *sim, uint32_t index)
     struct mst__sim_auth_node *node = mst__sim_auth_node(sim, index);
     bool is_wanted = !(sim->is_calm && node->is_odd);
     node->is_coming = false;
-    /* A launcher that has left comes again as another process. */
+    /* A launcher that has left comes back as another process. */
     bool is_new =
         node->app == MST_SIM_AUTH_DOWN || (node->app == MST_SIM_AUTH_AWAY && sim->plan.has_agents);
     if (is_new && is_wanted) {

@@ -1,5 +1,5 @@
-/* sim/legacy/legacy.h - the legacy machine in virtual time: a model of etcd's v2 keys, nodes that
- * run the machine, peers that behave as torch's handler does, and an adversary between them. */
+/* sim/legacy/legacy.h - the legacy machine in virtual time: a model of etcd's v2 keys, nodes
+ * with the machine, peers that behave like torch's handler, and an adversary between them. */
 #ifndef MST_SIM_LEGACY_H
 #define MST_SIM_LEGACY_H
 
@@ -20,10 +20,10 @@ enum mst__sim_v2_verb {
     MST_SIM_V2_DELETE,
     MST_SIM_V2_LIST,
     MST_SIM_V2_WAIT,      /* one key */
-    MST_SIM_V2_WAIT_TREE, /* everything, as the peers do below rdzv */
+    MST_SIM_V2_WAIT_TREE, /* all keys, as the peers do below rdzv */
 };
 
-/* Owned by whoever has the pointer. */
+/* The holder of the pointer owns it. */
 struct mst__sim_v2_request {
     uint32_t node;
     uint32_t life;
@@ -32,7 +32,7 @@ struct mst__sim_v2_request {
     char *key;
     enum mst__legacy_if condition;
     uint64_t previous_index;
-    bool has_previous; /* compare with the document @previous: the peers compare texts */
+    bool has_previous; /* compare with the document @previous, because the peers compare texts */
     struct mst__legacy_doc previous;
     bool has_doc;
     struct mst__legacy_doc doc;
@@ -75,7 +75,7 @@ struct mst__sim_v2_past {
     uint64_t index;
     char *key;
     bool is_gone;
-    bool is_silent; /* a refresh: takes a place, wakes nobody */
+    bool is_silent; /* a refresh: it takes an index and wakes no watcher */
     bool has_doc;
     struct mst__legacy_doc doc;
 };
@@ -96,13 +96,13 @@ struct mst__sim_v2 {
 struct mst__sim_legacy;
 
 void mst__sim_v2_close(struct mst__sim_v2 *v2);
-/* Carry out @request, which is taken; the answer is sent, now or when a watch has news. */
+/* Execute @request, which is taken; the answer is sent now, or when a watch has news. */
 void mst__sim_v2_serve(struct mst__sim_legacy *sim, struct mst__sim_v2_request *request);
-/* Remove what has expired. */
+/* Remove expired keys. */
 void mst__sim_v2_expire(struct mst__sim_legacy *sim);
 /* The document, or NULL. */
 const struct mst__legacy_doc *mst__sim_v2_doc(const struct mst__sim_legacy *sim);
-/* All connections are lost: whoever watches is told. */
+/* Drop all connections; watchers are told. */
 void mst__sim_v2_hangup(struct mst__sim_legacy *sim);
 
 /* --- nodes --- */
@@ -115,7 +115,7 @@ enum mst__sim_legacy_app {
     MST_SIM_LEGACY_ENDED,  /* told that it is closed */
 };
 
-/* Where a peer is in its barrier. */
+/* The position of a peer in its barrier. */
 enum mst__sim_torch_at {
     MST_TORCH_IDLE,
     MST_TORCH_INIT,
@@ -144,7 +144,7 @@ enum mst__sim_torch_at {
     MST_TORCH_FREE_LIST,
     MST_TORCH_FREE_DROP,
     MST_TORCH_FREE_WAIT,
-    MST_TORCH_HOLD, /* polls for nodes that wait */
+    MST_TORCH_HOLD, /* polls for waiting nodes */
 };
 
 struct mst__sim_torch {
@@ -172,16 +172,16 @@ struct mst__sim_legacy_node {
     enum mst__legacy_operation operation;
     struct mst__legacy machine;
     struct mst__sim_torch torch;
-    enum mst__legacy_effect_kind effect; /* what it waits for */
+    enum mst__legacy_effect_kind effect; /* the effect under way */
     uint64_t serial;                     /* of the request, or of the timer */
     bool wants_cancel;
-    bool wants_next;  /* as soon as the operation under way allows it */
+    bool wants_next;  /* as soon as the current operation ends */
     bool wants_close; /* the same */
     bool wants_leave;
     int64_t began_us;
-    int64_t busy_us; /* the second in which it has sent so many requests */
+    int64_t busy_us; /* the second in which busy requests were sent */
     uint32_t busy_count;
-    int64_t version; /* that it holds, or held last */
+    int64_t version; /* of its current or last round */
     int64_t rank;
     int64_t world;
     int64_t frozen_us; /* stopped until then */
@@ -203,13 +203,13 @@ struct mst__sim_legacy_plan {
     int64_t fault_us; /* mean time between faults */
     uint32_t close_ppm;
     int64_t active_us;
-    int64_t bound_us; /* in which the group must have formed once the faults have stopped */
+    int64_t bound_us; /* time for the group to form after the faults */
 };
 
 enum mst__sim_legacy_kind {
     MST_SIM_LEGACY_ARRIVE,  /* a request at etcd */
     MST_SIM_LEGACY_ANSWER,  /* an answer at the node */
-    MST_SIM_LEGACY_GIVE_UP, /* the node does not wait for the answer any longer */
+    MST_SIM_LEGACY_GIVE_UP, /* the node stops waiting for the answer */
     MST_SIM_LEGACY_REFUSED, /* etcd was down */
     MST_SIM_LEGACY_TIMER,
     MST_SIM_LEGACY_BEAT, /* of a peer's thread */
@@ -217,7 +217,7 @@ enum mst__sim_legacy_kind {
     MST_SIM_LEGACY_EXPIRE,
     MST_SIM_LEGACY_FAULT,
     MST_SIM_LEGACY_CALM,
-    MST_SIM_LEGACY_LOOK, /* has the group formed? */
+    MST_SIM_LEGACY_LOOK, /* check whether the group has formed */
 };
 
 struct mst__sim_legacy_event {
@@ -231,7 +231,7 @@ struct mst__sim_legacy_event {
     struct mst__sim_v2_answer *answer;
 };
 
-/* A round as it was told. */
+/* A round, by the results of its members. */
 struct mst__sim_legacy_round {
     int64_t version;
     int64_t world;
@@ -253,7 +253,7 @@ struct mst__sim_legacy {
     bool is_over;
     int64_t calm_us;
     int64_t settled_us;
-    int64_t again_us;      /* when everybody was made to enter again */
+    int64_t again_us;      /* when all nodes had to enter again */
     int64_t final_version; /* the last one that was stored */
     bool is_closed;
     struct mst__sim_legacy_round *rounds;
@@ -276,7 +276,7 @@ int64_t mst__sim_legacy_below(struct mst__sim_legacy *sim, int64_t bound);
 void mst__sim_legacy_after(struct mst__sim_legacy *sim,
                            int64_t delay_us,
                            struct mst__sim_legacy_event event);
-/* Send @answer, which is taken, to whoever has asked @request. */
+/* Send @answer, which is taken, to the sender of @request. */
 void mst__sim_legacy_reply(struct mst__sim_legacy *sim,
                            const struct mst__sim_v2_request *request,
                            struct mst__sim_v2_answer *answer);
@@ -288,11 +288,11 @@ void mst__sim_legacy_timer(struct mst__sim_legacy *sim,
                            struct mst__sim_legacy_node *node,
                            int64_t until_us);
 
-/* The document was written, or is gone with NULL. */
+/* The document was written; NULL = deleted. */
 void mst__sim_legacy_stored(struct mst__sim_legacy *sim,
                             const struct mst__sim_v2_request *request,
                             const struct mst__legacy_doc *doc);
-/* @node was told a round. */
+/* @node has got a round. */
 void mst__sim_legacy_told(struct mst__sim_legacy *sim,
                           struct mst__sim_legacy_node *node,
                           int64_t version,
@@ -302,7 +302,7 @@ void mst__sim_legacy_told(struct mst__sim_legacy *sim,
 /* --- torch.c --- */
 
 void mst__sim_torch_begin(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node);
-/* @answer is NULL for time that has passed and for requests that have failed. */
+/* @answer is NULL if time has passed or a request has failed. */
 void mst__sim_torch_feed(struct mst__sim_legacy *sim,
                          struct mst__sim_legacy_node *node,
                          struct mst__sim_v2_answer *answer,

@@ -304,7 +304,7 @@ static void serve_put(struct mst__sim_legacy *sim, const struct mst__sim_v2_requ
     if (key->has_ttl) {
         key->expires_us = sim->now_us + request->ttl_s * INT64_C(1000000);
         struct mst__sim_legacy_event event = {.kind = MST_SIM_LEGACY_EXPIRE};
-        /* etcd is a little late. */
+        /* etcd removes it a little late. */
         mst__sim_legacy_after(sim, request->ttl_s * INT64_C(1000000) + 100000, event);
     }
     if (!request->is_refresh) {

@@ -1,7 +1,7 @@
-/* sim/legacy/torch.c - a peer: what torch's legacy handler does, request by request, with its
- * pauses and with its defects.
+/* sim/legacy/torch.c - a peer: torch's legacy handler, request by request, with its pauses and its
+ * defects.
  *
- * It knows nothing of the member `muster`, and writes it back as it was read. */
+ * It does not know the member `muster`, and writes it back unchanged. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -89,7 +89,7 @@ static void torch_wait(struct mst__sim_legacy *sim,
     mst__sim_legacy_after(sim, limit_us < left_us ? limit_us : left_us < 0 ? 0 : left_us, event);
 }
 
-/* Compare-and-swap of what was read with @doc, which is taken. */
+/* Compare-and-swap the last read document with @doc, which is taken. */
 static void torch_swap(struct mst__sim_legacy *sim,
                        struct mst__sim_legacy_node *node,
                        enum mst__sim_torch_at at,
@@ -319,8 +319,7 @@ static void torch_listed(struct mst__sim_legacy *sim,
     torch_wait(sim, node, MST_TORCH_FREE_WAIT, MST_SIM_V2_WAIT_TREE, INT64_MAX);
 }
 
-/* In a round: restart when somebody waits, or when the workers of another member are gone, which
- * ours notice. */
+/* In a round: restart if a node waits, or if the workers of another member are gone. */
 static void torch_hold(struct mst__sim_legacy *sim,
                        struct mst__sim_legacy_node *node,
                        const struct mst__sim_v2_answer *answer)
@@ -402,7 +401,7 @@ static void torch_open(struct mst__sim_legacy *sim, struct mst__sim_legacy_node 
     torch_swap(sim, node, MST_TORCH_OPEN, &doc, MST_LEGACY_NO_TTL);
 }
 
-/* A write was answered with @code. */
+/* The answer to a write, with @code. */
 static void torch_wrote(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node, int code)
 {
     struct mst__sim_torch *torch = &node->torch;
@@ -461,7 +460,7 @@ static void torch_wrote(struct mst__sim_legacy *sim, struct mst__sim_legacy_node
     }
 }
 
-/* The document was read. */
+/* The answer to a read of the document. */
 static void torch_has_read(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
 {
     switch (node->torch.at) {
@@ -498,7 +497,7 @@ static void torch_has_read(struct mst__sim_legacy *sim, struct mst__sim_legacy_n
     }
 }
 
-/* A wait has ended, one way or another. */
+/* A wait has ended. */
 static bool torch_waited(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
 {
     switch (node->torch.at) {
@@ -608,7 +607,7 @@ void mst__sim_torch_beat(struct mst__sim_legacy *sim, struct mst__sim_legacy_nod
     struct mst__sim_v2_request *request = mst__sim_v2_request_new();
     request->node = node->index;
     request->life = node->life;
-    request->serial = 0; /* nobody waits for the answer */
+    request->serial = 0; /* the answer is not needed */
     request->verb = MST_SIM_V2_PUT;
     request->key = torch_rank_key(torch);
     request->condition = MST_LEGACY_IF_PRESENT;

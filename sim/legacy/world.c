@@ -1,11 +1,15 @@
 /* sim/legacy/world.c - the world of the legacy machine: time, the network, nodes and their
- * programs, faults, and what must always be true.
+ * programs, faults, rules.
  *
- * Rules: `rank` no two members of a round have one rank, `world` all are told the same one,
- * `version` they only grow, `closed` is for good, `legal` every document is one that peers can
- * read, `formed` once the faults have stopped everybody is in one round in time, `again` a round
- * of muster nodes alone forms anew within two seconds when they all enter again, `busy` nobody
- * asks etcd in a loop. */
+ * Rules:
+ * `rank`: no two members of a round have one rank.
+ * `world`: all members get the same world size.
+ * `version`: versions only grow.
+ * `closed`: closing is final.
+ * `legal`: peers can read every document.
+ * `formed`: some time after the faults all nodes are in one round.
+ * `again`: a round of muster nodes alone forms anew within two seconds when they all enter again.
+ * `busy`: no node sends requests in a loop. */
 #include "sim/legacy/legacy.h"
 
 #include <inttypes.h>
@@ -15,11 +19,11 @@
 #include "base/mem.h"
 
 #define SECOND_US INT64_C(1000000)
-#define CALL_US (3 * SECOND_US) /* when a node gives an answer up */
+#define CALL_US (3 * SECOND_US) /* the timeout of a node */
 #define AGAIN_US (2 * SECOND_US)
-#define BUSY_MAX 200 /* requests of one node in a second: more is a loop */
+#define BUSY_MAX 200 /* requests of one node in a second: more means a loop */
 #define FREEZE_US_MAX (14 * SECOND_US)
-/* Until everybody, also who was stopped last, knows what the faults have done. */
+/* Until all nodes, also the one that was stopped last, know of the faults. */
 #define NEWS_US (FREEZE_US_MAX + 2 * SECOND_US)
 
 /* --- small things --- */
@@ -121,7 +125,7 @@ static struct mst__sim_legacy_event event_pop(struct mst__sim_legacy *sim)
 
 static bool stored_is_whole(const struct mst__legacy_doc *doc)
 {
-    /* A peer whose answer was lost can confirm twice, and another one is missing then. */
+    /* A peer whose answer was lost can confirm twice; then another confirmation is missing. */
     return doc->keep_alive_count == doc->participant_count;
 }
 
@@ -342,7 +346,7 @@ static void node_next(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *
     node_begin(sim, node, MST_LEGACY_OP_NEXT, sim->plan.join_us);
 }
 
-/* In a round: what the program does after an operation. */
+/* In a round: the program's next step after an operation. */
 static void node_hold(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
 {
     struct mst__legacy_changes changes;
@@ -401,7 +405,7 @@ static void node_done(struct mst__sim_legacy *sim,
     }
 }
 
-/* The request that @effect asks for. */
+/* The request of @effect. */
 static struct mst__sim_v2_request *node_request(const struct mst__legacy_effect *effect)
 {
     static const enum mst__sim_v2_verb verbs[] = {
@@ -462,7 +466,7 @@ static bool node_is_waiting(const struct mst__sim_legacy_node *node)
     return node->has_machine && node->machine.phase == MST_LEGACY_WAITING;
 }
 
-/* Whether the program interrupts what is under way. */
+/* Whether the program interrupts the current operation. */
 static bool node_interrupt(struct mst__sim_legacy *sim, struct mst__sim_legacy_node *node)
 {
     bool is_watch = node->operation == MST_LEGACY_OP_WATCH &&
@@ -499,7 +503,7 @@ static void node_answer(struct mst__sim_legacy *sim,
     (void)node_interrupt(sim, node); /* now or at the next wait */
 }
 
-/* No answer came, or etcd was down. */
+/* The answer is missing, or etcd was down. */
 static void node_failed(struct mst__sim_legacy *sim,
                         struct mst__sim_legacy_node *node,
                         bool is_refused)
@@ -647,7 +651,7 @@ static void fault_calm(struct mst__sim_legacy *sim)
         } else if (node->app == MST_SIM_LEGACY_DOWN) {
             node_start(sim, node);
         } else if (node->is_torch) {
-            /* Its thread may have died of a fault, which nobody tells it. */
+            /* A fault may have ended its thread, and it does not notice. */
             node_crash(sim, node);
             node_start(sim, node);
         }
@@ -656,7 +660,7 @@ static void fault_calm(struct mst__sim_legacy *sim)
 
 /* --- the end --- */
 
-/* Whether everybody is in the round that is stored, or told that it is closed. */
+/* Whether all nodes are in the stored round, or know that it is closed. */
 static bool settle_is_formed(const struct mst__sim_legacy *sim)
 {
     const struct mst__legacy_doc *doc = mst__sim_v2_doc(sim);
@@ -690,7 +694,7 @@ static void settle_again(struct mst__sim_legacy *sim)
     }
 }
 
-/* Called now and then once the faults have stopped. */
+/* Called at times after the faults have stopped. */
 static void settle_look(struct mst__sim_legacy *sim)
 {
     bool is_formed = settle_is_formed(sim);
@@ -734,7 +738,7 @@ static void plan_draw(struct mst__sim_legacy *sim)
     plan->has_odd = sim_chance(sim, 250000) && plan->nodes > 1;
     uint32_t equal = plan->nodes - (plan->has_odd ? 1 : 0);
     plan->torch = sim_chance(sim, 400000) ? (uint32_t)mst__sim_legacy_below(sim, equal) : 0;
-    plan->has_odd = plan->has_odd && plan->torch == 0; /* peers do not know */
+    plan->has_odd = plan->has_odd && plan->torch == 0; /* peers do not check limits */
     equal = plan->nodes - (plan->has_odd ? 1 : 0);
     plan->nodes_min = 1 + mst__sim_legacy_below(sim, equal);
     plan->nodes_max =
@@ -743,7 +747,7 @@ static void plan_draw(struct mst__sim_legacy *sim)
         plan->nodes_max = equal; /* peers that wait for a full round end it again and again */
     }
     plan->nodes_max = plan->nodes_max < plan->nodes_min ? plan->nodes_min : plan->nodes_max;
-    /* Peers that give no time at all leave each other out again and again. */
+    /* Peers without a last call shut each other out again and again. */
     plan->last_call_us = (plan->torch > 0 ? 2 : 0) * SECOND_US;
     plan->last_call_us += mst__sim_legacy_below(sim, 12) * SECOND_US;
     plan->join_us =
@@ -754,8 +758,8 @@ static void plan_draw(struct mst__sim_legacy *sim)
     plan->fault_us = SECOND_US + mst__sim_legacy_below(sim, 10 * SECOND_US);
     plan->close_ppm = sim_chance(sim, 300000) ? 500000 : 0;
     plan->active_us = 20 * SECOND_US + mst__sim_legacy_below(sim, 60 * SECOND_US);
-    /* Of muster nodes alone: a key that expires, a `setup` or a frozen document that does, a last
-     * call that nobody leads and a new one; and a program that does not ask again at once. */
+    /* Of muster nodes alone: the expiry of a key and of a `setup` or frozen document, a last
+     * call without its leader and a new one; and a program that does not retry at once. */
     plan->bound_us = 20 * SECOND_US + 2 * plan->last_call_us;
     if (plan->torch > 0) {
         plan->bound_us = 100 * SECOND_US + 6 * plan->last_call_us;
@@ -850,7 +854,7 @@ static void run_begin(struct mst__sim_legacy *sim)
                         " max %" PRId64 " last call %" PRId64 " s",
                         plan->nodes, plan->torch, plan->has_odd ? "one" : "none", plan->nodes_min,
                         plan->nodes_max, plan->last_call_us / SECOND_US);
-    /* Peers cannot do without it, and make it when they are constructed. */
+    /* Peers need it and create it in their constructor. */
     struct mst__sim_v2_request *request = mst__sim_v2_request_new();
     request->verb = MST_SIM_V2_PUT;
     request->key = mst__strdup("/torchelastic/p2p/run_s/rdzv/version_counter");

@@ -1,12 +1,11 @@
-/* sim/record/check.c - what must always be true, looked at after every change of the record and
- * every result that a node is told.
+/* sim/record/check.c - the rules that always hold, checked after every change of the record and
+ * every result of a node.
  *
- * Of nodes that stand in for torch peers less is asked, for these break rules by themselves: they
- * expel the living when clocks differ, and they tell worlds that another member was not told. So
- * what they are told is not looked at, nor whom they expel; but none of ours may expel them sooner
- * than they can beat. Of a round that they have completed our nodes may be told too small a world
- * where nothing could have told them so, which is counted. With unequal settings nobody can promise
- * a group within one's limits. */
+ * Stand-ins for torch peers break some rules by themselves: they expel living nodes if clocks
+ * differ, and report other worlds than other members. So their results are not checked, nor whom
+ * they expel; but our nodes must not expel them before they can send a heartbeat. In a round
+ * that a peer completed, our nodes may report too small a world if they cannot know better; that
+ * is counted. With unequal settings, a group within every node's limits is not guaranteed. */
 #include "base/assert.h"
 #include "base/base64.h"
 #include "base/bytes.h"
@@ -15,11 +14,11 @@
 #include "codec/pickle.h"
 #include "sim/record/record.h"
 
-/* A clock that runs fast by the most that a plan draws, twice. */
+/* Twice the fastest clock that a plan draws. */
 #define CHECK_DRIFT_PERCENT 97
 /* As in core/expire.c. */
 #define CHECK_BEAT_LATE_US 2500000
-/* How often torch's nodes beat unless told otherwise, and how late that may be. */
+/* The default interval of torch's nodes, and their allowed lateness. */
 #define CHECK_PEER_BEAT_US 5000000
 #define CHECK_PEER_LATE_US 3000000
 
@@ -157,7 +156,7 @@ static void check_completed(struct mst__sim_world *world, const struct mst__sim_
     check_size(world, state->round, (int64_t)count);
 }
 
-/* A complete round only loses participants, and nobody's rank changes. */
+/* A complete round only loses participants, and ranks do not change. */
 static void check_still_complete(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
@@ -215,7 +214,7 @@ static void check_stamps(struct mst__sim_world *world)
     }
 }
 
-/* How soon a silent node may be given up at the earliest. */
+/* The shortest silence after which a node may be removed. */
 static int64_t check_patience_us(const struct mst__settings *settings, bool is_exact)
 {
     if (is_exact) {
@@ -230,7 +229,7 @@ static int64_t check_patience_us(const struct mst__settings *settings, bool is_e
     return (after_us < beat_us ? after_us : beat_us) * CHECK_DRIFT_PERCENT / 100;
 }
 
-/* @pid was removed by another one. */
+/* @pid was removed by another node. */
 static void check_expelled(struct mst__sim_world *world, int64_t pid, const char *by)
 {
     const struct mst__sim_life *life = mst__sim_check_life(world, pid);
@@ -256,7 +255,7 @@ static void check_expelled(struct mst__sim_world *world, int64_t pid, const char
     }
 }
 
-/* Whoever was in the record before and is not, or in another place. */
+/* Check the nodes that have vanished from the record, or moved in it. */
 static void check_others(struct mst__sim_world *world,
                          const struct mst__state *before,
                          const struct mst__sim_conn *conn)
@@ -366,10 +365,10 @@ void mst__sim_check_stored(struct mst__sim_world *world,
 
 /* --- results --- */
 
-/* Whether @node could have known that somebody had left a round which a peer has completed. A peer
- * leaves no seal. If somebody came and went between two of our looks, the ranks have no hole and
- * nobody waits, then only the time tells: before the end of the last call a round is completed when
- * it is full. */
+/* Whether @node could know that a node had left a round that a peer completed. A peer writes no
+ * seal. If a node came and went between two of our looks, the ranks have no gap and no node
+ * waits, then only the time tells: before the end of the last call, only a full round is
+ * completed. */
 static bool check_could_know(const struct mst__sim_world *world, const struct mst__sim_node *node)
 {
     const struct mst__session *session = &node->session;

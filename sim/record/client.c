@@ -1,7 +1,7 @@
 /* sim/record/client.c - a session's effects as requests to the store, and the answers as its
  * events.
  *
- * The same steps as the c10d backend's: one key, a sentinel that says "no record yet", base64 of a
+ * The same steps as in the c10d backend: one key, a sentinel for "no record yet", base64 of a
  * pickle as value, and compare-and-set by value. */
 #include "base/assert.h"
 #include "base/base64.h"
@@ -87,8 +87,8 @@ void mst__sim_client_look(struct mst__sim_world *world, struct mst__sim_node *no
     client_get(world, node, MST_SIM_ASK_LOOK);
 }
 
-/* The record in @value. What is stored now was read by the checker, and the same bytes are the same
- * record: half of the time went into reading them again for each node. */
+/* Decode the record in @value. The checker has decoded the stored value already, and equal bytes
+ * are the same record: decoding them again for each node took half of the time. */
 static int client_read(struct mst__sim_world *world,
                        struct mst__sim_node *node,
                        struct mst_bytes value,
@@ -140,7 +140,7 @@ static bool client_answer_write(struct mst__sim_world *world,
     bool is_echo =
         ask == MST_SIM_ASK_WRITE && mst__bytes_equal(value, mst__buf_bytes(&node->expected));
     if (is_echo || value.size == 0) {
-        /* Echoed and not written, or nothing to read: there is no such key. */
+        /* The value was echoed and not written, or the read found nothing: there is no such key. */
         client_create(world, node, MST_SIM_ASK_CREATE_WRITE);
         return false;
     }

@@ -1,4 +1,4 @@
-/* sim/record/fault.c - the adversary: what goes wrong, and the end of it. */
+/* sim/record/fault.c - the adversary: faults, and their end. */
 #include "base/assert.h"
 #include "sim/record/record.h"
 
@@ -41,7 +41,7 @@ void mst__sim_fault_heal(struct mst__sim_world *world, struct mst__sim_node *nod
     node->partition = 0;
     node->well_us = world->now_us;
     if (node->watch != 0) {
-        /* Keep-alive packets show that nothing has come for a while. */
+        /* TCP keep-alive shows that the connection is dead. */
         mst__sim_after(world, mst__sim_below(world, MST_SIM_SECOND_US),
                        (struct mst__sim_event){
                            .kind = MST_SIM_UNWATCHED, .node = node->index, .id = node->watch});

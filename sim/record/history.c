@@ -1,4 +1,4 @@
-/* sim/record/history.c - a run as lines for people: virtual time in seconds, who, what. */
+/* sim/record/history.c - the history of a run as text: virtual time in seconds, node, event. */
 #include <stdarg.h>
 
 #include "base/assert.h"
@@ -6,7 +6,7 @@
 
 static void say_head(struct mst__sim_world *world, const char *who)
 {
-    (void)fprintf(world->history, "[%4lld.%06lld] %-6s ", /* what fails here cannot be told */
+    (void)fprintf(world->history, "[%4lld.%06lld] %-6s ", /* an error cannot be reported here */
                   (long long)(world->now_us / MST_SIM_SECOND_US),
                   (long long)(world->now_us % MST_SIM_SECOND_US), who);
 }

@@ -1,13 +1,13 @@
 /* sim/record/link.c - the network between a node and the store.
  *
- * A link is a connection: bytes arrive in order or not at all, and when it is broken a new one has
- * a new number. An answer is taken only by the request that it belongs to, which is what a
- * connection per request stream guarantees in reality; what comes later is counted and dropped. */
+ * A link is a connection: bytes arrive in order or not at all, and a new connection has a new
+ * number. An answer is accepted only for its own request, as one connection per request stream
+ * guarantees in reality; late answers are counted and dropped. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "sim/record/record.h"
 
-/* Between two attempts to be told of changes. */
+/* Pause between two attempts to watch. */
 #define LINK_WATCH_RETRY_US 100000
 
 int64_t mst__sim_link_delay_us(struct mst__sim_world *world, struct mst__sim_node *node)
@@ -20,7 +20,7 @@ int64_t mst__sim_link_delay_us(struct mst__sim_world *world, struct mst__sim_nod
     return plan->latency_us / 2 + mst__sim_below(world, plan->latency_us);
 }
 
-/* When a message that leaves now arrives; never before the one ahead of it. */
+/* The arrival of a message that leaves now; never before that of an earlier one. */
 static int64_t link_arrival_us(struct mst__sim_world *world,
                                struct mst__sim_node *node,
                                int64_t *last_us)
@@ -145,7 +145,7 @@ void mst__sim_link_watch(struct mst__sim_world *world, struct mst__sim_node *nod
 {
     node->watch = ++world->links;
     if (node->partition != 0) {
-        return; /* asked for again when it heals */
+        return; /* requested again after the partition */
     }
     bool is_refused = world->now_us < world->store.down_us ||
                       (!world->is_calm && mst__sim_chance(world, world->plan.cut_before_ppm));

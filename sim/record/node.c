@@ -72,7 +72,7 @@ void mst__sim_node_close(struct mst__sim_world *world, struct mst__sim_node *nod
     mst__buf_close(&node->output);
 }
 
-/* The node's one timer, by real time. */
+/* Set the node's only timer, in real time. */
 static void node_set_timer(struct mst__sim_world *world,
                            struct mst__sim_node *node,
                            int64_t delay_us)
@@ -148,7 +148,7 @@ static void node_end(struct mst__sim_world *world, struct mst__sim_node *node, c
     mst__sim_settle_look(world);
 }
 
-/* What the application makes of the changes. True when it has ended or entered the next round. */
+/* The program's reaction to the changes. True if it has ended or entered the next round. */
 static bool node_react(struct mst__sim_world *world,
                        struct mst__sim_node *node,
                        const struct mst__changes *changes)
@@ -219,7 +219,7 @@ static void node_hold(struct mst__sim_world *world, struct mst__sim_node *node)
 
 /* --- results --- */
 
-/* Nothing is running: do what comes next. */
+/* No operation is running: begin the next one. */
 static void node_idle(struct mst__sim_world *world, struct mst__sim_node *node)
 {
     if (node->app == MST_SIM_DOWN || node->app == MST_SIM_ENDED) {
@@ -347,7 +347,7 @@ static void node_effect(struct mst__sim_world *world,
     switch (effect->kind) {
         case MST_EFFECT_READ:
         case MST_EFFECT_WRITE:
-            node->has_notice = false; /* what comes from here on is news */
+            node->has_notice = false; /* notices from here on are news */
             mst__sim_client_effect(world, node, effect);
             node_set_timer(world, node, world->plan.read_timeout_us);
             return;

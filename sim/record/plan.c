@@ -1,14 +1,13 @@
-/* sim/record/plan.c - what a seed says: who takes part, with which settings, and what the adversary
- * does.
+/* sim/record/plan.c - the plan of a run, from a seed: nodes, settings, faults.
  *
  * Each kind of fault is on in some seeds and off in others, and its rate is drawn, so that rare
- * combinations are met as well as pure cases. */
+ * combinations occur as well as pure cases. */
 #include "base/assert.h"
 #include "core/saturate.h"
 #include "sim/record/record.h"
 
 #define SECOND MST_SIM_SECOND_US
-/* What ours take for the time of a write to a disk. */
+/* The assumed time of a write to a disk. */
 #define WRITE_US 3000
 
 static int64_t draw_below(struct mst__prng *prng, int64_t bound)
@@ -51,7 +50,7 @@ int64_t mst__sim_plan_slack_us(const struct mst__sim_plan *plan)
 {
     int64_t slack_us = plan->reaction_us_max + 2 * plan->read_timeout_us + plan->slow_us +
                        3 * plan->settings[0].keep_alive_interval_us + 3 * SECOND;
-    /* The peers poll once a second at every turn, and beat every other interval at worst. */
+    /* The peers poll once a second, and send a heartbeat every second interval at worst. */
     return plan->exact_count > 0 ? slack_us + 10 * SECOND : slack_us;
 }
 
@@ -117,7 +116,8 @@ static void draw_settings(struct mst__sim_plan *plan, struct mst__prng *prng)
         settings.keep_alive_max_attempt = 3;
     }
     if (plan->exact_count > 1) {
-        /* Two of them would expel each other: they beat every other interval at worst. */
+        /* Otherwise peers would expel each other: they send a heartbeat every second interval at
+         * worst. */
         settings.keep_alive_interval_us = 5 * SECOND;
     }
     settings.join_us = 600 * SECOND;
@@ -131,7 +131,7 @@ static void draw_settings(struct mst__sim_plan *plan, struct mst__prng *prng)
         *own = settings;
         if (plan->is_unequal) {
             own->nodes_min += draw_below(prng, 2);
-            /* Peers go in circles without a pause when the group is larger than they allow. */
+            /* Peers spin without a pause if the group is larger than their maximum. */
             own->nodes_max += plan->is_exact[i] ? 1 : draw_below(prng, 2);
             own->nodes_min = plan_least(own->nodes_min, own->nodes_max);
             own->last_call_us += draw_below(prng, 2 * SECOND);
@@ -141,7 +141,8 @@ static void draw_settings(struct mst__sim_plan *plan, struct mst__prng *prng)
 
 static void draw_network(struct mst__sim_plan *plan, struct mst__prng *prng)
 {
-    /* Everybody has to be able to beat, one after the other, in a fraction of the interval. */
+    /* All nodes must be able to send a heartbeat, one after the other, in a fraction of the
+     * interval. */
     int64_t slowest_us =
         plan->settings[0].keep_alive_interval_us / (25 * (int64_t)plan->nodes_count);
     plan->latency_us = plan_least(DRAW_OF(prng, 100, 500, 2000, 10000), slowest_us);
@@ -192,7 +193,7 @@ static void draw_faults(struct mst__sim_plan *plan, struct mst__prng *prng)
         plan->weights[i] = is_on ? (uint32_t)draw_range(prng, 1, weights[i]) : 0;
     }
     if (plan->exact_count > 0) {
-        /* The peers bring a record back that they hold a token of; nothing can be said then. */
+        /* Peers with a token restore a lost record, so no rule holds then. */
         plan->weights[MST_SIM_FAULT_WIPE] = 0;
     }
     int64_t unit_us = mst__sim_plan_expiry_us(plan) + plan->settings[0].last_call_us;

@@ -1,8 +1,8 @@
-/* sim/record/settle.c - what must come true once the faults have stopped: the dead are out, a round
- * is completed, and the group comes to rest with everybody in it who can be.
+/* sim/record/settle.c - the rules that must hold some time after the faults have stopped: dead
+ * nodes are removed, a round is completed, and the group comes to rest with all nodes that fit.
  *
- * With unequal settings, or with peers that judge by clocks that differ by much (compared with the
- * last call, or with the time after which they take each other for dead), nothing is promised. */
+ * With unequal settings, or with peers whose clocks differ by much (compared with the last call,
+ * or with their expiry), nothing is guaranteed. */
 #include "sim/record/record.h"
 
 /* The bounds, as ids of MST_SIM_END. */
@@ -29,7 +29,7 @@ static size_t settle_up_count(const struct mst__sim_world *world)
     return count;
 }
 
-/* The pid of one in the record that is dead, 0 = none. */
+/* The pid of a dead node in the record, 0 = none. */
 static int64_t settle_dead(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
@@ -42,8 +42,8 @@ static int64_t settle_dead(struct mst__sim_world *world)
     return 0;
 }
 
-/* Whether the round has no member of ours. A peer completes a round with a dead one in it, is told
- * the world without, and has no reason to enter another. */
+/* Whether the round has no member of ours. A peer may complete a round with a dead node in it,
+ * report the world without that node, and has no reason to enter another round. */
 static bool settle_is_peers_only(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
@@ -56,7 +56,7 @@ static bool settle_is_peers_only(struct mst__sim_world *world)
     return true;
 }
 
-/* Why the group is not at rest, NULL when it is. */
+/* Why the group is not at rest; NULL = it is. */
 static const char *settle_unrest(struct mst__sim_world *world)
 {
     const struct mst__state *state = &world->check.state;
@@ -101,7 +101,7 @@ static const char *settle_unrest(struct mst__sim_world *world)
     return NULL;
 }
 
-/* Within this a round is complete, if min nodes are there. */
+/* The time to complete a round, if there are min nodes. */
 static int64_t settle_round_us(const struct mst__sim_plan *plan)
 {
     return mst__sim_plan_expiry_us(plan) + plan->settings[0].last_call_us +
@@ -150,9 +150,9 @@ static void settle_round(struct mst__sim_world *world)
     }
 }
 
-/* A node whose time to join has run out leaves and comes again, and the others begin anew: the
- * bounds hold from then on. That counts for joins from before the calm, one per node at most; or a
- * group that never meets would never be found. */
+/* A node whose join has timed out leaves and comes again, and the others begin anew: the bounds
+ * hold from then on. That applies to joins from before the calm, at most one per node; otherwise
+ * a group that never meets would not be found. */
 static bool settle_begins_anew(struct mst__sim_world *world, uint64_t bound)
 {
     if (world->gave_up_us <= world->calm_us || (bound != BOUND_ROUND && bound != BOUND_REST)) {

@@ -1,8 +1,7 @@
 /* sim/record/store.c - the store: the real engine behind the real wire codec, without a socket.
  *
- * It knows connections by the link they came over. A request that was under way when its client
- * gave up still takes effect, as with a real server; what comes over a link that is gone does
- * not. */
+ * A connection is identified by its link. A request under way takes effect even if its client
+ * has given up, as with a real server; bytes on a closed link do not. */
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/limits.h"
@@ -76,7 +75,7 @@ void mst__sim_store_wipe(struct mst__sim_world *world)
     mst__sim_check_wiped(world);
 }
 
-/* The connection of link @event->id, made when its first bytes come. */
+/* The connection of link @event->id, created with its first bytes. */
 static struct mst__sim_conn *store_conn(struct mst__sim_world *world,
                                         const struct mst__sim_event *event)
 {
@@ -105,7 +104,7 @@ static struct mst__sim_conn *store_conn(struct mst__sim_world *world,
     return store->conns[event->id];
 }
 
-/* One notice on its way; the value is a link to hang up, 0 = none. */
+/* Send a notice; returns a link to hang up, 0 = none. */
 static uint64_t store_notify(struct mst__sim_world *world, const struct mst__sim_conn *conn)
 {
     struct mst__sim_node *node = &world->nodes[conn->node];
@@ -122,12 +121,12 @@ static uint64_t store_notify(struct mst__sim_world *world, const struct mst__sim
     return is_cut ? link : 0;
 }
 
-/* Take what the last command has caused. */
+/* Take the notices of the last command. */
 static void store_drain(struct mst__sim_world *world)
 {
     struct mst__sim_store *store = &world->store;
     struct mst__kv_client *released = mst__kv_next_released(&store->kv);
-    MST_ASSERT(released == NULL); /* nobody waits for a key */
+    MST_ASSERT(released == NULL); /* no client waits for a key */
     struct mst__kv_notice notice;
     uint64_t cut[MST_SIM_NODES_MAX];
     size_t cut_count = 0;
@@ -198,7 +197,7 @@ void mst__sim_store_request(struct mst__sim_world *world, const struct mst__sim_
 void mst__sim_store_watch(struct mst__sim_world *world, const struct mst__sim_event *event)
 {
     if (event->epoch != world->store.epoch) {
-        return; /* the restart has told the client */
+        return; /* the client knows by the restart */
     }
     struct mst__sim_conn *conn = store_conn(world, event);
     struct mst__command command = {.op = MST_OP_WATCH, .key = mst__sim_store_key()};

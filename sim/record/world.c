@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "sim/record/record.h"
 
-/* A run that needs more than this goes round in circles. */
+/* A run with more events is in an endless loop. */
 #define WORLD_EVENTS_MAX 5000000U
 
 void mst__sim_break(struct mst__sim_world *world, const char *rule, const char *format, ...)
@@ -48,7 +48,7 @@ static void world_unwatched(struct mst__sim_world *world, struct mst__sim_node *
 
 #define THAW_US 100000
 
-/* Whether @event is one for a node that is frozen; it comes when that is over. */
+/* Whether the receiver of @event is frozen; then it comes later. */
 static bool world_defer(struct mst__sim_world *world, struct mst__sim_event *event)
 {
     const struct mst__sim_node *node = &world->nodes[event->node];
@@ -58,7 +58,7 @@ static bool world_defer(struct mst__sim_world *world, struct mst__sim_event *eve
     if (!is_for_node || node->frozen_us <= world->now_us) {
         return false;
     }
-    /* In small steps: the end of all faults may end it earlier. */
+    /* In small steps: the end of the faults may end it earlier. */
     int64_t left_us = node->frozen_us - world->now_us;
     mst__sim_after(world, left_us < THAW_US ? left_us : THAW_US, *event);
     event->bytes = NULL; /* taken */
