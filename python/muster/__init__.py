@@ -1,14 +1,14 @@
 """muster: elastic rendezvous for distributed jobs.
 
-Nodes of a job meet, agree who is in, get ranks and a world size, exchange addresses through a
-shared store, and agree again when somebody joins, leaves or dies.
+Nodes of a job meet, agree on the members, get ranks and a world size, exchange addresses through a
+shared store, and meet again when a node joins, leaves or dies.
 
     with muster.Rendezvous("server:29400", "job", nodes=(2, 4)) as rendezvous:
         here = rendezvous.next()
         here.store.set(f"address/{here.rank}", address)
 
-Everything here may be used from several threads. Calls that wait let other threads run, and Ctrl-C
-ends them. What a process has opened, a forked child cannot use.
+All classes are thread-safe. Calls that wait release the GIL, and Ctrl-C ends them. A forked child
+cannot use the handles of its parent.
 """
 
 from muster._binding import ffi as _ffi

@@ -1,4 +1,4 @@
-"""``python -m muster``: the binary that was installed together with this package."""
+"""``python -m muster``: the binary that is installed with this package."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sysconfig
 
 
 def find_binary() -> str:
-    """Where the binary ``muster`` is: among the scripts of the environment that this package is in,
-    else on ``PATH``. Raises FileNotFoundError."""
+    """The path of the binary ``muster``: among the scripts of this
+    package's environment, else on ``PATH``. Raises FileNotFoundError."""
     package = pathlib.Path(__file__).resolve().parent
     places = [pathlib.Path(sysconfig.get_path("scripts"))]
     if sys.version_info >= (3, 10):

@@ -8,16 +8,16 @@ from muster._binding import ffi, lib
 
 
 class MusterError(Exception):
-    """Something failed. The text says what, with whom, and what to do."""
+    """An error. The text says what failed, at which peer, and what to do."""
 
-    #: The number of the C library, as in <muster/error.h>.
+    #: The code of the C library, see <muster/error.h>.
     code: int = 0
     #: Its name: ``"ETIMEOUT"``.
     name: str = "EUNDEFINED"
 
     def __init__(self, text: str, system: int = 0) -> None:
         super().__init__(text)
-        #: The code of the system behind it, or 0.
+        #: The errno behind it, or 0.
         self.system = system
 
 
@@ -26,7 +26,7 @@ class InvalidError(MusterError, ValueError):
 
 
 class OutOfMemoryError(MusterError, MemoryError):
-    """There is no memory."""
+    """Out of memory."""
 
 
 class LimitError(MusterError):
@@ -74,7 +74,7 @@ class ClosedError(MusterError):
 
 
 class SpareError(ClosedError):
-    """The rendezvous closed while this node was a spare. That is no failure."""
+    """The rendezvous was closed while this node was a spare. This is not a failure."""
 
 
 class StateError(MusterError):
@@ -94,7 +94,7 @@ class ExpelledError(MusterError):
 
 
 class FinishedError(ClosedError):
-    """The job has finished. That is no failure."""
+    """The job has finished. This is not a failure."""
 
 
 _CLASSES: dict[str, type[MusterError]] = {
@@ -133,7 +133,7 @@ def text_of(pointer: Any) -> str:
 
 
 def error_of(code: int, err: Any) -> MusterError:
-    """The exception for a code that a call has returned, with the text in its struct mst_err."""
+    """The exception for the code that a call has returned, with the text of its struct mst_err."""
     name = text_of(lib.mst_errname(code))
     text = text_of(err.msg) if err.code == code else text_of(lib.mst_strerror(code))
     error = _CLASSES.get(name, MusterError)(text, int(err.sys))

@@ -1,9 +1,8 @@
-"""What all handles have in common: they belong to one process, are released once and not while a
-call is under way, and their calls can be ended by a signal.
+"""The base of all handles: they belong to one process, are released once, never during a call, and
+signals can end their calls.
 
-There is no lock here. A handler of a signal may run, or raise, between any two steps of the main
-thread, also while that holds a lock. What has to be done at once is one operation on a list or a
-set.
+There is no lock here. A signal handler may run, or raise, between any two steps of the main thread,
+even while it holds a lock. Atomic steps are single operations on a list or a set.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from muster._binding import ffi, lib
 from muster._errors import CanceledError, ClosedError, InvalidError, check
 from muster._wait import aside, inside, is_main, process
 
-#: A time in seconds; None stands for the default, which each call names.
+#: A time in seconds; None = the default, which each call documents.
 Timeout = Union[int, float, datetime.timedelta, None]
 
 HandleType = TypeVar("HandleType", bound="Handle")
 ResultType = TypeVar("ResultType")
 
-#: The longest wait that a call is asked for: no end.
+#: Wait without a limit.
 FOREVER_MS = 2**53
 
-#: How long close() waits for calls that it has ended, and how often it looks.
+#: How long close() waits for the calls that it has ended, and how often it checks.
 _CLOSE_S = 3.0
 _CLOSE_LOOK_S = 0.001
 
 
 def milliseconds(timeout: Timeout, default_ms: int) -> int:
-    """A timeout as the library takes it."""
+    """A timeout in milliseconds."""
     if timeout is None:
         return default_ms
     seconds = (timeout.total_seconds() if isinstance(timeout, datetime.timedelta)
@@ -45,20 +44,21 @@ def milliseconds(timeout: Timeout, default_ms: int) -> int:
 
 
 class Handle:
-    """A handle of the library: a context manager, closed at the end of the interpreter at last."""
+    """A handle of the library: a context manager, closed at the end of the interpreter at the
+    latest."""
 
     _living: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     def __init__(self, pointer: Any) -> None:
         self._pointer: Any = pointer  # None = closed
-        self._owned = [pointer]  # whoever takes it out releases it
-        self._doomed: list[Any] = []  # closed, to be released by the last call under way
-        self._calls: set[Any] = set()  # those under way, by their struct mst_err
-        self._is_rung = False  # an interrupt has come too late for the call that it was meant for
+        self._owned = [pointer]  # taken by the code that releases it
+        self._doomed: list[Any] = []  # closed; the last call releases it
+        self._calls: set[Any] = set()  # current calls, by their struct mst_err
+        self._is_rung = False  # an interrupt came too late for its call
         self._generation = process.generation
         Handle._living.add(self)
 
-    # What the kinds of handles do differently.
+    # Defined by each kind of handle.
 
     def _free(self, pointer: Any) -> None:
         raise NotImplementedError
@@ -67,7 +67,7 @@ class Handle:
         self._free(pointer)
 
     def _ring(self, pointer: Any) -> None:
-        """End the calls that wait."""
+        """End the waiting calls."""
 
     # Calls
 
@@ -89,7 +89,7 @@ class Handle:
             self._ring(pointer)
 
     def _inside(self, function: Callable[..., int], *arguments: Any) -> None:
-        """Make a call that may wait, which the library calls back in the main thread."""
+        """Make a call that may wait; the library calls back in the main thread."""
         err = ffi.new("struct mst_err *")
         try:
             self._calls.add(err)
@@ -115,7 +115,7 @@ class Handle:
             check(code, err)
 
     def _plain(self, call: Callable[[Any, Any], ResultType]) -> ResultType:
-        """Make a call with the pointer and a struct mst_err, that does not wait or cannot be
+        """Make a call with the pointer and a struct mst_err that does not wait or cannot be
         interrupted."""
         err = ffi.new("struct mst_err *")
         try:
@@ -132,9 +132,9 @@ class Handle:
 
     def _aside(self, call: Callable[[Any, Any], ResultType], *, can_end: bool = False,
                discard: Callable[[ResultType], None] = lambda _: None) -> ResultType:
-        """Make a call with the pointer and a struct mst_err, that may wait. Some calls can be ended
-        before their time."""
-        self._open()  # an error comes without a thread
+        """Make a call with the pointer and a struct mst_err that may wait. Some calls can be
+        interrupted."""
+        self._open()  # fail early, without a thread
         return aside(lambda: self._plain(call), discard=discard,
                      interrupt=self._interrupt if can_end else None)
 
@@ -146,7 +146,7 @@ class Handle:
         return self._pointer is None
 
     def _release(self) -> None:
-        """Release the pointer of a closed handle if no call needs it any more."""
+        """Release the pointer of a closed handle unless a call still uses it."""
         if not self._calls:
             try:
                 pointer = self._doomed.pop()
@@ -155,8 +155,8 @@ class Handle:
             self._free(pointer)
 
     def close(self) -> None:
-        """Release everything, and end the calls of other threads. Calls are an error afterwards;
-        closing again is fine."""
+        """End the calls of other threads and release everything. Later calls fail, except
+        close()."""
         try:
             pointer = self._owned.pop()
         except IndexError:
@@ -171,7 +171,7 @@ class Handle:
             while self._calls and time.monotonic() < end_s:
                 self._ring(pointer)
                 if is_main() and process.calls:
-                    break  # a handler of a signal, which has come in the middle of such a call
+                    break  # called by a signal handler during such a call
                 time.sleep(_CLOSE_LOOK_S)
         finally:
             self._doomed.append(pointer)
@@ -192,7 +192,7 @@ class Handle:
 
 @atexit.register
 def _close_all() -> None:
-    # Threads of the library must not outlive the interpreter that they log to.
+    # Threads of the library must not outlive the interpreter, because they log to it.
     for handle in list(Handle._living):
         if handle._generation == process.generation:
             handle.close()

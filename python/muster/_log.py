@@ -1,4 +1,5 @@
-"""Log lines and events of the library, in Python's logging. It calls from threads of its own."""
+"""Log lines and events of the library, for Python's logging. They come from the library's own
+threads."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Callable, Optional
 from muster._binding import ffi, lib
 from muster._errors import text_of
 
-# Silent unless the program says where lines go.
+# Silent unless the program configures logging.
 logging.getLogger("muster").addHandler(logging.NullHandler())
 
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
@@ -18,7 +19,7 @@ _STATES = ("INIT", "RUNNING", "SUCCEEDED", "FAILED")
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What a node of a rendezvous does, for those who watch."""
+    """An event of a node in a rendezvous."""
 
     name: str  #: ``next_rendezvous``, ``keep_alive``, …
     run_id: str
@@ -31,7 +32,7 @@ class Event:
 
 
 class Listener:
-    """Where lines and events of one handle go. It must live as long as the handle."""
+    """Receives the lines and events of one handle, and must outlive it."""
 
     def __init__(self, logger: Optional[logging.Logger],
                  on_event: Optional[Callable[[Event], None]] = None) -> None:
@@ -40,13 +41,13 @@ class Listener:
         self.arg: Any = ffi.new_handle(self)
 
     def close(self) -> None:
-        """Nobody calls any more. The library is released by a thread that may outlive those who
-        refer to this, so it is kept until then."""
+        """No more calls follow. A thread that releases the handle may outlive all references to
+        this object, so it is kept alive until now."""
         self.arg = None
 
     def fill(self, log: Any) -> None:
-        """Fill a struct mst_log. Lines below the logger's present level do not get as far as
-        here."""
+        """Fill a struct mst_log. Lines below the logger's present level are dropped in the
+        library."""
         levels = [level for level, number in enumerate(_LEVELS)
                   if self.logger.isEnabledFor(number)]
         if levels:

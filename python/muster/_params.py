@@ -1,4 +1,4 @@
-"""The description of a rendezvous: struct mst_params."""
+"""The parameters of a rendezvous: struct mst_params."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 from muster._binding import ffi, lib
 from muster._errors import check
 
-#: What an option of a backend may be. Times are in seconds.
+#: The types of an option of a backend. Times are in seconds.
 Option = Union[str, int, float, bool]
 
 
@@ -18,7 +18,7 @@ def _text(value: Option) -> bytes:
 
 def new_params(backend: str, endpoint: str, run_id: str, options: Mapping[str, Option],
                nodes: Optional[tuple[int, int]] = None, local_addr: Optional[str] = None) -> Any:
-    """Parameters that are released when nobody refers to them any more."""
+    """Parameters, released with their last reference."""
     err = ffi.new("struct mst_err *")
     ret = ffi.new("struct mst_params **")
     check(lib.mst_params_new(backend.encode(), run_id.encode(), ret, err), err)

@@ -1,4 +1,4 @@
-"""Nodes of a job meet, agree who is in, and get ranks and a world size."""
+"""Nodes of a job meet, agree on the members, and get ranks and a world size."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from muster._status import LOOK_MS, Member, members_of
 from muster._store import Store
 from muster._wait import aside
 
-#: Of the store of a round.
+#: Timeout of the store of a round.
 _STORE_MS = 300_000
 
 
 class Outcome(enum.Enum):
-    """How a rendezvous that is closed has ended."""
+    """The outcome of a closed rendezvous."""
 
     NONE = 0
     CLOSED = 1
@@ -32,19 +32,19 @@ class Outcome(enum.Enum):
 
 
 class Start(enum.Enum):
-    """Why a round has begun."""
+    """Why a round began."""
 
     UNKNOWN = 0  #: the backend does not tell
     FIRST = 1  #: there was none before it
     JOINED = 2  #: nodes waited for it
-    LOST = 3  #: a member of the last one was lost
-    LEFT = 4  #: one has left
-    FAILED = 5  #: the work of one has failed
-    ASKED = 6  #: one wanted another round, and nobody new has come
+    LOST = 3  #: a member of the last round was lost
+    LEFT = 4  #: a member left
+    FAILED = 5  #: a member's work failed
+    ASKED = 6  #: a member wanted another round, without a new node
 
 
 class Kind(enum.Enum):
-    """What a notice tells of."""
+    """The kind of a notice."""
 
     COMPLETE = 0
     FAILED = 1
@@ -61,8 +61,8 @@ class Kind(enum.Enum):
 class Cause:
     """Why work has failed: the first failure of a round, the same on all its nodes."""
 
-    rank: int  #: of the node; -1 = nobody's
-    worker: int  #: on the node; -1 = none in particular
+    rank: int  #: of the node; -1 = none
+    worker: int  #: on the node; -1 = not known
     exit_status: int
     signal: int  #: 0 = none
     time: float  #: on the node's clock; 0 = not known
@@ -72,16 +72,16 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True)
 class LostNode:
-    """A member of the round that is gone."""
+    """A gone member of the round."""
 
     name: str
     rank: int  #: -1 = not known
-    has_left: bool  #: it has said so; else nobody has heard of it
+    has_left: bool  #: it left; else it was lost
 
 
 @dataclasses.dataclass(frozen=True)
 class Notice:
-    """What has happened to the round."""
+    """News of the round."""
 
     kind: Kind
     round: int  #: -1 = none
@@ -103,7 +103,7 @@ class Changes:
     closed: bool
     expelled: bool
     reopened: bool
-    should_return: bool  #: whether this node should come back with next()
+    should_return: bool  #: this node should call next()
     reason: str
     outcome: Outcome
     cause: Optional[Cause]
@@ -117,10 +117,10 @@ class Round:
     rank: int
     world_size: int
     epoch: int  #: of the authority that made it; 0 = the backend has none
-    master_addr: str  #: where the workers' store is; empty = nobody has told
+    master_addr: str  #: address of the workers' store; empty = not known
     master_port: int
     store: Store  #: keys of this round only
-    restarts: int  #: how many rounds before it were over because work had failed
+    restarts: int  #: rounds before it that ended with a failure
     start: Start
 
 
@@ -160,15 +160,14 @@ class Rendezvous(Handle):
     """This node's side of a rendezvous.
 
     ``backend`` is ``muster`` (at a ``muster serve``, or the first node serves), ``etcd-v3``, or one
-    that PyTorch's nodes share: ``c10d``, ``etcd-v2``, ``etcd``, ``static``. ``nodes`` is how many
-    make a round, or the least and the greatest number. Further keyword arguments are options of the
+    that PyTorch's nodes share: ``c10d``, ``etcd-v2``, ``etcd``, ``static``. ``nodes`` is the number
+    of nodes of a round, or its minimum and maximum. Further keyword arguments are options of the
     backend: ``join_timeout``, ``last_call_timeout``, ``keep_alive_interval``, ``node_name``, …;
-    times are in seconds, and those that are no names in Python can be given in ``options``. One
-    that the backend does not know is an error, or with ``ignore_unknown`` a line in the log.
+    times are in seconds. Options whose names are not valid in Python go into ``options``. Unknown
+    options are an error, or with ``ignore_unknown`` a line in the log.
 
-    A context manager: at its end the node leaves. Its methods may be called from several threads.
-    Ctrl-C ends those that wait, and the rendezvous can be used on. A forked child has to make its
-    own.
+    A context manager: at its end the node leaves. Thread-safe. Ctrl-C ends methods that wait, and
+    the rendezvous stays usable. A forked child must make its own.
     """
 
     def __init__(self, endpoint: str = "", run_id: str = "", *, backend: str = "muster",
@@ -201,7 +200,7 @@ class Rendezvous(Handle):
         self._params = params
 
     def _free(self, pointer: Any) -> None:
-        # A node that is in leaves first.
+        # A member leaves first.
         listener = self._listener
 
         def call() -> None:
@@ -219,9 +218,9 @@ class Rendezvous(Handle):
     # --- rounds ---
 
     def next(self, timeout: Timeout = None) -> Round:
-        """Take part in the next round, and wait until it is complete. Leaves the round that is
-        joined. Without a timeout the option ``join_timeout`` counts. A call that is ended withdraws
-        from the round."""
+        """Leave the joined round, if any, join the next one, and wait until it is complete. The
+        default timeout is the option ``join_timeout``. An interrupted call withdraws from the
+        round."""
         timeout_ms = milliseconds(timeout, -1)
 
         def call(pointer: Any, err: Any) -> Round:
@@ -232,15 +231,15 @@ class Rendezvous(Handle):
         return self._aside(call, can_end=True, discard=_forget_round)
 
     def begin(self, timeout: Timeout = None) -> None:
-        """Want the next round, and leave the one that is joined. Returns at once: notices tell what
-        comes of it. The timeout is that of next()."""
+        """Begin to join the next round, and leave the joined one. Returns at once; a notice
+        tells the result. The timeout is that of next()."""
         timeout_ms = milliseconds(timeout, -1)
         self._plain(lambda pointer, err: check(
             lib.mst_handler_begin(pointer, timeout_ms, err), err))
 
     def take(self, timeout: Timeout = 0) -> Optional[Notice]:
-        """The next notice, or None if there is none within the timeout; 0 = look only, None = wait
-        as long as it takes."""
+        """The next notice, or None if there is none within the timeout; 0 = do not wait, None =
+        wait without a limit."""
         timeout_ms = milliseconds(timeout, FOREVER_MS)
 
         def call(pointer: Any, err: Any) -> Optional[Notice]:
@@ -257,7 +256,7 @@ class Rendezvous(Handle):
         return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
 
     def round(self) -> Round:
-        """The round that is joined, with a store of its own."""
+        """The joined round, with a store handle of its own."""
         def call(pointer: Any, err: Any) -> Round:
             found = _new_round()
             check(lib.mst_handler_round(pointer, found, err), err)
@@ -266,7 +265,7 @@ class Rendezvous(Handle):
         return self._plain(call)
 
     def abandon(self) -> None:
-        """Withdraw the round that is begun."""
+        """Withdraw the begun round."""
         self._aside(lambda pointer, err: check(lib.mst_handler_abandon(pointer, err), err))
 
     def fileno(self) -> int:
@@ -276,8 +275,8 @@ class Rendezvous(Handle):
     # --- looking ---
 
     def poll(self, timeout: Timeout = 0) -> Changes:
-        """The present state, at a glance; with a timeout, wait for a change that was not told. It
-        takes away the notices of what it tells: use this or take()."""
+        """The present state; with a timeout, wait for a change that was not reported yet. It
+        removes the notices of the changes that it reports: use either this or take()."""
         timeout_ms = milliseconds(timeout, FOREVER_MS)
 
         def call(pointer: Any, err: Any) -> Changes:
@@ -293,9 +292,9 @@ class Rendezvous(Handle):
         return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
 
     def members(self, timeout: Timeout = None) -> list[Member]:
-        """The nodes of the round that is joined, by rank, with their names, addresses and labels.
-        It asks the server, for 10 seconds at most unless told otherwise; StateError if the job is
-        in another round by now."""
+        """The nodes of the joined round, by rank, with their names, addresses and labels. It
+        asks the server; the default timeout is 10 seconds. StateError if the job is in another
+        round by now."""
         timeout_ms = milliseconds(timeout, LOOK_MS)
 
         def call(pointer: Any, err: Any) -> list[Member]:
@@ -318,7 +317,7 @@ class Rendezvous(Handle):
         return self._aside(call)
 
     def nodes_waiting(self) -> int:
-        """How many nodes wait for the next round. poll() tells it, too, and never waits."""
+        """How many nodes wait for the next round. poll() returns it, too, and never waits."""
         def call(pointer: Any, err: Any) -> int:
             ret = ffi.new("int64_t *")
             check(lib.mst_handler_nodes_waiting(pointer, ret, err), err)
@@ -328,12 +327,12 @@ class Rendezvous(Handle):
 
     @property
     def node(self) -> str:
-        """What the others call this node."""
+        """The name of this node."""
         return self._plain(lambda pointer, _: text_of(lib.mst_handler_node(pointer)))
 
     @property
     def run_id(self) -> str:
-        """The job."""
+        """The run id of the job."""
         return self._plain(lambda pointer, _: text_of(lib.mst_handler_run_id(pointer)))
 
     @property
@@ -349,21 +348,21 @@ class Rendezvous(Handle):
     # --- ends ---
 
     def cancel(self) -> None:
-        """End the calls that wait in other threads, with CanceledError; if none does, the next one
-        that would. The rendezvous can be used on."""
+        """End the waiting calls of other threads with CanceledError; if there are none, the next
+        call that would wait. The rendezvous stays usable."""
         self._plain(lambda pointer, _: lib.mst_handler_cancel(pointer))
 
     def finish(self, status: int = 0, text: str = "") -> None:
-        """The work of this node in the round is done. When that of all members is, the job has
-        finished. ``status`` and ``text`` are for people."""
+        """Report that the work of this node in the round is done. When all members have
+        finished, the job has. ``status`` and ``text`` are for people."""
         self._aside(lambda pointer, err: check(
             lib.mst_handler_finish(pointer, status, text.encode(), err), err), can_end=True)
 
     def restart(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0, text: str = "",
                 time: float = 0) -> None:
-        """The work of this node in the round has failed: which worker, with which exit status or
-        signal, when (seconds since 1970; 0 = now). Within the job's budget (``max_restarts``) the
-        next round begins, which next() enters; else the job has failed."""
+        """Report that the work of this node in the round has failed: worker, exit status or
+        signal, time (seconds since 1970; 0 = now). Within the job's budget (``max_restarts``)
+        the next round begins, and next() joins it; else the job has failed."""
         def call(pointer: Any, err: Any) -> None:
             memory = ffi.new("char[]", text.encode())
             failure = ffi.new("struct mst_failure *")
@@ -375,11 +374,11 @@ class Rendezvous(Handle):
         self._aside(call, can_end=True)
 
     def leave(self) -> None:
-        """Leave the round without closing the rendezvous; next() enters again."""
+        """Leave the round without closing the rendezvous; next() joins again."""
         self._aside(lambda pointer, err: check(lib.mst_handler_leave(pointer, err), err))
 
     def set_closed(self) -> None:
-        """Close the rendezvous for good, for everybody."""
+        """Close the rendezvous for good, for all nodes."""
         self._aside(lambda pointer, err: check(lib.mst_handler_set_closed(pointer, err), err))
 
     def shutdown(self) -> None:
@@ -389,7 +388,7 @@ class Rendezvous(Handle):
     # --- in an event loop ---
 
     async def take_async(self, timeout: Timeout = None) -> Optional[Notice]:
-        """take() for asyncio, which by default waits as long as it takes. One task at a time."""
+        """take() for asyncio; by default it waits without a limit. One task at a time."""
         timeout_ms = milliseconds(timeout, FOREVER_MS)
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_ms / 1000
@@ -412,7 +411,7 @@ class Rendezvous(Handle):
             loop.remove_reader(fd)
 
     async def next_async(self, timeout: Timeout = None) -> Round:
-        """next() for asyncio. A task that is cancelled withdraws from the round."""
+        """next() for asyncio. A cancelled task withdraws from the round."""
         self.begin(timeout)
         try:
             while True:

@@ -15,7 +15,7 @@ from muster._wait import aside
 
 
 class _Loop:
-    """The thread of a server, which does not refer to the handle."""
+    """The thread of a server; it has no reference to the handle."""
 
     def __init__(self, pointer: Any, listener: Listener) -> None:
         self._pointer = pointer
@@ -43,11 +43,13 @@ class _Loop:
 
 
 class Server(Handle):
-    """What ``muster serve`` is, in a thread of this process. It serves from now on until close().
+    """A ``muster serve`` in a thread of this process, from its construction to close().
 
-    ``hosts`` are names or addresses, ``*`` for all; none means the loopback addresses. Port 0 is a
-    free one; ``port`` says which. ``http`` is the address of a page with metrics and jobs. With a
-    ``run_id`` it serves that job alone. ``memory_max``, ``job_grace`` and ``job_expiry`` (seconds)
+    ``hosts`` are names or addresses, ``*`` for all; none means the loopback addresses. Port
+    0 is a free one, which ``port``
+    returns. ``http`` is the address of
+    the metrics page. With a ``run_id``
+    it serves only that job. ``memory_max``, ``job_grace`` and ``job_expiry`` (seconds)
     are options of muster-serve(1).
     """
 
@@ -89,7 +91,7 @@ class Server(Handle):
         self._loop.end()
 
     def _free_in_child(self, pointer: Any) -> None:
-        pass  # it has no thread here, and its sockets are the parent's
+        pass  # its thread and sockets belong to the parent
 
     @property
     def port(self) -> int:
@@ -98,14 +100,14 @@ class Server(Handle):
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens: ``127.0.0.1:29400``."""
+        """The addresses that it listens on: ``127.0.0.1:29400``."""
         return self._plain(lambda pointer, _: [
             text_of(lib.mst_server_address(pointer, i))
             for i in range(lib.mst_server_addresses_count(pointer))])
 
     @property
     def http_address(self) -> str:
-        """Where the page of metrics and jobs is; empty = there is none."""
+        """The address of the metrics page; empty = none."""
         return self._plain(lambda pointer, _: text_of(lib.mst_server_http_address(pointer)))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Jobs as one sees them from outside."""
+"""Jobs seen from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster._params import Option, new_params
 from muster._store import taken
 from muster._wait import aside
 
-#: How long a look takes at most, unless told otherwise.
+#: Default timeout of a look.
 LOOK_MS = 10_000
 
 
@@ -26,7 +26,7 @@ class Member:
     name: str
     address: str
     labels: dict[str, str]
-    is_gone: bool  #: lost, or it has left
+    is_gone: bool  #: it was lost or left
 
 
 def _as_json(function: Callable[..., int], what: Any) -> Any:
@@ -39,8 +39,8 @@ def _as_json(function: Callable[..., int], what: Any) -> Any:
 def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
            timeout: Timeout = None, options: Optional[Mapping[str, Option]] = None,
            **more: Option) -> dict[str, Any]:
-    """A snapshot of one job: what ``muster status --json`` prints, see muster-status(1). Its
-    ``exists`` is False when there is no such job. The default timeout is 10 seconds."""
+    """A snapshot of one job, as printed by ``muster status --json``, see muster-status(1).
+    ``exists`` is False if there is no such job. The default timeout is 10 seconds."""
     params = new_params(backend, endpoint, run_id, {**(options or {}), **more})
     timeout_ms = milliseconds(timeout, LOOK_MS)
 
@@ -58,8 +58,8 @@ def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
 
 
 def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]:
-    """The jobs of a ``muster serve``, the oldest first, in short. Without an endpoint it is
-    localhost:29400; the default timeout is 10 seconds."""
+    """A short list of the jobs of a ``muster serve``, oldest first. The default endpoint is
+    localhost:29400, the default timeout 10 seconds."""
     timeout_ms = milliseconds(timeout, LOOK_MS)
 
     def call() -> list[dict[str, Any]]:

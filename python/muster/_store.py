@@ -18,7 +18,7 @@ _DEFAULT_MS = 300_000
 
 
 def _bytes(item: Value) -> tuple[Any, int]:
-    """A struct mst_bytes, which borrows the memory of its argument."""
+    """A struct mst_bytes that borrows the memory of its argument."""
     memory = ffi.from_buffer("const uint8_t[]", item.encode() if isinstance(item, str) else item)
     return memory, len(memory)
 
@@ -45,14 +45,13 @@ class Store(Handle):
     ``file:///path``, ``hash:`` (inside this process), ``etcd2://host:port/directory``,
     ``etcd3://host:port/root``. ``?prefix=P`` puts every key under a prefix.
 
-    Keys and values are bytes; text is encoded as UTF-8. A timeout is in seconds, and without one
-    that of the store counts (``None`` for the store itself: no end). Opening waits until the server
-    can be reached. A store may be used by several threads at once, and a thread that waits does not
-    hold up the others. Ctrl-C ends a call that waits, and the store can be used on. After a fork
-    the child has to open its own.
+    Keys and values are bytes; text is encoded as UTF-8. Timeouts are in seconds; the default is
+    that of the store (``None`` for the store itself: no limit). Opening waits until the server is
+    reachable. A store is thread-safe, and a waiting thread does not delay the others. Ctrl-C ends a
+    waiting call, and the store stays usable. A forked child must open its own.
 
-    PyTorch's stores put a ``/`` in front of keys, and so does this; with ``bare_keys`` keys are as
-    the server has them.
+    Like PyTorch's stores, this one puts a ``/`` in front of keys; with ``bare_keys`` keys are sent
+    unchanged.
     """
 
     def __init__(self, url: str, *, timeout: Timeout = _DEFAULT_MS / 1000,
@@ -72,7 +71,7 @@ class Store(Handle):
 
     @classmethod
     def _of(cls, pointer: Any, timeout_ms: int) -> Store:
-        """Take a store that the library has made."""
+        """Wrap a store of the library."""
         store = cls.__new__(cls)
         store._timeout_ms = timeout_ms
         Handle.__init__(store, pointer)
@@ -86,7 +85,7 @@ class Store(Handle):
 
     @property
     def timeout(self) -> float:
-        """Seconds that a call may take unless it says otherwise."""
+        """The default timeout of calls, in seconds."""
         return self._timeout_ms / 1000
 
     @timeout.setter
@@ -95,12 +94,12 @@ class Store(Handle):
 
     @property
     def url(self) -> str:
-        """Where it is, without prefix: another client finds the same store there."""
+        """The URL without a prefix: another client can open the same store with it."""
         return self._plain(lambda pointer, _: text_of(lib.mst_store_url(pointer)))
 
     @property
     def key_prefix(self) -> Optional[bytes]:
-        """Its prefix: ``b"a/b"`` when ``b`` was put on top of ``a``; None if it has none."""
+        """The prefix: ``b"a/b"`` for a view ``b`` of a view ``a``; None if there is none."""
         def look(pointer: Any, _: Any) -> Optional[bytes]:
             prefix = lib.mst_store_key_prefix(pointer)
             return None if prefix.data == ffi.NULL else bytes(ffi.buffer(prefix.data, prefix.size))
@@ -108,8 +107,8 @@ class Store(Handle):
         return self._plain(look)
 
     def interrupt(self) -> None:
-        """End the calls that wait in other threads, with CanceledError; if none does, the next
-        one that would. The store can be used on."""
+        """End the waiting calls of other threads with CanceledError; if there are none, the next
+        call that would wait. The store stays usable."""
         self._plain(lambda pointer, _: lib.mst_store_interrupt(pointer))
 
     # --- calls ---
@@ -136,7 +135,7 @@ class Store(Handle):
         return taken(ret)
 
     def add(self, key: Key, amount: int, timeout: Timeout = None) -> int:
-        """Add to the number under a key, 0 when absent, and return the sum."""
+        """Add to the number under a key, 0 if absent, and return the sum."""
         ret = ffi.new("int64_t *")
         self._inside(lib.mst_store_add, _bytes(key), amount,
                      milliseconds(timeout, self._timeout_ms), ret)
@@ -157,28 +156,28 @@ class Store(Handle):
 
     def compare_set(self, key: Key, expected: Value, desired: Value,
                     timeout: Timeout = None) -> bytes:
-        """Set a key to a desired value if it has the expected one; an empty one also stands for
-        "absent". Returns the value of the key afterwards, empty when absent."""
+        """Set a key to the desired value if it has the expected one; an empty expected value
+        also matches an absent key. Returns the value afterwards, empty if absent."""
         ret, outcome = ffi.new("struct mst_buffer *"), ffi.new("enum mst_compare_set *")
         self._inside(lib.mst_store_compare_set, _bytes(key), _bytes(expected), _bytes(desired),
                      milliseconds(timeout, self._timeout_ms), outcome, ret)
         return taken(ret)
 
     def delete_key(self, key: Key, timeout: Timeout = None) -> bool:
-        """Delete a key; whether it was there."""
+        """Delete a key. Returns whether it existed."""
         ret = ffi.new("bool *")
         self._inside(lib.mst_store_delete, _bytes(key), milliseconds(timeout, self._timeout_ms),
                      ret)
         return bool(ret[0])
 
     def num_keys(self, timeout: Timeout = None) -> int:
-        """How many keys the whole store has, whatever the prefix."""
+        """The number of keys in the whole store, for any prefix."""
         ret = ffi.new("int64_t *")
         self._inside(lib.mst_store_num_keys, milliseconds(timeout, self._timeout_ms), ret)
         return int(ret[0])
 
     def append(self, key: Key, value: Value, timeout: Timeout = None) -> None:
-        """Append to the value of a key, empty when absent."""
+        """Append to the value of a key, empty if absent."""
         self._inside(lib.mst_store_append, _bytes(key), _bytes(value),
                      milliseconds(timeout, self._timeout_ms))
 
@@ -192,7 +191,7 @@ class Store(Handle):
 
     def multi_set(self, keys: Sequence[Key], values: Sequence[Value],
                   timeout: Timeout = None) -> None:
-        """Set all keys, each to the value at the same place."""
+        """Set all keys, each to the value with the same index."""
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys and {len(values)} values")
         them, theirs = _List(keys), _List(values)
@@ -215,28 +214,28 @@ class Store(Handle):
                      milliseconds(timeout, self._timeout_ms))
 
     def queue_pop(self, key: Key, block: bool = True, timeout: Timeout = None) -> bytes:
-        """Take the front of a queue. Wait for one, or raise NotFoundError when it is empty."""
+        """Take the first value of a queue. Wait for one, or raise NotFoundError if it is empty."""
         ret = ffi.new("struct mst_buffer *")
         self._inside(lib.mst_store_queue_pop, _bytes(key), block,
                      milliseconds(timeout, self._timeout_ms), ret)
         return taken(ret)
 
     def queue_len(self, key: Key, timeout: Timeout = None) -> int:
-        """How many values a queue has."""
+        """The number of values in a queue."""
         ret = ffi.new("int64_t *")
         self._inside(lib.mst_store_queue_len, _bytes(key), milliseconds(timeout, self._timeout_ms),
                      ret)
         return int(ret[0])
 
     def barrier(self, key: Key, size: int, timeout: Timeout = None) -> None:
-        """Wait until so many participants have come. A key serves one barrier."""
+        """Wait until this many participants have arrived. A key serves one barrier."""
         self._inside(lib.mst_store_barrier, _bytes(key), size,
                      milliseconds(timeout, self._timeout_ms))
 
     # --- other handles ---
 
     def prefix(self, prefix: Key) -> Store:
-        """A view in which key ``k`` stands for ``prefix/k``. It shares the connections."""
+        """A view in which key ``k`` means ``prefix/k``. It shares the connections."""
         def call(pointer: Any, err: Any) -> Any:
             ret = ffi.new("struct mst_store **")
             check(lib.mst_store_prefix(pointer, _bytes(prefix), ret, err), err)
@@ -245,7 +244,7 @@ class Store(Handle):
         return Store._of(self._plain(call), self._timeout_ms)
 
     def clone(self) -> Store:
-        """Another handle on the same keys, over tcp with connections of its own."""
+        """Another handle for the same keys; with tcp it has its own connections."""
         def call(pointer: Any, err: Any) -> Any:
             ret = ffi.new("struct mst_store **")
             check(lib.mst_store_clone(pointer, ret, err), err)

@@ -1,4 +1,4 @@
-"""torch's RendezvousHandler over ours. What needs torch is here, see muster.torch."""
+"""torch's RendezvousHandler on top of ours. This module imports torch, see muster.torch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from muster._rendezvous import Rendezvous, Round
 from muster._torch_store import Client
 from muster._wait import aside
 
-#: Below those of torch, so that what is set for them holds for it.
+#: A child of torch's logger, to inherit its settings.
 logger = logging.getLogger("torch.distributed.elastic.rendezvous.muster")
 
-#: The keys of --rdzv-conf that one of torch's own handlers knows. torch's handlers pass over those
-#: of each other in silence.
+#: The keys of --rdzv-conf of torch's own handlers. Each of those silently ignores the keys of the
+#: others.
 _TORCH_KEYS = frozenset((
     "ca_cert", "cacert", "cert", "close_timeout", "etcd_prefix", "heartbeat_timeout", "is_host",
     "join_timeout", "keep_alive_interval", "keep_alive_max_attempt", "key", "last_call_timeout",
@@ -37,22 +37,22 @@ _TORCH_KEYS = frozenset((
     "timeout", "use_libuv",
 ))
 
-#: Those of them that have no effect on us and need none.
+#: Those that have no effect here and need none.
 _QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "use_libuv"))
 
 _READ_TIMEOUT_MS = 60_000
 
-#: The names that torch knows the backends of the library by.
+#: torch's names for the backends of the library.
 _NAMES = {"muster": "muster", "etcd-v3": "muster-etcd", "c10d": "muster-c10d"}
 
-#: How torch's own handler writes the record that nodes share, by the first release that does.
+#: The dialect in which torch's own handler writes the shared record, by first release.
 _DIALECTS = (((2, 6), "D4"), ((2, 3), "D3"), ((2, 0), "D2"), ((0, 0), "D1"))
 
-#: What agents before torch 2.4 get is a tuple, and they choose the address of the workers' store.
+#: Agents before torch 2.4 get a tuple, and choose the address of the workers' store.
 _Info: Any = getattr(api, "RendezvousInfo", None)
 _StoreInfo: Any = getattr(api, "RendezvousStoreInfo", None)
 
-#: "Not needed": no failure, where torch can tell.
+#: "Not needed": not a failure, in releases that know it.
 _Unneeded: Any = getattr(api, "RendezvousGracefulExitError", api.RendezvousClosedError)
 
 _ERRORS: tuple[tuple[type[MusterError], Any], ...] = (
@@ -82,20 +82,20 @@ def _torch_errors() -> Iterator[None]:
 
 
 def _known(backend: str) -> frozenset[str]:
-    """The options that a backend of the library knows."""
+    """The options of a backend of the library."""
     count = ffi.new("size_t *")
     names = lib.mst_backend_options(backend.encode(), count)
     return frozenset(text_of(names[i]) for i in range(count[0]))
 
 
 def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
-    """What the library is to be told of torch's configuration. It refuses what is unknown to it
-    and names the nearest that is known."""
+    """The options for the library from torch's configuration. The library refuses unknown ones
+    and names the nearest known one."""
     known = _known(backend)
     options: dict[str, Option] = {}
     for key, value in config.items():
-        # A launcher adds the node's number, which means something to the static handler alone. In
-        # the text of --rdzv-conf somebody means it.
+        # A launcher adds the node's number, which only the static handler uses. In the text of
+        # --rdzv-conf it is intended.
         is_launchers = key == "rank" and not isinstance(value, str)
         if value is None:
             continue
@@ -111,14 +111,14 @@ def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
 
 
 def _dialect() -> str:
-    """That of the torch which is here, for agents of the same release."""
+    """The dialect of the installed torch, for agents of the same release."""
     release = str(getattr(torch, "__version__"))
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     return next(name for first, name in _DIALECTS if version >= first)
 
 
 def _read_timeout(rendezvous: Rendezvous) -> datetime.timedelta:
-    """How long a call of the store may take, as the library has understood it."""
+    """The timeout of store calls, as parsed by the library."""
     err, ret = ffi.new("struct mst_err *"), ffi.new("int64_t *")
     check(lib.mst_params_duration_ms(rendezvous._params, b"read_timeout", _READ_TIMEOUT_MS, ret,
                                      err), err)
@@ -126,7 +126,7 @@ def _read_timeout(rendezvous: Rendezvous) -> datetime.timedelta:
 
 
 def _record(event: Event) -> None:
-    """Log an event of the library, and give it to torch's."""
+    """Log an event of the library, and pass it to torch's events."""
     is_failure = event.state == "FAILED"
     logger.log(logging.WARNING if is_failure else logging.INFO, "%s", event.message)
     events.construct_and_record_rdzv_event(
@@ -135,10 +135,10 @@ def _record(event: Event) -> None:
 
 
 def _is_torchrun() -> bool:
-    """Whether torchrun has called, and not a program that has a launcher of torch inside."""
+    """Whether this is torchrun, and not another program that uses torch's launcher."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        # Under `python -m` it is the module's name that differs.
+        # With `python -m` the name of the module differs.
         if getattr(frame.f_globals.get("__spec__"), "name", "") == "torch.distributed.run":
             return True
         frame = frame.f_back
@@ -146,15 +146,15 @@ def _is_torchrun() -> bool:
 
 
 class Handler(api.RendezvousHandler):  # type: ignore[misc]
-    """A node of a job, as torch's agents see it."""
+    """A node of a job, for torch's agents."""
 
     def __init__(self, parameters: Any, backend: str) -> None:
         self._backend = _NAMES[backend]
         options = _options(parameters.config, backend)
-        #: A node whose way into a round has failed must not end the job of the others with
-        #: shutdown(), which torch calls whatever has happened.
+        #: A node that failed to join must not end the job of the others with shutdown(), which
+        #: torch calls in any case.
         self._is_refused = False
-        #: The job has ended, and this node was never needed.
+        #: The job has ended, and this node was not needed.
         self._is_unneeded = False
         try:
             self._rendezvous = Rendezvous(
@@ -212,13 +212,13 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def _store_info(found: Round, store: Any) -> Any:
         if found.master_port != 0:
             return _StoreInfo(found.master_addr, found.master_port)
-        # A node of another kind has rank 0, and tells it in the store.
+        # Rank 0 is another kind of node and publishes it in the store.
         return aside(lambda: _StoreInfo(store.get("MASTER_ADDR").decode(),
                                         int(store.get("MASTER_PORT"))))
 
     def num_nodes_waiting(self) -> int:
-        """Also more than 0 when a member is lost, has left, or the round is over for this node:
-        an agent asks for nothing else while its workers run."""
+        """Also above 0 if a member was lost or left, or the round is over for this node: agents
+        check nothing else while their workers run."""
         with _torch_errors():
             changes = self._rendezvous.poll()
             if changes.should_return:
@@ -246,9 +246,9 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
             logger.warning("The node '%s' has failed to shut down the rendezvous '%s': %s",
                            self._rendezvous.node, self.get_run_id(), error)
             return False
-        # torchrun stops its agent after the graceful exit, and then fails over the result that the
-        # agent does not have. Releases without a graceful exit fail over our error. It is no
-        # failure: this is the last that torchrun asks of us, and the place to say so.
+        # torchrun stops its agent after the graceful exit, and then fails because the agent has no
+        # result. Releases without a graceful exit fail with our error. Neither is a failure, and
+        # this is torchrun's last call to us, so end the process here.
         if self._is_unneeded and isinstance(sys.exc_info()[1], (AttributeError, _Unneeded)) and \
                 _is_torchrun():
             raise SystemExit(0)

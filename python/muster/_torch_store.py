@@ -1,4 +1,4 @@
-"""Stores as torch wants them, for the keys of one round."""
+"""Stores with torch's interface, for the keys of one round."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import torch.distributed as dist
 from muster._errors import MusterError
 from muster._store import Store
 
-#: Of an endpoint without one.
+#: The default port of an endpoint.
 _PORT = 29400
 
-#: How long to look whether somebody serves.
+#: How long to look for a server.
 _PREPARE_S = 1.0
 
-#: What torch's own stores raise.
+#: The exception of torch's own stores.
 _StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
 
 
 class BridgeStore(dist.Store):  # type: ignore[misc]
-    """torch's interface over our store, where torch has no client of its own: in an etcd."""
+    """torch's interface on top of our store, for etcd, where torch has no client of its own."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
@@ -81,16 +81,16 @@ class BridgeStore(dist.Store):  # type: ignore[misc]
 
 
 class _Chosen:
-    """For agents of torch before 2.4. That of rank 0 chooses an address for the workers' store and
-    writes it down. The rendezvous has agreed on one already, which others may have read: that one
-    stands."""
+    """For agents of torch before 2.4. That of rank 0 chooses an address for the workers' store
+    and writes it. The rendezvous has agreed on one already, and others may have read it: the
+    write is ignored."""
 
     def set(self, key: str, value: Any) -> None:
         if key not in ("MASTER_ADDR", "MASTER_PORT"):
             super().set(key, value)  # type: ignore[misc]
 
     def publish(self, addr: str, port: int) -> None:
-        """Write down the address that was agreed on."""
+        """Write the agreed address."""
         super().set("MASTER_ADDR", addr)  # type: ignore[misc]
         super().set("MASTER_PORT", str(port))  # type: ignore[misc]
 
@@ -104,19 +104,19 @@ class ChosenBridgeStore(_Chosen, BridgeStore):
 
 
 class Client:
-    """torch's own client of the server: process groups need a store in C++. It serves all rounds.
-    Making one takes torch a lookup of names, which can be slow where many nodes do so at once, so
-    it is made before the first round where that can be.
+    """torch's own client of the server, for all rounds: process groups need a store in C++.
+    Creating one looks up names, which can be slow if many nodes do so at once, so it is created
+    before the first round if possible.
 
-    It never connects again. That is right: with the server, the keys are gone, and an agent that
-    waits for them should hear of it."""
+    torch's client never reconnects. The keys are lost with the server, and an agent that waits
+    for them must fail."""
 
     def __init__(self, timeout: datetime.timedelta) -> None:
         self._timeout = timeout
         self._store: Any = None
 
     def prepare(self, endpoint: str) -> None:
-        """Connect to who serves at the endpoint now. It is no failure if nobody does."""
+        """Connect to the server at the endpoint, if there is one now."""
         try:
             url = urllib.parse.urlsplit(f"//{endpoint.strip() or 'localhost'}")
             where = url.hostname or "", url.port or _PORT
@@ -130,19 +130,19 @@ class Client:
                                     wait_for_workers=False)
 
     def at(self, url: urllib.parse.SplitResult) -> Any:
-        """The client, which is connected."""
+        """The connected client."""
         try:
             if self._store is not None:
                 self._store.num_keys()
                 return self._store
         except RuntimeError:
-            pass  # it was connected to a server that has ended since
+            pass  # its server has ended since
         self._connect(url.hostname or "", url.port or _PORT)
         return self._store
 
     def store(self, store: Store, is_chosen: bool) -> Any:
-        """The same keys as those of @store, for torch. @is_chosen: the agent would choose the
-        address of the workers' store and must not."""
+        """The keys of @store, for torch. @is_chosen: the agent would choose the address of the
+        workers' store, and its choice is ignored."""
         url = urllib.parse.urlsplit(store.url)
         if url.scheme != "tcp":
             store.timeout = self._timeout

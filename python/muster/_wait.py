@@ -1,9 +1,9 @@
-"""Waiting inside the library, so that Ctrl-C and other signals are heard.
+"""Waiting inside the library, with Ctrl-C and other signals handled.
 
-Python runs handlers of signals in the main thread only, and not while that is inside a call. Calls
-on a store are many and short: the library calls back while it waits, and that runs the handlers
-(<muster/wait.h>). All others are few: another thread makes them, and the main thread waits for it.
-Either way, a handler that raises ends the call.
+Python runs signal handlers only in the main thread, and not during a call into C. Store calls are
+many and short: the library calls back while it waits, and that runs the handlers (<muster/wait.h>).
+Other calls are few: another thread makes them, and the main thread waits for it. In both cases a
+handler that raises ends the call.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from muster._binding import ffi, lib
 
 ResultType = TypeVar("ResultType")
 
-#: How long a call that was interrupted may take to end before nobody waits for it any more.
+#: How long to wait for the end of an interrupted call.
 _END_S = 0.03
 
 _NONE = ffi.NULL
 
 
 class _Process:
-    """What a forked child has to begin anew."""
+    """State that a forked child must reset."""
 
     def __init__(self) -> None:
         self.generation = 0
         self.main_ident = threading.main_thread().ident
-        #: Calls on stores that the main thread is in; more than one if a handler makes one, too.
+        #: Current store calls of the main thread; several if a signal handler makes one, too.
         self.calls: list[_StoreCall] = []
-        #: Threads for other calls, which have none at the moment.
+        #: Idle threads for other calls.
         self.idle: list[_Caller] = []
 
     def fork(self) -> None:
@@ -61,8 +61,8 @@ def _end_call(_kind: Any, error: BaseException, _trace: Any) -> None:
 
 
 def _run_handlers(_arg: Any) -> None:
-    """An mst_wait_fn. Running any Python code runs the handlers of signals that have come; a loop
-    does so in every version."""
+    """An mst_wait_fn. Running Python code runs the pending signal handlers; a loop does so in
+    every version."""
     for _ in (0, 1):
         pass
 
@@ -71,14 +71,14 @@ ffi.def_extern("muster_python_wait", onerror=_end_call)(_run_handlers)
 
 
 def is_main() -> bool:
-    """Whether this thread is the one that runs handlers of signals."""
+    """Whether this thread runs signal handlers."""
     return threading.get_ident() == process.main_ident
 
 
 def inside(function: Callable[..., int], arguments: tuple[Any, ...],
            interrupt: Callable[[], None]) -> tuple[int, Optional[BaseException]]:
-    """Make a call on a store, in the main thread: what it has returned, and what a handler has
-    raised meanwhile."""
+    """Make a store call in the main thread. Returns its result and what a handler has raised
+    meanwhile."""
     calls = process.calls
     depth = len(calls)
     call = _StoreCall(interrupt)
@@ -105,7 +105,7 @@ class _Caller:
 
 
 class _Aside:
-    """A call in another thread."""
+    """A call in a separate thread."""
 
     def __init__(self, call: Callable[[], Any], discard: Callable[[Any], None]) -> None:
         self.result: Any = None
@@ -119,7 +119,7 @@ class _Aside:
         self.done.acquire()
 
     def start(self) -> bool:
-        """False if there can be no thread, because the interpreter ends."""
+        """False if no thread can start because the interpreter ends."""
         try:
             caller = process.idle.pop() if process.idle else _Caller()
         except RuntimeError:
@@ -136,7 +136,7 @@ class _Aside:
         result, error = None, None
         try:
             result = self._call()
-        except BaseException as raised:  # it belongs to the thread that waits
+        except BaseException as raised:  # raised in the waiting thread
             error = raised
         with self._lock:
             self.result, self.error = result, error
@@ -147,14 +147,14 @@ class _Aside:
             self._discard(result)
 
     def give_up(self) -> bool:
-        """Whether it can be: a call that has not begun is not made any more. To interrupt it would
-        interrupt the next one."""
+        """Give up a call that has not begun; returns whether that was so. An interrupt would hit
+        the next call."""
         with self._lock:
             self._is_left = not self._has_begun
             return self._is_left
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop waiting for it."""
         with self._lock:
             self._is_left = True
             is_over = self.done.acquire(blocking=False)
@@ -168,8 +168,8 @@ def _keep(_result: Any) -> None:
 
 def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], None]] = None,
           discard: Callable[[ResultType], None] = _keep) -> ResultType:
-    """Make a call that may wait. If a handler raises in the main thread, the call is interrupted.
-    If that cannot be, or it does not end soon, it is left alone, and its result is discarded."""
+    """Make a call that may wait. If a handler raises in the main thread, the call is
+    interrupted. If it cannot be interrupted, or does not end soon, its result is discarded."""
     if not is_main():
         return call()
     it = _Aside(call, discard)

@@ -1,10 +1,9 @@
-"""``torchrun --rdzv-backend=muster``: the handlers that torch finds by itself.
+"""``torchrun --rdzv-backend=muster``: the handlers that torch finds automatically.
 
 torch 2.5 and later ask every installed package for handlers (entry points of the group
-``torchrun.handlers``). For earlier ones there are ``python -m muster.torchrun`` and
-:func:`register`.
+``torchrun.handlers``). For earlier releases use ``python -m muster.torchrun`` or :func:`register`.
 
-torch asks while it is being imported, so nothing here imports it.
+torch asks during its own import, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def _create_c10d(parameters: Any) -> Any:
 
 
 def create_handler() -> Creator:
-    """The function that makes handlers of ``--rdzv-backend=muster`` from torch's
-    RendezvousParameters: nodes meet at a ``muster serve``, or at the first of them."""
+    """Make the handler of ``--rdzv-backend=muster`` from torch's RendezvousParameters: nodes
+    meet at a ``muster serve``, or at the first node."""
     return _create
 
 
@@ -52,8 +51,8 @@ def create_c10d_handler() -> Creator:
 
 
 def register() -> None:
-    """Tell torch of our handlers, where it does not find them by itself. Doing so again is
-    fine."""
+    """Register our handlers with a torch that does not find them automatically. Repeating it is
+    harmless."""
     from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as registry
 
     registry.register("muster", create_handler())

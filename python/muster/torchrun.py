@@ -1,4 +1,4 @@
-"""``python -m muster.torchrun``: torchrun, with our handlers in torch releases before 2.5 as well.
+"""``python -m muster.torchrun``: torchrun with our handlers, also for torch before 2.5.
 It takes torchrun's command line."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from muster.torch import register
 
 
 def main() -> None:
-    """Make our handlers known and hand over to torchrun."""
+    """Register our handlers and run torchrun."""
     register()
     from torch.distributed.run import main as torchrun
 
