@@ -37,18 +37,6 @@ static bool session_is_exact(const struct mst__session *session)
     return session->options.mode == MST_SESSION_EXACT;
 }
 
-const char *mst__session_why_name(enum mst__session_why why)
-{
-    switch (why) {
-#define WHY_NAME(name, text)     \
-    case MST_SESSION_WHY_##name: \
-        return text;
-        MST_SESSION_WHY_MAP(WHY_NAME)
-#undef WHY_NAME
-    }
-    return "undefined";
-}
-
 static void session_check(const struct mst__session *session)
 {
     bool may_be_dirty = session_is_exact(session) || session->phase == MST_SESSION_WRITING;
@@ -58,9 +46,7 @@ static void session_check(const struct mst__session *session)
     MST_ASSERT(session->has_token || session->token.size == 0);
 }
 
-static void session_move(struct mst__session *session,
-                         enum mst__session_phase to,
-                         enum mst__session_why why)
+static void session_move(struct mst__session *session, enum mst__session_phase to)
 {
     /* From the row to the column: idle, reading, writing, waiting. */
     static const bool is_allowed[4][4] = {
@@ -72,9 +58,6 @@ static void session_move(struct mst__session *session,
     enum mst__session_phase from = session->phase;
     MST_ASSERT(is_allowed[from][to]);
     session->phase = to;
-    if (session->options.trace != NULL) {
-        session->options.trace(session->options.trace_arg, from, to, why);
-    }
     session_check(session);
 }
 
@@ -125,11 +108,9 @@ void mst__session_close(struct mst__session *session)
 
 /* --- effects --- */
 
-static int step_done(struct session_step *step,
-                     struct mst__outcome outcome,
-                     enum mst__session_why why)
+static int step_done(struct session_step *step, struct mst__outcome outcome)
 {
-    session_move(step->session, MST_SESSION_IDLE, why);
+    session_move(step->session, MST_SESSION_IDLE);
     *step->effect = (struct mst__effect){.kind = MST_EFFECT_DONE, .outcome = outcome};
     return 0;
 }
@@ -137,7 +118,7 @@ static int step_done(struct session_step *step,
 static int step_fail(struct session_step *step, enum mst__result result)
 {
     struct mst__outcome outcome = {.result = result};
-    return step_done(step, outcome, MST_SESSION_WHY_FAILED);
+    return step_done(step, outcome);
 }
 
 /* Undo a stage that was not written. */
@@ -170,14 +151,14 @@ static int step_failed(struct session_step *step, enum mst__result result)
 static int step_abandon(struct session_step *step, int code)
 {
     session_forget(step->session);
-    session_move(step->session, MST_SESSION_IDLE, MST_SESSION_WHY_FAILED);
+    session_move(step->session, MST_SESSION_IDLE);
     return code;
 }
 
-static int step_read(struct session_step *step, enum mst__session_why why)
+static int step_read(struct session_step *step)
 {
     struct mst__session *session = step->session;
-    session_move(session, MST_SESSION_READING, why);
+    session_move(session, MST_SESSION_READING);
     session->stats.reads++;
     session->asked_us = step->now_mono_us;
     *step->effect = (struct mst__effect){.kind = MST_EFFECT_READ};
@@ -195,7 +176,7 @@ static bool session_may_lose_unread(const struct mst__session *session)
 static int step_write(struct session_step *step)
 {
     struct mst__session *session = step->session;
-    session_move(session, MST_SESSION_WRITING, MST_SESSION_WHY_CHANGED);
+    session_move(session, MST_SESSION_WRITING);
     session->stats.writes++;
     session->asked_us = step->now_mono_us;
     *step->effect = (struct mst__effect){
@@ -211,14 +192,13 @@ static int step_write(struct session_step *step)
 static int step_wait(struct session_step *step,
                      enum mst__session_wait wait,
                      bool wants_change,
-                     int64_t until_us,
-                     enum mst__session_why why)
+                     int64_t until_us)
 {
     struct mst__session *session = step->session;
     session->wait = wait;
     session->wants_change = wants_change;
     session->until_us = until_us;
-    session_move(session, MST_SESSION_WAITING, why);
+    session_move(session, MST_SESSION_WAITING);
     *step->effect = (struct mst__effect){
         .kind = MST_EFFECT_WAIT,
         .until_us = until_us,
@@ -374,14 +354,11 @@ static enum mst__result step_result(const struct session_step *step, enum mst__a
 }
 
 /* Delay a write that others are likely to make as well; another read follows. */
-static int step_hold_until(struct session_step *step,
-                           int64_t held_us,
-                           bool wants_change,
-                           enum mst__session_why why)
+static int step_hold_until(struct session_step *step, int64_t held_us, bool wants_change)
 {
     step->session->is_held = true;
     step->session->held_us = held_us;
-    return step_wait(step, MST_WAIT_HOLD, wants_change, held_us, why);
+    return step_wait(step, MST_WAIT_HOLD, wants_change, held_us);
 }
 
 /* Whether to wait before @action, which changes the record; the effect is then set. */
@@ -402,8 +379,7 @@ static bool step_hold(struct session_step *step, enum mst__action action)
      * ours. */
     bool wants_change =
         action == MST_ACTION_MARK_RENDEZVOUS_COMPLETE || action == MST_ACTION_KEEP_ALIVE;
-    (void)step_hold_until(step, held_us, wants_change,
-                          session->losses > 0 ? MST_SESSION_WHY_LOST : MST_SESSION_WHY_SPREAD);
+    (void)step_hold_until(step, held_us, wants_change);
     return true;
 }
 
@@ -414,14 +390,14 @@ static int step_poll(struct session_step *step)
     session->is_hold_over = false;
     if (session_is_exact(session)) {
         int64_t until_us = mst__saturate_add(step->now_mono_us, MST_SYNC_DELAY_US);
-        return step_wait(step, MST_WAIT_POLL, false, until_us, MST_SESSION_WHY_QUIET);
+        return step_wait(step, MST_WAIT_POLL, false, until_us);
     }
     int64_t until_us = mst__session_poll_us(session, step->now_mono_us, &step->prng);
     session->skip = mst__session_skip(session, step->now_mono_us);
     if (session->skip > 0 && until_us > step->now_mono_us + MST_SKIP_US_MAX) {
         until_us = step->now_mono_us + MST_SKIP_US_MAX;
     }
-    return step_wait(step, MST_WAIT_POLL, true, until_us, MST_SESSION_WHY_QUIET);
+    return step_wait(step, MST_WAIT_POLL, true, until_us);
 }
 
 /* The join has ended: return the result. */
@@ -441,7 +417,7 @@ static int step_joined(struct session_step *step)
         .rank = self->rank,
         .world = mst__session_world(session),
     };
-    return step_done(step, outcome, MST_SESSION_WHY_FINISHED);
+    return step_done(step, outcome);
 }
 
 /* Leaving ends and joining begins: both are one write, if it wins. */
@@ -463,7 +439,7 @@ static bool step_finish(struct session_step *step, int *ret_code)
     struct mst__session *session = step->session;
     if (session->stage != MST_OPERATION_JOIN) {
         struct mst__outcome outcome = {.result = MST_RESULT_OK};
-        *ret_code = step_done(step, outcome, MST_SESSION_WHY_FINISHED);
+        *ret_code = step_done(step, outcome);
         return false;
     }
     bool is_certain = true;
@@ -529,23 +505,22 @@ static int step_think(struct session_step *step)
 /* --- the holder --- */
 
 /* Start of a pass: with a fresh cache of the exact mode decide at once; else read or write. */
-static int step_sync(struct session_step *step, enum mst__session_why why)
+static int step_sync(struct session_step *step)
 {
     struct mst__session *session = step->session;
     if (!session_is_exact(session)) {
-        return step_read(step, why);
+        return step_read(step);
     }
     if (session->is_dirty) {
         return step_write(step);
     }
     int64_t oldest_us = step->now_mono_us - EXACT_CACHE_US;
     if (session->synced_us < (oldest_us > 0 ? oldest_us : 0)) {
-        return step_read(step, why);
+        return step_read(step);
     }
     session->dead.count = 0;
     if (session->operation == MST_OPERATION_POLL) {
-        return step_done(step, (struct mst__outcome){.result = MST_RESULT_OK},
-                         MST_SESSION_WHY_FINISHED);
+        return step_done(step, (struct mst__outcome){.result = MST_RESULT_OK});
     }
     return step_think(step);
 }
@@ -575,8 +550,7 @@ static int step_synced(struct session_step *step)
         return step_abandon(step, rv);
     }
     if (session->operation == MST_OPERATION_POLL) {
-        return step_done(step, (struct mst__outcome){.result = MST_RESULT_OK},
-                         MST_SESSION_WHY_FINISHED);
+        return step_done(step, (struct mst__outcome){.result = MST_RESULT_OK});
     }
     return step_think(step);
 }
@@ -675,7 +649,7 @@ static int step_lost_unread(struct session_step *step)
     session_count_loss(session);
     int64_t hold_us = mst__session_hold_us(session, session->action, &step->prng);
     session_forget(session);
-    return step_hold_until(step, step->now_mono_us + hold_us, false, MST_SESSION_WHY_LOST);
+    return step_hold_until(step, step->now_mono_us + hold_us, false);
 }
 
 static int step_lost(struct session_step *step, const struct mst__session_event *event)
@@ -705,9 +679,9 @@ static int step_begin(struct session_step *step, const struct mst__session_event
     session->is_hold_over = false;
     int64_t spread_us = mst__session_spread_us(session, step->now_mono_us, &step->prng);
     if (spread_us > 0) {
-        return step_hold_until(step, step->now_mono_us + spread_us, false, MST_SESSION_WHY_SPREAD);
+        return step_hold_until(step, step->now_mono_us + spread_us, false);
     }
-    return step_sync(step, MST_SESSION_WHY_BEGUN);
+    return step_sync(step);
 }
 
 /* The wait is over, or another one is better. */
@@ -718,24 +692,23 @@ static int step_waited(struct session_step *step, enum mst__event_kind kind)
         session->is_cancelled = true;
         session->deadline_us = step->now_mono_us - 1;
         session->is_hold_over = true;
-        return step_sync(step, MST_SESSION_WHY_CANCELLED);
+        return step_sync(step);
     }
     bool is_over = step->now_mono_us >= session->until_us;
     if (is_over) {
         session->is_hold_over = session->is_hold_over || session->wait == MST_WAIT_HOLD;
-        return step_sync(step, MST_SESSION_WHY_STALE);
+        return step_sync(step);
     }
     if (kind == MST_EVENT_TIME || !session->wants_change) {
         /* Not yet; repeat the effect. */
-        return step_wait(step, session->wait, session->wants_change, session->until_us,
-                         MST_SESSION_WHY_QUIET);
+        return step_wait(step, session->wait, session->wants_change, session->until_us);
     }
     int64_t gathered_us = mst__saturate_add(session->synced_us, mst__session_gather_us(session));
     if (session->wait == MST_WAIT_POLL && gathered_us > step->now_mono_us &&
         gathered_us < session->until_us) {
-        return step_wait(step, MST_WAIT_GATHER, false, gathered_us, MST_SESSION_WHY_GATHERED);
+        return step_wait(step, MST_WAIT_GATHER, false, gathered_us);
     }
-    return step_sync(step, MST_SESSION_WHY_WOKEN);
+    return step_sync(step);
 }
 
 static int step_event(struct session_step *step, const struct mst__session_event *event)

@@ -42,34 +42,6 @@ enum mst__session_phase {
     MST_SESSION_WAITING, /* for a time, or for a change of the record */
 };
 
-/* Why the phase changed. */
-#define MST_SESSION_WHY_MAP(X) \
-    X(BEGUN, "begun")          \
-    X(STALE, "stale")          \
-    X(CHANGED, "changed")      \
-    X(QUIET, "quiet")          \
-    X(SPREAD, "spread")        \
-    X(LOST, "lost")            \
-    X(GATHERED, "gathered")    \
-    X(WOKEN, "woken")          \
-    X(CANCELLED, "cancelled")  \
-    X(FINISHED, "finished")    \
-    X(FAILED, "failed")
-
-enum mst__session_why {
-#define MST_SESSION_WHY_ENUM(name, text) MST_SESSION_WHY_##name,
-    MST_SESSION_WHY_MAP(MST_SESSION_WHY_ENUM)
-#undef MST_SESSION_WHY_ENUM
-};
-
-/* "lost" for MST_SESSION_WHY_LOST. Static memory. */
-const char *mst__session_why_name(enum mst__session_why why);
-
-typedef void (*mst__session_trace_fn)(void *arg,
-                                      enum mst__session_phase from,
-                                      enum mst__session_phase to,
-                                      enum mst__session_why why);
-
 enum mst__event_kind {
     MST_EVENT_BEGIN,       /* idle: operation, deadline_us */
     MST_EVENT_READ,        /* reading: state, token */
@@ -145,8 +117,6 @@ struct mst__session_options {
                                          it between steps */
     int64_t write_us;                 /* minimum time of a write that goes to a disk; 0 = almost
                                          none */
-    mst__session_trace_fn trace;      /* may be NULL */
-    void *trace_arg;
 };
 
 /* Counters since the start of the session. */
