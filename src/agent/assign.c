@@ -125,8 +125,7 @@ static int compute(struct exchange *exchange, struct mst_err *reterr)
     for (size_t i = 0; i < exchange->count; i++) {
         struct mst_bytes text = mst_bytes_of(exchange->values[i].data, exchange->values[i].size);
         if (!mst__role_info_read(text, &exchange->infos[i])) {
-            return mst__fail(reterr, MST_ESTATE, 0,
-                             "node %zu says what it is in a way that is not known: %.*s", i,
+            return mst__fail(reterr, MST_ESTATE, 0, "malformed description of node %zu: %.*s", i,
                              (int)(text.size < 100 ? text.size : 100), (const char *)text.data);
         }
     }
@@ -191,7 +190,7 @@ static int hear_ranks(const struct exchange *exchange,
                            &value, reterr);
     if (rv == 0 &&
         !mst__assigned_ranks_read(mst_bytes_of(value.data, value.size), ret_assignment)) {
-        rv = mst__fail(reterr, MST_ESTATE, 0, "rank 0 tells something else than ranks: %.100s",
+        rv = mst__fail(reterr, MST_ESTATE, 0, "malformed ranks from rank 0: %.100s",
                        (const char *)value.data);
     }
     mst_buffer_free(&value);
@@ -255,7 +254,8 @@ static int get_master(struct mst_store *store,
     if (rv == 0 && (values[0].size == 0 || values[0].size >= sizeof ret_assignment->master_addr ||
                     !mst__number_parse(mst_bytes_of(values[1].data, values[1].size), 1, 65535,
                                        &ret_assignment->master_port))) {
-        rv = mst__fail(reterr, MST_ESTATE, 0, "MASTER_ADDR and MASTER_PORT are no address");
+        rv = mst__fail(reterr, MST_ESTATE, 0,
+                       "MASTER_ADDR and MASTER_PORT are not an address and a port");
     } else if (rv == 0) {
         memcpy(ret_assignment->master_addr, values[0].data, values[0].size + 1);
     }
@@ -279,7 +279,7 @@ static int get_former_master(const struct exchange *exchange,
     int used =
         snprintf(name, sizeof name, "%.*s%" PRId64, (int)size, (const char *)prefix.data, number);
     if (size == prefix.size || used < 0 || (size_t)used >= sizeof name) {
-        return mst__fail(reterr, MST_ENOTFOUND, 0, "rounds have no numbers here");
+        return mst__fail(reterr, MST_ENOTFOUND, 0, "the prefix of the round ends without a number");
     }
     struct mst_store *root = NULL;
     struct mst_store *round = NULL;

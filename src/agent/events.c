@@ -26,7 +26,7 @@ int mst__events_open(struct mst__events *events,
         int64_t number = 0;
         if (!mst__number_parse(mst_bytes_str(target + 3), 0, INT32_MAX, &number) ||
             fcntl((int)number, F_GETFD) < 0) {
-            return mst__fail(reterr, MST_EINVAL, 0, "--events: '%.60s' is no open descriptor",
+            return mst__fail(reterr, MST_EINVAL, 0, "--events: '%.60s' is not an open descriptor",
                              target);
         }
         events->fd = (int)number;

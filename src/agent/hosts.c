@@ -28,10 +28,10 @@ static int add_host(void *arg, const char *name, struct mst_err *reterr)
     struct mst_bytes key = mst_bytes_str(name);
     if (name[0] == '-' || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                        "0123456789_.:@-%") != strlen(name)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s' is no name of a host", name);
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s' is not a host name", name);
     }
     if (mst__map_get(&gathering->map, key) != NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0, "host '%.60s' is there twice", name);
+        return mst__fail(reterr, MST_EINVAL, 0, "host '%.60s' is given twice", name);
     }
     if (mst__map_count(&gathering->map) == MST_HOSTS_MAX) {
         return mst__fail(reterr, MST_ELIMIT, 0, "more than %d hosts", MST_HOSTS_MAX);
@@ -54,7 +54,7 @@ static int finish_list(struct gathering *gathering,
     size_t count = mst__map_count(&gathering->map);
     struct mst__host *hosts = rv != 0 ? NULL : mst__arena_take(arena, (count + 1) * sizeof *hosts);
     if (rv == 0 && count == 0) {
-        rv = mst__fail(reterr, MST_EINVAL, 0, "there is no host in the list");
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the list has no host");
     } else if (rv == 0 && hosts == NULL) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "%zu hosts", count);
     }
@@ -109,7 +109,7 @@ static int parse_line(struct gathering *gathering, char *line, struct mst_err *r
     if (*rest != '\0' &&
         (strncmp(rest, "slots=", 6) != 0 ||
          !mst__number_parse(mst_bytes_str(rest + 6), 1, MST_NPROC_MAX, &gathering->slots))) {
-        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s' behind host '%.60s' is not slots=N", rest,
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s' after host '%.60s' is not slots=N", rest,
                          name);
     }
     return mst__names_walk(name, add_host, gathering, reterr);
@@ -222,7 +222,7 @@ static int next_pair(struct mst_bytes *rest,
     *ret_whole = false;
     const uint8_t *newline = rest->size == 0 ? NULL : memchr(rest->data, '\n', rest->size);
     if (newline == NULL) {
-        return rest->size < 64 ? 0 : mst__fail(reterr, MST_EINVAL, 0, "no job for a relay");
+        return rest->size < 64 ? 0 : mst__fail(reterr, MST_EINVAL, 0, "malformed job for a relay");
     }
     struct mst_bytes line = mst_bytes_of(rest->data, (size_t)(newline - rest->data));
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -244,7 +244,7 @@ static int next_pair(struct mst_bytes *rest,
         *ret_whole = true;
         return 0;
     }
-    return mst__fail(reterr, MST_EINVAL, 0, "no job for a relay");
+    return mst__fail(reterr, MST_EINVAL, 0, "malformed job for a relay");
 }
 
 /* `INDEX SLOTS NAME` */
@@ -368,7 +368,7 @@ int mst__relay_job_read(struct mst_bytes text,
                  counts[KEY_MUSTER] != 1;
     if (rv != 0 || lacks) {
         rv = rv == 0 ? MST_EINVAL : rv;
-        return mst__fail(reterr, rv, 0, "no job for a relay");
+        return mst__fail(reterr, rv, 0, "malformed job for a relay");
     }
     *ret_size = size;
     return 0;

@@ -511,7 +511,7 @@ int mst__relay_receive(int fd,
             continue;
         }
         if (size <= 0) {
-            return size == 0 ? mst__fail(reterr, MST_ECONN, 0, "the job of a relay is not whole")
+            return size == 0 ? mst__fail(reterr, MST_ECONN, 0, "incomplete job for a relay")
                              : mst__fail(reterr, MST_ESYS, errno, "read the job of a relay");
         }
         mst__buf_commit(input, (size_t)size);

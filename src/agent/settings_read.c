@@ -398,8 +398,9 @@ static int read_signals(const struct mst__setting_value *value,
         size_t size = strcspn(rest, ",");
         int number = mst__signal_number(mst__unicode_trim(mst_bytes_of(rest, size)));
         if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD) {
-            return mst__fail(reterr, MST_EINVAL, 0, "%s: '%.*s' is no signal that can be handled",
-                             value->origin, (int)(size < 60 ? size : 60), rest);
+            return mst__fail(reterr, MST_EINVAL, 0,
+                             "%s: '%.*s' is not a signal that can be handled", value->origin,
+                             (int)(size < 60 ? size : 60), rest);
         }
         if (ret_list->count == MST_SIGNALS_MAX) {
             return mst__fail(reterr, MST_EINVAL, 0, "%s: more than %d signals", value->origin,

@@ -300,8 +300,7 @@ static int leave_round(void *self, void *arg, struct mst_err *reterr)
     leave_within(muster, *timeout_ms);
     return is_in && (is_alone || muster->part_rv != 0)
                ? mst__fail(reterr, MST_ECONN, 0,
-                           "%.60s: no connection; the others are told when our time to come back "
-                           "is over",
+                           "%.60s: no connection; the others learn of it when the grace is over",
                            muster->where)
                : 0;
 }

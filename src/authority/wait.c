@@ -56,5 +56,5 @@ int mst__wait_word(const struct mst__wait *wait,
     return mst__owner_is_cancelled(owner)
                ? mst__owner_fail_cancelled(reterr)
                : mst__fail(reterr, MST_ECONN, 0,
-                           "%.60s: no answer; the others are told when there is one", wait->where);
+                           "%.60s does not answer; the report is sent when it does", wait->where);
 }

@@ -31,7 +31,7 @@ static int item_fail(const struct item *item, struct mst_bytes rest, const char 
 static int item_put(struct item *item, size_t used, struct mst_bytes bytes)
 {
     if (bytes.size > MST_AUTHORITY_NAME_SIZE_MAX - used) {
-        return item_fail(item, bytes, "is longer than a name can be");
+        return item_fail(item, bytes, "the name is too long");
     }
     if (bytes.size > 0) {
         memcpy(item->name + used, bytes.data, bytes.size);
@@ -44,7 +44,7 @@ static int item_add(struct item *item)
 {
     struct mst_bytes name = mst_bytes_str(item->name);
     if (name.size == 0 || strpbrk(item->name, "[] \t") != NULL) {
-        return item_fail(item, mst_bytes_of("", 0), "is no name such as node[1-20]");
+        return item_fail(item, mst_bytes_of("", 0), "not a name such as node[1-20]");
     }
     return item->fn(item->arg, item->name, item->reterr);
 }
@@ -82,7 +82,7 @@ static int item_range(struct item *item, size_t used, struct mst_bytes range, st
     if (!read_number(first_text, &first) || (is_range && !read_number(last_text, &last)) ||
         (is_range && last < first)) {
         item->name[used] = '\0';
-        return item_fail(item, range, "is no range such as 1-20");
+        return item_fail(item, range, "not a range such as 1-20");
     }
     last = is_range ? last : first;
     int width = first_text.data[0] == '0' ? (int)first_text.size : 1;
@@ -109,12 +109,12 @@ static int item_expand(struct item *item, size_t used, struct mst_bytes rest)
         return rv == 0 ? item_add(item) : rv;
     }
     if (ranges.size == 0 || memchr(ranges.data, ']', ranges.size) == NULL) {
-        return item_fail(item, ranges, "lacks a ']'");
+        return item_fail(item, ranges, "missing ']'");
     }
     rest = ranges;
     ranges = next_part(&rest, ']');
     if (ranges.size == 0) {
-        return item_fail(item, rest, "has no numbers in its brackets");
+        return item_fail(item, rest, "no numbers in the brackets");
     }
     while (rv == 0 && ranges.size > 0) {
         rv = item_range(item, used, next_part(&ranges, ','), rest);

@@ -50,8 +50,8 @@ int mst__sized_take(void *to,
     for (size_t i = to_size; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0) {
             return mst__fail(reterr, MST_ENOTSUP, 0,
-                             "struct %s of size %zu, %zu here, has a field set that this muster "
-                             "does not know; take a newer one",
+                             "struct %s of size %zu has a field set that this muster, with size "
+                             "%zu, does not know; use a newer one",
                              name, size, to_size);
         }
     }

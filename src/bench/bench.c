@@ -351,8 +351,8 @@ static int check_options(struct bench *bench, const char *what)
     enum mst__bench_protocol protocol = MST_BENCH_TORCH_C;
     const char *unknown = NULL;
     if (strcmp(what, "store") != 0) {
-        return mst__cli_usage_error(BENCH_COMMAND,
-                                    "'%s' cannot be measured; choose store or rendezvous", what);
+        return mst__cli_usage_error(BENCH_COMMAND, "unknown '%s'; choose store or rendezvous",
+                                    what);
     }
     if (bench->port == 0) {
         return mst__cli_usage_error(BENCH_COMMAND, "--port is missing");

@@ -35,8 +35,7 @@ static int close_with(const struct mst__rdzv *rdzv,
     const char *backend = mst_params_backend(params);
     bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
     if (reason != NULL && !has_reason) {
-        return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' has no place for it",
-                                    backend);
+        return mst__cli_usage_error(COMMAND, "--reason: backend '%.40s' cannot store one", backend);
     }
     name_owner(owner, sizeof owner);
     int rv =

@@ -65,7 +65,7 @@ static int fill_output(struct etcd *etcd)
         etcd->options.output = MST_ETCD_OUTPUT_FILE;
         etcd->options.output_path = etcd->output;
     } else {
-        return mst__cli_usage_error("muster etcd", "--output: wanted is none, inherit or a file");
+        return mst__cli_usage_error("muster etcd", "--output: give none, inherit or a file");
     }
     return MST_EXIT_OK;
 }

@@ -45,7 +45,7 @@ static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
     }
     if (!is_known || place.is_file) {
         return mst__fail(
-            reterr, MST_EINVAL, 0, "agents of backend '%.40s' listen to no commands%s; %s", backend,
+            reterr, MST_EINVAL, 0, "agents of backend '%.40s' take no commands%s; %s", backend,
             is_known ? " when they meet in a file" : ", those of muster and c10d do", job->instead);
     }
     struct mst_store *all = NULL;

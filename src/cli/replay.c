@@ -361,8 +361,8 @@ static int tell_records(struct teller *teller, struct mst__buf *input, uint64_t 
         int rv = mst__replay_take(&teller->replay, fields);
         if (rv != 0) {
             return mst__fail(&teller->err, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
-                             "the record at offset %" PRIu64 " makes no sense%s", *offset,
-                             *offset == 0 ? ": no journal, or of another version" : "");
+                             "the record at offset %" PRIu64 " is invalid%s", *offset,
+                             *offset == 0 ? ": not a journal, or of another version" : "");
         }
         if (teller->rv != 0) {
             return teller->rv;
@@ -499,7 +499,7 @@ int mst__cli_replay(int argc, char **argv)
     }
     if (!parse_until(&teller)) {
         return mst__cli_usage_error("muster replay",
-                                    "--until: '%s' is no time such as "
+                                    "--until: '%s' is not a time such as "
                                     "2026-01-31T12:00:00Z or +90s",
                                     teller.until_text);
     }

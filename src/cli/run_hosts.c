@@ -72,7 +72,7 @@ static int find_hosts(const struct mst__run_settings *settings,
     const char *text = settings->hosts != NULL ? settings->hosts : settings->scheduler.hosts.text;
     if (text == NULL) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "--launch: neither --hosts nor --hostfile nor a scheduler says where");
+                         "--launch needs --hosts, --hostfile or a scheduler");
     }
     return mst__hosts_parse(text, arena, ret_list, reterr);
 }

@@ -291,8 +291,9 @@ static void fail_late(struct mst__member *member, struct mst_bytes why)
         (void)mst__fail(&member->err, MST_ETIMEOUT, 0, "no round within %lld ms: %.*s", ms,
                         (int)why.size, (const char *)why.data);
     } else {
-        (void)mst__fail(&member->err, MST_ETIMEOUT, 0, "no round within %lld ms; %.60s is silent",
-                        ms, member->options.where);
+        (void)mst__fail(&member->err, MST_ETIMEOUT, 0,
+                        "no round within %lld ms; %.60s does not answer", ms,
+                        member->options.where);
     }
     fail(member);
 }

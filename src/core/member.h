@@ -62,10 +62,10 @@ enum mst__member_event_kind {
     MST_MEMBER_EVENT_EXPLAINED,    /* the answer to EXPLAIN: @is_spare, @text */
     MST_MEMBER_EVENT_WANTED,       /* the application wants the next round: @address, @timeout_us.
                                       Not while JOINING */
-    MST_MEMBER_EVENT_LEAVE,        /* it wants no round any more; pending reports are dropped */
-    MST_MEMBER_EVENT_FINISH,       /* its work is done: @status, @text. Ignored without a current
+    MST_MEMBER_EVENT_LEAVE,   /* it wants no round any more; does not wait for pending reports */
+    MST_MEMBER_EVENT_FINISH,  /* its work is done: @status, @text. Ignored without a current
                                       round, as RESTART */
-    MST_MEMBER_EVENT_RESTART,      /* its work has failed: @cause. WANTED follows */
+    MST_MEMBER_EVENT_RESTART, /* its work has failed: @cause. WANTED follows */
 };
 
 /* Pointers are borrowed for the call; @address until the next WANTED. */

@@ -618,7 +618,7 @@ static int read_answer(struct mst_bytes body,
     mst__json_free(json);
     if (rv != 0) {
         mst__v3_result_close(result);
-        return fail_answer(reterr, rv, "not what it should look like");
+        return fail_answer(reterr, rv, "unexpected content");
     }
     return 0;
 }
@@ -690,7 +690,7 @@ int mst__v3_read_txn(struct mst_bytes body,
     mst__json_free(json);
     if (rv != 0) {
         mst__v3_result_close(result);
-        return fail_answer(reterr, rv, "it does not fit to the transaction");
+        return fail_answer(reterr, rv, "it does not match the transaction");
     }
     return 0;
 }

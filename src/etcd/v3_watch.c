@@ -307,7 +307,7 @@ static int watch_created(struct mst__v3_watch *watch,
                          struct mst_err *reterr)
 {
     if (watch->created_count == watch->range_count) {
-        return mst__fail(reterr, MST_EPROTO, 0, "etcd watch: more ranges than were asked for");
+        return mst__fail(reterr, MST_EPROTO, 0, "etcd watch: more ranges than requested");
     }
     struct watch_range *range = &watch->ranges[watch->created_count++];
     range->id = line->watch_id;
@@ -568,8 +568,8 @@ int mst__v3_watch_next(struct mst__v3_watch *watch,
     while (watch->event_at == watch->event_count) {
         if (watch->compact_revision != 0) {
             return mst__fail(reterr, MST_ESTATE, 0,
-                             "etcd watch: what happened before revision %lld was compacted away; "
-                             "read the keys, and watch from there",
+                             "etcd watch: events before revision %lld were compacted; read the "
+                             "keys and watch from there",
                              (long long)watch->compact_revision);
         }
         int rv = watch->stream == NULL ? watch_connect(watch, until, reterr)

@@ -89,9 +89,10 @@ int mst__binary_find(const char *given,
     if (try_beside_us(ret_binary) || try_path_variable(ret_binary, "etcd")) {
         return 0;
     }
-    return mst__fail(reterr, MST_ENOTFOUND, 0,
-                     "no etcd: not in $" BINARY_VARIABLE ", not beside this program, not in $PATH; "
-                     "install etcd-server, or say where it is");
+    return mst__fail(
+        reterr, MST_ENOTFOUND, 0,
+        "no etcd: not in $" BINARY_VARIABLE
+        ", not beside this program, not in $PATH; install etcd-server, or give its path");
 }
 
 /* --- its version --- */

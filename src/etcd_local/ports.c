@@ -128,8 +128,8 @@ int mst__port_hold(const char *host,
     for (size_t i = 0; i < found.count; i++) {
         if (is_any(&found.addresses[i])) {
             return mst__fail(reterr, MST_EINVAL, 0,
-                             "etcd: host '%.60s' is every address, which cannot be told to others; "
-                             "give a name or an address of this machine",
+                             "etcd: host '%.60s' means every address, and clients cannot connect "
+                             "to that; give a name or an address of this machine",
                              host);
         }
     }

@@ -306,7 +306,7 @@ static int await_health_by(struct mst_etcd_server *server,
         }
         if (mst__until_is_over(until)) {
             return fail_with_words(server, reterr, MST_ETIMEOUT, false,
-                                   "etcd %s is not healthy in time: %.70s", server->binary.version,
+                                   "etcd %s was not healthy in time: %.70s", server->binary.version,
                                    why.msg);
         }
         if (!mst__until_pause(until.wake_fd, mst__clock_ns() / 1000 + PROBE_INTERVAL_US)) {
@@ -422,11 +422,10 @@ static int check_v2(const struct mst__binary *binary, struct mst_err *reterr)
     if (!mst__binary_is_from(binary, 3, 6)) {
         return 0;
     }
-    return mst__fail(
-        reterr, MST_ENOTSUP, 0,
-        "etcd %s ('%.50s') has no v2 API, which 3.6 has removed; take 3.5 or older, or "
-        "do without --enable-v2",
-        binary->version, binary->path);
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "etcd %s ('%.50s') has no v2 API, which 3.6 has removed; use 3.5 or older, or "
+                     "omit --enable-v2",
+                     binary->version, binary->path);
 }
 
 static int open_output(struct mst_etcd_server *server,

@@ -230,7 +230,7 @@ static int read_info(const struct mst__bootstrap_round *round,
     if (values[0].size == 0 || values[0].size >= sizeof ret_info->addr ||
         !mst__number_parse(mst_bytes_of(values[1].data, values[1].size), 0, 65535, &port)) {
         rv = mst__fail(reterr, MST_ESTATE, 0,
-                       KEY_ADDR " and " KEY_PORT " of rank 0 are no address and port");
+                       KEY_ADDR " and " KEY_PORT " of rank 0 are not an address and a port");
     } else {
         *ret_info = (struct mst__bootstrap_info){.port = (int)port};
         memcpy(ret_info->addr, values[0].data, values[0].size);

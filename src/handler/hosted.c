@@ -151,8 +151,7 @@ int mst__hosted_begin(const struct mst__c10d *settings,
         mst__url_close(&url);
     } else if (settings->endpoint.port == 0) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "endpoint '%.60s': port 0 is for the node that serves the store, and "
-                         "that is another one",
+                         "endpoint '%.60s': port 0 is only for the node that serves the store",
                          params->endpoint);
     }
     return 0;

@@ -40,10 +40,10 @@ static int read_labels(const struct mst_params *params,
         bool has_value = value.size > 0 && memchr(value.data, '=', value.size) != NULL;
         struct mst_bytes key = next_part(&value, '=');
         if (key.size == 0 || !has_value) {
-            return fail_option("labels", text, "is no list such as rack=r1;host=h2", reterr);
+            return fail_option("labels", text, "is not a list such as rack=r1;host=h2", reterr);
         }
         if (settings->labels_count == MST_AUTHORITY_LABELS_MAX) {
-            return mst__fail(reterr, MST_EINVAL, 0, "option 'labels': more than %d of them",
+            return mst__fail(reterr, MST_EINVAL, 0, "option 'labels': more than %d labels",
                              MST_AUTHORITY_LABELS_MAX);
         }
         settings->labels[settings->labels_count++] =
@@ -63,7 +63,8 @@ static int read_rank_by(const struct mst_params *params,
     while (rest.size > 0) {
         struct mst_bytes key = next_part(&rest, ';');
         if (key.size == 0 || memchr(key.data, ',', key.size) != NULL) {
-            return fail_option("rank_by", text, "is no list of labels such as rack;host", reterr);
+            return fail_option("rank_by", text, "is not a list of labels such as rack;host",
+                               reterr);
         }
         if (key.size + 1 > MST_AUTHORITY_RANK_BY_SIZE_MAX - used) {
             return fail_option("rank_by", text, "is too long", reterr);
@@ -125,8 +126,7 @@ int mst__muster_read_node(const struct mst_params *params,
                           struct mst_err *reterr)
 {
     if (settings->job.nodes_max > MST_AUTHORITY_MEMBERS_MAX) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "nodes_max is %" PRId64 ", the most that there can be is %d",
+        return mst__fail(reterr, MST_EINVAL, 0, "nodes_max is %" PRId64 ", the limit is %d",
                          settings->job.nodes_max, MST_AUTHORITY_MEMBERS_MAX);
     }
     int rv = read_name(params, settings, reterr);

@@ -355,7 +355,7 @@ int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct 
     call_exit(owner, is_cancelled);
     mst__owner_unlock(owner);
     if (is_late) {
-        return mst__fail(reterr, MST_ETIMEOUT, 0, "the round is not there yet");
+        return mst__fail(reterr, MST_ETIMEOUT, 0, "the round is not complete yet");
     }
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : 0;
 }

@@ -108,7 +108,7 @@ static int options_copy(struct mst__param_options *to, const struct mst__param_o
 static int options_fail(int code, struct mst_bytes key, struct mst_err *reterr)
 {
     if (code == MST_ELIMIT) {
-        return mst__fail(reterr, code, 0, "option '%.*s' is one too many, the limit is %d",
+        return mst__fail(reterr, code, 0, "option '%.*s': the limit of %d options is reached",
                          (int)(key.size > 60 ? 60 : key.size), (const char *)key.data,
                          MST_OPTIONS_MAX);
     }
@@ -599,10 +599,10 @@ int mst__params_rate(const struct mst_params *params,
         return rv;
     }
     if (read_int(count, &number) != INT_GOOD || number < 0 || (slash != NULL && window_ms <= 0)) {
-        return mst__fail(reterr, MST_EINVAL, 0,
-                         "option '%.60s': '%.60s' is neither a number, as in 3, nor one within a "
-                         "time, as in 3/1h",
-                         key, option->value);
+        return mst__fail(
+            reterr, MST_EINVAL, 0,
+            "option '%.60s': '%.60s' is not a number such as 3, or a rate such as 3/1h", key,
+            option->value);
     }
     *ret_count = number;
     *ret_window_ms = window_ms;

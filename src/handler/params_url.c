@@ -98,7 +98,7 @@ static int take_option(const char *name,
         return params == NULL ? 0 : mst_params_set(params, name, value, reterr);
     }
     if (!mst__number_parse(mst_bytes_str(value), 1, INT64_MAX, limit)) {
-        return mst__fail(reterr, MST_EINVAL, 0, "%s: '%.40s' is not a number from 1 on", name,
+        return mst__fail(reterr, MST_EINVAL, 0, "%s: '%.40s' is not a positive number", name,
                          value);
     }
     return 0;

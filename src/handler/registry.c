@@ -116,8 +116,9 @@ static int add(const struct mst_backend *backend, struct mst_err *reterr)
                          backend->name);
     }
     if (added_count == MST_REGISTRY_MAX) {
-        return mst__fail(reterr, MST_ELIMIT, 0, "backend '%.60s' is one too many, the limit is %d",
-                         backend->name, MST_REGISTRY_MAX);
+        return mst__fail(reterr, MST_ELIMIT, 0,
+                         "backend '%.60s': the limit of %d backends is reached", backend->name,
+                         MST_REGISTRY_MAX);
     }
     char *name = mst__strdup(backend->name);
     struct mst__known *known = NULL;

@@ -97,11 +97,10 @@ static int read_dialect(const struct mst_params *params,
 {
     const char *text = mst_params_text(params, "state_dialect", "D4");
     if (strlen(text) != 2 || (text[0] != 'D' && text[0] != 'd') || text[1] < '1' || text[1] > '4') {
-        return mst__fail(
-            reterr, MST_EINVAL, 0,
-            "option 'state_dialect': '%.40s' is none of D1 (torch 1.9 to 1.13), D2 (to "
-            "2.2), D3 (to 2.5), D4 (from 2.6)",
-            text);
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "option 'state_dialect': '%.40s' is not D1 (torch 1.9 to 1.13), D2 (to "
+                         "2.2), D3 (to 2.5) or D4 (from 2.6)",
+                         text);
     }
     *ret_dialect = (enum mst__record_dialect)(text[1] - '0');
     return 0;
@@ -223,7 +222,7 @@ static int read_serve(const struct mst_params *params,
     c10d->is_host = is_word(word, "always");
     if (c10d->is_host_known && !c10d->is_host && !is_word(word, "never")) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "option 'serve': '%.60s' is none of auto, never, always", serve);
+                         "option 'serve': '%.60s' is not auto, never or always", serve);
     }
     return 0;
 }

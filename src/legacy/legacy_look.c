@@ -151,8 +151,7 @@ static int extra_object(const char *key,
         mst__json_free(*ret_object);
         rv = mst__fail(reterr, MST_EPROTO, 0, "not a JSON object");
     }
-    return rv == MST_EPROTO ? mst__err_wrap(reterr, MST_ESTATE, "what is stored in '%.80s'", key)
-                            : rv;
+    return rv == MST_EPROTO ? mst__err_wrap(reterr, MST_ESTATE, "data of '%.80s'", key) : rv;
 }
 
 /* Write @object with @name set to @value, if the key is unchanged since @node. */

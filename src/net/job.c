@@ -370,8 +370,7 @@ static int job_add(struct mst_server *server,
     size_t size = job_base_size(jobs, run_id.size);
     if (!mst__kv_charge(&server->kv, size)) {
         return mst__fail(reterr, MST_ELIMIT, 0,
-                         "there is no room for a new run id under "
-                         "--max-memory: %zu of %zu bytes are used",
+                         "no memory for a new run id: %zu of %zu bytes of --max-memory are used",
                          server->kv.memory_used, server->kv.limits.memory_max);
     }
     struct mst__job *job = mst__calloc(1, sizeof *job + run_id.size + 1);
@@ -479,7 +478,7 @@ static bool reply_refused(struct mst_server *server,
     };
     int rv = reply(server, &message);
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for a refusal");
+        (void)mst__fail(reterr, rv, 0, "no memory for a refusal");
     }
     return rv == 0;
 }
@@ -529,7 +528,7 @@ static bool reply_closed(struct mst_server *server,
     };
     int rv = reply(server, &message);
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for a refusal");
+        (void)mst__fail(reterr, rv, 0, "no memory for a refusal");
     }
     return rv == 0;
 }
@@ -541,7 +540,7 @@ static bool reply_expelled(struct mst_server *server, struct mst_err *reterr)
         .u.text = mst_bytes_str("not heard of in time, or replaced by a newer process")};
     int rv = reply(server, &message);
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for an expulsion");
+        (void)mst__fail(reterr, rv, 0, "no memory for an expulsion");
     }
     return rv == 0;
 }
@@ -565,7 +564,7 @@ static bool reply_welcome(struct mst_server *server,
     };
     int rv = reply(server, &message);
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for a welcome");
+        (void)mst__fail(reterr, rv, 0, "no memory for a welcome");
     }
     return rv == 0;
 }
@@ -674,7 +673,7 @@ static bool take_heartbeat(struct mst_server *server,
         rv = reply(server, &message);
     }
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for an answer");
+        (void)mst__fail(reterr, rv, 0, "no memory for an answer");
     }
     return rv == 0;
 }
@@ -738,7 +737,7 @@ static bool take_close(struct mst_server *server,
     };
     rv = reply(server, &told);
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for an answer");
+        (void)mst__fail(reterr, rv, 0, "no memory for an answer");
     }
     return rv == 0;
 }
@@ -754,7 +753,7 @@ static bool take_status(struct mst_server *server,
         return reply_refused(server, rv, MST_REFUSAL_NONE, &err, reterr);
     }
     if (rv != 0) {
-        (void)mst__fail(reterr, rv, 0, "no room for the status");
+        (void)mst__fail(reterr, rv, 0, "no memory for the status");
     }
     return rv == 0;
 }

@@ -131,7 +131,7 @@ static int decode(const struct c10d *c10d,
     if (rv != 0) {
         mst_buffer_free(value);
         return mst__fail(reterr, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
-                         "%s: what is stored under '%.60s' is not a rendezvous record", c10d->where,
+                         "%s: the data under '%.60s' is not a rendezvous record", c10d->where,
                          c10d->key);
     }
     stored.token = *value;

@@ -231,7 +231,7 @@ static int decode(const struct etcd_v2 *etcd,
     mst__buf_close(&record);
     if (rv != 0) {
         return mst__fail(reterr, rv == MST_EPROTO ? MST_ESTATE : rv, 0,
-                         "%s: what is stored under '%.80s' is not a rendezvous record", etcd->where,
+                         "%s: the data under '%.80s' is not a rendezvous record", etcd->where,
                          etcd->key);
     }
     rv = make_token(node->modified, &stored.token, reterr);

@@ -157,8 +157,7 @@ static int read_count(struct group *group,
         mst_store_try_get(group->counter, mst_bytes_str(COUNT_KEY), timeout_ms, &value, reterr);
     if (rv == 0 && !mst__number_parse_prefix(mst_bytes_of(value.data, value.size), ret_count)) {
         rv = mst__fail(reterr, MST_ETYPE, 0,
-                       "key '" COUNT_KEY "' holds no number; is that store "
-                       "in use for something else?");
+                       "key '" COUNT_KEY "' is not a number; does another program use this store?");
     }
     mst_buffer_free(&value);
     return rv;
@@ -328,7 +327,7 @@ static int read_params(struct group *group, const struct mst_params *params, str
     }
     if (group->endpoint.port == 0 && params->nodes_max > 1) {
         return mst__fail(reterr, MST_EINVAL, 0,
-                         "endpoint '%.60s': with port 0 the other nodes cannot know where to go",
+                         "endpoint '%.60s': with port 0 the other nodes cannot find the store",
                          params->endpoint);
     }
     rv = mst_params_duration_ms(params, "timeout", TIMEOUT_MS_DEFAULT, &group->timeout_ms, reterr);

@@ -33,7 +33,7 @@ static int add_name(void *arg, const char *text, struct mst_err *reterr)
     struct mst_expected *expected = arg;
     struct mst_bytes name = mst_bytes_str(text);
     if (mst__map_get(&expected->map, name) != NULL) {
-        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s': is there twice", text);
+        return mst__fail(reterr, MST_EINVAL, 0, "'%.60s': given twice", text);
     }
     if (mst__map_count(&expected->map) == MST_AUTHORITY_MEMBERS_MAX) {
         return mst__fail(reterr, MST_ELIMIT, 0, "more than %d names", MST_AUTHORITY_MEMBERS_MAX);

@@ -281,7 +281,7 @@ int mst_status_close(const struct mst_params *params,
     struct mst__snapshot *snapshot = NULL;
     int rv = mst_status_watch_new(params, &watch, reterr);
     if (rv == 0 && watch->ops->shut == NULL && reason != NULL) {
-        rv = mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.40s' has no place for a reason",
+        rv = mst__fail(reterr, MST_ENOTSUP, 0, "backend '%.40s' cannot store a reason",
                        mst_params_backend(params));
     }
     if (rv == 0) {

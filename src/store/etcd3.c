@@ -118,8 +118,8 @@ static int call_refused(struct call *call, int rv, size_t size)
     }
     if ((rv == MST_EINVAL || rv == MST_ELIMIT) && size > BATCH_SIZE_MAX) {
         return mst__fail(call->reterr, MST_ELIMIT, 0,
-                         "%zu bytes are more than %s takes; its limit is 1.5 MiB unless its "
-                         "--max-request-bytes says otherwise",
+                         "%zu bytes exceed the limit of %s, which is 1.5 MiB unless its "
+                         "--max-request-bytes is set",
                          size, mst__v3_where(etcd3->v3));
     }
     return rv;
@@ -143,7 +143,7 @@ static int call_range(struct call *call, const struct mst__v3_range *range)
                            call->reterr);
     } while (mst__etcd_again(&call->attempts, rv, call->reterr));
     if (rv == 0 && call->result.range_count != 1) {
-        return mst__fail(call->reterr, MST_EPROTO, 0, "%s answered a range without one",
+        return mst__fail(call->reterr, MST_EPROTO, 0, "%s answered a range request without a range",
                          mst__v3_where(call->etcd3->v3));
     }
     return rv == 0 ? 0 : mst__etcd_read_failed(&call->attempts, rv, call->reterr);
@@ -525,7 +525,8 @@ static int execute_list(void *arg, struct mst__buf *keys, int64_t *ret_count)
     for (size_t i = 0; keys != NULL && rv == 0 && i < kvs->count; i++) {
         struct mst_bytes key = mst_bytes_of(kvs->items[i].key.data, kvs->items[i].key.size);
         if (!mst__bytes_start_with(key, root)) {
-            return mst__fail(call->reterr, MST_EPROTO, 0, "%s lists a key that was not asked for",
+            return mst__fail(call->reterr, MST_EPROTO, 0,
+                             "%s returned a key that was not requested",
                              mst__v3_where(call->etcd3->v3));
         }
         rv = mst__buf_append_str(keys, mst__bytes_skip(key, root.size));

@@ -61,7 +61,7 @@ int mst__etcd3_lease_check(struct mst__etcd3_lease *lease, struct mst_err *reter
     }
     return mst__fail(reterr, MST_ECLOSED, 0,
                      "the lease %" PRIx64 " at %s was lost, and all keys of the job with it; etcd "
-                     "was not reached for %" PRId64 " s, or somebody revoked it",
+                     "was not reached for %" PRId64 " s, or the lease was revoked",
                      (uint64_t)lease->id, mst__v3_where(lease->v3), lease->ttl_s);
 }
 
@@ -151,7 +151,7 @@ static int find(struct mst__etcd3_lease *lease,
     if (rv == 0 && result.range_count > 0 && result.ranges[0].count > 0) {
         const struct mst_buffer *value = &result.ranges[0].items[0].value;
         if (!mst__number_parse(mst_bytes_of(value->data, value->size), 1, INT64_MAX, ret_id)) {
-            rv = mst__fail(reterr, MST_EPROTO, 0, "'%s' at %s does not hold the number of a lease",
+            rv = mst__fail(reterr, MST_EPROTO, 0, "'%s' at %s is not the number of a lease",
                            lease->key, mst__v3_where(lease->v3));
         }
     }

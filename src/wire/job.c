@@ -384,8 +384,7 @@ int mst__job_read(struct mst_bytes input,
     visit_message(&visitor, ret_message);
     MST_ASSERT(visitor.input.size <= *ret_size - MST_JOB_HEAD_SIZE); /* only this frame was read */
     if (visitor.rv != 0) {
-        return mst__fail(reterr, MST_EPROTO, 0, "job frame %s of %u bytes makes no sense", name,
-                         size);
+        return mst__fail(reterr, MST_EPROTO, 0, "malformed job frame %s of %u bytes", name, size);
     }
     return 1;
 }

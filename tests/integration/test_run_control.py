@@ -165,7 +165,7 @@ class Control(unittest.TestCase):
                 words = (command,) if isinstance(command, str) else command
                 told = self.muster(*words, "--rdzv-backend", "etcd-v3", "--rdzv-id", "x")
                 self.assertEqual(told.returncode, 2)
-                self.assertIn("listen to no commands", told.stderr)
+                self.assertIn("take no commands", told.stderr)
                 self.assertIn(advice, told.stderr)
 
 

@@ -205,8 +205,8 @@ class Hosts(unittest.TestCase):
         self.assertIn("start srun (--launch ssh does without it): No such file", err)
 
     def test_refused(self):
-        for hosts, options, text in ((["--hosts", "a,a"], (), "'a' is there twice"),
-                                     (["--launch", "ssh"], (), "neither --hosts"),
+        for hosts, options, text in ((["--hosts", "a,a"], (), "'a' is given twice"),
+                                     (["--launch", "ssh"], (), "needs --hosts"),
                                      (["--hosts", "a"], ("--nnodes", "2"), "fewer than 2 nodes"),
                                      (["--hosts", "a"], ("--events", "fd:2"), "name a file")):
             with self.subTest(text):

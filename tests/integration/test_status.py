@@ -362,7 +362,7 @@ class Ends(Case):
             (("--rdzv-backend", "c10d"), USAGE, "--rdzv-id is missing"),
             (("--watch",), USAGE, "--rdzv-id"),
             (("--rdzv-id", "j", "--state", "dead"), USAGE, "'dead' is not gathered"),
-            (("--rdzv-id", "j", "--node", "n[1"), USAGE, "lacks a ']'"),
+            (("--rdzv-id", "j", "--node", "n[1"), USAGE, "missing ']'"),
             (("--rdzv-id", "j", "--rdzv-backend", "etcd", "--node", "n"), USAGE, "have no names"),
             (("--rdzv-id", "j", "--jsn"), USAGE, "did you mean --json?"),
             (("--rdzv-id", "j", "--nnodes", "x"), USAGE, "--nnodes x"),

@@ -161,8 +161,8 @@ class Server(Case):
     def test_usage(self):
         given = ("--rdzv-id", "job", "--nnodes", "1", "--expect")
         for args, said in (
-            (("node[3-1]",), "--expect: 'node3-1': is no range"),
-            (("a,a",), "--expect: 'a': is there twice"),
+            (("node[3-1]",), "--expect: 'node3-1': not a range"),
+            (("a,a",), "--expect: 'a': given twice"),
             (("a", "--rdzv-backend", "static"), "have no names"),
         ):
             for command in ("join", "status"):

@@ -249,8 +249,8 @@ static void stopping(void **state)
     assert_int_equal(settings.signal_scope, MST_SIGNAL_SCOPE_GROUP);
     assert_int_equal(settings.forward_signals.numbers[0], SIGUSR2);
     mst__run_settings_close(&settings);
-    assert_refused(GIVEN(TEXT(SIGNALS, "SIGTERM,SIGKILL")), "'SIGKILL' is no signal");
-    assert_refused(GIVEN(TEXT(SIGNALS, "SIGFOO")), "'SIGFOO' is no signal");
+    assert_refused(GIVEN(TEXT(SIGNALS, "SIGTERM,SIGKILL")), "'SIGKILL' is not a signal");
+    assert_refused(GIVEN(TEXT(SIGNALS, "SIGFOO")), "'SIGFOO' is not a signal");
     assert_refused(GIVEN(TEXT(GRACE, "soon")), "--grace: 'soon' is not a duration");
 }
 

@@ -669,7 +669,7 @@ static void who_gets_no_explanation_fails_too(void **state)
     now_us += MST_MEMBER_EXPLAIN_US;
     kind(MST_MEMBER_EVENT_TIME);
     effects_are("failed send:leave disconnect");
-    assert_non_null(strstr(member.err.msg, "server:1 is silent"));
+    assert_non_null(strstr(member.err.msg, "server:1 does not answer"));
     explain(true);
     effects_are(""); /* too late */
 }

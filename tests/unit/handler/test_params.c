@@ -361,7 +361,7 @@ static void c10d_options(void **state)
     }
     params = new_params("h", "serve=perhaps");
     assert_fails(mst__c10d_read(params, &c10d, &err), MST_EINVAL,
-                 "option 'serve': 'perhaps' is none of auto, never, always");
+                 "option 'serve': 'perhaps' is not auto, never or always");
     mst_params_free(params);
     params = new_params("h", "store_type=etcd");
     assert_fails(mst__c10d_read(params, &c10d, &err), MST_EINVAL, "'etcd' is neither tcp nor file");

@@ -177,7 +177,7 @@ static void closing(void **state)
         node_open(&node, f, backends[i]);
         if (!has_reason) {
             assert_fails(mst_status_close(params, "why", NULL, PLENTY_MS, &err), MST_ENOTSUP,
-                         "no place for a reason");
+                         "cannot store a reason");
         }
         assert_ok(mst_status_close(params, has_reason ? "why" : NULL, "me", PLENTY_MS, &err));
         assert_ok(mst_status_close(params, NULL, NULL, PLENTY_MS, &err)); /* again does no harm */
