@@ -288,13 +288,16 @@ int mst__observer_read(struct mst__observer *observer,
                        const struct mst__settings *settings,
                        int64_t now_us,
                        int64_t now_mono_us,
+                       int64_t heard_us,
                        struct mst__peers *dead)
 {
+    MST_ASSERT(heard_us <= now_mono_us);
     int rv = expire_reserve(state, dead);
     if (rv != 0) {
         return rv;
     }
     int64_t gap_us = observer_advance(observer, settings, now_mono_us);
+    int64_t late_us = now_mono_us - heard_us;
     observer->next_us = INT64_MAX;
     for (size_t i = 0; i < state->heartbeats.count; i++) {
         mst__peer_id id = state->heartbeats.ids[i];
@@ -309,14 +312,14 @@ int mst__observer_read(struct mst__observer *observer,
             return MST_ENOMEM;
         }
         observer_update(observer, observed, settings, member->heartbeat_us, is_new, now_us, gap_us);
-        int64_t silent_us = observer->watched_us - observed->changed_us;
+        int64_t silent_us = observer->watched_us - late_us - observed->changed_us;
         int64_t patience_us = observer_patience_us(observed, settings, member->is_ours, now_us);
         if (silent_us > patience_us) {
             dead->ids[dead->count++] = id;
             continue;
         }
-        int64_t end_us =
-            mst__saturate_add(now_mono_us, mst__saturate_add(patience_us - silent_us, 1));
+        int64_t left_us = mst__saturate_subtract(patience_us, silent_us);
+        int64_t end_us = mst__saturate_add(heard_us, mst__saturate_add(left_us, 1));
         observer->next_us = end_us < observer->next_us ? end_us : observer->next_us;
     }
     observer_sweep(observer);

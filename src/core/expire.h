@@ -6,7 +6,8 @@
  * - A node is lost when its stamp has not *changed* for longer than interval × attempts while we
  *   were reading. The value of the stamp does not matter, so no wrong or stepped clock can expel a
  *   node. Only time in which we read regularly counts: if we could not reach the store, others
- *   could not either, and no node is blamed for it.
+ *   could not either, and no node is blamed for it. Nor is a node blamed for a late answer:
+ *   silence ends with the request, because later writes may be missing in the answer.
  * - A node that is not marked as muster's may be torch's. Its interval counts as at least five
  *   seconds, torch's default, and its heartbeats may be three seconds late. It is not lost before
  *   that, however short our own times are.
@@ -75,7 +76,9 @@ void mst__observer_close(struct mst__observer *observer);
 
 /**
  * Process a record that was just read, and remove lost nodes from @state, except @self. @now_us is
- * the wall clock, @now_mono_us the monotonic one. @dead as above.
+ * the wall clock, @now_mono_us the monotonic one. @heard_us (monotonic) is a time whose writes are
+ * all in @state: silence is judged then, for a beat since may not be in what was read. @dead as
+ * above.
  *
  * Returns 0, or MST_ENOMEM with @state unchanged and a part of the observations missing.
  */
@@ -85,6 +88,7 @@ int mst__observer_read(struct mst__observer *observer,
                        const struct mst__settings *settings,
                        int64_t now_us,
                        int64_t now_mono_us,
+                       int64_t heard_us,
                        struct mst__peers *dead);
 
 /* Note the last call in @state, also one that we are about to set. */

@@ -545,7 +545,8 @@ static int step_synced(struct session_step *step)
     int rv = session_is_exact(session)
                  ? mst__expire_by_stamp(&session->state, settings, step->now_us, &session->dead)
                  : mst__observer_read(&session->observer, &session->state, &session->options.node,
-                                      settings, step->now_us, step->now_mono_us, &session->dead);
+                                      settings, step->now_us, step->now_mono_us, session->heard_us,
+                                      &session->dead);
     if (rv != 0) {
         return step_abandon(step, rv);
     }
@@ -589,6 +590,7 @@ static void session_install(struct mst__session *session,
     }
     mst__state_move(&session->state, &fresh);
     session->finished = event->finished;
+    session->heard_us = event->is_past ? session->heard_us : session->asked_us;
     struct mst_buffer token = {NULL, 0};
     if (event->token != NULL) {
         token = *event->token;
@@ -612,6 +614,7 @@ static int step_won(struct session_step *step, const struct mst__session_event *
     session->token = *event->token;
     *event->token = (struct mst_buffer){NULL, 0};
     session->has_token = true;
+    session->heard_us = session->asked_us; /* nobody had written before us */
     session->changed_us = step->now_mono_us;
     if (session->pending_complete) {
         session->completed_round = session->state.round;

@@ -66,6 +66,8 @@ struct mst__session_event {
     /* With a state for which mst__session_misses_members is true: how many of them have
      * finished. */
     int64_t finished;
+    bool is_past; /* with a state: a change that was told of, and others may have followed before
+                     the read was requested */
 };
 
 enum mst__result {
@@ -162,6 +164,7 @@ struct mst__session {
     struct mst__state state;
     struct mst_buffer token;
     int64_t synced_us;
+    int64_t heard_us;       /* all writes up to then are in the state */
     struct mst__peers dead; /* found at the last read; ids of state */
 
     /* Judging. */

@@ -137,8 +137,11 @@ static void answer_stored(struct run *run,
         return;
     }
     answer->token = stored->token;
-    answer->event = (struct mst__session_event){
-        .kind = kind, .state = &answer->state, .token = &answer->token, .finished = finished};
+    answer->event = (struct mst__session_event){.kind = kind,
+                                                .state = &answer->state,
+                                                .token = &answer->token,
+                                                .finished = finished,
+                                                .is_past = stored->is_past};
 }
 
 static void run_read(struct run *run, struct answer *answer)

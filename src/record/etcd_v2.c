@@ -261,6 +261,7 @@ static int etcd_v2_get_state(void *self,
     } else if (rv == 0) {
         see(etcd, answer.node.modified, answer.index);
         rv = decode(etcd, &answer.node, ret_stored, reterr);
+        ret_stored->is_past = rv == 0 && is_fresh;
     }
     mst__v2_answer_close(&answer);
     return rv;
@@ -406,7 +407,7 @@ static int etcd_v2_wait_change(void *self,
                     answer.action != MST_V2_DELETE && answer.action != MST_V2_EXPIRE &&
                     answer.action != MST_V2_COMPARE_AND_DELETE;
     if (is_value) {
-        keep_fresh(etcd, &answer); /* the event has the record */
+        keep_fresh(etcd, &answer); /* the event has the record as it was then */
     }
     mst__v2_answer_close(&answer);
     if (rv == MST_ECONN || rv == MST_EUNKNOWN) {

@@ -23,6 +23,7 @@
 struct mst__stored {
     bool exists;    /* there is a record; else both are empty */
     bool is_unread; /* not read, and both are empty */
+    bool is_past;   /* from wait_change: more changes may have followed */
     struct mst_buffer record;
     struct mst_buffer token;
 };

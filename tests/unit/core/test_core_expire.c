@@ -84,10 +84,11 @@ static void extreme_times(void **unused)
     struct mst__node self = node_named("self", 1);
     state_add_participant(&state, node_named("a", 1), 0, INT64_MIN);
     state_add_participant(&state, node_named("b", 1), 0, INT64_MAX);
-    assert_int_equal(mst__observer_read(&observer, &state, &self, &settings, INT64_MAX, 0, &dead),
-                     0);
     assert_int_equal(
-        mst__observer_read(&observer, &state, &self, &settings, INT64_MIN, INT64_MAX, &dead), 0);
+        mst__observer_read(&observer, &state, &self, &settings, INT64_MAX, 0, 0, &dead), 0);
+    assert_int_equal(mst__observer_read(&observer, &state, &self, &settings, INT64_MIN, INT64_MAX,
+                                        INT64_MAX, &dead),
+                     0);
     assert_int_equal(dead.count, 0);
     assert_true(mst__observer_last_call_end_us(&observer, &settings) == INT64_MAX);
     assert_int_equal(mst__expire_by_stamp(&state, &settings, INT64_MIN, &dead), 0);
@@ -107,7 +108,8 @@ struct watch {
     struct mst__node other;
     int64_t now_us; /* monotonic; our wall clock is WORLD_WALL_US ahead */
     int64_t wall_us;
-    bool is_peer; /* the other one does not say that it is ours */
+    int64_t late_us; /* how long the answer is under way */
+    bool is_peer;    /* the other one does not say that it is ours */
     struct mst__peers dead;
 };
 
@@ -142,7 +144,7 @@ static bool watch_read(struct watch *watch, int64_t stamp_us)
     }
     assert_int_equal(mst__observer_read(&watch->observer, &state, &watch->self, &watch->settings,
                                         watch->wall_us + watch->now_us, watch->now_us,
-                                        &watch->dead),
+                                        watch->now_us - watch->late_us, &watch->dead),
                      0);
     bool is_dead = watch->dead.count == 1;
     assert_int_equal(state.participants.count, is_dead ? 1 : 2);
@@ -295,6 +297,29 @@ static void gaps_between_readings_do_not_count(void **unused)
     watch_close(&watch);
 }
 
+/* A beat that was made after the request need not be in the answer: the time that the answer takes
+ * is no silence. It is time in which a beat that is in the answer may have been made. */
+static void answers_may_be_late(void **unused)
+{
+    (void)unused;
+    struct watch watch;
+    watch_open(&watch);
+    for (int second = 0; second <= 14; second++) {
+        watch.now_us = second * (int64_t)SECOND;
+        assert_false(watch_read(&watch, WORLD_WALL_US));
+    }
+    watch.now_us = 18 * (int64_t)SECOND;
+    watch.late_us = 4 * (int64_t)SECOND;
+    assert_false(watch_read(&watch, WORLD_WALL_US));
+    assert_true(watch.observer.next_us == 15 * SECOND - 50000 + 1);
+    watch.late_us = 18 * (int64_t)SECOND - watch.observer.next_us;
+    assert_true(watch_read(&watch, WORLD_WALL_US));
+    watch.late_us = 4 * (int64_t)SECOND;
+    assert_false(watch_read(&watch, WORLD_WALL_US + 1)); /* made at 18 s, for all that is known */
+    assert_true(watch.observer.next_us == 33 * (int64_t)SECOND - 50000 + 1);
+    watch_close(&watch);
+}
+
 /* Who vanishes is forgotten, and starts anew. */
 static void the_observer_forgets(void **unused)
 {
@@ -306,7 +331,7 @@ static void the_observer_forgets(void **unused)
     mst__state_init(&empty);
     watch.now_us = 14 * (int64_t)SECOND;
     assert_int_equal(mst__observer_read(&watch.observer, &empty, &watch.self, &watch.settings,
-                                        WORLD_WALL_US, watch.now_us, &watch.dead),
+                                        WORLD_WALL_US, watch.now_us, watch.now_us, &watch.dead),
                      0);
     assert_null(mst__observer_find(&watch.observer, &watch.other));
     assert_true(watch.observer.next_us == INT64_MAX);
@@ -360,7 +385,7 @@ static void failing_allocations(void **unused)
             state_add_participant(&state, node_named("short", pid), 0, 0);
             mst__mem_fail_nth(nth);
             int rv = mst__observer_read(&watch.observer, &state, &watch.self, &watch.settings,
-                                        WORLD_WALL_US, pid * SECOND, &watch.dead);
+                                        WORLD_WALL_US, pid * SECOND, pid * SECOND, &watch.dead);
             bool has_failed = mst__mem_failed();
             mst__mem_fail_nth(0);
             assert_int_equal(state.participants.count, 2);
@@ -386,6 +411,7 @@ int main(void)
         cmocka_unit_test(old_stamps_are_suspicious),
         cmocka_unit_test(torch_may_be_late),
         cmocka_unit_test(gaps_between_readings_do_not_count),
+        cmocka_unit_test(answers_may_be_late),
         cmocka_unit_test(the_observer_forgets),
         cmocka_unit_test(the_last_call_goes_by_our_own_time),
         cmocka_unit_test(failing_allocations),

@@ -13,6 +13,7 @@ struct bench {
     int64_t wall_us;
     uint64_t version;
     int64_t finished; /* who are gone from the record that is read next */
+    bool is_past;     /* that record is a change that was told of */
 };
 
 static void bench_open(struct bench *bench,
@@ -64,9 +65,11 @@ static enum mst__effect_kind bench_record(struct bench *bench,
     mst__state_init(&copy);
     assert_int_equal(mst__state_copy(&copy, record), 0);
     struct mst_buffer token = token_of(++bench->version);
-    return bench_feed(
-        bench, (struct mst__session_event){
-                   .kind = kind, .state = &copy, .token = &token, .finished = bench->finished});
+    return bench_feed(bench, (struct mst__session_event){.kind = kind,
+                                                         .state = &copy,
+                                                         .token = &token,
+                                                         .finished = bench->finished,
+                                                         .is_past = bench->is_past});
 }
 
 static enum mst__effect_kind bench_won(struct bench *bench)
@@ -729,6 +732,46 @@ static void beats_do_not_mind_the_wall_clock(void **unused)
     bench_close(&bench);
 }
 
+/* How many members are missed. */
+static size_t count_lost(const struct bench *bench)
+{
+    struct mst__peers lost = {NULL, 0, 0};
+    struct mst__changes changes;
+    assert_int_equal(mst__session_changes(&bench->session, &lost, &changes), 0);
+    mst__free(lost.ids);
+    return changes.lost_count;
+}
+
+/* Nobody is missed for what may have been written since the record was asked for, or since a change
+ * that was told of. */
+static void late_answers_blame_nobody(void **unused)
+{
+    (void)unused;
+    for (int is_past = 0; is_past < 2; is_past++) {
+        struct bench bench;
+        struct mst__state record;
+        bench_open(&bench, MST_SESSION_DEFAULT, settings_of(3, 3));
+        make_round(&record, 3, true, WORLD_WALL_US);
+        assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
+        assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_DONE);
+        for (int i = 0; i < 2; i++) {
+            bench.now_us += 7 * (int64_t)SECOND;
+            poll_record(&bench, &record);
+        }
+        bench.now_us += is_past == 1 ? 2 * (int64_t)SECOND : 0;
+        assert_int_equal(bench_begin(&bench, MST_OPERATION_POLL), MST_EFFECT_READ);
+        bench.now_us += is_past == 1 ? 0 : 2 * (int64_t)SECOND;
+        bench.is_past = is_past == 1;
+        assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_DONE);
+        assert_int_equal(count_lost(&bench), 0);
+        bench.is_past = false;
+        poll_record(&bench, &record);
+        assert_int_equal(count_lost(&bench), 2);
+        mst__state_close(&record);
+        bench_close(&bench);
+    }
+}
+
 static void changes_are_told(void **unused)
 {
     (void)unused;
@@ -913,6 +956,7 @@ int main(void)
         cmocka_unit_test(cancelling_takes_entries_back),
         cmocka_unit_test(wrong_events_are_refused),
         cmocka_unit_test(beats_do_not_mind_the_wall_clock),
+        cmocka_unit_test(late_answers_blame_nobody),
         cmocka_unit_test(changes_are_told),
         cmocka_unit_test(holds_are_bounded),
         cmocka_unit_test(failing_allocations),
