@@ -196,26 +196,26 @@ const struct mst__observed *mst__observer_find(const struct mst__observer *obser
     return observed;
 }
 
-/* Advance the observer's own time; returns the real time since the last read. */
-static int64_t observer_advance(struct mst__observer *observer,
-                                const struct mst__settings *settings,
-                                int64_t now_mono_us)
+void mst__observer_pass(struct mst__observer *observer,
+                        const struct mst__settings *settings,
+                        int64_t asked_us,
+                        int64_t now_us)
 {
-    int64_t gap_us = observer->reads == 0 ? 0 : now_mono_us - observer->read_us;
+    int64_t gap_us = observer->reads == 0 ? 0 : asked_us - observer->read_us;
     MST_ASSERT(gap_us >= 0);
+    MST_ASSERT(now_us >= asked_us);
     int64_t counts_us = expire_beat_us(settings, true);
     if (counts_us < 0) {
         counts_us = 0;
     }
     observer->watched_us += gap_us < counts_us ? gap_us : counts_us;
-    observer->read_us = now_mono_us;
-    observer->reads++;
-    return gap_us;
+    observer->asked_us = asked_us;
+    observer->read_us = now_us;
 }
 
 /* The minimum distance between our clock and that of a fresh stamp. A changed stamp was written
- * since the last read, so it may look as old as that; one seen for the first time may have any
- * age. */
+ * since the last read was requested, so it may look as old as that; one seen for the first time may
+ * have any age. */
 static int64_t observer_skew_us(int64_t stamp_us, int64_t now_us, bool is_new, int64_t gap_us)
 {
     if (stamp_us > now_us) {
@@ -230,7 +230,7 @@ static void observer_update(struct mst__observer *observer,
                             const struct mst__settings *settings,
                             int64_t stamp_us,
                             bool is_new,
-                            int64_t now_us,
+                            const struct mst__reading *reading,
                             int64_t gap_us)
 {
     observed->read = observer->reads;
@@ -239,11 +239,11 @@ static void observer_update(struct mst__observer *observer,
     }
     observed->has_changed = !is_new;
     observed->stamp_us = stamp_us;
-    observed->changed_us = observer->watched_us;
+    observed->changed_us = observer->watched_us + (reading->now_us - observer->read_us);
     int64_t limit_us = settings->keep_alive_interval_us > EXPIRE_SKEW_US
                            ? settings->keep_alive_interval_us
                            : EXPIRE_SKEW_US;
-    int64_t skew_us = observer_skew_us(stamp_us, now_us, is_new, gap_us);
+    int64_t skew_us = observer_skew_us(stamp_us, reading->wall_us, is_new, gap_us);
     observed->is_skewed = skew_us > limit_us || skew_us < -limit_us;
     observed->skew_us = observed->is_skewed ? skew_us : 0;
 }
@@ -286,18 +286,18 @@ int mst__observer_read(struct mst__observer *observer,
                        struct mst__state *state,
                        const struct mst__node *self,
                        const struct mst__settings *settings,
-                       int64_t now_us,
-                       int64_t now_mono_us,
-                       int64_t heard_us,
+                       const struct mst__reading *reading,
                        struct mst__peers *dead)
 {
-    MST_ASSERT(heard_us <= now_mono_us);
     int rv = expire_reserve(state, dead);
     if (rv != 0) {
         return rv;
     }
-    int64_t gap_us = observer_advance(observer, settings, now_mono_us);
-    int64_t late_us = now_mono_us - heard_us;
+    int64_t gap_us = observer->reads == 0 ? 0 : reading->now_us - observer->asked_us;
+    if (!reading->is_past || observer->reads == 0) {
+        mst__observer_pass(observer, settings, reading->asked_us, reading->now_us);
+    }
+    observer->reads++;
     observer->next_us = INT64_MAX;
     for (size_t i = 0; i < state->heartbeats.count; i++) {
         mst__peer_id id = state->heartbeats.ids[i];
@@ -311,20 +311,22 @@ int mst__observer_read(struct mst__observer *observer,
             dead->count = 0;
             return MST_ENOMEM;
         }
-        observer_update(observer, observed, settings, member->heartbeat_us, is_new, now_us, gap_us);
-        int64_t silent_us = observer->watched_us - late_us - observed->changed_us;
-        int64_t patience_us = observer_patience_us(observed, settings, member->is_ours, now_us);
+        observer_update(observer, observed, settings, member->heartbeat_us, is_new, reading,
+                        gap_us);
+        int64_t silent_us = observer->watched_us - observed->changed_us;
+        int64_t patience_us =
+            observer_patience_us(observed, settings, member->is_ours, reading->wall_us);
         if (silent_us > patience_us) {
             dead->ids[dead->count++] = id;
             continue;
         }
         int64_t left_us = mst__saturate_subtract(patience_us, silent_us);
-        int64_t end_us = mst__saturate_add(heard_us, mst__saturate_add(left_us, 1));
+        int64_t end_us = mst__saturate_add(observer->read_us, mst__saturate_add(left_us, 1));
         observer->next_us = end_us < observer->next_us ? end_us : observer->next_us;
     }
     observer_sweep(observer);
     expire_remove(state, settings, dead);
-    mst__observer_last_call(observer, state, now_mono_us);
+    mst__observer_last_call(observer, state, reading->now_us);
     return 0;
 }
 

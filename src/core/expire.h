@@ -5,9 +5,9 @@
  *
  * - A node is lost when its stamp has not *changed* for longer than interval × attempts while we
  *   were reading. The value of the stamp does not matter, so no wrong or stepped clock can expel a
- *   node. Only time in which we read regularly counts: if we could not reach the store, others
- *   could not either, and no node is blamed for it. Nor is a node blamed for a late answer:
- *   silence ends with the request, because later writes may be missing in the answer.
+ *   node. Only time in which we read regularly counts, without the time of our requests: if we
+ *   cannot reach the store, or it is slow, heartbeats of others are late as well, and no node is
+ *   blamed for it. A heartbeat after a request may be missing in its answer.
  * - A node that is not marked as muster's may be torch's. Its interval counts as at least five
  *   seconds, torch's default, and its heartbeats may be three seconds late. It is not lost before
  *   that, however short our own times are.
@@ -60,8 +60,10 @@ struct mst__observed {
 
 struct mst__observer {
     struct mst__map nodes; /* to struct mst__observed */
-    int64_t watched_us;    /* the observer's own time: monotonic, without long gaps between reads */
-    int64_t read_us;       /* monotonic time of the last read */
+    int64_t watched_us;    /* the observer's own time: monotonic, without gaps between reads, and
+                              standing still while a request is under way */
+    int64_t asked_us;      /* monotonic time of the last read: of its request, */
+    int64_t read_us;       /* and of its answer */
     uint64_t reads;
     int64_t next_us; /* monotonic time when the next node is lost; INT64_MAX = none */
     size_t skewed_count;
@@ -74,10 +76,23 @@ struct mst__observer {
 void mst__observer_init(struct mst__observer *observer);
 void mst__observer_close(struct mst__observer *observer);
 
+/* When a record was read. */
+struct mst__reading {
+    int64_t wall_us;  /* now, by the wall clock */
+    int64_t now_us;   /* the same, monotonic */
+    int64_t asked_us; /* of the request: all writes up to then are in the record; monotonic */
+    bool is_past;     /* the record is a change that we were told of: nothing is known of the time
+                         since the last read */
+};
+
+/* A request has ended that read nothing. */
+void mst__observer_pass(struct mst__observer *observer,
+                        const struct mst__settings *settings,
+                        int64_t asked_us,
+                        int64_t now_us);
+
 /**
- * Process a record that was just read, and remove lost nodes from @state, except @self. @now_us is
- * the wall clock, @now_mono_us the monotonic one. @heard_us (monotonic) is a time whose writes are
- * all in @state: silence is judged then, for a beat since may not be in what was read. @dead as
+ * Process a record that was just read, and remove lost nodes from @state, except @self. @dead as
  * above.
  *
  * Returns 0, or MST_ENOMEM with @state unchanged and a part of the observations missing.
@@ -86,9 +101,7 @@ int mst__observer_read(struct mst__observer *observer,
                        struct mst__state *state,
                        const struct mst__node *self,
                        const struct mst__settings *settings,
-                       int64_t now_us,
-                       int64_t now_mono_us,
-                       int64_t heard_us,
+                       const struct mst__reading *reading,
                        struct mst__peers *dead);
 
 /* Note the last call in @state, also one that we are about to set. */

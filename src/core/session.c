@@ -526,10 +526,14 @@ static int step_sync(struct session_step *step)
 }
 
 /* The copy equals the record: process it, remove lost nodes, continue. */
-static int step_synced(struct session_step *step)
+static int step_synced(struct session_step *step, bool is_past)
 {
     struct mst__session *session = step->session;
     const struct mst__settings *settings = &session->options.settings;
+    const struct mst__reading reading = {.wall_us = step->now_us,
+                                         .now_us = step->now_mono_us,
+                                         .asked_us = session->asked_us,
+                                         .is_past = is_past};
     int64_t trip_us = step->now_mono_us - session->asked_us;
     if (trip_us > 0 && (session->trip_us == 0 || trip_us < session->trip_us)) {
         session->trip_us = trip_us;
@@ -545,8 +549,7 @@ static int step_synced(struct session_step *step)
     int rv = session_is_exact(session)
                  ? mst__expire_by_stamp(&session->state, settings, step->now_us, &session->dead)
                  : mst__observer_read(&session->observer, &session->state, &session->options.node,
-                                      settings, step->now_us, step->now_mono_us, session->heard_us,
-                                      &session->dead);
+                                      settings, &reading, &session->dead);
     if (rv != 0) {
         return step_abandon(step, rv);
     }
@@ -590,7 +593,6 @@ static void session_install(struct mst__session *session,
     }
     mst__state_move(&session->state, &fresh);
     session->finished = event->finished;
-    session->heard_us = event->is_past ? session->heard_us : session->asked_us;
     struct mst_buffer token = {NULL, 0};
     if (event->token != NULL) {
         token = *event->token;
@@ -614,7 +616,6 @@ static int step_won(struct session_step *step, const struct mst__session_event *
     session->token = *event->token;
     *event->token = (struct mst_buffer){NULL, 0};
     session->has_token = true;
-    session->heard_us = session->asked_us; /* nobody had written before us */
     session->changed_us = step->now_mono_us;
     if (session->pending_complete) {
         session->completed_round = session->state.round;
@@ -633,7 +634,7 @@ static int step_won(struct session_step *step, const struct mst__session_event *
     session->losses = 0;
     session->is_held = false;
     session->is_hold_over = false;
-    return step_synced(step);
+    return step_synced(step, false);
 }
 
 static void session_count_loss(struct mst__session *session)
@@ -664,7 +665,7 @@ static int step_lost(struct session_step *step, const struct mst__session_event 
     } else {
         session_install(session, event, step->now_mono_us);
     }
-    return step_synced(step);
+    return step_synced(step, event->is_past);
 }
 
 /* --- steps --- */
@@ -714,6 +715,16 @@ static int step_waited(struct session_step *step, enum mst__event_kind kind)
     return step_sync(step);
 }
 
+/* A request of ours has ended, and we have not learned what the record is. */
+static void step_missed(struct session_step *step)
+{
+    struct mst__session *session = step->session;
+    if (!session_is_exact(session)) {
+        mst__observer_pass(&session->observer, &session->options.settings, session->asked_us,
+                           step->now_mono_us);
+    }
+}
+
 static int step_event(struct session_step *step, const struct mst__session_event *event)
 {
     switch (event->kind) {
@@ -722,17 +733,20 @@ static int step_event(struct session_step *step, const struct mst__session_event
         case MST_EVENT_READ:
         case MST_EVENT_READ_NONE:
             session_install(step->session, event, step->now_mono_us);
-            return step_synced(step);
+            return step_synced(step, event->is_past);
         case MST_EVENT_WON:
             return step_won(step, event);
         case MST_EVENT_LOST:
         case MST_EVENT_ABSENT:
             return step_lost(step, event);
         case MST_EVENT_LOST_UNREAD:
+            step_missed(step);
             return step_lost_unread(step);
         case MST_EVENT_FAILED:
+            step_missed(step);
             return step_failed(step, MST_RESULT_CONNECTION);
         case MST_EVENT_BROKEN:
+            step_missed(step);
             return step_failed(step, MST_RESULT_STATE);
         case MST_EVENT_WOKEN:
         case MST_EVENT_TIME:

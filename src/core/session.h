@@ -164,7 +164,6 @@ struct mst__session {
     struct mst__state state;
     struct mst_buffer token;
     int64_t synced_us;
-    int64_t heard_us;       /* all writes up to then are in the state */
     struct mst__peers dead; /* found at the last read; ids of state */
 
     /* Judging. */

@@ -84,11 +84,11 @@ static void extreme_times(void **unused)
     struct mst__node self = node_named("self", 1);
     state_add_participant(&state, node_named("a", 1), 0, INT64_MIN);
     state_add_participant(&state, node_named("b", 1), 0, INT64_MAX);
-    assert_int_equal(
-        mst__observer_read(&observer, &state, &self, &settings, INT64_MAX, 0, 0, &dead), 0);
-    assert_int_equal(mst__observer_read(&observer, &state, &self, &settings, INT64_MIN, INT64_MAX,
-                                        INT64_MAX, &dead),
-                     0);
+    const struct mst__reading first = {.wall_us = INT64_MAX};
+    const struct mst__reading last = {
+        .wall_us = INT64_MIN, .now_us = INT64_MAX, .asked_us = INT64_MAX};
+    assert_int_equal(mst__observer_read(&observer, &state, &self, &settings, &first, &dead), 0);
+    assert_int_equal(mst__observer_read(&observer, &state, &self, &settings, &last, &dead), 0);
     assert_int_equal(dead.count, 0);
     assert_true(mst__observer_last_call_end_us(&observer, &settings) == INT64_MAX);
     assert_int_equal(mst__expire_by_stamp(&state, &settings, INT64_MIN, &dead), 0);
@@ -108,7 +108,8 @@ struct watch {
     struct mst__node other;
     int64_t now_us; /* monotonic; our wall clock is WORLD_WALL_US ahead */
     int64_t wall_us;
-    int64_t late_us; /* how long the answer is under way */
+    int64_t trip_us; /* what the last request has taken */
+    bool is_past;    /* what is read is a change that was told of */
     bool is_peer;    /* the other one does not say that it is ours */
     struct mst__peers dead;
 };
@@ -142,9 +143,12 @@ static bool watch_read(struct watch *watch, int64_t stamp_us)
     if (!watch->is_peer) {
         mst__state_mark(&state, mst__state_find(&state, &watch->other));
     }
+    const struct mst__reading reading = {.wall_us = watch->wall_us + watch->now_us,
+                                         .now_us = watch->now_us,
+                                         .asked_us = watch->now_us - watch->trip_us,
+                                         .is_past = watch->is_past};
     assert_int_equal(mst__observer_read(&watch->observer, &state, &watch->self, &watch->settings,
-                                        watch->wall_us + watch->now_us, watch->now_us,
-                                        watch->now_us - watch->late_us, &watch->dead),
+                                        &reading, &watch->dead),
                      0);
     bool is_dead = watch->dead.count == 1;
     assert_int_equal(state.participants.count, is_dead ? 1 : 2);
@@ -297,8 +301,8 @@ static void gaps_between_readings_do_not_count(void **unused)
     watch_close(&watch);
 }
 
-/* A beat that was made after the request need not be in the answer: the time that the answer takes
- * is no silence. It is time in which a beat that is in the answer may have been made. */
+/* A store that takes four seconds for an answer takes them for the beats of others, too; and a beat
+ * that was made after the request need not be in the answer. So that time does not count. */
 static void answers_may_be_late(void **unused)
 {
     (void)unused;
@@ -309,14 +313,47 @@ static void answers_may_be_late(void **unused)
         assert_false(watch_read(&watch, WORLD_WALL_US));
     }
     watch.now_us = 18 * (int64_t)SECOND;
-    watch.late_us = 4 * (int64_t)SECOND;
+    watch.trip_us = 4 * (int64_t)SECOND;
     assert_false(watch_read(&watch, WORLD_WALL_US));
-    assert_true(watch.observer.next_us == 15 * SECOND - 50000 + 1);
-    watch.late_us = 18 * (int64_t)SECOND - watch.observer.next_us;
+    assert_true(watch.observer.next_us == 19 * (int64_t)SECOND - 50000 + 1);
+    /* Nor does that of a request that fails. */
+    mst__observer_pass(&watch.observer, &watch.settings, watch.now_us, 22 * (int64_t)SECOND);
+    watch.now_us = 23 * (int64_t)SECOND - 50000;
+    watch.trip_us = 0;
+    assert_false(watch_read(&watch, WORLD_WALL_US));
+    watch.now_us++;
     assert_true(watch_read(&watch, WORLD_WALL_US));
-    watch.late_us = 4 * (int64_t)SECOND;
-    assert_false(watch_read(&watch, WORLD_WALL_US + 1)); /* made at 18 s, for all that is known */
+    watch_close(&watch);
+}
+
+/* A change that was told of may be old: others are not missed for it. Who has changed in it is not
+ * missed for longer. */
+static void changes_may_be_old(void **unused)
+{
+    (void)unused;
+    struct watch watch;
+    watch_open(&watch);
+    for (int second = 0; second <= 14; second += 7) {
+        watch.now_us = second * (int64_t)SECOND;
+        assert_false(watch_read(&watch, WORLD_WALL_US));
+    }
+    watch.is_past = true;
+    watch.now_us = 16 * (int64_t)SECOND;
+    assert_false(watch_read(&watch, WORLD_WALL_US));
+    assert_true(watch.observer.next_us == 15 * SECOND - 50000 + 1); /* high time to read */
+    watch.now_us = 18 * (int64_t)SECOND;
+    assert_false(watch_read(&watch, WORLD_WALL_US + 1));
     assert_true(watch.observer.next_us == 33 * (int64_t)SECOND - 50000 + 1);
+    watch.is_past = false;
+    for (int second = 20; second < 33; second++) {
+        watch.now_us = second * (int64_t)SECOND;
+        assert_false(watch_read(&watch, WORLD_WALL_US + 1));
+    }
+    watch.now_us = 33 * (int64_t)SECOND - 50000 + 1;
+    assert_true(watch_read(&watch, WORLD_WALL_US + 1));
+    /* It stays lost. */
+    watch.is_past = true;
+    assert_true(watch_read(&watch, WORLD_WALL_US + 1));
     watch_close(&watch);
 }
 
@@ -330,8 +367,10 @@ static void the_observer_forgets(void **unused)
     struct mst__state empty;
     mst__state_init(&empty);
     watch.now_us = 14 * (int64_t)SECOND;
+    const struct mst__reading reading = {
+        .wall_us = WORLD_WALL_US, .now_us = watch.now_us, .asked_us = watch.now_us};
     assert_int_equal(mst__observer_read(&watch.observer, &empty, &watch.self, &watch.settings,
-                                        WORLD_WALL_US, watch.now_us, watch.now_us, &watch.dead),
+                                        &reading, &watch.dead),
                      0);
     assert_null(mst__observer_find(&watch.observer, &watch.other));
     assert_true(watch.observer.next_us == INT64_MAX);
@@ -384,8 +423,10 @@ static void failing_allocations(void **unused)
             state_add_participant(&state, node_named(text, pid), 0, 0);
             state_add_participant(&state, node_named("short", pid), 0, 0);
             mst__mem_fail_nth(nth);
+            const struct mst__reading reading = {
+                .wall_us = WORLD_WALL_US, .now_us = pid * SECOND, .asked_us = pid * SECOND};
             int rv = mst__observer_read(&watch.observer, &state, &watch.self, &watch.settings,
-                                        WORLD_WALL_US, pid * SECOND, pid * SECOND, &watch.dead);
+                                        &reading, &watch.dead);
             bool has_failed = mst__mem_failed();
             mst__mem_fail_nth(0);
             assert_int_equal(state.participants.count, 2);
@@ -412,6 +453,7 @@ int main(void)
         cmocka_unit_test(torch_may_be_late),
         cmocka_unit_test(gaps_between_readings_do_not_count),
         cmocka_unit_test(answers_may_be_late),
+        cmocka_unit_test(changes_may_be_old),
         cmocka_unit_test(the_observer_forgets),
         cmocka_unit_test(the_last_call_goes_by_our_own_time),
         cmocka_unit_test(failing_allocations),

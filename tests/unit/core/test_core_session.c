@@ -742,12 +742,13 @@ static size_t count_lost(const struct bench *bench)
     return changes.lost_count;
 }
 
-/* Nobody is missed for what may have been written since the record was asked for, or since a change
- * that was told of. */
+/* Nobody is missed for what may have been written since the record was asked for, while a request
+ * was under way that failed, or since a change that was told of. */
 static void late_answers_blame_nobody(void **unused)
 {
     (void)unused;
-    for (int is_past = 0; is_past < 2; is_past++) {
+    enum { LATE, FAILED, PAST };
+    for (int why = LATE; why <= PAST; why++) {
         struct bench bench;
         struct mst__state record;
         bench_open(&bench, MST_SESSION_DEFAULT, settings_of(3, 3));
@@ -758,13 +759,19 @@ static void late_answers_blame_nobody(void **unused)
             bench.now_us += 7 * (int64_t)SECOND;
             poll_record(&bench, &record);
         }
-        bench.now_us += is_past == 1 ? 2 * (int64_t)SECOND : 0;
+        bench.now_us += why == PAST ? 2 * (int64_t)SECOND : 0;
         assert_int_equal(bench_begin(&bench, MST_OPERATION_POLL), MST_EFFECT_READ);
-        bench.now_us += is_past == 1 ? 0 : 2 * (int64_t)SECOND;
-        bench.is_past = is_past == 1;
-        assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_DONE);
+        bench.now_us += why == PAST ? 0 : 2 * (int64_t)SECOND;
+        if (why == FAILED) {
+            assert_int_equal(bench_event(&bench, MST_EVENT_FAILED), MST_EFFECT_DONE);
+            poll_record(&bench, &record);
+        } else {
+            bench.is_past = why == PAST;
+            assert_int_equal(bench_record(&bench, MST_EVENT_READ, &record), MST_EFFECT_DONE);
+            bench.is_past = false;
+        }
         assert_int_equal(count_lost(&bench), 0);
-        bench.is_past = false;
+        bench.now_us += SECOND;
         poll_record(&bench, &record);
         assert_int_equal(count_lost(&bench), 2);
         mst__state_close(&record);
