@@ -455,26 +455,33 @@ static void part(const struct join *join, bool stays)
     }
 }
 
-/* Whether others are there who need the store or the authority that we serve. */
-static bool has_others(const struct join *join)
+/* Whether the job goes on, with nodes that need the store or the authority that we serve. */
+static bool is_needed(const struct join *join)
 {
+    bool has_left = join->child.exit_code != MST_EXIT_OK;
     struct mst_status *status = NULL;
-    struct mst_err ignored; /* whom we cannot ask about ourselves we do not serve */
+    struct mst_err ignored; /* if our server does not answer us, it does not serve others either */
     if (mst_status_job(join->params, PART_MS, &status, &ignored) != 0) {
         return false;
     }
     size_t count = status->member_count + status->waiting_count + status->spare_count;
+    bool goes_on = status->outcome == MST_OUTCOME_NONE;
     mst_status_free(status);
-    return count > 1; /* we are one of them */
+    return goes_on && count > (has_left ? 0 : 1);
 }
 
-/* Our command is done and those of others are not. With us would go what they need to tell each
- * other, so we serve until the job is over, nobody else is left, or a signal comes. */
+/* Our command has ended and those of others have not. They need our server to reach each other, so
+ * we serve until the job is over, no other node is left, or a signal comes. The next round does not
+ * wait for a node that has failed. */
 static void serve_on(struct join *join)
 {
+    struct mst_err ignored; /* then the others see that we are gone */
+    if (join->child.exit_code != MST_EXIT_OK) {
+        (void)mst_handler_leave(join->handler, &ignored);
+    }
     bool is_over = false;
     for (bool is_told = false; stop_signal == 0 && !is_over && !join->is_closed; is_told = true) {
-        bool is_alone = !has_others(join);
+        bool is_alone = !is_needed(join);
         if (!is_alone && !is_told) {
             mst__cli_say("muster: this node serves the others and stays until they are done");
         }
@@ -507,7 +514,7 @@ static enum end be_member(struct join *join)
     bool has_ended = end == END_COMMAND && join->child.pid == 0;
     if (has_ended && join->lost_ms == 0) {
         announce_end(join);
-        if (join->serves && join->child.exit_code == MST_EXIT_OK) {
+        if (join->serves) {
             serve_on(join);
         }
     }

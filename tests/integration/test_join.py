@@ -1,5 +1,6 @@
 """`muster join` and `muster close`: real nodes as processes, on one store, and what they print."""
 
+import itertools
 import json
 import os
 import queue
@@ -455,6 +456,41 @@ class Command(Case):
                 self.assertEqual(other.stderr, "")
                 self.assertEqual(serves.next("closed")["outcome"], "finished")
                 self.assertEqual(serves.wait(), OK)
+
+    def test_failed_server_stays(self):
+        """A node that serves and fails does not take the others along: they go on without it, or
+        learn why the job has failed."""
+        for backend, restarts in itertools.product(("muster", "c10d"), (1, 0)):
+            with self.subTest(backend=backend, restarts=restarts):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", 0))
+                    endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+                args = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
+                        "--nnodes", "2:3", "--rejoin", "--rdzv-conf",
+                        f"{QUICK},max_restarts={restarts}", "--", "sh", "-c")
+                fail, done = (os.path.join(self.directory, f"{backend}{restarts}.{name}")
+                              for name in ("fail", "done"))
+                serves = Node(*args, f"until test -e {fail}; do sleep 0.02; done; exit 3")
+                self.addCleanup(serves.close)
+                self.assertIn(b"is serving on", serves.process.stderr.readline())
+                others = [Node(*args, f"until test -e {done}; do sleep 0.02; done")
+                          for _ in range(2)]
+                for node in others:
+                    self.addCleanup(node.close)
+                for node in (serves, *others):
+                    node.until_joined(3)
+                open(fail, "wb").close()
+                for node in others:
+                    self.assertEqual(node.until("failed")["exit_status"], 3)
+                    if restarts > 0:
+                        node.until_joined(2)
+                    else:
+                        self.assertEqual(node.until("closed")["outcome"], "failed")
+                if restarts > 0:
+                    self.assertIn(b"stays until they are done", serves.process.stderr.readline())
+                open(done, "wb").close()
+                for node in (*others, serves):
+                    self.assertEqual(node.wait(), 3 if node is serves else OK, node.stderr)
 
     def let_go(self, rank):
         with open(os.path.join(self.directory, f"go{rank}"), "wb"):
