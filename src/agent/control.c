@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/control_self.h"
+#include "agent/control_store.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -22,7 +23,6 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/thread.h"
-#include "store/store.h"
 
 #define RETRY_MS 1000
 
@@ -214,13 +214,46 @@ static void serve(struct mst__control *control)
     }
 }
 
+/* The store at an etcd is opened here, because that takes requests. Only the thread changes the
+ * pointer, so it reads it without the mutex. */
+static bool open_store(struct mst__control *control)
+{
+    struct mst_store *store = NULL;
+    struct mst_err err; /* it is tried again */
+    if (control->params == NULL) {
+        return true;
+    }
+    if (mst__control_store_open(control->params, MST_CONTROL_CALL_MS, &store, &err) != 0) {
+        return false;
+    }
+    pthread_mutex_lock(&control->mutex);
+    control->store = store;
+    pthread_mutex_unlock(&control->mutex);
+    return true;
+}
+
+/* After an error: its lease may have ended, and then it is of no use. */
+static void close_store(struct mst__control *control)
+{
+    struct mst_store *store = control->store;
+    if (control->params != NULL) {
+        pthread_mutex_lock(&control->mutex);
+        control->store = NULL;
+        pthread_mutex_unlock(&control->mutex);
+        mst_store_close(store);
+    }
+}
+
 static void *run(void *arg)
 {
     struct mst__control *control = arg;
     char key[MST_CONTROL_KEY_SIZE];
     while (!is_ending(control)) {
-        serve(control);
+        if (open_store(control)) {
+            serve(control);
+        }
         if (!is_ending(control)) {
+            close_store(control);
             pthread_mutex_lock(&control->mutex);
             control->is_text_new = control->text.size > 0; /* it may be gone with the store */
             pthread_mutex_unlock(&control->mutex);
@@ -231,8 +264,9 @@ static void *run(void *arg)
     struct mst_err err;
     struct mst_bytes node = key_of(key, MST_CONTROL_NODES "%s", control->node);
     /* The interrupt that has ended the wait may be meant for a call that never was. */
-    if (control->has_sent && mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed,
-                                              &err) == MST_ECANCELED) {
+    if (control->has_sent && control->store != NULL &&
+        mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err) ==
+            MST_ECANCELED) {
         (void)mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err);
     }
     mst__control_logs_close(control);
@@ -259,34 +293,9 @@ static void on_async(uv_async_t *async)
     pthread_mutex_unlock(&control->mutex);
 }
 
-/* A handle on the keys of the job, beside @store, with a connection of its own. */
-static int open_beside(struct mst_store *store,
-                       const char *run_id,
-                       struct mst_store **ret_store,
-                       struct mst_err *reterr)
-{
-    struct mst__storage *storage = store->storage;
-    struct mst_store *all = NULL;
-    char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
-    int rv = 0;
-    if (storage->ops->clone != NULL) {
-        rv = storage->ops->clone(storage, &storage, reterr);
-        rv = rv == 0 ? mst__store_first(storage, &all, reterr) : rv;
-    } else {
-        rv = mst__store_new(storage, mst_bytes_str(storage->key_root), false, &all, reterr);
-    }
-    if (rv != 0) {
-        return rv;
-    }
-    (void)snprintf(prefix, sizeof prefix, MST_CONTROL_PREFIX "%s", run_id);
-    rv = mst_store_prefix(all, mst_bytes_str(prefix), ret_store, reterr);
-    mst_store_close(all);
-    return rv;
-}
-
 int mst__control_new(uv_loop_t *loop,
                      struct mst_store *store,
-                     const char *run_id,
+                     const struct mst_params *params,
                      const char *node,
                      mst__control_fn fn,
                      void *arg,
@@ -301,7 +310,12 @@ int mst__control_new(uv_loop_t *loop,
     control->call_ms = MST_CONTROL_CALL_MS;
     control->arg = arg;
     (void)snprintf(control->node, sizeof control->node, "%s", node);
-    int rv = open_beside(store, run_id, &control->store, reterr);
+    int rv = 0;
+    if (mst__control_store_kind(mst_params_backend(params)) == MST_CONTROL_SERVER) {
+        rv = mst__control_store_beside(store, mst_params_run_id(params), &control->store, reterr);
+    } else {
+        control->params = params;
+    }
     if (rv != 0) {
         mst__free(control);
         return rv;
@@ -367,10 +381,12 @@ void mst__control_free(struct mst__control *control)
     }
     pthread_mutex_lock(&control->mutex);
     control->is_ending = true;
+    if (control->store != NULL) {
+        mst_store_interrupt(control->store);
+    }
     pthread_cond_signal(&control->cond);
     pthread_mutex_unlock(&control->mutex);
     if (control->has_thread) {
-        mst_store_interrupt(control->store);
         (void)pthread_join(control->thread, NULL); /* it is ours, once */
     }
     uv_close((uv_handle_t *)&control->async, on_closed);

@@ -7,6 +7,7 @@
 #ifndef MST_AGENT_CONTROL_H
 #define MST_AGENT_CONTROL_H
 
+#include <muster/rendezvous.h>
 #include <muster/store.h>
 #include <uv.h>
 
@@ -17,11 +18,12 @@ struct mst__control; /* opaque */
 /* Called on the loop: whether this node carries the command out, RESTART or DRAIN. */
 typedef bool (*mst__control_fn)(void *arg, const struct mst__control_command *command);
 
-/* Begin. @store is any handle on the store of the job; it is used for the call only. @node is the
- * name of this node. 0, MST_ENOMEM, MST_ESYS. */
+/* Begin, for a backend whose agents listen. @store is any handle on the store of the job; it is
+ * used for the call only. @params are borrowed for the life of the control. @node is the name of
+ * this node. 0, MST_ENOMEM, MST_ESYS. */
 int mst__control_new(uv_loop_t *loop,
                      struct mst_store *store,
-                     const char *run_id,
+                     const struct mst_params *params,
                      const char *node,
                      mst__control_fn fn,
                      void *arg,

@@ -27,13 +27,14 @@ struct mst__control_reader {
 
 struct mst__control {
     char node[256];
-    struct mst_store *store;
+    const struct mst_params *params; /* NULL = the store is there from the beginning */
     mst__control_fn fn;
     void *arg;
     uv_async_t async;
     pthread_t thread;
 
     pthread_mutex_t mutex;
+    struct mst_store *store; /* NULL = not open; changed by the thread alone */
     pthread_cond_t cond;
     struct mst_buffer text;
     struct mst__control_place place;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/control_store.h"
 #include "agent/run_self.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -90,11 +91,10 @@ static bool asked(void *arg, const struct mst__control_command *command)
 void mst__run_listen(struct mst__run *run)
 {
     struct mst_err err; /* without it, nobody can ask; the job does not need that */
-    const char *backend = run->settings->backend;
     bool is_asked = !run->settings->is_standalone && /* whose server nobody else knows */
-                    (strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0);
+                    mst__control_store_kind(run->settings->backend) != MST_CONTROL_NOWHERE;
     if (is_asked && run->control == NULL && run->round.store != NULL && !run->is_ended) {
-        (void)mst__control_new(&run->loop, run->round.store, run->settings->run_id,
+        (void)mst__control_new(&run->loop, run->round.store, run->options->params,
                                mst_handler_node(run->handler), asked, run, &run->control, &err);
         mst__run_publish(run);
     }

@@ -275,6 +275,8 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_CONTROL_LOOK_MS 200
 #define MST_CONTROL_CALL_MS 10000
 #define MST_CONTROL_END_MS 100
+/* At an etcd: how long the keys of a job stay after its last agent is gone. */
+#define MST_CONTROL_LEASE_S 60
 /* The job that is sent to a relay: the names of all hosts, an environment, a command line. */
 #define MST_RELAY_JOB_SIZE_MAX MST_MIB(64)
 

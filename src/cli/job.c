@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/control_store.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "cli/log.h"
-#include "handler/settings.h"
 
 #define STOP_LOOK_MS 50
 #define TABLE_SIZE_MAX MST_MIB(64)
@@ -34,31 +34,18 @@ static const char *from_environment(const char *given, const char *ours, const c
 
 static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
 {
-    char endpoint[MST_ENDPOINT_TEXT_SIZE];
-    char url[MST_ENDPOINT_TEXT_SIZE + 10];
-    struct mst__c10d place;
     const char *backend = mst_params_backend(job->params);
-    bool is_known = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
-    int rv = is_known ? mst__c10d_read(job->params, &place, reterr) : 0;
-    if (rv != 0) {
-        return rv;
+    if (job->needs_queue && mst__control_store_kind(backend) == MST_CONTROL_ETCD) {
+        return mst__fail(reterr, MST_EINVAL, 0,
+                         "agents of backend '%.40s' send no logs, those of muster and c10d do; %s",
+                         backend, job->instead);
     }
-    if (!is_known || place.is_file) {
-        return mst__fail(
-            reterr, MST_EINVAL, 0, "agents of backend '%.40s' take no commands%s; %s", backend,
-            is_known ? " when they meet in a file" : ", those of muster and c10d do", job->instead);
+    struct mst_err err;
+    int rv = mst__control_store_open(job->params, job->timeout_ms, &job->store, &err);
+    if (rv == MST_ENOTSUP) {
+        return mst__fail(reterr, MST_EINVAL, 0, "%s; %s", err.msg, job->instead);
     }
-    struct mst_store *all = NULL;
-    (void)snprintf(url, sizeof url, "tcp://%s", mst__endpoint_format(&place.endpoint, endpoint));
-    rv = mst_store_open(url, NULL, job->timeout_ms, &all, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
-    (void)snprintf(prefix, sizeof prefix, MST_CONTROL_PREFIX "%s", mst_params_run_id(job->params));
-    rv = mst_store_prefix(all, mst_bytes_str(prefix), &job->store, reterr);
-    mst_store_close(all);
-    return rv;
+    return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
 }
 
 static bool open_job(struct mst__cli_job *job, int *ret_exit)
@@ -144,7 +131,8 @@ int mst__cli_job_ask(const struct mst__cli_job *job,
 
 /* --- ps --- */
 
-/* Whether the job has lost the node, which then could not take back what it says of itself. */
+/* Whether the job has lost the node, whose key then stays. An authority forgets lost nodes with the
+ * next round; without one, a node that comes back from a round is unknown for a moment. */
 static bool is_lost(const struct mst_status *status, const char *name)
 {
     for (size_t i = 0; status != NULL && i < status->node_count; i++) {
@@ -152,7 +140,7 @@ static bool is_lost(const struct mst_status *status, const char *name)
             return status->nodes[i]->standing == MST_STATUS_NODE_GONE;
         }
     }
-    return false;
+    return status != NULL && status->epoch != 0 && !status->is_cut;
 }
 
 static void put_node(struct mst__buf *table,
@@ -394,8 +382,20 @@ int mst__cli_drain(int argc, char **argv)
 
 /* --- stop --- */
 
-/* Wait until no agent is left. */
-static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
+/* Whether it is the key of a node that the job had lost, as @status says. */
+static bool is_leftover(const struct mst_status *status, struct mst_bytes key)
+{
+    char name[MST_CONTROL_KEY_SIZE];
+    size_t before = sizeof MST_CONTROL_NODES - 1;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(key.size - before),
+                   (const char *)key.data + before);
+    return is_lost(status, name);
+}
+
+/* Wait until no agent is left of those that @status, taken before, knows. */
+static int await_end(const struct mst__cli_job *job,
+                     const struct mst_status *status,
+                     struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(job->timeout_ms);
     for (;;) {
@@ -403,7 +403,7 @@ static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
         size_t nodes = 0;
         int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
         for (size_t i = 0; i < keys.count && rv == 0; i++) {
-            nodes += is_node(keys.keys[i]) ? 1 : 0;
+            nodes += is_node(keys.keys[i]) && !is_leftover(status, keys.keys[i]) ? 1 : 0;
         }
         mst_keys_free(&keys);
         if (rv != 0) {
@@ -413,7 +413,7 @@ static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
             return 0;
         }
         if (mst__clock_ms() >= deadline_ms) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu node%s of the job still there", nodes,
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", nodes,
                              nodes == 1 ? " is" : "s are");
         }
         (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends us */
@@ -431,10 +431,14 @@ static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
     (void)gethostname(host, sizeof host - 1); /* then it is empty */
     (void)snprintf(owner, sizeof owner, "muster stop, %.120s%s%s", user == NULL ? "" : user,
                    user == NULL ? "" : "@", host); /* fits */
-    bool has_reason = strcmp(mst_params_backend(job->params), "muster") == 0;
+    const char *backend = mst_params_backend(job->params);
+    bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
+    struct mst_status *status = NULL;
+    (void)mst_status_job(job->params, job->timeout_ms, &status, NULL); /* else none is lost */
     int rv =
         mst_status_close(job->params, has_reason ? reason : NULL, owner, job->timeout_ms, &err);
-    rv = rv == 0 ? await_end(job, &err) : rv;
+    rv = rv == 0 ? await_end(job, status, &err) : rv;
+    mst_status_free(status);
     return rv == 0 ? MST_EXIT_OK : mst__cli_job_fail(job, &err);
 }
 
@@ -445,8 +449,8 @@ int mst__cli_stop(int argc, char **argv)
     job.timeout_ms = 60 * 1000;
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
-        {"reason", "TEXT", "Why: agents print it. Of backend muster only.", MST_OPTION_TEXT,
-         &reason, 0, 0},
+        {"reason", "TEXT", "Why: agents print it. Of backends muster and etcd-v3 only.",
+         MST_OPTION_TEXT, &reason, 0, 0},
     };
     const struct mst__usage usage = {
         .command = job.rdzv.command,

@@ -12,6 +12,7 @@ struct mst__cli_job {
     struct mst_params *params;
     struct mst_store *store; /* of its keys, see agent/control_keys.h */
     const char *instead;     /* what to do where agents listen to nobody */
+    bool needs_queue;        /* of the store; an etcd has none */
 };
 
 #define MST_CLI_JOB_DEFAULTS(name, advice)                                            \

@@ -114,6 +114,7 @@ int mst__cli_logs(int argc, char **argv)
 {
     struct mst__cli_job job =
         MST_CLI_JOB_DEFAULTS(COMMAND, "read the files below --log-dir on that node");
+    job.needs_queue = true;
     struct mst__control_command command = {.kind = MST_CONTROL_LOGS, .rank = -1, .lines = -1};
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),

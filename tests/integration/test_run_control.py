@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -153,6 +154,57 @@ class Control(unittest.TestCase):
             self.assertIn("enough of it", agent.stderr())
         self.assertEqual(self.ask("ps").returncode, ABSENT)
 
+    def test_killed(self):
+        """The key of an agent that was killed stays: it is shown as lost, and not waited for."""
+        first, second = self.agent("a"), self.agent("b")
+        for agent in (first, second):
+            agent.until("/2")
+        self.wait_nodes(lambda nodes: len(nodes) == 2)
+        second.signal(signal.SIGKILL)
+        first.until("at 0/1")
+        rows = [line.split() for line in self.ask("ps").stdout.splitlines()[1:]]
+        self.assertEqual(sorted(row[3] for row in rows), ["lost", "running"], rows)
+        told = self.ask("stop", "--timeout", "20s")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(first.wait(), CLOSED, first.stderr())
+
+    def test_etcd(self):
+        if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
+            self.skipTest("no etcd")
+        etcd = subprocess.Popen([harness.MUSTER, "etcd"], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL)
+        self.addCleanup(etcd.stdout.close)
+        self.addCleanup(etcd.wait)
+        self.addCleanup(etcd.terminate)
+        address = re.search(r"localhost:\d+", etcd.stdout.readline().decode()).group(0)
+        self.job = ["--rdzv-backend", "etcd-v3", "--rdzv-endpoint", address, "--rdzv-id", "a/b c"]
+        first, second = self.agent("a"), self.agent("b")
+
+        def is_whole(nodes):
+            return len(nodes) == 2 and all(node["phase"] == "running" for node in nodes) and (
+                nodes[0]["round"] == nodes[1]["round"])
+
+        for agent in (first, second):
+            agent.until("/2")
+        self.wait_nodes(is_whole)
+        told = self.ask("restart")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        for agent in (first, second):
+            agent.until("/2 request 0")
+        nodes = self.wait_nodes(is_whole)
+        told = self.ask("drain", next(node["node"] for node in nodes if node["pid"] == second.pid))
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(second.wait(), PREEMPTED, second.stderr())
+        first.until("at 0/1")
+        self.assertEqual(len(self.nodes()), 1)
+        told = self.ask("logs", "--rank", "0")
+        self.assertEqual(told.returncode, 2)
+        self.assertIn("read the files below --log-dir", told.stderr)
+        told = self.ask("stop", "--reason", "enough of it")
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertEqual(first.wait(), CLOSED, first.stderr())
+        self.assertIn("enough of it", first.stderr())
+
     def test_nobody_there(self):
         self.assertEqual(self.ask("ps").returncode, ABSENT)
         told = self.muster("ps", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-id", "x", "--timeout",
@@ -163,7 +215,7 @@ class Control(unittest.TestCase):
                                 (("logs", "--rank", "0"), "--log-dir")):
             with self.subTest(command=command):
                 words = (command,) if isinstance(command, str) else command
-                told = self.muster(*words, "--rdzv-backend", "etcd-v3", "--rdzv-id", "x")
+                told = self.muster(*words, "--rdzv-backend", "etcd-v2", "--rdzv-id", "x")
                 self.assertEqual(told.returncode, 2)
                 self.assertIn("take no commands", told.stderr)
                 self.assertIn(advice, told.stderr)

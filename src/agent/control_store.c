@@ -1,0 +1,146 @@
+/* agent/control_store.c - opens the store of a job's commands, at its server or its etcd. */
+#include "agent/control_store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/control_keys.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "handler/etcd_settings.h"
+#include "handler/params.h"
+#include "handler/settings.h"
+#include "store/store.h"
+
+enum mst__control_kind_of_store mst__control_store_kind(const char *backend)
+{
+    if (strcmp(backend, "etcd-v3") == 0) {
+        return MST_CONTROL_ETCD;
+    }
+    bool has_server = strcmp(backend, "muster") == 0 || strcmp(backend, "c10d") == 0;
+    return has_server ? MST_CONTROL_SERVER : MST_CONTROL_NOWHERE;
+}
+
+/* --- at a server --- */
+
+static int open_prefix(struct mst_store *all,
+                       const char *run_id,
+                       struct mst_store **ret_store,
+                       struct mst_err *reterr)
+{
+    char prefix[sizeof MST_CONTROL_PREFIX + MST_JOB_RUN_ID_SIZE_MAX];
+    (void)snprintf(prefix, sizeof prefix, MST_CONTROL_PREFIX "%s", run_id);
+    int rv = mst_store_prefix(all, mst_bytes_str(prefix), ret_store, reterr);
+    mst_store_close(all);
+    return rv;
+}
+
+int mst__control_store_beside(struct mst_store *store,
+                              const char *run_id,
+                              struct mst_store **ret_store,
+                              struct mst_err *reterr)
+{
+    struct mst__storage *storage = store->storage;
+    struct mst_store *all = NULL;
+    int rv = 0;
+    if (storage->ops->clone != NULL) {
+        rv = storage->ops->clone(storage, &storage, reterr);
+        rv = rv == 0 ? mst__store_first(storage, &all, reterr) : rv;
+    } else {
+        rv = mst__store_new(storage, mst_bytes_str(storage->key_root), false, &all, reterr);
+    }
+    return rv == 0 ? open_prefix(all, run_id, ret_store, reterr) : rv;
+}
+
+static int open_server(const struct mst_params *params,
+                       int64_t timeout_ms,
+                       struct mst_store **ret_store,
+                       struct mst_err *reterr)
+{
+    char endpoint[MST_ENDPOINT_TEXT_SIZE];
+    char url[MST_ENDPOINT_TEXT_SIZE + 10];
+    struct mst__c10d place;
+    struct mst_store *all = NULL;
+    int rv = mst__c10d_read(params, &place, reterr);
+    if (rv == 0 && place.is_file) {
+        rv = mst__fail(reterr, MST_ENOTSUP, 0,
+                       "agents that meet in a file take no commands; those at a server do");
+    }
+    if (rv == 0) {
+        (void)snprintf(url, sizeof url, "tcp://%s",
+                       mst__endpoint_format(&place.endpoint, endpoint)); /* fits */
+        rv = mst_store_open(url, NULL, timeout_ms, &all, reterr);
+    }
+    return rv == 0 ? open_prefix(all, mst_params_run_id(params), ret_store, reterr) : rv;
+}
+
+/* --- at an etcd --- */
+
+/* A directory for each job: everything but letters, digits, '.', '_' and '-' as %XX. */
+static void etcd_root(const char *run_id, char *ret_root, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t used = (size_t)snprintf(ret_root, size, "/" MST_CONTROL_PREFIX); /* fits */
+    for (const char *at = run_id; *at != '\0' && used + 4 <= size; at++) {
+        bool is_plain = strchr(plain, *at) != NULL;
+        used += (size_t)snprintf(ret_root + used, size - used, is_plain ? "%c" : "%%%02X",
+                                 (unsigned)(uint8_t)*at);
+    }
+}
+
+/* The settings of @params. Limits are not given to commands, and do not matter. */
+static int read_etcd(const struct mst_params *params,
+                     struct mst_params **ret_copy,
+                     struct mst__etcd_v3_settings *ret_settings,
+                     struct mst_err *reterr)
+{
+    int rv = mst__params_copy(params, ret_copy, reterr);
+    if (rv == 0 && mst_params_nodes_max(params) == 0) {
+        rv = mst_params_set_nodes(*ret_copy, 1, 1, reterr);
+    }
+    return rv == 0 ? mst__etcd_v3_read(*ret_copy, ret_settings, reterr) : rv;
+}
+
+/* The keys are on a lease that all agents keep alive: they go with the last one. */
+static int open_etcd(const struct mst_params *params,
+                     int64_t timeout_ms,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr)
+{
+    char root[sizeof MST_CONTROL_PREFIX + 3 * MST_JOB_RUN_ID_SIZE_MAX + 2];
+    const struct mst_log log = {0};
+    struct mst_params *copy = NULL;
+    struct mst__etcd_v3_settings settings = {0};
+    struct mst_store_options options;
+    struct mst__storage *storage = NULL;
+    mst_store_options_init(&options, sizeof options);
+    etcd_root(mst_params_run_id(params), root, sizeof root);
+    int rv = read_etcd(params, &copy, &settings, reterr);
+    if (rv == 0) {
+        const struct mst__http_options http = mst__etcd_http(&settings.etcd, &log);
+        rv = mst__etcd3_open(&http, root, MST_CONTROL_LEASE_S, &options, mst__until_in(timeout_ms),
+                             &storage, reterr);
+    }
+    mst__etcd_v3_settings_close(&settings);
+    mst_params_free(copy);
+    return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
+}
+
+int mst__control_store_open(const struct mst_params *params,
+                            int64_t timeout_ms,
+                            struct mst_store **ret_store,
+                            struct mst_err *reterr)
+{
+    switch (mst__control_store_kind(mst_params_backend(params))) {
+        case MST_CONTROL_SERVER:
+            return open_server(params, timeout_ms, ret_store, reterr);
+        case MST_CONTROL_ETCD:
+            return open_etcd(params, timeout_ms, ret_store, reterr);
+        case MST_CONTROL_NOWHERE:
+            break;
+    }
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "agents of backend '%.40s' take no commands; those of muster, etcd-v3 "
+                     "and c10d do",
+                     mst_params_backend(params));
+}
