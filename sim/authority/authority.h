@@ -259,7 +259,8 @@ struct mst__sim_auth_end {
 
 struct mst__sim_auth_server {
     uint32_t starts;
-    uint64_t epoch; /* of the next job */
+    uint32_t fixed_world; /* the largest round that there may be now; 0 = any */
+    uint64_t epoch;       /* of the next job */
     int64_t down_us;
     int64_t froze_us; /* when it was last stopped */
     int64_t frozen_us;
@@ -279,8 +280,7 @@ struct mst__sim_auth_server {
     int64_t sealed_claim; /* the highest when the last round was sealed */
     bool sealed_shut;     /* the run was closed then */
     int64_t sealed_max;
-    uint32_t fixed_world; /* the largest round that there may be now; 0 = any */
-    uint64_t steps;       /* since the last full check */
+    uint64_t steps; /* since the last full check */
     struct mst__sim_auth_ledger ledger;
     uint32_t restarts; /* of this job, in the window of its budget */
     int64_t restarts_us;
