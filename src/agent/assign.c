@@ -1,4 +1,4 @@
-/* agent/assign.c - the exchange of ranks: who says what to whom in the store of a round. */
+/* agent/assign.c - the exchange of ranks through the store of a round. */
 #include "agent/assign.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 #define FORMER_ROUNDS 64
 #define PREFIX_SIZE 1200
 
-/* How often to look for what is said in the other way. */
+/* How often to check for an answer in the other format. */
 #define LOOK_MS 20
 
 struct exchange {
@@ -33,7 +33,7 @@ struct exchange {
     struct mst_store *store;
     size_t count, rank; /* nodes, and ours */
     int64_t deadline_ms;
-    struct mst_buffer *values; /* what each has said; empty = nothing yet */
+    struct mst_buffer *values; /* the role of each node; empty = not yet known */
     struct mst__role_info *infos;
     struct mst__assignment *parts;
 };
@@ -50,7 +50,7 @@ static int64_t left_ms(const struct exchange *exchange)
     return ms > 0 ? ms : 0;
 }
 
-/* --- what we say --- */
+/* --- sending --- */
 
 static int say_info(const struct exchange *exchange, struct mst_err *reterr)
 {
@@ -79,7 +79,7 @@ static int say_info(const struct exchange *exchange, struct mst_err *reterr)
     return rv;
 }
 
-/* Who is of the old kind waits for this of all when it is rank 0. */
+/* An older agent that is rank 0 waits for this key of every node. */
 static int say_end(const struct exchange *exchange, struct mst_err *reterr)
 {
     char name[KEY_SIZE];
@@ -87,7 +87,7 @@ static int say_end(const struct exchange *exchange, struct mst_err *reterr)
                          mst_bytes_str("FIN"), left_ms(exchange), reterr);
 }
 
-/* Tell each its part. */
+/* Send each node its ranks. */
 static int say_ranks(const struct exchange *exchange, struct mst_err *reterr)
 {
     size_t count = exchange->count;
@@ -117,9 +117,9 @@ static int say_ranks(const struct exchange *exchange, struct mst_err *reterr)
     return rv;
 }
 
-/* --- what others say --- */
+/* --- receiving --- */
 
-/* All have said what they are: what follows from it. */
+/* The roles of all nodes are known: compute our ranks. */
 static int compute(struct exchange *exchange, struct mst_err *reterr)
 {
     for (size_t i = 0; i < exchange->count; i++) {
@@ -133,7 +133,7 @@ static int compute(struct exchange *exchange, struct mst_err *reterr)
     return rv == 0 ? 0 : mst__fail(reterr, rv, 0, "ranks of %zu nodes", exchange->count);
 }
 
-/* Wait for what all others say. */
+/* Wait for the roles of all other nodes. */
 static int hear_all(struct exchange *exchange, struct mst_err *reterr)
 {
     size_t count = exchange->count;
@@ -154,7 +154,7 @@ static int hear_all(struct exchange *exchange, struct mst_err *reterr)
     return rv;
 }
 
-/* Take what is there of what others say, in either way: how many are missing. */
+/* Take the roles that have arrived, in either format. Returns the number of missing ones. */
 static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_err *reterr)
 {
     *ret_missing = 0;
@@ -178,7 +178,7 @@ static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_
     return 0;
 }
 
-/* Get what rank 0 tells us, within @timeout_ms. MST_ETIMEOUT. */
+/* Get our ranks from rank 0, within @timeout_ms. MST_ETIMEOUT. */
 static int hear_ranks(const struct exchange *exchange,
                       int64_t timeout_ms,
                       struct mst__assignment *ret_assignment,
@@ -199,7 +199,7 @@ static int hear_ranks(const struct exchange *exchange,
 
 /* --- the exchange --- */
 
-/* Among ourselves: rank 0 hears all and tells each. */
+/* Among muster nodes: rank 0 collects all roles and sends each node its ranks. */
 static int exchange_own(struct exchange *exchange,
                         struct mst__assignment *ret_assignment,
                         struct mst_err *reterr)
@@ -216,7 +216,8 @@ static int exchange_own(struct exchange *exchange,
     return rv;
 }
 
-/* Beside torch's agents: whatever comes first tells us, what all are or what rank 0 says. */
+/* Beside torch's agents: use whatever comes first, the roles of all nodes or the ranks from
+ * rank 0. */
 static int exchange_shared(struct exchange *exchange,
                            struct mst__assignment *ret_assignment,
                            struct mst_err *reterr)
@@ -242,7 +243,7 @@ static int exchange_shared(struct exchange *exchange,
     return rv == 0 ? say_end(exchange, reterr) : rv;
 }
 
-/* Get where the workers' store is from @store, waiting at most @timeout_ms. */
+/* Get the address of the workers' store from @store, within @timeout_ms. */
 static int get_master(struct mst_store *store,
                       int64_t timeout_ms,
                       struct mst__assignment *ret_assignment,
@@ -345,7 +346,7 @@ int mst__assign(const struct mst__assign *assign,
         .rank = (size_t)round->rank,
         .deadline_ms = mst__clock_deadline_ms(assign->timeout_ms),
     };
-    /* Who is alone has nobody to ask. */
+    /* A single node has no other to ask. */
     *ret_assignment =
         (struct mst__assignment){.world_size = assign->nproc, .role_world_size = assign->nproc};
     int rv = exchange.count == 1 ? 0 : exchange_all(&exchange, ret_assignment, reterr);

@@ -27,13 +27,13 @@ struct mst__assign {
     int64_t timeout_ms;
 };
 
-/* 0; MST_ETIMEOUT, when somebody says nothing; MST_ESTATE for something else than ranks; errors of
+/* 0; MST_ETIMEOUT, when a node does not answer; MST_ESTATE for an answer without ranks; errors of
  * the store, among them MST_ECANCELED when that was interrupted. */
 int mst__assign(const struct mst__assign *assign,
                 struct mst__assignment *ret_assignment,
                 struct mst_err *reterr);
 
-/* --- what is said, as text; no I/O --- */
+/* --- the messages as text; no I/O --- */
 
 struct mst__role_info {
     struct mst_bytes role; /* as it stands in the JSON: compared, never shown */

@@ -1,7 +1,7 @@
 /* agent/control.c - the thread that listens to the job's store.
  *
- * The mutex is for what the loop says (text, logs, is_ending) and for the one command that waits to
- * be carried out. Everything else is the thread's. */
+ * The mutex protects the fields that the loop writes (text, place, is_ending), the pointer to the
+ * store, and the one command that waits to be executed. The rest belongs to the thread. */
 #include "agent/control.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static bool is_ending(struct mst__control *control)
     return is_it;
 }
 
-/* Send what the loop has said, if that is new. */
+/* Send the state of the node, if it is new. */
 static int send_text(struct mst__control *control)
 {
     char key[MST_CONTROL_KEY_SIZE];
@@ -75,7 +75,7 @@ static int send_text(struct mst__control *control)
     return rv;
 }
 
-/* How many commands there were: those are not for us. */
+/* The number of commands before our time. */
 static int read_count(struct mst__control *control, int64_t *ret_count)
 {
     struct mst_buffer value = {0};
@@ -93,7 +93,7 @@ static int read_count(struct mst__control *control, int64_t *ret_count)
 static void reply(struct mst__control *control, int64_t number, const char *text)
 {
     char key[MST_CONTROL_KEY_SIZE];
-    struct mst_err err; /* then the one who asks waits in vain, and says so */
+    struct mst_err err; /* then the sender times out and says so */
     int rv = MST_ECANCELED;
     /* An interrupt that came too late for a wait ends the next call. */
     for (int i = 0; i < 2 && rv == MST_ECANCELED && !is_ending(control); i++) {
@@ -134,8 +134,8 @@ static void carry_out(struct mst__control *control, int64_t number, struct mst_b
     }
 }
 
-/* Only a wait is interrupted, so that no write is left in doubt. False: there is news to tell, or
- * the end has come. */
+/* Only a wait is interrupted, so that the outcome of every write is known. False: there is a new
+ * state to send, or the end has come. */
 static bool begin_wait(struct mst__control *control)
 {
     pthread_mutex_lock(&control->mutex);
@@ -188,7 +188,7 @@ static void pause_thread(struct mst__control *control)
     pthread_mutex_unlock(&control->mutex);
 }
 
-/* The loop has something to say, or nothing has come: no trouble with the store. */
+/* A new state, or no command: the store is fine. */
 static bool is_passing(int rv)
 {
     return rv == MST_ETIMEOUT || rv == MST_ECANCELED || rv == MST_EUNKNOWN;

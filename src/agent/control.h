@@ -1,5 +1,5 @@
-/* agent/control.h - what others ask of a running agent, over the job's store, and what it says of
- * itself there: for `muster ps`, `logs`, `restart` and `drain`.
+/* agent/control.h - commands to a running agent, and its state, through the job's store: for
+ * `muster ps`, `logs`, `restart` and `drain`.
  *
  * A thread has a connection of its own, on which it waits for the next command. Logs are sent by
  * it, too: nothing here can hold up the loop. A store that cannot be reached is tried again; the
@@ -30,7 +30,7 @@ int mst__control_new(uv_loop_t *loop,
                      struct mst__control **ret_control,
                      struct mst_err *reterr);
 
-/* What the node is now; @text is copied, and so is @log_dir, "" = no files. The workers of
+/* The present state of the node; @text is copied, and so is @log_dir, "" = no files. The workers of
  * generation @generation have ranks @first_rank and up. NULL @control is fine. */
 void mst__control_publish(struct mst__control *control,
                           struct mst_bytes text,

@@ -1,10 +1,10 @@
 /* agent/control_keys.h - the keys by which `muster ps`, `logs`, `restart` and `drain` talk to
  * agents, in the store where the job meets, under the prefix `muster.run/RUN_ID`. Pure.
  *
- *   nodes/NODE         what the agent of NODE says of itself, JSON; gone when it has left
+ *   nodes/NODE         the state of the agent of NODE, JSON; removed when it ends
  *   commands/count     how many commands there were
  *   commands/N         command N, JSON; agents read all of them, from the count at their start on
- *   replies/N          what the agent that carried it out says; removed by the one who asked
+ *   replies/N          the node that has executed it; removed by the sender
  *   logs/TOKEN         a queue of pieces of a log: `d` and bytes, or `e` and a text at the end
  *   logs/TOKEN/alive   a number that the reader of that queue changes while it reads   */
 #ifndef MST_AGENT_CONTROL_KEYS_H
@@ -49,7 +49,7 @@ int mst__control_write(const struct mst__control_command *command, struct mst__b
 /* False when it is none, or one of a later version. */
 bool mst__control_read(struct mst_bytes text, struct mst__control_command *ret_command);
 
-/* --- what a node says --- */
+/* --- the state of a node --- */
 
 struct mst__control_worker {
     int64_t rank, local_rank, pid;

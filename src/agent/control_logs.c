@@ -1,5 +1,5 @@
-/* agent/control_logs.c - sending the log of a worker to who asks for it, through a queue of the
- * store that is never longer than MST_CONTROL_PIECES_MAX. */
+/* agent/control_logs.c - sends the log of a worker through a queue of the store, which is never
+ * longer than MST_CONTROL_PIECES_MAX. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static bool has_rank(const struct mst__control_place *place, int64_t rank)
     return rank >= place->first_rank && rank < place->first_rank + place->workers_count;
 }
 
-/* --- the end of one --- */
+/* --- the end of a reader --- */
 
 static void close_reader(struct mst__control_reader *reader)
 {
@@ -44,7 +44,7 @@ static void close_reader(struct mst__control_reader *reader)
     *reader = (struct mst__control_reader){.fd = -1};
 }
 
-/* Say why there is no more; "" = the log has ended. */
+/* Send the reason of the end; "" = the log has ended. */
 static int end_reader(struct mst__control *control,
                       struct mst__control_reader *reader,
                       const char *why,
@@ -60,7 +60,7 @@ static int end_reader(struct mst__control *control,
     return rv;
 }
 
-/* Nobody reads any more: what is left of it goes. */
+/* The reader is gone: remove its queue. */
 static void drop_reader(struct mst__control *control, struct mst__control_reader *reader)
 {
     char key[MST_CONTROL_KEY_SIZE];
@@ -120,7 +120,8 @@ bool mst__control_logs_begin(struct mst__control *control,
     }
     struct mst__control_reader refused = {.fd = -1, .command = *command};
     if (reader == NULL) {
-        (void)end_reader(control, &refused, "too many read logs of this node", control->call_ms);
+        (void)end_reader(control, &refused, "too many readers of logs on this node",
+                         control->call_ms);
         return true;
     }
     int fd = open_log(&place, command);
@@ -156,7 +157,7 @@ size_t mst__control_logs_count(const struct mst__control *control)
     return count;
 }
 
-/* Whether somebody still reads, as far as that is known. */
+/* Whether the reader still reads, as far as known. */
 static bool is_alive(struct mst__control *control, struct mst__control_reader *reader)
 {
     char key[MST_CONTROL_KEY_SIZE];

@@ -46,7 +46,7 @@ struct mst__control {
 
     bool has_thread; /* of the loop */
     bool has_count;  /* of the thread, from here on */
-    bool has_sent;   /* what the loop says; it may be in the store */
+    bool has_sent;   /* the state was sent; it may be in the store */
     int64_t commands_count;
     int64_t call_ms; /* how long a call may take */
     struct mst__control_reader readers[MST_CONTROL_READERS_MAX];
@@ -60,7 +60,7 @@ bool mst__control_logs_begin(struct mst__control *control,
 /* Logs that are being sent. */
 size_t mst__control_logs_count(const struct mst__control *control);
 
-/* Send what there is. 0, or why the store cannot be reached. */
+/* Send what is in the files. 0, or an error of the store. */
 int mst__control_logs_pump(struct mst__control *control);
 
 /* Tell readers that there is no more, as far as that can be done at once. */

@@ -131,7 +131,8 @@ int mst__group_init(struct mst__group *group,
         return mst__fail(reterr, MST_ENOMEM, 0, "%u workers", count);
     }
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
-        return mst__fail(reterr, MST_ESYS, errno, "become the reaper of what workers start");
+        return mst__fail(reterr, MST_ESYS, errno,
+                         "become the reaper of processes that workers start");
     }
     return 0;
 }

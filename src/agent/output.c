@@ -147,7 +147,7 @@ static void say_once(struct mst__output *output, const char *what)
         return;
     }
     output->is_file_broken = true;
-    (void)snprintf(text, sizeof text, "muster: logs of workers are not whole: %s: %s\n", what,
+    (void)snprintf(text, sizeof text, "muster: log files of workers are incomplete: %s: %s\n", what,
                    strerror(errno));
     mst__output_say(output, mst_bytes_str(text));
 }

@@ -1,4 +1,4 @@
-/* agent/run.c - one loop: what happens becomes events, and effects are carried out. */
+/* agent/run.c - the loop of a launcher: feeds events to the machine and carries out its effects. */
 #include "agent/run.h"
 
 #include <signal.h>
@@ -18,7 +18,7 @@ static int64_t now_us(void)
     return mst__clock_ns() / 1000;
 }
 
-/* --- events for who looks on --- */
+/* --- events for programs --- */
 
 static void note_phase(struct mst__run *run)
 {
@@ -47,7 +47,7 @@ static void want(struct mst__run *run)
     if (run->calls == NULL) {
         mst__run_call_now(run, call); /* the handler is told, and not waited for */
     } else {
-        mst__run_call(run, call); /* what is to be said before */
+        mst__run_call(run, call); /* after the calls that wait */
     }
 }
 
@@ -65,7 +65,7 @@ static void assign(struct mst__run *run)
     }
     run->assigning = call;
     if (call->round.world_size == 1 && call->round.master_port != 0) {
-        mst__run_call_now(run, call); /* who is alone has nobody to ask */
+        mst__run_call_now(run, call); /* a single node has no other to ask */
     } else {
         mst__run_call(run, call);
     }
@@ -96,7 +96,7 @@ static void restart(struct mst__run *run, const struct mst__cause *cause)
     mst__run_call(run, call);
 }
 
-/* Nothing is left to do but to tell why the job has failed, if another node knows more. */
+/* The end. If the job has failed on another node, get the report of that node first. */
 static void end(struct mst__run *run)
 {
     const struct mst__agent *agent = &run->agent;
@@ -163,7 +163,7 @@ static void on_timer(uv_timer_t *timer)
     bool was_noticed = agent->notice_us != INT64_MAX && agent->notice_drains;
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_TIME});
     if (!was_noticed && agent->notice_us != INT64_MAX && agent->notice_drains) {
-        mst__run_say(run, "muster: this machine is taken away in %lld s: workers get notice",
+        mst__run_say(run, "muster: the time of this node ends in %lld s; workers get notice",
                      (long long)(agent->options.end_us - now_us()) / 1000000);
     }
 }
@@ -219,8 +219,8 @@ static void carry_out_all(struct mst__run *run)
     }
 }
 
-/* A node that is told to go says so before its workers are: when they end, those of others may
- * fail. */
+/* A node that leaves says so before its workers end, because workers of other nodes may fail
+ * then. */
 static void tell_leaving(struct mst__run *run)
 {
     const struct mst__agent *agent = &run->agent;
@@ -250,7 +250,7 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event)
     }
 }
 
-/* --- what the rendezvous tells --- */
+/* --- notices of the rendezvous --- */
 
 static struct mst__cause cause_of(const struct mst_cause *told)
 {
@@ -320,7 +320,7 @@ static void hear(struct mst__run *run, const struct mst_notice *notice)
             return;
         case MST_NOTICE_WAITING:
             if (notice->has_cause) {
-                hear_over(run, notice); /* who has failed waits for us */
+                hear_over(run, notice); /* the node that has failed waits for us */
                 return;
             }
             mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_WAITING,
@@ -332,12 +332,12 @@ static void hear(struct mst__run *run, const struct mst_notice *notice)
             hear_over(run, notice);
             return;
         case MST_NOTICE_UNREACHABLE:
-            mst__run_say(run, "muster: the rendezvous is out of reach: %s", notice->err.msg);
+            mst__run_say(run, "muster: the rendezvous cannot be reached: %s", notice->err.msg);
             mst__run_step(
                 run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CUT, .err = &notice->err});
             return;
         case MST_NOTICE_REACHABLE:
-            mst__run_say(run, "muster: the rendezvous is back");
+            mst__run_say(run, "muster: the rendezvous can be reached again");
             mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_AGAIN});
             return;
     }
@@ -367,7 +367,7 @@ static void on_signal(uv_signal_t *handle, int number)
                                                      .signal = (uint32_t)number});
         return;
     }
-    /* On the way there nobody knows of this node; on the way from there no worker runs. */
+    /* Before the rendezvous no other node knows of us; after it no worker runs. */
     mst__group_kill(&run->preflight);
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &usual, NULL);

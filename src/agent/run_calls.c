@@ -12,15 +12,15 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* What a node tells of its failure; and its rank. */
+/* The report of a failure, with the rank of the node. */
 #define BLOCK_KEY "muster.run/failure/"
 
-/* There when a node is about to leave the round: its workers end, and those of others may fail of
- * that. */
+/* Set when a node is about to leave the round: its workers end, and those of others may fail
+ * because of that. */
 #define LEAVING_KEY "muster.run/leaving"
 
-/* There when a node was asked to restart the workers of all, where nobody else tells why a round is
- * over. */
+/* Set when a node was asked to restart all workers, for backends without an authority to give the
+ * reason. */
 #define ASKED_KEY "muster.run/asked"
 #define KEY_SIZE 60
 
@@ -52,7 +52,7 @@ static int assign(struct mst__call *call)
     return mst__assign(&assign, &call->assignment, &call->err);
 }
 
-/* Where nobody can be told that work is done, nodes wait for each other as torch's agents do. */
+/* Without an authority to report to, nodes wait for each other as torch's agents do. */
 static int await_others(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
@@ -95,14 +95,14 @@ static bool is_said(const struct mst__run *run, const char *name)
            exists;
 }
 
-/* Say that we have failed, and then what there is to tell of it: the others are stopped first. */
+/* Report the failure first, so that the others stop, and then its text. */
 static int restart(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
     char key[KEY_SIZE];
     struct mst_err ignored; /* they have the sentence */
-    /* Work that fails beside a node that is about to leave fails of that. The round is over when
-     * that node goes, or when we come back. */
+    /* Work that fails beside a node that is about to leave fails because of that. The round is over
+     * when that node goes, or when we come back. */
     if (is_said(run, LEAVING_KEY)) {
         return 0;
     }
@@ -246,7 +246,7 @@ static void assigned(struct mst__run *run, struct mst__call *call)
     mst__run_listen(run); /* workers do not wait for that */
 }
 
-/* What comes of a call. What the rendezvous has not been told it sees when we are gone. */
+/* The result of a call. If the rendezvous was not told, it sees that we are gone. */
 static void done(struct mst__run *run, struct mst__call *call)
 {
     switch (call->kind) {
@@ -294,7 +294,7 @@ static void done(struct mst__run *run, struct mst__call *call)
     }
 }
 
-/* The first call has been made; it may have been the thread's word for an earlier one. */
+/* The first call is done, unless this wake-up was for an earlier one. */
 static void on_done(uv_async_t *async)
 {
     struct mst__run *run = async->data;

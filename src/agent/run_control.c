@@ -1,4 +1,4 @@
-/* agent/run_control.c - what a run says of itself, and what it does when it is asked. */
+/* agent/run_control.c - publishes the state of a run, and executes commands. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,7 +47,8 @@ void mst__run_publish(struct mst__run *run)
     mst__buf_close(&text);
 }
 
-/* Restart the workers, on all nodes. An authority tells them why; where there is none we do. */
+/* Restart the workers on all nodes. An authority gives the others the reason; without one, we
+ * do. */
 static void ask_all(struct mst__run *run)
 {
     if (mst__run_is_shared(run) && run->round.world_size > 1) {

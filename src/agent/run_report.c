@@ -1,4 +1,4 @@
-/* agent/run_report.c - what a run tells people. */
+/* agent/run_report.c - messages of a run for people. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static struct mst_bytes last_line(struct mst_bytes text)
     return mst_bytes_of(text.data + skipped, text.size - skipped);
 }
 
-/* What the failure is, in one line: the job is told, and it is cut off there. */
+/* The failure in one line, for the job, cut off if it is long. */
 static void make_sentence(const struct mst__failed_worker *failed,
                           char ret_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1])
 {

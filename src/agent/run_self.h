@@ -27,7 +27,7 @@ enum mst__call_kind {
     MST_CALL_RESTART, /* it has failed */
     MST_CALL_CLOSE,   /* the job */
     MST_CALL_LEAVE,   /* it */
-    MST_CALL_EXPLAIN, /* get what another node says of its failure */
+    MST_CALL_EXPLAIN, /* get the report of another node */
 };
 
 struct mst__call {
@@ -36,7 +36,7 @@ struct mst__call {
     struct mst__call *next;
     int rv;
     struct mst_err err;
-    bool is_untold; /* FINISH: there is nobody to tell */
+    bool is_untold; /* FINISH: there is no authority to report to */
     bool is_said;   /* WHY */
 
     struct mst_rendezvous round;       /* ASSIGN: has a store of its own */
@@ -46,7 +46,7 @@ struct mst__call {
     int64_t rank; /* EXPLAIN: of the node */
 };
 
-/* The thread that makes calls: one at a time, for each needs what came of those before it. libuv's
+/* The thread that makes calls: one at a time, for each needs the results of those before. libuv's
  * pool would start four. It starts with the first call: new threads wait long on a busy machine. */
 struct mst__caller {
     pthread_t thread;
@@ -101,14 +101,14 @@ struct mst__run {
     bool has_agent;
     bool is_ended; /* when no call is left all is done */
     bool is_leaving_told;
-    bool was_asked;     /* the last round is over because somebody has asked for that */
+    bool was_asked;     /* the last round ended on request */
     bool has_own_block; /* it is of our worker */
 };
 
 /* The rendezvous is there: take part. */
 void mst__run_begin(struct mst__run *run);
 
-/* Feed the machine and carry out what comes of it. */
+/* Feed the machine and carry out its effects. */
 void mst__run_step(struct mst__run *run, struct mst__agent_event event);
 
 /* --- run_calls.c --- */
@@ -124,13 +124,13 @@ void mst__run_call(struct mst__run *run, struct mst__call *call);
 /* Make a call that does not block, whatever waits to be made. */
 void mst__run_call_now(struct mst__run *run, struct mst__call *call);
 
-/* The round is over for us: nobody waits for its ranks any more. */
+/* The round is over for us: drop the exchange of its ranks. */
 void mst__run_drop_assign(struct mst__run *run);
 
 /* Whether agents of torch may be nodes of the job. */
 bool mst__run_is_shared(const struct mst__run *run);
 
-/* We leave: what is to be said to a rendezvous that does not answer is not waited for. */
+/* We leave: do not wait for a rendezvous that does not answer. */
 void mst__run_hurry(struct mst__run *run);
 
 /* --- run_workers.c --- */
@@ -150,11 +150,10 @@ void mst__run_forget_acks(struct mst__run *run);
 
 /* --- run_control.c --- */
 
-/* There is a store: listen there to what is asked of this node, if commands know the place. Again
- * is fine. */
+/* There is a store: listen there for commands, if the backend has them. May be called again. */
 void mst__run_listen(struct mst__run *run);
 
-/* Say what this node is now. */
+/* Publish the present state of this node. */
 void mst__run_publish(struct mst__run *run);
 
 /* --- run_report.c --- */

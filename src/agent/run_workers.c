@@ -26,7 +26,7 @@ static const char *keep_path(struct mst__run *run, uint32_t worker, const char *
     return path == NULL ? NULL : mst__arena_text(&run->arena, mst_bytes_str(path));
 }
 
-/* Why the round has begun, the same for all nodes; where nobody tells, as this node sees it. */
+/* Why the round has begun, the same on all nodes; without an authority, as this node sees it. */
 static const char *reason_of(const struct mst__run *run)
 {
     switch (run->round.start) {
@@ -76,7 +76,7 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
     };
 }
 
-/* What a worker is started with, for as long as the generation; descriptors apart. */
+/* Arguments and environment of a worker, for the life of the generation; not its descriptors. */
 static int plan_worker(struct mst__run *run,
                        uint32_t worker,
                        struct mst__spawn_worker *spawn,
@@ -125,7 +125,7 @@ static void note_start(struct mst__run *run, uint32_t worker)
     }
 }
 
-/* Start them as they are planned. The descriptors are theirs, and not ours any more. */
+/* Start them as planned. Their descriptors are no longer ours. */
 static int start_planned(struct mst__run *run,
                          struct mst__spawn_worker *spawns,
                          uint32_t *ret_failed,

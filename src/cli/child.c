@@ -64,7 +64,7 @@ static char **environment_new(const struct mst__variable *variables, size_t coun
 
 /* --- starting --- */
 
-/* What it becomes; the environment was made before. */
+/* In the child. The environment was made before. */
 struct image {
     char *const *argv;
     char **environment;
@@ -139,5 +139,5 @@ void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd)
         ssize_t size = read(wake_fd, &count, sizeof count);
         (void)size; /* it was not readable if the time is over */
     }
-    (void)kill(-group, SIGKILL); /* whom it has left behind; usually nobody */
+    (void)kill(-group, SIGKILL); /* processes that it has left behind */
 }

@@ -21,7 +21,7 @@
 
 /* --- the job --- */
 
-/* What is not given comes from the variables that `muster run` reads. */
+/* Missing options come from the variables that `muster run` reads. */
 static const char *from_environment(const char *given, const char *ours, const char *torchs)
 {
     if (given != NULL && *given != '\0') {
@@ -178,7 +178,7 @@ static void put_node(struct mst__buf *table,
     }
 }
 
-/* What nodes say, in the order of their ranks. */
+/* The states of the nodes, in the order of their ranks. */
 struct said {
     struct mst_buffer text;
     int64_t group_rank;
@@ -249,7 +249,8 @@ static int show(const struct mst__cli_job *job, const char *argument, void *arg)
     mst__buf_init(&table, TABLE_SIZE_MAX);
     int rv = read_nodes(job, &said, &count, &err);
     if (rv == 0) {
-        (void)mst_status_job(job->params, job->timeout_ms, &status, NULL); /* else nobody is lost */
+        (void)mst_status_job(job->params, job->timeout_ms, &status,
+                             NULL); /* else no node counts as lost */
     }
     int put = 0;
     if (rv == 0 && !is_json) {
@@ -273,7 +274,7 @@ static int show(const struct mst__cli_job *job, const char *argument, void *arg)
     if (rv != 0) {
         exit_code = mst__cli_job_fail(job, &err);
     } else if (count == 0) {
-        mst__cli_say("muster: no agent of job '%s' is there", mst_params_run_id(job->params));
+        mst__cli_say("muster: job '%s' has no agent", mst_params_run_id(job->params));
         exit_code = MST_EXIT_ABSENT;
     }
     mst__buf_close(&table);
@@ -294,7 +295,7 @@ int mst__cli_ps(int argc, char **argv)
         .command = job.rdzv.command,
         .synopsis = "--rdzv-id ID [--rdzv-endpoint ENDPOINT] [options]",
         .text = "Show the workers of a job that `muster run` has started, on all of its nodes. "
-                "Exit status: 0, 2 wrong arguments, 3 no agent is there, 4 timeout, 5 no "
+                "Exit status: 0, 2 wrong arguments, 3 no agent is running, 4 timeout, 5 no "
                 "connection.",
         .options = options,
         .options_count = sizeof options / sizeof options[0],
@@ -449,7 +450,7 @@ int mst__cli_stop(int argc, char **argv)
     job.timeout_ms = 60 * 1000;
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
-        {"reason", "TEXT", "Why: agents print it. Of backends muster and etcd-v3 only.",
+        {"reason", "TEXT", "The reason, which agents print. Backends muster and etcd-v3 only.",
          MST_OPTION_TEXT, &reason, 0, 0},
     };
     const struct mst__usage usage = {
@@ -458,7 +459,7 @@ int mst__cli_stop(int argc, char **argv)
         .text = "Stop a job: its rendezvous is closed, workers on all nodes are told to stop and "
                 "killed after their grace, and agents end with status 8. Waits for that, 60s "
                 "without --timeout. Exit status: 0 stopped, 2 wrong arguments, 3 no such job, 4 "
-                "agents are still there, 5 no connection.",
+                "agents are still running, 5 no connection.",
         .options = options,
         .options_count = sizeof options / sizeof options[0],
     };

@@ -83,7 +83,7 @@ static void clean(const struct mst__cli_job *job, const char *token)
 static const char *missing(const void *arg)
 {
     const struct mst__control_command *command = arg;
-    return command->rank < 0 ? "--rank is missing: the log of which worker?" : NULL;
+    return command->rank < 0 ? "--rank is missing" : NULL;
 }
 
 static int show_log(const struct mst__cli_job *job, const char *argument, void *arg)
@@ -118,13 +118,13 @@ int mst__cli_logs(int argc, char **argv)
     struct mst__control_command command = {.kind = MST_CONTROL_LOGS, .rank = -1, .lines = -1};
     const struct mst__option options[] = {
         MST_CLI_JOB_OPTIONS(job),
-        {"rank", "R", "Of which worker: its rank in the whole job. Required.", MST_OPTION_NUMBER,
+        {"rank", "R", "The rank of the worker in the whole job. Required.", MST_OPTION_NUMBER,
          &command.rank, 0, INT32_MAX},
-        {"follow", NULL, "Go on with what the worker writes, also after restarts. Also -f.",
-         MST_OPTION_FLAG, &command.follows, 0, 0},
+        {"follow", NULL, "Follow the log, also after restarts. Also -f.", MST_OPTION_FLAG,
+         &command.follows, 0, 0},
         {"lines", "N", "The last N lines only. Also -n.", MST_OPTION_NUMBER, &command.lines, 0,
          INT32_MAX},
-        {"stderr", NULL, "Of stderr, not stdout.", MST_OPTION_FLAG, &command.is_stderr, 0, 0},
+        {"stderr", NULL, "Show stderr, not stdout.", MST_OPTION_FLAG, &command.is_stderr, 0, 0},
     };
     static const struct mst__option_letter letters[] = {
         {'f', "follow"}, {'n', "lines"}, {'\0', NULL}};

@@ -47,7 +47,7 @@ static const char join_text[] =
     "Further "
     "lines tell what happens: nodes wait to be let in, participants are lost, the rendezvous is "
     "closed, this node is expelled. The first node on the machine that the endpoint names serves "
-    "the others if nobody does yet.\n"
+    "the others if none does yet.\n"
     "\n"
     "SIGTERM and SIGINT make it leave at once, so that the others need not wait for this node to "
     "expire. Exit status: that of the command, or 0 done, 2 wrong arguments, 4 timeout, 5 no "
@@ -804,22 +804,23 @@ int mst__cli_join(int argc, char **argv)
         .log_level = "warn",
     };
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(join.rdzv, "Which job: the same on all of its nodes. Required."),
+        MST_RDZV_OPTIONS(join.rdzv, "The id of the job, the same on all of its nodes. Required."),
         {"nnodes", "MIN:MAX", "How many nodes a round needs and takes; or one number. Required.",
          MST_OPTION_TEXT, &join.nodes, 0, 0},
         {"local-addr", "ADDRESS",
-         "What the others should call this node, in names and as the workers' MASTER_ADDR. "
+         "The address of this node for others, in names and as the workers' MASTER_ADDR. "
          "Default: "
          "the host name in names, the address by which it reaches the endpoint for workers.",
          MST_OPTION_TEXT, &join.local_addr, 0, 0},
         {"expect", "NODES",
-         "Which nodes should come, by their names or hosts, such as node[1-20],master: while this "
-         "node waits it names those that are missing.",
+         "The expected nodes, by their names or hosts, such as node[1-20],master. While this "
+         "node waits, it names the missing ones.",
          MST_OPTION_TEXT, &join.expect_text, 0, 0},
         {"serve", "WHEN",
-         "Whether this node serves the others, which backends muster and c10d know. auto: when the "
-         "endpoint is this machine and nobody serves there, nor begins to within half a second; it "
-         "says so then. never: somebody else does. always: fail when it cannot. Default auto.",
+         "Whether this node serves the others, with backends muster and c10d. auto: if the "
+         "endpoint "
+         "is this machine, and no server is there or begins within half a second; it says so. "
+         "never: another process does. always: fail if it cannot. Default auto.",
          MST_OPTION_TEXT, &join.serve, 0, 0},
         {"hold", "DURATION", "Stay a member for so long after joining; 0 = until a signal.",
          MST_OPTION_DURATION, &join.hold_ms, 0, (int64_t)10 * 365 * 86400 * 1000},
@@ -830,15 +831,15 @@ int mst__cli_join(int argc, char **argv)
         {"stop-timeout", "DURATION",
          "When the command has to stop: how long after SIGTERM it is killed. Default 10s.",
          MST_OPTION_DURATION, &join.stop_ms, 0, (int64_t)86400 * 1000},
-        {"close", NULL, "At the end, close the rendezvous for everybody.", MST_OPTION_FLAG,
+        {"close", NULL, "At the end, close the rendezvous for all nodes.", MST_OPTION_FLAG,
          &join.close, 0, 0},
         {"new", NULL,
          "Begin another job when the server knows one of this id that has finished, has failed or "
          "was closed; as soon as its last node is gone. Of backend muster only.",
          MST_OPTION_FLAG, &join.is_new, 0, 0},
-        {"events", "FILE", "Append what the handler does to FILE, as one line of JSON per event.",
+        {"events", "FILE", "Append the events of the handler to FILE, one line of JSON each.",
          MST_OPTION_TEXT, &join.events_path, 0, 0},
-        {"log-level", "LEVEL", "What to log on stderr: debug, info, warn or error. Default warn.",
+        {"log-level", "LEVEL", "Log level on stderr: debug, info, warn or error. Default warn.",
          MST_OPTION_TEXT, &join.log_level, 0, 0},
     };
     const struct mst__usage usage = {

@@ -36,7 +36,7 @@ static int set_budget(const struct mst__run_settings *settings,
     return mst_params_set(params, "max_restarts", text, reterr);
 }
 
-/* What backends call the rank that a node would like, or has. */
+/* The rank that a node wants, or has, as the backend names it. */
 static int set_rank(const struct mst__run_settings *settings,
                     struct mst_params *params,
                     struct mst_err *reterr)
@@ -92,7 +92,7 @@ static int fill_params(const struct mst__run_settings *settings,
     return rv;
 }
 
-/* What the handler does that people should know. */
+/* Events of the handler for people. */
 static void on_event(void *arg, const struct mst_event *event)
 {
     (void)arg;
@@ -126,7 +126,7 @@ static int make_params(const struct mst__run_settings *settings,
                    : rv;
 }
 
-/* --- how it has ended --- */
+/* --- the end --- */
 
 /* The status of the worker that has failed first. */
 static int failed_exit(const struct mst__run_settings *settings, const struct mst__run_end *end)
@@ -174,7 +174,7 @@ static int went_exit(const struct mst__run_settings *settings,
                          settings->exclude_after);
             return MST_EXIT_EXCLUDED;
         case MST_AGENT_END_LOST:
-            mst__cli_say("muster: this node leaves: the rendezvous stays out of reach for longer "
+            mst__cli_say("muster: this node leaves: the rendezvous could not be reached for longer "
                          "than read_timeout of --rdzv-conf: %s",
                          end->err.msg);
             return MST_EXIT_CONNECT;
@@ -222,7 +222,7 @@ static int run(const struct mst__run_settings *settings)
     return exit_code;
 }
 
-/* What is accepted by the table and not done is refused. */
+/* Settings that the table accepts and that cannot be honoured here. */
 static const char *refused(const struct mst__run_settings *settings)
 {
     bool is_static = strcmp(settings->backend, "static") == 0;
@@ -238,7 +238,7 @@ static const char *refused(const struct mst__run_settings *settings)
     if (!has_authority && !is_static &&
         settings->values[MST_SETTING_NODE_RANK].source == MST_SOURCE_OPTION) {
         return "--node-rank: this backend orders nodes by their names; muster, etcd-v3 and static "
-               "go by it";
+               "use it";
     }
     bool is_watched = settings->hang_ms > 0 || settings->startup_ms > 0;
     if (is_watched && settings->log_dir != NULL && settings->log_dir[0] == '\0') {

@@ -267,7 +267,7 @@ static int check(const struct mst__run_settings *settings,
     return 0;
 }
 
-/* Slurm starts the agents itself, and passes on what there is to be passed on. */
+/* Slurm starts the agents itself, and passes on the environment. */
 static int run_srun(const struct mst__run_settings *settings,
                     const struct mst__host_list *hosts,
                     const struct words *words,

@@ -39,7 +39,7 @@ static const struct mst__option_letter run_letters[] = {
     {'\0', NULL},
 };
 
-/* Where the options table puts what it reads. */
+/* The values that the options table reads. */
 struct targets {
     bool flags[MST_SETTING_COUNT];
     struct mst__option_list lists[MST_SETTING_COUNT];
@@ -93,7 +93,7 @@ static void take_targets(struct targets *targets)
     take_list(targets, MST_SETTING_ENV, &targets->input.env);
 }
 
-/* --- what is told --- */
+/* --- printing --- */
 
 static int print(struct mst__buf *text, int rv, struct mst_err *reterr)
 {

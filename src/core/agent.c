@@ -1,4 +1,4 @@
-/* core/agent.c - the launcher of one node: what each event does. */
+/* core/agent.c - the launcher of one node: the effects of each event. */
 #include "core/agent.h"
 
 #include <stdio.h>
@@ -152,7 +152,7 @@ static void want(struct mst__agent *agent, enum mst__agent_reason reason)
     put_kind(agent, MST_AGENT_WANT);
 }
 
-/* No worker runs: what now? */
+/* No worker runs: end, or want the next round. */
 static void go_on(struct mst__agent *agent, enum mst__agent_reason reason)
 {
     if (agent->ends) {
@@ -184,7 +184,7 @@ static void stop(struct mst__agent *agent, enum mst__agent_reason reason, uint32
     }
 }
 
-/* agent->ends was set: stop what runs. */
+/* agent->ends was set: stop the workers. */
 static void stop_to_end(struct mst__agent *agent, uint32_t signal)
 {
     if (agent->phase == MST_AGENT_RUNNING) {
@@ -207,7 +207,7 @@ static bool have_all_saved(const struct mst__agent *agent)
     return true;
 }
 
-/* The time for it is over, or nobody needs it any more. */
+/* The time is over, or all workers have answered. */
 static void end_notice(struct mst__agent *agent)
 {
     if (agent->notice_drains) {
@@ -328,7 +328,7 @@ static void exited(struct mst__agent *agent, const struct mst__agent_event *even
     if (agent->phase == MST_AGENT_STOPPING) {
         if (is_last) {
             go_on(agent, agent->reason);
-        } /* else: what it ends with, when it is told to stop, tells nothing */
+        } /* else: the status of a worker that was told to stop does not count */
         return;
     }
     MST_ASSERT(agent->phase == MST_AGENT_RUNNING);
@@ -434,7 +434,7 @@ static void over(struct mst__agent *agent, const struct mst__agent_event *event)
         keep_cause(agent, event->cause); /* the first one, by the order of the job */
     }
     if (reason == MST_AGENT_REASON_FAILURE && has_run) {
-        (void)gives_up(agent); /* that is up to who has failed */
+        (void)gives_up(agent); /* the node that has failed decides */
     }
     if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_FINISHED) {
         want(agent, reason);
@@ -568,7 +568,7 @@ static void pass(struct mst__agent *agent)
     }
 }
 
-/* What happens to the workers, and by way of them. */
+/* Events of workers. */
 static void step_worker(struct mst__agent *agent, const struct mst__agent_event *event)
 {
     MST_ASSERT(event->worker < agent->options.workers_count);

@@ -317,7 +317,7 @@ class Alone(Case):
                                 "SLURM_JOB_ID": "7"})
         self.assertEqual(agent.until("saving"), ["saving"])
         self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
-        self.assertIn("is taken away in 3", agent.stderr())
+        self.assertIn("ends in 3", agent.stderr())
         for past in ("0", "1000"):  # of a job that was given more time
             agent = self.shell("echo up", *options, "--end-time", past, rdzv=False)
             self.assertEqual(agent.wait(), OK, agent.stderr())
