@@ -16,7 +16,7 @@ enum mst_log_level {
     MST_LOG_DEBUG, /* for developers */
     MST_LOG_INFO,  /* state changes */
     MST_LOG_WARN,  /* we went on anyway */
-    MST_LOG_ERROR, /* somebody must act */
+    MST_LOG_ERROR, /* a person must act */
 };
 
 /** Receives one line without a newline, borrowed for the call. It is called from the threads that

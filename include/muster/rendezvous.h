@@ -100,7 +100,7 @@ MST_API int mst_params_parse(struct mst_params *params, const char *text, struct
 MST_API void mst_params_ignore_unknown(struct mst_params *params, bool ignores);
 
 /** The values that were set. Texts are owned by @params until they are set again. The local address
- * is NULL if it is to be detected; the limits are 0 before they are set. */
+ * is NULL if muster detects it; the limits are 0 before they are set. */
 MST_API const char *mst_params_backend(const struct mst_params *params);
 MST_API const char *mst_params_endpoint(const struct mst_params *params);
 MST_API const char *mst_params_run_id(const struct mst_params *params);
@@ -166,15 +166,15 @@ MST_API void mst_event_json(void *arg, const struct mst_event *event);
 
 struct mst_handler; /* opaque */
 
-/** Why a round has begun. Numbers are ABI: append, never renumber. */
+/** Why a round began. Numbers are ABI: append, never renumber. */
 enum mst_start {
-    MST_START_UNKNOWN = 0, /* nobody has told */
+    MST_START_UNKNOWN = 0, /* not known */
     MST_START_FIRST = 1,   /* there was none before it */
-    MST_START_JOINED = 2,  /* the last one gave way to nodes that waited */
-    MST_START_LOST = 3,    /* a member of the last one was lost */
-    MST_START_LEFT = 4,    /* one has left */
-    MST_START_FAILED = 5,  /* the work of one has failed */
-    MST_START_ASKED = 6,   /* one wanted another round, and nobody new has come */
+    MST_START_JOINED = 2,  /* the last round gave way to waiting nodes */
+    MST_START_LOST = 3,    /* a member of the last round was lost */
+    MST_START_LEFT = 4,    /* a member left */
+    MST_START_FAILED = 5,  /* a member's work failed */
+    MST_START_ASKED = 6,   /* a member wanted another round, without a new node */
 };
 
 /** The outcome of a round. */
@@ -200,20 +200,20 @@ struct mst_rendezvous {
 /** Clear @round and set its size. @size is `sizeof *round`. Thread-safe; cannot fail. */
 MST_API void mst_rendezvous_init(struct mst_rendezvous *round, size_t size);
 
-/** How a rendezvous that is closed has ended. Numbers are ABI: append, never renumber. */
+/** The outcome of a closed rendezvous. Numbers are ABI: append, never renumber. */
 enum mst_outcome {
-    MST_OUTCOME_NONE = 0,     /* it is not closed, or nobody has told how */
-    MST_OUTCOME_CLOSED = 1,   /* somebody has closed it */
+    MST_OUTCOME_NONE = 0,     /* it is not closed, or the outcome is not known */
+    MST_OUTCOME_CLOSED = 1,   /* closed on request */
     MST_OUTCOME_FINISHED = 2, /* the work of all its nodes is done */
-    MST_OUTCOME_FAILED = 3,   /* of a cause */
+    MST_OUTCOME_FAILED = 3,   /* it failed; see the cause */
 };
 
 /** Why work has failed: the first failure of a round, which is the same for all its nodes. */
 struct mst_cause {
-    int64_t rank;    /* of the node; -1 = nobody's */
-    int64_t worker;  /* on the node; -1 = none in particular */
-    int exit_status; /* with which it has ended */
-    int signal;      /* that has ended it; 0 = none */
+    int64_t rank;    /* of the node; -1 = none */
+    int64_t worker;  /* on the node; -1 = not known */
+    int exit_status; /* of the worker */
+    int signal;      /* the signal that ended it; 0 = none */
     int64_t time_us; /* when, on the node's clock; 0 = not known */
     char node[256];  /* as mst_handler_node calls it */
     char text[256];  /* a sentence; cut off when long */
@@ -277,7 +277,7 @@ enum mst_notice_kind {
 struct mst_node {
     const char *name; /* as mst_handler_node calls it */
     int64_t rank;     /* in the round; -1 = not known */
-    bool has_left;    /* it has said so; else nobody has heard of it */
+    bool has_left;    /* it left; else it was lost */
 };
 
 /** One notice. At most one of each kind is pending: later news are merged into it. The caller
@@ -415,8 +415,8 @@ MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *re
 struct mst_failure {
     size_t size;      /* sizeof(struct mst_failure), see mst_failure_init */
     int64_t worker;   /* which of the node's workers; -1 = none in particular */
-    int exit_status;  /* with which it has ended */
-    int signal;       /* that has ended it; 0 = none */
+    int exit_status;  /* of the worker */
+    int signal;       /* the signal that ended it; 0 = none */
     int64_t time_us;  /* when, wall clock; 0 = now */
     const char *text; /* a sentence; cut off behind 255 bytes. NULL = none */
 };
@@ -433,7 +433,7 @@ MST_API void mst_failure_init(struct mst_failure *failure, size_t size);
  * fails first, the round is reopened, for this node too. To ask for another round, call
  * mst_handler_next.
  *
- * Returns 0; MST_EINVAL if no round is joined; MST_ECONN if nobody could be told within
+ * Returns 0; MST_EINVAL if no round is joined; MST_ECONN if there is no answer within
  * `close_timeout` (the handler keeps trying); MST_ECANCELED; MST_ENOTSUP with `static` and with an
  * older server. Thread-safe.
  */

@@ -24,7 +24,7 @@ extern "C" {
     X(1, RECLAIMING, "reclaiming") /* a server has begun anew, and the round's nodes come back \
                                     */ \
     X(2, RUNNING, "running")       /* a round is complete */                                     \
-    X(3, CLOSED, "closed")         /* nobody can join any more */
+    X(3, CLOSED, "closed")         /* no node can join any more */
 
 enum mst_status_phase {
 #define MST_STATUS_PHASE_ENUM(number, name, text) MST_STATUS_##name = (number),
@@ -82,7 +82,7 @@ struct mst_status {
     size_t size;
     const char *backend;
     const char *run_id;
-    bool exists; /* else nobody has been there, and only @summary says more */
+    bool exists; /* false: no node has joined it, and only @summary is set */
     enum mst_status_phase phase;
     int64_t round; /* the last one that was complete, or of a record the one that it is about */
     int64_t round_next; /* the one that gathers or comes next */

@@ -37,7 +37,7 @@
  *     +--------------------------------------------------------------------  ^
  *     |                                                                      |
  *     +------ sealed: at max, at min after the last call, or ----------------+
- *             at min when everybody who was here before is back
+ *             at min when all nodes that were here before are back
  *
  * The failure of a member's work also opens a round that runs or is reclaimed, within the budget
  * of restarts; while another member at work has no connection, it counts as the loss of that one.
