@@ -21,12 +21,12 @@
 /* Long enough for a busy machine; only a failure waits that long. */
 #define READY_MS 30000
 
-/* A free port may be taken by somebody else before etcd has it. */
+/* Another program may take a free port before etcd has it. */
 #define ATTEMPTS 5
 
 #define ARGUMENTS_MAX 64
 
-/* What is there, for the end of the program: a test that fails does not clean up. */
+/* Running servers, for the end of the program: a failed test does not clean up. */
 #define LEFT_MAX 64
 static struct {
     pid_t pid;
@@ -96,7 +96,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 
 static void remove_all(const char *dir)
 {
-    (void)nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS); /* a leftover harms nobody */
+    (void)nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS); /* a leftover does no harm */
 }
 
 static void clean_up(void)
@@ -112,7 +112,7 @@ static void clean_up(void)
     }
 }
 
-/* Take note of what is left of @etcd, which is known by its directory. */
+/* Record the remains of @etcd, found by its directory. */
 static void note(const struct etcd_unit *etcd, bool is_gone)
 {
     static bool is_set_up;
@@ -135,7 +135,7 @@ static void note(const struct etcd_unit *etcd, bool is_gone)
 /* In the child: nothing but calls that are allowed after a fork in a process with threads. */
 static _Noreturn void launch_child(int log_fd, pid_t parent, char **argv)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the check below is what counts */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the check below decides */
     if (getppid() == parent && dup2(log_fd, 1) == 1 && dup2(log_fd, 2) == 2) {
         (void)execvp(argv[0], argv);
     }
@@ -318,7 +318,7 @@ void etcd_unit_again(struct etcd_unit *etcd, bool is_waiting)
         if (!is_waiting || wait_ready(etcd)) {
             return;
         }
-        (void)poll(NULL, 0, 200); /* somebody has its port for a moment */
+        (void)poll(NULL, 0, 200); /* its port may be taken for a moment */
     }
     print_log(etcd);
     fail_msg("etcd '%s' did not start again", etcd->name);

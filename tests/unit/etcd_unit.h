@@ -17,7 +17,7 @@ struct etcd_unit {
     uint16_t health_port; /* plain HTTP, also with TLS for the clients */
     char dir[64];         /* data directory, and `log` */
     bool is_tls;
-    const char *const *arguments; /* borrowed as long as it lives */
+    const char *const *arguments; /* borrowed for its life */
     char name[16];
     char cluster[256]; /* --initial-cluster */
 };
@@ -45,7 +45,7 @@ void etcd_unit_again(struct etcd_unit *etcd, bool is_waiting);
  * threads of a process one after the other, and they may answer meanwhile. */
 void etcd_unit_pause(struct etcd_unit *etcd);
 
-/* End it if it runs, and remove its directory. A zeroed one is fine. */
+/* End it if it runs, and remove its directory. A zeroed one is allowed. */
 void etcd_unit_stop(struct etcd_unit *etcd);
 
 #endif /* MST_UNIT_ETCD_UNIT_H */

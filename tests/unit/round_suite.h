@@ -1,5 +1,5 @@
-/* unit/round_suite.h - what all backends owe a program with a loop of its own: rounds that are
- * begun, taken, abandoned and cancelled. */
+/* unit/round_suite.h - the duties of all backends to a program with its own loop: rounds that
+ * are begun, taken, abandoned and cancelled. */
 #ifndef MST_UNIT_ROUND_SUITE_H
 #define MST_UNIT_ROUND_SUITE_H
 
@@ -15,7 +15,7 @@ static inline void assert_nothing_to_take(struct mst_handler *handler)
     assert_fails(mst_handler_take(handler, 0, &notice, &err), MST_ETIMEOUT, "nothing");
 }
 
-/* What cannot be reached is a notice, which names @where, and no error of a look. */
+/* An unreachable authority is a notice that names @where, and no error of a look. */
 static inline void assert_unreachable(struct mst_handler *handler, const char *where)
 {
     struct mst_notice *notice = take_notice(handler, MST_NOTICE_UNREACHABLE);
@@ -44,7 +44,7 @@ static inline void suite_abandon(struct mst_handler *handler)
     assert_false(fd_is_readable(handler, 0));
 }
 
-/* Each knows who is in the round with it, by rank. */
+/* Each node knows the members of the round, by rank. */
 static inline void suite_members(struct mst_handler *handlers[2], struct mst_rendezvous rounds[2])
 {
     for (int i = 0; i < 2; i++) {
@@ -129,7 +129,7 @@ static inline void suite_fork(struct mst_handler *handler)
     assert_int_equal(status, 0);
 }
 
-/* The second one does not come back: the first is told so, in time. */
+/* The second node does not come back: the first is told in time. */
 static inline void suite_too_late(struct mst_handler *handler)
 {
     assert_ok(mst_handler_begin(handler, 300, &err));

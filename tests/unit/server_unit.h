@@ -1,4 +1,4 @@
-/* unit/server_unit.h - what the tests of handlers at a server share: the server, in a thread. */
+/* unit/server_unit.h - shared by the tests of handlers at a server: the server, in a thread. */
 #ifndef MST_UNIT_SERVER_UNIT_H
 #define MST_UNIT_SERVER_UNIT_H
 

@@ -1,4 +1,4 @@
-/* unit/store_unit.h - what the tests of the stores share. */
+/* unit/store_unit.h - shared by the tests of the stores. */
 #ifndef MST_UNIT_STORE_UNIT_H
 #define MST_UNIT_STORE_UNIT_H
 
@@ -12,7 +12,7 @@
 /* Long enough for a busy machine; only a failure waits that long. */
 #define PLENTY_MS 20000
 
-/* For what must not happen: it costs this much time when all is well. */
+/* For events that must not happen: a passing test takes this long. */
 #define SHORT_MS 60
 
 #define STR(text) mst_bytes_str(text)
@@ -52,7 +52,7 @@ static inline int unit_params(const char *backend,
     return 0;
 }
 
-/* It fails with @code, and the error says so and has @part in its message. */
+/* The call failed with @code, and its message has @part in it. */
 #define assert_fails(call, wanted, part)                                               \
     do {                                                                               \
         err = (struct mst_err){0};                                                     \
@@ -62,9 +62,9 @@ static inline int unit_params(const char *backend,
         }                                                                              \
     } while (0)
 
-/* A free port of 127.0.0.1 that stays free for servers of this test until @ret_fd is closed: others
- * are not given one that is bound, and a socket that is bound for reuse and does not listen is in
- * no server's way. */
+/* A free port of 127.0.0.1 that stays free for servers of this test until @ret_fd is closed: the
+ * kernel gives a bound port to no other program, and a socket that is bound for reuse without
+ * listening does not conflict with a server. */
 static inline uint16_t hold_port(int *ret_fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};

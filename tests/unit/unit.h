@@ -26,7 +26,7 @@ static int mst__unit_skipped;
         skip();                                            \
     } while (0)
 
-/* Run the array @tests and print the count; the value is what main returns. */
+/* Run the array @tests and print the count; returns the value of main. */
 #define MST_RUN_TESTS(tests) \
     mst__unit_end(sizeof(tests) / sizeof(tests)[0], cmocka_run_group_tests((tests), NULL, NULL))
 
@@ -55,17 +55,16 @@ static inline void mst__unit_bytes(struct mst_bytes bytes,
     }
 }
 
-/* A fault sweep: something is done again and again, and allocation 1, 2, … of it fails, until there
- * is none left to fail.
+/* A fault sweep: repeat an action, and fail its allocation 1, 2, … until there is none left to
+ * fail.
  *
  *     struct mst__sweep sweep = {0};
  *     while (sweep_next(&sweep)) {
  *         int rv = something();
  *         sweep_end(&sweep, rv);
- *         what it has made is freed;
+ *         free its results;
  *     }
- *     assert_true(sweep.failures > 10); as many as it surely needs
- */
+ *     assert_true(sweep.failures > 10); the number that it needs at least */
 struct mst__sweep {
     unsigned long failures; /* as many allocations there are */
     bool is_over;
@@ -83,7 +82,7 @@ static inline bool sweep_next(struct mst__sweep *sweep)
     return !sweep->is_over;
 }
 
-/* Nothing fails any more, and what was done must have told the truth of it. */
+/* Nothing fails any more: the action must have reported the truth. */
 static inline void sweep_end(struct mst__sweep *sweep, int rv)
 {
     bool has_failed = mst__mem_failed();

@@ -1,5 +1,5 @@
-/* unit/agent/test_assign.c - what a launcher's nodes say of themselves, ranks as prefix sums,
- * timers of workers, and the report of a failure. */
+/* unit/agent/test_assign.c - descriptions of a launcher's nodes, ranks as prefix sums, timers of
+ * workers, and the report of a failure. */
 #include <stdio.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static void prefix_sums(void **state)
     }
 }
 
-/* As json.dumps writes them, so that nodes of both kinds have one role. */
+/* In the form of json.dumps, so that nodes of both kinds have one role. */
 static void roles_as_python_writes_them(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void report(void **state)
     assert_int_equal(mst__buf_append_u8(&block, '\0'), 0);
     told = (const char *)mst__buf_bytes(&block).data;
     assert_non_null(strstr(told, "  node      : n\n  local_rank: 2\n  exitcode  : 3\n"));
-    /* What does not fit is an error, and not a part of it. */
+    /* A value that does not fit is an error, and not cut off. */
     struct mst__buf small;
     mst__buf_init(&small, 40);
     assert_int_equal(mst__report_block(&small, &failed), MST_ELIMIT);

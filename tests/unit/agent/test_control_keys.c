@@ -1,4 +1,4 @@
-/* unit/agent/test_control_keys.c - commands to a job, and what nodes say of themselves, as JSON. */
+/* unit/agent/test_control_keys.c - commands to a job and descriptions of nodes, as JSON. */
 #include <string.h>
 
 #include "agent/control_keys.h"
@@ -40,7 +40,7 @@ static void commands(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_false(mst__control_read(mst_bytes_str(wrong[i]), &read));
     }
-    /* What does not fit is cut off. */
+    /* Long values are cut off. */
     char longest[600];
     (void)snprintf(longest, sizeof longest, "{\"do\":\"drain\",\"node\":\"%0500d\"}", 0);
     assert_true(mst__control_read(mst_bytes_str(longest), &read));

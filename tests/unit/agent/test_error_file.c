@@ -51,7 +51,7 @@ static void shapes(void **state)
     assert_int_equal(report.timestamp_s, 0);
 }
 
-/* Whatever it is, there is a message, and it is what was written. */
+/* Any content gives a message, and it is the written one. */
 static void anything(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void files(void **state)
     assert_int_equal(mst__error_file_read(path, &arena, &report, &err), 0);
     assert_int_equal(strlen(report.message), MST_ERROR_FILE_SIZE_MAX);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes: it must not wait */
+    assert_int_equal(mkfifo(path, 0600), 0); /* there is no writer: it must not wait */
     assert_int_equal(mst__error_file_read(path, &arena, &report, &err), MST_ENOTFOUND);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mst__error_file_read(directory, &arena, &report, &err), MST_ESYS);

@@ -1,4 +1,4 @@
-/* unit/agent/test_hosts.c - hosts of a job, the tree that they make, and what is sent to each. */
+/* unit/agent/test_hosts.c - hosts of a job, their tree, and the message to each. */
 #include <string.h>
 
 #include "agent/hosts.h"
@@ -49,7 +49,7 @@ static void host_files(void **state)
     assert_int_equal(mst__hosts_parse_file(mst_bytes_str("#\n"), &arena, &list, &err), MST_EINVAL);
 }
 
-/* Walk the tree of @count hosts: each is there once, and nobody has more than its children. */
+/* Walk the tree of @count hosts: each is there once, and none has too many children. */
 static size_t walk(size_t begin, size_t count, uint8_t *seen, size_t depth)
 {
     size_t deepest = depth;

@@ -1,4 +1,4 @@
-/* unit/agent/test_numa.c - CPUs of workers and what a machine has, from trees that look like /sys,
+/* unit/agent/test_numa.c - CPUs of workers and the devices of a machine, from trees like /sys,
  * /proc and /dev. */
 #include <ftw.h>
 #include <limits.h>

@@ -117,7 +117,7 @@ static void write_to(int fd, const char *text)
     turn();
 }
 
-/* What has come out so far. */
+/* The output so far. */
 static const char *shown(int which)
 {
     static char text[65537];
@@ -314,7 +314,7 @@ static void temporary_tree(void **state)
     assert_string_equal(shown(0), "[default0]:x\n");
 }
 
-/* A process that holds the pipe keeps nobody from finishing. */
+/* A process that holds the pipe does not delay the end. */
 static void pipe_held_open(void **state)
 {
     (void)state;
@@ -365,8 +365,7 @@ static void slow_console(void **state)
     finish(2);
 }
 
-/* Both streams on one pipe, which is full now and then: no line gets into another one, however long
- * it is. */
+/* Both streams on one pipe, which is full at times: lines of any length stay whole. */
 static void one_pipe(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* unit/agent/test_run_settings.c - settings of `muster run`: which value counts, what it means,
- * what is refused. */
+/* unit/agent/test_run_settings.c - settings of `muster run`: precedence, meaning, refusals. */
 #include <signal.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@ static const struct mst__machine machine = {.cpus = 8,
                                             .gpus_origin = "/dev"};
 static char *const program[] = {(char *)"./train", (char *)"--lr", (char *)"1", NULL};
 
-/* What a case gives; environment entries end with NULL. */
+/* The input of a case; environment entries end with NULL. */
 struct given {
     struct mst__setting_input input;
     const char *const *environment;
@@ -84,7 +83,8 @@ static void defaults(void **state)
     mst__run_settings_close(&settings);
 }
 
-/* The command line, MUSTER_*, PET_*, the scheduler, the default: each beats what follows it. */
+/* The command line, MUSTER_*, PET_*, the scheduler, the default: each takes precedence over the
+ * next. */
 static void which_counts(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void rendezvous(void **state)
     assert_refused(GIVEN(TEXT(NNODES, "2"), TEXT(RDZV_ENDPOINT, "h:1")), "--rdzv-id is missing");
     assert_refused(GIVEN(TEXT(NNODES, "2"), TEXT(STANDALONE, "1")), "has one node");
     assert_refused(GIVEN(TEXT(RDZV_ENDPOINT, "h:99999"), TEXT(RDZV_ID, "x")), "is not host[:port]");
-    /* One node with an endpoint is no standalone job; it makes itself an id. */
+    /* One node with an endpoint is not a standalone job; it makes its own id. */
     assert_read(GIVEN(TEXT(RDZV_ENDPOINT, "h:1")), &settings);
     assert_false(settings.is_standalone);
     assert_int_equal(strlen(settings.run_id), 36);
@@ -302,7 +302,7 @@ static void output(void **state)
     assert_refused(GIVEN(TEXT(LOCAL_RANKS_FILTER, "0,x")), "--local-ranks-filter: '0,x'");
 }
 
-/* What torchrun has and the launcher cannot honour is refused; the rest is accepted. */
+/* Options of torchrun that the launcher cannot honour are refused; the rest is accepted. */
 static void of_torchrun(void **state)
 {
     (void)state;

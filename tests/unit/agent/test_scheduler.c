@@ -1,4 +1,4 @@
-/* unit/agent/test_scheduler.c - what schedulers say, with faked variables. */
+/* unit/agent/test_scheduler.c - the variables of schedulers, faked. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,8 +87,8 @@ static void slurm_lists(void **state)
     assert_null(scheduler.nnodes.text);
 }
 
-/* The shell of an allocation is no part of the job, a step of several tasks per node has an agent
- * for each of them, and steps of one job are jobs of their own. */
+/* The shell of an allocation is not part of the job, a step with several tasks per node has an
+ * agent for each, and steps of one job are separate jobs. */
 static void slurm_steps(void **state)
 {
     (void)state;

@@ -22,8 +22,8 @@ struct world {
     int64_t now_us;
     uint32_t min, max;
     bool is_fixed;
-    uint64_t incarnation;          /* of who speaks; 0 = the create revision of its key */
-    struct mst__etcd_v3_word word; /* and what it says of its work */
+    uint64_t incarnation;          /* of the speaker; 0 = the create revision of its key */
+    struct mst__etcd_v3_word word; /* and the report of its work */
 };
 
 static void world_init(struct world *world, uint32_t min, uint32_t max)
@@ -61,7 +61,7 @@ static struct mst_buffer buffer_of(const void *data, size_t size)
     return (struct mst_buffer){.data = (uint8_t *)mst__memdup(data, size), .size = size};
 }
 
-/* What the authority wants stored is stored, until it wants nothing more. How often. */
+/* Store what the authority wants until it wants nothing more. Returns how often. */
 static int world_store(struct world *world)
 {
     struct mst_err err;
@@ -276,7 +276,7 @@ static void world_of_three(struct world *world)
     assert_int_equal(world->round.state, MST_ETCD_V3_RUNNING);
 }
 
-/* The member of @session says of its work that it is done, or has failed with @status. */
+/* The member of @session reports its work as done, or as failed with @status. */
 static void world_say(struct world *world,
                       const char *name,
                       uint64_t session,
@@ -301,8 +301,8 @@ static void world_restart(struct world *world)
     world_build(world);
 }
 
-/* Who has finished and is gone is not lost, whoever is the authority by then; when all have, the
- * job has finished. */
+/* A finished member that is gone is not lost, for any later authority; when all have finished,
+ * the job has. */
 static void test_finish(void **state)
 {
     (void)state;
@@ -331,8 +331,8 @@ static void test_finish(void **state)
     }
 }
 
-/* A failure opens the round with its cause, and uses the budget. The next authority knows both, and
- * hears what the last one had no time for. */
+/* A failure opens the round with its cause and uses the budget. The next authority knows both,
+ * and takes reports that the last one had no time for. */
 static void test_failure(void **state)
 {
     (void)state;
@@ -392,8 +392,8 @@ static void test_failure_beyond_the_budget(void **state)
     world_close(&world);
 }
 
-/* One that has finished is followed by a new process of its node while its key is there: the next
- * authority does not take it for lost. */
+/* A new process follows a finished one while the old key exists: the next authority does not
+ * count it as lost. */
 static void test_finished_and_replaced(void **state)
 {
     (void)state;
@@ -523,15 +523,15 @@ static void test_left_and_waiting(void **state)
     assert_int_equal(world_store(&world), 1);
     assert_int_equal(world.round.why, MST_AUTHORITY_WHY_LEFT);
     assert_string_equal(world.round.gone, "b");
-    world_delete(&world, 3); /* its key goes after it has said so */
+    world_delete(&world, 3); /* its key is deleted after its report */
     assert_int_equal(world_store(&world), 0);
     world_build(&world); /* and why the round is over is not forgotten */
     assert_int_equal(world_store(&world), 0);
     world_close(&world);
 }
 
-/* Whatever the moment is at which the authority is built anew, nobody in the round is told
- * anything, and the run goes on as it would have. */
+/* The authority may be built anew at any moment: no member hears anything, and the run goes on
+ * as it would have. */
 static void test_taken_over_at_every_step(void **state)
 {
     (void)state;
@@ -576,7 +576,7 @@ static void test_taken_over_at_every_step(void **state)
                     break;
             }
             if (at == step) {
-                world_build(&world); /* before what has happened was answered */
+                world_build(&world); /* before the events were answered */
             }
             (void)world_store(&world);
             if (at == step) {
@@ -590,7 +590,7 @@ static void test_taken_over_at_every_step(void **state)
     }
 }
 
-/* Nobody of the last round is here: those who come are not hurried. */
+/* No member of the last round is here: newcomers get the whole last call. */
 static void test_next_job(void **state)
 {
     (void)state;
@@ -617,7 +617,7 @@ static void test_next_job(void **state)
     world_close(&world);
 }
 
-/* Somebody has put an older `round` back: one who knows a later one is right, those in the older
+/* An older `round` was restored: a node that knows a later one is right, members of the older
  * one enter again, and the next one is above both. */
 static void test_claim_of_a_later_round(void **state)
 {
@@ -668,7 +668,7 @@ static void test_letters(void **state)
     world.max = 2;
     world_enter(&world, "b", 3);
     assert_int_equal(world_store(&world), 1);
-    world_enter(&world, "b", 4); /* a new process of that node, whose old key is still there */
+    world_enter(&world, "b", 4); /* a new process of that node; the old key still exists */
     assert_int_equal(world.authority.letters_count, 1);
     outgoing = &world.authority.letters[0];
     assert_true(outgoing->session == 3);
@@ -778,8 +778,8 @@ static void test_over_before_it_was_stored(void **state)
     world_close(&world);
 }
 
-/* A process whose key could not be taken back enters again: the newer key counts, whichever is
- * heard of last, and is not refused for the older one. */
+/* A process whose key could not be deleted enters again: the newer key counts, in any order of
+ * the news, and is not refused because of the older one. */
 static void test_one_process_twice(void **state)
 {
     (void)state;
@@ -803,7 +803,7 @@ static void test_one_process_twice(void **state)
         assert_int_equal(world.round.state, MST_ETCD_V3_OPEN);
         assert_true(world.round.is_gone[1]);
         if (step == 1) {
-            world_enter(&world, "b", 2); /* what it said with the old one comes late */
+            world_enter(&world, "b", 2); /* its report with the old key comes late */
         }
         if (step == 2) {
             world_delete(&world, 2);

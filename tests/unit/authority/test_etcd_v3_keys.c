@@ -163,7 +163,7 @@ static void test_round(void **state)
     mst__buf_close(&buf);
 }
 
-/* Who is gone of a large round is written in spans. */
+/* The gone members of a large round are written in spans. */
 static void test_round_spans(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* unit/authority/test_muster.c - the handler `muster`: nodes in threads meet at a server, and what
- * they are told afterwards; its options; the server gone and back; without memory. */
+/* unit/authority/test_muster.c - the handler `muster`: nodes in threads meet at a server, and
+ * their notices; its options; the server gone and back; without memory. */
 #include <inttypes.h>
 #include <muster/wait.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 
 /* --- the server --- */
 
-/* How many members of the job stand so, as the server says. */
+/* The number of members with this standing, by the server. */
 static size_t count_standing(const struct fixture *f, enum mst__authority_standing standing)
 {
     const struct mst__job_message question = {.type = MST_JOB_STATUS, .u.close.run_id = STR("job")};
@@ -24,7 +24,7 @@ static size_t count_standing(const struct fixture *f, enum mst__authority_standi
     size_t count = 0;
     struct mst__until until = mst__until_in(PLENTY_MS);
     if (mst__job_client_ask(&f->endpoint, &question, until, &client, &answer, &err) != 0) {
-        return 0; /* nobody has been there yet */
+        return 0; /* there is no job yet */
     }
     struct mst_bytes members = answer.u.status.members;
     struct mst__job_member member;
@@ -153,7 +153,7 @@ static void store_of_the_round(void **state)
     close_nodes(nodes, 2);
 }
 
-/* Keys of the round before stay, for somebody may still be reading; older ones go. */
+/* Keys of the last round stay, because a node may still read them; older ones are removed. */
 static void keys_of_old_rounds_go(void **state)
 {
     struct fixture *f = *state;
@@ -263,7 +263,8 @@ static void one_leaves(void **state)
         assert_false(changes.closed);
         assert_false(changes.expelled);
     }
-    /* And it is welcome again. It comes first: nobody would wait for one who has left. */
+    /* And it is welcome again. It comes first: the others would not wait for a node that has
+     * left. */
     node_drop_store(&nodes[1]);
     node_start(&nodes[1]);
     await_standing(f, MST_STANDING_GATHERED, 1);
@@ -313,7 +314,7 @@ static void one_is_replaced(void **state)
     assert_int_equal(node_join(&again), 0);
     assert_int_equal(again.got.rank, 1);
     assert_int_equal(again.got.round, 2);
-    /* What was replaced cannot come back. */
+    /* A replaced process cannot come back. */
     node_drop_store(&nodes[1]);
     nodes[1].got = (struct mst_rendezvous){.size = sizeof nodes[1].got};
     assert_fails(mst_handler_next(nodes[1].handler, -1, &nodes[1].got, &err), MST_EEXPELLED,
@@ -330,8 +331,7 @@ static void closed(void **state)
     struct node nodes[3];
     open_nodes(nodes, 3, f, 2);
     bool is_closed = true;
-    assert_ok(
-        mst_handler_is_closed(nodes[2].handler, &is_closed, &err)); /* nobody has been there */
+    assert_ok(mst_handler_is_closed(nodes[2].handler, &is_closed, &err)); /* there is no job yet */
     assert_false(is_closed);
     meet(nodes, 2, 1);
     assert_ok(mst_handler_set_closed(nodes[0].handler, &err));
@@ -398,7 +398,7 @@ static void cancel_handler(void *arg)
     mst_handler_cancel(arg);
 }
 
-/* By the thread itself, which is told while it waits. */
+/* By the thread itself, which hears it while it waits. */
 static void cancelled_on_wait(void **state)
 {
     struct fixture *f = *state;
@@ -421,7 +421,7 @@ static void rounds(void **state)
     round_suite(nodes[0].handler, nodes[1].handler);
 }
 
-/* Nobody serves there. */
+/* No server is there. */
 static void cancelled_without_a_server(void **state)
 {
     struct fixture *f = *state;
@@ -545,8 +545,8 @@ static void wrong_options(void **state)
 
 /* --- without memory --- */
 
-/* Fail the n-th allocation of a node's whole life, until there are no more. It ends well or says
- * so, and nothing is left behind. */
+/* Fail the n-th allocation of a node's whole life, until there are no more. It succeeds or
+ * reports an error, and leaves nothing behind. */
 static void without_memory(void **state)
 {
     struct fixture *f = *state;

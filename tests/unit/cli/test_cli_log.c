@@ -1,4 +1,4 @@
-/* unit/cli/test_cli_log.c - the log of a command, with a pipe as its stderr that nobody reads. */
+/* unit/cli/test_cli_log.c - the log of a command, with a pipe as its stderr that is not read. */
 #include "cli/log.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void open_log(const struct mst__cli_log_options *options, struct mst_log 
     assert_int_equal(mst__cli_log_open(options, ret_log, &err), 0);
 }
 
-/* Lines that find no room are dropped and counted; what was put before and after comes out. */
+/* Lines that find no room are dropped and counted; earlier and later ones come out. */
 static void a_full_buffer_drops_and_counts(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void a_full_buffer_drops_and_counts(void **state)
     assert_int_equal(count_lines("ev=full ") + dropped, LINES);
 }
 
-/* Nobody reads: the end comes nevertheless, and again after another log was opened. */
+/* The pipe is not read: the end comes nevertheless, and again after another log was opened. */
 static void the_end_does_not_wait_for_a_reader(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void a_slow_reader_gets_all(void **state)
     }
     log.fn(log.arg, MST_LOG_INFO, "ev=last number=1");
     mst__cli_log_close();
-    (void)close(STDERR_FILENO); /* the reader does not wait for what was given up */
+    (void)close(STDERR_FILENO); /* the reader does not wait for dropped lines */
     assert_int_equal(pthread_join(reader, NULL), 0);
     assert_int_equal(count_lines("ev=slow "), LINES);
     assert_int_equal(count_lines("ev=last "), 1);

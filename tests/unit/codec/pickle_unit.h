@@ -37,7 +37,7 @@ static const char *const pickle_words[][2] = {
 };
 #define A_TIME_US INT64_C(1778247465123456)
 
-/* Append what @words stand for: bytes in hex, "text" as SHORT_BINUNICODE, 'characters', @words,
+/* Append the meaning of @words: bytes in hex, "text" as SHORT_BINUNICODE, 'characters', @words,
  * and `*N word`, which is the word N times. */
 static inline void assemble_into(struct mst__buf *output, const char *words)
 {
@@ -81,7 +81,7 @@ static inline void assemble_into(struct mst__buf *output, const char *words)
     }
 }
 
-/* A record with nobody in it, D3 or D4. */
+/* A record without nodes, D3 or D4. */
 static const char *const pickle_attributes[][2] = {
     {"round", "4b 00"},        {"complete", "89"},        {"deadline", "4e"},
     {"closed", "89"},          {"participants", "7d"},    {"wait_list", "8f"},
@@ -142,7 +142,7 @@ static inline int read_exact(struct mst_bytes bytes, struct mst__state *ret_stat
     return rv;
 }
 
-/* Read what was assembled, which ends it; fails with the reason when it is refused. */
+/* Read the assembled record, which ends it; fails with the reason if it is refused. */
 static inline void assert_reads(struct mst__buf *input, struct mst__state *ret_state)
 {
     if (read_exact(mst__buf_bytes(input), ret_state) != 0) {

@@ -1,5 +1,5 @@
-/* unit/codec/test_pickle.c - records written and read: every dialect, random states, what is
- * carried along, cut and changed bytes, failing allocations; the packed datetime and base64. */
+/* unit/codec/test_pickle.c - records written and read: every dialect, random states, unknown
+ * attributes, cut and changed bytes, failing allocations; the packed datetime and base64. */
 #include "base/base64.h"
 #include "base/prng.h"
 #include "codec/datetime.h"
@@ -82,7 +82,7 @@ static void random_state(struct mst__prng *prng,
     }
 }
 
-/* What an empty or nearly empty record looks like to a reader. */
+/* How a reader sees an empty or nearly empty record. */
 static enum mst__record_dialect dialect_seen(const struct mst__state *state)
 {
     bool has_nodes = state->participants.count + state->waiting.count + state->spares.count +
@@ -153,7 +153,7 @@ static void round_trip_many(void **state)
     }
 }
 
-/* The very bytes, once, so that a slip on both sides cannot hide. */
+/* The exact bytes, once, so that an error on both sides cannot hide. */
 static void exact_bytes(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void integers(void **state)
     }
 }
 
-/* What no peer could read is not written. */
+/* A state that no peer could read is not written. */
 static void unwritable(void **state)
 {
     (void)state;
@@ -392,7 +392,8 @@ static void memo(void **state)
     mst__state_close(&record);
 }
 
-/* Which nodes are ours. Peers do not keep that up to date: who is gone does not come back by it. */
+/* The marks of our nodes. Peers do not update them: a node that is gone does not come back by
+ * its mark. */
 static void marks(void **state)
 {
     (void)state;
@@ -706,7 +707,7 @@ static void base64(void **state)
         {"Zm9vYmE=", "fooba"},
         {"Zm9vYmFy", "foobar"},
         {"+/+/", "\xfb\xff\xbf"},
-        /* Python drops what it does not know, and stops at the padding. */
+        /* Python drops unknown attributes, and stops at the padding. */
         {"Zm\n9v\r\n", "foo"},
         {" Z g = = ", "f"},
         {"-_Zm9v", "foo"},

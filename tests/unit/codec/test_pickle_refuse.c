@@ -1,4 +1,5 @@
-/* unit/codec/test_pickle_refuse.c - what the reader of records refuses, and that it says where. */
+/* unit/codec/test_pickle_refuse.c - input that the reader of records refuses, with the position
+ * in the error. */
 #include "codec/opcode.h"
 #include "unit/codec/pickle_unit.h"
 
@@ -67,7 +68,7 @@ static void beginnings_and_ends(void **state)
     assert_refuses("80 04 80 04 4e 2e", MST_EPROTO, "opcode PROTO");
 }
 
-/* Lengths beyond the input, whatever their width. */
+/* Lengths beyond the input, of any width. */
 static void lengths(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void lengths(void **state)
     assert_refuses("80 04 8c 09 'abcdefgh' c3 2e", MST_EPROTO, "not UTF-8");
 }
 
-/* Operations that find too little, or what they cannot use. */
+/* Operations with too few or wrong operands. */
 static void stack(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void stack(void **state)
         {"80 04 65", "APPENDS: there is no mark"},
         {"80 04 90", "ADDITEMS: there is no mark"},
         {"80 04 74", "TUPLE: there is no mark"},
-        /* What is below a mark cannot be reached. */
+        /* Values below a mark are out of reach. */
         {"80 04 7d 4e 28 4e 73", "SETITEM: the stack holds too little"},
         {"80 04 4e 28 85", "TUPLE1: the stack holds too little"},
         {"80 04 4e 28 94", "MEMOIZE: the stack holds too little"},
@@ -150,7 +151,7 @@ static void stack(void **state)
     }
 }
 
-/* Names that are not on the list, and what is on it with wrong arguments. */
+/* Names that are not on the list, and listed names with wrong arguments. */
 static void classes(void **state)
 {
     (void)state;
@@ -240,7 +241,7 @@ static void dates(void **state)
     }
 }
 
-/* Nothing can contain itself, by whatever way. */
+/* Nothing can contain itself, in any way. */
 static void cycles(void **state)
 {
     (void)state;

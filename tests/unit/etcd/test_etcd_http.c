@@ -1,5 +1,5 @@
-/* unit/etcd/test_etcd_http.c - HTTP against a server that follows a script: what is sent how often,
- * and what becomes of it when the other side does not play along. */
+/* unit/etcd/test_etcd_http.c - HTTP against a server with a script: what is sent how often, and
+ * the result if the server misbehaves. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 /* Long enough for a busy machine; only a failure waits that long. */
 #define PLENTY_MS 20000
-/* For what must not happen: it costs this much time when all is well. */
+/* For events that must not happen: a passing test takes this long. */
 #define SHORT_MS 60
 
 #define CONNS 16
@@ -28,7 +28,7 @@
 
 /* --- a server that follows a script --- */
 
-/* What it does with a request once that is complete. */
+/* The reaction to a complete request. */
 struct fake_step {
     const char *answer; /* NULL = none */
     bool is_closing;    /* after that */
@@ -328,7 +328,7 @@ static void test_kept_alive(void **state)
     fake_stop(fake);
 }
 
-/* The server has closed what we had kept: we see that before a write is sent. */
+/* The server has closed a kept connection: we notice before a write is sent. */
 static void test_closed_in_between(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void test_closed_in_between(void **state)
     fake_stop(fake);
 }
 
-/* It is closed instead of an answer: a write is not sent again, whoever kept the connection. */
+/* It is closed instead of an answer: a write is not sent again, on any connection. */
 static void test_lost_write(void **state)
 {
     (void)state;
@@ -449,7 +449,7 @@ static void test_rotation(void **state)
     expect(http, read_request, PLENTY_MS, 0);
     assert_string_equal(mst__http_where(http), where);
 
-    /* Added once, however often. */
+    /* Added once, however often it is found. */
     struct mst__endpoint more = endpoint_of(1);
     for (uint16_t i = 0; i < MST_HTTP_ENDPOINTS_MAX - 2; i++) {
         more.port = (uint16_t)(i + 1);
@@ -474,7 +474,7 @@ static void test_silence(void **state)
     expect(http, write_request(), 0, MST_ETIMEOUT); /* the deadline has passed: nothing is sent */
     mst__http_free(http);
 
-    /* With another endpoint nobody waits for the deadline. */
+    /* With another endpoint there is no wait for the deadline. */
     struct fake *good = START(good_steps);
     struct mst__http_options options = {.patience_ms = SHORT_MS};
     http = client_with(options, silent->port, good->port);

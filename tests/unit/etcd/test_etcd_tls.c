@@ -1,7 +1,8 @@
-/* unit/etcd/test_etcd_tls.c - TLS with a real etcd: whom we believe, and who believes us.
+/* unit/etcd/test_etcd_tls.c - TLS with a real etcd: which certificates we accept, and which it
+ * accepts.
  *
- * The certificates are made here, by openssl: an authority, another one that nobody knows, a server
- * that is 127.0.0.1 and etcd.example, a client. */
+ * openssl makes the certificates: an authority, another unknown one, a server for 127.0.0.1 and
+ * etcd.example, a client. */
 #include <ftw.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ static struct etcd_unit etcd;       /* with TLS, asks for our certificate */
 static struct etcd_unit plain_etcd; /* without */
 static struct mst_err err;
 
-/* The path of a file in the directory; valid until eight more were asked for. */
+/* The path of a file in the directory; valid for the next eight calls. */
 static const char *path_of(const char *name)
 {
     static char paths[8][128];
@@ -194,7 +195,7 @@ static int stop(void **state)
     etcd_unit_stop(&etcd);
     etcd_unit_stop(&plain_etcd);
     if (dir[0] != '\0') {
-        (void)nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS); /* a leftover harms nobody */
+        (void)nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS); /* a leftover does no harm */
     }
     return 0;
 }

@@ -14,7 +14,7 @@
 
 /* Long enough for a busy machine; only a failure waits that long. */
 #define PLENTY_MS 30000
-/* For what must not happen: it costs this much time when all is well. */
+/* For events that must not happen: a passing test takes this long. */
 #define SHORT_MS 100
 
 #define STR(text) mst_bytes_str(text)
@@ -165,7 +165,7 @@ static void test_compare(void **state)
     assert_int_equal(answer.code, MST_V2_OK);
     assert_value("/cas", "three");
 
-    /* What etcd would refuse, or take for no condition at all. */
+    /* Requests that etcd would refuse, or execute without a condition. */
     write.previous_index = 0;
     assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_EINVAL, "index 0");
     write.condition = MST_V2_IF_VALUE;
@@ -251,7 +251,7 @@ static void test_directories(void **state)
     assert_int_equal(answer.code, MST_V2_ROOT);
 }
 
-/* Text comes back as it was, in keys and in values; what is no text is not sent. */
+/* Text is preserved in keys and values; other bytes are not sent. */
 static void test_text(void **state)
 {
     (void)state;
@@ -336,7 +336,7 @@ static void test_wait(void **state)
                  MST_ETIMEOUT, "127.0.0.1");
     assert_ok(mst__v2_wait(v2, "/wait", true, last - 1, soon(), &answer, &err));
     assert_string_equal(answer.node.key, "/wait/other");
-    /* A directory alone does not see what is below it. */
+    /* A watch of a directory alone does not see changes below it. */
     assert_fails(mst__v2_wait(v2, "/wait", false, last - 1, mst__until_in(SHORT_MS), &answer, &err),
                  MST_ETIMEOUT, "127.0.0.1");
 }
@@ -405,7 +405,7 @@ static void test_wait_woken(void **state)
     mst__v2_answer_close(&waiter.answer);
 }
 
-/* A refresh keeps the value and wakes nobody; a write without a TTL takes it away. */
+/* A refresh keeps the value and wakes no watcher; a write without a TTL removes it. */
 static void test_ttl(void **state)
 {
     (void)state;
@@ -440,7 +440,7 @@ static void test_ttl(void **state)
     assert_int_equal(answer.code, MST_V2_NOT_FOUND);
 }
 
-/* Refreshes of somebody else's key push our events out of the history. */
+/* Refreshes of another key push our events out of the history. */
 static void test_index_cleared(void **state)
 {
     (void)state;
@@ -497,7 +497,7 @@ static void test_restart(void **state)
         etcd_unit_end(etcd, signals[i]);
         waiter_join(&waiter, MST_ECONN);
         mst__v2_answer_close(&waiter.answer);
-        /* Nobody is there: this is certain not to have happened. */
+        /* No server answers: the write has certainly not happened. */
         struct mst__v2_write write = write_of("/a", "y");
         assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_ECONN, "127.0.0.1");
         etcd_unit_again(etcd, true);
@@ -575,7 +575,7 @@ static void test_cluster(void **state)
     put_surely("/a", "two");
     assert_value("/a", "two");
 
-    /* Two have no quorum: what is certain is only that nothing is. */
+    /* Two members have no quorum: the result of a write is unknown. */
     etcd_unit_end(current_member(), SIGKILL);
     struct mst__v2_write write = write_of("/a", "three");
     assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_EUNKNOWN, "127.0.0.1");

@@ -18,7 +18,7 @@
 #define BYTES(text) mst_bytes_of((text), sizeof(text) - 1)
 #define MEMBERS 3
 
-/* The one that most tests share, each with keys of its own. */
+/* The server that most tests share, each with its own keys. */
 static struct etcd_unit shared;
 static struct mst__v3 *v3;
 static struct mst__v3_result result;
@@ -162,7 +162,7 @@ static void test_keys(void **state)
     assert_int_equal(result.deleted, 0);
 }
 
-/* Prefixes whose end is not simply the next letter. */
+/* Prefixes whose end is not just the next letter. */
 static void test_prefixes(void **state)
 {
     (void)state;
@@ -336,7 +336,7 @@ static void test_watch(void **state)
     NEED_ETCD();
     int64_t first = put("w/a", "1");
     int64_t second = put("w/b", "2");
-    /* What was, and then what comes. */
+    /* Past events, then new ones. */
     struct mst__v3_watch *watch = watch_one(v3, "w/", MST_V3_PREFIX, first);
     expect(watch, "w/a", "1", first);
     expect(watch, "w/b", "2", second);
@@ -360,7 +360,7 @@ static void test_watch(void **state)
     mst__v3_watch_close(watch);
 }
 
-/* Without a revision it is what happens after the watch has begun, whenever that is. */
+/* Without a revision a watch reports events after its start, whenever that is. */
 static void test_watch_from_now(void **state)
 {
     (void)state;
@@ -531,7 +531,7 @@ static void test_faults(void **state)
         int rv = do_all();
         has_failed = mst__mem_failed();
         mst__mem_fail_nth(0);
-        /* The answer to a write that there was no memory for is one that did not come. */
+        /* A write whose answer finds no memory counts as unanswered. */
         if (has_failed ? rv != MST_ENOMEM && rv != MST_EUNKNOWN : rv != 0) {
             fail_msg("allocation %lu: %s: %s", nth, mst_errname(rv), err.msg);
         }
@@ -545,7 +545,7 @@ static void test_faults(void **state)
 
 /* --- restarts --- */
 
-/* The watch goes on over the end of its etcd, told or not, with what was missed meanwhile. */
+/* The watch survives the end of its etcd, clean or not, and reports what was missed. */
 static void test_watch_restart(void **state)
 {
     (void)state;
@@ -576,7 +576,7 @@ static void test_watch_restart(void **state)
         expect(watch, "r", "3", third);
         expect_nothing(watch);
     }
-    /* It waits for one that is only just being started. */
+    /* It waits for an etcd that is starting. */
     etcd_unit_end(&etcd, SIGKILL);
     struct mst__v3_events events = {0};
     assert_fails(mst__v3_watch_next(watch, mst__until_in(300), &events, &err), MST_ECONN,
@@ -606,12 +606,12 @@ static void test_watch_compacted(void **state)
     int64_t last = put_by(client, BYTES("d"), BYTES("2"));
     assert_ok(mst__v3_compact(client, last, plenty(), &err));
     assert_fails(mst__v3_compact(client, last, plenty(), &err), MST_EINVAL, "compacted");
-    /* Who has not begun is told, and who is in the middle of it does not notice. */
+    /* A new watch is told, and a running one does not notice. */
     struct mst__v3_events events = {0};
     assert_fails(mst__v3_watch_next(late, plenty(), &events, &err), MST_ESTATE, "compacted");
     assert_fails(mst__v3_watch_next(late, plenty(), &events, &err), MST_ESTATE, "compacted");
     expect(live, "c", "2", put_by(client, BYTES("c"), BYTES("2")));
-    /* Until it has to begin anew and what it needs is gone. */
+    /* Until it must start again and needs compacted events. */
     etcd_unit_end(&etcd, SIGKILL);
     etcd_unit_again(&etcd, true);
     (void)put_by(client, BYTES("c"), BYTES("3"));
@@ -701,7 +701,7 @@ static void test_auth(void **state)
     assert_true(mst__v3_requests(client) >= before + 3);
     expect(watch, "/rdzv/a", "2", revision - 1);
     expect(watch, "/rdzv/a", "3", revision);
-    /* A watch that must begin anew has an old token as well; after a restart nobody knows it. */
+    /* A watch that must start again has an old token; after a restart the etcd does not know it. */
     etcd_unit_end(&etcd, SIGKILL);
     etcd_unit_again(&etcd, true);
     expect(watch, "/rdzv/a", "4", put_by(client, BYTES("/rdzv/a"), BYTES("4")));
@@ -734,7 +734,7 @@ static void test_member_hangs(void **state)
     mst__v3_result_close(&ignored);
     expect(watch, "h", "1", put_by(other, BYTES("h"), BYTES("1")));
     assert_int_equal(kill(members[0].pid, SIGCONT), 0);
-    /* The one that took over dies. */
+    /* The member that took over dies. */
     expect(watch, "h", "2", put_by(other, BYTES("h"), BYTES("2")));
     etcd_unit_end(&members[1], SIGKILL);
     assert_ok(mst__v3_range(other, &read, plenty(), &result, &err));
@@ -758,7 +758,7 @@ static void test_no_quorum(void **state)
     struct mst__v3_watch *watch = watch_one(client, "q", MST_V3_KEY, from);
     expect_nothing(watch);
     etcd_unit_end(&members[1], SIGKILL);
-    /* The member says so by itself when it has missed the others for long enough. */
+    /* The member reports it after missing the others long enough. */
     struct mst__v3_events events = {0};
     struct mst__until until = plenty();
     int rv = MST_ETIMEOUT;
@@ -770,7 +770,7 @@ static void test_no_quorum(void **state)
     struct mst__v3_range range = {.key = BYTES("q")};
     assert_fails(mst__v3_range(client, &range, mst__until_in(500), &result, &err), MST_ETIMEOUT,
                  "no leader");
-    /* A write that nobody began with is no unknown outcome. */
+    /* A write that no member began has no unknown outcome. */
     struct mst__v3_put write = {.key = BYTES("q"), .value = BYTES("lost")};
     assert_fails(mst__v3_put(client, &write, mst__until_in(500), &result, &err), MST_ETIMEOUT,
                  "no leader");

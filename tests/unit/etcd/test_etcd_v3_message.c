@@ -1,5 +1,5 @@
-/* Messages of etcd's v3 API: what we write, and what we make of answers that a real etcd 3.4 has
- * given (tests/vectors/etcd), of those of 3.6, and of none at all. */
+/* Messages of etcd's v3 API: requests, and answers of a real etcd 3.4 (tests/vectors/etcd), of
+ * 3.6, and malformed ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static void test_write_range(void **state)
                    "{\"key\":\"YQ==\",\"sort_order\":\"ASCEND\",\"sort_target\":\"KEY\"}");
 }
 
-/* The end of a prefix: a byte that cannot be raised goes; when none can, there is no end. */
+/* The end of a prefix: a byte that cannot be raised is dropped; if none can, there is no end. */
 static void test_write_prefix(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void test_error_shapes(void **state)
                  MST_V3_TRANSIENT, MST_ECONN, "transport is closing");
     assert_error(200, "{\"error\": {\"code\": 16, \"message\": \"x\", \"details\": []}}",
                  MST_V3_TOKEN, MST_EAUTH, "x");
-    /* Somebody in between. */
+    /* An error of a proxy. */
     assert_error(503, "<html>", MST_V3_TRANSIENT, MST_ECONN, "HTTP status 503, '<html>'");
     assert_error(502, "{\"code\":502,\"message\":\"x\"}", MST_V3_TRANSIENT, MST_ECONN,
                  "HTTP status 502, '{\"code\":502,\"message\":\"x\"}'");
@@ -472,7 +472,7 @@ static void test_error_shapes(void **state)
     assert_error(200, "a\001b", MST_V3_REFUSED, MST_EPROTO, "HTTP status 200, 'a?b'");
     struct mst__v3_error error;
     assert_false(mst__v3_read_error(200, BYTES("{}"), &error));
-    /* Only a member that did not begin says this. */
+    /* Only a member that did not begin reports this. */
     mst__v3_judge(14, BYTES("etcdserver: no leader"), &error);
     assert_true(error.is_untried);
     mst__v3_judge(14, BYTES("etcdserver: request timed out"), &error);
@@ -484,7 +484,7 @@ static void test_error_shapes(void **state)
     assert_int_equal(strlen(error.message), sizeof error.message - 1);
 }
 
-/* Blanks, numbers as numbers, zeros that are there: nobody has to leave them out. */
+/* Blanks, numbers as numbers, explicit zeros: all are allowed. */
 static void test_read_verbose(void **state)
 {
     (void)state;
@@ -574,7 +574,7 @@ static void test_read_malformed(void **state)
 
 /* --- watches --- */
 
-/* The chunks of a response, put together: what the transport makes of it. */
+/* The chunks of a response, joined as by the transport. */
 static void dechunk(struct mst_bytes raw, struct mst__buf *ret_body)
 {
     const char *at = (const char *)raw.data; /* the JSON's text has a NUL behind it */

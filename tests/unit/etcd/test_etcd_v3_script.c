@@ -1,5 +1,5 @@
-/* The v3 client of etcd against a server that follows a script: versions that are not at hand,
- * answers that do not come, and what must not be sent twice. */
+/* The v3 client of etcd against a server with a script: versions that are not installed, missing
+ * answers, and requests that must not be sent twice. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ struct step {
     const char *request;
     int status; /* 0 = hang up */
     const char *answer;
-    const char *part; /* NULL = whatever it holds */
+    const char *part; /* NULL = any body */
 };
 
 static const struct step *script;
@@ -66,7 +66,7 @@ static void answer(int fd, const struct step *step)
                         "HTTP/1.1 %d Whatever\r\nContent-Type: application/json\r\n"
                         "Content-Length: %zu\r\nConnection: close\r\n\r\n",
                         step->status, strlen(step->answer));
-    /* Whoever has gone away does not miss it. */
+    /* A client that is gone does not need it. */
     (void)send(fd, head, (size_t)size, MSG_NOSIGNAL);
     (void)send(fd, step->answer, strlen(step->answer), MSG_NOSIGNAL);
 }
@@ -97,7 +97,7 @@ static void *serve(void *arg)
             }
         }
         (void)shutdown(fd, SHUT_RDWR);
-        (void)close(fd); /* its end is what matters */
+        (void)close(fd); /* only its end matters */
     }
 }
 
@@ -222,7 +222,7 @@ static void test_no_gateway(void **state)
 
 /* --- once, or again --- */
 
-/* A write whose outcome nobody knows is sent once, whatever the reason. */
+/* A write with an unknown result is sent only once, for any reason. */
 static void test_write_unknown(void **state)
 {
     (void)state;
@@ -407,8 +407,8 @@ static void expect_event(struct mst__v3_watch *watch, const char *key, int64_t r
     mst__v3_events_close(&events);
 }
 
-/* The stream ends in every way there is; each new one begins behind what was seen, and an etcd that
- * repeats itself is not believed. */
+/* The stream ends in every possible way; each new one begins after the last event, and repeated
+ * events are dropped. */
 static void test_watch_resumes(void **state)
 {
     (void)state;
@@ -424,7 +424,7 @@ static void test_watch_resumes(void **state)
          "\"start_revision\":\"10\""},
         {"POST /v3/watch", 503, "{\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}",
          "\"start_revision\":\"10\""},
-        /* Told without an event: the next one begins behind it. */
+        /* Progress without an event: the next stream begins after it. */
         {"POST /v3/watch", 200, CREATED "{\"result\":{\"header\":{\"revision\":\"19\"}}}\n",
          "\"start_revision\":\"10\""},
         {"POST /v3/watch", 200, CREATED EVENT("Yg==", "20") EVENT("YQ==", "21"),
@@ -474,7 +474,7 @@ static void test_watch_ranges(void **state)
                                               {.key = BYTES("a"), .span = MST_V3_PREFIX}};
     struct mst__v3_watch *watch = NULL;
     assert_ok(mst__v3_watch_new(v3, watched, 2, 8, &watch, &err));
-    /* The event of "a" is the first range's, and it was not told there yet. */
+    /* The event of "a" belongs to the first range, and was not reported there yet. */
     expect_event(watch, "ab", 8);
     expect_event(watch, "ac", 9);
     expect_event(watch, "a", 8);

@@ -56,7 +56,7 @@ static void test_members(void **state)
     assert_true(mst__json_bool(mst__json_at(list, 2), &flag));
     assert_true(flag);
 
-    /* What is not there, and what is something else. */
+    /* Missing values, and values of another type. */
     assert_null(mst__json_at(list, 3));
     assert_null(mst__json_member(list, "b"));
     assert_null(mst__json_member(json, "c"));
@@ -210,7 +210,7 @@ static void test_write(void **state)
     assert_int_equal(mst__json_remove(json, "e"), 0);
     assert_int_equal(mst__json_remove(json, "i"), 0);
     assert_int_equal(mst__json_remove(json, "absent"), 0);
-    assert_int_equal(mst__json_add_int(json, "t", 5), 0); /* in place of what was there */
+    assert_int_equal(mst__json_add_int(json, "t", 5), 0); /* replaces the old value */
     assert_written(json, true, "{\"u\": \"18446744073709551615\", \"t\": 5, \"a\": [1, false]}");
     /* The copy has not changed. */
     bool flag = false;
@@ -227,7 +227,7 @@ static void test_write_refused(void **state)
     assert_int_equal(mst__json_add_text(json, "a", mst_bytes_str("\xff")), MST_EINVAL);
     assert_int_equal(mst__json_add_int(json, "\xff", 1), MST_EINVAL);
     assert_written(json, false, "{}");
-    /* What could not be made is not there, and everything that takes it says so. */
+    /* A value that could not be made is missing, and every user of it fails. */
     assert_int_equal(mst__json_add_int(NULL, "a", 1), MST_ENOMEM);
     assert_int_equal(mst__json_add(json, "a", NULL), MST_ENOMEM);
     assert_int_equal(mst__json_add(NULL, "a", mst__json_new_array()), MST_ENOMEM);

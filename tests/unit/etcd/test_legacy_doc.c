@@ -1,5 +1,5 @@
-/* unit/etcd/test_legacy_doc.c - the document of a legacy rendezvous as text: recorded ones of real
- * agents, what is written back, and what is refused. */
+/* unit/etcd/test_legacy_doc.c - the document of a legacy rendezvous as text: recorded ones of
+ * real agents, writing, and refused ones. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <muster/error.h>
@@ -121,7 +121,7 @@ static void test_members(void **state)
     mst__legacy_doc_close(&doc);
 }
 
-/* The version is a string and ranks are integers, whatever happens: peers compare. */
+/* The version is always a string, and ranks are integers: peers compare texts. */
 static void test_types(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void test_types(void **state)
     doc_parse("{\"status\": \"closed\"}", &doc);
     assert_written(&doc, "{\"status\": \"closed\"}");
     mst__legacy_doc_close(&doc);
-    /* What somebody newer may say is read, and never written. */
+    /* Members of later releases are read, and never written. */
     doc_parse("{\"status\": \"melting\"}", &doc);
     assert_int_equal(doc.status, MST_LEGACY_OTHER);
     struct mst__buf buf;
@@ -184,7 +184,7 @@ static void test_refused(void **state)
     }
 }
 
-/* What is not ours in `muster` is no reason to fail: peers must be able to go on. */
+/* Foreign data in `muster` is no error: peers must be able to go on. */
 static void test_strange_muster(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* unit/etcd/test_v2_answer.c - what etcds have answered to the v2 API, read again.
+/* unit/etcd/test_v2_answer.c - recorded answers of etcds to the v2 API.
  *
- * The arguments are files of recorded exchanges: every answer about keys in them is read, and what
- * comes out is compared with the text, member by member. */
+ * The arguments are files of recorded exchanges: every answer about keys is parsed and compared
+ * with the text, member by member. */
 #include <jansson.h>
 
 #include "base/err.h"
@@ -92,7 +92,7 @@ static void assert_event(const json_t *body, const struct mst__v2_answer *answer
     }
 }
 
-/* What becomes of etcd's codes: 0 = an answer about keys. */
+/* The mapping of etcd's codes: 0 = an answer about keys. */
 static int code_wanted(json_int_t code)
 {
     switch (code) {
@@ -153,7 +153,7 @@ static bool replay_vector(const json_t *vector)
     const json_t *request = json_object_get(vector, "request");
     const char *path = json_string_value(json_object_get(request, "path"));
     const char *text = json_string_value(json_object_get(recorded, "body"));
-    /* Streams hold several answers; nobody asks for one. */
+    /* Streams hold several answers; we never request one. */
     if (text == NULL || path == NULL || strncmp(path, "/v2/keys/", 9) != 0 ||
         strstr(path, "stream=true") != NULL) {
         return false;

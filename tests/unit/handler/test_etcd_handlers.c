@@ -1,5 +1,5 @@
-/* unit/handler/test_etcd_handlers.c - the handlers `etcd` and `etcd-v2` as programs use them, at a
- * real etcd: what the command line does not show. */
+/* unit/handler/test_etcd_handlers.c - the handlers `etcd` and `etcd-v2` at a real etcd: cases
+ * that the command line does not show. */
 #include "unit/etcd_unit.h"
 #include "unit/round_suite.h"
 
@@ -75,7 +75,7 @@ static void part(struct node *nodes, size_t count)
     }
 }
 
-/* Whether somebody listens there. */
+/* Whether a server listens there. */
 static bool is_port_taken(int port)
 {
     const struct sockaddr_in address = {.sin_family = AF_INET,
@@ -183,7 +183,7 @@ static void leaving(void **state)
         assert_ok(mst_handler_leave(nodes[0].handler, &err));
         assert_lost(nodes[1].handler, mst_handler_node(nodes[0].handler), false);
         assert_false(glance(nodes[1].handler).expelled);
-        assert_ok(mst_handler_leave(nodes[0].handler, &err)); /* one that is not in is fine */
+        assert_ok(mst_handler_leave(nodes[0].handler, &err)); /* not a member: fine */
         part(nodes, 2);
     }
 }
@@ -273,7 +273,7 @@ static void extra_data(void **state)
     mst_handler_free(other);
 }
 
-/* An etcd that is away for less than the keys live costs nobody the membership. */
+/* An etcd that is away for less than the TTL of the keys costs no node its membership. */
 static void etcd_restarts(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void run_id_used_again(void **state)
     mst__v2_free(v2);
 }
 
-/* What was written after it was seen that there is no record is another one's, who was quicker. */
+/* Keys written after the read that found no record belong to another, faster node. */
 static void quicker_ones_keep_their_keys(void **state)
 {
     (void)state;

@@ -147,7 +147,7 @@ static void passwords(void **state)
     assert_string_equal(v2.etcd.password, "from here");
     mst__etcd_v2_settings_close(&v2);
     mst_params_free(params);
-    assert_ok(read_v2("h", "", &params, &v2)); /* the variable alone is no user */
+    assert_ok(read_v2("h", "", &params, &v2)); /* the variable alone is not a user */
     assert_null(v2.etcd.password);
     mst__etcd_v2_settings_close(&v2);
     mst_params_free(params);

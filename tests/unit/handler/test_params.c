@@ -74,7 +74,7 @@ static void params_setters(void **state)
     mst_params_free(params);
 }
 
-/* A job whose size nobody has said is refused by every handler, not begun with one node. */
+/* Every handler refuses a job without limits, instead of beginning it with one node. */
 static void limits_are_needed(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void options_set(void **state)
     assert_null(mst_params_text(params, "A", NULL));
     assert_ok(mst_params_set(params, "b", "", &err));
     assert_string_equal(mst_params_text(params, "b", "none"), "");
-    /* A mistake at the end leaves what was there. */
+    /* An error at the end changes nothing. */
     assert_fails(mst_params_parse(params, "a=9,d=1,e", &err), MST_EINVAL, "'e' has no value");
     assert_fails(mst_params_parse(params, "a=9,,d=1", &err), MST_EINVAL, "no key");
     assert_string_equal(mst_params_text(params, "a", "none"), "2");
@@ -110,7 +110,7 @@ static void options_set(void **state)
     assert_ok(mst_params_parse(params, " ", &err));
     assert_fails(mst_params_set(params, "", "x", &err), MST_EINVAL, "name");
     assert_fails(mst_params_set(params, "x", NULL, &err), MST_EINVAL, "'x'");
-    /* As many as there may be, and then one more; a change is no new one. */
+    /* As many options as allowed, and one more; a change does not count. */
     char key[16];
     for (int i = 2; i < MST_OPTIONS_MAX; i++) {
         (void)snprintf(key, sizeof key, "k%d", i);
@@ -245,7 +245,7 @@ static void unknown_options_ignored(void **state)
     assert_non_null(strstr(lines.text, "ev=params.ignored backend=c10d option=is_host\n"));
     assert_non_null(strstr(lines.text, "option=\"my key\"\n"));
     assert_null(strstr(lines.text, "rank"));
-    /* What is known is checked all the same; and so it is with every handler. */
+    /* Known options are still checked, by every handler. */
     struct mst_handler *handler = NULL;
     static const char *const backends[] = {"static", "muster", "c10d"};
     for (size_t i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
-/* unit/handler/test_registry.c - backends by name, and what the calls on a handler do with a
- * backend that has little to say. */
+/* unit/handler/test_registry.c - backends by name, and calls on a handler whose backend has few
+ * operations. */
 #include "unit/store_unit.h"
 
 #include <muster/backend.h>
@@ -69,7 +69,7 @@ static const struct mst_handler_ops named_ops = {
     .use_agent_store = toy_use_agent_store,
 };
 
-/* @arg is the operations; the handler's self is what it calls itself. */
+/* @arg is the operations; the handler's self is its name. */
 static int create(const struct mst_params *params,
                   void *arg,
                   struct mst_handler **ret_handler,
@@ -106,7 +106,7 @@ static int create_nothing(const struct mst_params *params,
     return 0;
 }
 
-/* Add a backend that says nothing of its options. */
+/* Add a backend that does not list its options. */
 static int add(const char *name, mst_handler_creator creator, void *arg, struct mst_err *reterr)
 {
     struct mst_backend backend;
@@ -159,7 +159,7 @@ static void making(void **state)
     assert_fails(make("toy-broken", &handler), MST_ECONN, "nobody there");
     assert_ok(add("toy-empty", create_nothing, NULL, &err));
     assert_fails(make("toy-empty", &handler), MST_EINVAL, "no handler");
-    /* A handler must go by the name that was asked for; one that does not is gone again. */
+    /* A handler must have the requested name; another one is freed again. */
     assert_ok(add("toy-alias", create, named, &err));
     assert_fails(make("toy-alias", &handler), MST_EINVAL, "'toy-alias' calls itself 'toy-named'");
     assert_int_equal(atomic_load(&alive), 0);
@@ -197,7 +197,7 @@ static void calls(void **state)
     assert_int_equal(less.master_port, 1);
     less.size = 0;
     assert_fails(mst_handler_next(handler, -1, &less, &err), MST_EINVAL, "mst_rendezvous_init");
-    /* One that knows more finds zero in what this library does not know. */
+    /* A newer caller finds zeros in fields that this library does not know. */
     struct {
         struct mst_rendezvous known;
         uint64_t unknown;
@@ -221,7 +221,7 @@ static void calls(void **state)
     mst_handler_free(NULL);
 }
 
-/* A backend that says which options it knows: others are refused before it is asked. */
+/* A backend that lists its options: others are refused before the creator is called. */
 static void options_of_a_backend(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void options_of_a_backend(void **state)
     assert_fails(mst_registry_add(NULL, &err), MST_EINVAL, "mst_backend_init");
 }
 
-/* What a binding has to know to hand on no more than a backend takes. */
+/* A binding needs this to pass only known options. */
 static void options_of_all_backends(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void options_of_all_backends(void **state)
     assert_null(mst_backend_options("toy", &count)); /* it does not say */
 }
 
-/* Where a backend has nothing to say, nobody waits, nothing is closed, there is no fd. */
+/* Without an operation no node waits, nothing is closed, there is no fd. */
 static void silent_backend(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void wrapping(void **state)
     (void)state;
     struct mst_handler *handler = NULL;
     static char name[] = "toy-named";
-    /* A newer program's operations may say more, as long as this library need not do it. */
+    /* A newer program's operations may have more entries, if this library need not call them. */
     struct {
         struct mst_handler_ops known;
         void (*unknown)(void);
@@ -346,7 +346,7 @@ static void wrapping(void **state)
     ops.free = NULL;
     assert_fails(mst_handler_wrap(&ops, NULL, &handler, &err), MST_EINVAL, "next and free");
     assert_fails(mst_handler_wrap(NULL, NULL, &handler, &err), MST_EINVAL, "size");
-    /* An older program's operations end earlier; what lies behind them is not looked at. */
+    /* An older program's operations end earlier; memory behind them is not read. */
     ops = named_ops;
     ops.size = offsetof(struct mst_handler_ops, poll);
     assert_ok(mst_handler_wrap(&ops, name, &handler, &err));

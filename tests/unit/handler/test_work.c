@@ -37,7 +37,7 @@ static void budget(void **state)
     mst_params_free(params);
 }
 
-/* A backend without these words says so. */
+/* A backend without finish and restart fails with MST_ENOTSUP. */
 static void no_words(void **state)
 {
     (void)state;

@@ -39,7 +39,7 @@ static void job_add(const struct job *job, struct node *node)
     mst_params_free(params);
 }
 
-/* Wait until somebody is known to be a spare. */
+/* Wait until a node is known to be a spare. */
 static void job_await_spare(const struct job *job)
 {
     struct mst_params *params = job_params(job);
@@ -101,7 +101,7 @@ static void job_close(struct job *job)
     }
 }
 
-/* What is told when the rendezvous is closed; nobody is lost before. */
+/* The notices when the rendezvous is closed; no node is lost before. */
 static struct mst_changes await_closed(struct mst_handler *handler)
 {
     struct mst_changes changes = poll_changes(handler);
@@ -112,7 +112,7 @@ static struct mst_changes await_closed(struct mst_handler *handler)
     return changes;
 }
 
-/* Another round is wanted: what mst_handler_next says, in @ret_err. */
+/* Another round is wanted: the result of mst_handler_next, in @ret_err. */
 static int want(struct mst_handler *handler, struct mst_err *ret_err)
 {
     struct mst_rendezvous got;
@@ -194,7 +194,7 @@ static void all_finish(void **state)
         assert_int_equal(want(job.nodes[i].handler, &err), MST_EFINISHED);
     }
     assert_int_equal(node_join(&spare), MST_EFINISHED);
-    /* Who was never welcome at a server may have meant another job of this id. */
+    /* A node that no server has welcomed may have meant another job of this id. */
     bool has_server = strcmp(job.suite->backend, "muster") == 0;
     assert_fails(want(late.handler, &err), has_server ? MST_ECLOSED : MST_EFINISHED, "finished");
     node_close(&spare);
@@ -252,13 +252,13 @@ static void one_fails(void **state)
     job_close(&job);
 }
 
-/* Who has finished may go, and is not missed; nor is its place free for a spare. */
+/* A finished node may leave and is not lost; its place is not free for a spare. */
 static void finished_one_goes(void **state)
 {
     struct job job;
     struct node spare;
     job_open(&job, state, "");
-    /* In the old protocol nobody is a spare: members give way to everybody. */
+    /* The old protocol has no spares: members give way to every node. */
     bool has_spare = strcmp(job.suite->backend, "etcd") != 0;
     if (has_spare) {
         job_add(&job, &spare);
@@ -286,7 +286,7 @@ static void finished_one_goes(void **state)
     job_close(&job);
 }
 
-/* Who has finished is still a member when another one fails, and takes part again. */
+/* A finished node is still a member when another one fails, and takes part again. */
 static void failure_after_finish(void **state)
 {
     struct job job;
@@ -322,8 +322,8 @@ static void one_fails_rarely(void **state)
     job_close(&job);
 }
 
-/* An agent of torch is among the nodes: what it does when its work is done, and closing. It waits
- * for the others before that. */
+/* With an agent of torch among the nodes: its behaviour when its work is done, and closing. It
+ * waits for the others before that. */
 static void torch_finishes(void **state)
 {
     struct job job;

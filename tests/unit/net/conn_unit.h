@@ -1,5 +1,5 @@
-/* unit/net/conn_unit.h - a real server without a thread: its loop takes turns when a test says so,
- * its clock goes forward when a test says so, and peers are sockets of the same thread. */
+/* unit/net/conn_unit.h - a real server without a thread: tests run the turns of its loop and
+ * advance its clock; peers are sockets of the same thread. */
 #ifndef MST_UNIT_CONN_UNIT_H
 #define MST_UNIT_CONN_UNIT_H
 
@@ -50,7 +50,7 @@ static inline void settle(struct mst_server *server)
     }
 }
 
-/* The clock goes forward, and the server looks for what is overdue. */
+/* Advance the clock; the server looks for overdue work. */
 static inline void pass_ms(struct mst_server *server, int64_t ms)
 {
     server->ahead_ms += ms;
@@ -121,7 +121,7 @@ static inline void peer_receive(struct mst_server *server, int fd, void *ret_byt
     }
 }
 
-/* The connection has ended; what came before that is thrown away. */
+/* The connection has ended; bytes before the end are dropped. */
 static inline bool peer_is_closed(struct mst_server *server, int fd)
 {
     settle(server);
@@ -161,7 +161,7 @@ static inline void put_greeting(struct mst__buf *output)
     assert_int_equal(mst__buf_append_u8(output, MST_WIRE_OPCODE_JOB), 0);
 }
 
-/* What most tests have: a server, and bytes that are gathered for it. */
+/* The fixture of most tests: a server, and bytes gathered for it. */
 struct fixture {
     struct mst_server *server;
     struct mst__buf bytes; /* to be sent */

@@ -1,8 +1,8 @@
-/* unit/net/test_conn.c - connections of the server: deadlines, backlogs, and whose turn it is. */
+/* unit/net/test_conn.c - connections of the server: deadlines, backlogs, turns. */
 #include "base/mem.h"
 #include "unit/net/conn_unit.h"
 
-/* So long that what passes of the real clock meanwhile does not matter. */
+/* So long that the real time of the test does not matter. */
 #define TIMEOUT_MS 100000
 #define MARGIN_MS 20000
 
@@ -40,7 +40,7 @@ static uint64_t closed_for(const struct fixture *f, enum mst__why why)
 
 /* --- deadlines --- */
 
-/* A byte now and then is no reason to wait for ever. */
+/* A byte now and then does not extend the deadline. */
 static void request_has_a_deadline(void **state)
 {
     struct fixture *f = *state;
@@ -81,7 +81,7 @@ static void deadline_is_of_each_request(void **state)
     (void)close(fd);
 }
 
-/* A large request may take longer: what it has announced, or what has come of it, counts. */
+/* A large request may take longer: its announced or received size counts. */
 static void deadline_grows_with_the_request(void **state)
 {
     struct fixture *f = *state;
@@ -120,7 +120,7 @@ static void deadline_grows_with_the_request(void **state)
 
 /* --- unsent output --- */
 
-/* A peer that has asked for @size bytes, of which it reads nothing yet. */
+/* A peer that has requested @size bytes, and reads nothing yet. */
 static int reader_new(struct fixture *f, size_t size)
 {
     int fd = peer_new(f->server, 1 << 16);
@@ -131,7 +131,7 @@ static int reader_new(struct fixture *f, size_t size)
     return fd;
 }
 
-/* Whoever takes its replies slowly gets all of them. */
+/* A peer that reads its replies slowly gets all of them. */
 static void slow_reader_is_served(void **state)
 {
     struct fixture *f = *state;
@@ -150,7 +150,7 @@ static void slow_reader_is_served(void **state)
     (void)close(fd);
 }
 
-/* Whoever takes next to nothing does not. */
+/* A peer that reads next to nothing does not. */
 static void trickling_reader_is_not(void **state)
 {
     struct fixture *f = *state;
@@ -172,7 +172,7 @@ static void silent_reader_has_its_time(void **state)
     int fd = reader_new(f, MST_MIB(8));
     pass_ms(f->server, TIMEOUT_MS - MARGIN_MS);
     assert_int_equal(f->server->conns_count, 1);
-    pass_ms(f->server, 5 * TIMEOUT_MS); /* what the kernel still moves about counts for it */
+    pass_ms(f->server, 5 * TIMEOUT_MS); /* bytes that the kernel still moves count as read */
     pass_ms(f->server, TIMEOUT_MS);
     assert_int_equal(f->server->conns_count, 0);
     assert_int_equal(closed_for(f, MST_WHY_DOES_NOT_READ), 1);
@@ -181,7 +181,7 @@ static void silent_reader_has_its_time(void **state)
 
 /* --- framed connections --- */
 
-/* The type of the next frame that comes; what is in it is thrown away. */
+/* The type of the next frame; its content is dropped. */
 static uint8_t frame_await(struct fixture *f, int fd)
 {
     static uint8_t body[MST_JOB_SIZE_MAX];
@@ -222,7 +222,7 @@ static int node_new(struct fixture *f)
     return fd;
 }
 
-/* A client of the store, which does not read yet and has sent what is gathered. */
+/* A client of the store that does not read yet and has sent the gathered bytes. */
 static int client_new(struct fixture *f)
 {
     struct mst__buf requests = f->bytes;
@@ -298,7 +298,8 @@ static void store_frames_are_refused(void **state)
     (void)close(fd);
 }
 
-/* Nothing of the store comes between messages: who waits for keys cannot begin with them. */
+/* Nothing of the store comes between messages: a client that waits for keys cannot begin with
+ * messages. */
 static void frames_are_not_mixed_with_replies(void **state)
 {
     struct fixture *f = *state;
@@ -312,7 +313,7 @@ static void frames_are_not_mixed_with_replies(void **state)
     (void)close(fd);
 }
 
-/* Messages whose answers are not read wait: what they cost has a bound. */
+/* Messages whose answers are not read wait: their cost has a bound. */
 static void deaf_node_is_not_read(void **state)
 {
     struct fixture *f = *state;
@@ -341,7 +342,7 @@ static void deaf_node_is_not_read(void **state)
 
 /* --- who is cut off --- */
 
-/* A client of dialect A that is told of /value. */
+/* A client of dialect A that watches /value. */
 static int watcher_new(struct fixture *f)
 {
     int fd = peer_new(f->server, 1 << 16);
@@ -389,7 +390,7 @@ static void unread_notices_are_bounded(void **state)
     (void)close(setter);
 }
 
-/* Every byte that was counted for unsent output is given back, with what its keeping cost. */
+/* Every counted byte of unsent output is discharged, with the cost of keeping it. */
 static void sent_output_costs_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -406,7 +407,7 @@ static void sent_output_costs_nothing(void **state)
     (void)close(fd);
 }
 
-/* What a connection keeps is counted as the system gives it: with what is beside it, in pages. */
+/* The memory of a connection is counted as the system grants it: with its overhead, in pages. */
 static void own_buffers_cost_what_they_take(void **state)
 {
     struct fixture *f = *state;
@@ -443,7 +444,7 @@ static struct mst__job_message announcement(int64_t expiry_us)
                                         .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
 }
 
-/* A node cannot have it that nobody of its run is ever taken for lost. */
+/* A node cannot prevent for ever that nodes of its run are lost. */
 static void silence_has_a_limit(void **state)
 {
     struct fixture *f = *state;
@@ -465,7 +466,7 @@ static void silence_has_a_limit(void **state)
     (void)close(fd);
 }
 
-/* Silence costs a plain connection its life, but not one that waits, nor a member of a job. */
+/* Silence ends a plain connection, but not one that waits, nor a member of a job. */
 static void idle_timeout_spares_members(void **state)
 {
     struct fixture *f = *state;
@@ -500,7 +501,7 @@ static void idle_timeout_spares_members(void **state)
 
 /* --- emptying --- */
 
-/* Who empties a server whose loop does not run is told so. What is written later stays. */
+/* Emptying a server whose loop does not run fails. Later writes stay. */
 static void emptying_has_a_deadline(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
-/* unit/net/test_conn_turn.c - nobody keeps the others waiting: what one connection may cost in a
- * turn of the loop, counted in steps. */
+/* unit/net/test_conn_turn.c - no client keeps the others waiting: the cost of one connection in
+ * a turn of the loop, counted in steps. */
 #include "unit/net/conn_unit.h"
 
 #define FLOOD_SIZE MST_KIB(64)
@@ -68,8 +68,8 @@ static size_t put_flood(struct fixture *f, const struct mst__command *command)
     return count;
 }
 
-/* Send what is in f->bytes through @fd, and throw the replies away until all of it is done. No turn
- * may have cost more than its share, one request, which costs @request_max, and its last write. */
+/* Send f->bytes through @fd, and drop the replies until all is done. No turn may cost more than
+ * its share, one request, which costs @request_max, and its last write. */
 static void flood(struct fixture *f, int fd, uint64_t request_max)
 {
     struct mst_server *server = f->server;
@@ -130,7 +130,7 @@ static void put_wait(struct fixture *f, size_t count)
     mst__buf_close(&items);
 }
 
-/* Keys that exist only because somebody waits for them do not count, and neither does the number of
+/* Keys that exist only because a client waits for them do not count, nor does the number of
  * requests in one read. */
 static void list_keys(void **state)
 {
@@ -218,7 +218,7 @@ static void long_wait_ends(void **state)
     assert_int_equal(server->kv.memory_used, 0);
 }
 
-/* A few bytes change a large value, whose fingerprint is then taken anew. */
+/* A few bytes change a large value, whose fingerprint is then computed anew. */
 static void wait_change(void **state)
 {
     struct fixture *f = *state;
@@ -243,7 +243,7 @@ static void wait_change(void **state)
     (void)close(fd);
 }
 
-/* A change is told to many, each with a system call. */
+/* A change is sent to many watchers, each with a system call. */
 static void watched_key(void **state)
 {
     struct fixture *f = *state;
@@ -258,7 +258,7 @@ static void watched_key(void **state)
         put_set(&f->bytes, "/key", mst_bytes_str("v"));
     }
     uint64_t before = f->server->kv.steps;
-    flood(f, fd, COUNT * (MST_STEPS_WRITE + 4)); /* nobody reads the notices */
+    flood(f, fd, COUNT * (MST_STEPS_WRITE + 4)); /* the notices are not read */
     assert_true(f->server->kv.steps - before > sets * COUNT * MST_STEPS_WRITE);
     for (size_t i = 0; i < COUNT; i++) {
         (void)close(watchers[i]);
@@ -266,7 +266,7 @@ static void watched_key(void **state)
     (void)close(fd);
 }
 
-/* Messages are counted by what they cost. */
+/* Messages are counted by their cost. */
 static void messages(void **state)
 {
     struct fixture *f = *state;
@@ -322,7 +322,7 @@ static void many_ends(void **state)
     (void)mst__conns_sweep(f->server, mst__server_now_ms(f->server));
     /* Its timer has a share of its own, and is due in one of the turns when they are slow. */
     assert_int_equal(uv_timer_stop(&f->server->sweep), 0);
-    /* The last one who watches a key takes it along. */
+    /* The last watcher of a key removes it. */
     const uint64_t one = 2 * MST_WATCHES_MAX + MST_STEPS_CLOSE + 64;
     uint64_t steps_max = f->server->kv.steps - start;
     while (f->server->conns_count > 0) {
@@ -349,7 +349,7 @@ static void others_have_their_turn(void **state)
     int busy = client_new(f);
     const struct mst__conn *conn = f->server->conns;
     int other = client_new(f);
-    /* Requests without a reply, so that nothing but the work holds it up. */
+    /* Requests without a reply, so that only the work delays it. */
     const struct mst__command list = {.op = MST_OP_QUEUE_LEN, .key = mst_bytes_str("/q")};
     const struct mst__command ping = {.op = MST_OP_PING, .number = 7};
     for (size_t i = 0; i < 20; i++) {
@@ -387,7 +387,7 @@ static void others_have_their_turn(void **state)
     (void)close(other);
 }
 
-/* Whom one request releases, or tells something, is written to over several turns. */
+/* The clients that one request releases or notifies are written to over several turns. */
 static void one_for_many(void **state)
 {
     struct fixture *f = *state;
@@ -440,7 +440,7 @@ static void one_for_many(void **state)
     (void)close(fd);
 }
 
-/* Callers beyond what a turn takes are taken in the next ones. */
+/* Callers beyond the limit of a turn are accepted in the next ones. */
 static void storm(void **state)
 {
     struct fixture *f = *state;
@@ -459,7 +459,7 @@ static void storm(void **state)
         size_t came = f->server->conns_count - before;
         most = came > most ? came : most;
     }
-    /* What is taken in while others wait, and the last one of those. */
+    /* Connections accepted while others wait, and the last of those. */
     assert_in_range(most, 1, 2 * MST_ACCEPTS_MAX);
     for (size_t i = 0; i < COUNT; i++) {
         (void)close(fds[i]);
@@ -468,8 +468,8 @@ static void storm(void **state)
     assert_int_equal(f->server->conns_count, 0);
 }
 
-/* Large requests are read in parts, however quickly they come: nobody waits until the kernel has no
- * more of them. */
+/* Large requests are read in parts, however fast they come: others do not wait until the kernel
+ * has no more. */
 static void large_requests(void **state)
 {
     struct fixture *f = *state;
@@ -499,7 +499,7 @@ static void large_requests(void **state)
 
 /* --- all together --- */
 
-/* Send what is in f->bytes through each of @fds; nothing of it is read yet. */
+/* Send f->bytes through each of @fds; nothing of it is read yet. */
 static void send_unread(struct fixture *f, const int *fds, size_t count)
 {
     struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
@@ -509,7 +509,7 @@ static void send_unread(struct fixture *f, const int *fds, size_t count)
     mst__buf_clear(&f->bytes);
 }
 
-/* The most of *@counter in one turn of the loop, which takes them until nobody stands in line. */
+/* The maximum of *@counter in one turn of the loop, over the turns until the queue is empty. */
 static uint64_t most_in_a_turn(struct fixture *f, const uint64_t *counter)
 {
     uint64_t most = 0;
@@ -521,8 +521,8 @@ static uint64_t most_in_a_turn(struct fixture *f, const uint64_t *counter)
     return most;
 }
 
-/* Each of many has done no more than its share, and all of them together no more than theirs: those
- * who stand in line, and those who have just been heard of. */
+/* Each of many has done no more than its share, and all together no more than theirs: those in
+ * the queue, and those that have just become ready. */
 static void many_have_one_share(void **state)
 {
     struct fixture *f = *state;
@@ -545,7 +545,7 @@ static void many_have_one_share(void **state)
     }
 }
 
-/* Whatever number of connections can be written to at once, they are given one share. */
+/* Any number of connections that can be written to at once shares one share. */
 static void pieces_are_a_share(void **state)
 {
     (void)state;
@@ -640,8 +640,8 @@ static void many_are_ready(void **state)
     (void)close(node);
 }
 
-/* A command whose changes are told to many is told over several turns. Others are served when that
- * is done, and everybody is told everything. */
+/* The changes of one command go to many watchers over several turns. Other clients are served
+ * after that, and every watcher gets every change. */
 static void many_notices(void **state)
 {
     struct fixture *f = *state;
@@ -675,7 +675,7 @@ static void many_notices(void **state)
     assert_in_range(most, 1, 2 * (MST_LOOP_STEPS + WATCHERS * (MST_STEPS_WRITE + 4)));
     settle(f->server);
     assert_int_equal(f->server->kv.keys_count, KEYS);
-    /* What was sent may still be under way in the kernel. */
+    /* Bytes that were sent may still be in the kernel. */
     size_t told[WATCHERS] = {0};
     uint64_t sent = f->server->counters.bytes_out - sent_before;
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
@@ -713,7 +713,7 @@ static void list_begin(struct fixture *f, int fd)
     assert_true(mst__kv_is_listing(&f->server->kv));
 }
 
-/* What @fd was sent: a whole list of @count keys. */
+/* @fd has received a whole list of @count keys. */
 static void list_receive(struct fixture *f, int fd, size_t count)
 {
     size_t size = 8 + f->server->kv.keys_size;
@@ -794,7 +794,7 @@ static void put_barrier(struct mst__buf *output)
     put_command(output, &barrier);
 }
 
-/* Somebody who leaves a barrier takes its key along: when the list is done. */
+/* A client that leaves a barrier removes its key: after the list is done. */
 static void list_while_a_barrier_is_left(void **state)
 {
     struct fixture *f = *state;
@@ -815,7 +815,7 @@ static void list_while_a_barrier_is_left(void **state)
     (void)close(fds[0]);
 }
 
-/* Messages begin behind a list that is asked for before them. */
+/* Messages are answered after a list that was requested before them. */
 static void list_before_messages(void **state)
 {
     struct fixture *f = *state;
@@ -837,7 +837,7 @@ static void list_before_messages(void **state)
     (void)close(fd);
 }
 
-/* A large value that has changed is in memory once, however many are to be told of it. */
+/* A large changed value is in memory once, for any number of watchers. */
 static void large_notice(void **state)
 {
     struct fixture *f = *state;

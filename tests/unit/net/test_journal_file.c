@@ -48,7 +48,7 @@ static void append_begin(struct unit_file *unit, const char *software)
     mst__journal_file_unlock(unit->file);
 }
 
-/* What each BEGIN in the file at @path says of itself, with blanks between them. */
+/* The content of each BEGIN in the file at @path, separated by blanks. */
 static void assert_begins(const char *path, const char *wanted)
 {
     uint8_t bytes[4096];
@@ -104,8 +104,8 @@ static void writes_and_rotates(void **state)
     unit_remove(&unit);
 }
 
-/* What could not be written is not there in part, nor is what was appended before that was known;
- * that something is missing is told once. */
+/* A failed write leaves no part of a record, nor of the records appended before the failure was
+ * known; the gap is reported once. */
 static void fails_whole(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void fails_whole(void **state)
     unit_remove(&unit);
 }
 
-/* When there is no room, that is so until the thread has taken what is there. */
+/* A full buffer stays full until the thread has taken its content. */
 static void gets_room_again(void **state)
 {
     (void)state;

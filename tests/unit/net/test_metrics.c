@@ -13,7 +13,7 @@
 
 /* --- the text --- */
 
-/* A different number everywhere, so that no two can be mixed up unseen. */
+/* A different number everywhere, so that no mix-up goes unnoticed. */
 static struct mst__metrics sample(void)
 {
     struct mst__metrics metrics = {
@@ -206,7 +206,7 @@ static void page_is_exact(void **state)
     mst__buf_close(&page);
 }
 
-/* Every number at its longest still fits into what a page may have. */
+/* Every number at its longest still fits into a page. */
 static void largest_page_fits(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void largest_page_fits(void **state)
     mst__buf_init(&page, MST_HTTP_PAGE_SIZE_MAX);
     assert_int_equal(mst__metrics_render(&metrics, &page), 0);
     assert_true(mst__buf_size(&page) > sizeof sample_page);
-    /* Not all of the jobs, and it says how many are left out. */
+    /* Not all of the jobs; the number of the others is given. */
     assert_int_equal(mst__buf_append(&page, mst_bytes_of("", 1)), 0);
     const char *text = (const char *)mst__buf_bytes(&page).data;
     assert_non_null(strstr(text, "\nmuster_jobs_unlisted 56\n"));
@@ -275,7 +275,7 @@ static void jobs_have_series(void **state)
             fail_msg("no line %s", lines[i]);
         }
     }
-    /* What is behind the heading of a family is of that family. */
+    /* All lines after the heading of a family are of that family. */
     const char *at = strstr(text, "# TYPE muster_job_nodes gauge\n");
     assert_non_null(at);
     const char *end = strstr(at, "# HELP muster_job_nodes_ended_total");
@@ -436,7 +436,7 @@ struct visit {
     size_t size;
 };
 
-/* Ask for the metrics, keep what comes, and stop the server. */
+/* Request the metrics, keep the answer, and stop the server. */
 static void *visit_run(void *arg)
 {
     struct visit *visit = arg;

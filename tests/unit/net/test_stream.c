@@ -69,7 +69,7 @@ static void pair_new(struct mst__stream *ret_client, struct mst__stream *ret_ser
     mst__stream_close(&listener); /* again is fine */
 }
 
-/* A read gives all that there is, and says that there is nothing, and that there was the end. */
+/* A read returns all there is, and reports when there is nothing, and the end. */
 static void reading(void **state)
 {
     (void)state;
@@ -96,7 +96,8 @@ static void reading(void **state)
     mst__stream_close(&server);
 }
 
-/* What is not taken is told, also how much has not arrived; a peer that is gone is no signal. */
+/* A write reports how much was not taken and how much has not arrived; a closed peer raises no
+ * signal. */
 static void writing(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void refusals(void **state)
     assert_int_equal(mst__stream_listen_fd(datagrams, &stream), -EBADF);
 }
 
-/* A client does not wait for what a full read may have left where a poll does not look. */
+/* A client does not wait for bytes that a full read may have left where a poll does not look. */
 static void full_read_is_repeated(void **state)
 {
     (void)state;
@@ -188,7 +189,7 @@ struct run {
     struct item items[STREAMS];
     unsigned served;     /* in this turn */
     unsigned served_max; /* in a turn */
-    struct item *victim; /* closed by the next one that is served; NULL = none */
+    struct item *victim; /* closed by the next one served; NULL = none */
 };
 
 static bool is_over(void *arg)
@@ -258,8 +259,8 @@ static void make_readable(struct run *run, size_t index)
     assert_int_equal(mst__stream_write(&run->items[index].other, mst_bytes_str("x")), 1);
 }
 
-/* Nobody is served twice before everybody who was ready was served, over as many turns as that
- * takes, though all of them stay ready. */
+/* No stream is served twice before every ready one was served, over any number of turns,
+ * although all stay ready. */
 static void turns_are_short_and_fair(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void turns_are_short_and_fair(void **state)
     run_free(run);
 }
 
-/* Those who were ready are gone: the round is over though not all of it was served. */
+/* Ready streams are gone: the round ends although not all were served. */
 static void round_ends_without_the_rest(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static void round_ends_without_the_rest(void **state)
     run_free(run);
 }
 
-/* One that is closed while it was ready is not served. */
+/* A stream that is closed while ready is not served. */
 static void closed_meanwhile(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void closed_meanwhile(void **state)
     run_free(run);
 }
 
-/* Who does not want to read is left alone, whatever comes, and does not keep the loop awake. */
+/* A stream that does not want to read is left alone, and does not keep the loop awake. */
 static void not_wanted(void **state)
 {
     (void)state;
@@ -323,7 +324,7 @@ static void not_wanted(void **state)
     assert_int_equal(mst__polled_want(&run->poller, &item->polled, false, false), 0);
     make_readable(run, 0);
     turn(run);
-    mst__stream_close(&item->other); /* that would be told without being asked for */
+    mst__stream_close(&item->other); /* it would be reported without a request */
     turn(run);
     assert_int_equal(item->served, 0);
     assert_int_equal(poll(&loop, 1, 0), 0);

@@ -1,4 +1,4 @@
-/* unit/record/record_unit.h - what the tests of the dynamic handler share: the record at a server
+/* unit/record/record_unit.h - shared by the tests of the dynamic handler: the record at a server
  * in a thread, and nodes. */
 #ifndef MST_UNIT_RECORD_RECORD_UNIT_H
 #define MST_UNIT_RECORD_RECORD_UNIT_H
@@ -11,7 +11,7 @@
 #include "unit/node_unit.h"
 #include "unit/server_unit.h"
 
-/* Nobody expires unless a test wants it; the last call is short. */
+/* No node expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"
 /* Silent for longer than this is dead. */
 #define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=250ms,keep_alive_max_attempt=3"
@@ -25,7 +25,7 @@ static inline struct mst_store *server_store(const struct fixture *f)
     return open_store(url);
 }
 
-/* What the record says now. */
+/* The present record. */
 static inline void read_record(const struct fixture *f, struct mst__state *ret_state)
 {
     struct mst__record_home home;

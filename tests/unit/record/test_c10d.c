@@ -1,5 +1,5 @@
 /* unit/record/test_c10d.c - the record in a c10d store: keys, sentinel, compare-and-set, waiting
- * for a change; and who serves the store. */
+ * for a change; and which node serves the store. */
 #include "unit/store_unit.h"
 
 #include <errno.h>
@@ -316,7 +316,7 @@ static void files_tell_nothing(void **state)
     mst_store_close(store);
 }
 
-/* Return when another thread has the one connection of @store that there was. */
+/* Return when another thread has the only connection of @store. */
 static void await_connection_taken(struct mst_store *store)
 {
     struct mst_store_stats stats = {.size = sizeof stats};
@@ -328,7 +328,7 @@ static void await_connection_taken(struct mst_store *store)
     } while (stats.connects < 2);
 }
 
-/* A server that goes away ends the wait, and the next one finds out what the next server can. */
+/* A server that goes away ends the wait, and the next wait learns what the next server supports. */
 static void wait_outlives_no_server(void **state)
 {
     struct fixture *f = *state;
@@ -346,7 +346,7 @@ static void wait_outlives_no_server(void **state)
     assert_int_equal(waited(&waiter), MST_ECONN);
     struct mst_log log = {0};
     assert_ok(mst__hosted_start(&endpoint, &log, &f->hosted, &err));
-    /* The key is gone, and so is not what it was. */
+    /* The key is gone, which is a change. */
     assert_ok(home.ops->wait_change(home.self, NULL, 0, soon(), &err));
     stored = get(&home);
     assert_false(stored.exists);
@@ -395,11 +395,11 @@ static void port_of_somebody_else(void **state)
     struct fixture *f = *state;
     char endpoint[64];
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", mst__hosted_port(f->hosted));
-    /* The endpoint is here but taken: a client as everybody else. */
+    /* The endpoint is here but taken: a client like the others. */
     struct mst_handler *handler = new_handler(endpoint, "");
     join_alone(handler, f->urls[TCP]);
     mst_handler_free(handler);
-    /* Unless it was told to serve. */
+    /* Unless it must serve. */
     static const char *const options[] = {"is_host=true", "serve=always"};
     for (size_t i = 0; i < 2; i++) {
         struct mst_params *params = new_params(endpoint, options[i]);
@@ -440,13 +440,13 @@ static void gives_way(void **state)
         .settings = {.endpoint = endpoint, .give_way_ms = PLENTY_MS},
     };
     assert_int_equal(pthread_create(&guest.thread, NULL, decide_who_serves, &guest), 0);
-    (void)poll(NULL, 0, 50); /* one that does not wait has the port by now */
+    (void)poll(NULL, 0, 50); /* a node that does not wait has the port by now */
     assert_ok(mst__hosted_start(&endpoint, &log, &server, &err));
     assert_int_equal(pthread_join(guest.thread, NULL), 0);
     assert_int_equal(guest.rv, 0);
     assert_null(guest.hosted);
     mst__hosted_stop(server);
-    /* Nobody comes: it serves after all. */
+    /* No other server comes: it serves after all. */
     guest.settings.give_way_ms = 1;
     (void)decide_who_serves(&guest);
     assert_int_equal(guest.rv, 0);

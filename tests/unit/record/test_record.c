@@ -1,5 +1,5 @@
-/* unit/record/test_record.c - the dynamic handler: nodes in threads meet at a store, and what they
- * are told afterwards: who waits, who is gone, that it is closed. */
+/* unit/record/test_record.c - the dynamic handler: nodes in threads meet at a store, and their
+ * notices: waiting nodes, lost nodes, closed. */
 #include "unit/record/record_unit.h"
 #include "unit/round_suite.h"
 
@@ -68,8 +68,7 @@ static void two_meet(void **state)
     open_nodes(f, nodes, 2, 2, 2, CALM);
     node_start(&nodes[0]);
     await_record(f, 1, 0);
-    /* The first one is told of the second one's coming, and does not find out by looking every few
-     * seconds. */
+    /* The first node is woken when the second one comes, and does not find it by polling. */
     int64_t start_ms = mst__clock_ms();
     node_start(&nodes[1]);
     for (int i = 0; i < 2; i++) {
@@ -129,7 +128,7 @@ static void in_a_file(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* The one that serves the store comes last, and serves as long as it lives. */
+/* The node that serves the store comes last, and serves while it lives. */
 static void host_comes_last(void **state)
 {
     struct fixture *f = *state;
@@ -227,7 +226,7 @@ static void newcomer_is_let_in(void **state)
         assert_int_equal(changes.participants_lost, 0);
         assert_false(changes.closed);
         assert_false(changes.expelled);
-        /* Told once, and still to be asked for. */
+        /* Reported once, and still in the state. */
         assert_false(fd_is_readable(nodes[i].handler, 0));
         assert_fails(mst_handler_poll(nodes[i].handler, SHORT_MS, &changes, &err), MST_ETIMEOUT,
                      "nothing");
@@ -297,7 +296,7 @@ static void leaving_before_joining(void **state)
     mst_handler_free(handler);
 }
 
-/* Heartbeats go on for as long as nothing else is asked for. */
+/* Heartbeats continue while no call is made. */
 static void nobody_is_expelled(void **state)
 {
     struct fixture *f = *state;
@@ -339,7 +338,7 @@ static void close_is_seen_by_all(void **state)
     assert_ok(mst_handler_is_closed(nodes[2].handler, &is_closed, &err));
     assert_false(is_closed);
     meet(nodes, 2, 0);
-    /* The third one is a spare: it waits, and nobody is told. */
+    /* The third node is a spare: it waits, and the members are not told. */
     node_start(&nodes[2]);
     assert_ok(mst_handler_is_closed(nodes[0].handler, &is_closed, &err));
     assert_false(is_closed);
@@ -425,7 +424,7 @@ static void rounds(void **state)
                 new_handler(f->text, 2, 2, "node01", CALM));
 }
 
-/* Nobody answers at the endpoint, although the kernel takes connections. */
+/* The endpoint does not answer, although the kernel accepts connections. */
 static void cancelled_before_a_silent_store(void **state)
 {
     (void)state;
@@ -481,12 +480,12 @@ static void store_goes_and_comes_back(void **state)
     meet(nodes, 2, 0);
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;
-    /* The watcher notices, and says who is missing. */
+    /* The watcher notices, and names the lost node. */
     assert_unreachable(nodes[0].handler, f->text);
     node_start(&nodes[1]);
     assert_int_equal(node_join(&nodes[1]), MST_ECONN);
     assert_non_null(strstr(nodes[1].err.msg, f->text));
-    /* The store is back and empty: whoever still is in is not any more, and all meet again. */
+    /* The store is back and empty: former members are out, and all meet again. */
     server_start(f);
     assert_true(poll_changes(nodes[0].handler).expelled);
     meet(nodes, 2, 0);
@@ -495,7 +494,7 @@ static void store_goes_and_comes_back(void **state)
 
 /* --- bootstrap --- */
 
-/* The workers' store is where rank 0 says, in every round. */
+/* The workers' store has the address that rank 0 published, in every round. */
 static void server_follows_rank_0(void **state)
 {
     struct fixture *f = *state;
@@ -559,7 +558,7 @@ static void workers_store_is_empty(void **state)
         assert_ok(mst_store_queue_push(store, STR("queue"), STR("item"), PLENTY_MS, &err));
         mst_store_close(store);
     }
-    /* Not while the round is left: who has not noticed yet is still reading. */
+    /* Not while the round is left: a node that has not noticed is still reading. */
     struct mst_store *store = workers_store(&nodes[1]);
     node_start(&nodes[1]);
     await_record(f, 1, 1);
@@ -574,7 +573,7 @@ static void workers_store_is_empty(void **state)
     close_nodes(nodes, 2);
 }
 
-/* What a worker had sent when it was killed does not come behind the emptying. */
+/* Requests of a killed worker are not executed after the emptying. */
 static void emptied_with_what_is_under_way(void **state)
 {
     struct fixture *f = *state;
@@ -598,8 +597,8 @@ static void emptied_with_what_is_under_way(void **state)
     mst_store_close(store);
 }
 
-/* Rank 0 is gone after the round is complete and before it has told where the workers' store is:
- * nobody waits for that longer than it takes to see it. */
+/* Rank 0 is gone after the round is complete and before it has published the address of the
+ * workers' store: no node waits longer than it takes to notice. */
 static void rank_0_dies_before_it_tells(void **state)
 {
     struct fixture *f = *state;
@@ -629,7 +628,7 @@ static void rank_0_dies_before_it_tells(void **state)
     assert_int_equal(outcome.rank, 0);
     int64_t begin_ms = mst__clock_ms();
     assert_int_equal(node_join(&node), 0);
-    assert_true(mst__clock_ms() - begin_ms < 15000); /* half of what it would wait for */
+    assert_true(mst__clock_ms() - begin_ms < 15000); /* half of its wait */
     assert_string_equal(node.got.master_addr, "");
     assert_int_equal(poll_changes(node.handler).participants_lost, 1);
     node_drop_store(&node);
@@ -807,7 +806,7 @@ static void join_without_memory(void **state)
             mst_store_close(got.store);
         } else {
             assert_int_equal(rv, MST_ENOMEM);
-            /* What it has left behind does not keep it from trying again. */
+            /* Its remains do not keep it from trying again. */
             assert_ok(mst_handler_next(handler, -1, &got, &err));
             mst_store_close(got.store);
         }

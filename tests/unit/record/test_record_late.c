@@ -1,5 +1,4 @@
-/* unit/record/test_record_late.c - the dynamic handler: a node that reads late what has become of
- * its round. */
+/* unit/record/test_record_late.c - the dynamic handler: a node that reads its record late. */
 #include <stdatomic.h>
 
 #include "handler/settings.h"
@@ -76,9 +75,9 @@ static struct mst_handler *gated_handler(const struct fixture *f, struct gate *g
     return handler;
 }
 
-/* The others have finished and are gone before a member reads that the round is complete: it is a
- * member all the same, and the last one to finish. Nobody takes the place of one that has finished,
- * so that the member is not told of one that waits for it. */
+/* The others have finished and are gone before a member reads that the round is complete: it is
+ * a member all the same, and the last one to finish. No node takes the place of a finished one,
+ * so the member is not told that a node waits. */
 static void who_reads_late_is_a_member(void **state)
 {
     struct fixture *f = *state;
@@ -124,15 +123,15 @@ struct leaving {
 static void *leave_and_free(void *arg)
 {
     struct leaving *leaving = arg;
-    struct mst_err ignored; /* the test looks at what the other one can do */
+    struct mst_err ignored; /* the test checks what the other node can do */
     (void)mst_handler_leave(leaving->handler, &ignored);
     mst_handler_free(leaving->handler);
     atomic_store(&leaving->is_gone, true);
     return NULL;
 }
 
-/* Somebody has closed it. Who serves the store and leaves the record stays until the other one has
- * left, too. */
+/* The rendezvous was closed. The node that serves the store stays after leaving the record until
+ * the other one has left, too. */
 static void who_serves_goes_last(void **state)
 {
     struct fixture *f = *state;

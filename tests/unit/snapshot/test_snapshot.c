@@ -1,5 +1,5 @@
-/* unit/snapshot/test_snapshot.c - snapshots of jobs: from what an authority tells and from records,
- * sorted, compared, as JSON in one part and in many; names folded; without memory. */
+/* unit/snapshot/test_snapshot.c - snapshots of jobs: from messages of an authority and from
+ * records, sorted, compared, as JSON in one part and in many; folded names; without memory. */
 #include "base/mem.h"
 #include "snapshot/fold.h"
 #include "snapshot/snapshot.h"
@@ -206,7 +206,7 @@ static void end_of_a_job(void **state)
     mst__snapshot_free(snapshot);
 }
 
-/* Time that passes is no change, until somebody is late for it. */
+/* Passing time is no change, until a node is late. */
 static void what_is_a_change(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void what_is_a_change(void **state)
     mst__snapshot_free(after);
 }
 
-/* Who knows less is told less; and what is told as a list of another version is no harm. */
+/* Missing knowledge gives a shorter snapshot; a list of another version does no harm. */
 static void older_versions(void **state)
 {
     (void)state;
@@ -281,7 +281,7 @@ static void filtered(void **state)
     mst__snapshot_free(snapshot);
 }
 
-/* Ranks of a round, also of one who is gone, and of nobody who was not in it. */
+/* Ranks of a round, also of gone members, and of no node outside of it. */
 static void members_of_a_round(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* unit/static/test_static.c - the static rendezvous: nodes in threads meet at the store of rank 0;
- * and what this machine knows of its own addresses. */
+/* unit/static/test_static.c - the static rendezvous: nodes in threads meet at the store of rank
+ * 0; and this machine's own addresses. */
 #include "unit/round_suite.h"
 
 #include <arpa/inet.h>
@@ -23,8 +23,8 @@ struct fixture {
     char endpoint[32];
 };
 
-/* Bound, but not listening: the kernel gives the port to nobody else, and a server that may share
- * the address can still take it. */
+/* Bound, but not listening: the kernel gives the port to no other program, and a server that may
+ * share the address can still take it. */
 static int fixture_open(void **state)
 {
     static struct fixture fixture;
@@ -75,7 +75,7 @@ static void start_node(struct node *node, const char *endpoint, int64_t nodes, i
 
 #define NODES 4
 
-/* Rank 0 comes last, so the others have nobody to talk to at first. */
+/* Rank 0 comes last, so the others find no server at first. */
 static void meeting(void **state)
 {
     struct fixture *fixture = *state;
@@ -105,7 +105,7 @@ static void meeting(void **state)
     struct mst_store *raw = NULL;
     assert_ok(mst__store_new(root->storage, STR(""), false, &raw, &err));
     assert_value(raw, "init/", STR("4"));
-    /* Once more: the same outcome at once, and nobody is counted twice. */
+    /* Once more: the same result at once, and no node is counted twice. */
     struct mst_rendezvous again = {.size = sizeof again};
     assert_ok(mst_handler_next(nodes[2].handler, -1, &again, &err));
     assert_int_equal(again.rank, 2);
@@ -304,7 +304,7 @@ static void host_is_me(void **state)
     assert_true(is_me("::1"));
     assert_true(is_me("0:0:0:0:0:0:0:1"));
     assert_true(is_me("::ffff:127.0.0.1"));
-    assert_false(is_me("192.0.2.1"));   /* kept for examples: nobody's */
+    assert_false(is_me("192.0.2.1"));   /* reserved for documentation */
     assert_false(is_me("2001:db8::1")); /* as well */
     assert_false(is_me("0.0.0.0"));
     assert_false(is_me("::"));
@@ -330,7 +330,7 @@ static void host_own_address(void **state)
     assert_string_equal(host, address);
     mst__host_listen(&endpoint, host);
     assert_string_equal(host, address);
-    /* Our own name may well resolve to loopback; others must not be told that. */
+    /* Our own name may resolve to loopback; others must not get that. */
     assert_int_equal(gethostname(endpoint.host, sizeof endpoint.host - 1), 0);
     if (mst__host_advertise(&endpoint, until, host, &err) == 0) {
         assert_false(mst__host_is_loopback(host));

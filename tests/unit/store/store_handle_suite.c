@@ -1,5 +1,5 @@
-/* unit/store/store_handle_suite.c - what every handle on a store must do: end its calls when
- * interrupted, be cloned, say where it is, and keep out of the way in a forked child. */
+/* unit/store/store_handle_suite.c - the duties of every handle on a store: interrupted calls
+ * end, clones, URLs, and refusal in a forked child. */
 #include <muster/wait.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -126,7 +126,7 @@ void suite_interrupt(struct mst_store *store)
     assert_value(store, "k", STR("v"));
     assert_fails(mst_store_wait(store, &key, 1, SHORT_MS, &err), MST_ETIMEOUT, "never");
 
-    /* When none waits, the next one that would; twice is once. */
+    /* If no call waits, the next one that would; two interrupts count once. */
     mst_store_interrupt(store);
     mst_store_interrupt(store);
     assert_fails(mst_store_wait(store, &key, 1, PLENTY_MS, &err), MST_ECANCELED, "interrupted");
@@ -261,7 +261,7 @@ void suite_fork(struct mst_store *store)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    /* All is as it was, also for the one who waits. */
+    /* Nothing has changed, also for the waiting thread. */
     assert_value(store, "k", STR("parent"));
     assert_ok(mst_store_set(store, key, STR("v"), PLENTY_MS, &err));
     waiter_end(&waiter, 0);

@@ -1,4 +1,4 @@
-/* unit/store/store_suite.c - what every store must do. */
+/* unit/store/store_suite.c - the duties of every store. */
 #include "unit/store/store_suite.h"
 
 #include <unistd.h>
@@ -122,7 +122,7 @@ static void barrier_times_out(struct mst_store *store)
     for (int64_t wait_ms = SHORT_MS; rv == MST_EUNKNOWN; wait_ms *= 2) {
         char key[32];
         assert_true(wait_ms < PLENTY_MS);
-        (void)snprintf(key, sizeof key, "bar%d", (int)wait_ms); /* nobody has written there yet */
+        (void)snprintf(key, sizeof key, "bar%d", (int)wait_ms); /* not written yet */
         rv = mst_store_barrier(store, STR(key), 2, wait_ms, &err);
     }
     assert_int_equal(rv, MST_ETIMEOUT);
@@ -142,7 +142,7 @@ void suite_timeouts(struct mst_store *store)
     barrier_times_out(store);
     int64_t took_ms = mst__clock_ms() - start_ms;
     assert_in_range(took_ms, 4 * SHORT_MS - 8, PLENTY_MS);
-    /* The stream is in step: what was cancelled does not answer later questions. */
+    /* The stream is in step: a cancelled call does not answer later ones. */
     assert_ok(mst_store_set(store, STR("nowhere"), STR("2"), PLENTY_MS, &err));
     assert_value(store, "nowhere", STR("2"));
     assert_ok(mst_store_wait(store, keys, 2, PLENTY_MS, &err));
@@ -203,7 +203,7 @@ void suite_limits(const char *url, bool has_own_limits)
     assert_value(store, "k", STR("12345678"));
     assert_ok(mst_store_delete(store, STR("k"), PLENTY_MS, NULL, &err));
     mst_store_close(store);
-    /* Options of an older caller, and of a newer one that asks for more than there is. */
+    /* Options of an older caller, and of a newer one with unknown fields. */
     options.size = offsetof(struct mst_store_options, value_size_max);
     assert_ok(mst_store_open(url, &options, PLENTY_MS, &store, &err));
     assert_ok(mst_store_set(store, STR("k"), STR("123456789"), PLENTY_MS, &err));
@@ -426,7 +426,7 @@ static unsigned long fail_each(const char *url,
     return failures;
 }
 
-/* Whatever fails, the same store goes on. */
+/* After any failure, the same store works on. */
 void suite_out_of_memory(const char *url, bool has_queues, const char *grows_path)
 {
     struct mst_store *store = NULL;

@@ -1,5 +1,5 @@
-/* unit/store/store_suite.h - what every store must do, whatever is behind it. A program per kind of
- * store calls these with stores of its kind, which are empty. */
+/* unit/store/store_suite.h - the duties of every store. A program per kind of store calls these
+ * with empty stores of its kind. */
 #ifndef MST_UNIT_STORE_SUITE_H
 #define MST_UNIT_STORE_SUITE_H
 
@@ -29,9 +29,9 @@ void suite_fork(struct mst_store *store);
 /* These open the stores themselves; the first leaves keys behind. */
 void suite_prefixes(const char *url);
 void suite_limits(const char *url, bool has_own_limits);
-/* Fail the n-th allocation of opening and of every call, for all n: an error that says so, or none
- * at all where the memory was not essential, and a store that works on. The file @grows_path is
- * removed each time, unless it is NULL. */
+/* Fail the n-th allocation of opening and of every call, for all n: the call fails with
+ * MST_ENOMEM, or succeeds if the memory was not essential, and the store keeps working. The file
+ * @grows_path is removed each time, unless it is NULL. */
 void suite_out_of_memory(const char *url, bool has_queues, const char *grows_path);
 
 /* A thread in suite_wait_for_value. */

@@ -1,5 +1,5 @@
 /* unit/store/tap_unit.c - a relay in front of an etcd. A thread for each connection; requests of
- * one connection do not overlap, so what comes before the next answer is one request. */
+ * one connection do not overlap, so the bytes before the next answer are one request. */
 #include "unit/store/tap_unit.h"
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ struct relay {
     int client, server;
     size_t size; /* of the request so far */
     bool is_chosen;
-    enum tap_action action; /* of one that is chosen */
+    enum tap_action action; /* of a chosen one */
     char request[REQUEST_SIZE];
 };
 
@@ -39,7 +39,7 @@ static bool pass_on(int fd, const char *data, size_t size)
     return true;
 }
 
-/* See whether the request, as far as it has come, is one that something happens to. */
+/* Check whether the request, as far as it has come, is a chosen one. */
 static void choose(struct relay *relay)
 {
     struct tap *tap = relay->tap;
@@ -93,7 +93,7 @@ static bool from_server(struct relay *relay)
 {
     char data[16384];
     ssize_t got = recv(relay->server, data, sizeof data, 0);
-    relay->size = 0; /* what comes next is another request */
+    relay->size = 0; /* the next bytes are another request */
     if (relay->is_chosen) {
         note_done(relay);
         return false;
@@ -134,7 +134,7 @@ static int connect_to(uint16_t port)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address = loopback(port);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        (void)close(fd); /* nobody there: the client sees a closed connection */
+        (void)close(fd); /* no server: the client sees a closed connection */
         fd = -1;
     }
     return fd;
@@ -224,6 +224,6 @@ void tap_close(struct tap *tap)
     for (size_t i = 0; i < tap->thread_count; i++) {
         assert_int_equal(pthread_join(tap->threads[i], NULL), 0);
     }
-    (void)close(tap->listener); /* nobody is interested any more */
+    (void)close(tap->listener); /* no client is interested any more */
     (void)pthread_mutex_destroy(&tap->mutex);
 }

@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What happens to a request that has the needle in it. */
+/* What happens to a request that contains the needle. */
 enum tap_action {
     TAP_SWALLOW, /* it is executed, and the connection closed instead of the answer */
     TAP_CUT,     /* the connection is closed before it is passed on */
-    TAP_PASS,    /* nothing but what `before` does */
+    TAP_PASS,    /* only `before` */
 };
 
 #define TAP_CONNECTIONS_MAX 256
@@ -30,7 +30,7 @@ struct tap {
     enum tap_action action;
     int count;                        /* how many more requests it happens to, */
     int pending;                      /* and to how many it has not happened yet */
-    void (*before)(void *before_arg); /* called before such a request is passed on; may be NULL */
+    void (*before)(void *before_arg); /* called before such a request is forwarded; may be NULL */
     void *before_arg;
 };
 

@@ -1,5 +1,5 @@
-/* unit/store/test_pool.c - the connections of a store: how many there are at most, and who waits
- * for one when all are in use. */
+/* unit/store/test_pool.c - the connections of a store: their maximum, and the order of waiting
+ * threads. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,8 +39,7 @@ static void *want(void *arg)
     return NULL;
 }
 
-/* Whether the kernel says that thread @tid sleeps. There is nothing that it could sleep for but a
- * connection. */
+/* Whether the kernel reports that thread @tid sleeps. It can only sleep for a connection. */
 static bool is_asleep(int tid)
 {
     char path[64];
@@ -75,8 +74,8 @@ static void wanting_join(struct wanting *wanting)
     }
 }
 
-/* Whoever waits goes on when a connection comes back, and also when one is dropped, which makes
- * room for a new one. */
+/* A waiting thread goes on when a connection comes back, and also when one is dropped, which
+ * makes room for a new one. */
 static void all_in_use(void **state)
 {
     const struct fixture *f = *state;

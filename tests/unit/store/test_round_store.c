@@ -268,7 +268,7 @@ static void several_threads(void **state)
     node_close(&node);
 }
 
-/* One thread has a connection for as long as it waits; another one has another. */
+/* A waiting thread keeps its connection; another thread gets another one. */
 static void one_waits_while_another_sets(void **state)
 {
     struct fixture *f = *state;
@@ -344,7 +344,7 @@ static void round_after_round(void **state)
     node_close(&node);
 }
 
-/* Events are told by the owner of the node. Whoever is told may use the store. */
+/* The owner of the node reports events. A callback may use the store. */
 static void from_an_event(void **state)
 {
     struct fixture *f = *state;
@@ -359,7 +359,8 @@ static void from_an_event(void **state)
                                   &answer, &err));
     mst__job_client_close(client);
     struct mst_changes changes = {.size = sizeof changes};
-    assert_ok(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err)); /* told after the event */
+    assert_ok(mst_handler_poll(node.handler, PLENTY_MS, &changes, &err)); /* called after the
+                                                                           * event */
     assert_true(changes.closed);
     assert_int_equal(atomic_load(&node.noted_rv), 0);
     assert_value(node.got.store, "noted", STR("closed"));
@@ -461,8 +462,8 @@ static int64_t ask_silence_us(const struct fixture *f)
     return silence_us;
 }
 
-/* The server takes a node that it does not hear for lost. Do @what again and again until the node
- * was heard five times: a silence that is shorter than it was has been broken. */
+/* The server counts a silent node as lost. Do @what again and again until the server has heard
+ * the node five times: each time its silence is shorter than before. */
 static void assert_heard(struct fixture *f,
                          const struct node *node,
                          void (*what)(const struct node *node, struct mst_bytes value),

@@ -139,7 +139,7 @@ static void test_queues(void **state)
         mst_buffer_free(&value);
         assert_fails(mst_store_queue_pop(store, STR("q"), true, SHORT_MS, &value, &err),
                      MST_ETIMEOUT, "");
-        /* A key of that name satisfies the wait, but is no item. */
+        /* A key of that name satisfies the wait, but is not an item. */
         assert_ok(mst_store_set(store, STR("q"), STR("value"), PLENTY_MS, &err));
         assert_fails(mst_store_queue_pop(store, STR("q"), true, SHORT_MS, &value, &err),
                      MST_ETIMEOUT, "");
@@ -174,7 +174,7 @@ static void test_threads(void **state)
     on_each(state, suite_threads);
 }
 
-/* Every item goes to exactly one of those who wait for the queue. */
+/* Every item goes to exactly one of the clients that wait for the queue. */
 static void test_threads_pop(void **state)
 {
     struct fixture *fixture = *state;
@@ -228,7 +228,7 @@ static void test_pool_is_bounded(void **state)
     } while (stats.connects < WAITERS);
     assert_string_equal(stats.dialect, "C");
     assert_string_equal(stats.peer, fixture->tcp);
-    /* Soon all of them are in use, and nobody else can have any in time... */
+    /* Soon all of them are in use, and no other call gets one in time... */
     struct mst_bytes key = STR("pool");
     do {
         assert_true(mst__clock_ms() < deadline_ms);
@@ -236,7 +236,7 @@ static void test_pool_is_bounded(void **state)
         err = (struct mst_err){0};
         (void)mst_store_check(store, &key, 1, SHORT_MS, &exist, &err);
     } while (err.code != MST_ETIMEOUT || strstr(err.msg, "stayed in use") == NULL);
-    /* ...until somebody else lets them go. */
+    /* ...until a thread releases them. */
     struct mst_store *another = open_store(fixture->tcp);
     assert_ok(mst_store_set(another, key, STR("x"), PLENTY_MS, &err));
     for (size_t i = 0; i < WAITERS; i++) {
@@ -295,7 +295,7 @@ static void test_clone_connects(void **state)
     mst_store_close(file);
 }
 
-/* The slash in front of PyTorch's keys is the store's, unless it is told otherwise. */
+/* The store adds the slash before PyTorch's keys, unless it is told otherwise. */
 static void test_bare_keys(void **state)
 {
     struct fixture *fixture = *state;

@@ -135,7 +135,7 @@ static void no_queues(struct mst_store *store)
                  "has no queue_push");
 }
 
-/* Bytes of every kind, among them all that make a `/` in base64 and one that would be hidden. */
+/* Bytes of every kind, including all that give a `/` in base64 and one that would be hidden. */
 static void odd_keys(struct mst_store *store)
 {
     static const struct mst_bytes keys[] = {
@@ -307,7 +307,7 @@ static void test_layout_of_etcd2(void **state)
     assert_v2(v2, "/layout/v2/aGVsbG8=", "Af8=");
     assert_v2(v2, "/layout/v2/YWI-", "");
     assert_v2(v2, "/layout/v2/=", "ZQ==");
-    /* Names that are not ours, nor torch's, are no keys, nor are directories. */
+    /* Names that are neither ours nor torch's are not keys, nor are directories. */
     put_v2(v2, "/layout/v2/YWI", false, "x");
     put_v2(v2, "/layout/v2/aGVsbG9", false, "x");
     put_v2(v2, "/layout/v2/_hidden", false, "x");
@@ -322,7 +322,7 @@ static void test_layout_of_etcd2(void **state)
     struct mst_buffer value = {0};
     assert_fails(mst_store_try_get(store, abc, PLENTY_MS, &value, &err), MST_EPROTO,
                  "is a directory");
-    /* Values that are no base64 are not made up. */
+    /* Values that are not base64 are refused. */
     put_v2(v2, "/layout/v2/aGVsbG8=", false, "abc");
     assert_fails(mst_store_try_get(store, STR("hello"), PLENTY_MS, &value, &err), MST_EPROTO,
                  "not base64");
@@ -367,7 +367,7 @@ static void test_layout_of_etcd3(void **state)
     assert_string_equal(value, "plain");
     assert_int_equal(count_v3(v3, "/layout/v3/p/n", value), 1);
     assert_string_equal(value, "4");
-    /* The note of who has written is beside the keys, and gone in the end. */
+    /* The note of the writer is beside the keys, and removed in the end. */
     assert_int_equal(count_v3(v3, "/layout/v3!by/", value), 1);
     assert_ok(mst_store_num_keys(store, PLENTY_MS, &number, &err));
     assert_int_equal(number, 2);
@@ -420,7 +420,7 @@ static void wait_change(struct mst_store *store)
     assert_ok(mst_store_delete(store, STR("w"), PLENTY_MS, NULL, &err));
     assert_int_equal(pthread_join(watcher.thread, NULL), 0);
     assert_int_equal(watcher.rv, 0);
-    /* And whoever waits can be interrupted. */
+    /* And a waiting call can be interrupted. */
     watcher.value = NULL;
     watcher.wake_fd = eventfd(0, EFD_CLOEXEC);
     watcher_start(&watcher);
@@ -437,7 +437,7 @@ static void test_wait_change(void **state)
     on_each(wait_change);
 }
 
-/* Wait until the tap has done what it was set to do. */
+/* Wait until the tap has done its action. */
 static void tap_wait(void)
 {
     struct mst__until until = plenty();
@@ -502,7 +502,7 @@ static void test_cleared_history(void **state)
 
 /* --- lost answers --- */
 
-/* What etcd is sent by a conditional write. */
+/* The bytes of a conditional write. */
 static const char *needle_of(size_t i, bool exists)
 {
     return i == 1 ? "request_put" : exists ? "prevIndex=" : "prevExist=false";
@@ -522,7 +522,7 @@ static void test_swallowed_add(void **state)
             err = (struct mst_err){0};
             int rv = mst_store_add(store, STR("n"), 7, PLENTY_MS, &sum, &err);
             tap_wait();
-            /* etcd3 always knows; etcd2 says when it does not. It was done exactly once. */
+            /* etcd3 always knows; etcd2 reports if it does not. It was done exactly once. */
             present += 7;
             if (rv == 0) {
                 assert_int_equal(sum, present);
@@ -598,8 +598,8 @@ static void *add_lossy(void *arg)
     return NULL;
 }
 
-/* Several threads add the same number through a tap that loses many answers: every sum that was
- * told counts, and with etcd3 there is no other. */
+/* Several threads add to the same number through a tap that loses many answers: every returned
+ * sum counts, and with etcd3 there is no other. */
 static void test_swallowed_in_a_crowd(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* unit/store/test_store_file.c - the file store's file: its bytes, and what others may do to it. */
+/* unit/store/test_store_file.c - the file store's file: its bytes, and changes by others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -127,7 +127,7 @@ static void test_torn_tail(void **state)
     }
 }
 
-/* What is left of a long record is cut off also when what comes in its place is short. */
+/* The rest of a long record is cut off, also if a short one replaces it. */
 static void test_long_torn_tail(void **state)
 {
     struct fixture *fixture = *state;
@@ -170,7 +170,7 @@ static void test_file_full(void **state)
     mst_store_close(store);
 }
 
-/* Somebody else's file is refused, and left as it is. */
+/* A foreign file is refused and not changed. */
 static void test_not_a_store(void **state)
 {
     struct fixture *fixture = *state;
@@ -224,7 +224,7 @@ static void test_replaced(void **state)
     write_file(fixture->path, 0, RECORD_K RECORD_N, 11 + 12);
     assert_absent(store, "old");
     assert_value(store, "k", STR("v"));
-    /* Replaced while we have it open: the inode differs, whatever the size. */
+    /* Replaced while we have it open: the inode differs, at any size. */
     char other[100];
     (void)snprintf(other, sizeof other, "%s.new", fixture->path);
     write_file(other, 0, RECORD_N RECORD_K_GONE RECORD_REFCOUNT, 12 + 11 + 18);
@@ -237,8 +237,8 @@ static void test_replaced(void **state)
     mst_store_close(store);
 }
 
-/* Takes the place of the C library's, so that the file can be removed between opening and locking,
- * as the last of a torch job may do. */
+/* Replaces the C library's, so that the file can be removed between opening and locking, as the
+ * last process of a torch job may do. */
 static const char *removed_before_lock;
 
 int flock(int fd, int operation)

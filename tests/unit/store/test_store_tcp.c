@@ -33,7 +33,7 @@ struct script {
 
 #define U(n) #n "00000000000000"
 
-/* Names for what goes over the wire again and again. */
+/* Names for repeated bytes on the wire. */
 static const struct {
     const char *name, *hex;
 } words[] = {
@@ -189,7 +189,7 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* Bind a port of the kernel's choice. Nobody listens yet. */
+/* Bind a port of the kernel's choice, without listening. */
 static void script_bind(struct script *script, const char *const *conns, size_t conns_count)
 {
     *script = (struct script){.conns = conns, .conns_count = conns_count};
@@ -603,8 +603,8 @@ static void start_late(void *arg, enum mst_log_level level, const char *line)
     }
 }
 
-/* Bound, but not listening: refused until the server is there. By name, so that all addresses of
- * it are tried. */
+/* Bound, but not listening: refused until the server is there. By name, so that all its
+ * addresses are tried. */
 static void test_server_comes_later(void **state)
 {
     (void)state;
