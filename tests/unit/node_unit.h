@@ -1,4 +1,4 @@
-/* unit/node_unit.h - what the tests of handlers share: nodes in threads. */
+/* unit/node_unit.h - shared by the tests of handlers: nodes in threads. */
 #ifndef MST_UNIT_NODE_UNIT_H
 #define MST_UNIT_NODE_UNIT_H
 
@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 
-/* One who takes part; its handler is the test's. */
+/* A node; the test owns its handler. */
 struct node {
     pthread_t thread;
     struct mst_handler *handler;

@@ -1,5 +1,4 @@
-/* unit/base/test_endpoint.c - host:port and store URLs: what is accepted, and what the errors
- * name. */
+/* unit/base/test_endpoint.c - host:port and store URLs: accepted ones, and the texts of errors. */
 #include "unit/unit.h"
 
 #include <string.h>
@@ -83,7 +82,7 @@ static void endpoint_long_host(void **state)
     assert_int_equal(mst__endpoint_parse(mst_bytes_str(text), &endpoint, NULL), MST_EINVAL);
 }
 
-/* What the shared vectors hold is not repeated here: our own answers, and a port that must be. */
+/* The shared vectors have the rest: here are our own answers, and a required port. */
 static void endpoint_default(void **state)
 {
     (void)state;

@@ -53,7 +53,7 @@ static void fail_fills_all(void **state)
     assert_int_equal(err.sys, 0);
     assert_int_equal(err.domain, MST_DOMAIN_NONE);
     assert_string_equal(err.msg, "port 7");
-    /* A number of another family is no errno, whatever it is. */
+    /* A number of another family is never an errno. */
     assert_int_equal(mst__fail_from(&err, MST_ECONN, MST_DOMAIN_CURL, ENOENT, "curl"), MST_ECONN);
     assert_int_equal(err.sys, ENOENT);
     assert_int_equal(err.domain, MST_DOMAIN_CURL);
@@ -63,7 +63,7 @@ static void fail_fills_all(void **state)
     assert_int_equal(mst__fail(NULL, MST_EINVAL, 0, "nobody asks"), MST_EINVAL);
 }
 
-/* Who only says what was being done does not have to say why it could not. */
+/* A call without a reason gets that of the code. */
 static void memory_and_limits_say_so(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void wrap_puts_context_before(void **state)
     assert_string_equal(err.msg, "get 'k': connect to 'h:1': Connection refused");
     assert_int_equal(mst__err_wrap(NULL, MST_ETIMEOUT, "nobody asks"), MST_ETIMEOUT);
 
-    /* Passed on, the message stays as it is: what the system says is in it once. */
+    /* A passed error keeps its message: the text of the system is in it once. */
     struct mst_err passed;
     (void)mst__fail(&err, MST_ECONN, ECONNRESET, "receive");
     assert_int_equal(mst__err_pass(&passed, MST_ESYS, &err), MST_ESYS);
@@ -117,7 +117,7 @@ static void wrap_puts_context_before(void **state)
     assert_int_equal(mst__err_pass(NULL, MST_ESYS, &err), MST_ESYS);
 }
 
-/* Whatever the lengths, the message ends inside its array. */
+/* For any lengths, the message ends inside its array. */
 static void long_messages_are_cut(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void no_half_characters(void **state)
     assert_string_equal(err.msg, "");
 }
 
-/* In a process of its own, whose stderr is a pipe that is full and that nobody reads. */
+/* In a separate process, whose stderr is a full pipe without a reader. */
 static _Noreturn void fail_an_assertion(int stderr_fd)
 {
     const struct rlimit none = {0, 0};

@@ -1,4 +1,4 @@
-/* unit/base/test_json_reader.c - a look into JSON: what is there, and nothing behind it. */
+/* unit/base/test_json_reader.c - reading values from JSON, and nothing beyond its end. */
 #include <string.h>
 
 #include "base/json_reader.h"

@@ -71,7 +71,7 @@ static void quoting(void **state)
     assert_string_equal(quote("\xc3", 1), "\"\\u00c3\"");
 }
 
-/* Whatever comes, of whatever length: inside the array, and closed. */
+/* Any bytes of any length: inside the array, and closed. */
 static void quoting_stays_inside(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static size_t check_members(const char *text)
     return count;
 }
 
-/* Bytes that may come from anywhere, with what means something to us more often. */
+/* Random bytes, with more of those that are special here. */
 static size_t random_text(struct mst__prng *prng, char *ret_text, size_t size_max)
 {
     static const char special[] = "\"\\ =u\x1b\n\r\x7f\xc2\x9b\xe2\x80\xae\xc3\xff"
@@ -213,7 +213,7 @@ static size_t random_text(struct mst__prng *prng, char *ret_text, size_t size_ma
     return size;
 }
 
-/* Whatever goes into a line: it is one line of text, its quoted values are whole, and JSON. */
+/* Any line is one line of text, its quoted values are whole, and its JSON is valid. */
 static void no_text_breaks_a_line(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void no_text_breaks_a_line(void **state)
         mst__log_to_json(sink.line, json_text, sizeof json_text);
         assert_int_equal(check_members(json_text), 3);
         assert_non_null(strstr(json_text, ",\"n\":1"));
-        /* And if somebody forgets to quote. */
+        /* And if a caller forgets to quote. */
         mst__log(&log, MST_LOG_INFO, "e", "text=%s n=1", text);
         check_shown(sink.line);
         mst__log_to_json(sink.line, json_text, sizeof json_text);

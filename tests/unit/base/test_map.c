@@ -51,8 +51,8 @@ static void the_empty_key_is_a_key(void **state)
     mst__map_close(&map);
 }
 
-/* Values do not move when the table grows, and iteration is the order of insertion whatever the
- * hash key. */
+/* Values do not move when the table grows, and iteration is the order of insertion for any hash
+ * key. */
 static void many_keys_in_order(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void many_keys_in_order(void **state)
     }
 }
 
-/* No addition moves more than a few entries, however many there are: the table is never copied. It
+/* No addition moves more than a few entries, in a table of any size: it is never copied. It
  * allocates with every doubling, and then the new part is empty. */
 static void growth_is_gradual(void **state)
 {

@@ -56,7 +56,7 @@ static void prefix_as_strtoll(void **state)
         assert_false(prefix(bad[i], &number));
         assert_int_equal(number, 99);
     }
-    /* No NUL is needed, and one is no digit. */
+    /* No NUL is needed, and a NUL is not a digit. */
     int64_t number = 0;
     assert_true(mst__number_parse_prefix(mst_bytes_of("123", 2), &number));
     assert_int_equal(number, 12);

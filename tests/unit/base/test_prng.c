@@ -1,4 +1,4 @@
-/* unit/base/test_prng.c - the generator repeats itself exactly and favours nobody. */
+/* unit/base/test_prng.c - the generator repeats itself exactly and is uniform. */
 #include "base/prng.h"
 #include "unit/unit.h"
 

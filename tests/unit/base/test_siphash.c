@@ -1,6 +1,5 @@
-/* unit/base/test_siphash.c - SipHash-1-3 against another implementation of it.
- * The values are what CPython 3.11 (whose hash of bytes is SipHash-1-3) computes for the two keys
- * that PYTHONHASHSEED=0 and =7 stand for. */
+/* unit/base/test_siphash.c - SipHash-1-3 against another implementation. The values are those of
+ * CPython 3.11, whose hash of bytes is SipHash-1-3, for the keys of PYTHONHASHSEED=0 and =7. */
 #include "base/siphash.h"
 #include "unit/unit.h"
 

@@ -79,7 +79,7 @@ static void take_accepts_what_an_older_caller_has(void **state)
     assert_int_equal(taken.size, sizeof taken);
     assert_int_equal(taken.first, 10);
     assert_int_equal(taken.second, 20);
-    assert_string_equal(taken.third, "3"); /* the default of what it does not know */
+    assert_string_equal(taken.third, "3"); /* the default of an unknown field */
 }
 
 static void take_accepts_a_newer_caller_with_a_zero_tail(void **state)

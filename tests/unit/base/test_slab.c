@@ -6,7 +6,7 @@
 #include "base/slab.h"
 #include "unit/unit.h"
 
-/* What is counted for an allocation is what it takes: the next one begins there. */
+/* The counted size of an allocation is its real size: the next one begins there. */
 static void cost_is_what_is_taken(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void piece_check(const struct piece *piece, size_t size)
     }
 }
 
-/* Whatever is allocated, moved and freed, in whatever order: nobody else writes to it. */
+/* Allocate, move and free in any order: no other allocation writes to it. */
 static void bytes_are_ones_own(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void bytes_are_ones_own(void **state)
     mst__slabs_close(&slabs);
 }
 
-/* Memory goes back while it is being freed, not all at the end, whatever is behind it; and what is
- * left does not keep it from being used for another size. */
+/* Memory goes back while it is being freed, not all at the end, wherever it lies; the rest can
+ * be used for another size. */
 static void pages_go_back_bit_by_bit(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void pages_go_back_bit_by_bit(void **state)
     mst__slabs_close(&slabs);
 }
 
-/* An allocation of a slab can be made to fail as every other one, and what is there stays. */
+/* An allocation of a slab can be made to fail like any other, and existing ones stay. */
 static void an_allocation_fails(void **state)
 {
     (void)state;

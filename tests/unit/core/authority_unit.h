@@ -1,5 +1,5 @@
-/* unit/core/authority_unit.h - an authority with short names for what nodes do, and a log of what
- * they are told, as text. */
+/* unit/core/authority_unit.h - an authority with short names for events of nodes, and a log of
+ * its effects, as text. */
 #ifndef MST_UNIT_AUTHORITY_UNIT_H
 #define MST_UNIT_AUTHORITY_UNIT_H
 
@@ -66,7 +66,7 @@ static inline void run_close(struct unit_run *run)
 static inline struct mst__announcement run_announcement(const struct unit_run *run,
                                                         const char *name)
 {
-    /* The driver is never looked at; the name will do to tell who is meant. */
+    /* The driver pointer is never followed; the name identifies the node. */
     return (struct mst__announcement){
         .name = mst_bytes_str(name),
         .incarnation = 1,
@@ -179,7 +179,7 @@ static inline void run_drain(struct unit_run *run)
     mst__authority_check(&run->authority);
 }
 
-/* What was told since the last look. */
+/* The effects since the last call. */
 #define assert_told(run, wanted)                 \
     do {                                         \
         run_drain(run);                          \
@@ -188,7 +188,7 @@ static inline void run_drain(struct unit_run *run)
         (run)->log[0] = '\0';                    \
     } while (0)
 
-/* What happens to the session @id, and nothing else is to be said of it. */
+/* Feed an event of the session @id without further fields. */
 static inline int step_session(struct mst__authority *authority,
                                enum mst__authority_event_kind kind,
                                mst__authority_id id,
@@ -298,7 +298,7 @@ static inline void run_join(struct unit_run *run, const char *name)
     }
 }
 
-/* What the member @name knows by now. */
+/* The knowledge of the member @name. */
 static inline struct mst__claim run_claim(const struct unit_run *run, const char *name)
 {
     const struct mst__authority *authority = &run->authority;
@@ -368,7 +368,7 @@ static inline void run_cut(struct unit_run *run, const char *name)
     run_drain(run);
 }
 
-/* Everybody who is connected is heard of. */
+/* All connected nodes are heard. */
 static inline void run_beat(struct unit_run *run)
 {
     uint32_t cursor = 0;

@@ -142,7 +142,7 @@ static inline struct actor *world_add(struct world *world, struct mst__settings 
     return actor;
 }
 
-/* See to it that what the session asks for happens. */
+/* Execute the effect of the session. */
 static inline void actor_follow(struct world *world, struct actor *actor)
 {
     switch (actor->effect.kind) {
@@ -209,7 +209,7 @@ static inline void world_changed(struct world *world)
     }
 }
 
-/* The store does what @actor asked for; the answer is on its way. */
+/* The store executes the request of @actor; the answer is on its way. */
 static inline void world_serve(struct world *world, struct actor *actor)
 {
     bool is_write = actor->effect.kind == MST_EFFECT_WRITE;

@@ -222,7 +222,7 @@ static void peers_are_lost(void **state)
     run(0);
     assert_int_equal(agent.reason, MST_AGENT_REASON_LEAVE);
     assert_int_equal(agent.failures, 0);
-    /* Of a round of which nothing runs yet nothing is to be stopped. */
+    /* Before its workers run, a round has nothing to stop. */
     over(MST_AGENT_REASON_LEAVE);
     exits(0, 0, 0);
     exits(1, 0, 0);
@@ -234,7 +234,7 @@ static void peers_are_lost(void **state)
     assert_effects("");
 }
 
-/* Who has finished runs again when the others have to. */
+/* A finished node runs again if the others must. */
 static void finished_runs_again(void **state)
 {
     (void)state;
@@ -399,8 +399,8 @@ static void taken_away(void **state)
     assert_effects("leave; end 4; ");
 }
 
-/* Who wants no notice gets none: the scheduler has signals of its own. A newcomer's notice becomes
- * that of the end. */
+/* Without a notice option there is none: the scheduler has its own signals. A newcomer's notice
+ * becomes that of the end. */
 static void taken_away_otherwise(void **state)
 {
     (void)state;
@@ -489,8 +489,8 @@ static void gives_up(void **state)
     assert_effects("end 1; ");
 }
 
-/* Failures of others count, so that all nodes know why the job is closed; who has not seen them
- * hears that somebody has closed it. */
+/* Failures of others count, so that all nodes know why the job is closed; a node that has not
+ * seen them hears that it was closed on request. */
 static void others_give_up(void **state)
 {
     (void)state;

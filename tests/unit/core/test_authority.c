@@ -1,4 +1,4 @@
-/* unit/core/test_authority.c - the authority machine: what each thing that happens leads to. */
+/* unit/core/test_authority.c - the authority machine: the effects of each event. */
 #include "unit/core/authority_unit.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -71,7 +71,7 @@ static void absent_is_not_sealed(void **state)
     run_close(&run);
 }
 
-/* Nor is a round sealed early with all others who are back: it may be here again in a moment. */
+/* Nor is a round sealed early with all others back: it may return in a moment. */
 static void absent_is_waited_for(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void surplus_is_spare(void **state)
     run_join(&run, "c");
     run_join(&run, "d");
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; spare c; spare d; ");
-    /* A spare takes the place of one that is lost, at once; nobody waits for a last call. */
+    /* A spare takes the place of a lost node at once, without a last call. */
     run_lose(&run, "a");
     assert_told(&run, "lost a=0; reopened 2 lost a; ");
     run_back(&run, "b");
@@ -115,7 +115,7 @@ static void surplus_is_spare(void **state)
     run_close(&run);
 }
 
-/* One that was in the last round goes before a spare, even if the spare has waited longer. */
+/* A member of the last round goes before a spare, even if the spare has waited longer. */
 static void previous_before_spare(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void late_is_queued(void **state)
     assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
     run_join(&run, "c");
     assert_told(&run, "queued c; waiting 1; ");
-    /* How many is told at most once a second. */
+    /* The number is reported at most once a second. */
     run_join(&run, "d");
     run_join(&run, "e");
     assert_told(&run, "queued d; queued e; ");
@@ -352,7 +352,7 @@ static void newer_replaces_ghost(void **state)
     run_close(&run);
 }
 
-/* Who is replaced twice before anybody looks is told for each session. */
+/* A process that is replaced twice before the effects are taken is told for each session. */
 static void replaced_twice(void **state)
 {
     (void)state;
@@ -409,13 +409,13 @@ static void last_call_ends_early(void **state)
     run_lose(&run, "b");
     run_back(&run, "c");
     assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; lost a=0; reopened 2 lost a; lost b=1; ");
-    /* One process alone is not enough, so that the others are waited for. */
+    /* One process alone is not enough, so the others are waited for. */
     run_join(&run, "a");
     run_pass(&run, 10 * SECOND_US, true);
     assert_told(&run, "");
     run_join(&run, "b");
     assert_told(&run, "sealed 7/2 of 3 at a a=0 b=1 c=2; ");
-    /* When those who are left are enough, they go on at once. */
+    /* If the rest is enough, it goes on at once. */
     run_lose(&run, "a");
     run_back(&run, "b");
     assert_told(&run, "lost a=0; reopened 3 lost a; ");
@@ -448,8 +448,8 @@ static void twice(void **state)
     run_close(&run);
 }
 
-/* What a node has said before it was told a round does not count as coming back from it, also not
- * when the round is over by then: it may be in it. It is told the round, and that it is over. */
+/* A message from before the node heard of a round does not count as coming back from it, even if
+ * the round is over by then: it may be in it. It is told the round, and that it is over. */
 static void late_word_is_no_return(void **state)
 {
     (void)state;
@@ -461,7 +461,7 @@ static void late_word_is_no_return(void **state)
     assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
     run_lose(&run, "c");
     assert_told(&run, "lost c=2; reopened 2 lost c; ");
-    run_join(&run, "a"); /* sent before it was told */
+    run_join(&run, "a"); /* sent before it knew */
     assert_told(&run, "sealed 7/1 of 3 at a a=0; reopened 2 lost a; ");
     run_back(&run, "b");
     assert_told(&run, "");
@@ -528,7 +528,7 @@ static void conflicts(void **state)
         assert_string_equal(run.err.msg, rows[i].sentence);
     }
     assert_int_equal(run.authority.living_count, 1);
-    /* Who is alone may change its mind. */
+    /* A node that is alone may change its settings. */
     run.nodes_min = 1;
     run.nodes_max = 1;
     run_join(&run, "a");
@@ -760,7 +760,8 @@ static void claims_of_several_rounds(void **state)
     assert_int_equal(run_hold(&run, "y", later), 0);
     assert_told(&run, "expelled b; ");
     assert_int_equal(run.authority.phase, MST_AUTHORITY_RUNNING);
-    /* What this authority has sealed itself is not given up for a claim, but outnumbers it. */
+    /* A round that this authority has sealed is not given up for a claim, but the next number is
+     * above the claim. */
     run_back(&run, "y");
     run_pass(&run, 30 * SECOND_US, true);
     assert_told(&run, "sealed 9/5 of 1 at y y=0; ");
@@ -775,7 +776,7 @@ static void claims_of_several_rounds(void **state)
     run_close(&run);
 }
 
-/* This authority knows what it has sealed itself. */
+/* This authority knows its own seals. */
 static void claim_of_what_never_was(void **state)
 {
     (void)state;
@@ -792,8 +793,8 @@ static void claim_of_what_never_was(void **state)
     run_close(&run);
 }
 
-/* A spare knows of the round, so that it does not found another one beside it. */
-/* A round of another size is another round, whatever its number. */
+/* A spare knows the round, so it does not found another one beside it. */
+/* A round of another size is another round, with any number. */
 static void claim_of_another_size(void **state)
 {
     (void)state;
@@ -808,7 +809,7 @@ static void claim_of_another_size(void **state)
     said.claim.holds = true;
     assert_int_equal(run_say(&run, &said), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
-    /* Who does not know its round cannot come back from it. */
+    /* A node that does not know its round cannot come back from it. */
     said.claim.holds = false;
     assert_int_equal(run_say(&run, &said), 0);
     assert_told(&run, "sealed 7/1 of 2 at a a=0; ");

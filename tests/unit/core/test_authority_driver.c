@@ -1,5 +1,6 @@
-/* unit/core/test_authority_driver.c - what an authority needs of its driver, and tells it: silence
- * counts when all that had arrived was read, claims and members cost memory, ends have causes. */
+/* unit/core/test_authority_driver.c - the duties of an authority's driver, and its reports:
+ * silence counts when all that had arrived was read, claims and members cost memory, ends have
+ * causes. */
 #include "core/listening.h"
 #include "unit/core/authority_unit.h"
 
@@ -14,7 +15,7 @@ static void timer_decides_nothing(void **state)
     /* The timer is due, and nothing was read since. */
     assert_int_equal(mst__listening_judge(&listening, 100, 100), MST_LISTENING_POLL);
     mst__listening_poll(&listening, 500);
-    /* What new connections have brought is read by the next poll only. */
+    /* The next poll reads the bytes of new connections. */
     assert_int_equal(mst__listening_judge(&listening, 100, 501), MST_LISTENING_POLL);
     mst__listening_poll(&listening, 502);
     assert_int_equal(mst__listening_judge(&listening, 100, 503), MST_LISTENING_DUE);
@@ -23,7 +24,7 @@ static void timer_decides_nothing(void **state)
     assert_int_equal(mst__listening_judge(&listening, INT64_MAX, 503), MST_LISTENING_LATER);
 }
 
-/* A poll that waits says nothing of the time in which it has waited. */
+/* A poll that waits tells nothing about the time of its wait. */
 static void long_poll(void **state)
 {
     (void)state;
@@ -37,7 +38,7 @@ static void long_poll(void **state)
 
 /* --- the authority --- */
 
-/* Somebody else is heard of while the words of one who lives are still unread. */
+/* Another node is heard while the messages of a living one are still unread. */
 static void judged_as_of_what_was_read(void **state)
 {
     (void)state;
@@ -61,8 +62,8 @@ static void judged_as_of_what_was_read(void **state)
     run_close(&run);
 }
 
-/* However long a driver was stopped: who has not said anything meanwhile is lost, when all that has
- * arrived was read. Who has no connection is waited for a moment longer. */
+/* After any stop of the driver: a silent node is lost when all that had arrived was read. A node
+ * without a connection gets a moment longer. */
 static void stopped_driver(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static int say_as(struct unit_run *run,
     return rv;
 }
 
-/* Of two processes the one with the newer connection is the node, whatever their clocks say. */
+/* Of two processes the one with the newer connection is the node, for any clocks. */
 static void newer_contact_wins(void **state)
 {
     (void)state;
@@ -136,14 +137,14 @@ static void newer_contact_wins(void **state)
     assert_told(&run, "expelled a; lost a=0; reopened 2 lost a; ");
     run_back(&run, "b");
     assert_told(&run, "sealed 7/2 of 2 at a a=0 b=1; ");
-    /* What comes late over an older connection replaces nobody. */
+    /* Late messages on an older connection replace no process. */
     assert_int_equal(say_as(&run, "a", 1000, 11, 5), MST_EEXPELLED);
     assert_int_equal(say_as(&run, "a", 2000, 10, 4), MST_EEXPELLED);
     /* The present process may have another connection, then the last one is the older one. */
     assert_int_equal(say_as(&run, "a", 3, 12, 8), 0);
     assert_told(&run, "sealed 7/2 of 2 at a a=0; ");
     assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
-    /* One that was lost comes back itself. */
+    /* A lost process comes back itself. */
     run_lose(&run, "a");
     assert_told(&run, "lost a=0; reopened 3 lost a; ");
     assert_int_equal(say_as(&run, "a", 3, 12, 6), MST_EEXPELLED);
@@ -153,7 +154,7 @@ static void newer_contact_wins(void **state)
     run_close(&run);
 }
 
-/* Two that live do not fight for a name: who was replaced does not come back. */
+/* Two living processes do not fight for a name: the replaced one does not come back. */
 static void replaced_is_over(void **state)
 {
     (void)state;
@@ -171,8 +172,8 @@ static void replaced_is_over(void **state)
     run_close(&run);
 }
 
-/* What a process has said last counts, also if an authority that begins hears an older word of it
- * first, over a connection that is gone. */
+/* The last message of a process counts, also if a new authority first hears an older one, over a
+ * closed connection. */
 static void older_word_comes_first(void **state)
 {
     (void)state;
@@ -189,7 +190,7 @@ static void older_word_comes_first(void **state)
     assert_int_equal(run.authority.round, 3);
     assert_int_equal(run.authority.living_count, 1);
     assert_int_equal(run.authority.held_count, 1);
-    /* On one connection words come in their order, so a process says nothing of the kind. */
+    /* On one connection messages come in order, so a process cannot send this. */
     said.claim.round = 4;
     assert_int_equal(run_say(&run, &said), MST_EEXPELLED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLAIM);
@@ -198,7 +199,7 @@ static void older_word_comes_first(void **state)
 
 /* --- what a claim costs --- */
 
-/* A round of which one member has come costs as much as one member, whatever its size. */
+/* A round of any size with one member here costs as much as one member. */
 static void claim_reserves_nothing(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void claim_reserves_nothing(void **state)
     assert_true(mst__authority_next_effect(&run.authority, &effect));
     assert_int_equal(effect.kind, MST_TOLD_REOPENED);
     assert_int_equal(effect.rank, 0);
-    /* And so is the one who was there. */
+    /* And so is the former one. */
     run_lose(&run, "a");
     assert_told(&run, "");
     assert_int_equal(run.authority.lost[run.authority.lost_count - 1], world - 1);
@@ -271,7 +272,7 @@ static void claimed_rounds_are_bounded(void **state)
     assert_int_equal(run_say(&run, &said), 0);
     run_close(&run);
 
-    /* One that knows nothing believes more, and nothing absurd. */
+    /* A new authority believes more, but nothing absurd. */
     run_init(&run, 1, 2);
     assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX + 1), MST_EINVAL);
     assert_int_equal(claim_round(&run, "a", MST_AUTHORITY_CLAIM_MAX), 0);
@@ -317,7 +318,7 @@ static void memory_is_bounded(void **state)
     assert_non_null(strstr(run.err.msg, "--max-memory"));
     assert_true(count > 100);
     assert_int_equal(run.authority.living_count, count);
-    /* What they have said is given back with them. */
+    /* Their memory is discharged with them. */
     size_t full = run.authority.memory_used;
     for (uint32_t i = 0; i < count; i++) {
         run_leave(&run, names[i]);
@@ -338,7 +339,7 @@ static void print_ended(void *arg,
     run_print(arg, "; ");
 }
 
-/* Every end of a session is told to the driver, with its cause. */
+/* The driver hears of every end of a session, with its cause. */
 static void ends_have_causes(void **state)
 {
     (void)state;

@@ -32,7 +32,7 @@ static void all_finish(void **state)
     run_join(&run, "d");
     assert_told(&run, "spare d; ");
     assert_int_equal(run_finish(&run, "b"), 0);
-    assert_int_equal(run_finish(&run, "b"), 0); /* said again: nothing changes */
+    assert_int_equal(run_finish(&run, "b"), 0); /* repeated: nothing changes */
     assert_int_equal(run_finish(&run, "a"), 0);
     assert_int_equal(standing_count(&run, MST_STANDING_FINISHED), 2);
     assert_int_equal(standing_count(&run, MST_STANDING_MEMBER), 1);
@@ -45,7 +45,7 @@ static void all_finish(void **state)
     assert_told(&run, "finished: all 3 nodes of round 1; ");
     assert_int_equal(run.authority.phase, MST_AUTHORITY_CLOSED);
     assert_int_equal(run.authority.stats.finishes, 3);
-    /* Who comes now is told so, too. */
+    /* Newcomers are told, too. */
     struct mst__announcement late = run_announcement(&run, "e");
     assert_int_equal(run_say(&run, &late), MST_EFINISHED);
     assert_int_equal(run.refusal, MST_REFUSAL_CLOSED);
@@ -53,7 +53,7 @@ static void all_finish(void **state)
     run_close(&run);
 }
 
-/* Silent, cut off, dead or gone: who has finished is not lost, and the round goes on. */
+/* Silent, cut off, dead or gone: a finished member is not lost, and the round goes on. */
 static void finished_is_not_lost(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void finished_is_not_lost(void **state)
     run_close(&run);
 }
 
-/* Those who have not are lost as ever, and the round is over for all. */
+/* Other members are lost as usual, and the round is over for all. */
 static void loss_after_finish(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void loss_after_finish(void **state)
     run_close(&run);
 }
 
-/* Work that fails because a peer is gone costs nothing, whoever is heard of first. */
+/* Work that fails because a peer is gone uses no restart, in any order of the news. */
 static void failure_of_a_lost_peer(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void failure_of_a_lost_peer(void **state)
     run_close(&run);
 }
 
-/* Nobody waits for one that has finished and is not there. */
+/* A finished member that is gone is not waited for. */
 static void gone_is_released(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void too_few_after_loss(void **state)
     assert_told(&run, "failed: node 'b' (rank 1): lost; 1 nodes that had finished are gone, and 1 "
                       "are fewer than the minimum of 3; ");
     run_close(&run);
-    /* Also when it goes after it was called back, in whatever way. */
+    /* Also if it goes after it was called back, in any way. */
     for (int how = 0; how < 3; how++) {
         run_three(&run, 2, 3);
         assert_int_equal(run_finish(&run, "a"), 0);
@@ -216,7 +216,7 @@ static void too_few_after_loss(void **state)
     }
 }
 
-/* A spare takes the place of one that has finished and is gone. */
+/* A spare takes the place of a finished member that is gone. */
 static void spare_for_the_finished(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void spare_for_the_finished(void **state)
     run_close(&run);
 }
 
-/* A new process of a node that has finished waits, and disturbs nobody. */
+/* A new process of a finished node waits, and disturbs no member. */
 static void finished_and_started_again(void **state)
 {
     (void)state;
@@ -268,7 +268,7 @@ static void finished_and_started_again(void **state)
     }
 }
 
-/* Nor to others who come when somebody has finished; those who were told are told again. */
+/* Nor to newcomers after a member has finished; those that were told are told again. */
 static void newcomers_wait_for_the_end(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void finish_is_repeated(void **state)
     run_close(&run);
 }
 
-/* A closed run is forgotten when nobody is there: who has finished is not kept for ever. */
+/* A closed run without nodes is forgotten: finished members are not kept for ever. */
 static void finished_expire_when_closed(void **state)
 {
     (void)state;
@@ -390,8 +390,8 @@ static void budget_in_total(void **state)
     run_close(&run);
 }
 
-/* Why a round begins, and how many restarts there were before it, is the same for all its members,
- * also for one that hears of it when it is over. */
+/* The reason for a round and the restarts before it are the same for all members, also for one
+ * that hears of it when it is over. */
 static void starts(void **state)
 {
     (void)state;
@@ -493,7 +493,7 @@ static void all_agree_on_the_budget(void **state)
     run_close(&run);
 }
 
-/* Who was cut off hears the cause when it comes again; texts have their limits. */
+/* A node that was cut off hears the cause when it comes again; texts have their limits. */
 static void cause_is_told_again(void **state)
 {
     (void)state;
@@ -523,7 +523,7 @@ static void cause_is_told_again(void **state)
     run_close(&run);
 }
 
-/* A member that had finished and now says that it failed has failed. */
+/* A finished member that then reports a failure has failed. */
 static void failed_after_finish(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* unit/core/test_authority_model.c - random histories of nodes and authorities, checked after every
- * step; allocations that fail; what ten thousand members cost. */
+/* unit/core/test_authority_model.c - random histories of nodes and authorities, checked after
+ * every step; allocations that fail; the cost of ten thousand members. */
 #include "unit/core/authority_unit.h"
 
 #define NODES_MAX 12
@@ -11,13 +11,13 @@
 
 enum model_mode { MODEL_OUT, MODEL_WAIT, MODEL_IN };
 
-/* A node: what its process wants and knows. */
+/* A node: the wishes and knowledge of its process. */
 struct model_node {
     char name[16];
     uint64_t incarnation;
     enum model_mode mode;
     bool is_paused;         /* lives and does nothing */
-    bool is_called;         /* was told to come back, or that others wait */
+    bool is_called;         /* it must come back, or others wait */
     struct mst__claim told; /* what it knows */
     uintptr_t conn;         /* 0 = not connected */
     mst__authority_id id;   /* what the connection stands for */
@@ -102,7 +102,7 @@ static void model_note_end(struct model *model)
 
 /* --- what nodes are told --- */
 
-/* @is_again: told alone, and it may know. */
+/* @is_again: sent to it alone, and it may know. */
 static void model_told_sealed(struct model *model,
                               const struct mst__authority_member *member,
                               bool is_again)
@@ -142,7 +142,7 @@ static void model_check_seal(struct model *model, const struct mst__authority_ef
     assert_true(model->sealed_count < ROUNDS_MAX);
     model->sealed_epochs[model->sealed_count] = effect->epoch;
     model->sealed_rounds[model->sealed_count++] = effect->round;
-    /* Nobody who is connected and in good standing is left behind in an older round. */
+    /* No connected node in good standing is left behind in an older round. */
     for (uint32_t i = 0; i < model->nodes_count; i++) {
         const struct model_node *node = &model->nodes[i];
         const struct mst__authority_member *member =
@@ -400,7 +400,7 @@ static void model_say(struct model *model, struct model_node *node, bool is_fail
     assert_true(!budget->is_limited || model->authority.restarts <= budget->restarts_max);
 }
 
-/* The authority is gone with all it knew; everybody has to find the next one. */
+/* The authority is gone with its state; all nodes must find the next one. */
 static void model_restart_authority(struct model *model)
 {
     mst__authority_close(&model->authority);
@@ -442,7 +442,7 @@ static void model_step(struct model *model)
         }
     } else if (kind < 78) {
         if (is_up) {
-            model_announce(model, node, kind == 75); /* once more what it has said */
+            model_announce(model, node, kind == 75); /* repeat its last message */
         }
     } else if (kind == 78) {
         model_restart_authority(model);
@@ -456,7 +456,7 @@ static void model_step(struct model *model)
     }
     mst__authority_check(&model->authority);
     if (model_below(model, 3) != 0) {
-        model_drain(model); /* else a batch of events before anybody is told */
+        model_drain(model); /* else a batch of events before the effects are taken */
     }
 }
 
@@ -465,7 +465,7 @@ static void model_step(struct model *model)
 static void model_settle(struct model *model)
 {
     model_drain(model);
-    /* The dead are found out, then there may be a last call; a little for everybody to react. */
+    /* Lost nodes are noticed, then there may be a last call; and some time for reactions. */
     int64_t enough_us = 15 * SECOND_US + model->last_call_us + 3 * SECOND_US;
     for (int64_t passed_us = 0; passed_us < enough_us; passed_us += 200000) {
         for (uint32_t i = 0; i < model->nodes_count; i++) {
@@ -495,7 +495,8 @@ static void model_settle(struct model *model)
     assert_false(model->has_words && living >= model->nodes_min);
     assert_int_equal(model->authority.living_count, living);
     if (living < model->nodes_min) {
-        assert_int_equal(model->authority.released_count, 0); /* nobody waits for what is done */
+        assert_int_equal(model->authority.released_count, 0); /* finished nodes are not waited
+                                                               * for */
         assert_int_equal(in, 0);
         return;
     }
@@ -515,7 +516,7 @@ static void model_run(uint64_t seed)
     mst__authority_close(&model.authority);
 }
 
-/* Which history runs, for whoever has to find out why it failed. */
+/* The current history, to reproduce a failure. */
 static uint64_t seed_now;
 
 static void random_histories(void **state)
@@ -531,7 +532,7 @@ static void random_histories(void **state)
 /* --- allocations that fail --- */
 
 /* A history that meets every allocation: the first, growth, a replacement, a claim of a large
- * round. What fails is tried once more, for it has changed nothing. */
+ * round. A failed step is repeated, because it has changed nothing. */
 static bool sweep_once(unsigned long nth)
 {
     struct unit_run run;
@@ -629,7 +630,7 @@ static void many_members(void **state)
     for (uint32_t i = 0; i < MANY; i++) {
         assert_int_equal(mst__authority_get(authority, ids[i])->rank, (i * 7919) % MANY);
     }
-    /* A heartbeat looks at nobody else and allocates nothing. */
+    /* A heartbeat visits no other member and allocates nothing. */
     mst__mem_fail_nth(1);
     uint64_t before = authority->stats.steps;
     run.now_us += SECOND_US;

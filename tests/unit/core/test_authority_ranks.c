@@ -1,4 +1,4 @@
-/* unit/core/test_authority_ranks.c - who gets into a round, and with which rank. */
+/* unit/core/test_authority_ranks.c - admission to a round, and ranks. */
 #include "core/authority_ranks.h"
 #include "unit/core/authority_unit.h"
 
@@ -120,8 +120,8 @@ static void scenarios(void **state)
         const char *rank_by;
         const char *first; /* announced, then sealed by the last call */
         const char *ranks;
-        const char *gone;  /* one that is lost, or none */
-        const char *again; /* announced next: new ones, then those who come back */
+        const char *gone;  /* a lost one, or none */
+        const char *again; /* announced next: new nodes, then returning ones */
         const char *ranks_again;
     } rows[] = {
         {"by name, in natural order", "", "n10 n9 n2 n1", "n1 n2 n9 n10", NULL, NULL, NULL},
@@ -172,7 +172,7 @@ static void chosen(void **state)
     run_init(&run, 3, 3);
     ranks_announce_all(&run, "x y z a b c:1 d:9");
     assert_ranks(&run, "x y z");
-    /* One is lost: before those who came earlier, the one that asks for a rank. */
+    /* One is lost: a node that asks for a rank goes before earlier ones. */
     run_lose(&run, "x");
     ranks_announce_all(&run, "y z");
     assert_ranks(&run, "y c z");
@@ -186,7 +186,7 @@ static void chosen(void **state)
 
 #define WISHES_MAX 32
 
-/* What the nodes n0, n1 … want and had, and what they get. */
+/* The wishes and last ranks of the nodes n0, n1 …, and their new ranks. */
 struct wishes {
     uint32_t count;
     uint32_t pinned[WISHES_MAX];
@@ -253,7 +253,7 @@ static void wishes_check(const struct unit_run *run, struct wishes *wishes)
         if (wishes->previous[owner] == rank) {
             continue;
         }
-        /* Who had it before has a pinned one now. */
+        /* Its former owner is pinned elsewhere now. */
         for (uint32_t i = 0; i < wishes->count; i++) {
             assert_true(wishes->previous[i] != rank || wishes->pinned[i] == wishes->ranks[i]);
         }
@@ -262,8 +262,8 @@ static void wishes_check(const struct unit_run *run, struct wishes *wishes)
     }
 }
 
-/* Any preferences: ranks are dense, a rank that somebody asks for goes to one that asks, whoever
- * could keep its rank has it, and the rest are in the order of their names. */
+/* Any preferences: ranks are dense, a requested rank goes to a node that requests it, a node
+ * keeps its rank if it can, and the rest are in the order of their names. */
 static void properties(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* unit/core/test_core_expire.c - the boundary values of the peers' clocks, and the observer whom
- * wrong clocks do not deceive. */
+/* unit/core/test_core_expire.c - the boundary values of the peers' clocks, and the observer,
+ * which wrong clocks do not deceive. */
 #include "core/decide.h"
 #include "core/expire.h"
 #include "unit/core/core_unit.h"
@@ -222,8 +222,8 @@ static void our_own_clock_may_step(void **unused)
     watch_close(&watch);
 }
 
-/* What a job left behind long ago goes sooner than by patience, but not at first sight: the clock
- * could be wrong. */
+/* The remains of an old job are removed sooner than by patience, but not at first sight: the
+ * clock could be wrong. */
 static void old_stamps_are_suspicious(void **unused)
 {
     (void)unused;
@@ -270,8 +270,8 @@ static void assert_patience(bool is_peer, int64_t interval_us, int64_t beaten_us
     }
 }
 
-/* torch's nodes beat every five seconds, however often ours do, and need up to three seconds more
- * than the interval for it. */
+/* torch's nodes send a heartbeat every five seconds, for any interval of ours, up to three
+ * seconds late. */
 static void torch_may_be_late(void **unused)
 {
     (void)unused;
@@ -283,7 +283,7 @@ static void torch_may_be_late(void **unused)
     assert_patience(true, 20 * SECOND, 59950000, 30 * SECOND);
 }
 
-/* Nobody could beat while the store was away, so that nobody is blamed for having been silent. */
+/* No node could send a heartbeat while the store was away, so none is lost for its silence. */
 static void gaps_between_readings_do_not_count(void **unused)
 {
     (void)unused;
@@ -357,7 +357,7 @@ static void changes_may_be_old(void **unused)
     watch_close(&watch);
 }
 
-/* Who vanishes is forgotten, and starts anew. */
+/* A node that vanishes is forgotten, and starts anew. */
 static void the_observer_forgets(void **unused)
 {
     (void)unused;
@@ -380,7 +380,7 @@ static void the_observer_forgets(void **unused)
     mst__state_close(&empty);
 }
 
-/* The last call ends last_call after it was first seen, whatever its deadline and our clock say. */
+/* The last call ends last_call after it was first seen, for any deadline and clock. */
 static void the_last_call_goes_by_our_own_time(void **unused)
 {
     (void)unused;
@@ -413,7 +413,7 @@ static void failing_allocations(void **unused)
     struct watch watch;
     watch_open(&watch);
     char text[300];
-    memset(text, 'x', sizeof text - 1); /* one that does not fit into a key on the stack */
+    memset(text, 'x', sizeof text - 1); /* too long for a key on the stack */
     text[sizeof text - 1] = 0;
     unsigned long failures = 0;
     for (int64_t pid = 0; pid < 40; pid++) {

@@ -1,5 +1,4 @@
-/* unit/core/test_core_session.c - a session alone: what it asks for, and what it makes of
- * answers. */
+/* unit/core/test_core_session.c - a session alone: its effects, and its reactions to answers. */
 #include "core/session_wait.h"
 #include "unit/core/core_unit.h"
 
@@ -12,8 +11,8 @@ struct bench {
     int64_t now_us;
     int64_t wall_us;
     uint64_t version;
-    int64_t finished; /* who are gone from the record that is read next */
-    bool is_past;     /* that record is a change that was told of */
+    int64_t finished; /* missing in the next read record */
+    bool is_past;     /* that record is from wait_change */
 };
 
 static void bench_open(struct bench *bench,
@@ -154,8 +153,8 @@ struct seal_case {
     int64_t finished;        /* who are gone */
 };
 
-/* b saw a, b and c gathering in round 2, with room for 4, and then the record says that the round
- * is complete. */
+/* b saw a, b and c gathering in round 2, with room for 4; then the record shows a complete
+ * round. */
 static void run_seal_case(const struct seal_case *c)
 {
     struct bench bench;
@@ -231,7 +230,8 @@ static void doubtful_worlds_are_not_told(void **unused)
     }
 }
 
-/* A store that has lost its data begins again with round 0: what we know of the old one is void. */
+/* A store that has lost its data begins again with round 0: our knowledge of the old one is
+ * void. */
 static void a_lost_record_is_forgotten(void **unused)
 {
     (void)unused;
@@ -297,8 +297,8 @@ static void insisting_on_the_last_call_has_an_end(void **unused)
     bench_close(&bench);
 }
 
-/* Who waits while others fill the round would make them form anew for ever: it stops waiting, and
- * they are not told of it. */
+/* A node that waits while others fill the round would make them form anew for ever: it stops
+ * waiting, and they are not told. */
 static void who_waits_in_vain_stops_waiting(void **unused)
 {
     (void)unused;
@@ -330,8 +330,8 @@ static void who_waits_in_vain_stops_waiting(void **unused)
     }
 }
 
-/* We take c for dead and are about to write that, when a peer completes the round with it: what is
- * left without c is not the world that the peer was told. */
+/* We count c as lost and are about to write that, when a peer completes the round with it: the
+ * rest without c is not the world that the peer reports. */
 static void the_dead_of_a_complete_round_make_it_doubtful(void **unused)
 {
     (void)unused;
@@ -369,7 +369,7 @@ static void the_dead_of_a_complete_round_make_it_doubtful(void **unused)
     bench_close(&bench);
 }
 
-/* Who completes a round leaves the seal and may tell the result at once. */
+/* A node that completes a round leaves the seal and may return the result at once. */
 static void completing_seals(void **unused)
 {
     (void)unused;
@@ -468,7 +468,7 @@ static void left_over_nodes_become_spares(void **unused)
     bench_close(&bench);
 }
 
-/* With records of 1.13 nobody is a spare, and a missing last call is begun instead of fatal. */
+/* Records of 1.13 have no spares, and a missing last call is begun instead of fatal. */
 static void records_of_113(void **unused)
 {
     (void)unused;
@@ -513,7 +513,7 @@ static void records_of_113(void **unused)
 
 /* --- where writing is slow --- */
 
-/* Many who come at once read at different times, and write as soon as they have read. */
+/* Nodes that come at once read at different times, and write after their read. */
 static void first_readings_are_spread(void **unused)
 {
     (void)unused;
@@ -544,7 +544,7 @@ static void few_and_late_ones_are_not_spread(void **unused)
     bench.session.options.write_us = 3000;
     assert_int_equal(bench_begin(&bench, MST_OPERATION_JOIN), MST_EFFECT_READ);
     bench_close(&bench);
-    /* Whoever has hardly any time left does not spend it on this. */
+    /* A node with hardly any time left does not spend it on this. */
     bench_open(&bench, MST_SESSION_DEFAULT, settings_of(64, 64));
     bench.session.options.write_us = 3000;
     struct mst__session_event event = {.kind = MST_EVENT_BEGIN,
@@ -555,7 +555,7 @@ static void few_and_late_ones_are_not_spread(void **unused)
     bench_close(&bench);
 }
 
-/* Whoever enters and loses waits and reads: what is there when it loses is of no use to it. */
+/* A node that enters and loses waits and reads: the record found then is of no use. */
 static void a_loser_reads_after_its_wait(void **unused)
 {
     (void)unused;
@@ -578,7 +578,7 @@ static void a_loser_reads_after_its_wait(void **unused)
     bench_close(&bench);
 }
 
-/* Whoever is in the record has to know what became of it. */
+/* A node in the record must know the result. */
 static void members_want_to_know_what_they_lost_to(void **unused)
 {
     (void)unused;
@@ -663,7 +663,7 @@ static void cancelling_takes_entries_back(void **unused)
     }
 }
 
-/* Events that the phase does not know are refused; what came with them is released. */
+/* Unexpected events are refused; their state and token are released. */
 static void wrong_events_are_refused(void **unused)
 {
     (void)unused;
@@ -685,7 +685,7 @@ static void wrong_events_are_refused(void **unused)
     event = (struct mst__session_event){.kind = MST_EVENT_READ}; /* without a record */
     assert_int_equal(mst__session_step(&bench.session, &event, 0, 0, 0, &effect), MST_EINVAL);
     assert_int_equal(bench_event(&bench, MST_EVENT_READ_NONE), MST_EFFECT_WRITE);
-    /* A record that vanished is no round: begin anew, but not without a pause. */
+    /* A vanished record is not a round: begin anew, after a pause. */
     assert_int_equal(bench_event(&bench, MST_EVENT_ABSENT), MST_EFFECT_WAIT);
     assert_int_equal(bench.session.state.participants.count, 0);
     assert_false(bench.session.has_token);
@@ -694,7 +694,7 @@ static void wrong_events_are_refused(void **unused)
 
 /* --- heartbeats and changes --- */
 
-/* Beats are due by our own clock, and each stamp differs from the one before. */
+/* Heartbeats are due by our own clock, and each stamp differs from the last one. */
 static void beats_do_not_mind_the_wall_clock(void **unused)
 {
     (void)unused;
@@ -796,7 +796,7 @@ static void changes_are_told(void **unused)
     assert_true(changes.is_known);
     assert_false(changes.expelled || changes.closed);
     assert_int_equal(changes.lost_count + changes.waiting_count, 0);
-    /* A full group has no room for one that waits. */
+    /* A full group has no room for a waiting node. */
     make_waiting(&record, "w", false);
     poll_record(&bench, &record);
     assert_int_equal(mst__session_changes(&bench.session, &lost, &changes), 0);
@@ -854,7 +854,7 @@ static void holds_are_bounded(void **unused)
     assert_true(longest_us[1] < 10000); /* two that met by chance */
     assert_true(longest_us[2] > longest_us[1]);
     assert_true(longest_us[4] > longest_us[2]);
-    /* Never longer than half the interval, so that our own beat is not late. */
+    /* Never longer than half the interval, so that our own heartbeat is not late. */
     session->options.settings.keep_alive_interval_us = 100000;
     session->losses = 30;
     session->trip_last_us = 1000000;
@@ -893,7 +893,7 @@ static bool run_with_failure(unsigned long nth)
         struct mst__effect effect = {.kind = MST_EFFECT_DONE};
         struct mst__session_event event = {
             .kind = MST_EVENT_BEGIN, .operation = MST_OPERATION_NEXT, .deadline_us = SECOND};
-        mst__mem_fail_nth(0); /* what the test itself needs is not swept */
+        mst__mem_fail_nth(0); /* allocations of the test itself do not fail */
         mst__state_init(&record);
         if (session.phase == MST_SESSION_READING) {
             make_round(&record, 3, true, WORLD_WALL_US);

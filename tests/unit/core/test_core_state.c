@@ -1,5 +1,5 @@
-/* unit/core/test_core_state.c - the record: order of maps, copies, ranks, failing allocations; what
- * actions refuse. The tables themselves are in the vectors. */
+/* unit/core/test_core_state.c - the record: order of maps, copies, ranks, failing allocations;
+ * refused actions. The tables themselves are in the vectors. */
 #include "base/limits.h"
 #include "core/apply.h"
 #include "unit/core/core_unit.h"
@@ -189,7 +189,7 @@ static void failing_allocations(void **unused)
     mst__state_close(&state);
 }
 
-/* What the peers answer with a KeyError and half a change. */
+/* Cases in which the peers raise a KeyError after half a change. */
 static void removing_what_is_not_there_is_refused(void **unused)
 {
     (void)unused;

@@ -22,7 +22,7 @@ static void world_begin_all(struct world *world)
     }
 }
 
-/* All living nodes have been told the same round and world, and each rank once. */
+/* All living nodes have the same round and world, and each rank once. */
 static void assert_agreement(const struct world *world, int64_t round, int64_t wanted)
 {
     bool has_rank[WORLD_NODES_MAX] = {false};
@@ -80,7 +80,7 @@ static void world_live(struct world *world, int64_t duration_us)
 }
 
 /* 128 nodes come at once: at most three attempts each, and all agree. Then all leave and come
- * again, as they do when somebody waits: two changes each. */
+ * again, as they do when a node waits: two changes each. */
 static void a_storm_of_128(void **unused)
 {
     (void)unused;
@@ -123,8 +123,8 @@ static void two_nodes_meet(void **unused)
     }
 }
 
-/* Clocks off by minutes, some of them stepped on the way: the last call takes as long as it
- * should, nobody is expelled, everybody agrees. */
+/* Clocks off by minutes, some of them stepped on the way: the last call has the right length, no
+ * node is expelled, all agree. */
 static void wrong_clocks(void **unused)
 {
     (void)unused;
@@ -206,7 +206,7 @@ static void a_death_is_told_and_survived(void **unused)
     }
 }
 
-/* Nodes that die while a round forms hold nobody up for longer than the expiry. */
+/* Nodes that die while a round forms delay it by no more than the expiry. */
 static void deaths_while_forming(void **unused)
 {
     (void)unused;

@@ -172,7 +172,7 @@ static void actor_begin(struct world *world,
                                           .deadline_us = world->now_us + limit_us});
 }
 
-/* Whoever waits for the document is told of a change. */
+/* Nodes that wait for the document hear of a change. */
 static void world_tell(struct world *world)
 {
     struct key *key = world_find(world, ACTIVE);
@@ -401,7 +401,7 @@ static void test_setup_makes_what_peers_need(void **state)
     world_free(world);
 }
 
-/* The bar: 5.5 s and 137 requests per node is what the peers need. */
+/* The bar: the peers need 5.5 s and 137 requests per node. */
 static void test_many_nodes_need_little(void **state)
 {
     (void)state;
@@ -468,7 +468,7 @@ static void test_last_call_lets_others_in(void **state)
     world_free(world);
 }
 
-/* Whoever began the last call dies: the others end it, and it is not begun anew. */
+/* The node that began the last call dies: the others end it, and it does not begin anew. */
 static void test_last_call_survives_its_leader(void **state)
 {
     (void)state;
@@ -488,7 +488,7 @@ static void test_last_call_survives_its_leader(void **state)
     world_free(world);
 }
 
-/* A node that died below the minimum: its seat is given to who comes next. */
+/* A node that died below the minimum: the next node gets its seat. */
 static void test_phantom_below_the_minimum(void **state)
 {
     (void)state;
@@ -537,7 +537,7 @@ static void test_death_in_frozen(void **state)
     world_free(world);
 }
 
-/* A member dies: the others are told who, when its key has expired, and enter again. */
+/* A member dies: the others hear its name when its key has expired, and enter again. */
 static void test_death_in_final(void **state)
 {
     (void)state;
@@ -590,7 +590,7 @@ static void test_leaving_is_told_at_once(void **state)
     world_free(world);
 }
 
-/* A newcomer is announced, and when it dies the members do not restart for nobody. */
+/* A newcomer is announced; when it dies, the members do not restart in vain. */
 static void test_waiter_that_dies_does_not_count(void **state)
 {
     (void)state;
@@ -615,7 +615,7 @@ static void test_waiter_that_dies_does_not_count(void **state)
     struct mst__legacy_changes changes;
     mst__legacy_changes(&member->machine, &changes);
     assert_int_equal(changes.waiting_count, 0);
-    /* And whoever watches takes the entry out, for the peers. */
+    /* And a watching member removes the entry, for the peers. */
     actor_begin(world, member, MST_LEGACY_OP_WATCH, SECOND_US);
     (void)world_run(world, 2 * SECOND_US);
     assert_int_equal(world_doc(world)->waiting_count, 0);
@@ -643,7 +643,7 @@ static void test_timeout_takes_the_entry_back(void **state)
     world_free(world);
 }
 
-/* The answer to a write of the document is lost, at each point in turn: nobody is in twice. */
+/* The answer to a write of the document is lost, at each point in turn: no node is in twice. */
 static void test_lost_answers(void **state)
 {
     (void)state;
@@ -743,7 +743,7 @@ static struct mst__legacy_event answer(int code, uint64_t modified)
         .kind = MST_LEGACY_EVENT_ANSWER, .code = code, .index = modified, .modified = modified};
 }
 
-/* Keys are refreshed, and failures are told when the TTL has surely passed. */
+/* Keys are refreshed, and failures are reported when the TTL has certainly passed. */
 static void script_beats(struct mst__legacy *machine)
 {
     assert_true(mst__legacy_beat_us(machine) < 4 * SECOND_US);
@@ -864,7 +864,7 @@ static void test_events_out_of_place(void **state)
 
 /* --- ranks --- */
 
-/* Peers keep their ranks, whoever is taken out; the last one moves up if it is ours. */
+/* Peers keep their ranks when a node is removed; the last one moves up if it is ours. */
 static void test_unseat(void **state)
 {
     (void)state;

@@ -139,7 +139,7 @@ static void joins_and_comes_back(void **state)
     assert_int_equal(message.u.announce.announcement.claim.round, 1);
     assert_false(message.u.announce.announcement.claim.holds);
     assert_int_equal(message.u.announce.announcement.address.size, 3);
-    hear_round(MST_JOB_SEALED, 1, 1); /* the one it comes from, told again */
+    hear_round(MST_JOB_SEALED, 1, 1); /* its last round, told again */
     effects_are("");
     hear_round(MST_JOB_SEALED, 2, 0);
     effects_are("sealed");
@@ -385,7 +385,7 @@ static void says_that_it_has_finished_until_the_end(void **state)
     assert_int_equal(member.effects[0].end->outcome, MST_JOB_OUTCOME_FINISHED);
 }
 
-/* What happens while there is no connection is said on the next one. */
+/* Reports made without a connection are sent on the next one. */
 static void finishes_while_cut_off(void **state)
 {
     (void)state;
@@ -429,7 +429,7 @@ static void says_that_it_has_failed(void **state)
     effects_are("send:announce");
     mst__member_message(&member, &member.effects[0], &message);
     assert_false(message.u.announce.announcement.claim.holds);
-    hear_welcome(MST_JOB_VERSION); /* so what came before it was heard, too */
+    hear_welcome(MST_JOB_VERSION); /* so earlier messages were heard, too */
     disconnect(MST_ECONN);
     kind(MST_MEMBER_EVENT_TIME);
     kind(MST_MEMBER_EVENT_CONNECTED);
@@ -439,7 +439,7 @@ static void says_that_it_has_failed(void **state)
     effects_are("notice:connected");
 }
 
-/* Nobody knows whether a failure was heard: the place is claimed once more to say it. */
+/* It is unknown whether a failure was heard: the place is claimed once more to report it. */
 static void a_failure_outlives_its_connection(void **state)
 {
     (void)state;
@@ -480,7 +480,7 @@ static void a_failure_waits_for_the_claim(void **state)
     effects_are("notice:connected send:restart send:announce");
 }
 
-/* A server of the first version does not know the words, and is not told. */
+/* A server of version 1 does not know the reports, and does not get them. */
 static void an_earlier_version_is_not_told(void **state)
 {
     (void)state;
@@ -581,7 +581,7 @@ static void asks_for_a_new_job(void **state)
     announced_as(false);
     hear_refused(MST_EFINISHED, MST_REFUSAL_CLOSED);
     assert_int_equal(member.err.code, MST_EFINISHED);
-    /* Other refusals are none of that. */
+    /* Other refusals are not like that. */
     (void)reset(NULL);
     member.options.is_new = true;
     want(INT64_MAX);
@@ -629,7 +629,7 @@ static void who_is_late_says_why(void **state)
 {
     (void)state;
     announced(30 * SECOND_US);
-    member.beat_us = INT64_MAX; /* its time is not what is looked at */
+    member.beat_us = INT64_MAX; /* its time does not count */
     now_us += 30 * SECOND_US;
     kind(MST_MEMBER_EVENT_TIME);
     effects_are("explain");
@@ -687,7 +687,7 @@ static void who_never_connected_fails_with_the_cause(void **state)
     assert_string_equal(member.err.msg, "cut");
 }
 
-/* Any events in any order: what must be true is. */
+/* Any events in any order: the invariants hold. */
 static void stands_any_history(void **state)
 {
     (void)state;

@@ -111,7 +111,7 @@ static const char *script(const char *body)
     return fixture.script;
 }
 
-/* What a script says first so that it counts as an etcd. */
+/* The first lines of a script that make it an etcd. */
 #define SAYS_VERSION(version) \
     "if [ \"$1\" = --version ]; then echo 'etcd Version: " version "'; exit 0; fi\n"
 
@@ -319,7 +319,7 @@ static void test_given_port(void **state)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     fixture.options.host = "127.0.0.1";
     fixture.options.client_port = ntohs(address.sin_port);
-    /* Bound, and nobody listens: that is how we hold a port ourselves. */
+    /* Bound without listening: that is how we hold a port ourselves. */
     struct mst_etcd_server *server = start();
     assert_int_equal(mst_etcd_server_port(server), ntohs(address.sin_port));
     assert_healthy(server);
@@ -413,8 +413,8 @@ static void wait_for_empty(const char *path)
     }
 }
 
-/* Its etcd dies at once, and the directory goes, too. We inherit the orphans, so that their end is
- * seen for certain. */
+/* Its etcd dies at once, and the directory is removed, too. We inherit the orphans, so that we
+ * see their end for certain. */
 static void test_parent_killed(void **state)
 {
     (void)state;
@@ -551,7 +551,7 @@ static void test_output_file(void **state)
     assert_memory_equal(text, "before\n", 7);
     assert_non_null(strstr(text, "etcd"));
 
-    /* Its last words, and not what was there before, are in the error. */
+    /* The end of its output, and not earlier output, is in the error. */
     fixture.options.binary_path = script(SAYS_VERSION("3.4.0") "echo whimper >&2; exit 3");
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &server, &err), MST_ECONN,
                  "exit status 3 at its start; it printed: ");
@@ -582,7 +582,7 @@ static void test_data_dir(void **state)
     assert_non_null(strstr(body, "yes"));
     mst_etcd_server_stop(server);
 
-    /* A start that fails takes nothing of what was there before. */
+    /* A failed start removes none of the existing files. */
     static const char *const nonsense[] = {"--no-such-option", NULL};
     fixture.options.arguments = nonsense;
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &server, &err), MST_ECONN,
@@ -590,7 +590,7 @@ static void test_data_dir(void **state)
     assert_true(exists(path_of("data/member")));
 }
 
-/* A failed start takes out what it has put in. */
+/* A failed start removes its own files. */
 static void test_data_dir_of_failed_start(void **state)
 {
     (void)state;
@@ -601,7 +601,7 @@ static void test_data_dir_of_failed_start(void **state)
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &none, &err), MST_ECONN, "1");
     assert_false(exists(path_of("data")));
 
-    /* What others keep there stays, and so does the directory. */
+    /* Foreign files stay, and so does the directory. */
     assert_int_equal(mkdir(path_of("data"), 0700), 0);
     assert_int_equal(mkdir(path_of("data/notes"), 0700), 0);
     assert_fails(mst_etcd_server_start(&fixture.options, START_MS, &none, &err), MST_ECONN, "1");
@@ -654,7 +654,7 @@ static void test_no_program(void **state)
     assert_start_fails(fixture.script, MST_ESYS, "Exec format error");
 }
 
-/* The variable, as the peers take it; one that names nothing is no obstacle. */
+/* The variable has the peers' meaning; if it names no program, that is no error. */
 static void test_search(void **state)
 {
     (void)state;
@@ -680,7 +680,7 @@ static void test_v2_refused(void **state)
     fixture.options.enable_v2 = true;
     assert_start_fails(script(SAYS_VERSION("3.6.1")), MST_ENOTSUP, "3.6 has removed");
     assert_start_fails(script(SAYS_VERSION("4.0.0-rc.1")), MST_ENOTSUP, "etcd 4.0.0-rc.1");
-    /* It runs where there is one: here it is asked for the API, and there without an option. */
+    /* Versions with the API: from 3.3 on it needs an option; before, it is always on. */
     assert_start_fails(script(SAYS_VERSION("3.5.9") "echo \"$@\"; exit 1"), MST_ECONN,
                        "--enable-v2=true");
     assert_start_fails(script(SAYS_VERSION("3.2.26") "echo \"$@\"; exit 1"), MST_ECONN, "http");
@@ -744,7 +744,7 @@ static pid_t read_pid(const char *name)
     }
 }
 
-/* Whoever inherits them may take a while to collect orphans. */
+/* The process that inherits orphans may take a while to collect them. */
 static bool is_alive(pid_t pid)
 {
     char text[512];
@@ -762,7 +762,7 @@ static bool is_alive(pid_t pid)
 
 #define HANGS SAYS_VERSION("3.4.0") "echo hello; sleep 1000 & echo $! >child; wait"
 
-/* It is killed with what it has started. */
+/* It is killed with the processes that it has started. */
 static void test_never_healthy(void **state)
 {
     (void)state;

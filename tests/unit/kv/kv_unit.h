@@ -5,9 +5,9 @@
 #include "base/buf.h"
 #include "kv/kv.h"
 
-/* Everything that a command can change: values and their blocks, queues, lines of waiting clients,
- * watches, promises, the lists, what is counted. @ret_text is initialised and is the caller's. What
- * can be computed again, as fingerprints, is left out. */
+/* Everything that a command can change: values and their blocks, queues, lines of waiting
+ * clients, watches, promises, lists, counters. @ret_text is initialised and belongs to the
+ * caller. Derived values, such as fingerprints, are left out. */
 void mst__kv_snapshot(const struct mst__kv *kv,
                       const struct mst__kv_client *clients,
                       size_t clients_count,
@@ -21,8 +21,8 @@ void mst__kv_check_compact(struct mst__kv *kv,
                            unsigned long failure,
                            uint64_t steps);
 
-/* As mst__kv_apply; a WAIT for more than @keys keys is asked for in two parts, unless the
- * first one may leave notices, as it does with a barrier that is left. */
+/* As mst__kv_apply; a WAIT for more than @keys keys is made in two parts, unless the first part
+ * may leave notices, as it does with a barrier that is left. */
 int mst__kv_apply_parts(struct mst__kv *kv,
                         struct mst__kv_client *client,
                         const struct mst__command *command,

@@ -1,6 +1,6 @@
 /* unit/kv/test_kv.c - the engine where scripts of bytes do not reach: failing allocations, the
- * memory limit byte by byte, accounting, the lifetime of clients and replies. What the operations
- * do is in the golden scripts and, at random, in test_kv_model.c. */
+ * memory limit byte by byte, accounting, the lifetime of clients and replies. The golden scripts
+ * and test_kv_model.c test the operations. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/number.h"
@@ -245,7 +245,7 @@ static void steps_close(struct steps *steps)
     }
 }
 
-/* The engine goes on: what it held is there and new things fit. */
+/* The engine goes on: its content is there and new things fit. */
 static void assert_alive(struct fixture *f)
 {
     assert_bytes_str(run(f, 0, MST_OP_GET, "/t").bytes, "text");
@@ -254,7 +254,7 @@ static void assert_alive(struct fixture *f)
     drain(f);
 }
 
-/* Whether @client, and nobody else, is told once that it has missed something. */
+/* Whether @client, and no other, is told once that it has missed a notice. */
 static bool lost_a_notice(struct fixture *f, size_t client)
 {
     struct mst__kv_notice notice;
@@ -377,7 +377,7 @@ static void all_memory_comes_back(void **state)
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < steps.count; i++) {
             struct mst__reply reply;
-            /* Some meet a text where they want a number, or a full queue; that is fine here. */
+            /* Some find a text instead of a number, or a full queue; that is fine here. */
             (void)apply(&f, i % CLIENTS, &steps.all[i].command, &reply);
             drain(&f);
         }
@@ -483,9 +483,9 @@ static void replies_stop_at_their_limit(void **state)
     fixture_close(&f);
 }
 
-/* ADD and BARRIER on what is no number: MST_ETYPE, nothing changed, whatever the memory. */
-/* A barrier's count stands at one digit less than it began with. Whatever is refused meanwhile, the
- * digit is there when the participant goes. */
+/* ADD and BARRIER on a value that is not a number: MST_ETYPE, nothing changed, for any memory. */
+/* A barrier's count has one digit less than at its start. Whatever is refused meanwhile, the
+ * digit is there when the participant leaves. */
 static void refused_multi_set_leaves_a_barrier_alone(void **state)
 {
     (void)state;
@@ -572,8 +572,8 @@ static void waits_survive_nothing_of_a_closed_client(void **state)
     fixture_close(&f);
 }
 
-/* One that is in a barrier of a key it watches itself may go at any time. */
-/* What comes between the parts of a wait counts, and the wait is not over before the last part. */
+/* A client in a barrier of a key that it watches may close at any time. */
+/* Changes between the parts of a wait count, and the wait is not over before the last part. */
 static void a_wait_in_parts(void **state)
 {
     (void)state;
@@ -600,7 +600,7 @@ static void a_wait_in_parts(void **state)
     fixture_close(&f);
 }
 
-/* A wait that is given up in parts is not over when what is left of it comes. */
+/* A wait that is given up in parts is not over when its other keys come. */
 static void a_wait_is_shed(void **state)
 {
     (void)state;
@@ -687,7 +687,7 @@ static void connections_share_the_memory_limit(void **state)
     fixture_close(&f);
 }
 
-/* What a pop returned stays readable until the next call, though the item is gone. */
+/* The reply of a pop stays readable until the next call, although the item is gone. */
 static void popped_bytes_stay(void **state)
 {
     (void)state;
@@ -708,8 +708,8 @@ static struct mst_bytes large_value(char fill)
     return mst_bytes_of(bytes, sizeof bytes);
 }
 
-/* Hold what @key has and do @command to it: who holds it sees no change, others see the change, and
- * the memory is counted until it is released. */
+/* Hold the value of @key and do @command to it: the holder sees no change, others do, and the
+ * memory is counted until the release. */
 static void change_held(const struct mst__command *command)
 {
     struct fixture f;
@@ -781,8 +781,8 @@ static void what_can_be_held(void **state)
     assert_int_equal(f.kv.memory_used, 0);
     set(&f, "/small", "text");
     assert_null(run(&f, 0, MST_OP_GET, "/small").shared);
-    /* What an unsuccessful COMPARE_SET answers is the value, and can be held; what a successful one
-     * answers, or one of an absent key, is the asker's own. */
+    /* A failed COMPARE_SET replies with the value, which can be held; a successful one, or one
+     * of an absent key, replies with the command's own bytes. */
     struct mst__command swap = {
         .op = MST_OP_COMPARE_SET, .key = STR("/c"), .value = large_value('c')};
     assert_int_equal(apply(&f, 0, &swap, &reply), 0);
@@ -804,7 +804,7 @@ static void found_tells_absent_from_empty(void **state)
     set(&f, "/e", "");
     assert_true(run(&f, 0, MST_OP_GET, "/e").found);
     assert_false(run(&f, 0, MST_OP_GET, "/none").found);
-    /* A key that somebody waits for is not there. */
+    /* A key that a client waits for does not exist. */
     assert_int_equal(wait_for(&f, 1, "/w", NULL), MST_REPLY_LATER);
     assert_false(run(&f, 0, MST_OP_GET, "/w").found);
     assert_int_equal(run(&f, 0, MST_OP_DELETE, "/w").number, 0);

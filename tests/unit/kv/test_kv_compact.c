@@ -1,5 +1,5 @@
-/* unit/kv/test_kv_compact.c - keys and values are moved together, and their pages go back. What
- * moving does to everything that leads to them is in test_kv_model.c. */
+/* unit/kv/test_kv_compact.c - keys and values are moved together, and their pages go back.
+ * test_kv_model.c tests the references to moved values. */
 #include <stdio.h>
 
 #include "base/limits.h"

@@ -1,7 +1,7 @@
-/* unit/kv/test_kv_model.c - random commands against the engine and against a naive model of it:
- * arrays and linear search, written from the description of the operations. After every step both
- * must agree on the reply, on who was released in which order, on every notice, and on all that is
- * stored. The seeds are fixed; a failure names its seed and step. */
+/* unit/kv/test_kv_model.c - random commands against the engine and a naive model: arrays and
+ * linear search, written from the description of the operations. After every step both must
+ * agree on the reply, on the released clients and their order, on every notice, and on all
+ * stored values. The seeds are fixed; a failure names its seed and step. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ struct text {
 struct model_key {
     bool exists;
     struct text value;
-    bool made_by_barrier; /* and written by nobody else */
+    bool made_by_barrier; /* and no other operation has written it */
     unsigned epoch;       /* grows with every write that is not a barrier's */
     struct text queue[QUEUE_MAX];
     size_t queue_count;
@@ -48,7 +48,7 @@ struct model_place {
     bool is_barrier;
     unsigned epoch;
     bool is_change;
-    bool existed; /* and was this: no news as long as it is */
+    bool existed; /* the value then; no news while it is the same */
     struct text value;
 };
 
@@ -72,7 +72,7 @@ struct model {
     size_t notices_count;
 };
 
-/* What a command answers, in the model. */
+/* The reply of a command, in the model. */
 struct answer {
     int rv;
     enum mst__reply_kind kind;
@@ -195,7 +195,7 @@ static void model_wake_line(struct model *m, size_t key, enum mst__kv_line line)
     }
 }
 
-/* Those who wait for a change go on if there was one, the others in any case. */
+/* Clients that wait for a change go on if there was one, the others in any case. */
 static void model_wake_all(struct model *m, size_t key)
 {
     model_wake_line(m, key, MST_KV_LINE_KEY);
@@ -220,7 +220,8 @@ static void model_written(struct model *m, size_t key, bool wake)
     }
 }
 
-/* An item for somebody: the first who waits for nothing else goes, those before him saw it. */
+/* A new item: the first client that waits for nothing else goes; those before it have seen the
+ * item. */
 static void model_wake_one(struct model *m, size_t key)
 {
     for (size_t i = 0; i < m->places_count;) {
@@ -252,7 +253,7 @@ static void model_settle(struct model *m, size_t client, int promised)
     }
 }
 
-/* As strtoll sees it; false when it is no number. */
+/* As strtoll; false if it is not a number. */
 static bool model_number(const struct model *m, size_t key, int64_t *ret_number)
 {
     char text[VALUE_MAX + 1] = {0};
@@ -619,8 +620,8 @@ static bool is_same_notice(const struct both *both,
            mst__bytes_equal(notice->new_value, bytes_of(&wanted->new_value));
 }
 
-/* Each notice comes, in order. Where memory is short it may be lost, and then its watcher is told
- * so once, behind the others. */
+/* Each notice comes, in order. If memory is short it may be lost; then its watcher is told once,
+ * after the others. */
 static void compare_notices(struct both *both)
 {
     const struct model *m = &both->model;
@@ -756,11 +757,11 @@ static struct mst__command random_command(struct both *both)
         .expected = random_value(both),
         .number = (int64_t)mst__prng_below(prng, 5) - 1,
     };
-    /* Half of the time what is stored is expected. */
+    /* Half of the time the stored value is expected. */
     if (command.op == MST_OP_COMPARE_SET && mst__prng_below(prng, 2) == 0) {
         command.expected = bytes_of(&both->model.keys[key].value);
     }
-    /* And mostly what is stored is known. */
+    /* And mostly the stored value is known. */
     if (command.op == MST_OP_WAIT_CHANGE && mst__prng_below(prng, 4) > 0) {
         command.number = model_fingerprint(&both->model.keys[key]);
     }
@@ -772,7 +773,7 @@ static struct mst__command random_command(struct both *both)
     if (command.op == MST_OP_WATCH && mst__prng_below(prng, 4) > 0) {
         command.op = MST_OP_WAIT;
     }
-    /* And keys do not, or nobody would ever wait. */
+    /* And keys do not, or no client would ever wait. */
     if ((command.op == MST_OP_SET || command.op == MST_OP_ADD || command.op == MST_OP_APPEND ||
          command.op == MST_OP_MULTI_SET || command.op == MST_OP_COMPARE_SET) &&
         mst__prng_below(prng, 4) > 0) {
@@ -798,7 +799,7 @@ static unsigned long random_failure(struct both *both)
     return fails ? 1 + mst__prng_below(&both->prng, 6) : 0;
 }
 
-/* Apply @command to the engine. One that is refused must leave everything as it was. */
+/* Apply @command to the engine. A refused one must change nothing. */
 static int apply(struct both *both,
                  size_t client,
                  const struct mst__command *command,
@@ -806,7 +807,7 @@ static int apply(struct both *both,
 {
     struct mst__buf before;
     struct mst__buf after;
-    /* An item that the last reply borrowed is given back by the next command, whatever it is. */
+    /* The next command, of any kind, releases an item that the last reply borrowed. */
     const struct mst__command ping = {.op = MST_OP_PING};
     assert_int_equal(mst__kv_apply(&both->kv, &both->idle, &ping, ret_reply), 0);
     mst__kv_snapshot(&both->kv, both->clients, CLIENTS, &before);
@@ -891,7 +892,7 @@ static void both_open(struct both *both, uint64_t seed, const struct mst__kv_lim
     }
 }
 
-/* Everybody goes, everything is deleted: nothing is left. */
+/* All clients close, all keys are deleted: nothing is left. */
 static void both_close(struct both *both)
 {
     for (size_t i = 0; i < CLIENTS; i++) {

@@ -1,6 +1,6 @@
-/* unit/kv/test_kv_steps.c - what commands cost, in steps of the engine: in proportion to what they
- * bring and what they cause, however much else the engine holds. Each test builds something large
- * and repeats a small command as often as it fits into one read of the server. */
+/* unit/kv/test_kv_steps.c - the cost of commands, in steps of the engine: proportional to their
+ * input and effects, however much else the engine holds. Each test builds something large and
+ * repeats a small command as often as it fits into one read of the server. */
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -52,7 +52,7 @@ static void fixture_close(struct fixture *f)
 {
     for (size_t i = 0; i <= CROWD; i++) {
         mst__kv_client_close(&f->kv, &f->clients[i]);
-        (void)drain(f); /* what the others would be told */
+        (void)drain(f); /* news for the others */
     }
     mst__kv_close(&f->kv);
     mst__free(f->clients);
@@ -173,7 +173,7 @@ static void list_in_parts(void **state)
     fixture_close(&f);
 }
 
-/* A large value is hashed once for all who ask, and again after a change. */
+/* A large value is hashed once for all readers, and again after a change. */
 static void fingerprints(void **state)
 {
     (void)state;
@@ -191,8 +191,8 @@ static void fingerprints(void **state)
     fixture_close(&f);
 }
 
-/* A write that changes nothing does not look at those who wait for a change; one that does, lets
- * them go. */
+/* A write that changes nothing does not visit clients that wait for a change; one that does,
+ * releases them. */
 static void changes_that_are_none(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void changes_that_are_none(void **state)
     fixture_close(&f);
 }
 
-/* Items are for those who wait for the key: the others are not looked at. */
+/* Items are for clients that wait for the key: the others are not visited. */
 static void pushes(void **state)
 {
     (void)state;
@@ -235,8 +235,8 @@ static void pushes(void **state)
     fixture_close(&f);
 }
 
-/* Somebody in a barrier who counts a key up and down wakes those who wait for a change, and does
- * not look at the others in the barrier. */
+/* A client in a barrier that counts a key up and down wakes clients that wait for a change, and
+ * does not visit the others in the barrier. */
 static void barriers(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void watch(struct fixture *f, struct mst__kv_client *client, struct mst_b
     assert_int_equal(apply(f, client, &command).status, MST_STATUS_WATCHING);
 }
 
-/* Who watches a key already is told so, and of each change once. */
+/* A repeated watch of a key counts once, and each change is reported once. */
 static void watches_of_one_key(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void watchers_go(void **state)
     fixture_close(&f);
 }
 
-/* Watchers that lost a notice are told so without a search for them among all keys. */
+/* Watchers that lost a notice are told without a search among all keys. */
 static void notices_lost(void **state)
 {
     (void)state;
@@ -331,14 +331,14 @@ static void notices_lost(void **state)
     assert_int_equal(mst__kv_apply(&f.kv, boss(&f), &write, &reply), 0);
     assert_true(mst__mem_failed());
     mst__mem_fail_nth(0);
-    /* One goes before it is told. */
+    /* One closes before it is told. */
     mst__kv_client_close(&f.kv, &f.clients[500]);
     assert_int_equal(drain(&f), 999);
     assert_true(f.kv.steps - before <= 2500);
     fixture_close(&f);
 }
 
-/* Released clients that go before they are told leave their list without a walk. */
+/* Released clients that close before they are told leave their list without a walk. */
 static void released_go(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void appends(void **state)
     }
 }
 
-/* What is copied and compared counts. */
+/* Copied and compared bytes count. */
 static void bytes_count(void **state)
 {
     (void)state;

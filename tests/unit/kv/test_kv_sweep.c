@@ -1,5 +1,5 @@
-/* unit/kv/test_kv_sweep.c - keys that nobody needs any more are removed some at a time: how far one
- * part goes, what may happen between two, and what those who wait and watch hear of it. */
+/* unit/kv/test_kv_sweep.c - dead keys are removed in parts: the size of a part, changes between
+ * two parts, and the news for waiting and watching clients. */
 #include <stdio.h>
 
 #include "base/limits.h"
@@ -180,7 +180,8 @@ static void others_go_on_between_two_parts(void **state)
     fixture_close(&f);
 }
 
-/* Who waits for a change of a dead key hears of it; who waits for the key itself goes on. */
+/* A client that waits for a change of a dead key hears of it; one that waits for the key itself
+ * goes on waiting. */
 static void those_who_wait(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* unit/status/test_expect.c - names of nodes that should come: ranges, and who is there. */
+/* unit/status/test_expect.c - names of expected nodes: ranges, and missing ones. */
 #include "base/mem.h"
 #include "snapshot/snapshot.h"
 #include "unit/unit.h"
@@ -31,7 +31,7 @@ static void list(const char *const *names, size_t count, char *ret_text, size_t 
     }
 }
 
-/* Who of @expected is not there when @nodes are, and who has never been. */
+/* The nodes of @expected that are missing among @nodes, and those never seen. */
 static void assert_missing(struct mst_expected *expected,
                            const char *const *nodes,
                            const char *missing,
@@ -133,13 +133,13 @@ static void who_is_there(void **state)
     assert_missing(expected, some, "node3,node4", "node3,node4");
     assert_true(mst_expected_has(expected, "node1_4711_803"));
     assert_false(mst_expected_has(expected, "node33_1_0"));
-    /* Who has been there is remembered. */
+    /* Nodes that were seen once are remembered. */
     static const char *const another[] = {"node4", NULL};
     assert_missing(expected, another, "node1,node2,node3,worker_7_8", "node3");
     mst_expected_free(expected);
 }
 
-/* One that is gone is not there; and where nodes have no names nobody can be expected. */
+/* A gone node is missing; without names no node can be expected. */
 static void who_is_not(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* unit/status/test_status.c - <muster/status.h> against a server in a thread: jobs of backends
- * `muster` and `c10d`, lists, watches, closing; what cannot be looked at. */
+ * `muster` and `c10d`, lists, watches, closing, and refusals. */
 #include <pthread.h>
 
 #include "base/clock.h"
@@ -114,7 +114,7 @@ static void list_of_jobs(void **state)
     assert_int_equal(list->jobs[0]->members, 1);
     assert_int_equal(list->jobs[0]->nodes_max, 2);
     mst_status_list_free(list);
-    /* One that nobody knows is told with those that are like it. */
+    /* An unknown job is reported with similar run ids. */
     struct mst_params *params = params_of("muster", f->text, "jbo");
     struct mst_status *status = look(params);
     assert_non_null(strstr(status->summary, "similar: 'job'"));
@@ -215,7 +215,7 @@ static void what_cannot_be_looked_at(void **state)
     struct mst_status_list *list = NULL;
     assert_fails(mst_status_jobs("127.0.0.1:1", SHORT_MS, &list, &err), MST_ECONN, "127.0.0.1:1");
     assert_null(list);
-    /* Limits that nobody has said are good for a look alone. */
+    /* Unset limits are enough for a look. */
     struct mst_handler *handler = NULL;
     struct mst_params *params = params_of("muster", "127.0.0.1:1", "job");
     assert_fails(mst_handler_new(params, &handler, &err), MST_EINVAL, "nodes_min");

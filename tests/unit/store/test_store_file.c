@@ -250,7 +250,7 @@ int flock(int fd, int operation)
     return (int)syscall(SYS_flock, fd, operation);
 }
 
-/* What is written goes into the file that has the name, and not into one that nobody will find. */
+/* A write goes into the file that has the name now, not into a removed one. */
 static void test_removed_before_lock(void **state)
 {
     struct fixture *fixture = *state;
@@ -268,7 +268,7 @@ static void test_removed_before_lock(void **state)
     mst_store_close(store);
 }
 
-/* A lock that somebody holds is waited for, and not beyond the deadline. */
+/* A held lock is waited for until the deadline. */
 static void test_locked(void **state)
 {
     struct fixture *fixture = *state;

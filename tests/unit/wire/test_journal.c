@@ -142,7 +142,7 @@ static int unit_join(struct unit_journal *unit, const char *name, uint64_t conta
     return unit_step(unit, event, 0);
 }
 
-/* Replay what was written since the last time; the first error. */
+/* Replay the records since the last call; returns the first error. */
 static int unit_replay(struct unit_journal *unit)
 {
     int rv = 0;
@@ -232,7 +232,7 @@ static void replays(void **state)
     unit_close(&unit);
 }
 
-/* A journal that begins late has the state, with everything that was to be told. */
+/* A journal that begins late has the state, with all pending notices. */
 static void goes_on_from_a_state(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void goes_on_from_a_state(void **state)
     assert_int_equal(step_announce(&unit.run.authority, &said, unit.run.now_us, NULL), 0);
     unit_state(&unit);
     unit_mark(&unit, MST_JOURNAL_GAP, 9);
-    /* The old process of b is still to be told that it was replaced. */
+    /* The notice that b was replaced is still pending. */
     assert_int_equal(unit_replay(&unit), 0);
     assert_same(&unit);
     unit.run.now_us += 2 * SECOND_US;
@@ -316,7 +316,7 @@ static void restores_or_fails(void **state)
     unit_close(&unit);
 }
 
-/* Half a record is none yet; one that is damaged is known. */
+/* An incomplete record is not read yet; a damaged one is noticed. */
 static void knows_damage(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void knows_damage(void **state)
     unit_close(&unit);
 }
 
-/* What makes no sense where it is, or refers to what is not there, is refused. */
+/* Records that are out of place, or refer to missing entries, are refused. */
 static void refuses(void **state)
 {
     (void)state;
@@ -378,7 +378,7 @@ static void refuses(void **state)
     unit_close(&unit);
 }
 
-/* A state for which there is no room is not written in part. */
+/* A state without room is not written in part. */
 static void no_room(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* unit/wire/test_round_key.c - the keys of a round: each round has its own prefix, whatever the run
- * is called, and whose a key is can be read from it. */
+/* unit/wire/test_round_key.c - the keys of a round: each round has its own prefix, for any run
+ * id, and a key shows its round. */
 #include <stdio.h>
 #include <string.h>
 

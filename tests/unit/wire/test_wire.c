@@ -1,6 +1,6 @@
-/* unit/wire/test_wire.c - the codec: every operation in every dialect there and back, cut at every
- * byte; limits; what is not a TCPStore request; replies as a client reads them. The vectors of real
- * clients are golden scripts. */
+/* unit/wire/test_wire.c - the codec: every operation in every dialect there and back, cut at
+ * every byte; limits; input that is not a TCPStore request; replies as a client reads them. The
+ * vectors of real clients are golden scripts. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "muster/error.h"
@@ -159,7 +159,7 @@ static void read_growing(struct mst__wire_reader *reader,
             assert_int_equal(rv, MST_WIRE_MORE);
             assert_true(size > have);
             assert_true(size <= bytes.size);
-            /* What was asked for was really needed. */
+            /* The requested bytes were really needed. */
             assert_true(size >= promised);
             promised = size;
         } else {
@@ -540,7 +540,7 @@ static void notices(void **state)
                      0);
     assert_bytes(mst__buf_bytes(&out),
                  mst_bytes_of("\x02\x01\0\0\0\0\0\0\0k\x03\0\0\0\0\0\0\0old\0\0\0\0\0\0\0\0", 29));
-    /* What does not fit is not written by halves. */
+    /* A message that does not fit is not written in part. */
     char large[60] = {0};
     assert_int_equal(mst__wire_write_notice(&out, MST_NOTICE_UPDATED, mst_bytes_str("k"),
                                             mst_bytes_str("old"),

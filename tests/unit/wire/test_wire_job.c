@@ -174,7 +174,7 @@ static void read_message(struct mst_bytes frame, struct mst__job_message *ret_me
     assert_int_equal(size, frame.size);
 }
 
-/* What was read, written again, makes the same bytes: so nothing was lost and nothing made up. */
+/* A message that is read and written again gives the same bytes: nothing is lost or made up. */
 static void check_again(struct mst_bytes frame, const struct mst__job_message *read)
 {
     struct mst__job_message message = *read;
@@ -275,7 +275,7 @@ static void cause_is(const struct mst__cause *cause, uint32_t rank, const char *
     assert_bytes_str(cause->text, "out of memory");
 }
 
-/* What the second version has added. */
+/* Fields of version 2. */
 static void fields_of_the_end(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void fields_of_the_end(void **state)
                 break;
             case MST_JOB_RESTART:
                 assert_int_equal(message.u.restart.round, 8);
-                message.u.restart.cause.rank = 5; /* neither is said: the authority knows them */
+                message.u.restart.cause.rank = 5; /* neither is sent: the authority knows them */
                 message.u.restart.cause.node = text("node5");
                 cause_is(&message.u.restart.cause, 5, "node5");
                 break;
@@ -383,7 +383,7 @@ static size_t added_size(const struct mst__job_message *message)
     }
 }
 
-/* A message of the first version: there is no budget, and whatever is closed was asked to be. */
+/* A message of version 1: it has no budget, and a closed job was closed on request. */
 static void first_version(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static void first_version(void **state)
     }
 }
 
-/* A message of the second version: nobody says that it is a new job, or when a last call ends. */
+/* A message of version 2: without a flag for a new job, or the end of a last call. */
 static void second_version(void **state)
 {
     (void)state;
@@ -448,8 +448,7 @@ static void second_version(void **state)
     }
 }
 
-/* A message of the third version: nobody says how many restarts there were before a round, or that
- * a job does not grow. */
+/* A message of version 3: without the restarts before a round, and without is_fixed. */
 static void third_version(void **state)
 {
     (void)state;
@@ -483,7 +482,7 @@ static void third_version(void **state)
     }
 }
 
-/* What is packed comes out as it was put in, and nothing of what was cut. */
+/* Packed entries are read as they were written, without those that were cut. */
 static void packed_lists(void **state)
 {
     (void)state;
@@ -566,8 +565,8 @@ static void cut_off(void **state)
     }
 }
 
-/* A whole frame whose fields end too soon is none, unless it ends where an earlier version does;
- * one that goes on has fields of a later version. But for those whose last field is all the
+/* A whole frame whose fields end too soon is malformed, unless it ends where an earlier version
+ * does; extra bytes are fields of a later version. The exception: types whose last field is the
  * rest. */
 static void too_short_and_too_long(void **state)
 {
