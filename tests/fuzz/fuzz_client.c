@@ -1,9 +1,8 @@
 /* fuzz/fuzz_client.c - any bytes as a server's answers.
  *
- * The first byte of the input chooses the operation, the second how many keys it had; the rest is
- * the stream of answers, read one after another until an error or too few bytes. Each answer is
- * read from the whole stream and from every beginning of it that is short enough to matter: the
- * result must not depend on that. */
+ * The first byte of the input chooses the operation, the second its number of keys; the rest is
+ * the stream of answers, read one after another until an error or the end. Each answer is read
+ * from the whole stream and from every short prefix of it: the result must be the same. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ static void assert_same(const struct mst__reply *a, const struct mst__reply *b)
     MST_ASSERT(mst__bytes_equal(a->bytes, b->bytes));
 }
 
-/* Walk the strs of a reply with many of them: what the codec let pass is well-formed. */
+/* Walk the strs of a reply with many of them: accepted ones are well-formed. */
 static void assert_whole(const struct mst__command *command, const struct mst__reply *reply)
 {
     uint64_t count = reply->kind == MST_REPLY_ITEMS  ? command->count
@@ -42,7 +41,7 @@ static void assert_whole(const struct mst__command *command, const struct mst__r
     }
 }
 
-/* Read one answer from longer and longer beginnings of @input. */
+/* Read one answer from growing prefixes of @input. */
 static int read_growing(const struct mst__command *command,
                         struct mst_bytes input,
                         struct mst__reply *ret_reply,

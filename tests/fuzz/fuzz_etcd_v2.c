@@ -1,7 +1,7 @@
 /* fuzz/fuzz_etcd_v2.c - any bytes as JSON, and as an answer of etcd's v2 API.
  *
- * The first byte chooses the status and the headers, the rest is the body. JSON that is read can be
- * written, and is then read as the same. An answer is complete, or it is empty and has an error. */
+ * The first byte chooses the status and the headers, the rest is the body. JSON that is read can
+ * be written and is then read as the same. An answer is complete, or empty with an error. */
 #include <stddef.h>
 #include <stdint.h>
 

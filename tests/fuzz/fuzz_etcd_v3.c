@@ -1,8 +1,7 @@
 /* fuzz/fuzz_etcd_v3.c - any bytes as an answer of etcd's v3 API.
  *
- * The first byte of the input chooses what was asked for, the second the operations of a
- * transaction or the HTTP status of an error; the rest is the answer. Whatever is accepted must be
- * whole. */
+ * The first byte of the input chooses the request, the second the operations of a transaction or
+ * the HTTP status of an error; the rest is the answer. An accepted answer must be complete. */
 #include <stddef.h>
 #include <stdint.h>
 

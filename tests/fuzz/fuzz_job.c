@@ -1,10 +1,10 @@
 /* fuzz/fuzz_job.c - any bytes as the frames of a job, both ways.
  *
- * The input is a row of pieces: a byte that chooses a connection and what happens on it, a byte
- * that is the length, the bytes. The bytes of a connection are a stream of frames. Each is read
- * from the whole stream and from every beginning of it; what is a message must be the same after it
- * was written and read once more. Then it is for an authority, as a server has one, or, if it is a
- * server's, for nobody. What the authority has to tell is written and read, too. */
+ * The input is a list of pieces: a byte that chooses a connection and an action, a byte that is
+ * the length, the bytes. The bytes of a connection are a stream of frames. Each is read from the
+ * whole stream and from every prefix of it; a message must be the same after it was written and
+ * read once more. Then it goes to an authority, as in a server; messages of a server are
+ * dropped. The effects of the authority are written and read, too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,7 +30,7 @@ struct run {
     struct mst__authority authority;
     struct conn conns[CONNS];
     int64_t now_us;
-    int64_t round; /* the last one that was told to all */
+    int64_t round; /* the last one that was sent to all */
 };
 
 static int step(struct run *run,
@@ -83,7 +83,7 @@ static void write_and_read(const struct mst__job_message *message)
     mst__buf_close(&second);
 }
 
-/* Read one frame from longer and longer beginnings of @input. */
+/* Read one frame from growing prefixes of @input. */
 static int read_growing(struct mst_bytes input, size_t *ret_size)
 {
     size_t wanted = 0;

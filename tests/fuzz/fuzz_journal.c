@@ -1,9 +1,9 @@
 /* fuzz/fuzz_journal.c - any bytes as a journal.
  *
- * The input is a file with a journal, of which the checksums are not looked at: else the fuzzer
- * would not get past them. As `muster replay` reads it: each record either makes no sense, and that
- * is the end, or leaves authorities about which everything is true that must be. What a job has
- * come to is written and read once more, and must be the same. */
+ * The input is a journal file. Checksums are not checked, because the fuzzer would not get past
+ * them. As in `muster replay`, each record is either invalid, which ends the run, or leaves
+ * authorities whose invariants hold. The state of a job is written and read once more, and must
+ * be the same. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "wire/replay.h"
 
-/* Jobs and members that a short input cannot make costly. */
+/* Limits that keep any input cheap. */
 enum { RECORDS_MAX = 2000 };
 
 static void on_told(void *arg,

@@ -1,4 +1,4 @@
-/* fuzz/fuzz_launch.c - texts that a launcher is given by others: JSON, and lists of names. */
+/* fuzz/fuzz_launch.c - texts that a launcher reads: JSON, and lists of names. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -18,7 +18,7 @@ static int count_name(void *arg, const char *name, struct mst_err *reterr)
     return ++*count < NAMES_MAX ? 0 : MST_ELIMIT;
 }
 
-/* Whatever a value is, what is found in it lies in it. */
+/* Parts of a value lie inside it. */
 static void look(struct mst_bytes value, int depth)
 {
     static const char *const names[] = {"message", "timestamp", "workers", "do"};

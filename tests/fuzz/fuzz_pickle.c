@@ -1,7 +1,7 @@
 /* fuzz/fuzz_pickle.c - any bytes as a record, and as base64.
  *
- * What is read can be written, in its own dialect, and is then read as the same; and what is
- * written twice is the same bytes. */
+ * A record that is read can be written in its own dialect and is then read as the same; writing
+ * twice gives the same bytes. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "codec/pickle.h"
 
-/* The record and what was carried along are written out; that may be longer than what was read. */
+/* The record is written with its unknown attributes; that may be longer than the input. */
 #define OUTPUT_SIZE_MAX (4 * MST_PICKLE_SIZE_MAX)
 
 static void check_record(const struct mst__state *state)
@@ -47,7 +47,7 @@ static void check_base64(struct mst_bytes bytes)
     rv = mst__base64_read(&decoded, mst__buf_bytes(&text));
     MST_ASSERT(rv == 0);
     MST_ASSERT(mst__bytes_equal(mst__buf_bytes(&decoded), bytes));
-    /* The input itself as text: anything, but within bounds. */
+    /* The input itself as base64: any result within bounds. */
     mst__buf_clear(&decoded);
     rv = mst__base64_read(&decoded, bytes);
     MST_ASSERT(rv == 0 || rv == MST_EPROTO);

@@ -1,10 +1,10 @@
-/* fuzz/fuzz_serve.c - a real server with several connections, whose limits are small.
+/* fuzz/fuzz_serve.c - a real server with several connections and small limits.
  *
- * The input is a row of steps. A step is a byte that chooses a connection and an action, and a few
- * bytes more: requests of any dialect, whole, in part or repeated, messages of jobs, raw bytes;
- * reading a part of what has come, hanging up, coming again, time that passes. After each step the
- * loop turns and what must always hold is checked; at the end everybody leaves, and nothing may be
- * left of them. The server lives in the same thread, and its clock goes forward by the steps. */
+ * The input is a list of steps. A step is a byte that chooses a connection and an action, and a
+ * few more bytes: requests of any dialect, whole, in part or repeated, messages of jobs, raw
+ * bytes; reading a part of the output, closing, connecting again, passing time. After each step
+ * the loop turns and the invariants are checked; at the end all clients leave, and nothing may
+ * be left of them. The server is in the same thread, and its clock advances by the steps. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ enum action {
     ACTION_RAW,
     ACTION_REQUEST,
     ACTION_REQUESTS, /* many equal ones */
-    ACTION_HALF,     /* a request but for its last bytes */
+    ACTION_HALF,     /* a request without its last bytes */
     ACTION_MESSAGE,
     ACTION_READ,
     ACTION_READ_ALL,
@@ -74,7 +74,7 @@ static uint8_t take(struct run *run)
 static void peer_hang_up(struct peer *peer)
 {
     if (peer->fd >= 0) {
-        (void)close(peer->fd); /* whatever it says, it is gone */
+        (void)close(peer->fd); /* an error does not matter */
     }
     *peer = (struct peer){.fd = -1};
 }
@@ -142,7 +142,7 @@ static struct mst_bytes take_value(struct run *run)
                        : mst_bytes_of(memory, (size_t)size * 129 % VALUE_SIZE_MAX);
 }
 
-/* A request in the dialect of @peer, appended to @output; or none, if the dialect has it not. */
+/* Append a request in the dialect of @peer to @output; nothing if the dialect does not have it. */
 static void put_request(struct run *run, const struct peer *peer, struct mst__buf *output)
 {
     struct mst__buf items;
@@ -177,7 +177,8 @@ static void put_request(struct run *run, const struct peer *peer, struct mst__bu
     mst__buf_close(&items);
 }
 
-/* @count times the same request, but for its last @cut bytes, as @peer would send it. */
+/* @count times the same request, the last one without its last @cut bytes, as @peer would send
+ * it. */
 static void send_requests(struct run *run, struct peer *peer, size_t count, size_t cut)
 {
     struct mst__buf one;
@@ -351,7 +352,7 @@ static bool is_any(void *arg, struct mst_bytes key)
     return true;
 }
 
-/* Everybody leaves, and all keys go: nothing but jobs may be left. */
+/* All clients leave, and all keys are deleted: only jobs may be left. */
 static void finish(struct run *run)
 {
     struct mst_server *server = run->server;
@@ -362,7 +363,7 @@ static void finish(struct run *run)
         MST_ASSERT(i < 100000);
         turns(run, 1);
         if (i % 1000 == 999) {
-            pass_time(run, 10 * TIMEOUT_MS); /* half requests of those who have only shut */
+            pass_time(run, 10 * TIMEOUT_MS); /* half requests of clients that have only shut down */
         }
     }
     MST_ASSERT(server->turns.first == NULL);
@@ -373,7 +374,7 @@ static void finish(struct run *run)
         mst__conns_deliver(server);
     }
     MST_ASSERT(server->kv.keys_count == 0);
-    size_t charged = 0; /* what is remembered of jobs */
+    size_t charged = 0; /* the remembered jobs */
     const struct mst__map *jobs = &server->jobs.map;
     for (void *value = mst__map_first(jobs); value != NULL; value = mst__map_next(value)) {
         charged += (*(struct mst__job **)value)->charged;
@@ -388,7 +389,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct run run = {.input = mst_bytes_of(data, size)};
     char host[80];
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    (void)sigaction(SIGPIPE, &ignore, NULL); /* as every program with a server does */
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* as in every program with a server */
     struct mst_server_options options;
     (void)snprintf(run.path, sizeof run.path, "/tmp/muster-fuzz-%d.sock", (int)getpid()); /* fits */
     (void)snprintf(host, sizeof host, "unix:%s", run.path);
@@ -415,6 +416,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     finish(&run);
     mst__buf_close(&run.output);
     mst_server_free(run.server);
-    (void)unlink(run.path); /* libuv has done so, as a rule */
+    (void)unlink(run.path); /* libuv has usually done so */
     return 0;
 }

@@ -1,10 +1,10 @@
 /* fuzz/fuzz_server.c - any bytes on three connections of a server.
  *
- * The input is a row of pieces: a byte that chooses connection and action, a byte that is the
- * length, the bytes. Each connection starts in the dialect this target is for (FUZZ_DIALECT:
- * MST_DIALECT_A, _B or _C), or with nothing said when the input wants that. The limits are small,
- * so that they are met. Every input is run twice, in its pieces and byte by byte: all that happens
- * must be the same. At the end everything is deleted and no byte may still be counted as used. */
+ * The input is a list of pieces: a byte that chooses connection and action, a byte that is the
+ * length, the bytes. Each connection starts in the dialect of this target (FUZZ_DIALECT:
+ * MST_DIALECT_A, _B or _C), or without a greeting if the input says so. The limits are small, so
+ * that they are reached. Every input runs twice, in its pieces and byte by byte: all events must
+ * be the same. At the end everything is deleted and no byte may still be counted as used. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void on_event(void *arg, const struct mst__model_event *event)
     run_digest(run, event->bytes);
     run->output_size += event->bytes.size;
     if (event->kind == MST_MODEL_COMMAND) {
-        /* The command is read to its last byte, so that one that was made up is noticed. */
+        /* The command is read to its last byte, so that invented bytes are noticed. */
         run_digest(run, event->command->key);
         run_digest(run, event->command->value);
         run_digest(run, event->command->expected);
@@ -58,7 +58,7 @@ static void on_event(void *arg, const struct mst__model_event *event)
     }
     if (event->kind == MST_MODEL_CLOSED) {
         MST_ASSERT(event->err->code < 0);
-        /* Not the text: what it says of a stranger depends on how much of him has been seen. */
+        /* Not the text: for an unknown protocol it depends on the bytes seen so far. */
         run_digest(run, mst_bytes_of(&event->err->code, sizeof event->err->code));
     }
 }
@@ -118,7 +118,7 @@ static void run_input(struct run *run, struct mst_bytes input)
         }
         mst__model_check(&run->model);
     }
-    /* A request of one byte can ask for a whole message, and no byte for more. */
+    /* A request of one byte can return a whole message, and no byte more than that. */
     MST_ASSERT(run->output_size <= (run->fed_size + 1) * 1000);
     mst__model_close(&run->model);
 }

@@ -1,5 +1,5 @@
-/* fuzz/replay.c - runs a fuzz target on the files it is given: how the corpus is an ordinary test,
- * and how a finding is looked at with any compiler. */
+/* fuzz/replay.c - runs a fuzz target on files: the corpus as an ordinary test, and a finding
+ * with any compiler. */
 #include <errno.h>
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
-/* golden/golden.c - runs a script of requests through the model server and compares what happens
- * with what the script's second half says. See tests/golden/README.md for the language.
+/* golden/golden.c - runs a script of requests through the model server and compares the events with
+ * the script's second half. See tests/golden/README.md for the language.
  *
- * A script is run many times: each request whole, each byte by byte, and with every single place
- * where it can be cut in two. What happens must be the same every time. */
+ * A script runs many times: each request whole, each byte by byte, and cut in two at every
+ * possible place. The events must be the same every time. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void put(struct golden *golden, const char *format, ...)
     }
 }
 
-/* Bytes as a person wants to see them; long ones by their beginning. */
+/* Bytes in readable form; long ones by their beginning. */
 static void put_quoted(struct golden *golden, struct mst_bytes bytes)
 {
     size_t shown = bytes.size > 40 ? 16 : bytes.size;
@@ -293,7 +293,7 @@ static int encode_word(struct golden *golden, const char *word, struct mst__buf 
     return rv;
 }
 
-/* Deliver @bytes on @conn, cut as this run wants it. */
+/* Deliver @bytes on @conn, cut as in this run. */
 static void send_cut(struct golden *golden, size_t conn, struct mst_bytes bytes)
 {
     for (size_t i = 0; i < bytes.size;) {
@@ -338,7 +338,7 @@ static void run_send(struct golden *golden, size_t conn, char *rest, bool settle
     mst__buf_close(&bytes);
 }
 
-/* `open NAME` or `open NAME C`: then it says VALIDATE, as a client of dialect C does. */
+/* `open NAME` or `open NAME C`: then it sends VALIDATE, as a client of dialect C does. */
 static void run_open(struct golden *golden, char *rest)
 {
     golden_start(golden);
@@ -407,7 +407,7 @@ static void dump_line(struct golden *golden, const struct mst__kv_place *first)
     }
 }
 
-/* All that is stored, in the order of its coming. */
+/* All stored values, in the order of their creation. */
 static void run_dump(struct golden *golden)
 {
     for (const struct mst__kv_entry *entry = mst__map_first(&golden->model.kv.map); entry != NULL;
@@ -463,8 +463,8 @@ static void run_line(struct golden *golden, char *line)
     }
 }
 
-/* Run the script once; the transcript is in @golden afterwards and @golden->sent_size says how
- * many bytes it sent. */
+/* Run the script once; @golden then has the transcript, and @golden->sent_size the number of
+ * sent bytes. */
 static void run_script(struct golden *golden, struct mst_bytes script, enum cut cut, size_t cut_at)
 {
     struct mst__buf transcript = golden->transcript;
@@ -594,7 +594,7 @@ static bool check_file(struct golden *golden, const char *path, bool is_rewrite)
         ok = run_matches(golden, script, wanted, CUT_NOWHERE, 0);
         size_t size = golden->sent_size;
         ok = ok && run_matches(golden, script, wanted, CUT_EVERYWHERE, 0);
-        size_t step = size > 8192 ? size / 512 : 1; /* long values are all alike inside */
+        size_t step = size > 8192 ? size / 512 : 1; /* long values are uniform inside */
         for (size_t at = 1; ok && at < size; at += step) {
             ok = run_matches(golden, script, wanted, CUT_ONCE, at);
         }

@@ -1,7 +1,7 @@
 /* golden/model.c - the server's loop of reading, applying and answering, as in net/conn.c.
  *
- * A connection is closed the moment it errs. Closing one may release others and leave notices, so
- * deliveries are made after every command and after every close. */
+ * A connection is closed at its first error. Closing one may release others and leave notices,
+ * so deliveries are made after every command and every close. */
 #include "golden/model.h"
 
 #include <string.h>
@@ -72,7 +72,7 @@ static void conn_fail(struct mst__model *model, size_t conn, const struct mst_er
     conn_close(model, conn);
 }
 
-/* 0, or what mst__wire_write_reply says. */
+/* 0, or an error of mst__wire_write_reply. */
 static int conn_reply(struct mst__model *model, size_t conn, const struct mst__reply *reply)
 {
     mst__buf_clear(&model->output);
@@ -86,7 +86,7 @@ static int conn_reply(struct mst__model *model, size_t conn, const struct mst__r
     return rv;
 }
 
-/* What the last command did to others. */
+/* Deliver the effects of the last command to others. */
 static void deliver(struct mst__model *model)
 {
     static const struct mst__reply stop = {.kind = MST_REPLY_STATUS,
@@ -127,7 +127,7 @@ static void conn_apply(struct mst__model *model, size_t conn, const struct mst__
     struct mst__model_conn *self = &model->conns[conn];
     emit(model,
          &(struct mst__model_event){.kind = MST_MODEL_COMMAND, .conn = conn, .command = command});
-    /* A client of dialect A gives up a wait without a word; its next request says that it has. */
+    /* A client of dialect A ends a wait without a message; its next request shows it. */
     if (self->reader.dialect != MST_DIALECT_C && mst__kv_is_waiting(&self->client)) {
         mst__kv_cancel_wait(&model->kv, &self->client);
     }
@@ -173,7 +173,7 @@ static void conn_serve(struct mst__model *model, size_t conn)
             return;
         }
         if (rv == MST_WIRE_MORE || rv == MST_WIRE_EITHER) {
-            /* Asking for no more than there is would be asking for ever. */
+            /* A request for no more bytes than there are would never end. */
             MST_ASSERT(size > input.size);
             self->input_wanted = size;
             self->in_grace = rv == MST_WIRE_EITHER;
@@ -230,7 +230,7 @@ void mst__model_check(const struct mst__model *model)
                       entry->watches != NULL;
         MST_ASSERT(in_use);
         MST_ASSERT(entry->block == NULL || entry->block->size <= entry->block->u.capacity);
-        /* Nobody sleeps beside a queue that has something for everybody who was woken. */
+        /* No client sleeps beside a queue with enough items. */
         bool asleep = entry->lines[MST_KV_LINE_KEY] != NULL;
         MST_ASSERT(!asleep || entry->queue.count <= entry->queue.promised_count);
         keys += mst__kv_entry_exists(entry) ? 1 : 0;
@@ -243,7 +243,7 @@ void mst__model_check(const struct mst__model *model)
     MST_ASSERT(bytes <= kv->memory_used);
 }
 
-/* Delete what is stored under the key of @entry; the entry goes with it. */
+/* Delete the content of @entry, and so the entry. */
 static void erase(struct mst__model *model,
                   struct mst__kv_client *client,
                   const struct mst__kv_entry *entry)

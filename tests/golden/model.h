@@ -1,6 +1,6 @@
-/* golden/model.h - a store server without sockets: bytes go in per connection, in any pieces, and
- * what the server does comes out as events. Codec and engine are the real ones; only the network
- * is missing. Golden scripts and fuzz targets run on it. */
+/* golden/model.h - a store server without sockets: bytes go in per connection, in any pieces,
+ * and the server's actions come out as events. Codec and engine are the real ones; only the
+ * network is missing. Golden scripts and fuzz targets run on it. */
 #ifndef MST_GOLDEN_MODEL_H
 #define MST_GOLDEN_MODEL_H
 
@@ -11,7 +11,7 @@
 
 enum mst__model_event_kind {
     MST_MODEL_COMMAND, /* command: a whole request was read and is about to be applied */
-    MST_MODEL_REPLY,   /* reply, bytes: its spelling on the wire */
+    MST_MODEL_REPLY,   /* reply, bytes: its encoding on the wire */
     MST_MODEL_NOTICE,  /* bytes: a notification of a watched key */
     MST_MODEL_CLOSED,  /* err: the server closes the connection */
 };
@@ -34,7 +34,7 @@ struct mst__model_conn {
     struct mst__buf input;
     size_t input_wanted;
     bool is_open;
-    bool in_grace; /* dialect A or B: the next bytes or their absence will tell */
+    bool in_grace; /* dialect A or B: the next bytes or their absence will show */
 };
 
 struct mst__model {
@@ -58,14 +58,14 @@ void mst__model_init(struct mst__model *model,
                      mst__model_event_cb cb,
                      void *arg);
 
-/* Hang up all connections, delete everything that is stored, and assert that nothing is left: no
- * key, no entry, no byte counted as used. */
+/* Close all connections, delete all stored values, and assert that nothing is left: no key, no
+ * entry, no byte counted as used. */
 void mst__model_close(struct mst__model *model);
 
-/* Connection @conn, which is not open, is made. */
+/* Open connection @conn, which is closed. */
 void mst__model_open(struct mst__model *model, size_t conn);
 
-/* Bytes arrive on @conn; when it is closed they are lost. */
+/* Bytes arrive on @conn; if it is closed they are lost. */
 void mst__model_feed(struct mst__model *model, size_t conn, struct mst_bytes bytes);
 
 /* Nothing more has arrived on @conn for a while. */
@@ -74,7 +74,7 @@ void mst__model_settle(struct mst__model *model, size_t conn);
 /* The peer of @conn closes it. */
 void mst__model_hang_up(struct mst__model *model, size_t conn);
 
-/* Assert what must hold between any two commands. */
+/* Assert the invariants between two commands. */
 void mst__model_check(const struct mst__model *model);
 
 #endif /* MST_GOLDEN_MODEL_H */

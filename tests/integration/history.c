@@ -1,10 +1,10 @@
 /* history.c - a linearizability checker for the history of one key.
  *
- * A depth-first search after Wing and Gong, with Lowe's memory of what has been tried: two paths
- * that have placed the same set of operations and reached the same state have the same future, so
- * the second is not followed. Operations hang in a list of events ordered by time; the ones that
- * may come next are those invoked before the first return in the list. Placing an operation takes
- * its events out of the list, giving up on it puts them back. */
+ * A depth-first search after Wing and Gong, with Lowe's memory of tried states: two paths that
+ * have placed the same set of operations and reached the same state have the same future, so the
+ * second is not followed. Operations are in a list of events ordered by time; the next
+ * candidates are those invoked before the first return in the list. Placing an operation removes
+ * its events from the list, undoing it puts them back. */
 #include "history.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ struct step {
     bool skipped; /* an optional operation was taken as not done */
 };
 
-/* Texts and sets of operations are kept in tables that know each other's members by number. */
+/* Texts and sets of operations are numbered in tables. */
 struct search {
     struct mst__history *history;
     struct event *events; /* 2 * i = call of operation i, 2 * i + 1 = its return */
@@ -213,7 +213,7 @@ static bool apply_add(struct search *search, const struct mst__history_op *op, u
     return !op->has_result || op->sum == sum;
 }
 
-/* What @op makes of the present state; false when its result cannot be explained by that. */
+/* The effect of @op on the present state; false if its result does not fit that state. */
 static bool apply(struct search *search, const struct mst__history_op *op, uint32_t *ret_state)
 {
     const char *text = text_of(search, search->state);
@@ -309,7 +309,7 @@ static int event_compare(const void *a, const void *b)
     if (x->time_ns != y->time_ns) {
         return x->time_ns < y->time_ns ? -1 : 1;
     }
-    /* At the same instant nothing is known of the order: calls first leaves it open. */
+    /* At the same instant the order is not known: calls first leaves it open. */
     return (int)x->is_return - (int)y->is_return;
 }
 
@@ -327,7 +327,7 @@ static void search_open(struct search *search, struct mst__history *history)
         search->required_left += !op->is_optional;
         search->events[2 * i] = (struct event){.op = i, .time_ns = op->invoke_ns};
         order[events_count++] = &search->events[2 * i];
-        /* What may happen for ever has no return that could hold up the others. */
+        /* An operation without an end has no return that could limit the others. */
         if (op->return_ns != MST_HISTORY_FOREVER) {
             search->events[2 * i + 1] =
                 (struct event){.op = i, .time_ns = op->return_ns, .is_return = true};
@@ -373,7 +373,7 @@ static void event_put_back(struct event *event)
     }
 }
 
-/* Place operation @index, as done or as @skipped; false when that explains nothing new. */
+/* Place operation @index, as done or as @skipped; false if that leads to a known state. */
 static bool place(struct search *search, size_t index, bool skipped)
 {
     const struct mst__history_op *op = &search->history->ops[index];
@@ -412,8 +412,8 @@ static struct step unplace(struct search *search)
     return step;
 }
 
-/* Place the next candidate at or behind @event; the ones that must have happened are tried before
- * those that may have. False when there is none. */
+/* Place the next candidate at or after @event; operations that must have happened are tried
+ * before those that may have. False if there is none. */
 static bool place_next(struct search *search, struct event *event, bool optional)
 {
     for (;;) {
@@ -425,7 +425,8 @@ static bool place_next(struct search *search, struct event *event, bool optional
             if (place(search, event->op, false)) {
                 return true;
             }
-            /* What may never happen need not be placed; what is over by its return must be. */
+            /* An operation that may never happen need not be placed; one that has returned must
+             * be. */
             if (optional && op->return_ns != MST_HISTORY_FOREVER &&
                 place(search, event->op, true)) {
                 return true;

@@ -1,8 +1,8 @@
-/* history.h - what clients asked of one key and what they were told, and whether some order of
- * those operations explains it.
+/* history.h - the requests of clients on one key and their results, and whether some order of the
+ * operations explains them.
  *
- * Linearizability is local: a history is fine when the history of every key alone is. So a history
- * here is that of one key, and its state is "absent" or a text. */
+ * Linearizability is local: a history is linearizable if that of every key is. So a history here
+ * is that of one key, and its state is "absent" or a text. */
 #ifndef MST_TESTS_HISTORY_H
 #define MST_TESTS_HISTORY_H
 
@@ -27,8 +27,8 @@ struct mst__history_op {
     int thread;
     int64_t invoke_ns;
     int64_t return_ns; /* MST_HISTORY_FOREVER: may take effect at any time after invoke_ns */
-    bool is_optional;  /* may as well never have taken effect */
-    bool has_result;   /* false: nobody was told what it did */
+    bool is_optional;  /* it may never have taken effect */
+    bool has_result;   /* false: its result is not known */
 
     char *value;    /* SET, APPEND, desired of COMPARE_SET; heap or NULL */
     char *expected; /* COMPARE_SET */
@@ -45,7 +45,7 @@ struct mst__history {
     size_t count, capacity;
 };
 
-/* Append @op; its texts are taken. Aborts when out of memory: tests have no use for less. */
+/* Append @op; its texts are taken. Aborts if out of memory. */
 void mst__history_add(struct mst__history *history, const struct mst__history_op *op);
 
 void mst__history_close(struct mst__history *history);

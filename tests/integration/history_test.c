@@ -1,11 +1,12 @@
-/* history_test.c - does the checker accept what is right and reject what is wrong?
+/* history_test.c - a test of the checker: it accepts right histories and rejects wrong ones.
  *
  * Hand-made histories are written as text, one operation per item:
  *
  *     0-1 set a; 2-3 get a; 2-9 add 1 = 1; 4-5 cas a b = done; 6-7 del yes; 8-9 check no
  *
- * times of invocation and return, `-*` for "perhaps, at any time after", `?` before the operation
- * for "perhaps, within this time". `get -` is an absent key, a result of `?` is unknown. */
+ * times of invocation and return, `-*` for "perhaps, at any time after", `?` before the
+ * operation for "perhaps, within this time". `get -` is an absent key, a result of `?` is
+ * unknown. */
 #include "history_test.h"
 
 #include <stdlib.h>
@@ -215,7 +216,7 @@ static bool example_is_judged_right(const struct example *example)
 
 /* --- histories that are right because they were made from an order --- */
 
-/* Carry out a random operation on *@state (-1 = absent) at @now, and tell about it in an interval
+/* Execute a random operation on *@state (-1 = absent) at @now, and report it with an interval
  * around that. */
 static struct mst__history_op make_op(struct mst__prng *prng, int64_t now, int64_t *state)
 {
@@ -248,7 +249,7 @@ static struct mst__history_op make_op(struct mst__prng *prng, int64_t now, int64
     return op;
 }
 
-/* Random histories are accepted; with one impossible sum in them they are not. */
+/* Random histories are accepted; with an impossible sum they are not. */
 static int judge_random(uint64_t seed)
 {
     struct mst__prng prng;

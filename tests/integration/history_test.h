@@ -1,8 +1,8 @@
-/* history_test.h - does the checker accept what is right and reject what is wrong? */
+/* history_test.h - a test of the checker: it accepts right histories and rejects wrong ones. */
 #ifndef MST_TESTS_HISTORY_TEST_H
 #define MST_TESTS_HISTORY_TEST_H
 
-/* Judge histories whose verdict is known; prints and returns how many were judged wrongly. */
+/* Judge histories with known verdicts; prints and returns the number of wrong judgements. */
 int mst__history_self_test(void);
 
 #endif /* MST_TESTS_HISTORY_TEST_H */

@@ -51,12 +51,12 @@ struct worker {
     struct mst__prng prng;
     struct mst_store *store;
     struct mst__history histories[KEYS];
-    char last_seen[KEYS][128]; /* what compare_set expects; empty = absent */
+    char last_seen[KEYS][128]; /* expected by compare_set; empty = absent */
     int values_count;
     int unknown_count;
     int nothing_count;
     int again_count;
-    int failures; /* errors that should not be */
+    int failures; /* unexpected errors */
 };
 
 struct totals {
@@ -120,23 +120,23 @@ static bool child_start(struct child *child, char *muster)
             return false;
         }
         struct timespec pause = {.tv_nsec = 5000000};
-        (void)nanosleep(&pause, NULL); /* looks again, sooner or later */
+        (void)nanosleep(&pause, NULL); /* it looks again in any case */
     }
     return true;
 }
 
-/* SIGTERM; false when it ended in any way but well. */
+/* SIGTERM; false if it ended with an error. */
 static bool child_stop(struct child *child)
 {
     int status = 0;
-    (void)kill(child->pid, SIGTERM); /* if it has gone already, waitpid tells how */
+    (void)kill(child->pid, SIGTERM); /* if it has ended already, waitpid tells how */
     pid_t pid = waitpid(child->pid, &status, 0);
     if (pid != child->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         (void)printf("the server ended with status 0x%x, see %s\n", (unsigned)status,
                      child->log_file);
         return false;
     }
-    (void)unlink(child->port_file); /* a left-over in /tmp is no failure */
+    (void)unlink(child->port_file); /* a leftover in /tmp does no harm */
     (void)unlink(child->log_file);
     (void)rmdir(child->directory);
     return true;
@@ -166,7 +166,7 @@ static struct mst_bytes key_name(const struct worker *worker, size_t key, char r
     return mst_bytes_str(ret_name);
 }
 
-/* Choose what to ask of @key. */
+/* Choose an operation on @key. */
 static struct mst__history_op choose_op(struct worker *worker, size_t key)
 {
     static const enum mst__history_kind of_register[] = {
@@ -186,8 +186,8 @@ static struct mst__history_op choose_op(struct worker *worker, size_t key)
     op.delta = 1 + (int64_t)mst__prng_below(&worker->prng, 5);
     if (op.kind == MST_HISTORY_SET || op.kind == MST_HISTORY_APPEND ||
         op.kind == MST_HISTORY_COMPARE_SET) {
-        /* No two writes write the same, so that a reader tells whose it was; and a compare_set
-         * never expects what it writes, which the protocol could not answer. */
+        /* All written values differ, so that a reader can identify the writer; and a compare_set
+         * never expects its own value, which the protocol could not answer. */
         char value[32];
         (void)snprintf(value, sizeof value, "%c%d.%d", op.kind == MST_HISTORY_APPEND ? '+' : 'v',
                        worker->index, worker->values_count++);
@@ -199,7 +199,7 @@ static struct mst__history_op choose_op(struct worker *worker, size_t key)
     return op;
 }
 
-/* Ask the store, and note the answer in @op. */
+/* Call the store, and note the result in @op. */
 static int ask(struct worker *worker,
                struct mst_bytes key,
                int64_t timeout_ms,
@@ -252,7 +252,7 @@ static void forget(struct mst__history_op *op)
     mst__free(op->seen);
 }
 
-/* Record @op, whose call returned @rv; @again times it was sent again. */
+/* Record @op, whose call returned @rv; it was sent @again more times. */
 static void record(struct worker *worker,
                    size_t key,
                    struct mst__history_op *op,
@@ -292,7 +292,7 @@ static void *worker_run(void *arg)
         char name[64];
         struct mst_bytes key_bytes = key_name(worker, key, name);
         struct mst__history_op op = choose_op(worker, key);
-        /* Now and then somebody has no time. */
+        /* Some calls have a short timeout. */
         int64_t timeout_ms = mst__prng_below(&worker->prng, 50) == 0
                                  ? (int64_t)mst__prng_below(&worker->prng, 3)
                                  : TIMEOUT_MS;
@@ -315,7 +315,7 @@ static void *worker_run(void *arg)
 
 /* --- rounds --- */
 
-/* The last word on each key, read without the proxy when all is quiet. */
+/* The final value of each key, read without the proxy when all is quiet. */
 static bool read_final(struct mst_store *store,
                        const struct worker *any,
                        size_t key,
@@ -453,7 +453,7 @@ static bool run_seed(int port, uint64_t seed)
     struct mst__proxy_counts counts;
     mst__proxy_close(proxy, &counts);
     print_totals(seed, &totals, &counts);
-    /* Otherwise it showed nothing. */
+    /* Otherwise it proved nothing. */
     if (good && (counts.cut_after == 0 || totals.unknown == 0 || totals.again == 0)) {
         (void)printf("seed %llu: the cuts went by unnoticed\n", (unsigned long long)seed);
         good = false;
@@ -478,7 +478,7 @@ int main(int argc, char **argv)
         (void)printf("0 passed, 1 failed, 0 skipped\n");
         return 1;
     }
-    /* The same ones each time, and one that nobody has tried before. */
+    /* The same ones each time, and a new one. */
     uint64_t seeds[] = {1, 2, 3, 20261, (uint64_t)mst__clock_wall_us() % 1000000000};
     size_t seeds_count = sizeof seeds / sizeof seeds[0];
     if (argc > 2) {

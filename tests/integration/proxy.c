@@ -1,8 +1,8 @@
-/* proxy.c - a TCP relay that cuts connections at random moments.
+/* proxy.c - a TCP relay that cuts connections at random.
  *
- * One thread, poll, blocking writes: the pieces are small. Where a cut happens matters, so there
- * are three kinds: before a piece is passed on, within it, and right after it. The second leaves
- * half a request behind, the third loses the answer to a request that was carried out. */
+ * One thread, poll, blocking writes: the pieces are small. The place of a cut matters, so there
+ * are three kinds: before a piece is forwarded, within it, and right after it. The second leaves
+ * half a request behind, the third loses the answer to an executed request. */
 #include "proxy.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void end(int fd, bool abruptly)
         struct linger linger = {.l_onoff = 1};
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger); /* FIN is fine too */
     }
-    (void)close(fd); /* nothing is lost that was not meant to be */
+    (void)close(fd); /* only intended losses */
 }
 
 static void pair_end(struct mst__proxy *proxy, size_t index, bool abruptly)
@@ -80,7 +80,7 @@ static void proxy_accept(struct mst__proxy *proxy)
 {
     int client = accept4(proxy->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (client < 0) {
-        return; /* it has gone again */
+        return; /* it has closed again */
     }
     int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     MST_ASSERT(server >= 0);
@@ -100,7 +100,7 @@ static void proxy_accept(struct mst__proxy *proxy)
     proxy->pairs_count++;
 }
 
-/* Pass on what has arrived on one side; false when the pair has to end. */
+/* Forward the bytes that have arrived on one side; false if the pair must end. */
 static bool proxy_relay(struct mst__proxy *proxy, size_t index, int side, bool *ret_abruptly)
 {
     uint8_t piece[PIECE_SIZE];
@@ -197,7 +197,7 @@ struct mst__proxy *mst__proxy_open(int target_port,
 
 void mst__proxy_close(struct mst__proxy *proxy, struct mst__proxy_counts *ret_counts)
 {
-    (void)close(proxy->stop_fds[1]); /* which is the message */
+    (void)close(proxy->stop_fds[1]); /* which tells the thread */
     int rv = pthread_join(proxy->thread, NULL);
     MST_ASSERT(rv == 0);
     (void)close(proxy->stop_fds[0]);

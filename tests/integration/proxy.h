@@ -1,5 +1,4 @@
-/* proxy.h - a TCP relay that cuts connections at random moments, to see what clients and servers
- * make of it. */
+/* proxy.h - a TCP relay that cuts connections at random, to test clients and servers. */
 #ifndef MST_TESTS_PROXY_H
 #define MST_TESTS_PROXY_H
 
@@ -10,13 +9,12 @@ struct mst__proxy; /* opaque */
 struct mst__proxy_counts {
     uint64_t connections;
     uint64_t cut_before; /* a piece was lost with the connection */
-    uint64_t cut_within; /* a part of it had been passed on */
+    uint64_t cut_within; /* a part of it had been forwarded */
     uint64_t cut_after;  /* all of it had, and the answer was lost */
 };
 
-/* Relay connections to 127.0.0.1:@target_port in a thread of its own, and cut one for about every
- * @pieces_per_cut pieces that pass. @ret_port is where to connect. Aborts when that is not
- * possible. */
+/* Relay connections to 127.0.0.1:@target_port in a thread, and cut one for about every
+ * @pieces_per_cut forwarded pieces. Connect to @ret_port. Aborts if that is not possible. */
 struct mst__proxy *mst__proxy_open(int target_port,
                                    uint64_t seed,
                                    uint64_t pieces_per_cut,

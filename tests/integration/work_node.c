@@ -1,11 +1,11 @@
-/* integration/work_node.c - a node whose work ends as it is told to, for test_work.py.
+/* integration/work_node.c - a node whose work ends as requested, for test_work.py.
  *
  * work_node BACKEND ENDPOINT RUN_ID NODES OPTIONS WORD...
  *
- * One word for each round, the last one for all that follow: `finish`, `fail`, `leave` (finish, and
- * leave at once), `die` (finish, and end without leaving), `hold` (do nothing). With `@PATH` behind
- * it the word is said when that file is there. It prints a line for each round and how the job has
- * ended, and ends with 0 if that was well. */
+ * One word for each round, the last one for all that follow: `finish`, `fail`, `leave` (finish,
+ * and leave at once), `die` (finish, and end without leaving), `hold` (do nothing). With `@PATH`
+ * after it the word takes effect when that file exists. It prints a line for each round and the
+ * outcome of the job, and exits with 0 if that is a success. */
 #include <inttypes.h>
 #include <muster/muster.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void work(struct mst_handler *handler, char *word)
     }
 }
 
-/* Until there is a reason to come back: whether there is another round. */
+/* Wait for a reason to come back. Returns whether there is another round. */
 static bool stay(struct mst_handler *handler)
 {
     for (;;) {
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
         char *word = argv[at];
         at += at + 1 < argc ? 1 : 0;
         work(handler, word);
-        /* Who has failed comes back without being asked, unless all is over. */
+        /* After a failure it comes back at once, unless the job is over. */
         goes_on = strcmp(word, "fail") == 0 || stay(handler);
         mst_store_close(round.store);
     }

@@ -1,4 +1,4 @@
-/* vectors/vectors.h - the data-driven test: lines of JSON that say what must come of what.
+/* vectors/vectors.h - the data-driven test: lines of JSON with inputs and expected results.
  *
  * Each kind of line has its own file with one function for a line (or one for a whole document),
  * and one row in the dispatch table of vectors.c. */
@@ -15,8 +15,8 @@
 #include "core/settings.h"
 #include "core/state.h"
 
-/* Run one line: 0 when it holds; else -1 with a sentence in @why. Whatever it allocates it has
- * released again: the test runs under a leak checker. */
+/* Run one line: 0 if it holds; else -1 with a sentence in @why. It must release all its memory:
+ * the test runs under a leak checker. */
 typedef int (*vectors_line_fn)(const json_t *line, char *why, size_t why_size);
 
 int vectors_decide_line(const json_t *line, char *why, size_t why_size);

@@ -1,4 +1,4 @@
-/* vectors/vectors_decide.c - a record, a node, a time: which decision. */
+/* vectors/vectors_decide.c - a record, a node, a time: the decision. */
 #include <string.h>
 
 #include "core/decide.h"

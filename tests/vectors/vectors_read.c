@@ -1,4 +1,4 @@
-/* vectors/vectors_read.c - nodes, settings and states as the lines write them. */
+/* vectors/vectors_read.c - parses nodes, settings and states of the lines. */
 #include <string.h>
 
 #include "core/decide.h"

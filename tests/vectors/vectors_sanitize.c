@@ -1,4 +1,4 @@
-/* vectors/vectors_sanitize.c - a record and a time: the record without the dead. */
+/* vectors/vectors_sanitize.c - a record and a time: the record without lost nodes. */
 #include "base/mem.h"
 #include "core/expire.h"
 #include "vectors/vectors.h"

@@ -1,8 +1,9 @@
 /* vectors/vectors_sequence.c - whole histories of several nodes on one record, step by step.
  *
- * Each node is a session in the exact mode. A step of a history is sync, decide, act: the store's
- * answer to what the session asked for last, or the beginning of an operation, or the end of a
- * wait. Afterwards the decision and the session's copy of the record must be those of the line. */
+ * Each node is a session in the exact mode. A step of a history is sync, decide, act: the
+ * store's answer to the last effect of the session, or the beginning of an operation, or the end
+ * of a wait. Afterwards the decision and the session's copy of the record must be those of the
+ * line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct store {
     struct mst__state *versions;
     size_t count;
     size_t current; /* 0 = there is no record */
-    bool is_value;  /* tokens stand for the content and not for the number of the write */
+    bool is_value;  /* tokens stand for the content, not for the number of the write */
 };
 
 struct node {
@@ -25,7 +26,7 @@ struct node {
     struct mst__session session;
     struct mst__effect effect; /* the last one */
     bool has_begun;            /* the effect is one */
-    size_t version;            /* what its copy is based on; 0 = nothing */
+    size_t version;            /* the version of its copy; 0 = none */
     int64_t skew_us;
     bool has_result;
     struct mst__outcome result; /* of its last join */
@@ -41,7 +42,7 @@ struct history {
     size_t why_size;
 };
 
-/* What a step did with the store. */
+/* The use of the store in a step. */
 struct access {
     const char *sync; /* cached, read, write */
     bool has_won;
@@ -115,7 +116,7 @@ static int node_feed(struct history *history,
                                     (long long)t_us, rv);
 }
 
-/* Feed the current content, with the event that is meant. */
+/* Feed the current content, with the matching event. */
 static int node_feed_current(struct history *history,
                              struct node *node,
                              int64_t t_us,
@@ -234,7 +235,7 @@ static int node_sync(struct history *history,
     if (node->session.phase == MST_SESSION_READING) {
         rv = node_read(history, node, t_us, fault, access);
     } else if (node->session.phase == MST_SESSION_WRITING && is_write) {
-        /* One that was decided on in this very step belongs to the next one. */
+        /* A write that was decided in this step belongs to the next one. */
         rv = node_write(history, node, t_us, fault, access);
     }
     return rv;
@@ -360,7 +361,7 @@ static int run_step(struct history *history, const json_t *step)
         return vectors_differ(history->why, history->why_size, "a step without node or operation");
     }
     struct node *node = &history->nodes[index];
-    /* What the left time counts to. A decision of this step may move the session's own. */
+    /* The base of the time left. A decision of this step may move the session's own. */
     bool goes_on = node->session.phase != MST_SESSION_IDLE;
     int64_t deadline_us = node->session.deadline_us;
     struct access access = {.sync = NULL};
@@ -385,7 +386,7 @@ static int run_step(struct history *history, const json_t *step)
     return 0;
 }
 
-/* What the last join of each node came to, and the record at the end. */
+/* The result of each node's last join, and the record at the end. */
 static int compare_end(struct history *history)
 {
     const json_t *final = json_object_get(history->line, "final");
