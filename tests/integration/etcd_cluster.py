@@ -64,8 +64,8 @@ def find_etcd():
 
 
 def hold_port(host="127.0.0.1"):
-    """A socket that is bound and does not listen: nobody else is given its port, and a program that
-    may share addresses can still listen there."""
+    """A socket that is bound and does not listen: the kernel gives its port to no other program,
+    and a program that may share addresses can still listen there."""
     held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((host, 0))
@@ -135,8 +135,8 @@ class Leaks:
 
 
 class Tls:
-    """An authority, a certificate for localhost, 127.0.0.1 and ::1, one for a client, and another
-    authority that nobody should trust. Attributes are paths."""
+    """An authority, a certificate for localhost, 127.0.0.1 and ::1, one for a client, and
+    another authority that must not be trusted. Attributes are paths."""
 
     def __init__(self):
         if shutil.which("openssl") is None:
@@ -247,7 +247,7 @@ def basic(user, password):
 
 
 class _Callable:
-    """What Etcd and the members of a Cluster have in common: address, tls, and calls."""
+    """The common part of Etcd and the members of a Cluster: address, tls, and calls."""
 
     address = None
     tls = None
@@ -291,7 +291,7 @@ class _Callable:
                        {"name": user, "password": password}).json["token"]
 
     def enable_auth_v2(self):
-        """Nobody but root and the user `job` may do anything with v2 keys."""
+        """Only root and the user `job` may use v2 keys."""
         root = basic("root", ROOT_PASSWORD)
         self.ok("PUT", "/v2/auth/users/root", {"user": "root", "password": ROOT_PASSWORD})
         self.ok("PUT", "/v2/auth/enable")
@@ -302,7 +302,7 @@ class _Callable:
         self.ok("DELETE", "/v2/auth/roles/guest", headers=root)
 
     def enable_auth_v3(self):
-        """Nobody but root and the user `job` may do anything with v3 keys."""
+        """Only root and the user `job` may use v3 keys."""
         everything = base64.b64encode(b"\0").decode()
         for name, password in (("root", ROOT_PASSWORD), (USER, PASSWORD)):
             self.ok("POST", "/v3/auth/user/add", {"name": name, "password": password})
@@ -381,7 +381,7 @@ class Etcd(_Callable):
         wait_until(self._is_ready, "the port file of muster etcd", START_S)
         with open(self.port_file, encoding="ascii") as file:
             self.address = (self.host, int(file.read()))
-        # The log may be behind the port file: nobody waits for it.
+        # The log may come after the port file.
         started = wait_until(
             lambda: re.findall(r"ev=etcd\.started .*\bpid=(\d+)\b.*\n", self.log()[log_from:]),
             "the log of muster etcd", START_S)
@@ -590,7 +590,7 @@ class Cluster:
             wait_until(member.is_healthy, f"{member.name} to be healthy", START_S)
 
     def leader(self, timeout=START_S):
-        """The leader: a member that runs, knows it, and whom a majority follows."""
+        """The leader: a running member that knows it, and that a majority follows."""
         return wait_until(self._find_leader, "a leader", timeout)
 
     def _find_leader(self):
@@ -639,7 +639,7 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def stop(self):
-        """End all members; again is fine."""
+        """End all members; repeating it is harmless."""
         self._discard()
 
     def __enter__(self):

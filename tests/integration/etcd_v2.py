@@ -1,4 +1,4 @@
-"""etcd's v2 API for tests: what nodes have written, what they are about to write."""
+"""etcd's v2 API for tests: written keys, and writes that are about to come."""
 
 import collections
 import json
@@ -63,7 +63,7 @@ class V2:
                 raise
 
     def json(self, key):
-        """What the value of a key says; None if there is no such key."""
+        """The value of a key, parsed; None if there is no such key."""
         node = self.get(key)
         return None if node is None else json.loads(node["value"])
 

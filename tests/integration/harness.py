@@ -1,4 +1,4 @@
-"""What the integration tests share: a server to talk to, raw sockets with deadlines, real peers.
+"""Shared by the integration tests: a server, raw sockets with deadlines, real peers.
 
 Standard library only. The binary under test is $MUSTER, or build/muster of this project. A test
 file ends with `harness.main()`, which prints one line for each skipped test and then
@@ -416,7 +416,7 @@ class Wire:
             raise AssertionError(f"expected a close, got {data.hex()}")
 
     def drain_until_close(self, timeout=None):
-        """Read whatever comes until the server ends the connection; returns the byte count."""
+        """Read until the server closes the connection; returns the byte count."""
         end = time.monotonic() + (self.timeout if timeout is None else timeout)
         count = 0
         while True:

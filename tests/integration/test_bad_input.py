@@ -1,5 +1,5 @@
-"""Whoever sends nonsense to `muster serve` loses the connection, with one log line naming the peer
-and the reason; memory stays bounded and nobody else notices."""
+"""A client that sends invalid bytes to `muster serve` loses its connection, with one log line
+that names the peer and the reason; memory stays bounded, and other clients notice nothing."""
 
 import os
 import random
@@ -279,7 +279,7 @@ class BadInput(unittest.TestCase):
                 self.assertLess(wire.drain_until_close(), 50 * (4 << 20))
 
     def test_never_reads_small_replies(self):
-        """Endless requests whose answers nobody takes: the server stops reading, then ends it."""
+        """Endless requests whose answers are not read: the server stops reading, then closes."""
         with Server("--request-timeout", "500ms") as server, Bystander(server):
             before = server.rss_kib()
             wire = server.connect("C", receive_buffer=4096)

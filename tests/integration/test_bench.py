@@ -277,7 +277,7 @@ class Meetings(unittest.TestCase):
             self.assertNotIn("told_seconds", result)
 
     def test_figures_at_a_server(self):
-        """What was not asked for is null, and so is what nobody can know."""
+        """Figures that were not requested or cannot be known are null."""
         always = ("join_s", "requests_per_node", "watches_per_node")
         with harness.Server() as server:
             for backend, conf in (("c10d", "is_host=false,keep_alive_interval=50ms"),
@@ -336,7 +336,7 @@ class Meetings(unittest.TestCase):
             self.assertIn(str(child.pid).encode(), done.stderr)
 
     def test_rendezvous_death(self):
-        """Nobody can know of the death before the expiry, less what the last beat is old."""
+        """A death cannot be known before the expiry, minus the age of the last heartbeat."""
         with harness.Server() as server:
             conf = ("is_host=false,keep_alive_interval=200ms,keep_alive_max_attempt=3,"
                     "last_call_timeout=100ms")
@@ -345,7 +345,7 @@ class Meetings(unittest.TestCase):
             self.assertGreater(result["reformed_seconds"], result["told_seconds"] + 0.1)
 
     def test_rendezvous_without_the_last(self):
-        """A round that is sealed before the last one comes is not the one of all."""
+        """A round that is sealed before the last node comes is not the round of all."""
         for _ in range(3):
             with self.subTest(), harness.Server() as server:
                 conf = ("is_host=false,keep_alive_interval=200ms,keep_alive_max_attempt=3,"

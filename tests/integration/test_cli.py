@@ -1,4 +1,5 @@
-"""What the commands share: help, misspellings, names in errors; and the examples of the manual."""
+"""The common part of the commands: help, misspellings, names in errors; and the examples of the
+manual."""
 
 import glob
 import os
@@ -28,7 +29,7 @@ class Cli(unittest.TestCase):
             with self.subTest(part=part):
                 self.assertIn(f"Usage: muster bench {part}".encode(),
                               harness.run("help", "bench", part).stdout)
-        # Any other word is no part of a command, and is not run either.
+        # Other words are not part of a command, and are not run either.
         self.assertEqual(harness.run("help", "join", "true").stdout,
                          harness.run("join", "--help").stdout)
         self.assertEqual(harness.run("help").stdout, harness.run("--help").stdout)
@@ -45,7 +46,7 @@ class Cli(unittest.TestCase):
         self.expect(("status", *given, "--rdzv_cnf", "x"), USAGE, "did you mean --rdzv-conf?")
 
     def test_names_in_errors(self):
-        """What is wrong is called what it was written as."""
+        """Errors name options as they were written."""
         given = ("join", "--rdzv-id", "job")
         for args, said in (
             (("--nnodes", "0"), "MIN of --nnodes is 0"),
@@ -61,7 +62,7 @@ class Cli(unittest.TestCase):
                 self.assertNotIn("nodes_m", said_all)
 
     def test_nobody_serves(self):
-        """Who finds no server is told how to start one."""
+        """A node that finds no server is told how to start one."""
         port = harness.free_port()
         for command in (
             ("status", "--rdzv-id", "job", "--rdzv-endpoint", f"localhost:{port}"),

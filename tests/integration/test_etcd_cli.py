@@ -151,7 +151,7 @@ class Runs(Case):
             self.assertEqual(etcd.port, port)
 
     def test_many_at_once(self):
-        """Free ports are never given to two, however many ask."""
+        """A free port is never given to two, with any number of starts."""
         processes = [self.start() for _ in range(6)]
         lines = {process.stdout.readline() for process in processes}
         self.assertEqual(len(lines), 6, lines)
@@ -191,7 +191,7 @@ class Ends(Case):
         process = self.start("--log-level", "info")
         process.stdout.readline()
         pids = processes_of(self.directory)
-        self.assertEqual(len(pids), 2, pids)  # etcd, and who removes the directory
+        self.assertEqual(len(pids), 2, pids)  # etcd, and the sweeper of the directory
         self.assertEqual(len(os.listdir(self.directory)), 1)
         process.kill()
         process.wait()
@@ -239,7 +239,7 @@ class Fails(Case):
     def test_binary_by_variable(self):
         program = self.script("echo it is I\n")
         self.expect(5, "it is I", env={"TORCHELASTIC_ETCD_BINARY_PATH": program})
-        # One that names nothing is told, and the search goes on.
+        # A variable that names no program is reported, and the search goes on.
         err = self.expect(127, "no etcd", env={"TORCHELASTIC_ETCD_BINARY_PATH": "/nonexistent/x",
                                                "PATH": "/nonexistent"})
         self.assertIn("ev=etcd.variable name=TORCHELASTIC_ETCD_BINARY_PATH value=/nonexistent/x",
@@ -314,7 +314,7 @@ class Secure(Case):
             self.assertEqual(etcd.stdout(), f"listening on https://127.0.0.1:{etcd.port}\n")
             self.assertEqual(put3(etcd, "a", "1").status, 200)
             self.assertEqual(get3(etcd, "a"), "1")
-            # Without a certificate of one's own, too; in the clear it is no HTTP.
+            # Also without a client certificate; plain HTTP fails.
             self.assertEqual(
                 call(etcd.address, "GET", "/health", context=tls.context(False)).status, 200)
             with self.assertRaises((OSError, etcd_cluster.http.client.HTTPException)):

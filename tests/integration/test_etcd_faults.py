@@ -382,7 +382,7 @@ class Swallowed(Case):
             swallow("finish", writes(lambda doc: doc["status"] == "final"), min=1, others=0))
 
     def test_announcement(self):
-        """A newcomer whose announcement was not answered is one that waits, not two."""
+        """A newcomer whose announcement was not answered counts once as waiting, not twice."""
         etcd = self.etcd()
         with Group(etcd, "etcd", 1, 3) as group:
             member = group.start(words=("--hold", "0"))
@@ -426,7 +426,7 @@ class Disturbed(Case):
         return group, nodes, settle(nodes)
 
     def expect_calm(self, nodes, seconds):
-        """Nobody is expelled or lost, and nobody enters another round."""
+        """No node is expelled or lost, and none enters another round."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for node in nodes:
@@ -436,9 +436,9 @@ class Disturbed(Case):
             time.sleep(0.1)
 
     def expect_together(self, nodes, backend, done):
-        """After an outage that was longer than anything lives: everybody was told, and all are in
-        one round. The keys of the older protocol have expired; a record has not, and nobody was
-        there to expel others."""
+        """After an outage longer than any TTL: all nodes were told, and all are in one round.
+        The keys of the older protocol have expired; a record has not, and no node could expel
+        others."""
         began = time.monotonic()
         for node in nodes:
             node.wait("expelled", "lost", "unreachable", "waiting")
@@ -532,7 +532,7 @@ class Sixteen(Disturbed):
 
     def not_back(self, backend):
         etcd, nodes, done, killed = self.killed(backend, 0)
-        # While it is away, everybody learns that the membership cannot have lasted.
+        # While it is away, all nodes learn that their membership cannot have lasted.
         for node in nodes:
             told = node.wait("unreachable", "expelled", timeout=EXPIRY_S[backend] + SLACK_S)
             assert told["at"] <= killed + EXPIRY_S[backend] + SLACK_S
@@ -632,7 +632,7 @@ class Store3(Case):
         self.assertEqual(waiter.wait(harness.DEADLINE_S), 0)
 
     def test_lease_is_lost(self):
-        """One that waits at a store whose lease is gone is told so, and does not wait for ever."""
+        """A call that waits at a store whose lease is gone fails, and does not wait for ever."""
         etcd = self.etcd()
         tap = etcd_cluster.Swallow(etcd.address)
         self.addCleanup(tap.close)

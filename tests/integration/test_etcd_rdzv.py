@@ -130,7 +130,7 @@ class Plain(unittest.TestCase):
                 self.assertEqual(nodes[1].wait("lost")["nodes"], [nodes[2].name])
 
     def test_leaving_is_quick(self):
-        """Nobody waits for the keys of a node that has left in good order to expire."""
+        """The others do not wait for the keys of a node that has left to expire."""
         for backend in self.each():
             options = {"keep_alive_interval": 5} if backend == "etcd-v2" else {}
             with self.job(backend, "2:3", last_call_timeout="100ms", **options) as job:
@@ -167,7 +167,7 @@ class Plain(unittest.TestCase):
                     late.process.terminate()
 
     def test_deleted_key(self):
-        """A record that has vanished is one that somebody else was quicker with."""
+        """A vanished record counts as a lost race."""
         with self.job("etcd-v2", "2:2") as job:
             nodes = [job.start() for _ in range(2)]
             settle(nodes)
@@ -199,7 +199,7 @@ class Plain(unittest.TestCase):
             job.run_id = whole
 
     def test_prefix_without_slash(self):
-        """torch's own nodes take such a round for a dead one."""
+        """torch's own nodes count such a round as dead."""
         prefix = f"jobs-{os.getpid()}/elastic/"
         with self.job("etcd", "2:2", etcd_prefix=prefix) as job:
             nodes = [job.start() for _ in range(2)]
@@ -209,7 +209,7 @@ class Plain(unittest.TestCase):
             self.assertTrue(all(key.startswith(f"/{prefix}") for key in document["keep_alives"]))
 
     def test_status_of_documents(self):
-        """What the older protocol's document waits for, in a sentence."""
+        """One sentence: what the document of the older protocol waits for."""
         job = self.job("etcd", "1:1")
         key = f"/torchelastic/p2p/run_{job.run_id}/rdzv/active_version"
         absent = job.run("status", "--json")
@@ -336,8 +336,8 @@ class Plain(unittest.TestCase):
 
 
 class Guarded(unittest.TestCase):
-    """With TLS, client certificates and users. For a request of v2 etcd computes a hash of the
-    password that takes a tenth of a second, so nobody asks more often than by default."""
+    """With TLS, client certificates and users. For a v2 request etcd hashes the password, which
+    takes a tenth of a second, so nodes ask no more often than by default."""
 
     @classmethod
     def setUpClass(cls):

@@ -68,7 +68,7 @@ class OnEtcd3(Verbs, Shared):
         harness.wait_until(
             lambda: store("check", self.url, "k").returncode == ABSENT, "the lease to expire")
         self.expect(store("list", self.url), OK, b"stays\n")
-        # One that waits keeps the key of one that has ended.
+        # A waiting handle keeps the key of one that has ended.
         self.expect(store("set", leased, "k", "v"), OK, b"")
         keeper = self.start("wait", leased, "k", "later")
         end = time.monotonic() + 5
@@ -130,7 +130,7 @@ class Trouble(Case):
             self.finish(one, OK, b"")
 
     def test_swallowed_answers(self):
-        # Whatever is lost, an add is done once, and its sum, if it is told, is right.
+        # Whatever is lost, an add is done once, and a returned sum is right.
         with etcd_cluster.Swallow(self.etcd.address) as proxy:
             for scheme, pattern in zip(SCHEMES, (rb"prev(Index|Exist)=", rb"kv/txn.*request_put")):
                 url = f"{scheme}://{proxy.endpoint}{fresh()}"

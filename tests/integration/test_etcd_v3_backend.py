@@ -100,7 +100,7 @@ class Etcd(unittest.TestCase):
 
 
 class Plain(Etcd):
-    """What happens to the nodes of a job."""
+    """Events of the nodes of a job."""
 
     def test_whole_story(self):
         """Four meet, one is killed, the others re-form, a newcomer is let in, it is closed."""
@@ -176,7 +176,7 @@ class Plain(Etcd):
             self.assertEqual(nodes[2].last_joined()["rank"], 0)
 
     def test_leaving_is_quick(self):
-        """Nobody waits for a lease to expire."""
+        """The others do not wait for a lease to expire."""
         with self.job("2:3", PATIENT) as job:
             nodes = [job.start() for _ in range(3)]
             first = settle(nodes)
@@ -188,7 +188,7 @@ class Plain(Etcd):
             self.assertLess(took, harness.DEADLINE_S / 4)
 
     def test_news_that_was_read(self):
-        """Who has followed one that dies looks for another one, and finds the news while it does:
+        """A node whose predecessor dies looks for another one and finds the news by that read:
         no watch will bring it."""
         with etcd_cluster.Swallow(self.etcd.address) as tap, \
                 self.job("3:4", PATIENT, keep_alive_interval=30) as job:
@@ -264,7 +264,7 @@ class Plain(Etcd):
             self.assertEqual(again.last_joined()["rank"], nodes[1].last_joined()["rank"])
 
     def test_returning_process_of_the_authority(self):
-        """Nor does anybody wait for the lease of an authority whose node is back."""
+        """Nor do they wait for the lease of an authority whose node is back."""
         with self.job("2:2", PATIENT) as job:
             nodes = job.start_in_order(2)
             first = settle(nodes)
@@ -378,7 +378,7 @@ class Authority(Etcd):
             settle([nodes[2], nodes[3]], after=first)
 
     def test_stopped_before_the_seal_and_wakes_up_late(self):
-        """What it would decide when it wakes up has been decided without it."""
+        """Its decisions after waking up have been made without it."""
         with self.job("2:2") as job:
             sleeper = job.start_in_order(1)[0]
             harness.pause(sleeper.process.pid)
@@ -456,7 +456,7 @@ class Trouble(unittest.TestCase):
                     self.assertEqual(node.of("expelled"), [])
 
     def test_lease_lost_is_told(self):
-        """A node whose lease somebody revokes is told, and enters again."""
+        """A node whose lease is revoked is told, and enters again."""
         with etcd_cluster.Etcd() as etcd, V3Job(etcd, "2:2", PATIENT,
                                                 keep_alive_interval=1) as job:
             nodes = job.start_in_order(2)

@@ -96,7 +96,7 @@ class Examples(unittest.TestCase):
             server.wait_log("ev=job.finished")
 
     def test_worker_stops(self):
-        """Signals end one that works, and one that waits for a round."""
+        """Signals end a working program, and one that waits for a round."""
         for name in ["worker"] + ["worker-cxx"] * HAS_CXX:
             with self.subTest(name=name), harness.Server() as server:
                 two = [self.worker(name, server, 100000) for _ in range(2)]

@@ -1,5 +1,5 @@
-"""Text that users and peers choose: run ids, names, reasons, keys. Whatever is in it, a terminal
-sees no escape sequence, a log line stays one line, and JSON stays JSON."""
+"""Text that users and peers choose: run ids, names, reasons, keys. With any content, a terminal
+sees no escape sequence, a log line stays one line, and JSON stays valid."""
 
 import contextlib
 import json

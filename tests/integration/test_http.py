@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The metrics and health page of `muster serve --http`: what it says, and that nobody who talks to
-it, well or badly, disturbs the store."""
+"""The metrics and health page of `muster serve --http`: its content, and that its clients, good
+or bad, do not disturb the store."""
 
 import contextlib
 import http.client
@@ -86,7 +86,7 @@ def sockets(server):
 
 @contextlib.contextmanager
 def paused(server):
-    """What happens in the block reaches the server all at once."""
+    """Requests made in the block reach the server all at once."""
     def is_stopped():
         with open(f"/proc/{server.pid}/stat", encoding="ascii") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] == "T"
@@ -133,7 +133,7 @@ class Feature(unittest.TestCase):
 
 @needs_http
 class Jobs(unittest.TestCase):
-    """/jobs and /jobs/ID: what `muster status --json` prints."""
+    """/jobs and /jobs/ID: the output of `muster status --json`."""
 
     def announce(self, server, run_id, names, nodes):
         for name in names:
@@ -211,7 +211,8 @@ class Jobs(unittest.TestCase):
                 self.json(page, path, status=404)
 
     def test_large_and_unread(self):
-        """A large job is sent in parts; those who do not read take a bounded number of places."""
+        """A large job is sent in parts; clients that do not read take a bounded number of
+        places."""
         with serve() as (server, page):
             names = [f"n{i}" for i in range(300)]
             self.announce(server, "big", names, (300, 300))
@@ -481,7 +482,7 @@ class BadClients(unittest.TestCase):
             self.assertEqual(page.open("/healthz")[0], 200)
 
     def test_garbage(self):
-        """Whatever comes, that connection ends or is told off, and nobody else notices."""
+        """Any bytes end the connection or get an error, and other clients notice nothing."""
         cases = {
             "text": b"garbage\r\n\r\n",
             "no path": b"GET\r\n\r\n",
@@ -522,8 +523,8 @@ class BadClients(unittest.TestCase):
             self.assertEqual(page.metrics()["muster_keys"], 1)
 
     def test_slow_client(self):
-        """Half a request costs nobody anything, and its connection ends after a while, also if it
-        grows all the time."""
+        """Half a request delays no other client, and its connection ends after a while, even if
+        it keeps growing."""
         with serve() as (server, page):
             with page.connect() as slow, page.connect() as silent, page.connect() as busy:
                 slow.send(b"GET /metr")
@@ -570,7 +571,7 @@ class BadClients(unittest.TestCase):
                 self.assertLess(server.rss_kib() - memory_before, 32 << 10)
 
     def test_many_connections_are_bounded(self):
-        """Whoever has been there for longest without an answer makes room for the next."""
+        """The oldest connection without an answer makes room for the next one."""
         with serve() as (server, page):
             before = sockets(server)
             self.assertEqual(before, 2)  # it listens for the store and for the page
@@ -649,7 +650,7 @@ class Stopping(unittest.TestCase):
                 wire.close()
 
     def test_health_says_so(self):
-        """As long as a client of the store is waited for, the page tells that the end is near."""
+        """While the server waits for a client of the store, the page says `stopping`."""
         with serve() as (server, page):
             greedy = server.connect("C", receive_buffer=4096)
             greedy.set("/big", b"x" * (8 << 20))

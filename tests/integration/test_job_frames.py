@@ -1,4 +1,4 @@
-"""The messages of a job, byte by byte: what the server does with connections and run ids."""
+"""The messages of a job, byte by byte: connections and run ids."""
 
 import struct
 import time
@@ -77,7 +77,7 @@ def receive_sealed(wire, restarts=0):
 
 class Frames(unittest.TestCase):
     def test_another_connection_replaces_the_first(self):
-        """What is still under way on the old one must not be heard after what comes on the new."""
+        """Late messages on the old connection must not be heard after those on the new one."""
         with harness.Server("--log-level", "debug") as server:
             node = Node(server)
             old = node.connect()
@@ -115,7 +115,7 @@ class Frames(unittest.TestCase):
             receive(new, PONG)
 
     def test_run_that_was_forgotten(self):
-        """Who was there before goes on above what it knows; no round is taken for another."""
+        """A node of the forgotten run goes on above its last round; rounds are not mixed up."""
         with harness.Server("--job-expiry", "10ms") as server:
             node = Node(server)
             wire = node.connect()
@@ -169,7 +169,7 @@ class Ends(unittest.TestCase):
             receive(waiting, SPARE)
             send(wires[0], FINISH, where + struct.pack("<i", 0) + text("done"))
             server.wait_log("node.finished", "node=a")
-            # One who asks in the words of the first version hears of a member.
+            # A client of version 1 gets the standing `member`.
             for version, standing in ((b"", 3), (struct.pack("<I", 2), 6)):
                 send(wires[1], STATUS, text("job") + version)
                 body = receive(wires[1], STATUS_TOLD)
@@ -181,7 +181,7 @@ class Ends(unittest.TestCase):
                 body = receive(wire, CLOSED)
                 self.assertEqual(body[-5:], struct.pack("<IB", 1, 0))
             server.wait_log("job.finished", "run=job")
-            # Whoever comes later: success for who knows the word, closed for others.
+            # Later nodes: success for those that know FINISHED, closed for others.
             for version, code in ((2, -19), (1, -13)):
                 late = Node(server, "d", version=version)
                 wire = late.connect()
@@ -190,7 +190,7 @@ class Ends(unittest.TestCase):
             self.assertNotIn("node.lost", server.log())
 
     def test_another_job_of_a_finished_id(self):
-        """It begins with a word, and when nobody is in the old one."""
+        """It begins on request, when the old one has no node left."""
         with harness.Server("--job-grace", "10ms") as server:
             nodes, wires, where = self.meet(server, version=3)
             for wire in wires:
@@ -224,7 +224,7 @@ class Ends(unittest.TestCase):
             self.assertEqual((number, world), (1, 1))
             self.assertGreater(epoch, struct.unpack("<Q", where[:8])[0])
             server.wait_log("job.forgotten", "run=job")
-            # It is a job like any other: who asks for a new one now is one of it.
+            # It is a job like any other: a node that asks for a new one now joins it.
             other = Node(server, "e", version=3, is_new=True)
             wire = other.connect()
             other.announce(wire, nodes=(1, 1))

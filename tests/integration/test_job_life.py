@@ -1,4 +1,4 @@
-"""What keeps a node of a job alive, and what strangers cost: byte by byte."""
+"""Signs of life of a node, and the cost of foreign connections: byte by byte."""
 
 import struct
 import time
@@ -32,7 +32,7 @@ class Life(unittest.TestCase):
 
 
     def test_newer_connection_wins(self):
-        """A restarted node whose clock is behind takes the place of what was there before."""
+        """A restarted node whose clock is behind replaces its old process."""
         with harness.Server() as server:
             first = Node(server, incarnation=9000)
             waiting = first.connect()  # before the others, and says nothing yet
@@ -56,7 +56,7 @@ class Life(unittest.TestCase):
             receive(new, PONG)
 
     def test_the_most_patient_counts(self):
-        """Of all nodes of a run the longest expiry counts, whoever comes first."""
+        """The longest expiry of all nodes of a run counts, in any order."""
         for order in ((400_000, 60_000_000), (60_000_000, 400_000)):
             with harness.Server() as server:
                 wires = []
@@ -112,7 +112,7 @@ class Strangers(unittest.TestCase):
         return wire
 
     def test_one_connection(self):
-        """It may close or found a few runs that nobody knows, and does not deny others theirs."""
+        """It may close or found a few unknown runs, without effect on those of others."""
         with harness.Server() as server:
             self.node(server, run_id="own")
             wire = Node(server).connect()
@@ -142,7 +142,7 @@ class Strangers(unittest.TestCase):
             self.node(server, run_id="another")
 
     def test_refused_leaves_nothing(self):
-        """A run that nobody got into is not remembered."""
+        """A run without an accepted node is not remembered."""
         with harness.Server() as server:
             node = Node(server, run_id="none")
             wire = node.connect()

@@ -60,7 +60,7 @@ class Node:
         return line
 
     def until(self, event):
-        """The next line of that event, whatever comes before it."""
+        """The next line of that event; other lines are skipped."""
         while True:
             line = json.loads(self.next_text())
             if line["event"] == event:
@@ -199,7 +199,7 @@ class Outcome(Case):
         self.assertEqual(zeta["master_addr"], "alpha")
 
     def test_host_of_the_store(self):
-        # Nobody serves: the first one does, and goes only when both have their outcome.
+        # There is no server: the first node serves, and ends only when both have their outcome.
         for _ in range(5):
             endpoint = f"127.0.0.1:{harness.free_port()}"
             args = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "job",
@@ -225,7 +225,7 @@ class Outcome(Case):
                 result = harness.run("join", *args, "127.0.0.1:0", "--nnodes", "1")
                 self.expect(result, OK)
                 self.assertRegex(result.stderr, rb"is serving on 127\.0\.0\.1:[1-9]\d*")
-                # Where somebody serves nobody says so.
+                # With a server no node reports that it serves.
                 result = harness.run("join", *args, self.endpoint, "--nnodes", "1")
                 self.expect(result, OK)
                 self.assertEqual(result.stderr, b"")
@@ -297,7 +297,7 @@ class Outcome(Case):
             with open(f"/proc/{second.process.pid}/status", encoding="ascii") as file:
                 rss_kib = int(re.search(r"VmHWM:\s+(\d+)", file.read()).group(1))
             self.assertLess(rss_kib, harness.rss_bound_kib(6 * 1024))
-        # Whatever else this machine does, no step waits for a timer of a second.
+        # On any machine, no step waits for a timer of a second.
         self.assertLess(sorted(waits)[2], 0.9 * harness.SLOWNESS)
 
 
@@ -327,7 +327,7 @@ class Changes(Case):
         self.check_joined(again, 1, 2)
 
     def test_killed_of_full(self):
-        # With nobody else to wait for there is no last call either.
+        # Without other nodes there is no last call either.
         conf = QUICK + ",last_call_timeout=20"
         nodes = [self.start("2:3", "--hold", "0", "--rejoin", conf=conf) for _ in range(3)]
         self.check_joined([node.next("joined") for node in nodes], 0, 3)
@@ -366,7 +366,7 @@ class Changes(Case):
         self.assertEqual((line["round"], line["world_size"]), (1, 1))
 
     def test_leaving(self):
-        # One that leaves is seen at once, not after it has expired.
+        # A node that leaves is noticed at once, not after it has expired.
         conf = "keep_alive_interval=60,keep_alive_max_attempt=3,join_timeout=30"
         nodes = [self.start("2", "--hold", "0", conf=conf) for _ in range(2)]
         lines = [node.next("joined") for node in nodes]
@@ -386,7 +386,7 @@ class Changes(Case):
         self.assertEqual(self.status()["participants"], [])
 
     def test_keep_alive(self):
-        # Nobody is lost while everybody lives, for longer than it takes to expire.
+        # No living node is lost, for longer than the expiry.
         nodes = [self.start("2", "--hold", "0",
                             conf="keep_alive_interval=200ms,keep_alive_max_attempt=3")
                  for _ in range(2)]
@@ -432,10 +432,10 @@ class Command(Case):
         self.assertEqual(nodes[0].wait(), OK)
         self.let_go(1)
         self.assertEqual(nodes[1].wait(), 41)
-        self.assertEqual(len(nodes[1].texts), 2)  # nobody was missed
+        self.assertEqual(len(nodes[1].texts), 2)  # no node was lost
 
     def test_server_stays(self):
-        """Who serves is done first and stays until the other is, who needs it to say so."""
+        """The serving node is done first and stays until the other one has reported its end."""
         for backend in ("muster", "c10d"):
             with self.subTest(backend=backend):
                 endpoint = f"127.0.0.1:{harness.free_port()}"
@@ -497,7 +497,7 @@ class Command(Case):
             pass
 
     def test_failed_command(self):
-        # One that fails is lost to the others, who are told why.
+        # A failed node is lost to the others, and they are told why.
         script = "test $RANK = 0 && exit 3; exec sleep 600"
         nodes = [self.start("2", "--local-addr", name, "--", "sh", "-c", script)
                  for name in ("a", "b")]
@@ -657,7 +657,7 @@ class Ends(Case):
             self.assertEqual(self.status()["participants"], [])
 
     def test_second_signal(self):
-        # The store hangs, so leaving would take long; who insists does not have to wait.
+        # The store hangs, so leaving would take long; a second signal ends the node at once.
         node = self.start("1", "--hold", "0")
         node.next("joined")
         self.server.signal(signal.SIGSTOP)
@@ -682,7 +682,7 @@ class Ends(Case):
         self.assertIn(endpoint, result.stderr.decode())
 
     def test_store_goes(self):
-        # The store dies: everybody says so, naming it, and ends when it does not come back.
+        # The store dies: all nodes report it by name, and end when it does not come back.
         nodes = [self.start("2", "--hold", "0", conf=QUICK + ",read_timeout=1") for _ in range(2)]
         for node in nodes:
             node.next("joined")
@@ -693,7 +693,7 @@ class Ends(Case):
             self.assertIn(self.endpoint, node.stderr)
 
     def test_store_goes_before_the_command(self):
-        # The command runs to its end, and nobody waits for a store that is not there.
+        # The command runs to its end, and the node does not wait for the missing store.
         node = self.start("1", "--", "sh", "-c",
                           f"until test -e {self.directory}/go; do sleep 0.02; done; exit 7")
         node.next("joined")

@@ -96,7 +96,7 @@ class Journal(unittest.TestCase):
         self.assertIn("there is no job 'none'", errors)
 
     def test_rotates(self):
-        """Each of the two files can be replayed alone, and there is no third."""
+        """Each of the two files can be replayed alone; there is no third one."""
         with self.serve("--journal-size", SIZE_MIN) as server:
             wire = self.join(server)
             for _ in range(5):
@@ -126,7 +126,8 @@ class Journal(unittest.TestCase):
         self.assertEqual(events(replay(self.path)[0])[:2], ["journal.begun", "job.state"])
 
     def test_damage(self):
-        """What can be read is told, then where it ends; and a server does not append to that."""
+        """The readable part is printed, then the position of the damage; a server does not
+        append to such a file."""
         with self.serve() as server:
             self.beat(self.join(server))
         with open(self.path, "rb") as file:
@@ -147,7 +148,7 @@ class Journal(unittest.TestCase):
         replay(self.path + ".1", code=10)
         story, _ = replay(self.path)
         self.assertEqual(story[2]["node"], "b")
-        # One that is whole is appended to, and told from its beginning.
+        # An intact journal is appended to, and replayed from its beginning.
         with self.serve() as server:
             self.beat(self.join(server, "c"))
         story, _ = replay(self.path)

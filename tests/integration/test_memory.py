@@ -1,6 +1,6 @@
-"""What `--max-memory` promises: resident memory stays near it, whatever clients store.
+"""The promise of `--max-memory`: resident memory stays near it, with any data.
 
-Each test fills a small server until it refuses more, and looks at the most that it ever had. With
+Each test fills a small server until it refuses more, and checks its peak. With
 MEMORY_MIB=64 in the environment the limit is another one, and the figures are printed.
 """
 

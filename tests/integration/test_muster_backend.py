@@ -26,7 +26,7 @@ QUICK = "keep_alive_interval=250ms,keep_alive_max_attempt=4,last_call_timeout=10
 
 
 def gathering(conf):
-    """Whoever is started now gets into the first round: it is sealed when it is full."""
+    """Nodes started here get into the first round: it is sealed when it is full."""
     return conf.replace("last_call_timeout=100ms", "last_call_timeout=3")
 
 
@@ -41,7 +41,7 @@ class Case(unittest.TestCase):
         self.endpoint = f"127.0.0.1:{self.server.port}"
 
     def restart(self, *args):
-        """Another server in the place of the one that was killed."""
+        """Another server instead of the killed one."""
         shutil.rmtree(self.server.directory, ignore_errors=True)
         self.server = harness.Server("--port", self.server.port, *args)
 
@@ -154,7 +154,7 @@ class Meeting(Case):
             self.assertEqual({node.wait() for node in group}, {OK})
 
     def test_host(self):
-        # Nobody serves. Whoever may comes first, last, or wins the race.
+        # There is no server. The node that may serve comes first, last, or wins the race.
         for conf in (("is_host=true", "is_host=false", "is_host=false"),
                      ("is_host=false", "is_host=false", "is_host=true"), ("", "", "")):
             with self.subTest(conf=conf):
@@ -250,7 +250,7 @@ class Changes(Case):
         self.check_joined([node.next("joined") for node in nodes], 1, 3)
         spare = self.start("3", "--hold", "0", conf=SELDOM + ",join_timeout=500ms")
         self.assertEqual(spare.next("spare")["round"], 1)
-        self.silent(nodes[0], 1)  # nobody is asked to make room, and no spare is late
+        self.silent(nodes[0], 1)  # no member is asked to make room, and no spare is late
         nodes[0].signal(signal.SIGKILL)
         nodes[1].next("lost")
         told = nodes[1].at
@@ -278,7 +278,7 @@ class Changes(Case):
         self.assertFalse(self.status()["closed"])
         nodes[1].signal(signal.SIGTERM)
         self.assertEqual(nodes[1].wait(), OK)
-        again = json.loads(self.run_join("1").stdout)  # nobody is left to disagree
+        again = json.loads(self.run_join("1").stdout)  # no other node is left to disagree
         self.assertEqual((again["round"], again["world_size"]), (2, 1))
 
     def test_stopped(self):
@@ -387,7 +387,7 @@ class Changes(Case):
 
 class Restart(Case):
     def test_within_the_grace(self):
-        # Whoever is in a round goes on in it, and so does the numbering.
+        # Members go on in their round, and the numbering continues.
         nodes = [self.named("2:3", name, "--hold", "0", "--rejoin", conf=gathering(SELDOM))
                  for name in "abc"]
         lines = [node.until("joined") for node in nodes]
@@ -421,7 +421,7 @@ class Restart(Case):
         for node in rest:
             told = [json.loads(text) for text in node.texts if '"lost"' in text]
             self.assertEqual(told[0]["total"], 1)
-        # Its round is over for the one that was away.
+        # The round is over for the node that was away.
         nodes[1].signal(signal.SIGCONT)
         nodes[1].until("expelled")
         three = [node.until("joined") for node in nodes]
@@ -437,7 +437,7 @@ class Restart(Case):
         self.check_joined([node.next("joined") for node in nodes], 1, 3)
 
     def test_server_goes(self):
-        # It does not come back: everybody says so, naming it, and ends.
+        # It does not come back: all nodes report it by name, and end.
         nodes = [self.start("2", "--hold", "0", conf=SELDOM + ",read_timeout=1") for _ in range(2)]
         for node in nodes:
             node.next("joined")
@@ -604,7 +604,7 @@ class Ends(Case):
         self.expect(result, CONNECT, endpoint)
 
     def test_other_server(self):
-        # One that knows the protocol of stores and nothing of jobs, as torch's.
+        # A server with the protocol of stores and without jobs, like torch's.
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -54,7 +54,7 @@ def listening(pid):
 
 
 def read_port(path):
-    """What is in a port file; None while there is none, as when another server begins."""
+    """The content of a port file; None while there is none, as when another server begins."""
     try:
         with open(path, encoding="ascii") as file:
             return int(file.read())
@@ -197,7 +197,7 @@ class Addresses(unittest.TestCase):
                 use(path)
 
     def test_unix_path_is_a_file(self):
-        """A file that is no socket is nobody's to remove."""
+        """A file that is not a socket is not removed."""
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "precious")
             with open(path, "w", encoding="ascii") as file:
@@ -248,7 +248,7 @@ class Addresses(unittest.TestCase):
         self.assertIn("/nonexistent/dir/port", result.stderr.decode())
 
     def test_port_file_is_no_regular_file(self):
-        """What is not a port file is left alone."""
+        """A file that is not a port file is not changed."""
         with tempfile.TemporaryDirectory() as directory:
             place = {name: os.path.join(directory, name)
                      for name in ("dir", "pipe", "link", "file")}
@@ -358,7 +358,7 @@ class Limits(unittest.TestCase):
         with Server("--max-memory", "4M", "--max-value", "1M") as server:
             wire = server.connect("C")
             value = b"x" * 1000000
-            # The one that does not fit ends the connection; those before it are there.
+            # The request that does not fit ends the connection; earlier ones were executed.
             with self.assertRaises((OSError, AssertionError)):
                 for index in range(10):
                     wire.set(f"/fill/{index}", value)
@@ -388,7 +388,7 @@ class Limits(unittest.TestCase):
             silent.expect_close()
             self.assertGreater(took, 0.25)
             server.wait_log("why=idle", silent.peer_text())
-            # Who waits for a key is not idle.
+            # A client that waits for a key is not idle.
             busy.set("/late", "x")
             waiting.expect("00")
 
@@ -587,7 +587,7 @@ class Stopping(unittest.TestCase):
             self.assertEqual(sums, set(range(1, 1001)))
 
     def test_leaves_within_a_second(self):
-        """Whatever the clients do: wait, keep silent, send half, never read."""
+        """With any clients: waiting, silent, with half a request, never reading."""
         with Server() as server:
             waiting = server.connect("C")
             waiting.request("wait", ["/never"])
@@ -1008,7 +1008,7 @@ class Dialects(unittest.TestCase):
                     waiter.expect("00")
 
     def test_dead_participant_of_a_barrier(self):
-        """One that vanished does not count; the barrier waits for a living one."""
+        """A vanished participant does not count; the barrier waits for a living one."""
         with Server("--log-level", "debug") as server:
             dead = server.connect("C")
             dead.request("barrier", "/b", 2)
@@ -1042,8 +1042,8 @@ class Dialects(unittest.TestCase):
             watcher.expect(b"\x02" + field("/wk") + field("v2") + field(""))
 
     def test_watch_of_a_barrier_that_is_left(self):
-        """Who leaves a barrier by closing its connection changes the key, and watchers hear of it
-        although nobody asks for anything."""
+        """A client that leaves a barrier by closing its connection changes the key, and watchers
+        hear of it without any request."""
         with Server() as server, server.connect("A") as watcher:
             self.assertEqual(watcher.delete("/none"), 0)
             watcher.request("watch", "/b")
@@ -1094,7 +1094,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("serv", result.stderr.decode())
 
     def test_closed_stdout(self):
-        """Nobody reading what it prints is no reason not to serve."""
+        """It serves even if its output is not read."""
         with tempfile.TemporaryDirectory() as directory:
             port_file = os.path.join(directory, "port")
             read_end, write_end = os.pipe()

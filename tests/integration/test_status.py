@@ -208,7 +208,7 @@ class Torch(Case):
         self.assertIn("to complete it", status["summary"])
 
     def test_unusual(self):
-        # Names from a record are no commands for a terminal.
+        # Names from a record are not commands for a terminal.
         self.store_vector("D4/addresses/p4")
         table = self.status().encode()
         self.assertNotRegex(table, rb"[\x00-\x09\x0b-\x1f\x7f]")
@@ -223,14 +223,14 @@ class Torch(Case):
 
 
 class Server(Case):
-    """What a server tells of its own jobs."""
+    """The status of a server's own jobs."""
 
     def setUp(self):
         super().setUp()
         self.where = ("--rdzv-endpoint", f"127.0.0.1:{self.server.port}")
 
     def announce(self, run_id, names, nodes):
-        """Nodes that say who they are and nothing else."""
+        """Nodes that only announce themselves."""
         wires = []
         for name in names:
             node = FrameNode(self.server, name=name, run_id=run_id)
@@ -289,7 +289,7 @@ class Server(Case):
                                   status["participants"] + status["spares"]], names)
 
     def test_how_work_has_ended(self):
-        """A failure with its node, its budget and its cause; who has finished; how it all ended."""
+        """A failure with its node, budget and cause; finished nodes; the outcome."""
         nodes = [FrameNode(self.server, name, version=2, budget=(1, 0)) for name in ("a", "b")]
         wires = [node.connect() for node in nodes]
 
@@ -328,7 +328,7 @@ class Server(Case):
         self.assertRegex(self.status(), r"\njob  failed ")
 
     def test_older_server(self):
-        """One that does not list jobs says that nobody is known without a name."""
+        """A STATUS of version 2 without a run id is refused."""
         wire = FrameNode(self.server).connect()
         self.addCleanup(wire.close)
         send(wire, STATUS, text("") + struct.pack("<I", 2))

@@ -1,4 +1,4 @@
-"""What a node tells while it waits, and who is late: with every backend, as far as it can know."""
+"""Reports of a waiting node, and late nodes: with every backend, as far as it can know."""
 
 import concurrent.futures
 import json
@@ -19,7 +19,7 @@ LINE = re.compile(r"^muster: waiting (\d+) s: (.*) \((\w+) (\S+)\)$", re.MULTILI
 
 
 class Node:
-    """A `muster join` whose words on stderr can be read while it runs."""
+    """A `muster join` whose stderr can be read while it runs."""
 
     def __init__(self, directory, *args):
         self.error_path = tempfile.mktemp(dir=directory)
@@ -33,7 +33,7 @@ class Node:
             return error.read()
 
     def lines(self):
-        """What it has told of its waiting: seconds, text, kind and place of what it looks at."""
+        """Its reports of waiting: seconds, text, kind and place of what it looks at."""
         return [(int(s), *rest) for s, *rest in LINE.findall(self.said())]
 
     def await_text(self, text):
@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
                 future.result()
 
     def check_group(self, backend, kind, endpoint, named=True):
-        """Each newcomer is told of, and who is still missing."""
+        """Each newcomer is reported, with the nodes still missing."""
         args = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", backend,
                 "--nnodes", "3")
         expect = ("--expect", "node[1-3]") if named else ()
@@ -131,7 +131,7 @@ class Server(Case):
         self.start(*args).await_text("round 1 runs with 1 nodes, 1 waiting for the next")
 
     def test_who_had_been_there(self):
-        """Who times out tells that, and so does the last one, when all others are gone."""
+        """A node that times out reports it, and so does the last one, when all others are gone."""
         endpoint = self.serve()
 
         def check(backend):
@@ -152,7 +152,7 @@ class Server(Case):
         self.each(check, ("muster", "c10d"))
 
     def test_short_of_time(self):
-        """One that has less time than it takes to tell anything."""
+        """A node with less time than the first report takes."""
         node = self.start("--rdzv-endpoint", self.serve(), "--rdzv-id", "job", "--nnodes", "2",
                           "--local-addr", "alone", "--rdzv-conf", "join_timeout=0.4")
         self.assertEqual(node.wait(), TIMEOUT)

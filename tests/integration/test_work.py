@@ -1,4 +1,4 @@
-"""How the work of a job ends: processes whose work is done or has failed, at a `muster serve`."""
+"""The end of work: processes whose work is done or has failed, at a `muster serve`."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ class Job:
         return len(json.loads(result.stdout)["spares"]) == 1
 
     def lines(self, node):
-        """What @node has printed but for its rounds, and how it has ended."""
+        """The output of @node without its rounds, and its exit code."""
         out, errors = node.communicate(timeout=PATIENCE_S)
         if errors:
             raise AssertionError(errors)
@@ -103,7 +103,7 @@ class Work(unittest.TestCase):
             lines, code = job.lines(spare)
             self.assertRegex(lines[0], "^EFINISHED .*the job has finished")
             self.assertEqual(code, 0)
-            # Who comes later may have meant another job of this id.
+            # A later node may have meant another job of this id.
             lines, code = job.lines(job.start("hold"))
             self.assertRegex(lines[0], "^E(CLOSED|FINISHED) .*has finished")
 

@@ -1,4 +1,4 @@
-"""What the tests of the Python package share. They need the package and nothing else."""
+"""Shared by the tests of the Python package. They need only the package."""
 
 import contextlib
 import os
@@ -89,7 +89,7 @@ def interrupted_after(call):
 
 
 class Thread(threading.Thread):
-    """One whose result, or exception, is that of end()."""
+    """A thread; end() returns its result or raises its exception."""
 
     def __init__(self, call, *arguments):
         super().__init__(daemon=True)

@@ -1,7 +1,7 @@
-"""Every block of Python in the documentation is run, as is what one types with the package.
+"""Run every block of Python in the documentation, and the commands for the package.
 
-The blocks of a page are run one after the other at one server. One that makes a node is run by as
-many processes as the round has room for, so that nobody waits for a last call.
+The blocks of a page run one after the other at one server. A block that makes a node runs in as
+many processes as the round has room for, so that there is no last call.
 """
 
 import os
@@ -53,7 +53,7 @@ class Pages(Case):
         return [self.end(process) for process in processes]
 
     def here(self, text):
-        """A block at our server. One that makes a server has a port of its own."""
+        """A block at our server. A block that makes a server has its own port."""
         if "muster.Server" in text:
             return with_free_ports(text)
         return re.sub(r"\b(node0|localhost):29400\b", f"127.0.0.1:{self.at.port}", text)

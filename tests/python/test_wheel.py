@@ -120,7 +120,7 @@ class Wheel(unittest.TestCase):
                 self.assertRegex(run(*command, "--version", cwd=self.directory), r"^muster \d")
 
     def test_editable(self):
-        """What has changed is built when it is imported, and the binary is found."""
+        """An import rebuilds changed files, and the binary is found."""
         tree = os.path.join(self.directory, "tree")
         run("git", "clone", "--quiet", harness.ROOT, tree)
         python = self.environment("editable")
