@@ -1,8 +1,7 @@
-"""What pip calls to build the Python package: meson-python, and a tag.
+"""The build backend of the Python package: meson-python, with another tag.
 
-The extension module uses the limited API of CPython 3.9, whatever CPython has built it. But
-meson-python tags a wheel with the version that runs, and pip would not install that into an earlier
-one.
+The extension module uses the limited API of CPython 3.9 with any CPython. But meson-python tags a
+wheel with the running version, and pip would not install it into an earlier one.
 """
 
 import pathlib
