@@ -61,10 +61,10 @@ struct mst_err {
     char msg[200]; /* "connect to 'node0:29400': Connection refused"; a long one ends with `…` */
 };
 
-/** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for a number that is no code. Static memory. */
+/** "ETIMEOUT" for MST_ETIMEOUT; "EUNDEFINED" for an unknown number. Static memory. */
 MST_API const char *mst_errname(int code);
 
-/** One sentence for @code alone, whatever it is. Static memory. */
+/** One sentence for any @code. Static memory. */
 MST_API const char *mst_strerror(int code);
 
 #ifdef __cplusplus

@@ -231,7 +231,7 @@ struct mst_changes {
     enum mst_outcome outcome; /* closed: how it has ended */
     bool has_cause;           /* reopened or closed because work has failed */
     struct mst_cause cause;   /* with has_cause */
-    /** Should this node come back with mst_handler_next? Somebody waits, is lost, the round is over
+    /** Should this node call mst_handler_next? A node waits or is lost, the round is over
      * or this node is expelled. */
     bool should_return;
 };
@@ -269,7 +269,7 @@ enum mst_notice_kind {
     MST_NOTICE_REOPENED = 4,    /* the round is over and the next one gathers; perhaps of a cause */
     MST_NOTICE_EXPELLED = 5,    /* the others count us as dead */
     MST_NOTICE_CLOSED = 6,      /* the rendezvous is closed: @reason, @outcome, perhaps a cause */
-    MST_NOTICE_UNREACHABLE = 7, /* what is known may be old: @err. The handler goes on trying */
+    MST_NOTICE_UNREACHABLE = 7, /* the state may be out of date: @err. The handler keeps trying */
     MST_NOTICE_REACHABLE = 8,   /* it is not any more */
 };
 
@@ -288,8 +288,8 @@ struct mst_notice {
     int64_t round;         /* -1 = none */
     int64_t nodes_waiting; /* how many wait now */
     int64_t nodes_lost;    /* how many members are gone in all */
-    /** LOST: those of whom no notice has told, as far as their names are known; at most 1,024 of
-     * one round. */
+    /** LOST: the nodes that no notice has reported yet, as far as their names are known; at most
+     * 1,024 of one round. */
     const struct mst_node *nodes;
     size_t node_count;
     char reason[256]; /* CLOSED: why, cut off when long; also FAILED, as below */
@@ -414,7 +414,7 @@ MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *re
 /** A failure of this node's work. */
 struct mst_failure {
     size_t size;      /* sizeof(struct mst_failure), see mst_failure_init */
-    int64_t worker;   /* which of the node's workers; -1 = none in particular */
+    int64_t worker;   /* of the node; -1 = not known */
     int exit_status;  /* of the worker */
     int signal;       /* the signal that ended it; 0 = none */
     int64_t time_us;  /* when, wall clock; 0 = now */

@@ -105,8 +105,8 @@ struct mst_status {
     const char *document;                /* the status of a document of backend `etcd` */
     const char *summary;                 /* what the job does or waits for, in a sentence or two */
 
-    /* All nodes: first the members of the round by rank, then those who wait, then spares, then
-     * those who are gone; each by their names, n2 before n10. While a round gathers, nodes of a
+    /* All nodes: first the members of the round by rank, then waiting nodes, then spares, then
+     * gone nodes; each by name, n2 before n10. While a round gathers, nodes of a
      * record or document are its members already. */
     const struct mst_status_node *const *nodes;
     size_t node_count;

@@ -212,7 +212,7 @@ MST_API int mst_store_multi_set(struct mst_store *store,
 struct mst_keys {
     struct mst_bytes *keys;
     size_t count;
-    struct mst_buffer memory; /* what the keys point into */
+    struct mst_buffer memory; /* the memory of the keys */
 };
 
 /** Release the memory of @keys and empty it. A zeroed list is allowed. */
@@ -261,7 +261,7 @@ struct mst_store_stats {
     size_t size;       /* sizeof(struct mst_store_stats), see mst_store_stats_init */
     uint64_t connects; /* connections made */
     uint64_t retries;  /* requests sent again after a lost connection */
-    char peer[128];    /* whom a tcp store last talked to: "tcp://127.0.0.1:29500" */
+    char peer[128];    /* the last peer of a tcp store: "tcp://127.0.0.1:29500" */
     char dialect[8];   /* of that peer: "A", "B" or "C"; empty for other stores */
 };
 

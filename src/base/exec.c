@@ -23,7 +23,7 @@ bool mst__exec_die_with(pid_t parent)
 {
     bool is_ready = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
     if (getppid() != parent) {
-        _exit(127); /* too late for that signal, and nobody is left to tell */
+        _exit(127); /* too late for that signal, and it cannot be reported */
     }
     return is_ready;
 }
@@ -33,7 +33,7 @@ void mst__exec_allow_signals(const sigset_t *mask)
     struct sigaction usual = {.sa_handler = SIG_DFL};
     for (int number = 1; number < NSIG; number++) {
         struct sigaction now;
-        /* What we catch is ours, and that we ignore a closed pipe. */
+        /* Reset our handlers and our SIG_IGN of SIGPIPE; keep other ignored signals. */
         if (sigaction(number, NULL, &now) == 0 &&
             (number == SIGPIPE || now.sa_handler != SIG_IGN)) {
             (void)sigaction(number, &usual, NULL); /* some cannot be changed, and need not be */
@@ -82,7 +82,7 @@ static _Noreturn void tell(int report_fd)
 {
     int reason = errno;
     ssize_t written = write(report_fd, &reason, sizeof reason);
-    (void)written; /* nobody is left to tell */
+    (void)written; /* it cannot be reported */
     _exit(127);
 }
 

@@ -376,7 +376,7 @@ int mst__cli_log_open(const struct mst__cli_log_options *options,
         rv = mst__fail(reterr, MST_ESYS, errno, "eventfd (log)");
         goto fail;
     }
-    /* A file is to be opened again at a signal, also before the first line. */
+    /* A signal may reopen the file before the first line. */
     reason = options->path == NULL ? 0 : mst__thread_start(&log->thread, run, log);
     if (reason != 0) {
         rv = mst__fail(reterr, MST_ESYS, reason, "thread (log)");

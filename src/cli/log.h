@@ -2,8 +2,8 @@
  *
  * A thread writes. Callers put lines into a bounded buffer; if it is full, lines are dropped and
  * counted. Lines of one event beyond MST_LOG_LINES_PER_SECOND are counted as well. Lines of level
- * debug have no limit: somebody has switched them on to find something, and they must not use up
- * the limit of graver ones. `ev=log.dropped count=N` and `ev=log.suppressed event=NAME count=N`
+ * debug have no limit: a person has enabled them to find something, and they must not use up the
+ * limit of graver ones. `ev=log.dropped count=N` and `ev=log.suppressed event=NAME count=N`
  * report the counts.
  *
  * Why a thread, not poll or O_NONBLOCK: stderr is often shared. O_NONBLOCK would apply to every

@@ -76,7 +76,7 @@ static int64_t hold_contenders(const struct mst__session *session, enum mst__act
         case MST_ACTION_REMOVE_FROM_PARTICIPANTS:
         case MST_ACTION_MARK_RENDEZVOUS_COMPLETE:
         case MST_ACTION_START_LAST_CALL:
-            /* What makes one node do this makes all of them do it. */
+            /* All nodes have the same reason to write. */
             return count;
         case MST_ACTION_KEEP_ALIVE:
             /* All nodes have found the same lost ones. */

@@ -107,7 +107,7 @@ void mst__hosted_stop(struct mst__hosted *hosted)
     }
     if (hosted->is_running) {
         mst_server_stop(hosted->server);
-        (void)pthread_join(hosted->thread, NULL); /* a thread of ours that nobody else joins */
+        (void)pthread_join(hosted->thread, NULL); /* ours, and only joined here */
     }
     mst_server_free(hosted->server);
     mst__free(hosted);

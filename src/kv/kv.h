@@ -21,8 +21,8 @@ struct mst__kv_entry;
 struct mst__kv_client;
 struct mst__kv_block;
 
-/* What the clients in a line wait for. Each kind has its own line, so that clients to be woken are
- * found without visiting the others. */
+/* What the clients in a line wait for. Each kind has its own line, so that waking one kind does not
+ * visit the others. */
 enum mst__kv_line {
     MST_KV_LINE_KEY,     /* the key, see WAIT */
     MST_KV_LINE_BARRIER, /* the last participant, see BARRIER */

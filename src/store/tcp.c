@@ -721,7 +721,7 @@ static void tcp_free(struct mst__storage *storage)
 {
     struct tcp *tcp = (struct tcp *)storage;
     mst__pool_close(&tcp->pool);
-    (void)pthread_mutex_destroy(&tcp->mutex); /* nobody holds it */
+    (void)pthread_mutex_destroy(&tcp->mutex); /* not held any more */
     mst__free(tcp->storage.url);
     mst__free(tcp);
 }
