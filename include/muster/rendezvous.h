@@ -41,12 +41,11 @@ MST_API int mst_params_new(const char *backend,
                            struct mst_err *reterr);
 
 /**
- * The same from one URL, `etcd://host:port/run_id?min_workers=2&max_workers=4&timeout=60`: the
- * scheme is the backend, the rest of the query its options. Without `max_workers` it is
- * `min_workers`. `%XX` stands for any byte but NUL, several endpoints have commas between them.
+ * Make parameters from a URL, `etcd://host:port/run_id?min_workers=2&max_workers=4&timeout=60`. The
+ * scheme is the backend; the rest of the query are its options. `max_workers` defaults to
+ * `min_workers`. `%XX` is any byte except NUL; commas separate several endpoints.
  *
- * Returns 0, MST_EINVAL, which names the part that is wrong, MST_ELIMIT for too many options,
- * MST_ENOMEM.
+ * Returns 0, MST_EINVAL, which names the wrong part, MST_ELIMIT for too many options, MST_ENOMEM.
  */
 MST_API int mst_params_from_url(const char *url,
                                 struct mst_params **ret_params,

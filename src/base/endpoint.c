@@ -350,7 +350,7 @@ static int parse_path(struct mst_bytes rest, struct mst__url *url, struct mst_er
     size_t size = 0;
     int rv = decode(rest, "path", &url->path, &size, reterr);
     if (rv == 0 && strlen(url->path) != size) {
-        rv = mst__fail(reterr, MST_EINVAL, 0, "the path holds a NUL");
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the path has a NUL in it");
     }
     return rv;
 }
@@ -370,7 +370,7 @@ static int decode_text(struct mst_bytes value,
     char *text = NULL;
     int rv = decode(value, what, &text, &size, reterr);
     if (rv == 0 && strlen(text) != size) {
-        rv = mst__fail(reterr, MST_EINVAL, 0, "the %s holds a NUL", what);
+        rv = mst__fail(reterr, MST_EINVAL, 0, "the %s has a NUL in it", what);
     }
     if (rv != 0) {
         mst__free(text);

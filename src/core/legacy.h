@@ -11,7 +11,7 @@
 
 /* TTLs of the peers, in seconds. */
 #define MST_LEGACY_TTL_SETUP 5
-#define MST_LEGACY_TTL_DOC 10 /* frozen, and joinable with enough nodes */
+#define MST_LEGACY_TTL_DOC 10 /* of a frozen document, or a joinable one with enough nodes */
 #define MST_LEGACY_TTL_KEY 10 /* of rank_<r>, and of our own muster_<nonce> */
 #define MST_LEGACY_TTL_JOB 7200
 

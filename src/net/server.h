@@ -93,7 +93,7 @@ struct mst__turns {
     uint64_t ended_ns;  /* end of the last turn */
     uint64_t waited_ns; /* total wait until then */
     uint64_t end;       /* end of the current turn of a connection, in steps of the engine */
-    uint64_t begun;     /* start of the turn of the loop, in the same */
+    uint64_t begun;     /* start of the turn of the loop, in steps of the engine */
     unsigned accepts;   /* in this turn of the loop */
     unsigned pushes;    /* writes to other connections than the current one, in this turn */
 };
