@@ -53,8 +53,8 @@ class Project:
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
 
-    def run(self, *arguments):
-        env = {**os.environ, "PATH": f"{self.path}:{os.environ['PATH']}"}
+    def run(self, *arguments, **env):
+        env = {**os.environ, **env, "PATH": f"{self.path}:{os.environ['PATH']}"}
         done = subprocess.run([sys.executable, TESTRUN, self.path, *arguments], env=env,
                               check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True)
@@ -94,6 +94,12 @@ class Retry(unittest.TestCase):
         with Project(asleep=f"sleep 1; {PASS}", busy=f"{count}; {PASS}") as project:
             project.run()
             self.assertRegex(project.output, r"(?m)^most processor time: \S*/busy \d+ s, ")
+
+    def test_bytecode_is_kept(self):
+        """Although whoever runs the tests wants none."""
+        with Project(one=f'[ -z "${{PYTHONDONTWRITEBYTECODE:-}}" ] && {PASS}') as project:
+            project.run(PYTHONDONTWRITEBYTECODE="1")
+            self.expect(project, 0, "2 passed, 0 failed, 0 skipped")
 
     def test_flaky(self):
         """Green, named, and what it printed when it failed is in the summary."""
