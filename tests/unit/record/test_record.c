@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/pickle.h"
+#include "handler/bootstrap.h"
 #include "handler/host.h"
 #include "record/c10d.h"
 #include "record/drive.h"
@@ -637,6 +638,44 @@ static void rank_0_dies_before_it_tells(void **state)
     mst_handler_free(node.handler);
 }
 
+/* As struct mst__bootstrap_round wants it: rank 0 will not tell any more. */
+static int64_t give_up(void *self)
+{
+    (void)self;
+    return 0;
+}
+
+/* What rank 0 has told before it went is found, also by a node that was too slow to wait for it. */
+static void what_was_told_is_found(void **state)
+{
+    struct fixture *f = *state;
+    struct mst_store *store = server_store(f);
+    for (int i = 0; i < 4; i++) {
+        struct mst__bootstrap bootstrap;
+        struct mst__bootstrap_info info;
+        const struct mst__bootstrap_round round = {
+            .store = store,
+            .rank = 1,
+            .master = "node00",
+            .call_ms = PLENTY_MS,
+            .wait_ms = PLENTY_MS,
+            .is_by_key = i % 2 == 1,
+            .wake_fd = -1,
+            .watch = give_up,
+        };
+        mst__bootstrap_init(&bootstrap, "node01", NULL, &(const struct mst_log){.level = 0});
+        assert_ok(mst__bootstrap_run(&bootstrap, &round, &info, &err));
+        assert_string_equal(info.addr, i < 2 ? "" : "node00");
+        assert_int_equal(info.port, i < 2 ? 0 : 4711);
+        mst__bootstrap_close(&bootstrap);
+        assert_ok(mst_store_set(store, STR("MASTER_ADDR"), STR("node00"), PLENTY_MS, &err));
+        if (i > 0) {
+            assert_ok(mst_store_set(store, STR("MASTER_PORT"), STR("4711"), PLENTY_MS, &err));
+        }
+    }
+    mst_store_close(store);
+}
+
 static void without_sharing(void **state)
 {
     struct fixture *f = *state;
@@ -851,6 +890,7 @@ int main(void)
         WITH_SERVER(workers_store_is_empty),
         WITH_SERVER(emptied_with_what_is_under_way),
         WITH_SERVER(rank_0_dies_before_it_tells),
+        WITH_SERVER(what_was_told_is_found),
         WITH_SERVER(without_sharing),
         WITH_SERVER(events_are_told),
         WITH_SERVER(from_many_threads),
