@@ -160,16 +160,18 @@ def settle(nodes, after=-1, timeout=PATIENCE_S):
         worlds = {event["world_size"] for event in joined}
         return joined if len(rounds) == 1 and worlds == {len(nodes)} else None
 
+    def stories():
+        return "\n".join(f"{node}: {node.story()}" for node in nodes)
+
     try:
         joined = harness.wait_until(look, "one round of all", timeout)
     except AssertionError:
-        stories = "\n".join(f"{node}: {node.story()}" for node in nodes)
-        raise AssertionError(f"no round of all {len(nodes)} nodes after {after}:\n{stories}"
+        raise AssertionError(f"no round of all {len(nodes)} nodes after {after}:\n{stories()}"
                              ) from None
     ranks = [event["rank"] for event in joined]
     assert sorted(ranks) == list(range(len(nodes))), f"ranks {ranks}"
     masters = {(event["master_addr"], event["master_port"]) for event in joined}
-    assert len(masters) == 1, f"the workers would meet at {masters}"
+    assert len(masters) == 1, f"the workers would meet at {masters}:\n{stories()}"
     return joined[0]["round"]
 
 

@@ -28,6 +28,10 @@ WORKERS = 6
 # What may come on top of the times that the options give, on a busy machine.
 SLACK_S = harness.DEADLINE_S / 4
 
+# Silence after which a node is lost. In a slow build a living one may get no processor for seconds,
+# and is lost then for those that do.
+EXPIRY_S = max(2, round(2 * harness.SLOWNESS))
+
 # Heartbeats so seldom that what is noticed soon is not noticed by silence.
 SELDOM = {"keep_alive_interval": 30, "keep_alive_max_attempt": 3}
 
@@ -39,11 +43,12 @@ LACKS = {
 
 # Each with the features that it has, and within how many seconds a death is noticed.
 ENGINES = {
-    "muster": {"backend": "muster", "features": {"authority", "survivor"}, "notice_s": 2},
-    "muster_hosted": {"backend": "muster", "features": {"authority"}, "notice_s": 2},
-    "etcd_v3": {"backend": "etcd-v3", "features": {"authority", "survivor"}, "notice_s": 2 + 1},
-    "c10d": {"backend": "c10d", "features": {"survivor"}, "notice_s": 2 + 1},
-    "etcd_v2": {"backend": "etcd-v2", "features": {"survivor"}, "notice_s": 2 + 1},
+    "muster": {"backend": "muster", "features": {"authority", "survivor"}, "notice_s": EXPIRY_S},
+    "muster_hosted": {"backend": "muster", "features": {"authority"}, "notice_s": EXPIRY_S},
+    "etcd_v3": {"backend": "etcd-v3", "features": {"authority", "survivor"},
+                "notice_s": EXPIRY_S + 1},
+    "c10d": {"backend": "c10d", "features": {"survivor"}, "notice_s": EXPIRY_S + 1},
+    "etcd_v2": {"backend": "etcd-v2", "features": {"survivor"}, "notice_s": EXPIRY_S + 1},
 }
 
 _numbers = itertools.count()
@@ -56,7 +61,7 @@ class Job:
         self.engine = engine
         self.limits = limits
         self.run_id = f"engines-{next(_numbers)}"
-        self.conf = {"keep_alive_interval": 1, "keep_alive_max_attempt": 2,
+        self.conf = {"keep_alive_interval": 1, "keep_alive_max_attempt": EXPIRY_S,
                      "last_call_timeout": "500ms", "join_timeout": PATIENCE_S, **conf}
         self.held = None
         self.endpoint = endpoint or engine.endpoint
