@@ -38,8 +38,8 @@ int64_t mst__expire_patience_us(const struct mst__settings *settings, bool is_ou
 
 /**
  * Remove from @state every node whose stamp is older than mst__expire_after_us at @now_us (wall
- * clock), as the peers do. @dead is emptied and gets their ids in the order of the heartbeats; release its memory
- * with mst__free.
+ * clock), as the peers do. @dead is emptied and gets their ids in the order of the heartbeats;
+ * release its memory with mst__free.
  *
  * Returns 0, or MST_ENOMEM with @state unchanged.
  */
