@@ -1,17 +1,16 @@
-/* examples/backend.c - a backend of one's own: a scheduler has given ranks already, in the
- * variables RANK and WORLD_SIZE, as Slurm and MPI's launchers do under other names. The nodes meet
- * at a store.
+/* examples/backend.c - your own backend: a scheduler has given the ranks, in the variables RANK and
+ * WORLD_SIZE, as Slurm and MPI's launchers do under other names. The nodes meet at a store.
  *
  * Usage: RANK=0 WORLD_SIZE=2 backend ENDPOINT RUN_ID
  *
- * What a backend has to do is to make a handler, here with the calls `next` and `free` alone; those
- * that it lacks answer that nobody waits and nothing has changed. */
+ * A backend makes handlers, here with only the calls `next` and `free`. Without the other calls
+ * no node waits, and nothing changes. */
 #include <muster/backend.h>
 #include <muster/muster.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is behind one handler. */
+/* The data of a handler. */
 struct scheduled {
     struct mst_store *store; /* all rounds of the job */
     int64_t rank;
@@ -20,7 +19,7 @@ struct scheduled {
     int64_t round; /* the next one */
 };
 
-/* Everybody comes to the barrier of the round. */
+/* All nodes meet at the barrier of the round. */
 static int scheduled_next(void *self,
                           int64_t timeout_ms,
                           struct mst_rendezvous *ret,
@@ -77,12 +76,12 @@ static int open_store(const struct mst_params *params,
     int rv = mst_store_open(url, NULL, timeout_ms, &whole, reterr);
     if (rv == 0) {
         rv = mst_store_prefix(whole, mst_bytes_str(mst_params_run_id(params)), ret_store, reterr);
-        mst_store_close(whole); /* the view holds what it needs */
+        mst_store_close(whole); /* the view keeps it open */
     }
     return rv;
 }
 
-/* The creator: options are checked here, and the names of unknown ones by the library before. */
+/* The creator: it checks the values of options; the library has checked their names. */
 static int scheduled_create(const struct mst_params *params,
                             void *arg,
                             struct mst_handler **ret_handler,

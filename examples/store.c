@@ -1,10 +1,9 @@
-/* examples/store.c - a store client: values, numbers, waiting, changes that only one of several
- * makes, lists, queues.
+/* examples/store.c - a store client: values, numbers, waiting, compare-and-set, lists, queues.
  *
  * Usage: store URL
  *
- * URL is that of a server, tcp://127.0.0.1:29500, of PyTorch's as well; or hash: for a store in
- * this process, or file:///path. */
+ * URL is that of a server of muster or PyTorch, such as tcp://127.0.0.1:29500; or hash: for a
+ * store in this process, or file:///path. */
 #include <inttypes.h>
 #include <muster/muster.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@ static int values(struct mst_store *store, struct mst_err *err)
     struct mst_buffer value = {0};
     int rv = mst_store_set(store, mst_bytes_str("colour"), mst_bytes_str("green"), TIMEOUT_MS, err);
     if (rv == 0) {
-        /* It waits for a key that nobody has set yet; mst_store_try_get does not. */
+        /* It waits until the key is set; mst_store_try_get does not. */
         rv = mst_store_get(store, mst_bytes_str("colour"), TIMEOUT_MS, &value, err);
     }
     if (rv == 0) {
@@ -38,7 +37,7 @@ static int numbers(struct mst_store *store, struct mst_err *err)
     return rv;
 }
 
-/* Of several that try, one becomes the leader. */
+/* Of several nodes, one becomes the leader. */
 static int leader(struct mst_store *store, struct mst_err *err)
 {
     enum mst_compare_set outcome;
@@ -101,7 +100,7 @@ int main(int argc, char **argv)
     struct mst_store *store = NULL;
     int rv = mst_store_open(argv[1], NULL, TIMEOUT_MS, &whole, &err);
     if (rv == 0) {
-        /* Keys of ours only, whatever others have in that store. */
+        /* Only our own keys, with other users in the same store. */
         rv = mst_store_prefix(whole, mst_bytes_str("example"), &store, &err);
     }
     static int (*const parts[])(struct mst_store *, struct mst_err *) = {values,  numbers, leader,

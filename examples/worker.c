@@ -3,8 +3,8 @@
  *
  * Usage: worker ENDPOINT RUN_ID MIN MAX STEPS [OPTIONS]
  *
- * Start `muster serve`, then as many workers as you like, between MIN and MAX of them, and more
- * later or kill some. OPTIONS are those of the backend, such as last_call_timeout=2. */
+ * Start `muster serve`, then between MIN and MAX workers. Start more later, or kill some.
+ * OPTIONS are those of the backend, such as last_call_timeout=2. */
 #include <errno.h>
 #include <muster/muster.h>
 #include <poll.h>
@@ -35,7 +35,7 @@ enum news {
     FAILED,  /* the error says why */
 };
 
-/* What @notice means for this node. */
+/* The meaning of @notice for this node. */
 static enum news understand(const struct mst_notice *notice, struct mst_err *err)
 {
     switch (notice->kind) {
@@ -55,7 +55,7 @@ static enum news understand(const struct mst_notice *notice, struct mst_err *err
             return AGAIN;
         case MST_NOTICE_CLOSED:
             return CLOSED;
-        default: /* the server is away for a while, or a kind of a later release */
+        default: /* the server is away for a while, or the kind is of a later release */
             return NOTHING;
     }
 }
@@ -83,7 +83,7 @@ static enum news look(int timeout_ms, struct mst_err *err)
     return news;
 }
 
-/* Nodes may have come from different steps: all go on from the last one that any of them did. */
+/* Nodes may come from different steps: all continue from the highest one. */
 static int agree_on_step(const struct mst_rendezvous *round, int64_t *step, struct mst_err *err)
 {
     char key[32];
@@ -104,7 +104,7 @@ static int agree_on_step(const struct mst_rendezvous *round, int64_t *step, stru
     return rv;
 }
 
-/* One step of work, at whose end all nodes of the round meet. NOTHING = it is done. */
+/* One step of work, after which all nodes of the round meet. NOTHING = it is done. */
 static enum news do_step(const struct mst_rendezvous *round, int64_t step, struct mst_err *err)
 {
     nanosleep(&(struct timespec){.tv_nsec = WORK_MS * 1000000L}, NULL);
@@ -183,7 +183,7 @@ static int run(int64_t steps, struct mst_err *err)
     }
     if (news == STOPPED) {
         printf("stopped at step %lld\n", (long long)step);
-        return mst_handler_leave(handler, err); /* so that the others need not find out */
+        return mst_handler_leave(handler, err); /* so that the others are told at once */
     }
     printf("%s\n", news == CLOSED ? "closed" : "failed");
     return news == CLOSED ? 0 : MST_ESYS;
