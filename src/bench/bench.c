@@ -43,12 +43,13 @@ static const char bench_text[] =
     "Measure a store server: `muster bench store`. One thread keeps every connection busy: it "
     "sends "
     "--depth requests at once, waits for all replies, and sends again. Each reply is checked. "
-    "Printed are operations per second, latencies from sending to the reply, and, with "
-    "--server-pid, the server's CPU time for each operation.\n"
+    "It prints operations per second, latencies from sending to the reply, and, with --server-pid, "
+    "the server's CPU time per operation.\n"
     "\n"
-    "set is a SET and a CHECK of no keys behind it, since a SET is not answered; set_get a SET and "
-    "a GET of the same key, sent together and counted as one; compare_set always finds what it "
-    "expects. In Redis they are SET, SET + GET, and SET … XX GET, which compares nothing; get, add "
+    "set is a SET followed by a CHECK of no keys, because a SET has no answer; set_get is a SET "
+    "and a GET of the same key, sent together and counted as one; compare_set always finds the "
+    "expected value. In Redis they are SET, SET + GET, and SET … XX GET, which compares nothing; "
+    "get, add "
     "and check are GET, INCRBY and EXISTS. Every connection uses a key of its own below /bench/, "
     "deleted at the end.\n"
     "\n"
@@ -56,7 +57,7 @@ static const char bench_text[] =
     "counter, and wait for a key that the last one sets; in Redis INCR, BLPOP, and an RPUSH of N "
     "items.\n"
     "\n"
-    "`muster bench rendezvous --help` tells of the other thing that can be measured.";
+    "See also `muster bench rendezvous --help`.";
 
 /* --- printing --- */
 
@@ -408,7 +409,7 @@ static int bench_store(int argc, char **argv)
         {"protocol", "NAME",
          "What the server speaks: torch-c (torch from 2.2, and muster), torch-a (torch up to 2.0, "
          "and muster), redis, floor (the bare echo server of the source tree's bench/), or "
-         "floor-hold (the same, which holds a storm's waiting back). Default: torch-c.",
+         "floor-hold (the same, which delays the answers of a storm). Default: torch-c.",
          MST_OPTION_TEXT, &bench.protocol_name, 0, 0},
         {"op", "OP",
          "set, get, add, check, compare_set, set_get, or all; may be given several times. Default: "
@@ -420,13 +421,13 @@ static int bench_store(int argc, char **argv)
          &bench.depth, 1, MST_BENCH_DEPTH_MAX},
         {"duration", "TIME", "How long to measure each operation. Default: 2s.",
          MST_OPTION_DURATION, &bench.duration_ms, 1, INT64_C(86400000)},
-        {"requests", "N", "Measure until so many operations are done, whatever the time.",
+        {"requests", "N", "Measure until this many operations are done, instead of --duration.",
          MST_OPTION_NUMBER, &bench.requests, 1, INT64_C(1000000000000)},
         {"warmup", "TIME", "Load before measuring. Default: 200ms.", MST_OPTION_DURATION,
          &bench.warmup_ms, 0, INT64_C(3600000)},
         {"value-size", "SIZE", "Size of the values. Default: 64.", MST_OPTION_SIZE,
          &bench.value_size, 1, 8 << 20},
-        {"idle", "N", "Open so many more connections first, which then stay silent.",
+        {"idle", "N", "First open this many more connections, which stay silent.",
          MST_OPTION_NUMBER, &bench.idle, 0, MST_BENCH_CONNECTIONS_MAX},
         {"memory", NULL,
          "Measure how much the server's resident memory grows for each connection of --idle. Best "
@@ -437,7 +438,7 @@ static int bench_store(int argc, char **argv)
         {"server-pid", "PID",
          "The server's process on this machine: measure its CPU time and memory.",
          MST_OPTION_NUMBER, &bench.server_pid, 1, INT32_MAX},
-        {"label", "TEXT", "What to call the server in the output. Default: the protocol.",
+        {"label", "TEXT", "Name of the server in the output. Default: the protocol.",
          MST_OPTION_TEXT, &bench.label, 0, 0},
         {"json", NULL, "Print one JSON object per result instead of a table.", MST_OPTION_FLAG,
          &bench.json, 0, 0},

@@ -52,9 +52,8 @@ int mst__cli_close(int argc, char **argv)
     const struct mst__option options[] = {
         MST_RDZV_OPTIONS(rdzv, "Which job. Required."),
         {"reason", "TEXT",
-         "Why: everybody who is told that it is closed is told this, too. Of backends muster and "
-         "etcd-v3 only.",
-         MST_OPTION_TEXT, &reason, 0, 0},
+         "The reason, which all nodes are told. Backends muster and etcd-v3 only.", MST_OPTION_TEXT,
+         &reason, 0, 0},
         {"timeout", "DURATION", "How long each step may take, connecting included. Default 10s.",
          MST_OPTION_DURATION, &timeout_ms, 1, (int64_t)86400 * 1000},
     };

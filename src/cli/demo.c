@@ -32,8 +32,8 @@
 
 static const char demo_text[] =
     "Show a rendezvous on this machine, in a few seconds: a server, four nodes that meet and get "
-    "ranks, one that is killed, the rest who notice and form the next round, a newcomer who is let "
-    "in. Every node is a process of its own.";
+    "ranks, one that is killed, the others that notice it and form the next round, and a newcomer "
+    "that joins. Every node is a process.";
 
 struct demo_node {
     pid_t pid;    /* 0 = never there */
@@ -192,7 +192,7 @@ static void retell(struct demo *demo, struct demo_node *node, const char *line)
         names_in(demo, line, names, sizeof names);
         tell(demo, node->name, "%s is gone", names);
     } else if (strstr(line, "\"waiting\"") != NULL) {
-        tell(demo, node->name, "somebody waits to be let in: on to the next round");
+        tell(demo, node->name, "a node waits: on to the next round");
     } else if (strstr(line, "\"reopened\"") != NULL) {
         tell(demo, node->name, "round %" PRId64 " is over: on to the next one",
              number_in(line, "round"));

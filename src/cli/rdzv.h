@@ -28,9 +28,9 @@ struct mst__rdzv {
         {"rdzv-endpoint",                                                                     \
          "ADDR",                                                                              \
          "Where: host:port or [ipv6]:port of the store, or the path of a file with "          \
-         "--rdzv-conf store_type=file; of an etcd, several with commas between them. Or all " \
-         "in one: etcd://host:port/ID?min_workers=2&max_workers=4. Default localhost:29400, " \
-         "of an etcd localhost:2379.",                                                        \
+         "--rdzv-conf store_type=file; for an etcd, one or more, separated by commas. Or a "  \
+         "URL: etcd://host:port/ID?min_workers=2&max_workers=4. Default localhost:29400, "    \
+         "for an etcd localhost:2379.",                                                       \
          MST_OPTION_TEXT,                                                                     \
          &(rdzv).endpoint,                                                                    \
          0,                                                                                   \

@@ -475,12 +475,12 @@ int mst__cli_replay(int argc, char **argv)
 {
     struct teller teller = {.only = NULL};
     const struct mst__option options[] = {
-        {"job", "ID", "Tell of this job alone.", MST_OPTION_TEXT, &teller.only, 0, 0},
+        {"job", "ID", "Print only this job.", MST_OPTION_TEXT, &teller.only, 0, 0},
         {"until", "TIME",
-         "Stop before what is later: 2026-01-31T12:00:00Z, or +90s since the journal began.",
+         "Stop at this time: 2026-01-31T12:00:00Z, or +90s after the start of the journal.",
          MST_OPTION_TEXT, &teller.until_text, 0, 0},
-        {"all", NULL, "Tell of each heartbeat and each look at the time as well.", MST_OPTION_FLAG,
-         &teller.is_all, 0, 0},
+        {"all", NULL, "Also print each heartbeat and each tick.", MST_OPTION_FLAG, &teller.is_all,
+         0, 0},
         {"json", NULL, "Print lines of JSON.", MST_OPTION_FLAG, &teller.is_json, 0, 0},
     };
     const struct mst__usage usage = {

@@ -44,9 +44,10 @@ static const char serve_text[] =
     "memory. There is no authentication: listen on trusted networks only.\n"
     "\n"
     "On the same port it is the authority of the rendezvous backend muster, for any number of jobs "
-    "at once: it decides who is in a round and tells everybody.\n"
+    "at once: it decides who is in a round and tells all nodes.\n"
     "\n"
-    "SIGTERM and SIGINT stop it within a second, after answering what has arrived. SIGUSR1 logs "
+    "SIGTERM and SIGINT stop it within a second, after it has answered all requests that have "
+    "arrived. SIGUSR1 logs "
     "the counters. SIGHUP opens the files of --log-file and --journal again.";
 
 /* --- signals --- */
@@ -334,7 +335,7 @@ int mst__cli_serve(int argc, char **argv)
          "May be given several times. '::' takes IPv4 too unless 0.0.0.0 is given beside it. "
          "Default: the loopback addresses, which other machines cannot reach.",
          MST_OPTION_LIST, &serve.hosts, 0, 0},
-        {"port", "PORT", "TCP port, 0 for a free one. Default: 29400, as of join.",
+        {"port", "PORT", "TCP port, 0 for a free one. Default: 29400, as for join.",
          MST_OPTION_NUMBER, &serve.port, 0, 65535},
         {"port-file", "FILE",
          "Write the port to this file once connections are accepted. An existing regular file is "
