@@ -35,11 +35,11 @@ import harness  # noqa: E402
 INTERVAL_S, ATTEMPTS, LAST_CALL_S = 1, 3, 0.3
 EXPIRY_S = INTERVAL_S * ATTEMPTS
 GRACE_S, RECLAIM_S = 0.3, 2  # of the server
-# What processes may take for their work on a busy machine, beyond the times of the protocol.
+# Extra time for processes on a busy machine, beyond the times of the protocol.
 SLACK_S = 2 * harness.DEADLINE_S
 MEET_S = LAST_CALL_S + EXPIRY_S + RECLAIM_S + SLACK_S
 
-# Events after which the round that was told last is not what a node is in.
+# Events after which a node is no longer in the last reported round.
 UNSETTLING = ("lost", "reopened", "waiting", "expelled", "queued", "spare")
 
 
@@ -240,7 +240,7 @@ class Chaos:
         self.selector.register(process.process.stdout, selectors.EVENT_READ, process)
 
     def turn(self, until):
-        """Read what comes until then, and end the faults that are due."""
+        """Read events until then, and end the faults that are due."""
         while True:
             now = time.monotonic()
             for item in [item for item in self.due if item[0] <= now]:
@@ -312,7 +312,7 @@ class Chaos:
     # --- the end ---
 
     def members(self):
-        """The processes whose last word is the newest round, and what they were told."""
+        """The processes whose last event is the newest round, with that event."""
         last = {}
         for process in self.slots.values():
             told = [event for event in process.events
@@ -351,7 +351,7 @@ class Chaos:
             return done.stderr.decode(errors="replace")
 
     def stay(self):
-        """Nobody is disturbed any more, for longer than it takes to expire."""
+        """No more faults, for longer than the expiry."""
         before = {process: len(process.events) for process in self.members()}
         self.turn(time.monotonic() + 1.5 * EXPIRY_S)
         for process, count in before.items():
@@ -452,7 +452,7 @@ class Chaos:
                 raise AssertionError(f"node {slot} was told of epoch and round {seen}")
 
     def check_lost_is_of_the_round(self):
-        """Whoever is told of a change is told of the round it is in."""
+        """A change that a node hears of is in its own round."""
         for process in self.processes:
             current = None
             for event in process.events:
@@ -463,7 +463,7 @@ class Chaos:
                         raise AssertionError(f"{process}: {event} in round {current}")
 
     def check_nobody_gave_up(self):
-        """A node that is not killed stays, whatever happens around it."""
+        """A node that is not killed stays, with any faults around it."""
         for process in self.processes:
             harness.check_report(process.log(), str(process))
             if process.code is not None and not process.is_killed:

@@ -1,5 +1,5 @@
-"""What the tests of mixed groups share: nodes of torch and of muster as processes, a scenario with
-all of them, what happens in those that every store has, and the runner of scenarios.
+"""Shared by the tests of mixed groups: nodes of torch and of muster as processes, scenarios, those
+that every store has, and their runner.
 
 Torch's nodes behave as torchrun's agents do: they re-enter when num_nodes_waiting is not 0. Ours
 run with --rejoin. A test file ends with `mixed.main(__doc__, all_scenarios)`.
@@ -42,7 +42,7 @@ _numbers = itertools.count()
 
 
 def default_options(backend):
-    """What both kinds are told, unless a scenario says otherwise; by the backend."""
+    """The default options of both kinds of nodes, by backend."""
     if backend == "static":
         return {}
     if backend == "etcd":
@@ -189,7 +189,7 @@ CLASSES = {"torch": TorchNode, "muster": MusterNode}
 
 
 class Scenario:
-    """One rendezvous: with it: who serves the store, and all nodes there have been."""
+    """One rendezvous, with the server of its store, and all nodes so far."""
 
     def __init__(self, which, server, min, max, share=False, mingled=False, last=False):
         self.which, self.server, self.min, self.max = which, server, min, max
@@ -280,7 +280,7 @@ class Scenario:
         assert record["participants"] == names(nodes), (record, names(nodes))
 
     def workers_fail(self, nodes):
-        """What follows from a death among the members, unless they learn of it by themselves."""
+        """The consequence of a member's death, unless the others notice it themselves."""
 
 
 def names(nodes):
@@ -350,7 +350,7 @@ def close_members(scenario, closer):
 
 
 def close_waiting(scenario, closer):
-    """Nodes that still wait for others end, too, and nobody can enter afterwards."""
+    """Nodes that still wait for others end, too, and no node can enter afterwards."""
     nodes = scenario.start(FOUR)
     extra = scenario.node(closer)
     harness.wait_until(lambda: scenario.joining_count(nodes) == 4, "all four to have joined",
@@ -365,7 +365,7 @@ def close_waiting(scenario, closer):
 
 
 def hold(scenario, hold_s, pause_s=0, kinds=FOUR, **options):
-    """Nobody is expelled while nothing happens, which is looked at every pause_s."""
+    """No node is expelled while nothing happens; checked every pause_s."""
     nodes = scenario.start(kinds, keep_alive=None, **options)
     first = scenario.settle(nodes)
     end = time.monotonic() + hold_s

@@ -1,4 +1,4 @@
-"""What the tests with real torch share: running the drivers and reading what they print."""
+"""Shared by the tests with real torch: running the drivers and reading their output."""
 
 import atexit
 import json
@@ -64,8 +64,8 @@ def plugin_python(which):
 
 
 class Forked:
-    """A script with torch, in a process that was forked by one that has imported it: as much of
-    subprocess.Popen as is needed here."""
+    """A script with torch, in a fork of a process that has imported it; has the needed part of
+    subprocess.Popen."""
 
     def __init__(self, control, args, env, stdin):
         self.args, self.returncode, self.readers, self.read = args, None, [], {}

@@ -55,7 +55,7 @@ class Clients(unittest.TestCase):
                         self.assertTrue(line["ok"], line["detail"])
 
     def test_one_writes_the_other_reads(self):
-        """What one torch version stores the other finds, and they wait for each other."""
+        """Both torch versions find each other's keys, and wait for each other."""
         harness.torch_python("old")
         harness.torch_python("new")
         with harness.Server() as server:

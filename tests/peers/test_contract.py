@@ -18,7 +18,7 @@ OURS = {
     "unknown_key": True,
 }
 ABSENT = {
-    # Nobody compares the settings of nodes that share a record.
+    # The settings of nodes that share a record are not compared.
     "muster-c10d": {"refused_node_ends_nothing"},
     # No node serves an etcd, and this one has one address.
     "muster-etcd": {"addresses", "truth"},

@@ -9,7 +9,7 @@ from peer import ABSENT, DIFFERS, OK, TIMEOUT, Cli, harness
 
 import etcd_cluster  # from the integration tests, as harness is
 
-WHICH = "old"  # newer releases find python-etcd only where somebody has installed it
+WHICH = "old"  # newer releases need python-etcd to be installed
 numbers = itertools.count(1)
 
 
@@ -156,7 +156,7 @@ class EtcdStores(unittest.TestCase):
         self.cli.expect(OK, f"{2 * count}\n", "get", "n")
 
     def test_keys_that_torch_cannot_find(self):
-        # Their base64 has a slash. Between our nodes they work, whatever torch leaves there.
+        # Their base64 has a slash. Between our nodes they work, with any keys of torch.
         cli = self.cli
         with self.torch() as torch:
             torch.call("set", "ab?xyz", "torch's")

@@ -10,7 +10,7 @@ from peer import ABSENT, DIFFERS, OK, TIMEOUT, Cli, harness
 
 
 class Files:
-    """What must hold with either torch; the classes below say which."""
+    """Rules for each torch; the classes below choose one."""
 
     def setUp(self):
         harness.torch_python(self.which)
@@ -68,7 +68,7 @@ class Files:
             cli.expect(OK, "1\n", "add", "n", "4")
             self.assertEqual(torch.call("get", "n"), "1")
             cli.expect(OK, f"{torch.call('num_keys')}\n", "num-keys")
-            # Users' keys only: torch's reference counts are no business of theirs.
+            # Only users' keys, without torch's reference counts.
             listed = cli.expect(OK, None, "list").stdout.decode().split()
             self.assertEqual(sorted(listed), ["bytes", "c", "empty", "k", "n"])
 

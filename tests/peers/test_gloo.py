@@ -17,7 +17,7 @@ WORKERS_S = 120
 
 
 def given(rank, world):
-    """What the collectives give to a rank."""
+    """The results of the collectives for a rank."""
     return {
         "rank": rank,
         "world": world,
@@ -92,7 +92,7 @@ class Restart(unittest.TestCase):
 
     @staticmethod
     def told(node, round, *kinds):
-        """What the worker of this round has told."""
+        """The output of the worker of this round."""
         return next((event for event in node.of(*kinds) if event["round"] == round), None)
 
     def check_round(self, nodes, round):
@@ -124,7 +124,7 @@ class Restart(unittest.TestCase):
     def restart(self, which):
         with mixed.Scenario(which, "muster", 3, 3, share=True) as scenario:
             nodes = self.start(scenario, 1)
-            # Ranks go by address first, so the one that serves keeps rank 0.
+            # Ranks are ordered by address first, so the serving node keeps rank 0.
             scenario.local_addr = "127.0.0.2"
             nodes += self.start(scenario, 2)
             port = nodes[0].wait("joined")["master_port"]
@@ -134,7 +134,7 @@ class Restart(unittest.TestCase):
                 self.lose(scenario, nodes.pop(1 + turn % 2), turn // 2 % 2 == 0, done)
                 nodes += self.start(scenario, 1)
                 done = scenario.settle(nodes, after=done)
-                # The one that served before serves again.
+                # The former server serves again.
                 self.assertEqual(nodes[0].last_joined()["rank"], 0)
                 self.assertEqual(nodes[0].last_joined()["master_port"], port)
                 with self.subTest(f"{self.id()} restart {turn + 1}"):

@@ -5,13 +5,15 @@
 --repeat runs every scenario, or those whose names contain a NAME, N times in a row and prints how
 often each has passed.
 
-A scenario has a version of torch, and somebody who serves the store: `muster serve`, one of the
-muster nodes, or one of the torch nodes (then it is torch's own server). Torch's nodes behave as
+A scenario has a version of torch, and a server of the store: `muster
+serve`, one of the muster nodes, or one of the torch nodes (then it is
+torch's own server). Torch's nodes behave as
 torchrun's agents do: they re-enter when num_nodes_waiting is not 0. Ours run with --rejoin.
 
 Torch 2.13 runs with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where one of its nodes may stay rank 0
-while a new one of its nodes comes: with sharing its rank 0 tells where the workers meet in its
-first round only, and the newcomer waits for that in vain. Keep-alives of torch 1.13 are fixed at
+while a new one of its nodes comes: with sharing its rank 0
+publishes the workers' store in its first round only, and the
+newcomer waits for that in vain. Keep-alives of torch 1.13 are fixed at
 3 times 5 s; all scenarios but `hold` and `hold_short` lower that in the settings of the real
 handler.
 """
@@ -68,7 +70,7 @@ def close_members(which, server, closer):
 
 
 def close_waiting(which, server, closer):
-    """Nodes that still wait for others end, too, and nobody can enter afterwards."""
+    """Nodes that still wait for others end, too, and no node can enter afterwards."""
     with Scenario(which, server, 5, 5) as scenario:
         mixed.close_waiting(scenario, closer)
 
@@ -109,7 +111,7 @@ def spare_closed(which, server, kind):
 
 
 def hold(which, server):
-    """Half a minute with the default keep-alives, twice their expiry: nobody is expelled."""
+    """Half a minute with the default keep-alives, twice their expiry: no node is expelled."""
     with Scenario(which, server, 4, 4) as scenario:
         mixed.hold(scenario, 30)
 
@@ -122,9 +124,9 @@ def hold_short(which, server):
 
 
 def static(which, server):
-    """A static group of one each; rank 0 is the one that serves."""
+    """A static group of one each; rank 0 serves."""
     with Scenario(which, server, 2, 2) as scenario:
-        # Its constructor waits for all members, so nobody can tell the port.
+        # Its constructor waits for all members, so the port must be known before.
         scenario.endpoint = f"127.0.0.1:{harness.free_port()}"
         nodes = {}
         for kind in KINDS:

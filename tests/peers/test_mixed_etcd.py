@@ -119,13 +119,13 @@ def close_members(which, backend, closer):
 
 
 def close_waiting(which, backend, closer):
-    """Nodes that still wait for others end, too, and nobody can enter afterwards."""
+    """Nodes that still wait for others end, too, and no node can enter afterwards."""
     with EtcdScenario(which, backend, 5, 5) as scenario:
         mixed.close_waiting(scenario, closer)
 
 
 def hold(which, backend):
-    """Nobody is expelled while nothing happens."""
+    """No node is expelled while nothing happens."""
     with EtcdScenario(which, backend, 4, 4) as scenario:
         mixed.hold(scenario, HOLD_S, pause_s=0.5)
 

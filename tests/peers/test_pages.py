@@ -1,4 +1,4 @@
-"""What the documentation tells people to type with torchrun is run, with PyTorch 2.x.
+"""Run the torchrun commands of the documentation with PyTorch 2.x.
 
 `torchrun` runs the command on every node that there is room for, which are all this machine. `pip`
 has the package installed already.

@@ -11,7 +11,7 @@ import records
 
 
 class Pickle:
-    """What must hold with either torch; the classes below say which."""
+    """Rules for each torch; the classes below choose one."""
 
     def setUp(self):
         harness.torch_python(self.which)

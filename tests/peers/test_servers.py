@@ -11,8 +11,8 @@ from peer import ABSENT, CONNECT, DIFFERS, FAILED, OK, TIMEOUT, Cli, harness
 
 
 class Verbs:
-    """What must hold whatever the server is. The classes below say which it is; a store of torch
-    is at hand unless the server is ours."""
+    """Rules for every server. The classes below choose one; with a foreign server there is also
+    a store of torch."""
 
     has_list = True
     has_queues = True

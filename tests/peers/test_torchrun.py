@@ -24,7 +24,7 @@ EXPIRY_S = 15
 
 
 def is_served(job):
-    """Whether somebody listens at the endpoint."""
+    """Whether a server listens at the endpoint."""
     host, _, port = job.endpoint.rpartition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
@@ -37,7 +37,7 @@ class Agents(unittest.TestCase):
         return torchruns.Job(self.which, *args, endpoint=f"127.0.0.1:{server.port}", **options)
 
     def check_round(self, job, world):
-        """What is told from outside."""
+        """The view from outside."""
         shown = job.status()
         self.assertEqual((shown["phase"], shown["world_size"]), ("running", world))
         self.assertEqual(len(shown["participants"]), world)
@@ -83,7 +83,7 @@ class Agents(unittest.TestCase):
             self.assertEqual(stopped.ended(), 1)
             self.check_round(job, 2)
             server.wait_log("ev=node.left", f"_{stopped.pid}_", "standing=member")
-            # One is not enough. It waits without workers, for whoever comes.
+            # One is not enough. It waits for others, without workers.
             nodes.pop(0).process.kill()
             harness.wait_until(lambda: job.status()["phase"] == "open", "an open round", NOTICED_S)
             nodes += job.start()
@@ -144,8 +144,8 @@ class Agents(unittest.TestCase):
         return nodes + job.start(2, *args)
 
     def test_host_is_stopped(self):
-        """Another one comes and serves in its place. The one that serves has done its work first,
-        and is there until all have."""
+        """Another agent comes and serves instead. The serving agent has finished first, and
+        stays until all have."""
         with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{harness.free_port()}") as job:
             nodes = self.start_hosted(job)
             lines = job.settle(nodes)
@@ -259,7 +259,7 @@ class Unmodified(unittest.TestCase):
             self.assertTrue(job.status()["closed"])
 
     def stop_one(self, first, patience_s):
-        """One of three gets SIGTERM. Nobody tells torch's agents: a worker has to fail."""
+        """One of three gets SIGTERM. torch's agents are not told: a worker must fail."""
         with self.job("2:3") as job:
             (stopped, *nodes), lines = self.start(job, first, Agent, Agent)
             stopped.signal(signal.SIGTERM)

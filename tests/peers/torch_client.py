@@ -43,7 +43,7 @@ def check(feature=None, fixed=False, alone=False):
 
 
 class Peers:
-    """Makes clients of the server under test and names keys that nobody else uses."""
+    """Makes clients of the server under test, and unique keys."""
 
     def __init__(self, options):
         self.options = options
@@ -178,7 +178,7 @@ def empty_key(p):
 def binary_value(p):
     s = p.client()
     value = bytes(range(256)) * 3
-    # The binding takes text or bytes; text that is no UTF-8 only goes as bytes.
+    # The binding takes text or bytes; text that is not UTF-8 must be bytes.
     s.set(p.key("b"), value)
     return expect(show(p.client().get(p.key("b"))), show(value))
 
@@ -368,7 +368,8 @@ def wait_timeout_partial(p):
 def wait_timeout_in_sync(p):
     """After a timed-out wait the key comes; the late answer must not be taken for another one.
 
-    1.13 tells nobody that it gave up, so its server can only know from its next request; a key that
+    1.13 does not report that it gave up, so its server can only know from its next
+    request; a key that
     comes between the two still confuses that client. Hence the add before the set."""
     s, t = p.client(), p.client()
     expect(timed(s.wait, [p.key("k")], SOON), TIMED_OUT)
@@ -518,7 +519,7 @@ def compare_set_prefix_of_value(p):
 
 @check()
 def compare_set_race(p):
-    """Of many who try, one wins."""
+    """Of many clients, one wins."""
 
     def work(name):
         return show(p.client().compare_set(p.key("k"), "", name))
@@ -773,7 +774,7 @@ def barrier_timeout(p):
 
 @check(feature="barrier", fixed=True)
 def barrier_forgets_the_dead(p):
-    """Who gave up does not count for the others."""
+    """A client that gave up does not count."""
     key = p.key("b")
     s, t = p.client(), p.client()
     expect(timed(s.barrier, key, 2, SOON), TIMED_OUT)

@@ -1,10 +1,9 @@
-"""What torch's agents rely on in a rendezvous handler; one JSON line per check on stdout.
+"""The contract between torch's agents and a rendezvous handler; one JSON line per check on stdout.
 
     torch_contract.py BACKEND HOST:PORT
 
 Nodes are handlers in threads of this process. The caller runs this with torch's own handler and
-with ours, and compares what they have seen. So the expectations here are what torch does, and not
-only beliefs.
+with ours, and compares the results. So the expectations are torch's real behaviour.
 """
 
 import json
@@ -176,7 +175,7 @@ def strange_names(job):
 
 @check(HAS_INFO)
 def local_address(job):
-    """What a node is told to be called by others."""
+    """The local address of a node."""
     nodes = meet(Node(job, local_addr="127.1.2.3"), Node(job, local_addr="127.1.2.3"))
     return [node.master.master_addr for node in nodes]
 
@@ -198,7 +197,7 @@ def wrong_addresses(job):
 
 @check(BACKEND != "muster-etcd")
 def truth(job):
-    """What counts as false, and what as neither."""
+    """Values that count as false, and as neither."""
     return [raised(Node, job, is_host=value)
             for value in (False, 0, "0", "false", "F", "No", "n", "maybe", "", 2)]
 
@@ -310,7 +309,8 @@ def newcomer(job):
 
 @check(HAS_SPARES)
 def spare(job):
-    """One beyond the most waits, nobody is told, and when all is closed it was not needed."""
+    """A node beyond the maximum waits, the members are not told, and at the close it was not
+    needed."""
     nodes = group(job)
     extra = Node(job, join_timeout=1).begin()
     time.sleep(3)
@@ -414,8 +414,8 @@ def unknown_key(job):
 
 @check(IS_OURS)
 def member_leaves(job):
-    """Those who stay are told until they come back, and meet without it; without a last call, too,
-    where somebody knows that nobody else will come."""
+    """The others are told until they come back, and meet without it; also without a last call,
+    if the handler knows that no other node will come."""
     last_call_s = PATIENCE_S if HAS_AUTHORITY else 1
     nodes = [Node(job, 2, 3, last_call_timeout=last_call_s) for _ in range(3)]
     meet(*nodes)
@@ -430,7 +430,7 @@ def member_leaves(job):
 
 @check(HAS_AUTHORITY)
 def refused_node_ends_nothing(job):
-    """torch shuts the rendezvous down whatever has happened to a node."""
+    """torch calls shutdown after any result of a node."""
     nodes = group(job)
     stranger = Node(job, 1, 7)
     outcome = stranger.begin().end()
@@ -451,7 +451,7 @@ class Stopped(Exception):
 
 
 def signal_while_waiting(job):
-    """In the main thread, the only one that hears signals: a handler that raises ends the call."""
+    """In the main thread, which runs signal handlers: a handler that raises ends the call."""
     def stop(number, frame):
         raise Stopped
 

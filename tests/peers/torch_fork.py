@@ -32,7 +32,7 @@ def watch(report):
     if pid == 0:
         os.close(report)
         return
-    # Nobody else may keep the child's pipes open.
+    # No other process may keep the child's pipes open.
     os.closerange(0, report)
     os.write(report, f"{pid}\n".encode())
     _, status = os.waitpid(pid, 0)
@@ -46,7 +46,7 @@ def serve(control):
     while True:
         message, fds, _, _ = socket.recv_fds(control, MESSAGE_MAX, 4)
         if not message:
-            # Their processor time counts as the test's only if somebody has waited for them.
+            # Their CPU time counts for the test only if it has waited for them.
             for child in children:
                 os.waitpid(child, 0)
             sys.exit(0)

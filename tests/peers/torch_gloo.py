@@ -26,7 +26,7 @@ PAUSE_S = 0.02
 
 
 def collect():
-    """What the collectives give."""
+    """The results of the collectives."""
     rank, world = dist.get_rank(), dist.get_world_size()
     # Two floats each, so that a wrong order or a missing rank shows.
     tensor = torch.tensor([float(rank + 1), float(10 ** rank)])
@@ -78,7 +78,7 @@ def restart():
         while True:
             dist.all_reduce(torch.ones(1))
             time.sleep(PAUSE_S)
-    except Exception as error:  # whatever it is, the test wants to know
+    except Exception as error:  # the test reports any exception
         if not has_met:
             say(out, {"event": "unmet", **about, "text": f"{type(error).__name__}: {error}"})
     # Another rank is gone. Its node is not: it waits for the next round, and stops this process.
