@@ -13,8 +13,11 @@
 
 /* No node expires unless a test wants it; the last call is short. */
 #define CALM "last_call_timeout=100ms,is_host=0"
-/* Silent for longer than this is dead. */
+/* A round that could be larger waits for those who are late on a busy machine. */
+#define PATIENT "last_call_timeout=1,is_host=0"
+/* Silent for longer than 0.75 s is dead; or than 2 s, where those who live must not be. */
 #define QUICK "last_call_timeout=100ms,is_host=0,keep_alive_interval=250ms,keep_alive_max_attempt=3"
+#define BEATING PATIENT ",keep_alive_interval=250ms,keep_alive_max_attempt=8"
 
 /* --- the server --- */
 
