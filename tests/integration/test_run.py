@@ -624,6 +624,23 @@ class Backends(Case):
                     self.assertEqual(agent.wait(), status, agent.stderr())
                     self.assertEqual("FAILED" in agent.stderr(), status != 0)
 
+    def test_server_comes_again(self):
+        """A node that serves is killed, and started again: the other one goes on with it."""
+        with harness.Server() as server:
+            port = server.port
+        options = ("--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job", "--rdzv-conf", QUICK)
+        serves = self.shell(STAY, *options, nnodes="1:2", rdzv=False)
+        serves.until("at 0/1")
+        other = self.shell(STAY, *options, nnodes="1:2", rdzv=False)
+        other.until("/2")
+        serves.signal(signal.SIGKILL)
+        harness.wait_until(lambda: "cannot be reached" in other.stderr(), "the loss to be seen")
+        serves = self.shell(STAY, *options, nnodes="1:2", rdzv=False)
+        serves.until("/2")
+        other.until("/2")
+        for agent in (other, serves):
+            agent.signal(signal.SIGTERM)
+
     def test_etcd(self):
         if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
             self.skipTest("no etcd")
