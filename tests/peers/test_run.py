@@ -1,7 +1,8 @@
 """`muster run` and real torchrun agents in one job, over c10d: ranks, failures of either kind of
-worker, a newcomer, the end. With torch 1.13 and a new one."""
+worker, a newcomer, the end. And training with workers of torch. With torch 1.13 and a new one."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from peer import harness
 from agents import Agent
 
 PATIENCE_S = 120
+PREEMPTED = 75
 
 # torch 1.13 does not start on Python 3.11 without this: how it reads its own default of --tee.
 OLD_TORCHRUN = """
@@ -141,76 +143,136 @@ class Mixed:
 
 
 class Training:
-    """Workers of torch under launchers of ours: they train, are killed, and go on. Nearly all of
-    the time is the import of torch, once for each worker of each round."""
+    """Workers of torch under launchers of ours: two on each of three nodes. They train, a worker is
+    killed, an agent is killed and another one comes, a node leaves; the rest finish. Nearly all of
+    the time is the import of torch, once for each worker of each round. A new torch takes long, so
+    rounds between the first and the last one end while workers import it."""
 
     which = None
-    steps = 60
-    nproc = 1
+    steps = 40
+    nproc = 2
+    trains_always = False
 
     @classmethod
     def setUpClass(cls):
         harness.torch_python(cls.which)
 
-    def train(self, backend):
-        server = harness.Server()
-        self.addCleanup(server.__exit__, None, None, None)
-        place = tempfile.mkdtemp(prefix="muster-train-")
-        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
+    def start(self):
         conf = "keep_alive_interval=2,keep_alive_max_attempt=3,last_call_timeout=1"
-        env = {**peer.QUIET, "PLACE": place, "STEPS": str(self.steps), "GLOO_SOCKET_IFNAME": "lo"}
+        agent = Agent(*self.job, "--nnodes", "2:3", "--nproc-per-node", self.nproc,
+                      "--max-restarts", 5, "--rdzv-conf", conf, "--local-addr", "127.0.0.1",
+                      "--log-dir", self.place, "--grace", "10s", "--",
+                      harness.torch_python(self.which), "-u",
+                      os.path.join(peer.HERE, "torch_train.py"),
+                      env={**peer.QUIET, "PLACE": self.place, "STEPS": str(self.steps),
+                           "GLOO_SOCKET_IFNAME": "lo"})
+        self.addCleanup(agent.close)
+        return agent
 
-        def start():
-            agent = Agent("--rdzv-backend", backend, "--rdzv-endpoint",
-                          f"127.0.0.1:{server.port}", "--rdzv-id", "job", "--nnodes", "2:3",
-                          "--nproc-per-node", self.nproc, "--max-restarts", 3, "--rdzv-conf", conf,
-                          "--local-addr", "127.0.0.1", "--log-dir", place, "--grace", "10s", "--",
-                          harness.torch_python(self.which), "-u",
-                          os.path.join(peer.HERE, "torch_train.py"), env=env)
-            self.addCleanup(agent.close)
-            return agent
+    def leave(self, agent):
+        listed = harness.run("ps", *self.job)
+        node = re.search(rf"\S+_{agent.pid}_\S+", listed.stdout.decode())
+        self.assertIsNotNone(node, listed)
+        told = harness.run("drain", *self.job, node[0])
+        self.assertEqual(told.returncode, 0, told.stderr)
+
+    def until_started(self, agents, world, round_min):
+        """Until all workers run in one round of that world, from @round_min on; the round."""
+
+        def round_of(agent):
+            last = agent.events("start")[-self.nproc:]
+            rounds = {event["round"] for event in last if event["world_size"] == world}
+            return rounds.pop() if len(last) == self.nproc and len(rounds) == 1 else -1
+
+        def found():
+            rounds = {round_of(agent) for agent in agents}
+            return len(rounds) == 1 and rounds.pop() >= round_min
+
+        harness.wait_until(found, f"a round of {world} workers", PATIENCE_S)
+        return round_of(agents[0])
+
+    def train(self, backend, endpoint):
+        self.job = ("--rdzv-backend", backend, "--rdzv-endpoint", endpoint, "--rdzv-id", "job")
+        self.place = tempfile.mkdtemp(prefix="muster-train-")
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
 
         def until(agent, needle):
             while needle not in agent.next(PATIENCE_S):
                 pass
 
-        whole, less = 3 * self.nproc, 2 * self.nproc
-        agents = [start() for _ in range(3)]
-        for agent in agents:
-            until(agent, f"/{whole} 0")
-        # A worker is killed.
-        os.kill(agents[0].events("start")[-1]["worker_pid"], signal.SIGKILL)
-        for agent in agents:
-            until(agent, f"/{whole} 1")
-        # A node is lost.
-        agents[0].signal(signal.SIGKILL)
-        for agent in agents[1:]:
-            until(agent, f"/{less} ")
-        # A node comes.
-        agents.append(start())
-        for agent in agents[1:]:
-            until(agent, f"/{whole} ")
-        for agent in agents[1:]:
-            self.assertEqual(agent.wait(PATIENCE_S), 0, agent.stderr())
-        last = [line for line in agents[1].lines if line.startswith(f"step {self.steps - 1} ")]
-        self.assertEqual(len(last), self.nproc, agents[1].lines[-6:])
+        def restarts(some):
+            counts = {agent.events("start")[-1]["restarts"] for agent in some}
+            self.assertEqual(len(counts), 1, counts)
+            return counts.pop()
 
-    def test_muster(self):
-        self.train("muster")
+        whole, less = 3 * self.nproc, 2 * self.nproc
+        agents = [self.start() for _ in range(3)]
+        for agent in agents:
+            until(agent, f"/{whole} ")
+        first = self.until_started(agents, whole, 0)
+        os.kill(agents[0].events("start")[-1]["worker_pid"], signal.SIGKILL)
+        second = self.until_started(agents, whole, first + 1)
+        self.assertGreater(restarts(agents), 0)
+        if self.trains_always:
+            for agent in agents:
+                until(agent, f"/{whole} {restarts(agents)}")
+        agents[0].signal(signal.SIGKILL)
+        agents.append(self.start())
+        self.until_started(agents[1:], whole, second + 1)
+        before = restarts(agents[1:])
+        if self.trains_always:
+            for agent in agents[1:]:
+                until(agent, f"/{whole} {before}")
+        # Workers that fail because a node leaves use no restart.
+        self.leave(agents[1])
+        self.assertEqual(agents[1].wait(PATIENCE_S), PREEMPTED, agents[1].stderr())
+        for agent in agents[2:]:
+            self.assertEqual(agent.wait(PATIENCE_S), 0, agent.stderr())
+            last = [line for line in agent.lines if line.startswith(f"step {self.steps - 1} ")]
+            self.assertEqual(len(last), self.nproc, agent.lines[-6:])
+            self.assertTrue(all(line.endswith(f"/{less} {before}") for line in last), last)
 
 
 class OldTraining(Training, unittest.TestCase):
-    """The quicker import: with several workers on a node."""
-
     which = "old"
-    nproc = 2
+    trains_always = True
+
+    def test_muster(self):
+        with harness.Server() as server:
+            self.train("muster", f"127.0.0.1:{server.port}")
 
 
-class NewTraining(Training, unittest.TestCase):
+class NewTrainingMuster(Training, unittest.TestCase):
     which = "new"
 
+    def test_muster(self):
+        with harness.Server() as server:
+            self.train("muster", f"127.0.0.1:{server.port}")
+
+
+class NewTrainingC10d(Training, unittest.TestCase):
+    which = "new"
+
+    def leave(self, agent):
+        agent.signal(signal.SIGTERM)
+
     def test_c10d(self):
-        self.train("c10d")
+        with harness.Server() as server:
+            self.train("c10d", f"127.0.0.1:{server.port}")
+
+
+class NewTrainingEtcd(Training, unittest.TestCase):
+    which = "new"
+
+    def test_etcd_v3(self):
+        if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
+            self.skipTest("no etcd")
+        etcd = subprocess.Popen([harness.MUSTER, "etcd"], stdout=subprocess.PIPE)
+        self.addCleanup(etcd.stdout.close)
+        self.addCleanup(etcd.wait)
+        self.addCleanup(etcd.terminate)
+        address = re.search(rb"localhost:\d+", etcd.stdout.readline())[0].decode()
+        self.train("etcd-v3", address)
 
 
 class Old(Mixed, unittest.TestCase):
