@@ -117,7 +117,8 @@ class Hosts(unittest.TestCase):
             file.write("# two hosts\na slots=2\nb\n")
         status, out, err = self.run_hosts(
             ["--hostfile", hostfile],
-            'echo "$FAKE_HOST $RANK"; [ $RANK != 2 ] || { sleep 0.3; exit 85; }',
+            'echo "$FAKE_HOST $RANK"; : > said.$RANK; [ $RANK = 2 ] || exit 0; '
+            'until [ -e said.0 ] && [ -e said.1 ]; do sleep 0.02; done; exit 85',
             "--nproc-per-node", "1")
         self.assertEqual(status, 85, err)
         self.assertEqual(err.count("Root Cause"), 1, err) # not by each of the agents
