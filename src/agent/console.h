@@ -1,4 +1,4 @@
-/* agent/console.h - a descriptor that everybody writes to, without waiting for it.
+/* agent/console.h - a descriptor that all parts write to, without waiting for it.
  *
  * What it does not take is kept, up to a bound, and written when it does. stdout and stderr are
  * often shared with other programs, so that O_NONBLOCK must not be set on them: a pipe or a
@@ -42,7 +42,7 @@ void mst__console_init(struct mst__console *console,
  * dropped and counted. Nothing is written yet. */
 bool mst__console_put(struct mst__console *console, struct mst_bytes text);
 
-/* Write what it takes now. */
+/* Write as much as it takes now. */
 void mst__console_flush(struct mst__console *console);
 
 /* Whether pipes should not be read, because too much waits. */

@@ -1,4 +1,4 @@
-/* agent/devices.h - what this machine has for workers: CPUs that we may use, and GPUs. */
+/* agent/devices.h - CPUs and GPUs of this machine that workers may use. */
 #ifndef MST_AGENT_DEVICES_H
 #define MST_AGENT_DEVICES_H
 

@@ -1,4 +1,4 @@
-/* agent/error_file.h - what a failed worker has written to $TORCHELASTIC_ERROR_FILE.
+/* agent/error_file.h - the report of a failed worker, $TORCHELASTIC_ERROR_FILE.
  *
  * Two shapes are understood, see the table in docs; anything else is kept as it is: a report that
  * cannot be read must not hide the failure. */

@@ -1,4 +1,4 @@
-/* agent/events.h - what happens, as one object of JSON per line: `--events FILE|fd:N`.
+/* agent/events.h - events as lines of JSON: `--events FILE|fd:N`.
  *
  * Each line has `time` (seconds since 1970, microseconds behind the point), `event`, `host`, `pid`,
  * `run_id`, and what the event adds. A line is one write, so that several agents can share a file.

@@ -267,7 +267,7 @@ static int read_host(struct mst_bytes value, struct mst__arena *arena, struct ms
     return 0;
 }
 
-/* What the second pass fills. */
+/* Filled by the second pass. */
 struct filling {
     struct mst__arena *arena;
     struct mst__relay_job *job;

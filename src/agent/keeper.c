@@ -33,13 +33,13 @@ struct keeper {
     const sigset_t *mask;    /* of signals that workers block */
     int words_fd, orders_fd; /* to the one above us, and from it */
     int child_fd;            /* readable when a child has ended */
-    bool is_orphan;          /* nobody is above us any more */
+    bool is_orphan;          /* the agent is gone */
     bool has_last;           /* the end of the last worker is not told yet */
     int64_t sweep_ms;        /* until when what is left is waited for */
     struct mst__keeper_word last;
 };
 
-/* --- what workers leave behind --- */
+/* --- processes that workers leave behind --- */
 
 /* The parent of process @pid; 0 = it is not there, or has ended. */
 static pid_t parent_of(const char *pid)
@@ -178,7 +178,7 @@ static void collect(struct keeper *keeper)
         }
         if (worker < keeper->count) {
             /* While the process is not collected its number cannot be another group's. */
-            (void)kill(-info.si_pid, SIGKILL); /* nobody may be left */
+            (void)kill(-info.si_pid, SIGKILL); /* no process may be left */
         }
         siginfo_t ignored;
         if (waitid(P_PID, (id_t)info.si_pid, &ignored, WEXITED | WNOHANG) != 0) {
@@ -199,7 +199,7 @@ static void shed(struct keeper *keeper)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++) {
-        (void)dup2(null_fd, fd); /* what is there is used by nobody */
+        (void)dup2(null_fd, fd); /* it is not used */
     }
     /* Out of the way first: either may be where the other goes. */
     int words_fd = fcntl(keeper->words_fd, F_DUPFD_CLOEXEC, 5);

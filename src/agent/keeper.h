@@ -20,7 +20,7 @@
 
 #include "agent/spawn.h"
 
-/* What a keeper says, each in one write that a pipe keeps whole. */
+/* Messages of a keeper, each in one write that a pipe keeps whole. */
 enum mst__keeper_word_kind {
     MST_KEEPER_STARTED, /* @worker, as @pid */
     MST_KEEPER_FAILED,  /* @worker cannot be started, and those after it were not: @err */
@@ -57,7 +57,7 @@ int mst__keeper_start(const struct mst__spawn_worker *spawns,
 /* Close them. A keeper that still has workers kills them. */
 void mst__keeper_let_go(const struct mst__keeper_pipes *pipes);
 
-/* --- what workers leave behind --- */
+/* --- processes that workers leave behind --- */
 
 /* Kill all children of this process. */
 void mst__keeper_kill_children(void);

@@ -38,7 +38,7 @@ struct stream {
     size_t local_rank;
     bool is_stderr;
     bool has_prefix;
-    bool is_raw; /* bytes as they come: nobody else writes there */
+    bool is_raw; /* bytes as they come: no other worker writes there */
     bool to_console;
     bool is_redirected;
     int fd;      /* the pipe's end; -1 = none */

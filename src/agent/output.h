@@ -1,4 +1,4 @@
-/* agent/output.h - what workers write: pipes to whole lines on the console, to files, or both.
+/* agent/output.h - output of workers: from pipes to whole lines on the console, to files, or both.
  *
  * Everything runs on the agent's loop; there is no thread. Memory is bounded: when the console
  * takes nothing, pipes are not read, and workers wait as they would for the console itself. A

@@ -236,7 +236,7 @@ static void on_control(uv_stream_t *stream, ssize_t size, const uv_buf_t *buf)
     } else if (size < 0) {
         (void)uv_read_stop(stream); /* cannot fail */
         relay->is_stopping = true;
-        signal_all(relay, SIGTERM); /* nobody is above us */
+        signal_all(relay, SIGTERM); /* the relay above is gone */
     }
 }
 

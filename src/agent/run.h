@@ -39,7 +39,7 @@ struct mst__run_end {
     struct mst__signal_list signals; /* that are caught still */
 };
 
-/* Run this node's part of the job to its end, and print what people should know. The rendezvous is
+/* Run this node's part of the job to its end, and print messages for people. The rendezvous is
  * left when this returns. */
 void mst__run(const struct mst__run_options *options, struct mst__run_end *ret_end);
 

@@ -1,4 +1,4 @@
-/* agent/scheduler.h - what a batch system or an orchestrator says of the job and of this node.
+/* agent/scheduler.h - the job and this node, by the variables of a batch system or orchestrator.
  *
  * Read from variables, by a function that tests fake. Each value remembers the variable it comes
  * from. Values that are wrong or missing are left out: a setting that needs one says so. */

@@ -125,7 +125,7 @@ enum mst__setting_kind {
       "Time between that signal and the restart. It ends early when each worker has touched "      \
       "$MUSTER_ACK_FILE or exited.")                                                               \
     X(END_TIME, "end-time", TEXT, "SECONDS", NULL, NULL,                                           \
-      "When this machine is taken away, in seconds since 1970; 0 = never. Default: from Slurm. "   \
+      "End of the time of this node, in seconds since 1970; 0 = none. Default: from Slurm. "       \
       "With --notice-signal, workers are warned --notice before it, and the node leaves the job.") \
     X(PREEMPT_STATUS, "preempt-status", TEXT, "N", "75", NULL,                                     \
       "Exit status of a node that is drained, or stopped by a signal while the job goes on.")      \
@@ -209,7 +209,7 @@ struct mst__setting_list {
     size_t count;
 };
 
-/* --- what they mean --- */
+/* --- values --- */
 
 enum mst__on_join { MST_ON_JOIN_RESTART, MST_ON_JOIN_NEXT_RESTART, MST_ON_JOIN_NEVER };
 enum mst__signal_scope { MST_SIGNAL_SCOPE_LEADER, MST_SIGNAL_SCOPE_GROUP };
@@ -229,7 +229,7 @@ struct mst__signal_list {
     size_t count;
 };
 
-/* What the machine has, see agent/devices.h. */
+/* The machine, see agent/devices.h. */
 struct mst__machine {
     int64_t cpus; /* that we may use, > 0 */
     int64_t gpus;
@@ -298,7 +298,7 @@ struct mst__run_settings {
     bool is_dry_run, is_explain;
 };
 
-/* What the command line says; zeroed = nothing. */
+/* The options of the command line; zeroed = none. */
 struct mst__setting_input {
     const char *texts[MST_SETTING_COUNT]; /* of a flag not NULL = on */
     struct mst__setting_list rdzv_conf, env;

@@ -15,7 +15,7 @@ struct mst__spawn_worker {
     char *const *argv;               /* the program is looked for in PATH */
     char *const *environment;        /* ended by NULL */
     const char *cwd;                 /* NULL = ours */
-    int output_fd, error_fd;         /* what it has as 1 and 2 */
+    int output_fd, error_fd;         /* its descriptors 1 and 2 */
     const struct mst__cpu_set *cpus; /* NULL = ours */
     const sigset_t *mask;            /* signals that it blocks; NULL = ours */
 };
@@ -26,7 +26,7 @@ int mst__spawn_worker(const struct mst__spawn_worker *worker,
                       pid_t *ret_pid,
                       struct mst_err *reterr);
 
-/* What a shell's status would be for a program that cannot be run for the reason @err: 126, 127. */
+/* The status of a shell for a program that cannot be run for the reason @err: 126, 127. */
 int mst__spawn_status(const struct mst_err *err);
 
 #endif /* MST_AGENT_SPAWN_H */
