@@ -259,8 +259,10 @@ struct mst__sim_auth_end {
 
 struct mst__sim_auth_server {
     uint32_t starts;
-    uint32_t fixed_world; /* the largest round that there may be now; 0 = any */
-    uint64_t epoch;       /* of the next job */
+    uint32_t fixed_world;  /* the largest round that there may be now; 0 = any */
+    int64_t adopted_round; /* the last round of an earlier server; 0 = none */
+    uint64_t adopted_epoch;
+    uint64_t epoch; /* of the next job */
     int64_t down_us;
     int64_t froze_us; /* when it was last stopped */
     int64_t frozen_us;

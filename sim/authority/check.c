@@ -214,8 +214,16 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (claim->round > server->claimed_max) {
         server->claimed_max = claim->round;
     }
+    /* A round of an earlier server counts when it is adopted; when all nodes have gone, the next
+     * ones begin anew. */
     bool is_inherited = authority->round > 0 && authority->round_epoch != authority->options.epoch;
-    if (is_inherited && authority->world > server->fixed_world) {
+    bool is_adopted = is_inherited && (authority->round != server->adopted_round ||
+                                       authority->round_epoch != server->adopted_epoch);
+    if (is_adopted) {
+        server->adopted_round = authority->round;
+        server->adopted_epoch = authority->round_epoch;
+    }
+    if (is_adopted && authority->world > server->fixed_world) {
         server->fixed_world = authority->world;
     }
     if (was_shut) {

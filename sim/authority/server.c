@@ -115,6 +115,8 @@ static void server_job(struct mst__sim_auth *sim)
     server->claimed_max = 0;
     server->sealed_max = 0;
     server->fixed_world = 0;
+    server->adopted_round = 0;
+    server->adopted_epoch = 0;
     mst__sim_auth_journal_job(sim);
 }
 
