@@ -11,8 +11,6 @@ from unittest import mock
 from package import (Case, Interrupted, Thread, alarms, endpoint, harness, interrupted_after,
                      mute_server, muster, url)
 
-from muster import _wait
-
 # It takes a tenth of that. A machine that is busy with other tests may stop for a while.
 SOON_S = 1.0 * harness.SLOWNESS
 
@@ -79,7 +77,8 @@ class Raising(Case):
     def test_while_a_call_is_handed_over(self):
         """The call is interrupted, or not made; nothing of it is left for the next one."""
         where = endpoint(self.server())
-        start = _wait._Aside.start
+        call_class = muster._wait._Aside
+        start = call_class.start
 
         def start_and_raise(call):
             start(call)
@@ -91,7 +90,7 @@ class Raising(Case):
         for raising in (start_and_raise, raise_first):
             with self.subTest(raising.__name__):
                 rendezvous = self.rendezvous(where, nodes=2)
-                with mock.patch.object(_wait._Aside, "start", raising), \
+                with mock.patch.object(call_class, "start", raising), \
                         self.assertRaises(Interrupted):
                     rendezvous.next(60)
                 harness.wait_until(lambda: not muster.jobs(where), "the end of the job")
