@@ -21,9 +21,11 @@ ROOMS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
 # How many tests run at once: most of them wait most of the time.
-TEST_JOBS ?= 10
+TEST_JOBS ?= 14
+# The same with sanitizers, where they compute more.
+SANITIZE_JOBS ?= 10
 # The same with PyTorch, which is large, and computes before it waits.
-PEER_JOBS ?= 5
+PEER_JOBS ?= 7
 # What `make test-peers` runs: peers alone, in groups with ours, and our Python package.
 PEER_SUITES ?= peers mixed package
 # What `make test` and the sanitizer builds run.
@@ -125,16 +127,16 @@ sanitized = -Dtests=true -Ddocs=disabled -Dmutants=false -Dwerror=false -Db_lund
 sanitize: ## Test: run the tests with the address and undefined sanitizers
 	@tools/deps test
 	@$(call setup,build-asan,$(sanitized) -Db_sanitize=address$(comma)undefined)
-	@$(testrun) build-asan --build --timeout-scale 4 $(call suites,$(SUITES))
+	@$(testrun) build-asan --jobs $(SANITIZE_JOBS) --build --timeout-scale 4 $(call suites,$(SUITES))
 
 sanitize-peers: ## Test: run the tests with PyTorch with the same sanitizers
 	@tools/deps peers
-	@$(MAKE) --no-print-directory sanitize SUITES=peers TEST_JOBS=$(PEER_JOBS)
+	@$(MAKE) --no-print-directory sanitize SUITES=peers SANITIZE_JOBS=$(PEER_JOBS)
 
 sanitize-thread: ## Test: run the tests of threads with the thread sanitizer
 	@tools/deps test
 	@$(call setup,build-tsan,$(sanitized) -Db_sanitize=thread)
-	@$(testrun) build-tsan --build --timeout-scale 6 --suite threads
+	@$(testrun) build-tsan --jobs $(SANITIZE_JOBS) --build --timeout-scale 6 --suite threads
 
 wheel: ## Use: build the Python wheel and sdist into dist/
 	@tools/deps build
