@@ -25,7 +25,7 @@ TEST_JOBS ?= 14
 # The same with sanitizers, where they compute more.
 SANITIZE_JOBS ?= 10
 # The same with PyTorch, which is large, and computes before it waits.
-PEER_JOBS ?= 7
+PEER_JOBS ?= 5
 # What `make test-peers` runs: peers alone, in groups with ours, and our Python package.
 PEER_SUITES ?= peers mixed package
 # What `make test` and the sanitizer builds run.

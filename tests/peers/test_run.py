@@ -55,11 +55,14 @@ class Torchrun:
                 self.lines.append(line.decode().strip())
                 self.changed.notify_all()
 
-    def until(self, needle, count=1):
+    def until(self, needle, count=1, beside=None):
+        """The lines with the needle. If they do not come, the failure shows what the agent @beside
+        this one says."""
         with self.changed:
             found = lambda: [line for line in self.lines if needle in line]  # noqa: E731
             if not self.changed.wait_for(lambda: len(found()) >= count, PATIENCE_S):
-                raise AssertionError(f"no {needle} in {self.lines}")
+                story = "" if beside is None else f"; beside it: {beside.stderr()}"
+                raise AssertionError(f"no {needle} in {self.lines}{story}")
             return found()
 
     def close(self):
@@ -126,8 +129,8 @@ class Mixed:
     def test_their_worker_fails(self):
         """With ours as rank 0."""
         theirs, ours = self.torchrun(fail="torch"), self.muster(fail="torch", addr="127.0.0.1")
+        theirs.until("/3 1/2", 3)  # first: torch may take long to start
         ours.until("at muster 0/3 0/2", count=2)
-        theirs.until("/3 1/2", 3)
         self.finish(ours, theirs)
 
     def test_newcomers(self):
@@ -137,7 +140,7 @@ class Mixed:
         theirs = self.torchrun(nnodes="1:2")
         theirs.until("/2 0/1", 2)
         ours = self.muster(nnodes="1:2")
-        theirs.until("/3 0/2", 2)
+        theirs.until("/3 0/2", 2, beside=ours)
         ours.until("at muster 2/3 1/2")
         self.finish(ours, theirs)
 
