@@ -818,9 +818,8 @@ int mst__cli_join(int argc, char **argv)
          MST_OPTION_TEXT, &join.expect_text, 0, 0},
         {"serve", "WHEN",
          "Whether this node serves the others, with backends muster and c10d. auto: if the "
-         "endpoint "
-         "is this machine, and no server is there or begins within half a second; it says so. "
-         "never: another process does. always: fail if it cannot. Default auto.",
+         "endpoint is this machine, and no server is there or begins within half a second; it "
+         "says so. never: another process does. always: fail if it cannot. Default auto.",
          MST_OPTION_TEXT, &join.serve, 0, 0},
         {"hold", "DURATION", "Stay a member for so long after joining; 0 = until a signal.",
          MST_OPTION_DURATION, &join.hold_ms, 0, (int64_t)10 * 365 * 86400 * 1000},

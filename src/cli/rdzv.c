@@ -34,18 +34,17 @@ void mst__rdzv_advise(const struct mst_err *err, const struct mst__endpoint *end
     if (err->code != MST_ECONN || !mst__err_is_errno(err, ECONNREFUSED)) {
         return;
     }
-    char text[MST_ENDPOINT_TEXT_SIZE];
-    (void)mst__endpoint_format(endpoint, text);
-    bool is_here = mst__host_is_loopback(endpoint->host);
     if (mst__host_is_taken(endpoint, 0)) {
         mst__cli_say("muster: port %d belongs to a program that accepts no connections there; "
                      "choose another port",
                      endpoint->port);
         return;
     }
+    char text[MST_ENDPOINT_TEXT_SIZE];
+    bool is_here = mst__host_is_loopback(endpoint->host);
     mst__cli_say("muster: no server listens at %s; start one%s%s with: muster serve%s --port %d",
-                 text, is_here ? "" : " on ", is_here ? "" : endpoint->host,
-                 is_here ? "" : " --host '*'", endpoint->port);
+                 mst__endpoint_format(endpoint, text), is_here ? "" : " on ",
+                 is_here ? "" : endpoint->host, is_here ? "" : " --host '*'", endpoint->port);
 }
 
 void mst__rdzv_advise_taken(const struct mst_err *err, const char *host, int64_t port)
