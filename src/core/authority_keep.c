@@ -131,16 +131,29 @@ static bool is_undecided(const struct rebuild *rebuild, const struct mst__kept_s
     return !rebuild->round->is_over;
 }
 
+/* Whether the stored round, still running, knows that the member @rank has finished. */
+static bool has_finished(const struct rebuild *rebuild, uint32_t rank)
+{
+    const struct mst__kept *round = rebuild->round;
+    MST_ASSERT(round != NULL && rank < round->world);
+    return !round->is_over && round->is_finished != NULL && round->is_finished[rank];
+}
+
 static enum turn turn_of(const struct rebuild *rebuild, size_t index)
 {
     const struct mst__kept_session *session = &rebuild->sessions[index];
     const size_t *newest = mst__map_get(&rebuild->newest, session->node);
     bool is_newest = *newest == index;
-    if (session->rank != MST_AUTHORITY_RANK_NONE) {
-        bool is_back = session->is_back && !is_undecided(rebuild, session);
-        return is_back && is_newest ? TURN_BACK : TURN_HOLDING;
+    if (session->rank == MST_AUTHORITY_RANK_NONE) {
+        return is_newest ? TURN_WAITING : TURN_OLD;
     }
-    return is_newest ? TURN_WAITING : TURN_OLD;
+    bool is_back = session->is_back && !is_undecided(rebuild, session);
+    if (is_back && is_newest) {
+        return TURN_BACK;
+    }
+    /* Its new wish took the place of its finish, and ended with the process: the stored finish
+     * counts. In the round, it would be lost to the newer process. */
+    return is_back && has_finished(rebuild, session->rank) ? TURN_OLD : TURN_HOLDING;
 }
 
 static int rebuild_turn(const struct rebuild *rebuild, enum turn turn)
