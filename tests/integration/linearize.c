@@ -1,7 +1,7 @@
 /* linearize.c - are the operations of many clients on one server explained by some order, even when
  * their connections are cut at random?
  *
- *     linearize MUSTER [SEED]
+ *     linearize MUSTER [SEED...]
  *
  * A real `muster serve` child, a proxy that cuts connections, and threads with a store handle each
  * that do random operations on few keys. What they asked and were told is recorded per key with the
@@ -10,8 +10,8 @@
  *   - after MST_EUNKNOWN and MST_ETIMEOUT a write may take effect at any later time, or never;
  *   - a SET that was sent again may have been done more than once while it was under way. Nothing
  *     else may: whatever the client repeated, it must have been done exactly once.
- * A fixed list of seeds, then the one from the command line. The seed fixes what the threads ask
- * and when the proxy cuts, though not how the threads are scheduled. */
+ * Without seeds, it runs a fixed list and a new one. The seed fixes what the threads ask and when
+ * the proxy cuts, though not how the threads are scheduled. */
 #include <errno.h>
 #include <fcntl.h>
 #include <muster/store.h>
@@ -464,7 +464,7 @@ static bool run_seed(int port, uint64_t seed)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        (void)fprintf(stderr, "usage: linearize MUSTER [SEED]\n");
+        (void)fprintf(stderr, "usage: linearize MUSTER [SEED...]\n");
         return 2;
     }
     int wrong = mst__history_self_test();
@@ -478,16 +478,14 @@ int main(int argc, char **argv)
         (void)printf("0 passed, 1 failed, 0 skipped\n");
         return 1;
     }
-    /* The same ones each time, and a new one. */
-    uint64_t seeds[] = {1, 2, 3, 20261, (uint64_t)mst__clock_wall_us() % 1000000000};
-    size_t seeds_count = sizeof seeds / sizeof seeds[0];
-    if (argc > 2) {
-        seeds[seeds_count - 1] = strtoull(argv[2], NULL, 10);
-    }
+    const uint64_t seeds[] = {1, 2, 3, 20261, (uint64_t)mst__clock_wall_us() % 1000000000};
+    bool is_chosen = argc > 2;
+    size_t seeds_count = is_chosen ? (size_t)argc - 2 : sizeof seeds / sizeof seeds[0];
     int passed = 1; /* the checker's own test */
     int failed = 0;
     for (size_t i = 0; i < seeds_count; i++) {
-        bool good = run_seed(child.port, seeds[i]);
+        uint64_t seed = is_chosen ? strtoull(argv[i + 2], NULL, 10) : seeds[i];
+        bool good = run_seed(child.port, seed);
         passed += good ? 1 : 0;
         failed += good ? 0 : 1;
     }
