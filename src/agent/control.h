@@ -1,9 +1,8 @@
 /* agent/control.h - commands to a running agent, and its state, through the job's store: for
  * `muster ps`, `logs`, `restart` and `drain`.
  *
- * A thread has a connection of its own, on which it waits for the next command. Logs are sent by
- * it, too: nothing here can hold up the loop. A store that cannot be reached is tried again; the
- * job does not need any of this. */
+ * A thread waits for commands on its own connection, and sends logs over it, so that none of this
+ * delays the loop. It tries again if the store cannot be reached; the job does not depend on it. */
 #ifndef MST_AGENT_CONTROL_H
 #define MST_AGENT_CONTROL_H
 
@@ -15,12 +14,12 @@
 
 struct mst__control; /* opaque */
 
-/* Called on the loop: whether this node carries the command out, RESTART or DRAIN. */
+/* Called on the loop. Returns whether this node executes the command, RESTART or DRAIN. */
 typedef bool (*mst__control_fn)(void *arg, const struct mst__control_command *command);
 
-/* Begin, for a backend whose agents listen. @store is any handle on the store of the job; it is
- * used for the call only. @params are borrowed for the life of the control. @node is the name of
- * this node. 0, MST_ENOMEM, MST_ESYS. */
+/* Begin to listen; the backend must support commands. @store is any handle of the job's store, used
+ * during the call only. @params must outlive the control. @node is the name of this node.
+ * Returns 0, MST_ENOMEM or MST_ESYS. */
 int mst__control_new(uv_loop_t *loop,
                      struct mst_store *store,
                      const struct mst_params *params,
@@ -30,8 +29,8 @@ int mst__control_new(uv_loop_t *loop,
                      struct mst__control **ret_control,
                      struct mst_err *reterr);
 
-/* The present state of the node; @text is copied, and so is @log_dir, "" = no files. The workers of
- * generation @generation have ranks @first_rank and up. NULL @control is fine. */
+/* Publish the state of the node. @text and @log_dir are copied; "" = no log files. The workers of
+ * generation @generation have ranks from @first_rank on. Does nothing if @control is NULL. */
 void mst__control_publish(struct mst__control *control,
                           struct mst_bytes text,
                           const char *log_dir,
@@ -39,8 +38,8 @@ void mst__control_publish(struct mst__control *control,
                           int64_t first_rank,
                           int64_t workers_count);
 
-/* Say that the node is gone, within MST_CONTROL_END_MS, and end. The memory goes when the loop has
- * closed the handle: run it once more. NULL is fine. */
+/* Publish that the node is gone, within MST_CONTROL_END_MS, and end. The memory is freed by the
+ * loop's next turn, so run the loop once more. Does nothing if @control is NULL. */
 void mst__control_free(struct mst__control *control);
 
 #endif /* MST_AGENT_CONTROL_H */

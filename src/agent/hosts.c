@@ -16,7 +16,7 @@
 
 /* --- lists --- */
 
-/* Names so far, in order; the value is a number of slots. */
+/* Names in order, each with its number of slots. */
 struct gathering {
     struct mst__map map;
     int64_t slots;
@@ -44,7 +44,7 @@ static int add_host(void *arg, const char *name, struct mst_err *reterr)
     return 0;
 }
 
-/* @rv: of gathering. */
+/* Make the list of the gathered hosts, unless gathering failed with @rv. */
 static int finish_list(struct gathering *gathering,
                        int rv,
                        struct mst__arena *arena,
@@ -212,7 +212,8 @@ int mst__relay_job_write(const struct mst__relay_job *job, size_t child, struct 
     return rv;
 }
 
-/* The next key and value, and whether they are whole; MST_EINVAL for what is no message. */
+/* Take the next key and value; *ret_whole is false if they are incomplete. Returns MST_EINVAL for a
+ * malformed message. */
 static int next_pair(struct mst_bytes *rest,
                      enum key *ret_key,
                      struct mst_bytes *ret_value,

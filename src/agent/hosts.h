@@ -1,15 +1,13 @@
-/* agent/hosts.h - which hosts agents are started on, as a tree, and the job as it is sent to each
- * of them. Pure.
+/* agent/hosts.h - the hosts of a job as a tree, and the message that sends the job to each. Pure.
  *
- * A host starts the agents of at most MST_HOSTS_CHILDREN_MAX others, so that neither the first one
- * nor any other has thousands of connections to open. The job goes to a host over the standard
- * input of a relay there, not as arguments, so that nothing has to be quoted and nothing is too
- * long:
+ * A host starts agents on at most MST_HOSTS_CHILDREN_MAX others, so that no host opens thousands of
+ * connections. A relay on each host reads the job from its standard input: arguments would need
+ * quoting and have a maximum length. The message is a sequence of
  *
- * KEY SIZE\n BYTES\n    as often as needed
+ * KEY SIZE\n BYTES\n
  *
- * with the keys of MST_RELAY_KEY_MAP, the last of them `go`. Behind it, lines `signal N` follow
- * until the end of the stream, which means: stop. */
+ * with the keys of MST_RELAY_KEY_MAP; `go` is the last. Lines `signal N` may follow. The end of the
+ * stream means: stop. */
 #ifndef MST_AGENT_HOSTS_H
 #define MST_AGENT_HOSTS_H
 
@@ -22,49 +20,49 @@
 struct mst__host {
     const char *name;
     int64_t index; /* among all hosts of the job */
-    int64_t slots; /* workers; 0 = as the options say */
+    int64_t slots; /* workers; 0 = not given */
 };
 
 struct mst__host_list {
-    struct mst__host *hosts; /* of the arena */
+    struct mst__host *hosts; /* in the arena */
     size_t count;
 };
 
-/* `a,b,node[01-16]`. 0; MST_EINVAL for what is no list, a host that is there twice or none at all;
- * MST_ELIMIT, MST_ENOMEM. */
+/* Parse `a,b,node[01-16]`. Returns 0; MST_EINVAL if the list is malformed, empty, or names a host
+ * twice; MST_ELIMIT; MST_ENOMEM. */
 int mst__hosts_parse(const char *text,
                      struct mst__arena *arena,
                      struct mst__host_list *ret_list,
                      struct mst_err *reterr);
 
-/* The text of a host file: lines `NAME [slots=N]`, where a name may have ranges; `#` begins a
- * comment. The same. */
+/* Parse the text of a host file: lines `NAME [slots=N]`. A name may have ranges; `#` begins a
+ * comment. Returns the same codes. */
 int mst__hosts_parse_file(struct mst_bytes text,
                           struct mst__arena *arena,
                           struct mst__host_list *ret_list,
                           struct mst_err *reterr);
 
-/* Child @child of a host that has to start agents on @hosts: it is hosts[*ret_first], and it starts
- * the *ret_count ones behind that. False when there is no such child. */
+/* Find child @child of a host that starts agents on @hosts_count hosts: the child is number
+ * *ret_first, and starts the *ret_count hosts after it. Returns false if there is no such child. */
 bool mst__hosts_child(size_t hosts_count, size_t child, size_t *ret_first, size_t *ret_count);
 
 /* --- the job of a relay --- */
 
-#define MST_RELAY_KEY_MAP(X)                                                     \
-    X(VERSION, "muster-relay") /* 1 */                                           \
-    X(CWD, "cwd")              /* where to run */                                \
-    X(ENV, "env")              /* NAME=value; several */                         \
-    X(ARG, "arg")              /* of the agent, behind `run`; several */         \
-    X(SSH, "ssh")              /* the command for hosts below, in words */       \
-    X(MUSTER, "muster")        /* the program on hosts */                        \
-    X(NEEDS_ALL, "needs-all")  /* 1: the loss of one host ends the job */        \
-    X(PREEMPT, "preempt")      /* the status of a node that was told to leave */ \
-    X(SELF, "self")            /* INDEX SLOTS NAME: this host */                 \
-    X(HOST, "host")            /* the same: one below; several */                \
+#define MST_RELAY_KEY_MAP(X)                                                \
+    X(VERSION, "muster-relay") /* 1 */                                      \
+    X(CWD, "cwd")              /* where to run */                           \
+    X(ENV, "env")              /* NAME=value; several */                    \
+    X(ARG, "arg")              /* of the agent, after `run`; several */     \
+    X(SSH, "ssh")              /* the ssh command, split at spaces */       \
+    X(MUSTER, "muster")        /* path of muster on the hosts */            \
+    X(NEEDS_ALL, "needs-all")  /* 1: the loss of one host ends the job */   \
+    X(PREEMPT, "preempt")      /* exit status of a node that was drained */ \
+    X(SELF, "self")            /* INDEX SLOTS NAME: this host */            \
+    X(HOST, "host")            /* the same for a host below; several */     \
     X(GO, "go")
 
 struct mst__relay_job {
-    const char *cwd; /* NULL = ours */
+    const char *cwd; /* NULL = the current one */
     char *const *environment;
     size_t environment_count;
     char *const *arguments;
@@ -77,11 +75,11 @@ struct mst__relay_job {
     struct mst__host_list below;
 };
 
-/* Append the job of child @child of @job. 0, MST_ENOMEM, MST_ELIMIT. */
+/* Append the message for child @child. Returns 0, MST_ENOMEM or MST_ELIMIT. */
 int mst__relay_job_write(const struct mst__relay_job *job, size_t child, struct mst__buf *text);
 
-/* Read a job, whose texts are of @arena. 0 and the size of what was read; MST_EINVAL, MST_ENOMEM.
- * When the end is missing, it is 0 with a size of 0: read on. */
+/* Read a message; its texts are copied into @arena. Returns 0 and the size of the message, or the
+ * size 0 if the message is incomplete; MST_EINVAL; MST_ENOMEM. */
 int mst__relay_job_read(struct mst_bytes text,
                         struct mst__arena *arena,
                         struct mst__relay_job *ret_job,
@@ -90,19 +88,19 @@ int mst__relay_job_read(struct mst_bytes text,
 
 /* --- how it ends --- */
 
-/* One status for many: see mst__relay_status. Zeroed: none has ended. */
+/* The statuses of several hosts, see mst__relay_result_status. Zeroed: none has ended. */
 struct mst__relay_result {
-    int failed;  /* the first status of a failure */
-    int neutral; /* the first of one that left, or was lost */
+    int failed;  /* status of the first failure */
+    int neutral; /* status of the first node that left or was lost */
     size_t ok_count;
 };
 
-/* A host whose agent could not be started, or is lost: ssh's own status. */
+/* The status of a host that is lost, or whose agent could not be started; ssh returns it, too. */
 #define MST_RELAY_LOST 255
 
 void mst__relay_result_add(struct mst__relay_result *result, int status, int preempt_status);
 
-/* A failure if there is one; else 0 if any has ended well; else what the first one says. */
+/* The first failure; without one, 0 if any host succeeded, or else the first status. */
 int mst__relay_result_status(const struct mst__relay_result *result);
 
 #endif /* MST_AGENT_HOSTS_H */

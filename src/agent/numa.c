@@ -19,7 +19,7 @@
 #define NODES_MAX 1024
 #define NVIDIA_VENDOR "0x10de"
 #define CACHE_INDEXES_MAX 10
-#define SYS_PATH_SIZE 320 /* below /sys: one name of the kernel, 255, and what is around it */
+#define SYS_PATH_SIZE 320 /* below /sys: a kernel name of 255 bytes, and the rest of the path */
 
 /* --- sets --- */
 
@@ -111,7 +111,7 @@ int mst__cpu_set_bind(const struct mst__cpu_set *set)
 
 /* --- sysfs --- */
 
-/* The text of a file below @root/sys; "" when there is none. */
+/* The text of a file below @root/sys; "" if there is none. */
 static const char *read_sys(const char *root, const char *path, char *ret_text, size_t size)
 {
     char whole[PATH_MAX];
@@ -155,7 +155,7 @@ static void node_cpus(const char *root,
     set_and(ret_set, allowed);
 }
 
-/* NUMA nodes that have CPUs for us, in order. */
+/* NUMA nodes with allowed CPUs, in order. */
 static size_t list_nodes(const char *root, const struct mst__cpu_set *allowed, int64_t *ret_nodes)
 {
     struct mst__cpu_set online;
@@ -180,8 +180,8 @@ static int compare_text(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* NUMA nodes of the GPUs, in the order of their bus addresses, which is CUDA's with
- * CUDA_DEVICE_ORDER=PCI_BUS_ID and as a rule without. */
+/* NUMA nodes of the GPUs, by bus address. That is CUDA's order with
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID, and usually without it. */
 static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
 {
     char whole[PATH_MAX];
@@ -219,7 +219,7 @@ static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
 
 /* --- where a worker belongs --- */
 
-/* Its NUMA node, and which of the workers there it is. */
+/* The worker's NUMA node, and its number among the workers there. */
 struct seat {
     int64_t node;
     int64_t index, count;
@@ -312,7 +312,8 @@ static size_t count_cores(const char *root, const struct mst__cpu_set *cpus)
     return count;
 }
 
-/* The node's cores split evenly; the lower ones get the remainder. False: too few. */
+/* Split the cores of the node evenly; the first workers get the remainder. Returns false if there
+ * are too few. */
 static bool exclusive_cpus(const char *root, const struct seat *seat, struct mst__cpu_set *cpus)
 {
     size_t cores = count_cores(root, cpus);
@@ -344,7 +345,7 @@ static bool exclusive_cpus(const char *root, const struct seat *seat, struct mst
     return true;
 }
 
-/* CPUs that share the highest cache of data with @cpu. */
+/* CPUs that share the last-level data cache with @cpu. */
 static void cache_cpus(const char *root, size_t cpu, struct mst__cpu_set *ret_set)
 {
     int64_t level_max = -1;
@@ -372,8 +373,8 @@ static void cache_cpus(const char *root, size_t cpu, struct mst__cpu_set *ret_se
     mst__cpu_set_add(ret_set, cpu);
 }
 
-/* Group number index modulo their count, of those that share a cache; large ones first, then those
- * with the lowest CPU. */
+/* Choose one of the groups of CPUs that share a cache: number index modulo their count. Larger
+ * groups come first, then those with lower CPUs. */
 static void complex_cpus(const char *root, const struct seat *seat, struct mst__cpu_set *cpus)
 {
     size_t firsts[MST_CPUS_MAX];

@@ -1,4 +1,4 @@
-/* agent/numa.h - which CPUs a worker is bound to. From sysfs; the root is a parameter for tests. */
+/* agent/numa.h - choose the CPUs of a worker from sysfs; tests pass another root. */
 #ifndef MST_AGENT_NUMA_H
 #define MST_AGENT_NUMA_H
 
@@ -15,19 +15,20 @@ struct mst__cpu_set {
 bool mst__cpu_set_has(const struct mst__cpu_set *set, size_t cpu);
 void mst__cpu_set_add(struct mst__cpu_set *set, size_t cpu);
 size_t mst__cpu_set_count(const struct mst__cpu_set *set);
-/* "0-3,8,10-11", as sysfs writes it; false when it is none. */
+/* Parse "0-3,8,10-11", the format of sysfs. Returns false if the text is malformed. */
 bool mst__cpu_set_parse(const char *text, struct mst__cpu_set *ret_set);
 
 /* CPUs that this process may use. */
 void mst__cpu_set_allowed(struct mst__cpu_set *ret_set);
-/* Bind the calling thread: for a child between fork and exec; system calls only. 0 or errno. */
+/* Bind the calling thread. Makes system calls only, for use between fork and exec. Returns 0 or
+ * errno. */
 int mst__cpu_set_bind(const struct mst__cpu_set *set);
 
 /**
- * CPUs of worker @local_rank of @nproc: near GPU @local_rank as the driver lists them below
- * @root/sys, or, without GPUs, an even share of the NUMA nodes. @allowed bounds them.
+ * Choose the CPUs of worker @local_rank of @nproc, out of @allowed: those near GPU @local_rank, in
+ * the driver's order below @root/sys, or without GPUs an even share of the NUMA nodes.
  *
- * Returns 0, MST_EINVAL with a sentence when nothing is left, MST_ESYS when sysfs cannot be read.
+ * Returns 0, MST_EINVAL if no CPU is left, or MST_ESYS if sysfs cannot be read.
  */
 int mst__numa_cpus(const char *root,
                    enum mst__numa_mode mode,
