@@ -20,15 +20,15 @@ CHAOS_FLAGS ?=
 ROOMS ?=
 # More options for bench/run, for example BENCH_FLAGS=--quick.
 BENCH_FLAGS ?=
-# How many tests run at once: most of them wait most of the time.
+# How many tests run at once; they mostly wait.
 TEST_JOBS ?= 14
-# The same with sanitizers, where they compute more.
+# The same with sanitizers, which compute more.
 SANITIZE_JOBS ?= 10
-# The same with PyTorch, which is large, and computes before it waits.
+# The same with PyTorch, whose import computes for seconds.
 PEER_JOBS ?= 5
-# What `make test-peers` runs: peers alone, in groups with ours, and our Python package.
+# The suites of `make test-peers`: peers alone, peers in one job with ours, our Python package.
 PEER_SUITES ?= peers mixed package
-# What `make test` and the sanitizer builds run.
+# The suites of `make test` and the sanitizer builds.
 SUITES ?= unit golden sim integration etcd faults
 
 export DESTDIR
@@ -36,7 +36,7 @@ export DESTDIR
 # $(call setup,DIRECTORY,OPTIONS): configure once.
 setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
-# In CI a test that fails is run once more, alone.
+# In CI, a failed test runs once more, alone.
 testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S) --jobs $(TEST_JOBS)
 STARTED_S := $(shell date +%s)
 
@@ -119,8 +119,7 @@ mutants: ## Test: break the product on purpose; a test must notice
 	@tools/deps test
 	@tools/mutants --jobs $(JOBS) $(foreach room,$(ROOMS),--room $(room))
 
-# At -O1 and with less in the debugger's tables, which halves the compilation. Some warnings are
-# right at -O2 only: other builds heed them.
+# -O1 and -g1 halve the compilation. Some warnings are false at -O1; the other builds have -Werror.
 sanitized = -Dtests=true -Ddocs=disabled -Dmutants=false -Dwerror=false -Db_lundef=false \
 	-Doptimization=1 -Dc_args=-g1
 
