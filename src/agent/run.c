@@ -34,6 +34,32 @@ static void note_phase(struct mst__run *run)
     }
 }
 
+/* --- news for people --- */
+
+static void tell_wait(struct mst__run *run)
+{
+    const struct mst__agent *agent = &run->agent;
+    bool is_waiting = agent->phase == MST_AGENT_WAITING;
+    bool is_late = agent->end == MST_AGENT_END_REFUSED && agent->err.code == MST_ETIMEOUT;
+    if (run->options->on_wait != NULL && is_waiting != run->is_waiting) {
+        run->is_waiting = is_waiting;
+        run->options->on_wait(run->options->on_wait_arg, is_waiting, is_late);
+    }
+}
+
+/* The phase was @before. */
+static void tell_phase(struct mst__run *run, enum mst__agent_phase before)
+{
+    bool had_round =
+        before == MST_AGENT_STARTING || before == MST_AGENT_RUNNING || before == MST_AGENT_FINISHED;
+    bool stops = run->agent.phase == MST_AGENT_STOPPING || run->agent.phase == MST_AGENT_WAITING;
+    note_phase(run);
+    tell_wait(run);
+    if (had_round && stops && !run->agent.ends) {
+        mst__run_tell_stop(run);
+    }
+}
+
 /* --- effects --- */
 
 static void want(struct mst__run *run)
@@ -86,6 +112,7 @@ static void finish(struct mst__run *run)
 static void restart(struct mst__run *run, const struct mst__cause *cause)
 {
     struct mst__call *call = mst__run_call_new(run, MST_CALL_RESTART);
+    mst__run_tell_failure(run, cause);
     mst_failure_init(&call->failure, sizeof call->failure);
     mst__run_describe(run, cause, call->text);
     call->failure.worker = cause->worker;
@@ -125,6 +152,7 @@ static void carry_out(struct mst__run *run, const struct mst__agent_effect *effe
             assign(run);
             return;
         case MST_AGENT_START:
+            mst__run_tell_start(run);
             mst__run_start(run);
             return;
         case MST_AGENT_SIGNAL:
@@ -240,7 +268,7 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event)
     event.now_us = now_us();
     mst__agent_step(&run->agent, &event);
     if (run->agent.phase != before) {
-        note_phase(run);
+        tell_phase(run, before);
     }
     tell_leaving(run);
     carry_out_all(run);
@@ -303,6 +331,7 @@ static void hear_over(struct mst__run *run, const struct mst_notice *notice)
                                     : notice->nodes_lost > 0 || notice->kind == MST_NOTICE_EXPELLED
                                         ? MST_AGENT_REASON_LEAVE
                                         : MST_AGENT_REASON_JOIN;
+    mst__run_tell_over(run, notice);
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_OVER,
                                                  .reason = reason,
                                                  .cause = notice->has_cause ? &cause : NULL});
@@ -453,6 +482,7 @@ void mst__run_begin(struct mst__run *run)
     init_agent(run);
     run->has_agent = true;
     note_phase(run);
+    tell_wait(run);
     carry_out_all(run);
 }
 

@@ -16,11 +16,16 @@
 /* `cause`: only the node whose worker has failed first reports it. */
 #define MST_REPORT_VARIABLE "MUSTER_REPORT"
 
+/* A wait for a round begins or is over. @is_late: its time was over before there was a round. */
+typedef void (*mst__run_wait_fn)(void *arg, bool is_waiting, bool is_late);
+
 struct mst__run_options {
     const struct mst__run_settings *settings;
     const struct mst_params *params; /* of the rendezvous */
     int64_t cut_ms;                  /* how long it may be out of reach */
     char *const *environment;        /* that workers inherit, ended by NULL */
+    mst__run_wait_fn on_wait;        /* called on the loop; NULL = nobody wants to know */
+    void *on_wait_arg;
 };
 
 enum mst__run_failure {

@@ -10,6 +10,8 @@
 #include "base/limits.h"
 
 #define SAY_SIZE 1200
+#define END_SIZE 40
+#define NAMED_MAX 8 /* lost nodes of one notice that get a line each */
 
 /* torchrun copies the report of the worker that failed first here. */
 #define OWN_ERROR_FILE "TORCHELASTIC_ERROR_FILE"
@@ -27,6 +29,97 @@ void mst__run_say(struct mst__run *run, const char *format, ...)
         mst__output_say(run->output, mst_bytes_of(line, (size_t)size + 1));
     }
 }
+
+/* --- the job's life --- */
+
+/* Agents that share a console would all tell the same: the first node does. */
+static bool tells_for_all(const struct mst__run *run)
+{
+    const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
+    bool is_shared = who != NULL && strcmp(who, "cause") == 0;
+    return !is_shared || run->round.rank == 0;
+}
+
+/* "exit status 3" or "SIGSEGV" */
+static void name_end(int status, int signal, char ret_text[END_SIZE])
+{
+    if (signal != 0) {
+        mst__report_signal(signal, ret_text);
+    } else {
+        (void)snprintf(ret_text, END_SIZE, "exit status %d", status);
+    }
+}
+
+void mst__run_tell_failure(struct mst__run *run, const struct mst__cause *cause)
+{
+    char text[END_SIZE];
+    name_end(cause->status, (int)cause->signal, text);
+    if (run->settings->max_restarts > 0) { /* else the report follows */
+        mst__run_say(run, "muster: worker %u (rank %lld) failed: %s", cause->worker,
+                     (long long)run->assignment.first_rank + cause->worker, text);
+    }
+}
+
+/* A worker of another node has failed. Several notices of a round may tell it. */
+static void tell_their_failure(struct mst__run *run, const struct mst_cause *cause)
+{
+    char text[END_SIZE];
+    bool is_ours = strcmp(cause->node, mst_handler_node(run->handler)) == 0;
+    if (is_ours || run->told_round == run->round.round) {
+        return;
+    }
+    run->told_round = run->round.round;
+    name_end(cause->exit_status, cause->signal, text);
+    mst__run_say(run, "muster: a worker of node '%s' failed: %s", cause->node, text);
+}
+
+void mst__run_tell_over(struct mst__run *run, const struct mst_notice *notice)
+{
+    if (!tells_for_all(run)) {
+        return;
+    }
+    if (notice->has_cause) {
+        tell_their_failure(run, &notice->cause);
+    }
+    if (notice->kind == MST_NOTICE_EXPELLED) {
+        mst__run_say(run, "muster: this node has lost its place in round %lld",
+                     (long long)notice->round);
+    }
+    if (notice->kind == MST_NOTICE_LOST && notice->node_count <= NAMED_MAX) {
+        for (size_t i = 0; i < notice->node_count; i++) {
+            mst__run_say(run, "muster: node '%s' %s", notice->nodes[i].name,
+                         notice->nodes[i].has_left ? "has left" : "is lost");
+        }
+    } else if (notice->kind == MST_NOTICE_LOST) {
+        mst__run_say(run, "muster: %zu nodes are gone", notice->node_count);
+    }
+}
+
+void mst__run_tell_stop(struct mst__run *run)
+{
+    if (run->agent.reason == MST_AGENT_REASON_JOIN && tells_for_all(run)) {
+        mst__run_say(run, "muster: a node joins; the workers restart");
+    }
+}
+
+void mst__run_tell_start(struct mst__run *run)
+{
+    const struct mst__run_settings *settings = run->settings;
+    char restarts[60] = "";
+    if (run->agent.generation == 1 || !tells_for_all(run)) {
+        return;
+    }
+    if (settings->max_restarts > 0) {
+        (void)snprintf(restarts, sizeof restarts, ", %u of %lld restarts used", run->agent.restarts,
+                       (long long)settings->max_restarts);
+    }
+    mst__run_say(run, "muster: generation %u starts: %lld node%s, world size %lld%s",
+                 run->agent.generation, (long long)run->round.world_size,
+                 run->round.world_size == 1 ? "" : "s", (long long)run->assignment.world_size,
+                 restarts);
+}
+
+/* --- the report of a failure --- */
 
 /* The last line that is not empty, for a sentence. */
 static struct mst_bytes last_line(struct mst_bytes text)

@@ -94,6 +94,7 @@ struct mst__run {
 
     struct mst__buf block; /* about the failure that the job fails of */
     int64_t own_wall_us;   /* with which it was told */
+    int64_t told_round;    /* the last round whose failure elsewhere was told */
 
     bool has_news;    /* the handle is there */
     bool is_checking; /* the preflight command runs */
@@ -103,6 +104,7 @@ struct mst__run {
     bool is_leaving_told;
     bool was_asked;     /* the last round ended on request */
     bool has_own_block; /* it is of our worker */
+    bool is_waiting;    /* for a round, as told to on_wait */
 };
 
 /* The rendezvous is there: take part. */
@@ -165,6 +167,13 @@ void mst__run_describe(struct mst__run *run,
 
 /* The end, for people. */
 void mst__run_report(struct mst__run *run);
+
+/* Tell people why the workers stop, and that they start again: a worker of ours has failed; the
+ * round is over by @notice; a node joins; a generation starts. */
+void mst__run_tell_failure(struct mst__run *run, const struct mst__cause *cause);
+void mst__run_tell_over(struct mst__run *run, const struct mst_notice *notice);
+void mst__run_tell_stop(struct mst__run *run);
+void mst__run_tell_start(struct mst__run *run);
 
 /* A line of ours among the lines of workers. */
 void mst__run_say(struct mst__run *run, const char *format, ...) MST_PRINTF(2, 3);

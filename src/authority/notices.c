@@ -113,9 +113,10 @@ static void take_standby(struct mst__notices *notices, const struct mst__job_mes
     const struct mst__job_round *round = &message->u.round;
     bool is_spare = message->type == MST_JOB_SPARE;
     mst__event(notices->events, is_spare ? "spare" : "queued", MST_NODE_RUNNING, round->round, -1,
-               "Node '%s' %s: round %" PRId64 " of rendezvous '%s' runs with %" PRIu32 " nodes%s.",
+               "Node '%s' %s: round %" PRId64 " of rendezvous '%s' runs with %" PRIu32 " node%s%s.",
                notices->events->node, is_spare ? "is a spare" : "waits", round->round,
-               notices->params->run_id, round->world, is_spare ? " and is full" : "");
+               notices->params->run_id, round->world, round->world == 1 ? "" : "s",
+               is_spare ? " and is full" : "");
 }
 
 /* --- the connection --- */

@@ -14,6 +14,7 @@
 #include "cli/rdzv.h"
 #include "cli/run_hosts.h"
 #include "cli/run_options.h"
+#include "cli/waiting.h"
 
 #define COMMAND "muster run"
 
@@ -95,10 +96,30 @@ static int fill_params(const struct mst__run_settings *settings,
 /* Events of the handler for people. */
 static void on_event(void *arg, const struct mst_event *event)
 {
-    (void)arg;
-    if (strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0) {
+    const struct mst__run_settings *settings = arg;
+    bool is_served = strcmp(event->name, "host") == 0 && !settings->is_standalone;
+    if (is_served || strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
+}
+
+/* A mst__run_wait_fn. */
+static void on_wait(void *arg, bool is_waiting, bool is_late)
+{
+    if (is_waiting) {
+        mst__waiting_begin(arg);
+    } else {
+        mst__waiting_end(arg, is_late);
+    }
+}
+
+/* Whether this node reports what it waits for. Agents that share a console would all report the
+ * same: the first one does. */
+static bool reports_waits(const struct mst__run_settings *settings)
+{
+    const char *who = mst__env_get(settings->environment, MST_REPORT_VARIABLE);
+    bool is_shared = who != NULL && strcmp(who, "cause") == 0;
+    return settings->nodes_max > 1 && (!is_shared || settings->node_rank <= 0);
 }
 
 static int make_params(const struct mst__run_settings *settings,
@@ -119,7 +140,7 @@ static int make_params(const struct mst__run_settings *settings,
         return rv;
     }
     mst_params_log(*ret_params, &log);
-    mst_params_on_event(*ret_params, on_event, NULL);
+    mst_params_on_event(*ret_params, on_event, (void *)settings); /* only read */
     rv = fill_params(settings, *ret_params, reterr);
     return rv == 0 ? mst_params_duration_ms(*ret_params, "read_timeout", CUT_MS_DEFAULT, ret_cut_ms,
                                             reterr)
@@ -208,8 +229,14 @@ static int run(const struct mst__run_settings *settings)
     struct mst_err err = {0};
     struct mst__run_options options = {.settings = settings, .environment = environ};
     struct mst__run_end end;
+    struct mst__waiting *waiting = NULL;
     int rv = make_params(settings, &params, &options.cut_ms, &err);
+    if (rv == 0 && reports_waits(settings)) {
+        rv = mst__waiting_new(params, NULL, &waiting, &err);
+        options.on_wait = on_wait;
+    }
     options.params = params;
+    options.on_wait_arg = waiting;
     int exit_code = MST_EXIT_OK;
     if (rv != 0) {
         exit_code =
@@ -218,6 +245,7 @@ static int run(const struct mst__run_settings *settings)
         mst__run(&options, &end);
         exit_code = exit_code_of(settings, params, &end);
     }
+    mst__waiting_free(waiting);
     mst_params_free(params);
     return exit_code;
 }

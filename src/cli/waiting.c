@@ -132,9 +132,9 @@ static void put_group(struct mst__waiting *waiting,
         mst__text_put(text, rv, "the rendezvous is closed");
     } else if (group->is_running) {
         mst__text_put(text, rv,
-                      "round %" PRId64 " runs with %" PRId64 " nodes, %" PRId64
+                      "round %" PRId64 " runs with %" PRId64 " node%s, %" PRId64
                       " waiting for the next",
-                      status->round, group->here, group->waiting);
+                      status->round, group->here, group->here == 1 ? "" : "s", group->waiting);
     } else {
         mst__text_put(text, rv, "%" PRId64 " of ", group->here);
         put_limits(waiting, text, rv);

@@ -169,8 +169,8 @@ static void describe_open(struct sentence *sentence,
 
 static void describe_round(struct sentence *sentence, const struct mst__authority *authority)
 {
-    sentence_add(sentence, "round %" PRId64 " runs with %" PRIu32 " nodes", authority->round,
-                 authority->world);
+    sentence_add(sentence, "round %" PRId64 " runs with %" PRIu32 " node%s", authority->round,
+                 authority->world, authority->world == 1 ? "" : "s");
     uint32_t finished = authority->finished_count + authority->released_count;
     if (finished > 0) {
         sentence_add(sentence, ", %" PRIu32 " have finished", finished);

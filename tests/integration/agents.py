@@ -42,6 +42,11 @@ class Agent:
         self.stderr_file.seek(0)
         return self.stderr_file.read().decode(errors="replace")
 
+    def story(self):
+        """Its lines on stderr about the job, without those of a long wait."""
+        return "".join(line for line in self.stderr().splitlines(keepends=True)
+                       if line.startswith("muster: ") and " waiting " not in line)
+
     def events(self, *names):
         with open(self.events_file.name, encoding="utf-8") as file:
             events = [json.loads(line) for line in file if line.endswith("\n")]

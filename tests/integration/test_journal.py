@@ -109,7 +109,7 @@ class Journal(unittest.TestCase):
             self.assertEqual(events(story)[:2], ["journal.begun", "job.state"])
             self.assertEqual(story[-1]["round"], 1)
         story, _ = replay(self.path)
-        self.assertEqual(story[1]["state"], "round 1 runs with 1 nodes")
+        self.assertEqual(story[1]["state"], "round 1 runs with 1 node")
         story, _ = replay(self.path + ".1", "--all")
         self.assertGreater(events(story).count("node.heard"), 1000)
 
@@ -177,7 +177,7 @@ class Journal(unittest.TestCase):
         story, _ = replay(self.path)
         again = events(story).index("journal.begun", 1)
         self.assertEqual(events(story)[again + 1:again + 3], ["job.state", "journal.gap"])
-        self.assertEqual(story[again + 1]["state"], "round 1 runs with 1 nodes")
+        self.assertEqual(story[again + 1]["state"], "round 1 runs with 1 node")
         self.assertEqual((story[-1]["run_id"], story[-1]["round"]), ("job", 1))
 
     def test_refuses_other_files(self):

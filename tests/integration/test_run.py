@@ -13,7 +13,7 @@ import unittest
 import harness
 from agents import QUICK, Agent, is_alive
 
-OK, USAGE, PREEMPTED = 0, 2, 75
+OK, USAGE, TIMEOUT, PREEMPTED = 0, 2, 4, 75
 
 # Says where it is, and stays until it is told to go.
 STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
@@ -158,7 +158,11 @@ class Alone(Case):
                            "--standalone", "--max-restarts", 2, rdzv=False)
         self.assertEqual(agent.wait(), OK, agent.stderr())
         self.assertEqual(agent.lines, ["0 1 first", "1 2 failure", "2 3 failure"])
-        self.assertNotIn("FAILED", agent.stderr())
+        self.assertEqual(agent.stderr().splitlines(), [
+            line for number in (1, 2) for line in (
+                "muster: worker 0 (rank 0) failed: exit status 1",
+                f"muster: generation {number + 1} starts: 1 node, world size 1, "
+                f"{number} of 2 restarts used")])
 
     def test_many_restarts(self):
         """Nothing grows: descriptors, memory, processes."""
@@ -419,6 +423,9 @@ class Together(Case):
         agents = [self.shell(script, "--max-restarts", 1, nnodes="3", nproc=2) for _ in range(3)]
         for agent in agents:
             self.assertEqual(agent.wait(), OK, agent.stderr())
+            self.assertRegex(agent.story(), r"^muster: (worker 0 \(rank 0\)|a worker of node '\S+')"
+                             r" failed: exit status 1\nmuster: generation 2 starts: 3 nodes, world "
+                             r"size 6, 1 of 1 restarts used\n$")
         lines = sorted(line for agent in agents for line in agent.lines if "again" in line)
         self.assertEqual(lines, [f"again {rank}/6 1" for rank in range(6)])
 
@@ -430,6 +437,8 @@ class Together(Case):
         ranks = first.until("/2 0") + second.until("/2 0")
         self.assertEqual(sorted(ranks), ["at 0/2 0", "at 1/2 0"])
         self.assertEqual((first.lines[-2], second.lines[-2]), ("join", "join"))
+        self.assertIn("muster: a node joins; the workers restart\n"
+                      "muster: generation 2 starts: 2 nodes, world size 2\n", first.story())
         # It leaves again, and the other goes on alone; the job has cost nothing.
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), PREEMPTED)
@@ -504,6 +513,8 @@ class Together(Case):
         agents[0].signal(signal.SIGKILL)
         agents[0].process.wait()
         agents[1].until("at 0/1 0")
+        self.assertRegex(agents[1].story(), r"^muster: node '\S+' is lost\n"
+                         r"muster: generation 2 starts: 1 node, world size 1\n$")
         harness.wait_until(lambda: not any(map(is_alive, pids)), "old workers to end")
         agents[1].signal(signal.SIGTERM)
         self.assertEqual(agents[1].wait(), 128 + signal.SIGTERM)
@@ -611,6 +622,16 @@ class Backends(Case):
     def test_c10d(self):
         self.try_restart("--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint, "--rdzv-conf",
                          "last_call_timeout=100ms")
+
+    def test_waits(self):
+        """While it waits, and when that was in vain, a node tells for whom."""
+        endpoint = f"127.0.0.1:{harness.free_port()}"
+        agent = self.shell("true", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--rdzv-conf",
+                           "join_timeout=4,node_name=a", nnodes="2", rdzv=False)
+        self.assertEqual(agent.wait(), TIMEOUT, agent.stderr())
+        self.assertRegex(agent.stderr(), rf"^muster: Node 'a' is serving on {endpoint}: .*\n"
+                         rf"muster: waiting \d s: 1 of 2 nodes here, 1 missing .*{endpoint}.*\n"
+                         r"muster: 1 node had been here: a\n")
 
     def test_without_a_server(self):
         """The first node serves, and goes last."""

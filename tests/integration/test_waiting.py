@@ -128,7 +128,7 @@ class Server(Case):
         args = ("--rdzv-endpoint", self.serve(), "--rdzv-id", "job", "--nnodes", "1")
         member = self.start(*args, "--hold", "0")
         member.process.stdout.readline()
-        self.start(*args).await_text("round 1 runs with 1 nodes, 1 waiting for the next")
+        self.start(*args).await_text("round 1 runs with 1 node, 1 waiting for the next")
 
     def test_who_had_been_there(self):
         """A node that times out reports it, and so does the last one, when all others are gone."""
