@@ -11,6 +11,7 @@ import atexit
 import datetime
 import time
 import weakref
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, Union
 
@@ -131,11 +132,12 @@ class Handle:
                 self._release()
 
     def _aside(self, call: Callable[[Any, Any], ResultType], *, can_end: bool = False,
-               discard: Callable[[ResultType], None] = lambda _: None) -> ResultType:
+               discard: Callable[[ResultType], None] = lambda _: None,
+               pauses: Optional[Iterator[float]] = None) -> ResultType:
         """Make a call with the pointer and a struct mst_err that may wait. Some calls can be
         interrupted."""
         self._open()  # fail early, without a thread
-        return aside(lambda: self._plain(call), discard=discard,
+        return aside(lambda: self._plain(call), discard=discard, pauses=pauses,
                      interrupt=self._interrupt if can_end else None)
 
     # Closing

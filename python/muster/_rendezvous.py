@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import enum
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional, Union
 
 from muster._binding import ffi, lib
@@ -221,6 +221,10 @@ class Rendezvous(Handle):
         """Leave the joined round, if any, join the next one, and wait until it is complete. The
         default timeout is the option ``join_timeout``. An interrupted call withdraws from the
         round."""
+        return self._next(timeout)
+
+    def _next(self, timeout: Timeout = None, pauses: Optional[Iterator[float]] = None) -> Round:
+        """The same; for pauses see muster._wait.aside()."""
         timeout_ms = milliseconds(timeout, -1)
 
         def call(pointer: Any, err: Any) -> Round:
@@ -228,7 +232,7 @@ class Rendezvous(Handle):
             check(lib.mst_handler_next(pointer, timeout_ms, found, err), err)
             return _round(found)
 
-        return self._aside(call, can_end=True, discard=_forget_round)
+        return self._aside(call, can_end=True, discard=_forget_round, pauses=pauses)
 
     def begin(self, timeout: Timeout = None) -> None:
         """Begin to join the next round, and leave the joined one. Returns at once; a notice

@@ -57,6 +57,20 @@ def status(endpoint: str = "", run_id: str = "", *, backend: str = "muster",
     return aside(call)
 
 
+def summary_of(params: Any, timeout_ms: int) -> str:
+    """What a job does or waits for, in a sentence or two."""
+    def call() -> str:
+        err = ffi.new("struct mst_err *")
+        ret = ffi.new("struct mst_status **")
+        check(lib.mst_status_job(params, timeout_ms, ret, err), err)
+        try:
+            return text_of(ret[0].summary)
+        finally:
+            lib.mst_status_free(ret[0])
+
+    return aside(call)
+
+
 def jobs(endpoint: str = "", *, timeout: Timeout = None) -> list[dict[str, Any]]:
     """A short list of the jobs of a ``muster serve``, oldest first. The default endpoint is
     localhost:29400, the default timeout 10 seconds."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
+import random
 import re
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ from muster._errors import (AuthError, ClosedError, ConnectionFailedError, Finis
 from muster._log import Event
 from muster._params import Option
 from muster._rendezvous import Rendezvous, Round
+from muster._status import summary_of
 from muster._torch_store import Client
 from muster._wait import aside
 
@@ -41,6 +44,14 @@ _TORCH_KEYS = frozenset((
 _QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "use_libuv"))
 
 _READ_TIMEOUT_MS = 60_000
+
+#: When a waiting node first reports what it waits for, and again.
+_REPORT_S = 2.0
+_REPORT_AGAIN_S = 10.0
+
+#: How long a look at the job may take. How many names all nodes together look at per second.
+_LOOK_MS = 1000
+_LOOK_NODES_PER_S = 10_000
 
 #: torch's names for the backends of the library.
 _NAMES = {"muster": "muster", "etcd-v3": "muster-etcd", "c10d": "muster-c10d"}
@@ -167,6 +178,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         except MusterError as error:
             with _torch_errors():
                 raise error
+        self._nodes_max = int(parameters.max_nodes)
         self._client = Client(_read_timeout(self._rendezvous))
         if backend != "etcd-v3":
             aside(lambda: self._client.prepare(parameters.endpoint))
@@ -187,7 +199,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         self._is_refused = True
         try:
             with _torch_errors():
-                found = self._rendezvous.next()
+                found = self._rendezvous._next(pauses=self._reports())
                 store = self._store(found)
         except _Unneeded as error:
             self._is_unneeded = isinstance(error.__cause__, (SpareError, FinishedError))
@@ -196,6 +208,22 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         if _Info is None:
             return store, found.rank, found.world_size
         return _Info(store, found.rank, found.world_size, self._store_info(found, store))
+
+    def _reports(self) -> Iterator[float]:
+        """Report what this node waits for, after each pause. The cost of a look grows with the
+        group, and so does the number of nodes that look: they wait longer and at random."""
+        began = time.monotonic()
+        spread = self._nodes_max ** 2 / _LOOK_NODES_PER_S
+        yield _REPORT_S + spread * random.random()
+        while True:
+            try:
+                summary = summary_of(self._rendezvous._params, _LOOK_MS)
+            except MusterError as error:
+                summary = f"the job cannot be seen: {error}"
+            logger.warning("The node '%s' has waited %d s for rendezvous '%s': %s",
+                           self._rendezvous.node, time.monotonic() - began, self.get_run_id(),
+                           summary)
+            yield max(_REPORT_AGAIN_S, spread)
 
     def _store(self, found: Round) -> Any:
         is_old = _Info is None

@@ -12,6 +12,7 @@ import _thread
 import os
 import queue
 import threading
+from collections.abc import Iterator
 from typing import Any, Callable, Optional, TypeVar
 
 from muster._binding import ffi, lib
@@ -166,10 +167,20 @@ def _keep(_result: Any) -> None:
     pass
 
 
+def _await(done: _thread.LockType, pauses: Optional[Iterator[float]]) -> None:
+    if pauses is None:
+        done.acquire()
+        return
+    while not done.acquire(timeout=next(pauses)):
+        pass
+
+
 def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], None]] = None,
-          discard: Callable[[ResultType], None] = _keep) -> ResultType:
+          discard: Callable[[ResultType], None] = _keep,
+          pauses: Optional[Iterator[float]] = None) -> ResultType:
     """Make a call that may wait. If a handler raises in the main thread, the call is
-    interrupted. If it cannot be interrupted, or does not end soon, its result is discarded."""
+    interrupted. If it cannot be interrupted, or does not end soon, its result is discarded. An
+    endless iterator of pauses, in seconds, runs in the main thread during the call."""
     if not is_main():
         return call()
     it = _Aside(call, discard)
@@ -177,7 +188,7 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
     try:
         has_thread = it.start()
         if has_thread:
-            it.done.acquire()
+            _await(it.done, pauses)
     except BaseException:
         if it.give_up():
             raise

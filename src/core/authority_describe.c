@@ -141,9 +141,9 @@ static void describe_open(struct sentence *sentence,
         sentence_add_names(sentence, authority, "; of the last round: ", pick_missing);
         return;
     }
-    sentence_add(sentence, "%" PRIu32 " wait", authority->waiting_count);
+    sentence_add(sentence, "%" PRIu32 " waiting", authority->waiting_count);
     if (authority->held_count > 0) {
-        sentence_add(sentence, ", %" PRIu32 " of round %" PRId64 " have not come back",
+        sentence_add(sentence, ", %" PRIu32 " of round %" PRId64 " not back yet",
                      authority->held_count, authority->round);
         sentence_add_names(sentence, authority, ": ", pick_called);
     }
@@ -155,7 +155,7 @@ static void describe_open(struct sentence *sentence,
         sentence_add_unclaimed(sentence, authority);
     }
     if (authority->waiting_count < settings->nodes_min) {
-        sentence_add(sentence, ", %" PRIu32 " more are needed for the minimum of %" PRIu32,
+        sentence_add(sentence, ", %" PRIu32 " more needed for the minimum of %" PRIu32,
                      settings->nodes_min - authority->waiting_count, settings->nodes_min);
     } else if (authority->last_call_us != INT64_MAX) {
         sentence_add(sentence, ", last call for ");
@@ -173,12 +173,13 @@ static void describe_round(struct sentence *sentence, const struct mst__authorit
                  authority->world, authority->world == 1 ? "" : "s");
     uint32_t finished = authority->finished_count + authority->released_count;
     if (finished > 0) {
-        sentence_add(sentence, ", %" PRIu32 " have finished", finished);
+        sentence_add(sentence, ", %" PRIu32 " finished", finished);
         sentence_add_names(sentence, authority, "; at work: ", pick_at_work);
     }
     if (authority->waiting_count > 0) {
         bool is_full = authority->world >= mst__authority_nodes_max(authority);
-        sentence_add(sentence, is_full ? "; %" PRIu32 " stand by" : "; %" PRIu32 " want in",
+        sentence_add(sentence,
+                     is_full ? "; %" PRIu32 " on standby" : "; %" PRIu32 " waiting to join",
                      authority->waiting_count);
         sentence_add_names(sentence, authority, ": ", pick_waiting);
     }

@@ -326,7 +326,7 @@ class Plain(Etcd):
             job.start_in_order(1)
             late = job.run("join", "--nnodes", "3:3", join_timeout="1s", node_name="late")
             self.assertEqual(late.returncode, TIMEOUT, late.stderr)
-            self.assertIn("1 more are needed for the minimum of 3", late.stderr.decode())
+            self.assertIn("1 more needed for the minimum of 3", late.stderr.decode())
 
     def test_one_id_twice(self):
         """The next job of the same name goes on with higher numbers."""

@@ -565,7 +565,7 @@ class Ends(Case):
 
     def test_timeout_names_what_is_missing(self):
         result = self.run_join("3", conf="join_timeout=300ms,node_name=a")
-        self.expect(result, TIMEOUT, "300 ms", "2 more are needed for the minimum of 3")
+        self.expect(result, TIMEOUT, "300 ms", "2 more needed for the minimum of 3")
         self.assertEqual(self.status()["waiting"], [])  # it has taken itself out
         nodes = [self.named("2", name, "--hold", "0") for name in "ab"]
         for node in nodes:
@@ -573,7 +573,7 @@ class Ends(Case):
         nodes[0].signal(signal.SIGKILL)
         nodes[1].next("lost")
         result = self.run_join("2", conf="last_call_timeout=100ms,join_timeout=300ms,node_name=c")
-        self.expect(result, TIMEOUT, "have not come back: b", "a (lost)")
+        self.expect(result, TIMEOUT, "not back yet: b", "a (lost)")
 
     def test_signal_while_joining(self):
         for number in (signal.SIGTERM, signal.SIGINT):

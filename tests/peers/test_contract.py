@@ -15,6 +15,7 @@ OURS = {
     "late_node_ends_nothing": ["RendezvousTimeoutError", True, False],
     "member_leaves": [[1, 1], [2, 2], [0, 0]],
     "refused_node_ends_nothing": ["RendezvousError", True, False, [0, 0]],
+    "reports_while_waiting": ["RendezvousTimeoutError", 1, True],
     "unknown_key": True,
 }
 ABSENT = {

@@ -473,6 +473,20 @@ def signal_while_waiting(job):
     return [node.outcome, took < PATIENCE_S / 2]
 
 
+def reports_while_waiting(job):
+    """In the main thread: torchrun shows warnings."""
+    lines = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("torch.distributed.elastic.rendezvous.muster")
+    logger.addHandler(handler)
+    node = Node(job, join_timeout=4)
+    node.run()
+    logger.removeHandler(handler)
+    about = [line for line in lines if "has waited 2 s" in line and job in line]
+    return [node.outcome, len(about), "1 more needed" in "".join(about) or not HAS_AUTHORITY]
+
+
 def forked_child(job):
     """It cannot use the handler, and does not leave in place of its parent."""
     nodes = group(job)
@@ -528,6 +542,7 @@ def main():
         thread.join()
     run(signal_while_waiting, results)
     if IS_OURS:
+        run(reports_while_waiting, results)
         run(forked_child, results)
     for name, result in results.items():
         print(json.dumps({"name": name, **result}))

@@ -443,7 +443,7 @@ static void too_late(void **state)
     struct mst_handler *handler = NULL;
     assert_ok(mst_handler_new(params, &handler, &err));
     struct mst_rendezvous got = {.size = sizeof got};
-    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 more are needed");
+    assert_fails(mst_handler_next(handler, -1, &got, &err), MST_ETIMEOUT, "1 more needed");
     assert_int_equal(count_standing(f, MST_STANDING_GATHERED), 0);
     mst__hosted_stop(f->hosted);
     f->hosted = NULL;

@@ -881,19 +881,19 @@ static void described(void **state)
     assert_described("round 1 is open: nobody is here");
     run_join(&run, "a");
     run_join(&run, "b");
-    assert_described("round 1 is open: 2 wait, 1 more are needed for the minimum of 3");
+    assert_described("round 1 is open: 2 waiting, 1 more needed for the minimum of 3");
     run_join(&run, "c");
     run_pass(&run, 10500000, true);
     run_cut(&run, "b");
-    assert_described("round 1 is open: 3 wait, last call for 19.5 s more, up to 5 nodes; "
+    assert_described("round 1 is open: 3 waiting, last call for 19.5 s more, up to 5 nodes; "
                      "connection lost: b");
     run_join(&run, "b");
     run_pass(&run, 20 * SECOND_US, true);
     assert_described("round 1 runs with 3 nodes");
     run_join(&run, "d");
-    assert_described("round 1 runs with 3 nodes; 1 want in: d");
+    assert_described("round 1 runs with 3 nodes; 1 waiting to join: d");
     run_lose(&run, "a");
-    assert_described("round 2 is open: 1 wait, 2 of round 1 have not come back: b, c, 2 more are "
+    assert_described("round 2 is open: 1 waiting, 2 of round 1 not back yet: b, c, 2 more "
                      "needed for the minimum of 3; gone since the last round: a (lost)");
     mst__authority_describe(&run.authority, run.now_us, text, 10);
     assert_string_equal(text, "round 2 i");

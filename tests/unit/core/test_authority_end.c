@@ -38,8 +38,7 @@ static void all_finish(void **state)
     assert_int_equal(standing_count(&run, MST_STANDING_MEMBER), 1);
     char text[200];
     mst__authority_describe(&run.authority, run.now_us, text, sizeof text);
-    assert_string_equal(text,
-                        "round 1 runs with 3 nodes, 2 have finished; at work: c; 1 stand by: d");
+    assert_string_equal(text, "round 1 runs with 3 nodes, 2 finished; at work: c; 1 on standby: d");
     assert_told(&run, "");
     assert_int_equal(run_finish(&run, "c"), 0);
     assert_told(&run, "finished: all 3 nodes of round 1; ");
