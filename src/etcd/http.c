@@ -42,12 +42,11 @@ struct mst__http {
     int64_t patience_ms;
     _Atomic uint64_t requests;
 
-    /* Endpoints are only added, and are complete before endpoint_count includes them. */
     struct http_endpoint endpoints[MST_HTTP_ENDPOINTS_MAX];
-    _Atomic size_t endpoint_count;
+    size_t endpoint_count;
     _Atomic size_t current;
 
-    pthread_mutex_t mutex; /* guards the fields below, and adding endpoints */
+    pthread_mutex_t mutex; /* guards the fields below */
     struct mst__http_conn *idle[MST_POOL_MAX];
     size_t idle_count;
 };
@@ -113,7 +112,7 @@ static void http_give_back(struct mst__http *http, struct mst__http_conn *conn)
 /* @from has failed: use the next endpoint, unless another thread has already switched. */
 static void http_leave(struct mst__http *http, size_t from, const char *why)
 {
-    size_t count = atomic_load(&http->endpoint_count);
+    size_t count = http->endpoint_count;
     size_t next = (from + 1) % count;
     size_t expected = from;
     if (next == from || !atomic_compare_exchange_strong(&http->current, &expected, next)) {
@@ -152,7 +151,7 @@ static int http_attempt(struct mst__http *http,
         return rv;
     }
     int64_t patience_ms = mst__clock_deadline_ms(http->patience_ms);
-    bool is_patience = atomic_load(&http->endpoint_count) > 1 && patience_ms < until.deadline_ms;
+    bool is_patience = http->endpoint_count > 1 && patience_ms < until.deadline_ms;
     rv = mst__http_conn_drive(conn, flight->goal,
                               is_patience ? mst__until_with(until, patience_ms) : until);
     bool is_enough = flight->goal == MST_HTTP_UNTIL_HEAD ? mst__http_conn_is_head_done(conn)
@@ -179,7 +178,7 @@ static int http_persist(struct mst__http *http,
                         struct mst__until until,
                         struct mst_err *reterr)
 {
-    size_t count = atomic_load(&http->endpoint_count);
+    size_t count = http->endpoint_count;
     for (size_t attempt = 1;; attempt++) {
         if (mst__until_is_woken(until.wake_fd)) {
             return mst__fail(reterr, MST_ECANCELED, 0, "request to '%s' was cancelled",
@@ -372,24 +371,17 @@ static int http_set_endpoint(struct mst__http *http,
     return 0;
 }
 
-int mst__http_add_endpoint(struct mst__http *http, const struct mst__endpoint *endpoint)
+/* Add an endpoint, unless it is known. */
+static int http_add_endpoint(struct mst__http *http, const struct mst__endpoint *endpoint)
 {
-    (void)pthread_mutex_lock(&http->mutex);
-    size_t count = atomic_load(&http->endpoint_count);
-    bool is_known = false;
-    for (size_t i = 0; i < count; i++) {
-        is_known = is_known || (http->endpoints[i].endpoint.port == endpoint->port &&
-                                strcasecmp(http->endpoints[i].endpoint.host, endpoint->host) == 0);
-    }
-    int rv = 0;
-    if (!is_known) {
-        rv =
-            count == MST_HTTP_ENDPOINTS_MAX ? MST_ELIMIT : http_set_endpoint(http, count, endpoint);
-        if (rv == 0) {
-            atomic_store(&http->endpoint_count, count + 1);
+    for (size_t i = 0; i < http->endpoint_count; i++) {
+        const struct mst__endpoint *known = &http->endpoints[i].endpoint;
+        if (known->port == endpoint->port && strcasecmp(known->host, endpoint->host) == 0) {
+            return 0;
         }
     }
-    (void)pthread_mutex_unlock(&http->mutex);
+    int rv = http_set_endpoint(http, http->endpoint_count, endpoint);
+    http->endpoint_count += rv == 0;
     return rv;
 }
 
@@ -471,7 +463,7 @@ int mst__http_new(const struct mst__http_options *options,
                      copy_text(options->user, &http->setup.user) &&
                      copy_text(options->password, &http->setup.password);
     for (size_t i = 0; is_copied && i < options->endpoint_count; i++) {
-        is_copied = mst__http_add_endpoint(http, &options->endpoints[i]) == 0;
+        is_copied = http_add_endpoint(http, &options->endpoints[i]) == 0;
     }
     if (!is_copied) {
         mst__http_free(http);

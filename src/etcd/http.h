@@ -98,9 +98,6 @@ void mst__http_rotate(struct mst__http *http);
 /* "http://node0:2379": the current endpoint, for messages. Valid as long as @http. */
 const char *mst__http_where(const struct mst__http *http);
 
-/* Add an endpoint, unless it is known: 0, or MST_ELIMIT if there are too many. */
-int mst__http_add_endpoint(struct mst__http *http, const struct mst__endpoint *endpoint);
-
 /* The number of requests sent, including streams and repetitions. */
 uint64_t mst__http_requests(const struct mst__http *http);
 

@@ -155,7 +155,4 @@ int mst__v2_wait(struct mst__v2 *v2,
                  struct mst__v2_answer *answer,
                  struct mst_err *reterr);
 
-/* Add the client URLs of the members to the endpoints. 0 or an error as above. */
-int mst__v2_sync_machines(struct mst__v2 *v2, struct mst__until until, struct mst_err *reterr);
-
 #endif /* MST_ETCD_V2_H */

@@ -54,14 +54,25 @@ static struct mst__until soon(void)
     return mst__until_in(PLENTY_MS);
 }
 
-static struct mst__v2 *client_with(struct mst__http_options options, uint16_t port)
+/* A client of the first @count of @ports. */
+static struct mst__v2 *client_of(struct mst__http_options options,
+                                 const uint16_t *ports,
+                                 size_t count)
 {
-    struct mst__endpoint endpoint = {.host = "127.0.0.1", .port = port};
-    options.endpoints = &endpoint;
-    options.endpoint_count = 1;
+    struct mst__endpoint endpoints[3];
+    for (size_t i = 0; i < count; i++) {
+        endpoints[i] = (struct mst__endpoint){.host = "127.0.0.1", .port = ports[i]};
+    }
+    options.endpoints = endpoints;
+    options.endpoint_count = count;
     struct mst__v2 *client = NULL;
     assert_ok(mst__v2_new(&options, &client, &err));
     return client;
+}
+
+static struct mst__v2 *client_with(struct mst__http_options options, uint16_t port)
+{
+    return client_of(options, &port, 1);
 }
 
 static struct mst__v2 *open_client(uint16_t port)
@@ -480,7 +491,6 @@ static void test_off(void **state)
     assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_ENOTSUP, "--enable-v2");
     assert_fails(mst__v2_wait(v2, "/a", false, 0, soon(), &answer, &err), MST_ENOTSUP,
                  "--enable-v2");
-    assert_fails(mst__v2_sync_machines(v2, soon(), &err), MST_ENOTSUP, "--enable-v2");
 }
 
 static void test_restart(void **state)
@@ -564,8 +574,8 @@ static void test_cluster(void **state)
 {
     (void)state;
     etcd_unit_start_cluster(own, 3, false, with_v2);
-    v2 = open_client(own[0].port);
-    assert_ok(mst__v2_sync_machines(v2, soon(), &err));
+    const uint16_t ports[] = {own[0].port, own[1].port, own[2].port};
+    v2 = client_of((struct mst__http_options){0}, ports, 3);
     put("/a", "one");
     /* One dies, and is never missed. */
     struct etcd_unit *first = current_member();
@@ -642,7 +652,6 @@ static void test_auth(void **state)
         if (cases[i].is_allowed) {
             assert_ok(mst__v2_put(v2, &write, soon(), &answer, &err));
             assert_int_equal(answer.code, MST_V2_OK);
-            assert_ok(mst__v2_sync_machines(v2, soon(), &err));
         } else {
             assert_fails(mst__v2_put(v2, &write, soon(), &answer, &err), MST_EAUTH,
                          "Insufficient credentials");
