@@ -400,6 +400,7 @@ struct mst__sim_auth {
     bool is_closed;  /* a close was requested and has arrived */
     bool was_closed; /* the same; the run may be forgotten since */
     int64_t calm_us;
+    int64_t word_us; /* when a node last sent a FINISH or RESTART */
     int64_t rest_us; /* since when the group is at rest; 0 = it is not */
     struct mst__buf frame;
     FILE *history;

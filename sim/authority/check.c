@@ -573,7 +573,9 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
     int64_t passed_us = sim->now_us - sim->calm_us;
     /* A dead node may have sent a message just before its death. */
     int64_t copy_us = is_muster && plan->twice_ppm > 0 ? MST_SIM_AUTH_COPY_US : 0;
-    bool is_early = passed_us <= copy_us + under_way_us(sim);
+    /* A report of work is on its way to the authority, or its decision to the store. */
+    bool is_reporting = sim->word_us != 0 && sim->now_us - sim->word_us <= 2 * under_way_us(sim);
+    bool is_early = is_reporting || passed_us <= copy_us + under_way_us(sim);
     const char *missing = is_early    ? "something that was said before is under way"
                           : is_muster ? rest_of_server(sim)
                                       : rest_of_store(sim);

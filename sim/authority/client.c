@@ -15,6 +15,9 @@ static void client_send(struct mst__sim_auth *sim,
         message.u.announce.announcement.has_wall = true;
         message.u.announce.announcement.wall_us = sim->now_us + node->skew_us;
     }
+    if (message.type == MST_JOB_FINISH || message.type == MST_JOB_RESTART) {
+        sim->word_us = sim->now_us;
+    }
     mst__buf_clear(&sim->frame);
     int rv = mst__job_write(&sim->frame, &message);
     MST_ASSERT(rv == 0);

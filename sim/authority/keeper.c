@@ -447,6 +447,7 @@ void mst__sim_auth_keeper_effect(struct mst__sim_auth *sim,
         mst__sim_auth_keeper_step(sim, node);
     } else if (effect->kind == MST_MEMBER_SEND &&
                (effect->type == MST_JOB_FINISH || effect->type == MST_JOB_RESTART)) {
+        sim->word_us = sim->now_us;
         keeper_say_word(node, effect);
         mst__sim_auth_keeper_step(sim, node);
     } else if (effect->kind == MST_MEMBER_DISCONNECT) {
