@@ -525,7 +525,9 @@ class Together(Case):
                  '[ $WORLD_SIZE = 1 ] && exit 0; ' \
                  f'echo $$ > {self.path("pid")}.$RANK; peer={self.path("pid")}.$((1 - RANK)); ' \
                  'while [ ! -s $peer ] || grep -q . /proc/$(cat $peer)/cmdline 2>/dev/null; do ' \
-                 'sleep 0.01; done; exit 1'  # nobody may reap it for a while: then this is empty
+                 'sleep 0.01; done; sleep 0.2; exit 1'
+        # Nobody may reap the peer for a while: then its command line is empty. It ends with the
+        # first thread of its agent, and the agent's connection with the last one, a moment later.
         agents = [self.shell(script, nnodes="1:2") for _ in range(2)]
         for agent in agents:
             agent.until("/2 0")
