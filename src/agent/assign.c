@@ -10,30 +10,30 @@
 #include "base/mem.h"
 #include "base/number.h"
 
-#define INFO_KEY "torchelastic/role_info/"       /* and the rank */
-#define RANKS_KEY "torchelastic/assigned_ranks/" /* and the rank */
-#define OLD_INFO_KEY "torchelastic/role_info"    /* and the rank */
+#define INFO_KEY "torchelastic/role_info/"       /* followed by the rank */
+#define RANKS_KEY "torchelastic/assigned_ranks/" /* followed by the rank */
+#define OLD_INFO_KEY "torchelastic/role_info"    /* followed by the rank */
 #define OLD_END ".FIN"
 
 #define KEY_SIZE 80
 #define ROLE_SIZE_MAX 4096
 #define RANKS_SIZE 120
 
-/* How long to wait for the address of the workers' store before earlier rounds are looked at, and
- * how many of them are. */
+/* How long to wait for the address of the workers' store before earlier rounds are tried, and how
+ * many rounds are tried. */
 #define MASTER_MS 3000
 #define FORMER_ROUNDS 64
 #define PREFIX_SIZE 1200
 
-/* How often to check for an answer in the other format. */
+/* How often to check for an answer in the other form. */
 #define LOOK_MS 20
 
 struct exchange {
     const struct mst__assign *assign;
     struct mst_store *store;
-    size_t count, rank; /* nodes, and ours */
+    size_t count, rank; /* number of nodes; rank of this node */
     int64_t deadline_ms;
-    struct mst_buffer *values; /* the role of each node; empty = not yet known */
+    struct mst_buffer *values; /* JSON of each node; empty = not known yet */
     struct mst__role_info *infos;
     struct mst__assignment *parts;
 };
@@ -79,7 +79,7 @@ static int say_info(const struct exchange *exchange, struct mst_err *reterr)
     return rv;
 }
 
-/* An older agent that is rank 0 waits for this key of every node. */
+/* An older agent of torch with rank 0 waits for this key of every node. */
 static int say_end(const struct exchange *exchange, struct mst_err *reterr)
 {
     char name[KEY_SIZE];
@@ -119,7 +119,7 @@ static int say_ranks(const struct exchange *exchange, struct mst_err *reterr)
 
 /* --- receiving --- */
 
-/* The roles of all nodes are known: compute our ranks. */
+/* Compute the ranks of all nodes from their roles. */
 static int compute(struct exchange *exchange, struct mst_err *reterr)
 {
     for (size_t i = 0; i < exchange->count; i++) {
@@ -154,7 +154,7 @@ static int hear_all(struct exchange *exchange, struct mst_err *reterr)
     return rv;
 }
 
-/* Take the roles that have arrived, in either format. Returns the number of missing ones. */
+/* Get the roles that have arrived, in either form, and the number of missing ones. */
 static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_err *reterr)
 {
     *ret_missing = 0;
@@ -178,7 +178,7 @@ static int hear_some(struct exchange *exchange, size_t *ret_missing, struct mst_
     return 0;
 }
 
-/* Get our ranks from rank 0, within @timeout_ms. MST_ETIMEOUT. */
+/* Get our ranks from rank 0. Fails with MST_ETIMEOUT after @timeout_ms. */
 static int hear_ranks(const struct exchange *exchange,
                       int64_t timeout_ms,
                       struct mst__assignment *ret_assignment,
@@ -216,8 +216,7 @@ static int exchange_own(struct exchange *exchange,
     return rv;
 }
 
-/* Beside torch's agents: use whatever comes first, the roles of all nodes or the ranks from
- * rank 0. */
+/* Beside torch's agents: use the first to come, the roles of all nodes or the ranks from rank 0. */
 static int exchange_shared(struct exchange *exchange,
                            struct mst__assignment *ret_assignment,
                            struct mst_err *reterr)
@@ -230,7 +229,7 @@ static int exchange_shared(struct exchange *exchange,
             break;
         }
         int64_t ms = left_ms(exchange) < LOOK_MS ? left_ms(exchange) : LOOK_MS;
-        rv = hear_ranks(exchange, ms, ret_assignment, reterr); /* of rank 0: a pause */
+        rv = hear_ranks(exchange, ms, ret_assignment, reterr); /* only a pause on rank 0 */
     }
     if (rv != 0) {
         return rv;
@@ -265,7 +264,8 @@ static int get_master(struct mst_store *store,
     return rv;
 }
 
-/* The same of the round @number: the prefix of ours, with another number at its end. */
+/* Get the address from the store of round @number. The prefix of that store differs from ours only
+ * in the number at its end. */
 static int get_former_master(const struct exchange *exchange,
                              int64_t number,
                              struct mst__assignment *ret_assignment,
@@ -295,8 +295,8 @@ static int get_former_master(const struct exchange *exchange,
     return rv;
 }
 
-/* Older agents of torch tell where the workers' store is when the ranks are known. A newer one that
- * stays rank 0 has told in the first of its rounds, and does not tell again. */
+/* Older agents of torch write the address of the workers' store after the ranks are known. A newer
+ * agent writes it in its first round as rank 0, and not again while it stays rank 0. */
 static int hear_master(const struct exchange *exchange,
                        struct mst__assignment *ret_assignment,
                        struct mst_err *reterr)
@@ -346,7 +346,7 @@ int mst__assign(const struct mst__assign *assign,
         .rank = (size_t)round->rank,
         .deadline_ms = mst__clock_deadline_ms(assign->timeout_ms),
     };
-    /* A single node has no other to ask. */
+    /* A single node needs no exchange. */
     *ret_assignment =
         (struct mst__assignment){.world_size = assign->nproc, .role_world_size = assign->nproc};
     int rv = exchange.count == 1 ? 0 : exchange_all(&exchange, ret_assignment, reterr);
@@ -360,7 +360,7 @@ int mst__assign(const struct mst__assign *assign,
         return hear_master(&exchange, ret_assignment, reterr);
     }
     (void)snprintf(ret_assignment->master_addr, sizeof ret_assignment->master_addr, "%s",
-                   round->master_addr); /* as large */
+                   round->master_addr); /* fits: same size */
     ret_assignment->master_port = round->master_port;
     return rv;
 }

@@ -1,4 +1,4 @@
-/* agent/assign_text.c - ranks as prefix sums, and what nodes say of themselves. No I/O. */
+/* agent/assign_text.c - ranks as prefix sums, and the messages of nodes as text. No I/O. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/unicode.h"
 
-/* Workers of one node, and of a job. */
+/* Maximum number of workers of a node, and of a job. */
 #define NPROC_MAX 65536
 #define RANK_MAX ((int64_t)1 << 40)
 
@@ -27,7 +27,7 @@ static void skip_blanks(struct mst_bytes *text)
     }
 }
 
-/* Take @c, with blanks around it. */
+/* Take @c and the blanks around it. */
 static bool take(struct mst_bytes *text, char c)
 {
     skip_blanks(text);
@@ -39,7 +39,7 @@ static bool take(struct mst_bytes *text, char c)
     return true;
 }
 
-/* Take a string; what is between its quotes, as it stands. */
+/* Take a string. *ret_string is the text between the quotes, with its escapes. */
 static bool take_string(struct mst_bytes *text, struct mst_bytes *ret_string)
 {
     if (!take(text, '"')) {
@@ -148,7 +148,7 @@ struct role_sum {
     int64_t sum;
 };
 
-/* The sum of @role so far. Jobs have few roles, so that a list will do. */
+/* Find or add the sum of @role. Jobs have few roles, so a list is fast enough. */
 static int64_t *find_sum(struct role_sum *sums, size_t *count, struct mst_bytes role)
 {
     for (size_t i = 0; i < *count; i++) {

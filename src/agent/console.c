@@ -1,4 +1,4 @@
-/* agent/console.c - writing without waiting. */
+/* agent/console.c - writes without blocking. */
 #include "agent/console.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/limits.h"
 
-#define ASKED_SIZE 4096 /* of one write to what only says that it takes something */
-#define RETRY_MS 10     /* for what the loop cannot poll */
+#define ASKED_SIZE 4096 /* size of a write after a poll, which only tells that some bytes fit */
+#define RETRY_MS 10     /* if the loop cannot poll */
 
 void mst__console_init(struct mst__console *console,
                        uv_loop_t *loop,
@@ -41,7 +41,7 @@ void mst__console_init(struct mst__console *console,
     MST_ASSERT(rv == 0);
     console->timer.data = console;
     uv_unref((uv_handle_t *)&console->timer);
-    /* It would set O_NONBLOCK on a descriptor that is not ours alone. */
+    /* uv_poll_init sets O_NONBLOCK, so it is only for a descriptor that is not shared. */
     console->has_poll = console->is_own && uv_poll_init(loop, &console->poll, console->fd) == 0;
     console->poll.data = console;
     console->handles_open = console->has_poll ? 2 : 1;
@@ -56,8 +56,8 @@ bool mst__console_put(struct mst__console *console, struct mst_bytes text)
     return true;
 }
 
-/* A pipe takes up to PIPE_BUF bytes as a whole or not at all: with whole lines in each write, lines
- * of others who have the same pipe do not get between the parts of one. */
+/* A pipe accepts up to PIPE_BUF bytes as a whole or not at all. Each write has whole lines, so that
+ * lines of other writers do not come between the parts of one line. */
 static size_t whole_lines_size(struct mst_bytes text)
 {
     size_t seen = text.size < PIPE_BUF ? text.size : PIPE_BUF;
@@ -65,7 +65,7 @@ static size_t whole_lines_size(struct mst_bytes text)
     return newline == NULL ? text.size : (size_t)(newline - text.data) + 1;
 }
 
-/* How many bytes it took; -1 = none now. */
+/* Returns the number of written bytes, or -1 if none was written. */
 static ssize_t try_write(struct mst__console *console)
 {
     struct mst_bytes text = mst__buf_bytes(&console->pending);
@@ -94,9 +94,9 @@ static void stop_waiting(struct mst__console *console)
     if (console->is_waiting) {
         console->is_waiting = false;
         if (console->has_poll) {
-            (void)uv_poll_stop(&console->poll); /* it does not fail */
+            (void)uv_poll_stop(&console->poll); /* cannot fail */
         }
-        (void)uv_timer_stop(&console->timer); /* the same */
+        (void)uv_timer_stop(&console->timer); /* cannot fail */
     }
 }
 
@@ -110,7 +110,7 @@ static void go_on(struct mst__console *console)
 
 static void on_writable(uv_poll_t *poll, int status, int events)
 {
-    (void)status; /* the write tells */
+    (void)status; /* the write reports errors */
     (void)events;
     go_on(poll->data);
 }
@@ -163,7 +163,7 @@ void mst__console_drain(struct mst__console *console, int64_t deadline_ms)
     int64_t left_ms = deadline_ms - mst__clock_ms();
     while (mst__buf_size(&console->pending) > 0 && left_ms > 0) {
         struct pollfd out = {.fd = console->fd, .events = POLLOUT};
-        (void)poll(&out, 1, left_ms > 100 ? 100 : (int)left_ms); /* the write tells more */
+        (void)poll(&out, 1, left_ms > 100 ? 100 : (int)left_ms); /* the write reports errors */
         mst__console_flush(console);
         left_ms = deadline_ms - mst__clock_ms();
     }
@@ -177,7 +177,7 @@ static void on_handle_closed(uv_handle_t *handle)
         return;
     }
     if (console->is_own) {
-        (void)close(console->fd); /* what was written is out */
+        (void)close(console->fd); /* all output was written or dropped */
     }
     mst__buf_close(&console->pending);
     console->on_closed(console->arg);
