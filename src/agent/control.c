@@ -1,4 +1,4 @@
-/* agent/control.c - the thread that listens to the job's store.
+/* agent/control.c - the thread that waits for commands in the job's store.
  *
  * The mutex protects the fields that the loop writes (text, place, is_ending), the pointer to the
  * store, and the one command that waits to be executed. The rest belongs to the thread. */
@@ -34,7 +34,7 @@ static struct mst_bytes key_of(char text[MST_CONTROL_KEY_SIZE], const char *form
 {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, MST_CONTROL_KEY_SIZE, format, args); /* names are shorter */
+    (void)vsnprintf(text, MST_CONTROL_KEY_SIZE, format, args); /* fits */
     va_end(args);
     return mst_bytes_str(text);
 }
@@ -75,7 +75,7 @@ static int send_text(struct mst__control *control)
     return rv;
 }
 
-/* The number of commands before our time. */
+/* Read the number of commands so far; 0 if there is no count. */
 static int read_count(struct mst__control *control, int64_t *ret_count)
 {
     struct mst_buffer value = {0};
@@ -93,16 +93,16 @@ static int read_count(struct mst__control *control, int64_t *ret_count)
 static void reply(struct mst__control *control, int64_t number, const char *text)
 {
     char key[MST_CONTROL_KEY_SIZE];
-    struct mst_err err; /* then the sender times out and says so */
+    struct mst_err err; /* ignored: the sender then times out and reports it */
     int rv = MST_ECANCELED;
-    /* An interrupt that came too late for a wait ends the next call. */
+    /* An interrupt that comes too late for a wait ends the next call. */
     for (int i = 0; i < 2 && rv == MST_ECANCELED && !is_ending(control); i++) {
         rv = mst_store_set(control->store, key_of(key, "replies/%" PRId64, number),
                            mst_bytes_str(text), MST_CONTROL_CALL_MS, &err);
     }
 }
 
-/* Let the loop decide, and wait for it. */
+/* Pass the command to the loop and wait for the answer. Returns whether this node executes it. */
 static bool ask_loop(struct mst__control *control, const struct mst__control_command *command)
 {
     pthread_mutex_lock(&control->mutex);
@@ -125,7 +125,7 @@ static void carry_out(struct mst__control *control, int64_t number, struct mst_b
 {
     struct mst__control_command command;
     if (!mst__control_read(text, &command)) {
-        return; /* of a later version */
+        return; /* malformed, or of a later version */
     }
     bool is_done = command.kind == MST_CONTROL_LOGS ? mst__control_logs_begin(control, &command)
                                                     : ask_loop(control, &command);
@@ -134,8 +134,8 @@ static void carry_out(struct mst__control *control, int64_t number, struct mst_b
     }
 }
 
-/* Only a wait is interrupted, so that the outcome of every write is known. False: there is a new
- * state to send, or the end has come. */
+/* Begin a wait for a command. Until the end, only such a wait is interrupted, so that the outcome
+ * of every write is known. Returns false if there is a new state to send or the thread must end. */
 static bool begin_wait(struct mst__control *control)
 {
     pthread_mutex_lock(&control->mutex);
@@ -152,7 +152,8 @@ static void end_wait(struct mst__control *control)
     pthread_mutex_unlock(&control->mutex);
 }
 
-/* Wait for the next command, for a while. MST_ETIMEOUT: there is none. */
+/* Wait for the next command and execute it. Fails with MST_ETIMEOUT if there is none, or with
+ * MST_ECANCELED if the wait ends early. */
 static int take_command(struct mst__control *control)
 {
     char key[MST_CONTROL_KEY_SIZE];
@@ -174,7 +175,7 @@ static int take_command(struct mst__control *control)
     return rv;
 }
 
-/* The store cannot be reached: a pause, which the end cuts short. */
+/* Pause, because the store cannot be reached. The end of the thread cuts the pause short. */
 static void pause_thread(struct mst__control *control)
 {
     struct timespec until;
@@ -188,18 +189,18 @@ static void pause_thread(struct mst__control *control)
     pthread_mutex_unlock(&control->mutex);
 }
 
-/* A new state, or no command: the store is fine. */
+/* Whether @rv is not a failure of the store: no command, an interrupt, or an unknown outcome. */
 static bool is_passing(int rv)
 {
     return rv == MST_ETIMEOUT || rv == MST_ECANCELED || rv == MST_EUNKNOWN;
 }
 
-/* Until an error of the store, or the end. */
+/* Serve the job until the store fails or the thread must end. */
 static void serve(struct mst__control *control)
 {
     int64_t count = 0;
     int rv = read_count(control, &count);
-    /* A server that has forgotten begins to count again. */
+    /* A server that has lost its keys counts from 0 again. */
     bool has_less = rv == 0 && count < control->commands_count;
     if (rv == 0 && (!control->has_count || has_less)) {
         control->commands_count = count;
@@ -214,12 +215,12 @@ static void serve(struct mst__control *control)
     }
 }
 
-/* The store at an etcd is opened here, because that takes requests. Only the thread changes the
- * pointer, so it reads it without the mutex. */
+/* Open the store at an etcd. This is done in the thread, because it sends requests. Only the thread
+ * changes the pointer, so it reads the pointer without the mutex. */
 static bool open_store(struct mst__control *control)
 {
     struct mst_store *store = NULL;
-    struct mst_err err; /* it is tried again */
+    struct mst_err err; /* ignored: the thread tries again */
     if (control->params == NULL) {
         return true;
     }
@@ -232,7 +233,7 @@ static bool open_store(struct mst__control *control)
     return true;
 }
 
-/* After an error: its lease may have ended, and then it is of no use. */
+/* Close the store at an etcd after an error, because its lease may have ended. */
 static void close_store(struct mst__control *control)
 {
     struct mst_store *store = control->store;
@@ -255,7 +256,7 @@ static void *run(void *arg)
         if (!is_ending(control)) {
             close_store(control);
             pthread_mutex_lock(&control->mutex);
-            control->is_text_new = control->text.size > 0; /* it may be gone with the store */
+            control->is_text_new = control->text.size > 0; /* the store may have lost it */
             pthread_mutex_unlock(&control->mutex);
             pause_thread(control);
         }
@@ -263,7 +264,7 @@ static void *run(void *arg)
     bool existed = false;
     struct mst_err err;
     struct mst_bytes node = key_of(key, MST_CONTROL_NODES "%s", control->node);
-    /* The interrupt that has ended the wait may be meant for a call that never was. */
+    /* An interrupt by mst__control_free that comes too late for a wait ends the first call. */
     if (control->has_sent && control->store != NULL &&
         mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err) ==
             MST_ECANCELED) {
@@ -387,7 +388,7 @@ void mst__control_free(struct mst__control *control)
     pthread_cond_signal(&control->cond);
     pthread_mutex_unlock(&control->mutex);
     if (control->has_thread) {
-        (void)pthread_join(control->thread, NULL); /* it is ours, once */
+        (void)pthread_join(control->thread, NULL); /* cannot fail: joined once */
     }
     uv_close((uv_handle_t *)&control->async, on_closed);
 }

@@ -1,4 +1,4 @@
-/* agent/control_keys.c - commands and nodes as JSON, both ways. */
+/* agent/control_keys.c - writes and reads commands and nodes as JSON. */
 #include "agent/control_keys.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const char *const kind_names[] = {
 
 /* --- reading --- */
 
-/* The text of a member, as far as it fits; "" when there is none. */
+/* Read a text member, cut off at @size; "" if there is none. */
 static void read_text(struct mst_bytes object, const char *name, char *ret_text, size_t size)
 {
     struct mst_bytes value;

@@ -1,12 +1,12 @@
-/* agent/control_keys.h - the keys by which `muster ps`, `logs`, `restart` and `drain` talk to
+/* agent/control_keys.h - the keys with which `muster ps`, `logs`, `restart` and `drain` reach
  * agents, in the store where the job meets, under the prefix `muster.run/RUN_ID`. Pure.
  *
- *   nodes/NODE         the state of the agent of NODE, JSON; removed when it ends
- *   commands/count     how many commands there were
- *   commands/N         command N, JSON; agents read all of them, from the count at their start on
- *   replies/N          the node that has executed it; removed by the sender
+ *   nodes/NODE         JSON: the state of the agent of NODE; removed when the agent ends
+ *   commands/count     the number of commands so far
+ *   commands/N         JSON: command N; every agent reads all commands after its start
+ *   replies/N          the node that executed command N; removed by the sender
  *   logs/TOKEN         a queue of pieces of a log: `d` and bytes, or `e` and a text at the end
- *   logs/TOKEN/alive   a number that the reader of that queue changes while it reads   */
+ *   logs/TOKEN/alive   a number that the reader of the queue changes while it reads */
 #ifndef MST_AGENT_CONTROL_KEYS_H
 #define MST_AGENT_CONTROL_KEYS_H
 
@@ -31,22 +31,22 @@ enum mst__control_kind {
 #undef MST_CONTROL_ENUM
 };
 
-/* Texts are cut off at their sizes when they are written. */
+/* Longer texts are cut off. */
 struct mst__control_command {
     enum mst__control_kind kind;
-    char node[256];    /* DRAIN: its name, or its host's */
-    int64_t within_ms; /* DRAIN: how long its workers have; -1 = as its options say */
-    int64_t rank;      /* LOGS: of the worker */
+    char node[256];    /* DRAIN: the name of the node or of its host */
+    int64_t within_ms; /* DRAIN: time for its workers to end; -1 = as its options say */
+    int64_t rank;      /* LOGS: rank of the worker */
     bool is_stderr;    /* LOGS */
-    int64_t lines;     /* LOGS: so many of the last ones; -1 = all */
+    int64_t lines;     /* LOGS: the number of last lines; -1 = all */
     bool follows;      /* LOGS */
-    char token[64];    /* LOGS: of the queue */
+    char token[64];    /* LOGS: name of the queue */
 };
 
-/* Append it as JSON. 0, MST_ENOMEM, MST_ELIMIT. */
+/* Append the command as JSON. Returns 0, MST_ENOMEM or MST_ELIMIT. */
 int mst__control_write(const struct mst__control_command *command, struct mst__buf *text);
 
-/* False when it is none, or one of a later version. */
+/* Returns false if the text is malformed or a command of a later version. */
 bool mst__control_read(struct mst_bytes text, struct mst__control_command *ret_command);
 
 /* --- the state of a node --- */
@@ -56,13 +56,13 @@ struct mst__control_worker {
     bool is_running;
 };
 
-/* Texts are borrowed when it is written, and of a buffer when it is read. */
+/* Longer texts are cut off. */
 struct mst__control_node {
     char node[256], host[256], role[128], phase[32], log_dir[512];
     int64_t pid, group_rank, generation, round, restarts, workers_count;
 };
 
-/* Append a node and its workers, of which @worker_at fills in number i. 0, MST_ENOMEM,
+/* Append a node and its workers as JSON. @worker_at fills in worker @i. Returns 0, MST_ENOMEM or
  * MST_ELIMIT. */
 int mst__control_node_write(const struct mst__control_node *node,
                             void (*worker_at)(void *arg,
@@ -71,12 +71,13 @@ int mst__control_node_write(const struct mst__control_node *node,
                             void *arg,
                             struct mst__buf *text);
 
-/* Read the node, and @ret_workers for walking its workers. False when it is none. */
+/* Read a node. *ret_workers is borrowed from @text, for mst__control_worker_next. Returns false if
+ * the text is malformed. */
 bool mst__control_node_read(struct mst_bytes text,
                             struct mst__control_node *ret_node,
                             struct mst_bytes *ret_workers);
 
-/* Take the next worker; false when there is no more. */
+/* Take the next worker. Returns false if there is none left. */
 bool mst__control_worker_next(struct mst_bytes *workers, struct mst__control_worker *ret_worker);
 
 #endif /* MST_AGENT_CONTROL_KEYS_H */

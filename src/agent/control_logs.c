@@ -1,5 +1,5 @@
-/* agent/control_logs.c - sends the log of a worker through a queue of the store, which is never
- * longer than MST_CONTROL_PIECES_MAX. */
+/* agent/control_logs.c - sends the log of a worker through a queue in the store. The queue has at
+ * most MST_CONTROL_PIECES_MAX pieces. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void close_reader(struct mst__control_reader *reader)
     *reader = (struct mst__control_reader){.fd = -1};
 }
 
-/* Send the reason of the end; "" = the log has ended. */
+/* Send the reason for the end ("" = the log has ended) and close the reader. */
 static int end_reader(struct mst__control *control,
                       struct mst__control_reader *reader,
                       const char *why,
@@ -60,12 +60,12 @@ static int end_reader(struct mst__control *control,
     return rv;
 }
 
-/* The reader is gone: remove its queue. */
+/* Remove the queue of a reader that is gone. */
 static void drop_reader(struct mst__control *control, struct mst__control_reader *reader)
 {
     char key[MST_CONTROL_KEY_SIZE];
     bool existed;
-    struct mst_err err; /* then a few pieces are left in the store */
+    struct mst_err err; /* ignored: a few pieces stay in the store */
     (void)mst_store_delete(control->store, queue_key(reader, "", key), control->call_ms, &existed,
                            &err);
     (void)mst_store_delete(control->store, queue_key(reader, "/alive", key), control->call_ms,
@@ -86,11 +86,11 @@ static int open_log(const struct mst__control_place *place,
     return place->log_dir[0] == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 }
 
-/* Go to where the last @lines lines begin. */
+/* Seek to the beginning of the last @lines lines; -1 = all. */
 static void seek_lines(struct mst__control *control, int fd, int64_t lines)
 {
     off_t at = lines < 0 ? 0 : lseek(fd, 0, SEEK_END);
-    int64_t found = -1; /* the newline at the end ends the last line */
+    int64_t found = -1; /* the newline at the end belongs to the last line */
     while (at > 0 && found < lines) {
         off_t begin = at > (off_t)sizeof control->piece ? at - (off_t)sizeof control->piece : 0;
         ssize_t size = pread(fd, control->piece, (size_t)(at - begin), begin);
@@ -102,7 +102,7 @@ static void seek_lines(struct mst__control *control, int fd, int64_t lines)
             at = begin + i + (found == lines ? 1 : 0);
         }
     }
-    (void)lseek(fd, at, SEEK_SET); /* a file */
+    (void)lseek(fd, at, SEEK_SET); /* cannot fail on a file */
 }
 
 /* --- sending --- */
@@ -157,7 +157,7 @@ size_t mst__control_logs_count(const struct mst__control *control)
     return count;
 }
 
-/* Whether the reader still reads, as far as known. */
+/* Whether the reader still reads. Checks the store every ALIVE_LOOK_MS. */
 static bool is_alive(struct mst__control *control, struct mst__control_reader *reader)
 {
     char key[MST_CONTROL_KEY_SIZE];
@@ -181,7 +181,7 @@ static bool is_alive(struct mst__control *control, struct mst__control_reader *r
     return now_ms - reader->alive_ms < MST_CONTROL_SILENT_MS;
 }
 
-/* At the end of the file: there is no more, or the next generation has another one. */
+/* At the end of the file: end the reader, or continue with the file of the next generation. */
 static int go_on(struct mst__control *control, struct mst__control_reader *reader)
 {
     struct mst__control_place place = place_of(control);
@@ -222,7 +222,7 @@ static int pump(struct mst__control *control, struct mst__control_reader *reader
                                   mst_bytes_of(control->piece, (size_t)size + 1), control->call_ms,
                                   &err);
         if (rv != 0) {
-            (void)lseek(reader->fd, at, SEEK_SET); /* again, the next time */
+            (void)lseek(reader->fd, at, SEEK_SET); /* to read it again next time */
             return rv;
         }
     }
@@ -251,7 +251,7 @@ void mst__control_logs_close(struct mst__control *control)
     for (size_t i = 0; i < MST_CONTROL_READERS_MAX; i++) {
         struct mst__control_reader *reader = &control->readers[i];
         if (reader->is_used) {
-            (void)pump(control, reader); /* as much as there is room for */
+            (void)pump(control, reader); /* as much as the queue accepts */
             if (reader->is_used) {
                 (void)end_reader(control, reader, "", MST_CONTROL_END_MS);
             }

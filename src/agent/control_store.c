@@ -76,7 +76,8 @@ static int open_server(const struct mst_params *params,
 
 /* --- at an etcd --- */
 
-/* A directory for each job: everything but letters, digits, '.', '_' and '-' as %XX. */
+/* Make a directory name for a job: all characters of the run id become %XX, except letters, digits,
+ * '.', '_' and '-'. */
 static void etcd_root(const char *run_id, char *ret_root, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -88,7 +89,7 @@ static void etcd_root(const char *run_id, char *ret_root, size_t size)
     }
 }
 
-/* The settings of @params. Limits are not given to commands, and do not matter. */
+/* Read the settings of @params. Commands have no limits of the job; they do not matter here. */
 static int read_etcd(const struct mst_params *params,
                      struct mst_params **ret_copy,
                      struct mst__etcd_v3_settings *ret_settings,
@@ -101,7 +102,7 @@ static int read_etcd(const struct mst_params *params,
     return rv == 0 ? mst__etcd_v3_read(*ret_copy, ret_settings, reterr) : rv;
 }
 
-/* The keys are on a lease that all agents keep alive: they go with the last one. */
+/* The keys have a lease that all agents keep alive, so they end with the last agent. */
 static int open_etcd(const struct mst_params *params,
                      int64_t timeout_ms,
                      struct mst_store **ret_store,

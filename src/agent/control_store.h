@@ -1,4 +1,4 @@
-/* agent/control_store.h - the store in which a job is asked, with the keys of control_keys.h. */
+/* agent/control_store.h - the store of a job's commands, with the keys of control_keys.h. */
 #ifndef MST_AGENT_CONTROL_STORE_H
 #define MST_AGENT_CONTROL_STORE_H
 
@@ -13,15 +13,15 @@ enum mst__control_kind_of_store {
 };
 enum mst__control_kind_of_store mst__control_store_kind(const char *backend);
 
-/* A handle beside @store, which is any handle on the server, with a connection of its own. Nothing
- * is asked of the server yet. 0, MST_ENOMEM. */
+/* Open a handle beside @store, which may be any handle on the server. The new handle has its own
+ * connection. Sends nothing to the server yet. Returns 0 or MST_ENOMEM. */
 int mst__control_store_beside(struct mst_store *store,
                               const char *run_id,
                               struct mst_store **ret_store,
                               struct mst_err *reterr);
 
-/* The store of the job that @params name. 0, MST_ENOTSUP for a backend without one, MST_EINVAL, or
- * an error of the store. */
+/* Open the store of the job that @params describe. Returns 0, MST_ENOTSUP if its agents take no
+ * commands, MST_EINVAL, or an error of the store. */
 int mst__control_store_open(const struct mst_params *params,
                             int64_t timeout_ms,
                             struct mst_store **ret_store,
