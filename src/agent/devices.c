@@ -1,4 +1,4 @@
-/* agent/devices.c - counting CPUs and GPUs. */
+/* agent/devices.c - counts CPUs and GPUs. */
 #include "agent/devices.h"
 
 #include <ctype.h>
@@ -16,7 +16,7 @@
 
 #define HOSTNAME_SIZE 256
 
-/* The first line of a small file below @root; "" when it cannot be read. */
+/* Read the beginning of a small file below @root; "" if it cannot be read. */
 static const char *read_line(const char *root, const char *path, char *ret_text, size_t size)
 {
     char whole[PATH_MAX];
@@ -31,7 +31,7 @@ static const char *read_line(const char *root, const char *path, char *ret_text,
     return ret_text;
 }
 
-/* How many CPUs @quota of @period makes, rounded up; INT64_MAX = no bound. */
+/* Returns the number of CPUs for @quota per @period, rounded up; INT64_MAX = no bound. */
 static int64_t quota_cpus(const char *quota, const char *period)
 {
     int64_t quota_us = 0;
@@ -48,7 +48,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The second version: `cpu.max` of our group and of all above it bounds us. */
+/* cgroup version 2: `cpu.max` of our group and of all groups above it are bounds. */
 static int64_t cgroup2_cpus(const char *root, char *group)
 {
     int64_t cpus = INT64_MAX;
@@ -95,7 +95,7 @@ static bool lists_cpu(const char *controllers)
     return false;
 }
 
-/* Lines of /proc/self/cgroup are `ID:CONTROLLERS:PATH`; ID 0 is the second version. */
+/* Lines of /proc/self/cgroup are `ID:CONTROLLERS:PATH`. Version 2 has no controllers there. */
 static int64_t cgroup_cpus(const char *root)
 {
     char text[4096];
@@ -126,7 +126,7 @@ static int64_t cgroup_cpus(const char *root)
     return cpus;
 }
 
-/* Entries up to the first that CUDA would stop at. */
+/* Count the entries before the first one at which CUDA stops. */
 static int64_t count_listed(const char *list)
 {
     int64_t count = 0;

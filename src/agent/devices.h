@@ -4,16 +4,17 @@
 
 #include "agent/settings.h"
 
-/* Where things are; "" = the machine itself. Tests have their own. */
+/* The machine to examine. Tests have their own. */
 struct mst__devices_place {
-    const char *root; /* before /dev, /sys, /proc */
+    const char *root; /* prefix of /dev, /sys and /proc; "" = this machine */
     struct mst__env environment;
-    int64_t affinity_cpus; /* CPUs of our affinity mask; 0 = ask the system */
+    int64_t affinity_cpus; /* CPUs in the affinity mask; 0 = ask the system */
 };
 
-/* CPUs: those of our affinity mask, but no more than the cgroup's quota, rounded up; at least 1.
- * GPUs: entries of CUDA_VISIBLE_DEVICES (up to the first that is -1, none if it is empty), else
- * /dev/nvidia0, 1, ... The host name and random bytes are filled in, too; the name is static. */
+/* Find the CPUs and GPUs. The CPUs are those of the affinity mask, at most the cgroup's quota,
+ * rounded up, and at least 1. The GPUs are the entries of CUDA_VISIBLE_DEVICES up to the first -1,
+ * none if it is empty, or /dev/nvidia0, 1, ... if it is not set. Also fills in the host name, which
+ * is static, and random bytes. */
 void mst__devices_find(const struct mst__devices_place *place, struct mst__machine *ret_machine);
 
 #endif /* MST_AGENT_DEVICES_H */

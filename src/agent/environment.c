@@ -1,4 +1,4 @@
-/* agent/environment.c - variables of the process, or of a list. */
+/* agent/environment.c - variables of the process or of a list. */
 #include "agent/environment.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* agent/error_file.c - reading reports of failures, and passing them on.
+/* agent/error_file.c - reads reports of failures and passes them on.
  *
  *   structured  {"message": {"message": TEXT, "errorCode": N, "extraInfo":
  *                {"py_callstack": TEXT, "timestamp": "SECONDS"}}}
@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 
-/* The text of member @name of @object; NULL when there is none or memory runs out. */
+/* Returns the text of member @name of @object, or NULL if there is none or memory runs out. */
 static const char *text_member(struct mst_bytes object, const char *name, struct mst__arena *arena)
 {
     struct mst_bytes value;
@@ -31,7 +31,7 @@ static const char *text_member(struct mst_bytes object, const char *name, struct
     return made;
 }
 
-/* A number, which may be written as text. */
+/* Returns the number in member @name, which may be written as text; 0 if there is none. */
 static int64_t number_member(struct mst_bytes object, const char *name)
 {
     struct mst_bytes value;
@@ -75,7 +75,7 @@ int mst__error_report_parse(struct mst_bytes text,
                                        : mst__fail(reterr, MST_ENOMEM, 0, "report of a failure");
 }
 
-/* The beginning of the file. It may be a FIFO or worse: never wait for it. */
+/* Read the beginning of the file, without blocking: it may be a FIFO. */
 static int read_file(const char *path, struct mst__buf *text, struct mst_err *reterr)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -117,7 +117,7 @@ int mst__error_file_read(const char *path,
     return rv;
 }
 
-/* --- our own --- */
+/* --- copying --- */
 
 static int write_file(const char *path, struct mst_bytes text, struct mst_err *reterr)
 {
@@ -140,7 +140,7 @@ static int write_file(const char *path, struct mst_bytes text, struct mst_err *r
     return rv;
 }
 
-/* @text with `"errorCode": code` first in the object at @message. */
+/* Append @text, with `"errorCode": code` as the first member of the object at @message. */
 static int put_code(struct mst_bytes text, struct mst_bytes message, int code, struct mst__buf *ret)
 {
     size_t before = (size_t)(message.data - text.data) + 1;

@@ -1,4 +1,4 @@
-/* agent/events.c - lines of JSON for programs. */
+/* agent/events.c - writes events as lines of JSON. */
 #include "agent/events.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ int mst__events_open(struct mst__events *events,
         }
         events->fd = (int)number;
         if (number > STDERR_FILENO) {
-            (void)fcntl(events->fd, F_SETFD, FD_CLOEXEC); /* it is open, so it cannot fail */
+            (void)fcntl(events->fd, F_SETFD, FD_CLOEXEC); /* cannot fail: it is open */
         }
         return 0;
     }
@@ -43,7 +43,7 @@ int mst__events_open(struct mst__events *events,
 void mst__events_close(struct mst__events *events)
 {
     if (events->is_own && events->fd >= 0) {
-        (void)close(events->fd); /* each line was written, or counted as dropped */
+        (void)close(events->fd); /* each line was written or counted as dropped */
     }
     mst__json_writer_close(&events->line);
     events->fd = -1;
