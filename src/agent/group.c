@@ -1,4 +1,4 @@
-/* agent/group.c - signals to workers, and their ends, by way of their keeper. */
+/* agent/group.c - signals to workers, and their ends, through the keeper. */
 #include "agent/group.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
-/* To a keeper. */
+/* The connection to a keeper. */
 struct mst__group_link {
     struct mst__group *group;
     uv_poll_t poll;
@@ -38,8 +38,8 @@ static void close_link(struct mst__group *group)
     }
 }
 
-/* The keeper was killed, and so are its workers; what they have started is ours now. When it is
- * gone, too, all have ended. */
+/* The keeper was killed, and its workers with it. The processes that workers started are our
+ * children now. After these are gone, or at the deadline, report the ends of all workers. */
 static void on_sweep(uv_timer_t *timer)
 {
     struct mst__group *group = timer->data;
@@ -83,8 +83,8 @@ static void on_words(uv_poll_t *poll, int status, int events)
     struct mst__group *group = link->group;
     struct mst__keeper_word word;
     (void)status;
-    (void)events; /* it is looked at either way */
-    /* The last end closes this link, and may start a generation with another one. */
+    (void)events; /* the read reports errors */
+    /* The end of the last worker closes this link, and may start a generation with another one. */
     while (group->link == link) {
         ssize_t size = read(link->pipes.words_fd, &word, sizeof word);
         if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -98,7 +98,7 @@ static void on_words(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* Keepers that have ended, and what lost ones have left. */
+/* Reap keepers that have ended, and the processes of lost keepers. */
 static void on_child(uv_signal_t *handle, int number)
 {
     (void)handle;
@@ -152,7 +152,7 @@ void mst__group_close(struct mst__group *group)
 
 /* --- starting --- */
 
-/* Wait until the keeper has started all, or cannot. */
+/* Wait until the keeper has started all workers, or one cannot be started. */
 static int hear_starts(struct mst__group *group,
                        const struct mst__keeper_pipes *pipes,
                        uint32_t *ret_failed,
@@ -218,7 +218,7 @@ int mst__group_start(struct mst__group *group,
     }
     struct mst_err err;
     if (open_link(group, &pipes, &err) != 0) {
-        mst__keeper_let_go(&pipes); /* it kills them */
+        mst__keeper_let_go(&pipes); /* the keeper kills the workers */
         memset(group->pids, 0, group->count * sizeof *group->pids);
         group->running_count = 0;
         *ret_failed = 0;
@@ -236,7 +236,7 @@ static void order(struct mst__group *group, uint32_t worker, int signal, bool to
         .worker = worker, .signal = signal, .to_group = to_group};
     if (group->link != NULL) {
         ssize_t size = write(group->link->pipes.orders_fd, &order, sizeof order);
-        (void)size; /* one that takes nothing was killed, or is stopped */
+        (void)size; /* fails only if the keeper was killed or is stopped */
     }
 }
 

@@ -16,7 +16,7 @@
 
 /* --- lists --- */
 
-/* Names in order, each with its number of slots. */
+/* Host names in order, each with its number of slots. */
 struct gathering {
     struct mst__map map;
     int64_t slots;
@@ -44,7 +44,7 @@ static int add_host(void *arg, const char *name, struct mst_err *reterr)
     return 0;
 }
 
-/* Make the list of the gathered hosts, unless gathering failed with @rv. */
+/* Make the list of the gathered hosts. Returns @rv if that is not 0. */
 static int finish_list(struct gathering *gathering,
                        int rv,
                        struct mst__arena *arena,
@@ -74,7 +74,7 @@ static int finish_list(struct gathering *gathering,
     return rv;
 }
 
-/* Names come from the command line, so that no secret is needed for their hashes. */
+/* Names come from the command line, so their hashes need no secret key. */
 static void begin_list(struct gathering *gathering)
 {
     static const uint8_t key[MST_SIPHASH_KEY_SIZE] = {0};
@@ -212,8 +212,8 @@ int mst__relay_job_write(const struct mst__relay_job *job, size_t child, struct 
     return rv;
 }
 
-/* Take the next key and value; *ret_whole is false if they are incomplete. Returns MST_EINVAL for a
- * malformed message. */
+/* Take the next key and value. *ret_whole is false if they are incomplete. Fails with MST_EINVAL if
+ * the message is malformed. */
 static int next_pair(struct mst_bytes *rest,
                      enum key *ret_key,
                      struct mst_bytes *ret_value,
@@ -248,7 +248,7 @@ static int next_pair(struct mst_bytes *rest,
     return mst__fail(reterr, MST_EINVAL, 0, "malformed job for a relay");
 }
 
-/* `INDEX SLOTS NAME` */
+/* Read `INDEX SLOTS NAME`. Returns 0, MST_ENOMEM or MST_EINVAL. */
 static int read_host(struct mst_bytes value, struct mst__arena *arena, struct mst__host *ret_host)
 {
     char *text = mst__arena_text(arena, value);
@@ -268,7 +268,7 @@ static int read_host(struct mst_bytes value, struct mst__arena *arena, struct ms
     return 0;
 }
 
-/* Filled by the second pass. */
+/* The second pass of mst__relay_job_read, which fills in the job. */
 struct filling {
     struct mst__arena *arena;
     struct mst__relay_job *job;

@@ -1,7 +1,7 @@
-/* agent/keeper.c - starting workers, and their ends, in a process of its own.
+/* agent/keeper.c - starts workers and reports their ends, in a process of its own.
  *
- * We have threads when it is forked, so it allocates nothing and uses no stdio. All signals are
- * blocked there. */
+ * The agent has threads when it forks the keeper, so the keeper allocates nothing and uses no
+ * stdio. All signals are blocked in the keeper. */
 #include "agent/keeper.h"
 
 #include <ctype.h>
@@ -28,20 +28,20 @@
 
 struct keeper {
     const struct mst__spawn_worker *spawns;
-    pid_t *pids; /* 0 = does not run */
+    pid_t *pids; /* 0 = not running */
     uint32_t count, running_count;
-    const sigset_t *mask;    /* of signals that workers block */
-    int words_fd, orders_fd; /* to the one above us, and from it */
+    const sigset_t *mask;    /* signals that workers block */
+    int words_fd, orders_fd; /* to the agent, and from it */
     int child_fd;            /* readable when a child has ended */
     bool is_orphan;          /* the agent is gone */
-    bool has_last;           /* the end of the last worker is not told yet */
-    int64_t sweep_ms;        /* until when what is left is waited for */
+    bool has_last;           /* the end of the last worker is not reported yet */
+    int64_t sweep_ms;        /* deadline for the processes that are left */
     struct mst__keeper_word last;
 };
 
 /* --- processes that workers leave behind --- */
 
-/* The parent of process @pid; 0 = it is not there, or has ended. */
+/* Returns the parent of process @pid, or 0 if the process does not exist or has ended. */
 static pid_t parent_of(const char *pid)
 {
     char path[40];
@@ -53,12 +53,12 @@ static pid_t parent_of(const char *pid)
         (void)close(fd); /* it was only read */
     }
     line[size < 0 ? 0 : size] = '\0';
-    const char *name_end = strrchr(line, ')'); /* the name may have anything in it */
+    const char *name_end = strrchr(line, ')'); /* the name may have any characters */
     bool is_whole = name_end != NULL && strlen(name_end) > 4;
     return !is_whole || name_end[2] == 'Z' ? 0 : (pid_t)strtol(name_end + 4, NULL, 10);
 }
 
-/* An entry of a directory, as the kernel tells it. */
+/* A directory entry in the kernel's layout. */
 struct entry {
     uint64_t inode;
     int64_t offset;
@@ -82,9 +82,10 @@ void mst__keeper_kill_children(void)
             at += entry->size;
         }
     }
+    /* Without /proc no child is found, and the caller waits until its deadline. */
     if (fd >= 0) {
         (void)close(fd); /* it was only read */
-    }                    /* else nothing can be found out; they are told as left */
+    }
 }
 
 bool mst__keeper_is_childless(void)
@@ -112,7 +113,7 @@ static void send_signal(const struct keeper *keeper, const struct mst__keeper_or
     }
 }
 
-/* The one above us is gone. */
+/* The agent is gone: kill all workers. */
 static void be_orphan(struct keeper *keeper)
 {
     if (!keeper->is_orphan) {
@@ -167,7 +168,7 @@ static void end_worker(struct keeper *keeper, uint32_t worker, const siginfo_t *
     keeper->sweep_ms = mst__clock_deadline_ms(MST_GROUP_SWEEP_MS);
 }
 
-/* Processes have ended: workers, and what was left of some. */
+/* Reap all children that have ended, workers and others. */
 static void collect(struct keeper *keeper)
 {
     siginfo_t info = {0};
@@ -177,8 +178,8 @@ static void collect(struct keeper *keeper)
             worker++;
         }
         if (worker < keeper->count) {
-            /* While the process is not collected its number cannot be another group's. */
-            (void)kill(-info.si_pid, SIGKILL); /* no process may be left */
+            /* Until the process is reaped, no other process group can have its number. */
+            (void)kill(-info.si_pid, SIGKILL); /* the group may be empty */
         }
         siginfo_t ignored;
         if (waitid(P_PID, (id_t)info.si_pid, &ignored, WEXITED | WNOHANG) != 0) {
@@ -193,15 +194,15 @@ static void collect(struct keeper *keeper)
 
 /* --- the process --- */
 
-/* Nothing of the one above us is held but the two pipes: neither its connections, nor its ends of
- * the pipes of workers. */
+/* Close all descriptors of the agent except the two pipes, such as its connections and its ends of
+ * the workers' pipes. */
 static void shed(struct keeper *keeper)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++) {
-        (void)dup2(null_fd, fd); /* it is not used */
+        (void)dup2(null_fd, fd); /* they are not used */
     }
-    /* Out of the way first: either may be where the other goes. */
+    /* Move both away first: one may have the number that the other gets. */
     int words_fd = fcntl(keeper->words_fd, F_DUPFD_CLOEXEC, 5);
     int orders_fd = fcntl(keeper->orders_fd, F_DUPFD_CLOEXEC, 5);
     keeper->words_fd = dup2(words_fd, 3);
@@ -213,16 +214,16 @@ static void shed(struct keeper *keeper)
     keeper->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Wait for something to happen, or for what is left of workers to be looked at. */
+/* Wait for an order or the end of a child, or until the processes that are left must be checked. */
 static void wait_for_news(struct keeper *keeper)
 {
     bool looks = keeper->running_count == 0 || keeper->is_orphan || keeper->child_fd < 0;
     struct pollfd fds[] = {{.fd = keeper->is_orphan ? -1 : keeper->orders_fd, .events = POLLIN},
                            {.fd = keeper->child_fd, .events = POLLIN}};
-    (void)poll(fds, 2, looks ? MST_GROUP_LOOK_MS : -1); /* all is looked at either way */
+    (void)poll(fds, 2, looks ? MST_GROUP_LOOK_MS : -1); /* everything is checked in any case */
     struct signalfd_siginfo info;
     ssize_t size = read(keeper->child_fd, &info, sizeof info);
-    (void)size; /* children that have ended are collected either way */
+    (void)size; /* ended children are reaped in any case */
     struct mst__keeper_order order;
     while (!keeper->is_orphan && (size = read(keeper->orders_fd, &order, sizeof order)) >= 0) {
         if (size == sizeof order) {
@@ -235,9 +236,9 @@ static void wait_for_news(struct keeper *keeper)
 
 static _Noreturn void keep(struct keeper *keeper)
 {
-    (void)setpgid(0, 0); /* what is sent to the group of the one above us is not for us */
+    (void)setpgid(0, 0); /* signals to the agent's process group are not for the keeper */
     (void)prctl(PR_SET_NAME, "muster-keeper");
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* known to work: the one above us is one */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* works: the agent is a subreaper, too */
     start(keeper);
     shed(keeper);
     for (;;) {
@@ -247,7 +248,7 @@ static _Noreturn void keep(struct keeper *keeper)
             break;
         }
         if (keeper->is_orphan && is_late) {
-            break; /* it cannot be killed */
+            break; /* a process cannot be killed */
         }
         if (keeper->running_count == 0 || keeper->is_orphan) {
             mst__keeper_kill_children();

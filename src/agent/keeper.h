@@ -1,16 +1,18 @@
-/* agent/keeper.h - the process between us and our workers, which lets nothing of them outlive us.
+/* agent/keeper.h - the process between the agent and its workers, which lets no process of the
+ * workers outlive the agent.
  *
- * One keeper for each generation: a fork of this process that starts the workers, passes signals on
- * to them and tells of their ends, through a pair of pipes. It is the reaper of all that is below
- * it, so that processes which a worker has put into other sessions become its children when their
- * parents end. When the last worker has ended it kills what is left, and only then tells of that
- * end. When the pipes close we are gone, however that happened, and it kills everything.
+ * Each generation has a keeper: a fork of the agent that starts the workers, passes signals on to
+ * them and reports their ends, through a pair of pipes. The keeper is the reaper of all processes
+ * below it: a process that a worker moved into another session becomes a child of the keeper when
+ * its parent ends. When the last worker has ended, the keeper kills all processes that are left,
+ * and only then reports that end. When the pipes close, the agent is gone for whatever reason, and
+ * the keeper kills everything.
  *
  *   muster run ── pipes ── keeper ─┬─ worker 0 ── ...
  *                                  └─ worker 1 ── ...
  *
- * When the keeper itself is killed, the kernel kills its workers (PR_SET_PDEATHSIG), and what they
- * have left becomes ours. */
+ * If the keeper itself is killed, the kernel kills its workers (PR_SET_PDEATHSIG), and the
+ * processes that they leave become children of the agent. */
 #ifndef MST_AGENT_KEEPER_H
 #define MST_AGENT_KEEPER_H
 
@@ -20,11 +22,11 @@
 
 #include "agent/spawn.h"
 
-/* Messages of a keeper, each in one write that a pipe keeps whole. */
+/* Messages of a keeper. Each is one write, which a pipe keeps whole. */
 enum mst__keeper_word_kind {
-    MST_KEEPER_STARTED, /* @worker, as @pid */
-    MST_KEEPER_FAILED,  /* @worker cannot be started, and those after it were not: @err */
-    MST_KEEPER_ENDED,   /* @worker: @status, or @signal if that is not 0 */
+    MST_KEEPER_STARTED, /* @worker runs as @pid */
+    MST_KEEPER_FAILED,  /* @worker was not started, for reason @err, nor were those after it */
+    MST_KEEPER_ENDED,   /* @worker ended with @status, or with @signal if that is not 0 */
 };
 
 struct mst__keeper_word {
@@ -35,26 +37,28 @@ struct mst__keeper_word {
     struct mst_err err;
 };
 
-/* What it is told: send @signal to @worker, UINT32_MAX = all, or to its process group. */
+/* An order to the keeper: send @signal to @worker (UINT32_MAX = all) or to its process group. */
 struct mst__keeper_order {
     uint32_t worker;
     int signal;
     bool to_group;
 };
 
-/* Our ends: to be read, which blocks, and to be written, which does not. What is there is whole. */
+/* The agent's ends. A read of @words_fd blocks, a write to @orders_fd does not. Messages are
+ * whole. */
 struct mst__keeper_pipes {
     int words_fd, orders_fd;
 };
 
-/* Fork a keeper that starts @spawns. @pids is memory for @count of them. 0, MST_ESYS. */
+/* Fork a keeper that starts @spawns. @pids has @count entries for the keeper, which writes to its
+ * copy. Returns 0 or MST_ESYS. */
 int mst__keeper_start(const struct mst__spawn_worker *spawns,
                       pid_t *pids,
                       uint32_t count,
                       struct mst__keeper_pipes *ret_pipes,
                       struct mst_err *reterr);
 
-/* Close them. A keeper that still has workers kills them. */
+/* Close the pipes. A keeper that still has workers kills them. */
 void mst__keeper_let_go(const struct mst__keeper_pipes *pipes);
 
 /* --- processes that workers leave behind --- */
@@ -62,7 +66,7 @@ void mst__keeper_let_go(const struct mst__keeper_pipes *pipes);
 /* Kill all children of this process. */
 void mst__keeper_kill_children(void);
 
-/* Take away children that have ended; whether there is none any more. */
+/* Reap the children that have ended. Returns whether no child is left. */
 bool mst__keeper_is_childless(void);
 
 #endif /* MST_AGENT_KEEPER_H */
