@@ -9,7 +9,7 @@
 
 #define WORD_SIZE 300
 
-/* 2026-01-31T12:00:00.123456Z, by the calendar alone: no time zone is asked. */
+/* Format as 2026-01-31T12:00:00.123456Z. Computes the date itself, so no time zone is read. */
 static void format_time(int64_t wall_us, char ret_text[WORD_SIZE])
 {
     int64_t seconds = wall_us / 1000000;
@@ -32,7 +32,7 @@ static void format_time(int64_t wall_us, char ret_text[WORD_SIZE])
                    wall_us % 1000000);
 }
 
-/* The value of macro @name; false when there is none. */
+/* Find the value of macro @name. Returns false if there is no such macro. */
 static bool find_macro(struct mst_bytes name,
                        const struct mst__line_source *source,
                        int64_t wall_us,

@@ -1,5 +1,5 @@
-/* agent/line_splitter.c - whole lines, mostly without a copy: a line that arrives in one piece is
- * handed out where it lies. */
+/* agent/line_splitter.c - makes whole lines, mostly without a copy: a line that arrives in one
+ * piece is returned in place. */
 #include "agent/line_splitter.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ bool mst__line_splitter_next(struct mst__line_splitter *splitter, struct mst__li
         return true;
     }
     if (mst__buf_append(&splitter->held, piece) != 0) {
-        /* Without memory: what is held, then what is new. */
+        /* No memory: return the held bytes first, then the new ones. */
         bool has_held = mst__buf_size(&splitter->held) > 0;
         splitter->has_held = has_held;
         splitter->input = has_held ? input : mst__bytes_skip(input, size + (is_whole ? 1 : 0));

@@ -1,4 +1,4 @@
-/* agent/log_tree.c - making and removing directories of logs. */
+/* agent/log_tree.c - makes and removes directories of logs. */
 #include "agent/log_tree.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define RUN_ID_SHOWN 100
 #define NFTW_DESCRIPTORS 16
 
-/* A run id as part of a file name. */
+/* Make @run_id a part of a file name: cut it off, and replace slashes and control characters. */
 static void shown_id(const char *run_id, char ret_text[RUN_ID_SHOWN + 1])
 {
     (void)snprintf(ret_text, RUN_ID_SHOWN + 1, "%s", run_id);
@@ -26,7 +26,7 @@ static void shown_id(const char *run_id, char ret_text[RUN_ID_SHOWN + 1])
     }
 }
 
-/* All directories of @path, as far as they are not there. */
+/* Make all missing directories of @path. */
 static int make_all(char *path, struct mst_err *reterr)
 {
     for (char *at = path + 1;; at++) {
@@ -88,7 +88,7 @@ int mst__log_tree_open(struct mst__log_tree *tree,
     return rv;
 }
 
-/* "gen_2", "gen_2/rank_5.local_1". */
+/* Make a path: gen_2 or gen_2/rank_5.local_1, and @name. Returns false if it is too long. */
 static bool make_path(const struct mst__log_tree *tree,
                       int64_t local_rank,
                       const char *name,
@@ -112,7 +112,7 @@ bool mst__log_tree_path(const struct mst__log_tree *tree,
     return tree->has_files && tree->generation != 0 && make_path(tree, local_rank, name, ret_path);
 }
 
-/* "attempt_0", "attempt_0/1". */
+/* Make a path: attempt_0 or attempt_0/1. Returns false if it is too long. */
 static bool attempt_path(const struct mst__log_tree *tree,
                          int64_t local_rank,
                          char ret_path[PATH_MAX])
@@ -126,7 +126,7 @@ static bool attempt_path(const struct mst__log_tree *tree,
     return size > 0 && size < PATH_MAX;
 }
 
-/* Directories of the last generation in which there is nothing, and links to them. */
+/* Remove the empty directories of the last generation, and the links to them. */
 static void remove_empty(const struct mst__log_tree *tree)
 {
     char path[PATH_MAX];
@@ -138,7 +138,7 @@ static void remove_empty(const struct mst__log_tree *tree)
         bool is_removed = make_path(tree, (int64_t)i, "", path) && rmdir(path) == 0;
         removes = removes && is_removed;
         if (is_removed && attempt_path(tree, (int64_t)i, path)) {
-            (void)unlink(path); /* nobody needs it */
+            (void)unlink(path); /* see link_attempt */
         }
     }
     if (removes && make_path(tree, -1, "", path) && rmdir(path) == 0 &&
@@ -147,7 +147,7 @@ static void remove_empty(const struct mst__log_tree *tree)
     }
 }
 
-/* attempt_N/L points to where L's files are: a convenience, so that no failure matters. */
+/* Link attempt_N/L to the directory of worker L: a convenience, so failures do not matter. */
 static void link_attempt(const struct mst__log_tree *tree, int64_t local_rank)
 {
     char path[PATH_MAX];
@@ -196,7 +196,7 @@ static int remove_one(const char *path, const struct stat *stat, int kind, struc
     (void)stat;
     (void)kind;
     (void)ftw;
-    (void)remove(path); /* the directory above it stays then */
+    (void)remove(path); /* on failure, the directory above stays */
     return 0;
 }
 
@@ -206,9 +206,9 @@ void mst__log_tree_close(struct mst__log_tree *tree, bool removes_all)
     if (tree->is_temporary && removes_all && tree->parent[0] != '\0') {
         (void)nftw(tree->parent, remove_one, NFTW_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
     } else if (tree->has_files) {
-        (void)rmdir(tree->root); /* only if there is nothing in it */
+        (void)rmdir(tree->root); /* only if it is empty */
         if (tree->parent[0] != '\0') {
-            (void)rmdir(tree->parent); /* the same */
+            (void)rmdir(tree->parent); /* only if it is empty */
         }
     }
     tree->has_files = false;
