@@ -1,8 +1,7 @@
-/* agent/output.c - streams of workers, from their pipes to where they go.
+/* agent/output.c - streams of workers, from their pipes to the console and to files.
  *
- * A stream is open from the start of its worker to its end. Its pipe is watched by the loop unless
- * the console is full. Lines become text in the console's buffer, which is written once per
- * turn. */
+ * A stream is open while its worker runs. The loop watches its pipe unless the console is full.
+ * Lines are put into the console's buffer, which is written once per turn. */
 #include "agent/output.h"
 
 #include <errno.h>
@@ -25,12 +24,12 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define STREAMS 2 /* of a worker: stdout, stderr */
+#define STREAMS 2 /* stdout and stderr of a worker */
 
 /* The last lines of a stream. */
 struct tail {
     char lines[MST_OUTPUT_TAIL_LINES][MST_OUTPUT_TAIL_LINE_SIZE + 1];
-    size_t count; /* ever */
+    size_t count; /* all lines so far */
 };
 
 struct stream {
@@ -38,17 +37,17 @@ struct stream {
     size_t local_rank;
     bool is_stderr;
     bool has_prefix;
-    bool is_raw; /* bytes as they come: no other worker writes there */
+    bool is_raw; /* bytes are copied unchanged: no other worker writes there */
     bool to_console;
     bool is_redirected;
-    int fd;      /* the pipe's end; -1 = none */
-    int file_fd; /* of a tee; -1 = none */
+    int fd;      /* read end of the pipe; -1 = none */
+    int file_fd; /* log file of a tee; -1 = none */
     bool is_polling;
     uv_poll_t *poll; /* NULL = none; freed by the loop */
     struct mst__line_splitter splitter;
     struct mst__buf prefix;
     bool is_prefix_timed;
-    struct tail *tail; /* of stderr; NULL = nothing yet */
+    struct tail *tail; /* only of stderr; NULL = no line yet */
 };
 
 struct mst__output {
@@ -58,13 +57,13 @@ struct mst__output {
     int64_t generation;
     int64_t first_rank;
     int64_t *pids;
-    char (*paths)[PATH_MAX];               /* the last answer of mst__output_path, per worker */
-    struct stream *streams;                /* STREAMS of each worker */
-    struct mst__console consoles[STREAMS]; /* one, if stdout and stderr are the same file */
+    char (*paths)[PATH_MAX];               /* last result of mst__output_path, per worker */
+    struct stream *streams;                /* STREAMS per worker */
+    struct mst__console consoles[STREAMS]; /* only one if stdout and stderr are the same file */
     size_t consoles_count, consoles_open;
-    int filter_fds[STREAMS]; /* of this generation; -1 = not yet */
+    int filter_fds[STREAMS]; /* of this generation; -1 = not open yet */
     struct mst__json_writer json;
-    bool is_file_broken; /* told already */
+    bool is_file_broken; /* an error of a log file was reported */
     void (*flushed_cb)(void *arg);
     void *flushed_arg;
     uint8_t input[MST_OUTPUT_READ_SIZE];
@@ -106,7 +105,7 @@ static void watch(struct stream *stream)
     MST_ASSERT(rv == 0);
 }
 
-/* A console takes more again. */
+/* The console has room again. */
 static void on_room(void *arg)
 {
     struct mst__output *output = arg;
@@ -128,12 +127,12 @@ static void on_poll_closed(uv_handle_t *handle)
 static void close_pipe(struct stream *stream)
 {
     if (stream->poll != NULL) {
-        uv_close((uv_handle_t *)stream->poll, on_poll_closed); /* stops it as well */
+        uv_close((uv_handle_t *)stream->poll, on_poll_closed); /* also stops it */
         stream->poll = NULL;
         stream->is_polling = false;
     }
     if (stream->fd >= 0) {
-        (void)close(stream->fd); /* everything was read */
+        (void)close(stream->fd); /* only read from */
         stream->fd = -1;
     }
 }
@@ -198,7 +197,7 @@ static void make_prefix(struct stream *stream)
     struct mst__line_source source = source_of(stream);
     mst__buf_clear(&stream->prefix);
     (void)mst__line_prefix(stream->output->options.prefix_template, &source, mst__clock_wall_us(),
-                           &stream->prefix); /* without memory, a shorter one */
+                           &stream->prefix); /* without memory, a shorter prefix */
 }
 
 static struct mst_bytes prefix_of(struct stream *stream)
@@ -224,13 +223,13 @@ static void show_line(struct stream *stream, const struct mst__line *line)
             return;
         }
     } else if (stream->has_prefix) {
-        (void)mst__console_put(console, prefix_of(stream)); /* a loss is counted there */
+        (void)mst__console_put(console, prefix_of(stream)); /* the console counts lost bytes */
     }
     (void)mst__console_put(console, text);
     (void)mst__console_put(console, mst_bytes_str("\n"));
 }
 
-/* The extra file that lines of all teed workers go to. */
+/* Copy the line to the file that collects matching lines of all teed workers. */
 static void copy_filtered(struct stream *stream, const struct mst__line *line)
 {
     struct mst__output *output = stream->output;
@@ -274,7 +273,7 @@ static void take_bytes(struct stream *stream, struct mst_bytes bytes)
     struct mst__line line;
     write_file(stream->output, stream->file_fd, bytes);
     if (stream->to_console && stream->is_raw) {
-        (void)mst__console_put(console_of(stream), bytes); /* a loss is counted there */
+        (void)mst__console_put(console_of(stream), bytes); /* the console counts lost bytes */
     }
     mst__line_splitter_feed(&stream->splitter, bytes);
     while (mst__line_splitter_next(&stream->splitter, &line)) {
@@ -282,7 +281,8 @@ static void take_bytes(struct stream *stream, struct mst_bytes bytes)
     }
 }
 
-/* What read says: bytes taken, 0 at the end, -1 = nothing now. */
+/* Read once. Returns the number of bytes, 0 at the end or after an error, -1 if there is nothing
+ * now. */
 static ssize_t read_some(struct stream *stream)
 {
     struct mst__output *output = stream->output;
@@ -306,7 +306,7 @@ static void end_stream(struct stream *stream)
     mst__line_splitter_close(&stream->splitter);
     mst__line_splitter_init(&stream->splitter);
     if (stream->file_fd >= 0) {
-        (void)close(stream->file_fd); /* what cannot be written was told */
+        (void)close(stream->file_fd); /* failed writes were reported */
         stream->file_fd = -1;
     }
 }
@@ -329,7 +329,7 @@ static int open_log(struct stream *stream, int *ret_fd, struct mst_err *reterr)
     char path[PATH_MAX];
     if (!mst__log_tree_path(&stream->output->tree, (int64_t)stream->local_rank,
                             stream->is_stderr ? "stderr.log" : "stdout.log", path)) {
-        *ret_fd = -1; /* no files are wanted */
+        *ret_fd = -1; /* no log files */
         return 0;
     }
     *ret_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
@@ -366,7 +366,7 @@ static int open_pipe(struct stream *stream, int *ret_fd, struct mst_err *reterr)
     return 0;
 }
 
-/* Where the stream goes, by its options. */
+/* Choose where the stream goes, by the options. */
 static void choose(struct stream *stream)
 {
     const struct mst__output_options *options = &stream->output->options;
@@ -435,7 +435,7 @@ void mst__output_finish_worker(struct mst__output *output, size_t local_rank)
 {
     for (size_t i = 0; i < STREAMS; i++) {
         struct stream *stream = &output->streams[STREAMS * local_rank + i];
-        /* As much as a pipe can hold: whoever still writes to it is none of ours. */
+        /* Read no more than a pipe holds: processes that the worker left behind may still write. */
         int held = stream->fd < 0 ? 0 : fcntl(stream->fd, F_GETPIPE_SZ);
         ssize_t size = 1;
         while (held > 0 && size > 0) {
@@ -453,7 +453,7 @@ static void close_filters(struct mst__output *output)
 {
     for (size_t i = 0; i < STREAMS; i++) {
         if (output->filter_fds[i] >= 0) {
-            (void)close(output->filter_fds[i]); /* what cannot be written was told */
+            (void)close(output->filter_fds[i]); /* failed writes were reported */
         }
         output->filter_fds[i] = -1;
     }
@@ -482,7 +482,7 @@ const char *mst__output_path(struct mst__output *output, size_t local_rank, cons
     return mst__log_tree_path(&output->tree, (int64_t)local_rank, name, path) ? path : NULL;
 }
 
-/* The last lines of a file, of its last bytes. */
+/* Append the last lines of a file. Reads only its last bytes. */
 static int file_tail(const char *path, struct mst__buf *ret_text)
 {
     static const size_t size_max = (size_t)MST_OUTPUT_TAIL_LINES * MST_OUTPUT_TAIL_LINE_SIZE;
@@ -498,7 +498,7 @@ static int file_tail(const char *path, struct mst__buf *ret_text)
         at--;
         lines += room[at] == '\n' && at + 1 < (size_t)size ? 1 : 0;
     }
-    at += lines == MST_OUTPUT_TAIL_LINES ? 1 : 0; /* behind the newline before them */
+    at += lines == MST_OUTPUT_TAIL_LINES ? 1 : 0; /* skip the newline before them */
     if (size > 0) {
         rv = mst__buf_append(ret_text, mst_bytes_of(room + at, (size_t)size - at));
     }
@@ -507,7 +507,7 @@ static int file_tail(const char *path, struct mst__buf *ret_text)
     }
     mst__free(room);
     if (fd >= 0) {
-        (void)close(fd); /* it was only read */
+        (void)close(fd); /* only read from */
     }
     return rv;
 }
@@ -550,7 +550,7 @@ void mst__output_drain(struct mst__output *output, int64_t timeout_ms)
 void mst__output_say(struct mst__output *output, struct mst_bytes text)
 {
     struct mst__console *console = console_at(output, 1);
-    (void)mst__console_put(console, text); /* a loss is counted there */
+    (void)mst__console_put(console, text); /* the console counts lost bytes */
     mst__console_flush(console);
 }
 

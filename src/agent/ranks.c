@@ -1,4 +1,4 @@
-/* agent/ranks.c - reading sets of local ranks. */
+/* agent/ranks.c - parse sets of local ranks. */
 #include "agent/ranks.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/limits.h"
 #include "base/number.h"
 
-/* `3` or `0-7`. */
+/* Parse `3` or `0-7`. */
 static bool read_range(struct mst_bytes text, struct mst__rank_range *ret_range)
 {
     const uint8_t *dash = text.size == 0 ? NULL : memchr(text.data, '-', text.size);
@@ -30,7 +30,8 @@ static bool read_streams(struct mst_bytes text, int *ret_streams)
     return true;
 }
 
-/* The part up to a comma, blanks around it removed; @text is NULL behind the last one. */
+/* Take the part up to the next comma, without surrounding blanks. *text is NULL after the last
+ * part. */
 static struct mst_bytes next_part(const char **text)
 {
     size_t size = strcspn(*text, ",");

@@ -1,10 +1,10 @@
-/* agent/ranks.h - sets of local ranks, and streams per local rank, as options say them.
+/* agent/ranks.h - sets of local ranks, and streams per local rank, as texts of options.
  *
  *   `3`            all ranks (0 none, 1 stdout, 2 stderr, 3 both)
  *   `0:3,1:1`      by rank; ranks that are not named have none
  *   `0-7:3,12:1`   by range
  *
- * Reading is pure. Ranks that do not exist are kept and never asked for. */
+ * Pure. Ranks that do not exist are accepted, and have no effect. */
 #ifndef MST_AGENT_RANKS_H
 #define MST_AGENT_RANKS_H
 
@@ -21,26 +21,27 @@ struct mst__rank_range {
 #define MST_STREAM_STDOUT 1
 #define MST_STREAM_STDERR 2
 
-/* Which streams of which ranks. */
+/* Streams by rank. */
 struct mst__rank_streams {
-    int everywhere; /* of ranks in no range */
+    int everywhere; /* for ranks in no range */
     struct mst__rank_range ranges[MST_RANK_RANGES_MAX];
     size_t count;
 };
 
-/* Ranks; without ranges, all of them. */
+/* A set of ranks. Without ranges it has all ranks. */
 struct mst__rank_set {
     struct mst__rank_range ranges[MST_RANK_RANGES_MAX];
     size_t count;
 };
 
-/* 0 or MST_EINVAL with a sentence without its beginning: "'x' is not ...". */
+/* Parse the text of an option. Return 0, or MST_EINVAL with a message such as "'x' is not ...",
+ * before which the caller puts the name of the option. */
 int mst__rank_streams_parse(const char *text,
                             struct mst__rank_streams *ret_streams,
                             struct mst_err *reterr);
 int mst__rank_set_parse(const char *text, struct mst__rank_set *ret_set, struct mst_err *reterr);
 
-/* The last range that names @rank counts. */
+/* The streams of @rank, by the last range that contains it. */
 int mst__rank_streams_of(const struct mst__rank_streams *streams, int64_t rank);
 bool mst__rank_set_has(const struct mst__rank_set *set, int64_t rank);
 

@@ -1,4 +1,4 @@
-/* agent/relay.c - a node of the tree, on one loop. */
+/* agent/relay.c - one relay of the tree, on one loop. */
 #include "agent/relay.h"
 
 #include <errno.h>
@@ -26,13 +26,13 @@
 
 struct relay;
 
-/* An agent here, or a relay on another host. */
+/* The agent on this host, or a relay on another. */
 struct child {
     struct relay *relay;
     size_t index;
-    const char *name; /* of its host */
+    const char *name; /* name of the host */
     bool is_running;
-    pid_t agent_pid; /* 0 = it is a relay */
+    pid_t agent_pid; /* 0 = a relay */
     uv_process_t process;
     uv_pipe_t input;
     bool has_input;
@@ -46,12 +46,12 @@ struct relay {
     size_t count, running_count;
     struct mst__relay_result result;
     bool is_stopping;
-    bool is_short; /* of a host that is needed: what the others say then is our doing */
-    uv_signal_t signals[MST_SIGNALS_MAX + 1]; /* the last one is SIGCHLD */
+    bool is_short; /* a needed host is missing: statuses of the others follow from that */
+    uv_signal_t signals[MST_SIGNALS_MAX + 1]; /* the last is SIGCHLD */
     size_t signals_count;
     uv_pipe_t control;
     bool has_control;
-    struct mst__buf lines; /* of it */
+    struct mst__buf lines; /* unparsed input from @control */
     uint8_t input[4096];
 };
 
@@ -78,13 +78,13 @@ static void say(struct relay *relay, const char *format, ...)
 
 static void on_sent(uv_write_t *request, int status)
 {
-    (void)status; /* a child that reads nothing has ended, which is seen */
+    (void)status; /* a child that does not read has ended; its exit is handled */
     struct sending *sending = request->data;
     mst__buf_close(&sending->text);
     mst__free(sending);
 }
 
-/* Takes @sending. */
+/* Send @sending, which is taken. */
 static void send_to(struct child *child, struct sending *sending)
 {
     struct mst_bytes bytes = mst__buf_bytes(&sending->text);
@@ -112,14 +112,14 @@ static void signal_child(struct child *child, int number)
         return;
     }
     if (child->agent_pid != 0) {
-        (void)kill(child->agent_pid, number); /* it is there until it is waited for */
+        (void)kill(child->agent_pid, number); /* the pid is valid until waitpid */
         return;
     }
     struct sending *sending = sending_new();
     (void)snprintf(line, sizeof line, "signal %d\n", number);
     if (sending == NULL || mst__buf_append(&sending->text, mst_bytes_str(line)) != 0) {
         mst__free(sending);
-        return; /* the user tries again */
+        return; /* no memory: the user can send the signal again */
     }
     send_to(child, sending);
 }
@@ -198,7 +198,7 @@ static void on_signal(uv_signal_t *handle, int number)
     }
 }
 
-/* Take whole lines: `signal N`. Anything else is of a later version, and is skipped. */
+/* Execute whole lines: `signal N`. Other lines come from a later version and are skipped. */
 static void take_lines(struct relay *relay)
 {
     for (;;) {
@@ -281,7 +281,7 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     bool has_slots = self->slots == 0;
     for (size_t i = 0; i < job->arguments_count; i++) {
         if (!has_slots && strcmp(job->arguments[i], "--") == 0) {
-            argv[at++] = slots; /* the last one counts */
+            argv[at++] = slots; /* the last --nproc-per-node counts */
             has_slots = true;
         }
         argv[at++] = job->arguments[i];
@@ -293,7 +293,7 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
     return rv;
 }
 
-/* The words of the ssh command, then the host, then one text for the shell there. */
+/* Start a relay: the words of the ssh command, the host, and one text for the shell there. */
 static int start_relay(struct child *child,
                        const struct mst__host *host,
                        const int fds[2],
@@ -328,7 +328,7 @@ static int start_relay(struct child *child,
         .exit_cb = on_relay_exit,
         .file = argv[0],
         .args = argv,
-        .flags = UV_PROCESS_DETACHED, /* a session: signals of the terminal are ours to pass on */
+        .flags = UV_PROCESS_DETACHED, /* a session: this process passes on the terminal's signals */
         .stdio_count = 3,
         .stdio = stdio,
     };
@@ -358,7 +358,7 @@ static int send_job(struct child *child, size_t position, struct mst_err *reterr
     return 0;
 }
 
-/* The first child is the agent, if there is one. */
+/* Start a child. The first is the agent, if this host has one. */
 static int start_child(struct relay *relay, size_t index, struct mst_err *reterr)
 {
     const struct mst__relay_job *job = relay->job;
@@ -382,7 +382,7 @@ static int start_child(struct relay *relay, size_t index, struct mst_err *reterr
                     : start_relay(child, host, fds, reterr);
     for (size_t i = 0; i < 2; i++) {
         if (fds[i] >= 0) {
-            (void)close(fds[i]); /* the child has its own */
+            (void)close(fds[i]); /* the child has copies */
         }
     }
     child->is_running = rv == 0;
@@ -393,14 +393,14 @@ static int start_child(struct relay *relay, size_t index, struct mst_err *reterr
 static void catch_signals(struct relay *relay, const struct mst__signal_list *signals)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    (void)sigaction(SIGPIPE, &ignore, NULL); /* it exists */
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* cannot fail */
     for (size_t i = 0; i <= signals->count; i++) {
         uv_signal_t *handle = &relay->signals[relay->signals_count++];
         int number = i < signals->count ? signals->numbers[i] : SIGCHLD;
         int rv = uv_signal_init(&relay->loop, handle);
         MST_ASSERT(rv == 0);
         handle->data = relay;
-        (void)uv_signal_start(handle, on_signal, number); /* else it has its usual effect */
+        (void)uv_signal_start(handle, on_signal, number); /* on failure it has its usual effect */
     }
 }
 
@@ -454,7 +454,7 @@ int mst__relay_run(const struct mst__relay_job *job,
     rv = relay.children == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "%zu hosts", relay.count)
                                 : make_output(&relay, reterr);
     if (rv != 0) {
-        (void)uv_loop_close(&relay.loop); /* nothing is in it */
+        (void)uv_loop_close(&relay.loop); /* the loop has no handles */
         mst__free(relay.children);
         return MST_RELAY_LOST;
     }
@@ -483,7 +483,7 @@ int mst__relay_run(const struct mst__relay_job *job,
     return status;
 }
 
-/* Whether what looks like the end of a job is in the last @size bytes. */
+/* Whether the last @size bytes complete what looks like the end of a job. */
 static bool has_end(struct mst_bytes input, size_t size)
 {
     static const char end[] = "\ngo 0\n\n";
@@ -516,7 +516,7 @@ int mst__relay_receive(int fd,
         }
         mst__buf_commit(input, (size_t)size);
         if (!has_end(mst__buf_bytes(input), (size_t)size)) {
-            continue; /* reading it from its beginning each time would take quadratic time */
+            continue; /* parsing from the start each time would take quadratic time */
         }
         rv = mst__relay_job_read(mst__buf_bytes(input), arena, ret_job, ret_size, reterr);
         if (rv != 0 || *ret_size > 0) {

@@ -25,7 +25,7 @@ static int put(struct mst__buf *text, const char *format, ...)
     return mst__buf_append(text, mst_bytes_of(line, size < 0 ? 0 : (size_t)size));
 }
 
-/* @message, with what follows its first line below it. */
+/* Append @message; lines after the first are indented. */
 static int put_lines(struct mst__buf *text, struct mst_bytes message)
 {
     int rv = 0;
@@ -58,7 +58,7 @@ void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE])
     }
 }
 
-/* Local time, as torchrun has it, with the microseconds. */
+/* Append the local time with microseconds, as torchrun does. */
 static int put_time(struct mst__buf *text, int64_t wall_us)
 {
     time_t seconds = (time_t)(wall_us / 1000000);

@@ -1,7 +1,7 @@
-/* agent/report.h - why a job has failed, for people: the same text on all nodes.
+/* agent/report.h - the report to the user of why a job failed, the same on all nodes.
  *
- * The node whose worker has failed writes a block about it, and puts that into the store of the
- * round; the others take it from there. Without it they tell what the cause itself says. */
+ * The node whose worker failed writes a block about the failure and puts it into the round's store,
+ * where the other nodes read it. If it is not there, they report what the cause contains. */
 #ifndef MST_AGENT_REPORT_H
 #define MST_AGENT_REPORT_H
 
@@ -9,30 +9,31 @@
 
 #include "base/buf.h"
 
-/* A worker's failure, as its own node sees it. */
+/* The failure of a worker, as its own node sees it. */
 struct mst__failed_worker {
     int64_t rank, local_rank;
     int64_t pid;
     int status, signal;
     int64_t wall_us;
     const char *host;
-    const char *error_file; /* NULL = it has written none */
-    const char *message;    /* from there, or what is known otherwise; may have several lines */
-    struct mst_bytes tail;  /* the last lines of its stderr, if there is no error file */
+    const char *error_file; /* NULL = none was written */
+    const char *message;    /* of the error file, or what else is known; may have several lines */
+    struct mst_bytes tail;  /* last lines of stderr, if there is no error file */
 };
 
-/* "SIGKILL" for 9, "signal 50" for what has no name. */
+/* Write the name of a signal: "SIGKILL" for 9, "signal 50" for a number without a name. */
 #define MST_SIGNAL_NAME_SIZE 24
 void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE]);
 
-/* The block about one failure; each line has two blanks before it. 0, MST_ELIMIT, MST_ENOMEM. */
+/* Append the block about one failure, each line indented by two blanks. Returns 0, MST_ELIMIT or
+ * MST_ENOMEM. */
 int mst__report_block(struct mst__buf *text, const struct mst__failed_worker *failed);
 
-/* The same from what the job tells of it. */
+/* Append a block made from the cause that the job has. Returns as mst__report_block. */
 struct mst__cause;
 int mst__report_cause(struct mst__buf *text, const struct mst__cause *cause);
 
-/* All of it: which @program has failed, and the block of the cause. */
+/* Append the whole report: that @program failed, and @block. Returns as mst__report_block. */
 int mst__report(struct mst__buf *text, const char *program, struct mst_bytes block);
 
 #endif /* MST_AGENT_REPORT_H */
