@@ -34,7 +34,7 @@ static void note_phase(struct mst__run *run)
     }
 }
 
-/* --- news for people --- */
+/* --- news for the user --- */
 
 static void tell_wait(struct mst__run *run)
 {
@@ -47,7 +47,7 @@ static void tell_wait(struct mst__run *run)
     }
 }
 
-/* The phase was @before. */
+/* The phase has changed from @before. */
 static void tell_phase(struct mst__run *run, enum mst__agent_phase before)
 {
     bool had_round =
@@ -71,13 +71,13 @@ static void want(struct mst__run *run)
     }
     struct mst__call *call = mst__run_call_new(run, MST_CALL_BEGIN);
     if (run->calls == NULL) {
-        mst__run_call_now(run, call); /* the handler is told, and not waited for */
+        mst__run_call_now(run, call); /* does not block */
     } else {
-        mst__run_call(run, call); /* after the calls that wait */
+        mst__run_call(run, call); /* after the pending calls */
     }
 }
 
-/* The round is there: exchange ranks in it. */
+/* The round is complete: exchange ranks in it. */
 static void assign(struct mst__run *run)
 {
     struct mst__call *call = mst__run_call_new(run, MST_CALL_ASSIGN);
@@ -91,14 +91,14 @@ static void assign(struct mst__run *run)
     }
     run->assigning = call;
     if (call->round.world_size == 1 && call->round.master_port != 0) {
-        mst__run_call_now(run, call); /* a single node has no other to ask */
+        mst__run_call_now(run, call); /* does not block: there is no other node */
     } else {
         mst__run_call(run, call);
     }
 }
 
-/* Our work is done. In a standalone job only our own server has to hear it, and nothing runs
- * meanwhile. */
+/* The work of this node is done. In a standalone job only this process's own server must know, and
+ * nothing else runs meanwhile. */
 static void finish(struct mst__run *run)
 {
     struct mst__call *call = mst__run_call_new(run, MST_CALL_FINISH);
@@ -123,7 +123,7 @@ static void restart(struct mst__run *run, const struct mst__cause *cause)
     mst__run_call(run, call);
 }
 
-/* The end. If the job has failed on another node, get the report of that node first. */
+/* End the run. If the job failed on another node, get that node's report first. */
 static void end(struct mst__run *run)
 {
     const struct mst__agent *agent = &run->agent;
@@ -196,8 +196,8 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
-/* Files that workers touch are looked at: answers to a notice soon, heartbeats four times before
- * one is missed; the timer of the machine looks once more. */
+/* Check the files that workers touch: often for answers to a notice, and four times per timeout for
+ * heartbeats. The timer of the machine checks once more. */
 static void on_look(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
@@ -236,7 +236,7 @@ static void set_timers(struct mst__run *run)
     }
 }
 
-/* Effects lead to events of their own, so they are copied. */
+/* Carry out a copy of the effects, because doing so causes further events. */
 static void carry_out_all(struct mst__run *run)
 {
     struct mst__agent_effect effects[MST_AGENT_EFFECTS_MAX];
@@ -247,7 +247,7 @@ static void carry_out_all(struct mst__run *run)
     }
 }
 
-/* A node that leaves says so before its workers end, because workers of other nodes may fail
+/* A leaving node tells the others before its workers end, because workers of other nodes may fail
  * then. */
 static void tell_leaving(struct mst__run *run)
 {
@@ -293,7 +293,7 @@ static struct mst__cause cause_of(const struct mst_cause *told)
     };
 }
 
-/* The job has ended, or there is no round for us. */
+/* The job has ended, or there is no round for this node. */
 static void hear_end(struct mst__run *run, const struct mst_notice *notice)
 {
     const struct mst__cause cause = cause_of(&notice->cause);
@@ -305,7 +305,7 @@ static void hear_end(struct mst__run *run, const struct mst_notice *notice)
         .err = &notice->err,
     };
     int code = notice->kind == MST_NOTICE_FAILED ? notice->err.code : MST_ECLOSED;
-    /* Older agents of torch close the rendezvous when all work is done, and do not say why. */
+    /* Older torch agents close the rendezvous without a reason when all work is done. */
     bool is_torchs_end = notice->outcome == MST_OUTCOME_CLOSED && mst__run_is_shared(run) &&
                          run->agent.phase == MST_AGENT_FINISHED;
     if (notice->outcome == MST_OUTCOME_FAILED) {
@@ -318,12 +318,12 @@ static void hear_end(struct mst__run *run, const struct mst_notice *notice)
     } else if (notice->reason[0] == '\0') {
         event.text = mst_bytes_str(notice->err.msg);
     }
-    if (code != MST_ECANCELED) { /* else it was us */
+    if (code != MST_ECANCELED) { /* else this node has canceled it */
         mst__run_step(run, event);
     }
 }
 
-/* The round is over, or has lost somebody. */
+/* The round is over, or a member is gone. */
 static void hear_over(struct mst__run *run, const struct mst_notice *notice)
 {
     const struct mst__cause cause = cause_of(&notice->cause);
@@ -349,7 +349,7 @@ static void hear(struct mst__run *run, const struct mst_notice *notice)
             return;
         case MST_NOTICE_WAITING:
             if (notice->has_cause) {
-                hear_over(run, notice); /* the node that has failed waits for us */
+                hear_over(run, notice); /* the failed node waits for the others */
                 return;
             }
             mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_WAITING,
@@ -378,7 +378,7 @@ static void on_news(uv_poll_t *poll, int status, int events)
     struct mst_notice *notice = NULL;
     struct mst_err err;
     (void)status;
-    (void)events; /* it is looked at either way */
+    (void)events; /* notices are taken in any case */
     while (!run->is_ended && mst_handler_take(run->handler, 0, &notice, &err) == 0) {
         hear(run, notice);
         mst_notice_free(notice);
@@ -396,12 +396,12 @@ static void on_signal(uv_signal_t *handle, int number)
                                                      .signal = (uint32_t)number});
         return;
     }
-    /* Before the rendezvous no other node knows of us; after it no worker runs. */
+    /* Before the rendezvous no other node knows of this one; after it no worker runs. */
     mst__group_kill(&run->preflight);
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &usual, NULL);
     (void)raise(number);
-    _exit(128 + number); /* it was ignored above us */
+    _exit(128 + number); /* the signal did not end the process */
 }
 
 static void on_forward(uv_signal_t *handle, int number)
@@ -434,8 +434,8 @@ static int catch_signals(struct mst__run *run,
 
 /* --- life --- */
 
-/* When the machine is taken away, by our clock. A time that has passed says nothing: the variables
- * of a job do not change when somebody gives it more time. */
+/* The end of this node's time, by the monotonic clock; 0 = not known. A time in the past does not
+ * count: a job's variables do not change when it is given more time. */
 static int64_t end_us(const struct mst__run_settings *settings)
 {
     int64_t left_us = settings->end_time_s * 1000000 - mst__clock_wall_us();
@@ -511,7 +511,7 @@ static int make_output(struct mst__run *run, struct mst_err *reterr)
 
 /* --- timers of workers --- */
 
-/* A mst__watchdog_own_fn: whether it is in the session of a worker. */
+/* A mst__watchdog_own_fn: whether the process is in a worker's session. */
 static bool is_own(void *arg, pid_t pid)
 {
     const struct mst__run *run = arg;
@@ -538,7 +538,7 @@ static void expired(void *arg, pid_t pid, int signal)
     }
 }
 
-/* torch's clients look for the pipe when it is switched on, so it is there only then. */
+/* Make the pipe only if TORCHELASTIC_ENABLE_FILE_TIMER is 1, as torch's clients expect. */
 static int open_watchdog(struct mst__run *run, struct mst_err *reterr)
 {
     struct mst__env environment = run->settings->environment;
@@ -553,7 +553,7 @@ static int open_watchdog(struct mst__run *run, struct mst_err *reterr)
 
 /* --- the check of this node --- */
 
-/* The node is fit: watch over workers from now on, and go to the rendezvous. */
+/* The node has passed its check: prepare for workers, and open the rendezvous. */
 static int open_rendezvous(struct mst__run *run, struct mst_err *reterr)
 {
     const struct mst__run_settings *settings = run->settings;
@@ -563,7 +563,7 @@ static int open_rendezvous(struct mst__run *run, struct mst_err *reterr)
     run->group.signals_all = settings->signal_scope == MST_SIGNAL_SCOPE_GROUP;
     rv = rv == 0 ? mst__caller_open(run, reterr) : rv;
     if (rv == 0 && settings->is_standalone) {
-        mst__run_call_now(run, mst__run_call_new(run, MST_CALL_OPEN)); /* nobody is elsewhere */
+        mst__run_call_now(run, mst__run_call_new(run, MST_CALL_OPEN)); /* there is no other node */
     } else if (rv == 0) {
         mst__run_call(run, mst__run_call_new(run, MST_CALL_OPEN));
     }
@@ -591,7 +591,7 @@ static void checked(void *arg, uint32_t worker, int status, int signal)
     uv_stop(&run->loop);
 }
 
-/* Whether it runs: then all goes on when it has ended. */
+/* Start the preflight command. The run continues when it has ended. */
 static int check_node(struct mst__run *run, struct mst_err *reterr)
 {
     char shell[] = "/bin/sh";
@@ -601,7 +601,7 @@ static int check_node(struct mst__run *run, struct mst_err *reterr)
         .argv = argv,
         .environment = run->options->environment,
         .cwd = run->settings->cwd,
-        .output_fd = STDERR_FILENO, /* stdout is the workers' */
+        .output_fd = STDERR_FILENO, /* stdout is for workers */
         .error_fd = STDERR_FILENO,
     };
     run->is_checking = true;
@@ -614,7 +614,7 @@ static int prepare(struct mst__run *run, struct mst_err *reterr)
 {
     const struct mst__run_settings *settings = run->settings;
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    (void)sigaction(SIGPIPE, &ignore, NULL); /* it is an error of the write that meets it */
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* writes fail with EPIPE instead */
     int rv = catch_signals(run, &settings->stop_signals, on_signal, reterr);
     rv = rv == 0 ? catch_signals(run, &settings->forward_signals, on_forward, reterr) : rv;
     rv = rv == 0 ? make_output(run, reterr) : rv;
@@ -668,7 +668,7 @@ static void close_handles(struct mst__run *run, bool is_success)
     if (run->output != NULL) {
         mst__output_free(run->output, is_success);
     }
-    (void)uv_run(&run->loop, UV_RUN_DEFAULT); /* until all are closed */
+    (void)uv_run(&run->loop, UV_RUN_DEFAULT); /* until all handles are closed */
     int rv = uv_loop_close(&run->loop);
     MST_ASSERT(rv == 0);
 }

@@ -1,10 +1,10 @@
-/* agent/run.h - the launcher of one node: the machine of core/agent.h with real processes and a
- * real rendezvous, on one loop.
+/* agent/run.h - the launcher of one node: drives the machine of core/agent.h with real processes
+ * and a real rendezvous, on one loop.
  *
- * The rendezvous handler has a thread of its own, and its calls may block; they are made one after
- * the other in a thread of libuv's pool, in the order in which the machine wants them. Everything
- * else happens on the loop, in the calling thread: what the handler tells (its descriptor), ends of
- * workers, signals, time, output. */
+ * The rendezvous handler has its own thread, and its calls may block. Another thread makes these
+ * calls one by one, in the order in which the machine wants them. Everything else happens on the
+ * loop, in the calling thread: notices of the handler (by its descriptor), ends of workers,
+ * signals, time, output. */
 #ifndef MST_AGENT_RUN_H
 #define MST_AGENT_RUN_H
 
@@ -13,39 +13,40 @@
 #include "agent/settings.h"
 #include "core/agent.h"
 
-/* `cause`: only the node whose worker has failed first reports it. */
+/* Environment variable. If it is `cause`, only the node whose worker failed first reports the
+ * failure. */
 #define MST_REPORT_VARIABLE "MUSTER_REPORT"
 
-/* A wait for a round begins or is over. @is_late: its time was over before there was a round. */
+/* A wait for a round begins or ends. @is_late: it ended by its timeout, without a round. */
 typedef void (*mst__run_wait_fn)(void *arg, bool is_waiting, bool is_late);
 
 struct mst__run_options {
     const struct mst__run_settings *settings;
     const struct mst_params *params; /* of the rendezvous */
-    int64_t cut_ms;                  /* how long it may be out of reach */
-    char *const *environment;        /* that workers inherit, ended by NULL */
-    mst__run_wait_fn on_wait;        /* called on the loop; NULL = nobody wants to know */
+    int64_t cut_ms;                  /* how long the rendezvous may be unreachable */
+    char *const *environment;        /* for workers to inherit, ended by NULL */
+    mst__run_wait_fn on_wait;        /* called on the loop; NULL = none */
     void *on_wait_arg;
 };
 
 enum mst__run_failure {
-    MST_RUN_WENT,      /* @end tells */
-    MST_RUN_NOT_BEGUN, /* there was no rendezvous, or no memory: @err */
-    MST_RUN_PREFLIGHT, /* the command that checks this node has failed: @err */
+    MST_RUN_WENT,      /* it went to its end: @end */
+    MST_RUN_NOT_BEGUN, /* no rendezvous, or no memory: @err */
+    MST_RUN_PREFLIGHT, /* the preflight command failed: @err */
 };
 
 struct mst__run_end {
     enum mst__run_failure failure;
     enum mst__agent_end end;
-    struct mst_err err;              /* REFUSED, UNSTARTED, LOST */
-    int status, signal;              /* of the cause; of SIGNAL that signal */
+    struct mst_err err;              /* NOT_BEGUN, PREFLIGHT, REFUSED, UNSTARTED, LOST */
+    int status, signal;              /* of the cause; SIGNAL: the received signal */
     bool goes_on;                    /* SIGNAL: enough nodes are left for the job */
-    char text[256];                  /* CLOSED: why */
-    struct mst__signal_list signals; /* that are caught still */
+    char text[256];                  /* CLOSED: the reason */
+    struct mst__signal_list signals; /* unused */
 };
 
-/* Run this node's part of the job to its end, and print messages for people. The rendezvous is
- * left when this returns. */
+/* Run this node's part of the job to its end, and print messages for the user. The node has left
+ * the rendezvous when this returns. */
 void mst__run(const struct mst__run_options *options, struct mst__run_end *ret_end);
 
 #endif /* MST_AGENT_RUN_H */

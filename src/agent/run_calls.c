@@ -1,5 +1,4 @@
-/* agent/run_calls.c - calls of the rendezvous that may block, one after the other in another
- * thread. */
+/* agent/run_calls.c - calls of the rendezvous that may block, made one by one in another thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +11,15 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* The report of a failure, with the rank of the node. */
+/* Prefix of the key of a failure's report; the node's rank follows. */
 #define BLOCK_KEY "muster.run/failure/"
 
-/* Set when a node is about to leave the round: its workers end, and those of others may fail
- * because of that. */
+/* Set by a node that is about to leave the round: its workers end, and workers of other nodes may
+ * fail because of that. */
 #define LEAVING_KEY "muster.run/leaving"
 
-/* Set when a node was asked to restart all workers, for backends without an authority to give the
- * reason. */
+/* Set by a node that was asked to restart all workers, with backends that have no authority to give
+ * the reason. */
 #define ASKED_KEY "muster.run/asked"
 #define KEY_SIZE 60
 
@@ -52,7 +51,7 @@ static int assign(struct mst__call *call)
     return mst__assign(&assign, &call->assignment, &call->err);
 }
 
-/* Without an authority to report to, nodes wait for each other as torch's agents do. */
+/* Wait for the other nodes as torch's agents do, because there is no authority to report to. */
 static int await_others(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
@@ -84,7 +83,7 @@ static int say(struct mst__call *call, const char *key)
                          &call->err);
 }
 
-/* Whether a node of the round has said so. */
+/* Whether a node of the round has set the key @name. */
 static bool is_said(const struct mst__run *run, const char *name)
 {
     struct mst_bytes key = mst_bytes_str(name);
@@ -95,14 +94,14 @@ static bool is_said(const struct mst__run *run, const char *name)
            exists;
 }
 
-/* Report the failure first, so that the others stop, and then its text. */
+/* Report the failure first, so that the other nodes stop, and then store its block. */
 static int restart(struct mst__call *call)
 {
     const struct mst__run *run = call->run;
     char key[KEY_SIZE];
-    struct mst_err ignored; /* they have the sentence */
-    /* Work that fails beside a node that is about to leave fails because of that. The round is over
-     * when that node goes, or when we come back. */
+    struct mst_err ignored; /* the other nodes have the sentence */
+    /* A failure while another node is about to leave is a consequence of that, and is not reported.
+     * The round is over when that node leaves, or when this node comes back. */
     if (is_said(run, LEAVING_KEY)) {
         return 0;
     }
@@ -206,7 +205,7 @@ static void opened(struct mst__run *run, const struct mst__call *call)
     mst__run_begin(run);
 }
 
-/* Where the store of the round is, for `muster store` and the library. */
+/* Make the URL of the round's store, for `muster store` and the library. */
 static void name_store(struct mst__run *run)
 {
     static const char plain[] =
@@ -222,7 +221,7 @@ static void name_store(struct mst__run *run)
     }
 }
 
-/* Ranks, or none; of the present round, or of one that is over. */
+/* The exchange of ranks has ended, in the current round or in one that is over. */
 static void assigned(struct mst__run *run, struct mst__call *call)
 {
     if (call != run->assigning) {
@@ -243,10 +242,11 @@ static void assigned(struct mst__run *run, struct mst__call *call)
     name_store(run);
     mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_ASSIGNED,
                                                  .restarts = (uint32_t)run->round.restarts});
-    mst__run_listen(run); /* workers do not wait for that */
+    mst__run_listen(run); /* workers do not wait for this */
 }
 
-/* The result of a call. If the rendezvous was not told, it sees that we are gone. */
+/* Handle the result of a call. A report that did not arrive needs no action: the rendezvous notices
+ * when this node is gone. */
 static void done(struct mst__run *run, struct mst__call *call)
 {
     switch (call->kind) {
@@ -272,10 +272,10 @@ static void done(struct mst__run *run, struct mst__call *call)
             }
             return;
         case MST_CALL_RESTART:
-            if (call->rv == MST_ENOTSUP) { /* each node is on its own */
+            if (call->rv == MST_ENOTSUP) { /* the backend has no reports: this node fails alone */
                 mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
                                                              .outcome = MST_JOB_OUTCOME_FAILED});
-            } else if (call->rv != 0 && call->rv != MST_ECANCELED) { /* else we leave anyway */
+            } else if (call->rv != 0 && call->rv != MST_ECANCELED) { /* else this node leaves */
                 mst__run_say(run, "muster: the failure of this node was not reported: %s",
                              call->err.msg);
             }
@@ -294,7 +294,7 @@ static void done(struct mst__run *run, struct mst__call *call)
     }
 }
 
-/* The first call is done, unless this wake-up was for an earlier one. */
+/* The first call is done, unless the wake-up was for an earlier one. */
 static void on_done(uv_async_t *async)
 {
     struct mst__run *run = async->data;
@@ -328,7 +328,7 @@ static void next_call(struct mst__run *run)
     caller->call = run->calls;
     pthread_cond_signal(&caller->cond);
     pthread_mutex_unlock(&caller->mutex);
-    if (!caller->has_thread) { /* then all else waits for it */
+    if (!caller->has_thread) { /* no thread: the loop waits */
         work(run->calls);
         caller->call = NULL;
         (void)uv_async_send(&caller->async); /* cannot fail */
@@ -356,10 +356,10 @@ void mst__caller_close(struct mst__caller *caller)
         caller->is_ending = true;
         pthread_cond_signal(&caller->cond);
         pthread_mutex_unlock(&caller->mutex);
-        (void)pthread_join(caller->thread, NULL); /* it is ours, once */
+        (void)pthread_join(caller->thread, NULL); /* cannot fail: joined once */
     }
     if (caller->has_async) {
-        (void)pthread_mutex_destroy(&caller->mutex); /* nobody has it */
+        (void)pthread_mutex_destroy(&caller->mutex); /* cannot fail: not locked */
         (void)pthread_cond_destroy(&caller->cond);
         uv_close((uv_handle_t *)&caller->async, NULL);
     }
@@ -368,7 +368,7 @@ void mst__caller_close(struct mst__caller *caller)
 struct mst__call *mst__run_call_new(struct mst__run *run, enum mst__call_kind kind)
 {
     struct mst__call *call = mst__calloc(1, sizeof *call);
-    MST_ASSERT(call != NULL); /* without a kilobyte nothing can be ended in order */
+    MST_ASSERT(call != NULL); /* without a kilobyte there is no orderly end */
     call->kind = kind;
     call->run = run;
     return call;

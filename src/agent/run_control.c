@@ -47,8 +47,8 @@ void mst__run_publish(struct mst__run *run)
     mst__buf_close(&text);
 }
 
-/* Restart the workers on all nodes. An authority gives the others the reason; without one, we
- * do. */
+/* Restart the workers on all nodes. An authority gives the other nodes the reason; without one,
+ * this node does. */
 static void ask_all(struct mst__run *run)
 {
     if (mst__run_is_shared(run) && run->round.world_size > 1) {
@@ -58,7 +58,8 @@ static void ask_all(struct mst__run *run)
     }
 }
 
-/* A mst__control_fn. One node restarts the job: when its workers stop, those of all nodes do. */
+/* A mst__control_fn. Only rank 0 executes a restart: when its workers stop, those of all nodes
+ * do. */
 static bool asked(void *arg, const struct mst__control_command *command)
 {
     struct mst__run *run = arg;
@@ -91,8 +92,8 @@ static bool asked(void *arg, const struct mst__control_command *command)
 
 void mst__run_listen(struct mst__run *run)
 {
-    struct mst_err err; /* without it, nobody can ask; the job does not need that */
-    bool is_asked = !run->settings->is_standalone && /* whose server nobody else knows */
+    struct mst_err err; /* ignored: there are no commands then, and the job does not need them */
+    bool is_asked = !run->settings->is_standalone && /* its server is private */
                     mst__control_store_kind(run->settings->backend) != MST_CONTROL_NOWHERE;
     if (is_asked && run->control == NULL && run->round.store != NULL && !run->is_ended) {
         (void)mst__control_new(&run->loop, run->round.store, run->options->params,

@@ -1,4 +1,4 @@
-/* agent/run_report.c - messages of a run for people. */
+/* agent/run_report.c - messages of a run for the user. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 
 #define SAY_SIZE 1200
 #define END_SIZE 40
-#define NAMED_MAX 8 /* lost nodes of one notice that get a line each */
+#define NAMED_MAX 8 /* lost nodes per notice that get a line each */
 
-/* torchrun copies the report of the worker that failed first here. */
+/* Variable with a path, to which torchrun copies the error file of the worker that failed first. */
 #define OWN_ERROR_FILE "TORCHELASTIC_ERROR_FILE"
 
 void mst__run_say(struct mst__run *run, const char *format, ...)
@@ -32,7 +32,7 @@ void mst__run_say(struct mst__run *run, const char *format, ...)
 
 /* --- the job's life --- */
 
-/* Agents that share a console would all tell the same: the first node does. */
+/* Agents that share a console would print the same messages: only rank 0 does. */
 static bool tells_for_all(const struct mst__run *run)
 {
     const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
@@ -40,7 +40,7 @@ static bool tells_for_all(const struct mst__run *run)
     return !is_shared || run->round.rank == 0;
 }
 
-/* "exit status 3" or "SIGSEGV" */
+/* Write "exit status 3" or "SIGSEGV". */
 static void name_end(int status, int signal, char ret_text[END_SIZE])
 {
     if (signal != 0) {
@@ -54,13 +54,13 @@ void mst__run_tell_failure(struct mst__run *run, const struct mst__cause *cause)
 {
     char text[END_SIZE];
     name_end(cause->status, (int)cause->signal, text);
-    if (run->settings->max_restarts > 0) { /* else the report follows */
+    if (run->settings->max_restarts > 0) { /* otherwise the report follows */
         mst__run_say(run, "muster: worker %u (rank %lld) failed: %s", cause->worker,
                      (long long)run->assignment.first_rank + cause->worker, text);
     }
 }
 
-/* A worker of another node has failed. Several notices of a round may tell it. */
+/* Tell that a worker of another node failed, once per round: several notices may have the cause. */
 static void tell_their_failure(struct mst__run *run, const struct mst_cause *cause)
 {
     char text[END_SIZE];
@@ -121,7 +121,7 @@ void mst__run_tell_start(struct mst__run *run)
 
 /* --- the report of a failure --- */
 
-/* The last line that is not empty, for a sentence. */
+/* The last line that is not blank. */
 static struct mst_bytes last_line(struct mst_bytes text)
 {
     while (text.size > 0 && text.data[text.size - 1] <= ' ') {
@@ -132,7 +132,7 @@ static struct mst_bytes last_line(struct mst_bytes text)
     return mst_bytes_of(text.data + skipped, text.size - skipped);
 }
 
-/* The failure in one line, for the job, cut off if it is long. */
+/* Write the failure in one line, for the job. */
 static void make_sentence(const struct mst__failed_worker *failed,
                           char ret_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1])
 {
@@ -145,7 +145,7 @@ static void make_sentence(const struct mst__failed_worker *failed,
     (void)snprintf(ret_text, MST_AUTHORITY_CAUSE_SIZE_MAX + 1, "rank %lld%s%.*s",
                    (long long)failed->rank, what.size == 0 ? "" : ": ",
                    (int)(what.size < 255 ? what.size : 255),
-                   (const char *)what.data); /* cut off when long */
+                   (const char *)what.data); /* cut off if long */
 }
 
 void mst__run_describe(struct mst__run *run,
@@ -156,13 +156,13 @@ void mst__run_describe(struct mst__run *run,
     const char *path = mst__output_path(run->output, worker, "error.json");
     struct mst__error_report report = {.message = ""};
     struct mst__buf tail;
-    struct mst_err ignored; /* a report that cannot be read hides nothing */
+    struct mst_err ignored; /* without the error file, stderr is reported */
     mst__buf_init(&tail, MST_AGENT_BLOCK_SIZE_MAX / 2);
     bool has_file = path != NULL && mst__error_file_read(path, &run->arena, &report, &ignored) == 0;
     if (!has_file) {
-        (void)mst__output_tail(run->output, worker, &tail); /* what there is */
+        (void)mst__output_tail(run->output, worker, &tail); /* as much as there is */
     }
-    char known[MST_AUTHORITY_CAUSE_SIZE_MAX + 1]; /* such as that it has hung */
+    char known[MST_AUTHORITY_CAUSE_SIZE_MAX + 1]; /* such as "no heartbeat for 60 s" */
     (void)snprintf(known, sizeof known, "%.*s", (int)cause->text.size,
                    (const char *)cause->text.data);
     const struct mst__failed_worker failed = {
@@ -179,7 +179,7 @@ void mst__run_describe(struct mst__run *run,
     };
     mst__buf_clear(&run->block);
     if (mst__report_block(&run->block, &failed) != 0) {
-        mst__buf_truncate(&run->block, 0); /* too long, or no memory: the sentence has to do */
+        mst__buf_truncate(&run->block, 0); /* too long, or no memory: only the sentence is left */
     }
     run->has_own_block = mst__buf_size(&run->block) > 0;
     run->own_wall_us = cause->wall_us;
@@ -229,7 +229,7 @@ void mst__run_report(struct mst__run *run)
         }
         mst__events_end(&run->events);
     }
-    /* Of agents that share a console, the one whose worker has failed tells. */
+    /* Of agents that share a console, only the one whose worker failed prints the report. */
     const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
     bool tells = run->has_own_block || who == NULL || strcmp(who, "cause") != 0;
     if (agent->end == MST_AGENT_END_FAILED && tells) {

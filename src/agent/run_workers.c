@@ -1,5 +1,5 @@
 /* agent/run_workers.c - a generation of workers: their commands, starts and ends, and the files by
- * which they talk to us. */
+ * which they talk to the agent. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,15 +18,15 @@
 
 /* --- starting --- */
 
-/* The path of a file of the worker's, for as long as the generation. NULL = there are no files, or
- * there is no memory, which the next step tells. */
+/* The path of a file of the worker, valid as long as the generation. NULL = no files, or no memory,
+ * which the next allocation reports. */
 static const char *keep_path(struct mst__run *run, uint32_t worker, const char *name)
 {
     const char *path = mst__output_path(run->output, worker, name);
     return path == NULL ? NULL : mst__arena_text(&run->arena, mst_bytes_str(path));
 }
 
-/* Why the round has begun, the same on all nodes; without an authority, as this node sees it. */
+/* Why the round began: the same on all nodes, or without an authority, as this node sees it. */
 static const char *reason_of(const struct mst__run *run)
 {
     switch (run->round.start) {
@@ -76,7 +76,8 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
     };
 }
 
-/* Arguments and environment of a worker, for the life of the generation; not its descriptors. */
+/* Prepare the start of a worker. Arguments and environment live as long as the generation; the
+ * caller owns the descriptors. */
 static int plan_worker(struct mst__run *run,
                        uint32_t worker,
                        struct mst__spawn_worker *spawn,
@@ -125,7 +126,7 @@ static void note_start(struct mst__run *run, uint32_t worker)
     }
 }
 
-/* Start them as planned. Their descriptors are no longer ours. */
+/* Plan and start all workers, and close their descriptors in this process. */
 static int start_planned(struct mst__run *run,
                          struct mst__spawn_worker *spawns,
                          uint32_t *ret_failed,
@@ -213,9 +214,9 @@ void mst__run_ended(void *arg, uint32_t worker, int status, int signal)
                        });
 }
 
-/* --- files of theirs --- */
+/* --- files of workers --- */
 
-/* When the worker has last touched its file, microseconds since 1970; 0 = never. */
+/* When the worker last touched its file @name, in microseconds since 1970; 0 = never. */
 static int64_t touched_us(struct mst__run *run, uint32_t worker, const char *name)
 {
     const char *path = mst__output_path(run->output, worker, name);
@@ -259,7 +260,7 @@ void mst__run_forget_acks(struct mst__run *run)
     for (uint32_t i = 0; i < run->group.count; i++) {
         const char *path = mst__output_path(run->output, i, ACK_FILE);
         if (path != NULL) {
-            (void)unlink(path); /* as a rule there is none */
+            (void)unlink(path); /* usually there is none */
         }
     }
 }
