@@ -1,7 +1,7 @@
 /* agent/scheduler.c - variables of batch systems and orchestrators.
  *
- * The most specific one is asked first: a job of Flux or Open MPI may run inside one of Slurm, and
- * its own variables count then. Each reader fills in what its system says. */
+ * The most specific system is asked first: a job of Flux or Open MPI may run inside a job of Slurm,
+ * and then its own variables count. Each reader fills in what its system provides. */
 #include "agent/scheduler.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@
 #include "base/number.h"
 
 #define PORT_FIRST 29400
-#define PORTS_COUNT 1000 /* jobs with numbers have a port each, as far as that goes */
+#define PORTS_COUNT 1000 /* numbered jobs have different ports, modulo this */
 #define TEXT_SIZE_MAX 600
 #define HOSTFILE_SIZE_MAX MST_MIB(4)
 
@@ -37,7 +37,7 @@ static const char *get(const struct reading *reading, const char *name)
     return mst__env_get(reading->environment, name);
 }
 
-/* Take the first of @names, ended by NULL, that is set. */
+/* Take the value of the first variable that is set. @names ends with NULL. */
 static void take(const struct reading *reading,
                  struct mst__scheduler_value *value,
                  const char *const *names)
@@ -47,7 +47,7 @@ static void take(const struct reading *reading,
     }
 }
 
-/* The same when it is a number. */
+/* As take, for variables that are numbers. */
 static void take_number(const struct reading *reading,
                         struct mst__scheduler_value *value,
                         const char *const *names)
@@ -87,7 +87,7 @@ static int stop_at_first(void *arg, const char *name, struct mst_err *reterr)
     (void)reterr;
     char *first = arg;
     (void)snprintf(first, TEXT_SIZE_MAX, "%s", name);
-    return MST_ELIMIT; /* that is enough */
+    return MST_ELIMIT; /* ends the walk */
 }
 
 struct position {
@@ -95,7 +95,7 @@ struct position {
     int64_t index, found;
 };
 
-/* Whether two names are of one host: a name without a domain is short for any. */
+/* Whether two names mean the same host. A name without a domain matches any domain. */
 static bool is_same_host(const char *a, const char *b)
 {
     size_t a_size = strcspn(a, ".");
@@ -114,11 +114,11 @@ static int count_host(void *arg, const char *name, struct mst_err *reterr)
         position->found = position->index;
     }
     position->index++;
-    return position->index <= MST_HOSTS_MAX ? 0 : MST_ELIMIT; /* nobody means so many */
+    return position->index <= MST_HOSTS_MAX ? 0 : MST_ELIMIT; /* not a plausible list */
 }
 
-/* The endpoint is on the first host of the list; jobs with a number have a port of their own, so
- * that two of them can share a node. */
+/* The endpoint is on the first host of the list. Numbered jobs have their own ports, so that two of
+ * them can share a node. */
 static void take_endpoint(struct reading *reading, const char *job)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
@@ -138,7 +138,7 @@ static void take_endpoint(struct reading *reading, const char *job)
     };
 }
 
-/* Without a variable for them: the number of hosts, and our own place in the list. */
+/* If no variable has them, take the number of nodes and this node's rank from the list of hosts. */
 static void take_place(struct reading *reading)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
@@ -175,7 +175,7 @@ static void read_slurm_id(struct reading *reading, const char *job)
     };
 }
 
-/* With several tasks on a node, each is an agent of one worker. */
+/* Whether nodes have several tasks; each task is then an agent with one worker. */
 static bool has_task_per_worker(const struct reading *reading)
 {
     int64_t tasks = number_of(get(reading, "SLURM_STEP_NUM_TASKS"));
@@ -202,7 +202,7 @@ static bool read_slurm(struct reading *reading)
     take(reading, &scheduler->topology, (const char *const[]){"SLURM_TOPOLOGY_ADDR", NULL});
     read_slurm_id(reading, job);
     if (get(reading, "SLURM_NODEID") == NULL && get(reading, "SLURM_PROCID") == NULL) {
-        return true; /* a shell of salloc: this process is no part of a step */
+        return true; /* a shell of salloc: not part of a step */
     }
     take_number(
         reading, &scheduler->nnodes,
@@ -222,8 +222,8 @@ static bool read_slurm(struct reading *reading)
 
 /* --- Kubernetes --- */
 
-/* The number behind the last dash of a pod's host name. Pods of a Deployment end in five letters
- * and digits, so that a longer number is none. */
+/* Split a pod's host name into the name and the number after its last dash. Pods of a Deployment
+ * end in five letters and digits, so a longer number does not count. */
 static bool split_pod_name(const char *hostname, size_t *ret_name_size, const char **ret_number)
 {
     size_t size = strcspn(hostname, ".");
@@ -273,7 +273,7 @@ static bool read_kubernetes(struct reading *reading)
 
 /* --- MPI --- */
 
-/* All processes of the job are on this node: they meet here. */
+/* If all processes of the job are on this node, they meet here. */
 static void take_local(struct reading *reading, const char *local_size)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
@@ -342,7 +342,7 @@ static bool read_flux(struct reading *reading)
     return true;
 }
 
-/* `a 8 b 8` or `a a b b`, or lines: each host once, with commas. */
+/* Turn `a 8 b 8`, `a a b b`, or lines into a list with commas, each host once. */
 static const char *unique_hosts(struct reading *reading, const char *text)
 {
     struct mst__buf list;
@@ -390,7 +390,7 @@ static bool read_lsf(struct reading *reading)
     return true;
 }
 
-/* The whole of a small file, of @reading's arena; NULL when it cannot be read. */
+/* The content of a small file, in the arena; NULL if it cannot be read. */
 static const char *read_small_file(struct reading *reading, const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -405,7 +405,7 @@ static const char *read_small_file(struct reading *reading, const char *path)
     } while (size > 0);
     const char *made = file == NULL ? NULL : mst__arena_text(reading->arena, mst__buf_bytes(&text));
     if (file != NULL) {
-        (void)fclose(file); /* it was only read */
+        (void)fclose(file); /* only read from */
     }
     mst__buf_close(&text);
     return made;

@@ -1,7 +1,8 @@
-/* agent/scheduler.h - the job and this node, by the variables of a batch system or orchestrator.
+/* agent/scheduler.h - the job and this node, as described by a batch system or orchestrator in its
+ * variables.
  *
- * Read from variables, by a function that tests fake. Each value remembers the variable it comes
- * from. Values that are wrong or missing are left out: a setting that needs one says so. */
+ * The environment is a function, which tests replace. Each value has the name of its variable.
+ * Values that are wrong or missing are left out; a setting that needs one reports that. */
 #ifndef MST_AGENT_SCHEDULER_H
 #define MST_AGENT_SCHEDULER_H
 
@@ -13,7 +14,7 @@
 
 struct mst__scheduler_value {
     const char *text;   /* NULL = not known */
-    const char *origin; /* the variable, or a few words */
+    const char *origin; /* name of the variable, or a few words */
 };
 
 struct mst__scheduler {
@@ -24,14 +25,14 @@ struct mst__scheduler {
     struct mst__scheduler_value endpoint; /* host of the first node */
     struct mst__scheduler_value nproc;
     struct mst__scheduler_value cpus;     /* per node or task */
-    struct mst__scheduler_value end_time; /* seconds since 1970 at which the job is killed */
-    struct mst__scheduler_value hosts;    /* list with ranges, as mst__hosts_parse takes it */
+    struct mst__scheduler_value end_time; /* when the job is killed, in seconds since 1970 */
+    struct mst__scheduler_value hosts;    /* list with ranges, for mst__hosts_parse */
     struct mst__scheduler_value topology;
     bool is_slurm;
 };
 
-/* Texts are of @environment, or of @arena. @hostname is this machine's. 0 or MST_ENOMEM. A
- * scheduler that is not there leaves everything zeroed. */
+/* Read the variables of the scheduler. Texts belong to @environment or are in @arena. @hostname is
+ * this machine's. Without a scheduler, @ret_scheduler is zeroed. Returns 0 or MST_ENOMEM. */
 int mst__scheduler_read(struct mst__env environment,
                         const char *hostname,
                         struct mst__arena *arena,

@@ -1,6 +1,5 @@
-/* agent/settings.c - the table, and which of several values counts.
- *
- * What the values mean is in settings_read.c. */
+/* agent/settings.c - the table, and the choice among several values. settings_read.c interprets the
+ * values. */
 #include "agent/settings.h"
 
 #include <ctype.h>
@@ -25,7 +24,7 @@ const struct mst__setting_info *mst__setting_info(enum mst__setting setting)
     return &infos[setting];
 }
 
-/* "PET_NPROC_PER_NODE" for prefix "PET_" and "nproc-per-node". */
+/* Write "PET_NPROC_PER_NODE" for prefix "PET_" and name "nproc-per-node". */
 static const char *variable_name(const char *prefix, const char *name, char ret_text[VARIABLE_SIZE])
 {
     size_t used = strlen(prefix);
@@ -38,7 +37,7 @@ static const char *variable_name(const char *prefix, const char *name, char ret_
     return ret_text;
 }
 
-/* "--nproc-per-node"; NULL when memory runs out. */
+/* "--nproc-per-node", in the arena; NULL if there is no memory. */
 static const char *option_name(struct mst__arena *arena, const char *name)
 {
     char *text = mst__arena_take(arena, VARIABLE_SIZE);
@@ -48,8 +47,8 @@ static const char *option_name(struct mst__arena *arena, const char *name)
     return text;
 }
 
-/* Take the value of @variable if it is set; whether it is. The origin is NULL when memory runs
- * out. */
+/* Take the value of @variable. Returns false if it is not set. The origin is NULL if there is no
+ * memory. */
 static bool take_variable(struct mst__run_settings *settings,
                           struct mst__setting_value *value,
                           const char *variable,
@@ -127,7 +126,7 @@ static void pick(struct mst__run_settings *settings,
     }
 }
 
-/* A flag from a variable is a number, as torchrun has it. */
+/* A flag in a variable is a number, as in torchrun. */
 static int check_flag(struct mst__setting_value *value, struct mst_err *reterr)
 {
     int64_t number = 0;
@@ -142,7 +141,7 @@ static int check_flag(struct mst__setting_value *value, struct mst_err *reterr)
     return 0;
 }
 
-/* Lists: those of the command line, or the one value of a variable. */
+/* Take the list of the command line, or else the one value of a variable. */
 static void pick_list(const struct mst__setting_value *value,
                       const struct mst__setting_list *given,
                       struct mst__setting_list *ret_list)

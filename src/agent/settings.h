@@ -1,10 +1,10 @@
-/* agent/settings.h - the settings of `muster run`: one table, where each value comes from, and what
- * it means.
+/* agent/settings.h - the settings of `muster run`: their table, the origin of each value, and its
+ * meaning.
  *
- * A value comes from the command line, else from MUSTER_NAME, else from PET_NAME (the name that
- * torchrun gives it), else from the scheduler, else it is the built-in default. The raw text and
- * its origin are kept for `--explain`. Reading does no I/O: the environment is a function, and what
- * the machine has is passed in. */
+ * A value comes from the command line, else from MUSTER_NAME, else from PET_NAME (the variable of
+ * torchrun), else from the scheduler, else it is the built-in default. The text and its origin are
+ * kept for `--explain`. Reading does no I/O: the environment is a function, and what the machine
+ * has is an argument. */
 #ifndef MST_AGENT_SETTINGS_H
 #define MST_AGENT_SETTINGS_H
 
@@ -22,11 +22,11 @@
 enum mst__setting_kind {
     MST_SETTING_FLAG,
     MST_SETTING_TEXT,
-    MST_SETTING_LIST, /* each occurrence counts; from a variable it is one value */
+    MST_SETTING_LIST, /* may be repeated; a variable is one value */
 };
 
-/* NAME, option, kind, argument, default (NULL = none), another variable that torchrun reads or
- * NULL, help. The list of options in the man page is this. */
+/* NAME, option, kind, argument, default (NULL = none), another variable of torchrun or NULL, help.
+ * The man page's list of options is made from this table. */
 #define MST_SETTING_MAP(X)                                                                         \
     X(NNODES, "nnodes", TEXT, "MIN:MAX", "1", NULL,                                                \
       "Least and greatest number of nodes; one number is both.")                                   \
@@ -175,17 +175,17 @@ enum mst__setting {
 #define MST_SETTING_COUNT (MST_SETTING_EXPLAIN + 1)
 
 struct mst__setting_info {
-    const char *name; /* of the option, without dashes */
+    const char *name; /* of the option, without leading dashes */
     enum mst__setting_kind kind;
     const char *argument;
     const char *preset; /* NULL = none */
-    const char *other;  /* variable, or NULL */
+    const char *other;  /* another variable, or NULL */
     const char *help;
 };
 
 const struct mst__setting_info *mst__setting_info(enum mst__setting setting);
 
-/* Where a value comes from, the strongest last. */
+/* Where a value comes from. Later ones take precedence. */
 enum mst__setting_source {
     MST_SOURCE_NONE,
     MST_SOURCE_DEFAULT,
@@ -199,7 +199,7 @@ enum mst__setting_source {
 #define MST_SETTING_LIST_MAX 64
 
 struct mst__setting_value {
-    const char *text;   /* NULL = none; of a flag "1" or "0"; of a list the last one */
+    const char *text;   /* NULL = none, or a flag that is off; the last value of a list */
     const char *origin; /* "--nnodes", "PET_NNODES", "SLURM_JOB_NUM_NODES", "default" */
     enum mst__setting_source source;
 };
@@ -229,19 +229,19 @@ struct mst__signal_list {
     size_t count;
 };
 
-/* The machine, see agent/devices.h. */
+/* What this machine has, see agent/devices.h. */
 struct mst__machine {
-    int64_t cpus; /* that we may use, > 0 */
+    int64_t cpus; /* usable ones, > 0 */
     int64_t gpus;
     const char *cpus_origin; /* "cgroup", "affinity"; for --explain */
     const char *gpus_origin;
     const char *hostname;
-    uint8_t random[16]; /* for an id */
+    uint8_t random[16]; /* for a random run id */
 };
 
 struct mst__run_settings {
-    struct mst__arena arena;           /* of everything made here */
-    struct mst__arena scheduler_arena; /* of texts of the scheduler, see mst__run_settings_adopt */
+    struct mst__arena arena;           /* memory of the settings */
+    struct mst__arena scheduler_arena; /* the scheduler's texts, see mst__run_settings_adopt */
     struct mst__setting_value values[MST_SETTING_COUNT];
     struct mst__setting_list rdzv_conf, env;
     struct mst__scheduler scheduler;
@@ -253,23 +253,23 @@ struct mst__run_settings {
     const char *backend, *endpoint, *run_id;
     int64_t node_rank;                            /* -1 = not given */
     const char *local_addr;                       /* NULL = not given */
-    int64_t max_restarts, max_restarts_window_ms; /* window 0 = in the whole run */
+    int64_t max_restarts, max_restarts_window_ms; /* window 0 = the whole run */
     int64_t backoff_min_ms, backoff_max_ms;
     int64_t give_up_count, give_up_ms; /* count 0 = never */
     int64_t grace_ms;
-    struct mst__signal_list stop_signals;    /* that mean: stop */
-    struct mst__signal_list forward_signals; /* that are only passed on */
+    struct mst__signal_list stop_signals;    /* stop the workers */
+    struct mst__signal_list forward_signals; /* are only passed on */
     int64_t notice_ms;
     int64_t end_time_s;          /* 0 = not known */
-    int64_t hang_ms, startup_ms; /* 0 = never */
+    int64_t hang_ms, startup_ms; /* 0 = no limit */
     const char *preflight;       /* NULL = none */
     int64_t exclude_after;       /* 0 = never */
 
     const char *role;
     const char *interpreter; /* of a script or module */
     char *const *program;    /* the program and its arguments, ended by NULL; borrowed */
-    const char *cwd;         /* NULL = ours */
-    int64_t omp_threads;     /* 0 = leave OMP_NUM_THREADS alone */
+    const char *cwd;         /* NULL = that of the agent */
+    int64_t omp_threads;     /* 0 = do not set OMP_NUM_THREADS */
 
     const char *log_dir;                           /* NULL = temporary; "" = no files */
     struct mst__rank_streams redirects, tee;       /* per local rank: 1 stdout, 2 stderr */
@@ -300,16 +300,16 @@ struct mst__run_settings {
 
 /* The options of the command line; zeroed = none. */
 struct mst__setting_input {
-    const char *texts[MST_SETTING_COUNT]; /* of a flag not NULL = on */
+    const char *texts[MST_SETTING_COUNT]; /* a flag is on if it is not NULL */
     struct mst__setting_list rdzv_conf, env;
 };
 
 /**
- * Read all settings: @input, then @environment, then @scheduler (copied). @program is borrowed, and
- * so are the texts of @input and @environment, for as long as the settings live.
+ * Read all settings: @input, then @environment, then @scheduler (copied). @program and the texts of
+ * @input and @environment are borrowed and must outlive the settings.
  *
- * Returns 0; MST_EINVAL with a sentence that names the origin of the wrong value; MST_ENOMEM. After
- * an error there is nothing to close.
+ * Returns 0, MST_EINVAL with a sentence that names the origin of the wrong value, or MST_ENOMEM.
+ * After an error there is nothing to close.
  */
 int mst__run_settings_read(const struct mst__setting_input *input,
                            struct mst__env environment,
@@ -319,12 +319,13 @@ int mst__run_settings_read(const struct mst__setting_input *input,
                            struct mst__run_settings *ret_settings,
                            struct mst_err *reterr);
 
-/* Take over @arena, which texts of the scheduler are of; it is empty afterwards. */
+/* Take @arena, which has the scheduler's texts. It is empty afterwards. */
 void mst__run_settings_adopt(struct mst__run_settings *settings, struct mst__arena *arena);
 
 void mst__run_settings_close(struct mst__run_settings *settings);
 
-/* Names of signals: "SIGTERM", "TERM" or "15". 0 = there is none. And back: "SIGTERM". */
+/* The number of signal "SIGTERM", "TERM" or "15", 0 = no such signal; and the name "SIGTERM" of a
+ * number, in static memory. */
 int mst__signal_number(struct mst_bytes name);
 const char *mst__signal_name(int number);
 

@@ -1,4 +1,4 @@
-/* agent/settings_read.c - what the settings of `muster run` mean, and which of them are refused. */
+/* agent/settings_read.c - interpret and check the settings of `muster run`. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define PORT_STATIC "29500"
 #define DURATION_MS_MAX ((int64_t)10 * 365 * 86400 * 1000)
-#define END_TIME_S_MAX 253402300799 /* of year 9999 */
+#define END_TIME_S_MAX 253402300799 /* end of year 9999 */
 #define FILTERS_MAX 64
 #define ID_SIZE 40
 
@@ -47,7 +47,7 @@ static int no_memory(struct mst_err *reterr)
     return mst__fail(reterr, MST_ENOMEM, 0, "settings");
 }
 
-/* Another value that follows from others. */
+/* Set a value that follows from other settings. */
 static void derive(struct mst__run_settings *settings,
                    enum mst__setting setting,
                    const char *text,
@@ -81,7 +81,7 @@ static int read_duration(const struct mst__setting_value *value,
     return wrong(value, "a duration such as 250ms, 1.5s, 30, 5m", reterr);
 }
 
-/* Which of @words, ended by NULL, it is. */
+/* Find the value among @words, which ends with NULL. */
 static int read_word(const struct mst__setting_value *value,
                      const char *const *words,
                      int *ret_index,
@@ -101,7 +101,7 @@ static int read_word(const struct mst__setting_value *value,
     return wrong(value, wants, reterr);
 }
 
-/* A part of @text up to @separator, in memory of its own. */
+/* Take the part of @text up to @separator, as a copy in the arena; NULL if there is no memory. */
 static const char *take_part(struct mst__arena *arena, const char **text, char separator)
 {
     const char *at = strchr(*text, separator);
@@ -155,7 +155,7 @@ static int read_nproc(struct mst__run_settings *settings, struct mst_err *reterr
 
 /* --- rendezvous --- */
 
-/* A random id for a job on one node. */
+/* Make a random run id, for a job on one node or one that is launched from here. */
 static int make_id(struct mst__run_settings *settings, struct mst_err *reterr)
 {
     char *id = mst__arena_take(&settings->arena, ID_SIZE);
@@ -190,7 +190,7 @@ static int be_standalone(struct mst__run_settings *settings,
     return settings->run_id != NULL ? 0 : make_id(settings, reterr);
 }
 
-/* Without an endpoint, master-addr and master-port are it. */
+/* Make the endpoint from master-addr and master-port. */
 static int endpoint_of_master(struct mst__run_settings *settings, struct mst_err *reterr)
 {
     const struct mst__setting_value *addr = value_of(settings, MST_SETTING_MASTER_ADDR);
@@ -222,7 +222,7 @@ static int check_endpoint(const struct mst__run_settings *settings, struct mst_e
     struct mst_err err;
     if (strstr(settings->endpoint, "://") != NULL || strchr(settings->endpoint, '/') != NULL ||
         strchr(settings->endpoint, ',') != NULL || settings->is_standalone) {
-        return 0; /* a URL, a file or several: the backend reads it */
+        return 0; /* a URL, a path or several endpoints: the backend parses it */
     }
     if (mst__endpoint_parse_default(mst_bytes_str(settings->endpoint), 29400, &endpoint, &err) !=
         0) {
@@ -245,12 +245,12 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
         return MST_EINVAL;
     }
     if (settings->launch != MST_LAUNCH_NONE) {
-        /* The agents that are started have the rest. */
+        /* The launched agents read the rest. */
         return settings->run_id != NULL ? 0 : make_id(settings, reterr);
     }
     bool has_master = text_of(settings, MST_SETTING_MASTER_ADDR) != NULL ||
                       text_of(settings, MST_SETTING_MASTER_PORT) != NULL;
-    /* On one node, the host of the scheduler's list is of no use. */
+    /* A job on one node does not need the scheduler's endpoint. */
     bool is_scheduled =
         value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source == MST_SOURCE_SCHEDULER &&
         settings->nodes_max == 1;
@@ -282,7 +282,7 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
     return check_endpoint(settings, reterr);
 }
 
-/* Each part is `key=value`; what the keys mean is the backend's to say. */
+/* Check that each part is `key=value`. The backend interprets the keys. */
 static int check_conf(const struct mst__run_settings *settings, struct mst_err *reterr)
 {
     for (size_t i = 0; i < settings->rdzv_conf.count; i++) {
@@ -311,7 +311,7 @@ static int check_conf(const struct mst__run_settings *settings, struct mst_err *
 
 /* --- restarts --- */
 
-/* `N` or `N/TIME`. */
+/* Read `N` or `N/TIME`. */
 static int read_count_per(const struct mst__setting_value *value,
                           int64_t *ret_count,
                           int64_t *ret_ms,
@@ -521,7 +521,7 @@ static int read_cpus(struct mst__run_settings *settings, struct mst_err *reterr)
 
 /* --- output --- */
 
-/* Texts between commas; two commas stand for one in a text. */
+/* Read texts between commas. Two commas stand for one in a text. */
 static int read_filters(struct mst__run_settings *settings,
                         enum mst__setting setting,
                         const char ***ret_filters,
@@ -598,7 +598,7 @@ static int read_output(struct mst__run_settings *settings, struct mst_err *reter
     return rv;
 }
 
-/* --- what torchrun has and we have not --- */
+/* --- options of torchrun that are refused or have no effect --- */
 
 static int read_torchrun(struct mst__run_settings *settings, struct mst_err *reterr)
 {

@@ -1,4 +1,4 @@
-/* agent/signal_name.c - names of signals, as options and reports have them. */
+/* agent/signal_name.c - names of signals, for options and variables. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
