@@ -111,7 +111,7 @@ int mst__cpu_set_bind(const struct mst__cpu_set *set)
 
 /* --- sysfs --- */
 
-/* The text of a file below @root/sys; "" if there is none. */
+/* Read the first line of a file below @root/sys; "" if there is none. */
 static const char *read_sys(const char *root, const char *path, char *ret_text, size_t size)
 {
     char whole[PATH_MAX];
@@ -119,7 +119,7 @@ static const char *read_sys(const char *root, const char *path, char *ret_text, 
     int fd = open(whole, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, ret_text, size - 1);
     if (fd >= 0) {
-        (void)close(fd); /* it was only read */
+        (void)close(fd); /* only read from */
     }
     length = length < 0 ? 0 : length;
     ret_text[length] = '\0';
@@ -180,8 +180,8 @@ static int compare_text(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* NUMA nodes of the GPUs, by bus address. That is CUDA's order with
- * CUDA_DEVICE_ORDER=PCI_BUS_ID, and usually without it. */
+/* NUMA nodes of the GPUs, by bus address. That is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID,
+ * and usually without it. */
 static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
 {
     char whole[PATH_MAX];
@@ -206,7 +206,7 @@ static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
         }
     }
     if (directory != NULL) {
-        (void)closedir(directory); /* it was only read */
+        (void)closedir(directory); /* only read from */
     }
     qsort(names, count, sizeof names[0], compare_text);
     for (size_t i = 0; i < count; i++) {
@@ -239,7 +239,7 @@ static struct seat find_seat(const char *root,
         return seat;
     }
     for (int64_t rank = 0; rank < nproc; rank++) {
-        /* Without a GPU for each: blocks of neighbours on one node. */
+        /* Without a GPU for each worker, neighbours share a NUMA node. */
         int64_t node = gpus_count >= nproc ? gpus[rank] : nodes[rank * nodes_count / nproc];
         int64_t own =
             gpus_count >= nproc ? gpus[local_rank] : nodes[local_rank * nodes_count / nproc];

@@ -1,7 +1,7 @@
-/* agent/spawn.h - a worker as a process: a session of its own, which dies with us.
+/* agent/spawn.h - starts a worker: a process with its own session, which dies with its parent.
  *
- * libuv can start processes and lacks what a worker needs: a session, a signal when its parent
- * dies, CPUs to run on. */
+ * libuv can start a process with its own session, but not one that dies with its parent or runs on
+ * chosen CPUs. */
 #ifndef MST_AGENT_SPAWN_H
 #define MST_AGENT_SPAWN_H
 
@@ -12,21 +12,21 @@
 struct mst__cpu_set;
 
 struct mst__spawn_worker {
-    char *const *argv;               /* the program is looked for in PATH */
+    char *const *argv;               /* the program is searched for in PATH */
     char *const *environment;        /* ended by NULL */
-    const char *cwd;                 /* NULL = ours */
+    const char *cwd;                 /* NULL = inherited */
     int output_fd, error_fd;         /* its descriptors 1 and 2 */
-    const struct mst__cpu_set *cpus; /* NULL = ours */
-    const sigset_t *mask;            /* signals that it blocks; NULL = ours */
+    const struct mst__cpu_set *cpus; /* NULL = inherited */
+    const sigset_t *mask;            /* blocked signals; NULL = inherited */
 };
 
-/* Start it, in the thread with which it dies. 0, or MST_ESYS with the errno of what has failed,
- * exec included. Waits until the program is executed. */
+/* Start @worker, and wait until it executes its program. It dies with the calling thread. Returns
+ * 0, or MST_ESYS with the errno of the call that failed, which may be exec. */
 int mst__spawn_worker(const struct mst__spawn_worker *worker,
                       pid_t *ret_pid,
                       struct mst_err *reterr);
 
-/* The status of a shell for a program that cannot be run for the reason @err: 126, 127. */
+/* The exit status of a shell for a program that fails to start with @err: 126 or 127. */
 int mst__spawn_status(const struct mst_err *err);
 
 #endif /* MST_AGENT_SPAWN_H */

@@ -37,7 +37,7 @@ bool mst__watchdog_read(struct mst_bytes line, struct mst__watchdog_timer *ret_t
     if (is_fine) {
         ret_timer->pid = (pid_t)pid;
         ret_timer->signal = signal > 0 ? (int)signal : 0;
-        ret_timer->scope = mst__fingerprint(value); /* our own workers choose the names */
+        ret_timer->scope = mst__fingerprint(value); /* only workers choose the names */
     }
     return is_fine;
 }
@@ -63,22 +63,22 @@ static void set(struct mst__watchdog *watchdog, const struct mst__watchdog_timer
     } else if (at < MST_WATCHDOG_TIMERS_MAX) {
         watchdog->timers[at] = *timer;
         watchdog->count += at == watchdog->count;
-    } /* else: more than anybody has */
+    } /* else: too many, ignored */
 }
 
 static void arm(struct mst__watchdog *watchdog);
 
-/* Of the expired timers of a process the first one with a signal counts, and then all of it is
- * over. */
+/* Of the expired timers of a process, the first one with a signal counts and releases all
+ * others. */
 static void expire(struct mst__watchdog *watchdog, size_t first)
 {
     const struct mst__watchdog_timer timer = watchdog->timers[first];
     drop(watchdog, first);
     if (!watchdog->is_own(watchdog->arg, timer.pid)) {
-        return; /* it has ended */
+        return; /* the process has ended */
     }
     if (timer.signal > 0) {
-        (void)kill(timer.pid, timer.signal); /* it may have ended */
+        (void)kill(timer.pid, timer.signal); /* the process may have ended */
         for (size_t i = watchdog->count; i > 0; i--) {
             if (watchdog->timers[i - 1].pid == timer.pid) {
                 drop(watchdog, i - 1);
@@ -128,7 +128,7 @@ static void arm(struct mst__watchdog *watchdog)
 
 /* --- the pipe --- */
 
-/* Take whole lines; what is no timer is left out, and so is a line that does not end. */
+/* Take whole lines. Lines that are not timers, or too long, are skipped. */
 static void take_lines(struct mst__watchdog *watchdog)
 {
     for (;;) {
@@ -153,7 +153,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct mst__watchdog *watchdog = poll->data;
     (void)status;
-    (void)events; /* the read tells */
+    (void)events; /* read reports errors */
     for (;;) {
         int code;
         uint8_t *room = mst__buf_reserve(&watchdog->input, PIPE_BUF, &code);
@@ -182,12 +182,12 @@ static int make_pipe(struct mst__watchdog *watchdog, const char *path, struct ms
         return mst__fail(reterr, MST_EINVAL, 0, "the path of the timer file is too long");
     }
     if (lstat(watchdog->path, &status) == 0 && S_ISFIFO(status.st_mode)) {
-        (void)unlink(watchdog->path); /* mkfifo tells */
+        (void)unlink(watchdog->path); /* mkfifo reports errors */
     }
     if (mkfifo(watchdog->path, 0600) != 0) {
         return mst__fail(reterr, MST_ESYS, errno, "timer file '%.100s'", watchdog->path);
     }
-    /* For writing, too: without a writer it would be readable all the time. */
+    /* Also for writing: without a writer the pipe would always be readable. */
     watchdog->fd = open(watchdog->path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     return watchdog->fd >= 0
                ? 0
@@ -231,7 +231,7 @@ void mst__watchdog_forget(struct mst__watchdog *watchdog)
 void mst__watchdog_stop(struct mst__watchdog *watchdog)
 {
     if (watchdog->loop != NULL) {
-        (void)unlink(watchdog->path); /* somebody may have done so */
+        (void)unlink(watchdog->path); /* it may be gone */
         uv_close((uv_handle_t *)&watchdog->poll, NULL);
         uv_close((uv_handle_t *)&watchdog->timer, NULL);
     }
@@ -240,7 +240,7 @@ void mst__watchdog_stop(struct mst__watchdog *watchdog)
 void mst__watchdog_close(struct mst__watchdog *watchdog)
 {
     if (watchdog->loop != NULL && watchdog->fd >= 0) {
-        (void)close(watchdog->fd); /* it was only read */
+        (void)close(watchdog->fd); /* only read from */
     }
     mst__buf_close(&watchdog->input);
     mst__free(watchdog->timers);

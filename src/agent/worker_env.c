@@ -1,7 +1,7 @@
 /* agent/worker_env.c - variables and arguments of a worker.
  *
- * Variables are those of torchrun, in its formats and for both of its generations, and ours. What
- * the user says with --env comes last and wins. */
+ * Variables are those of torchrun, in its formats and with the names of its older and newer
+ * releases, and those of muster. Variables of --env replace them. */
 #include "agent/worker_env.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ static void put_number(struct making *making, const char *name, int64_t value)
     put(making, name, text);
 }
 
-/* The agent's own value, or @preset. */
+/* Set the agent's own value, or else @preset. */
 static void put_passed(struct making *making, const char *name, const char *preset)
 {
     const char *value = mst__env_get(making->inherited, name);
@@ -95,7 +95,7 @@ static void put_torchelastic(struct making *making,
     put(making, "TORCHELASTIC_ERROR_FILE", place->error_file == NULL ? "" : place->error_file);
     put(making, "TORCHELASTIC_SIGNALS_TO_HANDLE", signals);
     put(making, "TORCHELASTIC_TIMER_FILE", place->timer_file);
-    /* One name of each generation of torch. */
+    /* The names of newer and older releases of torch. */
     put_passed(making, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     put_passed(making, "NCCL_ASYNC_ERROR_HANDLING", "1");
 }
@@ -111,7 +111,7 @@ static void put_muster(struct making *making, const struct mst__worker_place *pl
     put(making, "MUSTER_HEARTBEAT_FILE", place->heartbeat_file);
 }
 
-/* With a virtual local rank, a worker sees the one GPU that is its own. */
+/* With a virtual local rank, a worker sees only its own GPU. */
 static int put_gpus(struct making *making,
                     const struct mst__run_settings *settings,
                     const struct mst__worker_place *place,
@@ -160,7 +160,7 @@ static bool has_name(char *const *entries, size_t count, const char *entry)
     return false;
 }
 
-/* What --env says replaces what is there. */
+/* Set the variables of --env, which replace others. */
 static void put_user(struct making *making, const struct mst__run_settings *settings)
 {
     for (size_t i = 0; i < settings->env.count; i++) {
@@ -207,7 +207,8 @@ static int finish_environment(struct making *making,
 
 /* --- arguments --- */
 
-/* @text with ${local_rank} and ${rank} replaced; other ${...} stay. NULL when memory runs out. */
+/* A copy of @text with ${local_rank} and ${rank} replaced; other ${...} stay. NULL if there is no
+ * memory. */
 static char *expand(struct mst__arena *arena,
                     const char *text,
                     const struct mst__worker_place *place)
