@@ -40,7 +40,7 @@ const char *mst__agent_end_name(enum mst__agent_end end)
     return names[end];
 }
 
-/* Which phases may follow which. */
+/* Whether phase @to may follow @from. */
 static bool may_move(enum mst__agent_phase from, enum mst__agent_phase to)
 {
 #define TO(phase) (1U << MST_AGENT_##phase)
@@ -113,8 +113,8 @@ static void keep_cause(struct mst__agent *agent, const struct mst__cause *cause)
 
 /* --- the end --- */
 
-/* End as soon as no worker runs any more. What comes first counts, but what has become of the job
- * tells more than that this node would have left it. */
+/* End as soon as no worker runs. The first reason counts, unless it is DRAINED or EXCLUDED: how the
+ * job ends tells more than that this node would have left it. */
 static void end_by(struct mst__agent *agent, enum mst__agent_end how)
 {
     bool is_told =
@@ -125,7 +125,7 @@ static void end_by(struct mst__agent *agent, enum mst__agent_end how)
     agent->ends = true;
 }
 
-/* Of a job that has ended there is nothing to leave. */
+/* Whether the job has ended, so that there is nothing to leave. */
 static bool is_end_of_job(enum mst__agent_end end)
 {
     return end == MST_AGENT_END_FINISHED || end == MST_AGENT_END_FAILED ||
@@ -147,7 +147,7 @@ static void go(struct mst__agent *agent)
 static void want(struct mst__agent *agent, enum mst__agent_reason reason)
 {
     move_to(agent, MST_AGENT_WAITING);
-    agent->cut_us = INT64_MAX; /* how long one waits for a round has a bound of its own */
+    agent->cut_us = INT64_MAX; /* the wait for a round has its own limit */
     agent->reason = agent->generation == 0 ? MST_AGENT_REASON_FIRST : reason;
     put_kind(agent, MST_AGENT_WANT);
 }
@@ -171,7 +171,7 @@ static void kill_all(struct mst__agent *agent)
     put_kind(agent, MST_AGENT_KILL);
 }
 
-/* Tell all that run to stop. If the node goes on, @reason is that of the next generation. */
+/* Tell all running workers to stop. @reason is that of the next generation, if the node goes on. */
 static void stop(struct mst__agent *agent, enum mst__agent_reason reason, uint32_t signal)
 {
     move_to(agent, MST_AGENT_STOPPING);
@@ -184,7 +184,7 @@ static void stop(struct mst__agent *agent, enum mst__agent_reason reason, uint32
     }
 }
 
-/* agent->ends was set: stop the workers. */
+/* The node ends (agent->ends is set): stop the workers. */
 static void stop_to_end(struct mst__agent *agent, uint32_t signal)
 {
     if (agent->phase == MST_AGENT_RUNNING) {
@@ -207,7 +207,7 @@ static bool have_all_saved(const struct mst__agent *agent)
     return true;
 }
 
-/* The time is over, or all workers have answered. */
+/* The notice is over: its time has passed, or all workers have answered. */
 static void end_notice(struct mst__agent *agent)
 {
     if (agent->notice_drains) {
@@ -216,7 +216,7 @@ static void end_notice(struct mst__agent *agent)
     stop(agent, agent->notice_reason, agent->options.stop_signal);
 }
 
-/* When workers are to be told that the machine is taken away; INT64_MAX = they are not. */
+/* When workers get notice of the end of this node's time; INT64_MAX = never. */
 static int64_t end_due_us(const struct mst__agent *agent)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -227,7 +227,7 @@ static int64_t end_due_us(const struct mst__agent *agent)
     return options->end_us > options->notice_us ? options->end_us - options->notice_us : 0;
 }
 
-/* Workers are to stop, but not because anything is wrong: they may save their work before. */
+/* Stop workers without a failure: they may save their work first. */
 static void plan(struct mst__agent *agent,
                  enum mst__agent_reason reason,
                  bool drains,
@@ -253,8 +253,8 @@ static void plan(struct mst__agent *agent,
 
 /* --- failures --- */
 
-/* The generation has failed, here or elsewhere: whether this happens so soon and so often that
- * another one is of no use. All nodes of the job count alike. */
+/* The generation has failed, on this node or another. Returns true if generations fail so soon and
+ * so often that another one is useless. All nodes of the job count the same. */
 static bool gives_up(struct mst__agent *agent)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -263,8 +263,8 @@ static bool gives_up(struct mst__agent *agent)
     return options->quick_max > 0 && agent->quick_count >= options->quick_max;
 }
 
-/* Our work has failed. The job is told at once, so that others stop meanwhile; also when it is
- * closed then, for whoever hears that knows the cause. */
+/* The work of this node has failed. Tell the job at once, so that other nodes stop meanwhile, even
+ * if the job is closed then: nodes that hear of the closing know the cause. */
 static void fail(struct mst__agent *agent, const struct mst__cause *cause)
 {
     keep_cause(agent, cause);
@@ -328,7 +328,7 @@ static void exited(struct mst__agent *agent, const struct mst__agent_event *even
     if (agent->phase == MST_AGENT_STOPPING) {
         if (is_last) {
             go_on(agent, agent->reason);
-        } /* else: the status of a worker that was told to stop does not count */
+        } /* the status of a worker that was told to stop does not count */
         return;
     }
     MST_ASSERT(agent->phase == MST_AGENT_RUNNING);
@@ -352,7 +352,7 @@ static void exited(struct mst__agent *agent, const struct mst__agent_event *even
     }
 }
 
-/* When the worker must have said something; INT64_MAX = it need not. */
+/* When the next heartbeat of the worker is due; INT64_MAX = never. */
 static int64_t beat_due_us(const struct mst__agent *agent, const struct mst__agent_worker *worker)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -360,7 +360,7 @@ static int64_t beat_due_us(const struct mst__agent *agent, const struct mst__age
     return worker->is_running ? mst__saturate_add(worker->beat_us, us) : INT64_MAX;
 }
 
-/* Whether one hangs; it is then killed with its cause told. */
+/* Find a worker that hangs, and fail because of it. Returns false if there is none. */
 static bool find_hanging(struct mst__agent *agent)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -384,7 +384,7 @@ static bool find_hanging(struct mst__agent *agent)
 
 /* --- events --- */
 
-/* Twice as long for each failure. */
+/* The pause before the start; it doubles with each failure. */
 static int64_t pause_us(const struct mst__agent *agent)
 {
     const struct mst__agent_options *options = &agent->options;
@@ -416,7 +416,7 @@ static void unassigned(struct mst__agent *agent, const struct mst_err *err)
     if (agent->phase != MST_AGENT_STARTING || agent->is_assigned) {
         return;
     }
-    /* A member may be gone, of which we hear soon, or before the next attempt. */
+    /* A member may be gone; the rendezvous reports that soon, or before the next attempt. */
     if (++agent->unassigned_count >= MST_AGENT_UNASSIGNED_MAX) {
         agent->err = *err;
         end_by(agent, MST_AGENT_END_REFUSED);
@@ -431,10 +431,10 @@ static void over(struct mst__agent *agent, const struct mst__agent_event *event)
     enum mst__agent_reason reason = event->reason;
     bool has_run = agent->phase == MST_AGENT_RUNNING || agent->phase == MST_AGENT_FINISHED;
     if (reason == MST_AGENT_REASON_FAILURE && event->cause != NULL) {
-        keep_cause(agent, event->cause); /* the first one, by the order of the job */
+        keep_cause(agent, event->cause); /* the first failure, in the order of the job */
     }
     if (reason == MST_AGENT_REASON_FAILURE && has_run) {
-        (void)gives_up(agent); /* the node that has failed decides */
+        (void)gives_up(agent); /* only counted: the failed node decides */
     }
     if (agent->phase == MST_AGENT_STARTING || agent->phase == MST_AGENT_FINISHED) {
         want(agent, reason);
@@ -464,7 +464,7 @@ static void others_wait(struct mst__agent *agent, uint32_t count)
         plan(agent, MST_AGENT_REASON_JOIN, false, INT64_MAX);
     } else if (is_noticed && count == 0 && agent->notice_reason == MST_AGENT_REASON_JOIN &&
                !agent->notice_drains) {
-        agent->notice_us = INT64_MAX; /* they have gone away: nothing is to be stopped */
+        agent->notice_us = INT64_MAX; /* the waiting nodes are gone: nothing to stop for */
     }
 }
 
@@ -492,7 +492,7 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
     stop_to_end(agent, agent->options.stop_signal);
 }
 
-/* Workers get the signal that we have got. The second one is in a hurry. */
+/* Workers get the signal that the agent got. A second signal kills them. */
 static void signalled(struct mst__agent *agent, uint32_t signal)
 {
     bool is_second = agent->ends && agent->end == MST_AGENT_END_SIGNAL;
@@ -568,7 +568,6 @@ static void pass(struct mst__agent *agent)
     }
 }
 
-/* Events of workers. */
 static void step_worker(struct mst__agent *agent, const struct mst__agent_event *event)
 {
     MST_ASSERT(event->worker < agent->options.workers_count);

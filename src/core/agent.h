@@ -1,15 +1,16 @@
-/* core/agent.h - what the launcher of one node decides: when its workers start, are told to stop,
- * are killed, and when the node ends.
+/* core/agent.h - the decisions of the launcher of one node: when its workers start, are told to
+ * stop, are killed, and when the node ends.
  *
- * Pure: one event goes in, a few effects come out; time is part of the event. The driver (processes
- * and a handler, or the simulator) carries the effects out in their order and feeds what comes of
- * them. It owns processes, pipes and the rendezvous; the agent decides.
+ * Pure: one event in, a few effects out; time is part of the event. The driver (processes and a
+ * handler, or the simulator) carries out the effects in order and feeds their results back. It owns
+ * processes, pipes and the rendezvous; the agent decides.
  *
- * All workers of a node start and stop together: a generation. A worker that fails ends it on all
- * nodes: the agent says so to the job (RESTART), which counts failures, stops its other workers,
- * and wants the next round. A node that is lost ends it as well, on all other nodes, and so does a
- * newcomer if that is wanted. A node whose workers have all succeeded says so (FINISH) and stays in
- * its round until all nodes have: if a later round is needed, its workers run again. */
+ * All workers of a node start and stop together: a generation. A worker that fails ends the
+ * generation on all nodes: the agent reports the failure to the job (RESTART), which counts
+ * failures; then it stops its other workers and wants the next round. A lost node also ends the
+ * generation on all other nodes, and so does a new node if the options say so. A node whose workers
+ * have all succeeded reports that (FINISH) and stays in its round until all nodes have finished: if
+ * another round is needed, its workers run again. */
 #ifndef MST_CORE_AGENT_H
 #define MST_CORE_AGENT_H
 
@@ -30,12 +31,12 @@
  *     |     +---------------------------- closed, signal ---------------------------+ |
  *     +---------------------------------- round is over ------------------------------+
  */
-#define MST_AGENT_PHASE_MAP(X)                                                     \
-    X(WAITING, "waiting")   /* wants a round; no worker runs */                    \
-    X(STARTING, "starting") /* has one; ranks are exchanged, a pause may pass */   \
-    X(RUNNING, "running")                                                          \
-    X(FINISHED, "finished") /* all workers have succeeded; other nodes have not */ \
-    X(STOPPING, "stopping") /* workers are told to stop, and are waited for */     \
+#define MST_AGENT_PHASE_MAP(X)                                                       \
+    X(WAITING, "waiting")   /* wants a round; no worker runs */                      \
+    X(STARTING, "starting") /* has a round; exchanges ranks, may pause */            \
+    X(RUNNING, "running")                                                            \
+    X(FINISHED, "finished") /* all workers have succeeded; other nodes still work */ \
+    X(STOPPING, "stopping") /* workers are told to stop; waits for them */           \
     X(ENDED, "ended")
 
 enum mst__agent_phase {
@@ -48,7 +49,7 @@ enum mst__agent_phase {
 /* "waiting" for MST_AGENT_WAITING. Static memory. */
 const char *mst__agent_phase_name(enum mst__agent_phase phase);
 
-/* Why a generation starts, and so why the last one has ended. */
+/* Why a generation starts, and so why the previous one ended. */
 #define MST_AGENT_REASON_MAP(X) \
     X(FIRST, "first")           \
     X(FAILURE, "failure")       \
@@ -65,17 +66,17 @@ enum mst__agent_reason {
 const char *mst__agent_reason_name(enum mst__agent_reason reason);
 
 /* How the node ends. */
-#define MST_AGENT_END_MAP(X)                                                      \
-    X(FINISHED, "finished")   /* the job is done, with our work or without it */  \
-    X(FAILED, "failed")       /* the job has failed: agent->cause */              \
-    X(CLOSED, "closed")       /* somebody has closed it: agent->text */           \
-    X(SIGNAL, "signal")       /* we were told to: agent->signal */                \
-    X(DRAINED, "drained")     /* we were asked to leave, and the job goes on */   \
-    X(REFUSED, "refused")     /* there is no round for us: agent->err */          \
-    X(UNSTARTED, "unstarted") /* the workers cannot be started: agent->err */     \
-    X(STUCK, "stuck")         /* a worker does not end, even when it is killed */ \
-    X(EXCLUDED, "excluded")   /* too many failures were this node's */            \
-    X(LOST, "lost")           /* the rendezvous stays out of reach: agent->err */
+#define MST_AGENT_END_MAP(X)                                                             \
+    X(FINISHED, "finished")   /* the job is done, with this node's work or without it */ \
+    X(FAILED, "failed")       /* the job has failed: agent->cause */                     \
+    X(CLOSED, "closed")       /* the job was closed: agent->text */                      \
+    X(SIGNAL, "signal")       /* stopped by a signal: agent->signal */                   \
+    X(DRAINED, "drained")     /* asked to leave; the job goes on */                      \
+    X(REFUSED, "refused")     /* no round for this node: agent->err */                   \
+    X(UNSTARTED, "unstarted") /* workers cannot be started: agent->err */                \
+    X(STUCK, "stuck")         /* a worker was killed and does not end */                 \
+    X(EXCLUDED, "excluded")   /* this node caused too many failures */                   \
+    X(LOST, "lost")           /* the rendezvous stays unreachable: agent->err */
 
 enum mst__agent_end {
 #define MST_AGENT_END_ENUM(name, text) MST_AGENT_END_##name,
@@ -87,35 +88,34 @@ enum mst__agent_end {
 /* "finished" for MST_AGENT_END_FINISHED. Static memory. */
 const char *mst__agent_end_name(enum mst__agent_end end);
 
-/* What a newcomer, for whom there is room, does to workers that run. */
+/* What happens to running workers when a new node waits and there is room for it. */
 enum mst__agent_on_join {
     MST_AGENT_JOIN_RESTART,
-    MST_AGENT_JOIN_NEXT_RESTART, /* it waits until a generation ends anyway */
+    MST_AGENT_JOIN_NEXT_RESTART, /* the new node waits for a restart with another reason */
 };
 
 enum mst__agent_event_kind {
     MST_AGENT_EVENT_TIME,       /* time has passed */
-    MST_AGENT_EVENT_SEALED,     /* the round that was wanted is complete */
-    MST_AGENT_EVENT_REFUSED,    /* it does not come: @err. A job that has ended: CLOSED instead */
-    MST_AGENT_EVENT_ASSIGNED,   /* the answer to ASSIGN: @restarts of the job, failures alone */
-    MST_AGENT_EVENT_UNASSIGNED, /* the same: @err */
-    MST_AGENT_EVENT_OVER,       /* the round is over, or a member of it is gone: @reason, of a
-                                   failure @cause */
-    MST_AGENT_EVENT_WAITING,    /* @count nodes wait for the next one */
+    MST_AGENT_EVENT_SEALED,     /* the wanted round is complete */
+    MST_AGENT_EVENT_REFUSED,    /* the round does not come: @err. CLOSED if the job has ended */
+    MST_AGENT_EVENT_ASSIGNED,   /* ASSIGN has succeeded: @restarts of the job after failures */
+    MST_AGENT_EVENT_UNASSIGNED, /* ASSIGN has failed: @err */
+    MST_AGENT_EVENT_OVER,       /* the round is over or a member is gone: @reason, perhaps @cause */
+    MST_AGENT_EVENT_WAITING,    /* @count nodes wait for the next round */
     MST_AGENT_EVENT_CLOSED,     /* the job has ended: @outcome, @cause, @text */
-    MST_AGENT_EVENT_CUT,        /* the rendezvous cannot be reached: @err */
-    MST_AGENT_EVENT_AGAIN,      /* it can again */
-    MST_AGENT_EVENT_UNSTARTED,  /* the answer to START, when @worker cannot be started, and those
-                                   after it were not: @err, and what a shell would @status */
+    MST_AGENT_EVENT_CUT,        /* the rendezvous is unreachable: @err */
+    MST_AGENT_EVENT_AGAIN,      /* the rendezvous is reachable again */
+    MST_AGENT_EVENT_UNSTARTED,  /* START has failed at @worker; later ones were not started: @err,
+                                   and @status as of a shell */
     MST_AGENT_EVENT_EXITED,     /* @worker has ended: @status or @signal, @text, @wall_us */
-    MST_AGENT_EVENT_BEAT,       /* @worker says that it goes on */
-    MST_AGENT_EVENT_SAVED,      /* @worker answers a notice */
-    MST_AGENT_EVENT_SIGNAL,     /* we are told to stop: @signal */
-    MST_AGENT_EVENT_RESTART,    /* somebody asks for a new generation of the job */
-    MST_AGENT_EVENT_DRAIN,      /* somebody asks this node to leave, by @deadline_us */
+    MST_AGENT_EVENT_BEAT,       /* @worker has sent a heartbeat @ago_us ago */
+    MST_AGENT_EVENT_SAVED,      /* @worker has answered a notice */
+    MST_AGENT_EVENT_SIGNAL,     /* @signal tells the agent to stop */
+    MST_AGENT_EVENT_RESTART,    /* request for a new generation on all nodes */
+    MST_AGENT_EVENT_DRAIN,      /* request that this node leaves, by @deadline_us */
 };
 
-/* What it points to is borrowed for the call. */
+/* What the pointers refer to is borrowed for the call. */
 struct mst__agent_event {
     enum mst__agent_event_kind kind;
     int64_t now_us;
@@ -131,24 +131,25 @@ struct mst__agent_event {
     uint32_t signal;
     int64_t wall_us;
     int64_t deadline_us; /* INT64_MAX = none */
-    int64_t ago_us;      /* BEAT: when it was; 0 = now */
+    int64_t ago_us;      /* BEAT: age of the heartbeat; 0 = now */
 };
 
 #define MST_AGENT_ALL UINT32_MAX
 
-/* So many rounds whose ranks cannot be exchanged are the store's fault and no accident. */
+/* The node ends after so many rounds in a row whose ranks cannot be exchanged: that is a fault of
+ * the store, not an accident. */
 #define MST_AGENT_UNASSIGNED_MAX 3
 
 enum mst__agent_effect_kind {
-    MST_AGENT_WANT,    /* the next round: SEALED, REFUSED or CLOSED follows */
+    MST_AGENT_WANT,    /* begin the next round: SEALED, REFUSED or CLOSED follows */
     MST_AGENT_ASSIGN,  /* exchange ranks in the round: ASSIGNED or UNASSIGNED follows */
-    MST_AGENT_START,   /* all workers, of generation agent->generation */
-    MST_AGENT_SIGNAL,  /* @signal to @worker, which may be ALL of those that run */
-    MST_AGENT_KILL,    /* all that is left of @worker, with its children */
-    MST_AGENT_FINISH,  /* tell the job that our work is done */
-    MST_AGENT_RESTART, /* tell it that our work has failed: @cause */
-    MST_AGENT_CLOSE,   /* close the job: agent->text */
-    MST_AGENT_LEAVE,   /* the round, or the queue */
+    MST_AGENT_START,   /* start all workers, as generation agent->generation */
+    MST_AGENT_SIGNAL,  /* send @signal to @worker; MST_AGENT_ALL = to all that run */
+    MST_AGENT_KILL,    /* kill all workers that run, with their children */
+    MST_AGENT_FINISH,  /* report to the job that this node's work is done */
+    MST_AGENT_RESTART, /* report to the job that this node's work has failed: @cause */
+    MST_AGENT_CLOSE,   /* close the job */
+    MST_AGENT_LEAVE,   /* leave the round, or the queue */
     MST_AGENT_END,     /* nothing is left to do: agent->end */
 };
 
@@ -164,56 +165,55 @@ struct mst__agent_worker {
     bool is_running;
     bool has_beaten;
     bool has_saved;
-    int64_t beat_us; /* when it last did, or was started */
+    int64_t beat_us; /* time of the last heartbeat, or of the start */
 };
 
 struct mst__agent_options {
-    struct mst__agent_worker *workers; /* borrowed for the agent's life; filled in by it */
+    struct mst__agent_worker *workers; /* must outlive the agent, which fills it in */
     uint32_t workers_count;            /* > 0 */
     uint32_t stop_signal;
     int64_t grace_us; /* from the stop signal to KILL */
     int64_t kill_us;  /* from KILL until a worker counts as stuck */
     enum mst__agent_on_join on_join;
-    uint32_t notice_signal;      /* before a planned stop; 0 = none */
-    int64_t notice_us;           /* for workers to save their work then */
-    int64_t end_us;              /* when the machine is taken away; 0 = not known */
-    int64_t startup_us, hang_us; /* to the first beat, and between two; INT64_MAX = not watched */
-    int64_t pause_us, pause_us_max; /* after the first failure, and at most; it doubles. 0 = none */
-    int64_t quick_us;     /* a generation that fails sooner than this has failed at once */
-    uint32_t quick_max;   /* so many in a row end the job; 0 = any number is fine */
-    int64_t cut_us;       /* without the rendezvous, until the node ends */
-    uint32_t exclude_max; /* so many failures of this node exclude it; 0 = any number is fine */
+    uint32_t notice_signal;      /* sent before a planned stop; 0 = none */
+    int64_t notice_us;           /* time for workers to save their work */
+    int64_t end_us;              /* end of this node's time; 0 = not known */
+    int64_t startup_us, hang_us; /* to the first heartbeat, and between two; INT64_MAX = no limit */
+    int64_t pause_us, pause_us_max; /* after the first failure, doubled up to this; 0 = none */
+    int64_t quick_us;               /* a generation that fails before this has failed at once */
+    uint32_t quick_max;             /* so many in a row end the job; 0 = no limit */
+    int64_t cut_us;                 /* how long the rendezvous may be unreachable */
+    uint32_t exclude_max;           /* so many failures of this node exclude it; 0 = no limit */
 };
 
-/* Plain data; to be read and not written by drivers. */
+/* Plain data, which drivers may read and must not write. */
 struct mst__agent {
     struct mst__agent_options options;
     enum mst__agent_phase phase;
     int64_t now_us;
 
     uint32_t generation;           /* grows with each START; 0 = none yet */
-    enum mst__agent_reason reason; /* of the next one, or the one that runs */
-    uint32_t restarts;             /* of the job, as the last ASSIGNED has it */
+    enum mst__agent_reason reason; /* of the next generation, or of the one that runs */
+    uint32_t restarts;             /* of the job, from the last ASSIGNED */
     uint32_t running_count;
-    uint32_t failures;    /* of our workers, one for each generation at most */
+    uint32_t failures;    /* of this node's workers, at most one per generation */
     uint32_t quick_count; /* generations of the job that failed at once, in a row */
-    int64_t cut_us;       /* when the node ends without the rendezvous; INT64_MAX = it is there */
+    int64_t cut_us;       /* when the node ends without the rendezvous; INT64_MAX = reachable */
 
-    uint32_t unassigned_count; /* of rounds in a row whose ranks were not exchanged */
-    bool is_assigned;          /* STARTING */
-    int64_t start_us;  /* STARTING: when the pause is over. RUNNING: when they were started */
-    int64_t notice_us; /* RUNNING: until then they may save; INT64_MAX = no notice was given */
+    uint32_t unassigned_count; /* rounds in a row whose ranks were not exchanged */
+    bool is_assigned;          /* STARTING: ranks are exchanged */
+    int64_t start_us;          /* STARTING: end of the pause. RUNNING: start of the workers */
+    int64_t notice_us;         /* RUNNING: end of the notice; INT64_MAX = none was given */
     enum mst__agent_reason notice_reason;
     bool notice_drains;
-    int64_t kill_us;  /* STOPPING: when they are killed */
-    int64_t stuck_us; /* STOPPING: when those that are killed must have ended */
-    bool is_killed;   /* STOPPING */
-    bool ends;        /* when no worker runs any more */
+    int64_t kill_us;  /* STOPPING: when workers are killed */
+    int64_t stuck_us; /* STOPPING: when killed workers must have ended */
+    bool is_killed;   /* STOPPING: workers were killed */
+    bool ends;        /* the node ends when no worker runs */
 
     enum mst__agent_end end;
     uint32_t signal;
-    struct mst__cause
-        cause; /* of the job's failure, or of the last one of ours; its texts follow */
+    struct mst__cause cause; /* of the job's failure, or of this node's last; its texts follow */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];
     char text[MST_AUTHORITY_REASON_SIZE_MAX + 1];
@@ -223,21 +223,21 @@ struct mst__agent {
     size_t effects_count;
 };
 
-/* @options are copied. It is WAITING, and WANT is its first effect. */
+/* Initialize the agent: it is WAITING, and its first effect is WANT. @options is copied. */
 void mst__agent_init(struct mst__agent *agent,
                      const struct mst__agent_options *options,
                      int64_t now_us);
 
-/* The effects of @event are in agent->effects. Time that goes back counts as none. Events that
- * come too late for the phase change nothing. */
+/* Process @event. Its effects are in agent->effects. If the time goes back, it counts as unchanged.
+ * Events that come too late for the phase are ignored. */
 void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *event);
 
-/* When the next TIME is due; INT64_MAX = nothing is. */
+/* When the next TIME is due; INT64_MAX = never. */
 int64_t mst__agent_due_us(const struct mst__agent *agent);
 
-/* What must be true between two steps and is not, NULL if there is nothing. Static memory. */
+/* The invariant that is violated between two steps; NULL = none. Static memory. */
 const char *mst__agent_flaw(const struct mst__agent *agent);
-/* Assert that there is nothing. */
+/* Assert that no invariant is violated. */
 void mst__agent_check(const struct mst__agent *agent);
 
 #endif /* MST_CORE_AGENT_H */
