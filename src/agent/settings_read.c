@@ -374,7 +374,7 @@ static int read_restarts(struct mst__run_settings *settings, struct mst_err *ret
     settings->is_exit_torchrun = status == 1;
     settings->preempt_status = (int)preempt;
     if (rv == 0 && settings->give_up_count > 0 && settings->give_up_ms == 0) {
-        return wrong(value_of(settings, MST_SETTING_GIVE_UP), "such as 10/3s, or 0", reterr);
+        return wrong(value_of(settings, MST_SETTING_GIVE_UP), "0, or N/TIME such as 10/3s", reterr);
     }
     return rv;
 }
