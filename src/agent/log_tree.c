@@ -162,6 +162,19 @@ static void link_attempt(const struct mst__log_tree *tree, int64_t local_rank)
     (void)rv;
 }
 
+/* Make the directory of the generation (@local_rank -1) or of a worker. Returns 0 or MST_ESYS. */
+static int make_directory(const struct mst__log_tree *tree,
+                          int64_t local_rank,
+                          struct mst_err *reterr)
+{
+    char path[PATH_MAX];
+    int reason = ENAMETOOLONG;
+    if (make_path(tree, local_rank, "", path)) {
+        reason = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
+    }
+    return reason == 0 ? 0 : mst__fail(reterr, MST_ESYS, reason, "mkdir '%.150s'", path);
+}
+
 int mst__log_tree_begin(struct mst__log_tree *tree,
                         int64_t generation,
                         int64_t attempt,
@@ -176,19 +189,17 @@ int mst__log_tree_begin(struct mst__log_tree *tree,
     if (!tree->has_files) {
         return 0;
     }
-    if (!make_path(tree, -1, "", path) || (mkdir(path, 0700) != 0 && errno != EEXIST)) {
-        return mst__fail(reterr, MST_ESYS, errno, "mkdir '%.150s'", path);
-    }
-    if (attempt_path(tree, -1, path)) {
+    int rv = make_directory(tree, -1, reterr);
+    if (rv == 0 && attempt_path(tree, -1, path)) {
         (void)mkdir(path, 0700); /* see link_attempt */
     }
-    for (size_t i = 0; i < tree->workers_count; i++) {
-        if (!make_path(tree, (int64_t)i, "", path) || (mkdir(path, 0700) != 0 && errno != EEXIST)) {
-            return mst__fail(reterr, MST_ESYS, errno, "mkdir '%.150s'", path);
+    for (size_t i = 0; i < tree->workers_count && rv == 0; i++) {
+        rv = make_directory(tree, (int64_t)i, reterr);
+        if (rv == 0) {
+            link_attempt(tree, (int64_t)i);
         }
-        link_attempt(tree, (int64_t)i);
     }
-    return 0;
+    return rv;
 }
 
 static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *ftw)

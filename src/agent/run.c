@@ -266,6 +266,7 @@ void mst__run_step(struct mst__run *run, struct mst__agent_event event)
 {
     enum mst__agent_phase before = run->agent.phase;
     event.now_us = now_us();
+    event.wall_us = mst__clock_wall_us();
     mst__agent_step(&run->agent, &event);
     if (run->agent.phase != before) {
         tell_phase(run, before);

@@ -38,11 +38,10 @@ enum mst__run_failure {
 struct mst__run_end {
     enum mst__run_failure failure;
     enum mst__agent_end end;
-    struct mst_err err;              /* NOT_BEGUN, PREFLIGHT, REFUSED, UNSTARTED, LOST */
-    int status, signal;              /* of the cause; SIGNAL: the received signal */
-    bool goes_on;                    /* SIGNAL: enough nodes are left for the job */
-    char text[256];                  /* CLOSED: the reason */
-    struct mst__signal_list signals; /* unused */
+    struct mst_err err; /* NOT_BEGUN, PREFLIGHT, REFUSED, UNSTARTED, LOST */
+    int status, signal; /* of the cause; SIGNAL: the received signal */
+    bool goes_on;       /* SIGNAL: enough nodes are left for the job */
+    char text[256];     /* CLOSED: the reason */
 };
 
 /* Run this node's part of the job to its end, and print messages for the user. The node has left

@@ -10,7 +10,7 @@
 #include "base/limits.h"
 
 #define SAY_SIZE 1200
-#define END_SIZE 40
+#define END_SIZE 100
 #define NAMED_MAX 8 /* lost nodes per notice that get a line each */
 
 /* Variable with a path, to which torchrun copies the error file of the worker that failed first. */
@@ -41,19 +41,21 @@ static bool tells_for_all(const struct mst__run *run)
 }
 
 /* Write "exit status 3" or "SIGSEGV". */
-static void name_end(int status, int signal, char ret_text[END_SIZE])
+static void name_end(int status, int signal, struct mst_bytes text, char ret_text[END_SIZE])
 {
     if (signal != 0) {
         mst__report_signal(signal, ret_text);
-    } else {
+    } else if (status != 0) {
         (void)snprintf(ret_text, END_SIZE, "exit status %d", status);
+    } else { /* it hangs */
+        (void)snprintf(ret_text, END_SIZE, "%.*s", (int)text.size, (const char *)text.data);
     }
 }
 
 void mst__run_tell_failure(struct mst__run *run, const struct mst__cause *cause)
 {
     char text[END_SIZE];
-    name_end(cause->status, (int)cause->signal, text);
+    name_end(cause->status, (int)cause->signal, cause->text, text);
     if (run->settings->max_restarts > 0) { /* otherwise the report follows */
         mst__run_say(run, "muster: worker %u (rank %lld) failed: %s", cause->worker,
                      (long long)run->assignment.first_rank + cause->worker, text);
@@ -69,7 +71,7 @@ static void tell_their_failure(struct mst__run *run, const struct mst_cause *cau
         return;
     }
     run->told_round = run->round.round;
-    name_end(cause->exit_status, cause->signal, text);
+    name_end(cause->exit_status, cause->signal, mst_bytes_str(cause->text), text);
     mst__run_say(run, "muster: a worker of node '%s' failed: %s", cause->node, text);
 }
 

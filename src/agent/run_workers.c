@@ -126,6 +126,16 @@ static void note_start(struct mst__run *run, uint32_t worker)
     }
 }
 
+static void close_fds(const struct mst__spawn_worker *spawn)
+{
+    if (spawn->output_fd >= 0) {
+        (void)close(spawn->output_fd); /* the worker has a copy */
+    }
+    if (spawn->error_fd >= 0) {
+        (void)close(spawn->error_fd);
+    }
+}
+
 /* Plan and start all workers, and close their descriptors in this process. */
 static int start_planned(struct mst__run *run,
                          struct mst__spawn_worker *spawns,
@@ -136,12 +146,11 @@ static int start_planned(struct mst__run *run,
     int rv = 0;
     while (planned < run->group.count && rv == 0) {
         rv = plan_worker(run, planned, &spawns[planned], reterr);
-        planned += rv == 0 ? 1 : 0;
+        planned++;
     }
     rv = rv == 0 ? mst__group_start(&run->group, spawns, ret_failed, reterr) : rv;
     for (uint32_t i = 0; i < planned; i++) {
-        (void)close(spawns[i].output_fd);
-        (void)close(spawns[i].error_fd);
+        close_fds(&spawns[i]);
     }
     return rv;
 }
@@ -180,7 +189,6 @@ void mst__run_start(struct mst__run *run)
                                .worker = failed,
                                .err = &err,
                                .status = mst__spawn_status(&err),
-                               .wall_us = mst__clock_wall_us(),
                            });
     }
 }
@@ -210,7 +218,6 @@ void mst__run_ended(void *arg, uint32_t worker, int status, int signal)
                            .worker = worker,
                            .status = status,
                            .signal = (uint32_t)signal,
-                           .wall_us = mst__clock_wall_us(),
                        });
 }
 

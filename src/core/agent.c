@@ -361,7 +361,7 @@ static int64_t beat_due_us(const struct mst__agent *agent, const struct mst__age
 }
 
 /* Find a worker that hangs, and fail because of it. Returns false if there is none. */
-static bool find_hanging(struct mst__agent *agent)
+static bool find_hanging(struct mst__agent *agent, int64_t wall_us)
 {
     const struct mst__agent_options *options = &agent->options;
     for (uint32_t i = 0; i < options->workers_count; i++) {
@@ -375,6 +375,7 @@ static bool find_hanging(struct mst__agent *agent)
         fail(agent, &(const struct mst__cause){
                         .rank = MST_AUTHORITY_RANK_NONE,
                         .worker = i,
+                        .wall_us = wall_us,
                         .text = mst_bytes_str(text),
                     });
         return true;
@@ -529,7 +530,7 @@ static void asked_to_leave(struct mst__agent *agent, int64_t deadline_us)
     stop_to_end(agent, agent->options.stop_signal);
 }
 
-static void pass(struct mst__agent *agent)
+static void pass(struct mst__agent *agent, int64_t wall_us)
 {
     if (agent->now_us >= agent->cut_us) {
         agent->cut_us = INT64_MAX;
@@ -544,7 +545,7 @@ static void pass(struct mst__agent *agent)
             }
             return;
         case MST_AGENT_RUNNING:
-            if (find_hanging(agent)) {
+            if (find_hanging(agent, wall_us)) {
                 return;
             }
             if (agent->now_us >= agent->notice_us) {
@@ -660,7 +661,7 @@ void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *ev
             step_round(agent, event);
             return;
     }
-    pass(agent);
+    pass(agent, event->wall_us);
 }
 
 int64_t mst__agent_due_us(const struct mst__agent *agent)

@@ -129,7 +129,7 @@ struct mst__agent_event {
     uint32_t worker;
     int32_t status;
     uint32_t signal;
-    int64_t wall_us;
+    int64_t wall_us;     /* TIME, EXITED, UNSTARTED: time of the failure on the node's clock */
     int64_t deadline_us; /* INT64_MAX = none */
     int64_t ago_us;      /* BEAT: age of the heartbeat; 0 = now */
 };
