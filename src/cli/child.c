@@ -1,4 +1,4 @@
-/* cli/child.c - starting and stopping a command. */
+/* cli/child.c - starts and stops a command. */
 #include "cli/child.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static bool is_replaced(const char *entry, const struct mst__variable *variables
     return false;
 }
 
-/* Our own environment with @variables put first: heap, and so are the first @count entries. */
+/* Returns the environment of this process with @variables in front. The caller frees it and its
+ * first @count entries with environment_free. */
 static char **environment_new(const struct mst__variable *variables, size_t count)
 {
     size_t inherited = 0;
@@ -64,7 +65,8 @@ static char **environment_new(const struct mst__variable *variables, size_t coun
 
 /* --- starting --- */
 
-/* In the child. The environment was made before. */
+/* The program of the child. Its environment is made before the fork, because the child makes only
+ * system calls. */
 struct image {
     char *const *argv;
     char **environment;
@@ -73,7 +75,7 @@ struct image {
 static void become(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct image *image = arg;
-    (void)setpgid(0, 0); /* cannot fail for a process that has just begun */
+    (void)setpgid(0, 0); /* cannot fail in a new process */
     if (mst__exec_die_with(parent)) {
         mst__exec_allow_signals(mask);
         (void)execvpe(image->argv[0], image->argv, image->environment);
@@ -124,7 +126,7 @@ void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd)
     if (group == 0) {
         return;
     }
-    (void)kill(-group, SIGTERM); /* there is the child at least, ended or not */
+    (void)kill(-group, SIGTERM); /* cannot fail: the child is not reaped yet */
     int64_t deadline_ms = mst__clock_deadline_ms(grace_ms);
     bool killed = false;
     while (!mst__child_ended(child)) {
@@ -137,7 +139,7 @@ void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd)
         (void)poll(&wake, 1, killed ? -1 : left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
         uint64_t count;
         ssize_t size = read(wake_fd, &count, sizeof count);
-        (void)size; /* it was not readable if the time is over */
+        (void)size; /* nothing to read if the time is over */
     }
-    (void)kill(-group, SIGKILL); /* processes that it has left behind */
+    (void)kill(-group, SIGKILL); /* processes that the child left behind */
 }

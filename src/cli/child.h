@@ -1,4 +1,4 @@
-/* cli/child.h - a command that runs below us and does not outlive us. */
+/* cli/child.h - a command that runs as a child and does not outlive this process. */
 #ifndef MST_CLI_CHILD_H
 #define MST_CLI_CHILD_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* A variable of its environment, besides our own ones. */
+/* A variable that the child gets in addition to the environment of this process. */
 struct mst__variable {
     const char *name;
     const char *value;
@@ -18,10 +18,10 @@ struct mst__child {
 };
 
 /**
- * Start @argv[0], looked for in PATH, with @variables in its environment, in a process group of its
- * own. It is killed when the calling thread ends, however that happens.
+ * Start @argv[0], found in PATH, with @variables in its environment and in its own process group.
+ * The kernel kills the child when the calling thread ends, for any reason.
  *
- * Returns 0; MST_ESYS with errno in reterr->sys, ENOENT when there is no such command; MST_ENOMEM.
+ * Returns 0, MST_ENOMEM, or MST_ESYS with errno in reterr->sys: ENOENT if there is no such command.
  */
 int mst__child_start(char *const *argv,
                      const struct mst__variable *variables,
@@ -29,11 +29,12 @@ int mst__child_start(char *const *argv,
                      struct mst__child *ret_child,
                      struct mst_err *reterr);
 
-/* Whether it has ended; then pid is 0, and exit_code is its exit status or 128 + signal. */
+/* Whether the child has ended. If so, sets pid to 0 and exit_code to its exit status, or to 128 +
+ * signal. */
 bool mst__child_ended(struct mst__child *child);
 
-/* End it and everything in its process group: SIGTERM, and SIGKILL after @grace_ms. Returns once it
- * has ended. @wake_fd becomes readable upon SIGCHLD. None running is fine. */
+/* Stop the child and its process group: SIGTERM, then SIGKILL after @grace_ms. Returns when the
+ * child has ended. @wake_fd must become readable at SIGCHLD. Does nothing if no child runs. */
 void mst__child_stop(struct mst__child *child, int64_t grace_ms, int wake_fd);
 
 #endif /* MST_CLI_CHILD_H */

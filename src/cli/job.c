@@ -1,4 +1,4 @@
-/* cli/job.c - `muster ps`, `restart`, `drain` and `stop`: talking to a running job through the
+/* cli/job.c - `muster ps`, `restart`, `drain` and `stop`: commands for a running job, through the
  * store where it meets. */
 #include "cli/job.h"
 
@@ -21,7 +21,7 @@
 
 /* --- the job --- */
 
-/* Missing options come from the variables that `muster run` reads. */
+/* The value of an option, from the command line or from the variables that `muster run` reads. */
 static const char *from_environment(const char *given, const char *ours, const char *torchs)
 {
     if (given != NULL && *given != '\0') {
@@ -124,15 +124,16 @@ int mst__cli_job_ask(const struct mst__cli_job *job,
         return mst__fail(reterr, rv, 0, "no node of the job answers");
     }
     bool existed;
-    struct mst_err ignored; /* then a name stays there */
+    struct mst_err ignored; /* on failure, the reply stays in the store */
     (void)mst_store_delete(job->store, mst_bytes_str(key), job->timeout_ms, &existed, &ignored);
     return rv;
 }
 
 /* --- ps --- */
 
-/* Whether the job has lost the node, whose key then stays. An authority forgets lost nodes with the
- * next round; without one, a node that comes back from a round is unknown for a moment. */
+/* Whether the job has lost the node. The key of a lost node stays in the store. An authority
+ * forgets lost nodes at the next round, so a node that it does not know is lost. Without an
+ * authority, a node between two rounds is unknown for a moment, and not lost. */
 static bool is_lost(const struct mst_status *status, const char *name)
 {
     for (size_t i = 0; status != NULL && i < status->node_count; i++) {
@@ -152,7 +153,7 @@ static void put_node(struct mst__buf *table,
     struct mst__control_worker worker;
     struct mst_bytes workers;
     if (!mst__control_node_read(text, &node, &workers)) {
-        return; /* of a later version */
+        return; /* written by a later version */
     }
     bool lost = is_lost(status, node.node);
     while (mst__control_worker_next(&workers, &worker)) {
@@ -178,7 +179,7 @@ static void put_node(struct mst__buf *table,
     }
 }
 
-/* The states of the nodes, in the order of their ranks. */
+/* The stored state of a node. */
 struct said {
     struct mst_buffer text;
     int64_t group_rank;
@@ -217,7 +218,7 @@ static int read_nodes(const struct mst__cli_job *job,
             (void)mst__control_node_read(mst_bytes_of(said[count].text.data, said[count].text.size),
                                          &node, &workers);
             said[count++].group_rank = node.group_rank;
-        } /* else it has just left */
+        } /* else the node has just left */
     }
     mst_keys_free(&keys);
     if (count > 0) {
@@ -236,11 +237,11 @@ static void free_nodes(struct said *said, size_t count)
     mst__free(said);
 }
 
-/* A mst__cli_job_act's function, as all that follow. */
+/* The function of a mst__cli_job_act, like restart, drain and stop. */
 static int show(const struct mst__cli_job *job, const char *argument, void *arg)
 {
     bool is_json = *(const bool *)arg;
-    (void)argument; /* there is none */
+    (void)argument; /* NULL */
     struct said *said = NULL;
     size_t count = 0;
     struct mst_status *status = NULL;
@@ -250,7 +251,7 @@ static int show(const struct mst__cli_job *job, const char *argument, void *arg)
     int rv = read_nodes(job, &said, &count, &err);
     if (rv == 0) {
         (void)mst_status_job(job->params, job->timeout_ms, &status,
-                             NULL); /* else no node counts as lost */
+                             NULL); /* on failure, no node counts as lost */
     }
     int put = 0;
     if (rv == 0 && !is_json) {
@@ -322,7 +323,7 @@ static int ask(const struct mst__cli_job *job,
 
 static int restart(const struct mst__cli_job *job, const char *argument, void *arg)
 {
-    (void)argument; /* neither is there */
+    (void)argument; /* both are NULL */
     (void)arg;
     return ask(job, &(struct mst__control_command){.kind = MST_CONTROL_RESTART},
                "workers are restarted by ");
@@ -383,7 +384,7 @@ int mst__cli_drain(int argc, char **argv)
 
 /* --- stop --- */
 
-/* Whether it is the key of a node that the job had lost, as @status says. */
+/* Whether @key belongs to a node that is lost according to @status. */
 static bool is_leftover(const struct mst_status *status, struct mst_bytes key)
 {
     char name[MST_CONTROL_KEY_SIZE];
@@ -393,7 +394,8 @@ static bool is_leftover(const struct mst_status *status, struct mst_bytes key)
     return is_lost(status, name);
 }
 
-/* Wait until no agent is left of those that @status, taken before, knows. */
+/* Wait until all agents have removed their keys. @status, taken before the close, shows the lost
+ * nodes, whose keys stay. */
 static int await_end(const struct mst__cli_job *job,
                      const struct mst_status *status,
                      struct mst_err *reterr)
@@ -408,7 +410,7 @@ static int await_end(const struct mst__cli_job *job,
         }
         mst_keys_free(&keys);
         if (rv != 0) {
-            return rv == MST_ECONN ? 0 : rv; /* the server was one of them */
+            return rv == MST_ECONN ? 0 : rv; /* the node that served has ended */
         }
         if (nodes == 0) {
             return 0;
@@ -417,19 +419,19 @@ static int await_end(const struct mst__cli_job *job,
             return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", nodes,
                              nodes == 1 ? " is" : "s are");
         }
-        (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends us */
+        (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends this process */
     }
 }
 
 static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
 {
     const char *reason = *(const char *const *)arg;
-    (void)argument; /* there is none */
+    (void)argument; /* NULL */
     char owner[300];
     char host[128] = "";
     const char *user = getenv("USER");
     struct mst_err err;
-    (void)gethostname(host, sizeof host - 1); /* then it is empty */
+    (void)gethostname(host, sizeof host - 1); /* on failure, the name is empty */
     (void)snprintf(owner, sizeof owner, "muster stop, %.120s%s%s", user == NULL ? "" : user,
                    user == NULL ? "" : "@", host); /* fits */
     const char *backend = mst_params_backend(job->params);

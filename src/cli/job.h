@@ -1,18 +1,18 @@
-/* cli/job.h - what the commands that talk to a running job share. */
+/* cli/job.h - the common part of the commands for a running job. */
 #ifndef MST_CLI_JOB_H
 #define MST_CLI_JOB_H
 
 #include "agent/control_keys.h"
 #include "cli/rdzv.h"
 
-/* A job, as the options say. */
+/* The job that the options name. */
 struct mst__cli_job {
     struct mst__rdzv rdzv;
     int64_t timeout_ms;
     struct mst_params *params;
-    struct mst_store *store; /* of its keys, see agent/control_keys.h */
-    const char *instead;     /* what to do where agents listen to nobody */
-    bool needs_queue;        /* of the store; an etcd has none */
+    struct mst_store *store; /* the job's keys, see agent/control_keys.h */
+    const char *instead;     /* advice for backends whose agents take no commands */
+    bool needs_queue;        /* the store must have queues; an etcd has none */
 };
 
 #define MST_CLI_JOB_DEFAULTS(name, advice)                                            \
@@ -27,28 +27,29 @@ struct mst__cli_job {
             &(job).timeout_ms, 1, (int64_t)86400 * 1000                                           \
     }
 
-/* What a command does. */
+/* The action of a command. */
 struct mst__cli_job_act {
-    /* With the job open, and the first argument that is no option, NULL if there is none: what to
-     * exit with. */
+    /* Carry out the command with the open job. @argument is the first one that is not an option, or
+     * NULL. Returns the exit code. */
     int (*fn)(const struct mst__cli_job *job, const char *argument, void *arg);
-    /* Before that: what the options lack, or NULL. The function is optional. */
+    /* Called before @fn; may be NULL. Returns an error for a missing option, or NULL. */
     const char *(*missing)(const void *arg);
     void *arg;
 };
 
-/* Read the options, open the store of the job, act, and close it: what to exit with. */
+/* Read the options, open the store of the job, call @act, and close the store. Returns the exit
+ * code. */
 int mst__cli_job_main(struct mst__cli_job *job,
                       const struct mst__usage *usage,
                       const struct mst__cli_job_act *act,
                       int argc,
                       char **argv);
 
-/* Print @err, with advice; returns the exit code that fits. */
+/* Print @err, with advice. Returns the exit code for it. */
 int mst__cli_job_fail(const struct mst__cli_job *job, const struct mst_err *err);
 
-/* Send @command and wait for the node that carries it out: its name. 0, or an error of the store;
- * MST_ETIMEOUT when no node answers. */
+/* Send @command and wait until a node carries it out. @ret_node is the name of that node. Returns
+ * 0, MST_ETIMEOUT if no node answers, or an error of the store. */
 int mst__cli_job_ask(const struct mst__cli_job *job,
                      const struct mst__control_command *command,
                      struct mst_buffer *ret_node,

@@ -1,4 +1,4 @@
-/* cli/job_logs.c - `muster logs`: the log of a worker, from the agent that has its file. */
+/* cli/job_logs.c - `muster logs`: the log of a worker, sent by the agent that has the file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -23,12 +23,12 @@ static void on_signal(int number)
     mst_store_interrupt(signalled_store);
 }
 
-/* Change the number that says that we still read. */
+/* Add 1 to the number that tells the agent that its reader is alive. */
 static void say_alive(const struct mst__cli_job *job, const char *token)
 {
     char key[MST_CONTROL_KEY_SIZE];
     int64_t number = 0;
-    struct mst_err err; /* the next one may get through */
+    struct mst_err err; /* on failure, the next call may succeed */
     (void)snprintf(key, sizeof key, "logs/%s/alive", token);
     (void)mst_store_add(job->store, mst_bytes_str(key), 1, job->timeout_ms, &number, &err);
 }
@@ -67,14 +67,14 @@ static int read_pieces(const struct mst__cli_job *job, const char *token, struct
     }
 }
 
-/* Nothing of ours stays in the store. */
+/* Remove the keys of this reader. */
 static void clean(const struct mst__cli_job *job, const char *token)
 {
     static const char *const behind[] = {"", "/alive"};
     for (size_t i = 0; i < 2; i++) {
         char key[MST_CONTROL_KEY_SIZE];
         bool existed;
-        struct mst_err err; /* the agent removes it, then */
+        struct mst_err err; /* on failure, the agent removes the key */
         (void)snprintf(key, sizeof key, "logs/%s%s", token, behind[i]);
         (void)mst_store_delete(job->store, mst_bytes_str(key), job->timeout_ms, &existed, &err);
     }
@@ -89,7 +89,7 @@ static const char *missing(const void *arg)
 static int show_log(const struct mst__cli_job *job, const char *argument, void *arg)
 {
     struct mst__control_command *command = arg;
-    (void)argument; /* there is none */
+    (void)argument; /* NULL */
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct mst_buffer node = {0};
     struct mst_err err;

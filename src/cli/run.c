@@ -1,4 +1,5 @@
-/* cli/run.c - `muster run`: from settings to a rendezvous, and from how it ended to a status. */
+/* cli/run.c - `muster run`: settings become parameters of a rendezvous; the end of the run becomes
+ * an exit status. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 
 #define COMMAND "muster run"
 
-/* How long the rendezvous may be out of reach: as long as one of its calls may take. */
+/* How long the rendezvous may be out of reach: the default of read_timeout, the limit of a call. */
 #define CUT_MS_DEFAULT 60000
 
 /* --- parameters of the rendezvous --- */
@@ -37,7 +38,8 @@ static int set_budget(const struct mst__run_settings *settings,
     return mst_params_set(params, "max_restarts", text, reterr);
 }
 
-/* The rank that a node wants, or has, as the backend names it. */
+/* Set the rank that the node wants (muster, etcd-v3) or has (static). Other backends have no such
+ * option. */
 static int set_rank(const struct mst__run_settings *settings,
                     struct mst_params *params,
                     struct mst_err *reterr)
@@ -63,7 +65,8 @@ static int set_serve(const struct mst__run_settings *settings,
     return can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
 }
 
-/* Nodes that come later wait until one of the first ones is lost. */
+/* With --on-join never, no round is larger than the first one: later nodes wait until a member is
+ * lost. */
 static int set_growth(const struct mst__run_settings *settings,
                       struct mst_params *params,
                       struct mst_err *reterr)
@@ -93,7 +96,7 @@ static int fill_params(const struct mst__run_settings *settings,
     return rv;
 }
 
-/* Events of the handler for people. */
+/* Print the events of the handler that users need. */
 static void on_event(void *arg, const struct mst_event *event)
 {
     const struct mst__run_settings *settings = arg;
@@ -113,8 +116,8 @@ static void on_wait(void *arg, bool is_waiting, bool is_late)
     }
 }
 
-/* Whether this node reports what it waits for. Agents that share a console would all report the
- * same: the first one does. */
+/* Whether this node reports its waits. Agents that share a console would all report the same, so
+ * only the first one does. */
 static bool reports_waits(const struct mst__run_settings *settings)
 {
     const char *who = mst__env_get(settings->environment, MST_REPORT_VARIABLE);
@@ -149,7 +152,7 @@ static int make_params(const struct mst__run_settings *settings,
 
 /* --- the end --- */
 
-/* The status of the worker that has failed first. */
+/* The exit status for the failed worker that is the cause. */
 static int failed_exit(const struct mst__run_settings *settings, const struct mst__run_end *end)
 {
     if (settings->is_exit_torchrun) {
@@ -250,7 +253,7 @@ static int run(const struct mst__run_settings *settings)
     return exit_code;
 }
 
-/* Settings that the table accepts and that cannot be honoured here. */
+/* Returns an error for settings that contradict each other or the backend, or NULL. */
 static const char *refused(const struct mst__run_settings *settings)
 {
     bool is_static = strcmp(settings->backend, "static") == 0;

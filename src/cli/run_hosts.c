@@ -1,4 +1,4 @@
-/* cli/run_hosts.c - agents on other hosts: which ones, and with which command line. */
+/* cli/run_hosts.c - agents on other hosts: their hosts, command line and environment. */
 #include "cli/run_hosts.h"
 
 #include <errno.h>
@@ -23,10 +23,10 @@
 #define COMMAND "muster run"
 #define HOSTFILE_SIZE_MAX MST_MIB(16)
 #define PORT_FIRST 29400
-#define PORTS_COUNT 1000 /* so that two jobs on one host do not meet at one port */
+#define PORTS_COUNT 1000 /* makes a common port of two jobs on one host unlikely */
 
-/* What is passed on of our environment, by the beginning of its name; and what is not of that,
- * because it would start agents on other hosts again. */
+/* Prefixes of the environment variables that agents get, and exceptions, which would make an agent
+ * start agents on other hosts again. */
 static const char *const passed_prefixes[] = {
     "MUSTER_", "PET_", "NCCL_", "TORCH", "PYTHON", "OMP_", "LD_LIBRARY_PATH=", "LOGLEVEL=",
 };
@@ -54,7 +54,7 @@ static int read_hostfile(const char *path,
         size = room == NULL ? 0 : fread(room, 1, 4096, file);
         mst__buf_commit(&text, size);
     } while (size > 0);
-    (void)fclose(file); /* it was only read */
+    (void)fclose(file); /* opened for reading only */
     rv = rv != 0 ? mst__fail(reterr, rv, 0, "host file '%.100s'", path)
                  : mst__hosts_parse_file(mst__buf_bytes(&text), arena, ret_list, reterr);
     mst__buf_close(&text);
@@ -104,7 +104,8 @@ static void add(struct words *words, const char *format, ...)
     words->list[words->count++] = text;
 }
 
-/* Settings that are ours, or that are given below. */
+/* Whether agents get the option. Some options are for this process only; make_words and the agent's
+ * relay set others. */
 static bool is_passed(enum mst__setting setting)
 {
     switch (setting) {
@@ -147,7 +148,7 @@ static void add_setting(struct words *words,
     }
 }
 
-/* Where the nodes meet, if nothing says it: on the first host. */
+/* Add the endpoint. The default is the first host, with a random port. */
 static void add_endpoint(struct words *words,
                          const struct mst__run_settings *settings,
                          const char *first)
@@ -267,7 +268,8 @@ static int check(const struct mst__run_settings *settings,
     return 0;
 }
 
-/* Slurm starts the agents itself, and passes on the environment. */
+/* Replace this process by srun, which starts the agents and passes on the environment. Returns only
+ * on failure. */
 static int run_srun(const struct mst__run_settings *settings,
                     const struct mst__host_list *hosts,
                     const struct words *words,
@@ -295,7 +297,7 @@ static int run_srun(const struct mst__run_settings *settings,
         argv[at++] = words->list[i];
     }
     for (size_t i = 0; i < sizeof launching / sizeof launching[0]; i++) {
-        (void)unsetenv(launching[i]); /* the name is one */
+        (void)unsetenv(launching[i]); /* cannot fail: the name is valid */
     }
     (void)execvp(argv[0], (char *const *)argv);
     return mst__fail(reterr, MST_ESYS, errno, "start srun (--launch ssh does without it)");
@@ -352,7 +354,8 @@ int mst__cli_run_hosts(const struct mst__run_settings *settings)
 
 /* --- being a relay --- */
 
-/* Standard input is the job's, not the agent's. Returns where it is now, or -1. */
+/* Move standard input, which carries the relay's job, to another descriptor, so that the agent does
+ * not read it. Returns the descriptor, or -1 with errno. */
 static int move_input(void)
 {
     int control = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -367,17 +370,17 @@ static int move_input(void)
 static int take_over(const struct mst__relay_job *job, struct mst_err *reterr)
 {
     for (size_t i = 0; i < sizeof launching / sizeof launching[0]; i++) {
-        (void)unsetenv(launching[i]); /* the name is one */
+        (void)unsetenv(launching[i]); /* cannot fail: the name is valid */
     }
     for (size_t i = 0; i < job->environment_count; i++) {
         char *equals = strchr(job->environment[i], '=');
         if (equals != NULL) {
             *equals = '\0';
-            (void)setenv(job->environment[i], equals + 1, 1); /* without memory, without it */
+            (void)setenv(job->environment[i], equals + 1, 1); /* missing if out of memory */
             *equals = '=';
         }
     }
-    (void)setenv(MST_REPORT_VARIABLE, "cause", 1); /* without memory, all report */
+    (void)setenv(MST_REPORT_VARIABLE, "cause", 1); /* if out of memory, all agents report */
     if (job->cwd != NULL && chdir(job->cwd) != 0) {
         return mst__fail(reterr, MST_ESYS, errno, "on host %.60s: directory '%.100s'",
                          job->self.name, job->cwd);
@@ -407,7 +410,7 @@ int mst__cli_run_relay(void)
         rv = err.code;
     }
     if (rv != 0) {
-        (void)mst__cli_fail(&err); /* it is the status that counts */
+        (void)mst__cli_fail(&err); /* the status of a relay is MST_RELAY_LOST */
         status = MST_RELAY_LOST;
     }
     mst__buf_close(&input);

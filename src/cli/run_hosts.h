@@ -1,13 +1,14 @@
-/* cli/run_hosts.h - `muster run` for other hosts. */
+/* cli/run_hosts.h - `muster run` with agents on other hosts. */
 #ifndef MST_CLI_RUN_HOSTS_H
 #define MST_CLI_RUN_HOSTS_H
 
 #include "agent/settings.h"
 
-/* Start agents on the hosts of @settings, and wait for them. Returns what to exit with. */
+/* Start agents on the hosts in @settings, and wait for their end. Returns the exit code. */
 int mst__cli_run_hosts(const struct mst__run_settings *settings);
 
-/* `muster run --relay`: be a relay, whose job comes over standard input. */
+/* `muster run --relay`: run a relay, which reads its job from standard input. Returns the exit
+ * code. */
 int mst__cli_run_relay(void);
 
 #endif /* MST_CLI_RUN_HOSTS_H */

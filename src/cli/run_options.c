@@ -39,7 +39,7 @@ static const struct mst__option_letter run_letters[] = {
     {'\0', NULL},
 };
 
-/* The values that the options table reads. */
+/* The targets of the option table. */
 struct targets {
     bool flags[MST_SETTING_COUNT];
     struct mst__option_list lists[MST_SETTING_COUNT];
@@ -145,7 +145,7 @@ int mst__run_explain(const struct mst__run_settings *settings, struct mst_err *r
     return print(&text, rv, reterr);
 }
 
-/* As a shell would need it. */
+/* Append @word, quoted for a shell. */
 static void put_quoted(struct mst__buf *text, int *rv, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -162,8 +162,8 @@ static void put_quoted(struct mst__buf *text, int *rv, const char *word)
     *rv = *rv == 0 ? mst__buf_append_u8(text, '\'') : *rv;
 }
 
-/* The place of a worker as far as it is known before the nodes have met: all nodes have as many
- * workers as this one, and its rank is that of --node-rank, or 0. */
+/* Guess the place of a worker before there is a round: all nodes have as many workers as this one,
+ * and the rank of this node is --node-rank, or 0. */
 static struct mst__worker_place guess_place(const struct mst__run_settings *settings, int64_t rank)
 {
     int64_t node = settings->node_rank < 0 ? 0 : settings->node_rank;
@@ -243,7 +243,7 @@ bool mst__run_options_read(int argc,
                            struct mst__run_settings *ret_settings,
                            int *ret_exit)
 {
-    static struct targets targets; /* some KiB; there is one command line */
+    static struct targets targets; /* static, because it has some KiB */
     struct mst__option options[MST_SETTING_COUNT];
     struct mst_err err;
     fill_options(&targets, options);

@@ -1,4 +1,4 @@
-/* cli/run_options.h - the command line of `muster run`: to settings, and what is told of them. */
+/* cli/run_options.h - the command line of `muster run`: reads it into settings, and prints them. */
 #ifndef MST_CLI_RUN_OPTIONS_H
 #define MST_CLI_RUN_OPTIONS_H
 
@@ -6,23 +6,24 @@
 #include "cli/cli.h"
 
 /**
- * Read the command line, the environment, the scheduler's variables and what the machine has.
+ * Read the settings from the command line, the environment, the scheduler's variables and the
+ * machine.
  *
- * Returns true when the job should run; close @ret_settings in the end. Returns false when it
- * should not: after --help, --explain and --dry-run, which are printed, and after an error, which
- * is; then @ret_exit is what to exit with.
+ * Returns true if the job should run. The caller then closes @ret_settings. Returns false after
+ * --help, --explain and --dry-run, and after an error. The text is then printed, and @ret_exit is
+ * the exit code.
  */
 bool mst__run_options_read(int argc,
                            char **argv,
                            struct mst__run_settings *ret_settings,
                            int *ret_exit);
 
-/* Print each setting that has a value, with its origin, and what was found out about the machine
- * and the scheduler. 0, MST_ENOMEM, MST_ESYS. */
+/* Print the settings with their origins, and the values found for machine and scheduler. Returns 0,
+ * MST_ENOMEM or MST_ESYS. */
 int mst__run_explain(const struct mst__run_settings *settings, struct mst_err *reterr);
 
-/* Print the command and the variables of each worker of this node. 0, MST_EINVAL, MST_ENOMEM,
- * MST_ESYS. */
+/* Print the command and the variables of each worker of this node. Returns 0, MST_EINVAL,
+ * MST_ENOMEM or MST_ESYS. */
 int mst__run_dry(const struct mst__run_settings *settings, struct mst_err *reterr);
 
 #endif /* MST_CLI_RUN_OPTIONS_H */

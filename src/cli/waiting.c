@@ -1,8 +1,8 @@
-/* cli/waiting.c - observes the rendezvous while the handler waits, and reports it.
+/* cli/waiting.c - observes the rendezvous while the handler waits, and prints reports.
  *
- * The cost of a look grows with the group, and so does the number of nodes that look. So the
- * interval is such that all of them together request at most LOOK_NODES_PER_S names per second, and
- * a tenth of that from an etcd. */
+ * The cost of a look grows with the number of nodes, and so does the number of looks. The interval
+ * is such that all nodes together request at most LOOK_NODES_PER_S names per second, and a tenth of
+ * that from an etcd. */
 #include "cli/waiting.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ struct mst__waiting {
     pthread_cond_t cond;
 
     /* Guarded by the mutex. */
-    uint64_t wait; /* the number of the current wait */
+    uint64_t wait; /* number of the current wait */
     bool is_waiting;
     bool is_late; /* the thread must still report which nodes were there */
     bool is_stopping;
@@ -53,17 +53,17 @@ struct mst__waiting {
     /* Used by the thread only. */
     struct mst_status_watch *watch;
     struct mst_status *status; /* the last one; NULL = none yet */
-    bool is_blind;             /* there is nothing to look at */
+    bool is_blind;             /* the rendezvous cannot be observed */
     int64_t look_ms, tell_ms;
     struct mst__buf text; /* the current report */
     struct mst__buf told; /* the last printed report */
-    int64_t most;         /* the largest number of nodes seen, */
+    int64_t most;         /* the largest number of nodes seen */
     struct mst__buf most_names;
 };
 
 /* --- texts --- */
 
-/* "4", or "4 to 8" */
+/* Append "4", or "4 to 8". */
 static void put_limits(const struct mst__waiting *waiting, struct mst__buf *text, int *rv)
 {
     int64_t nodes_min = mst_params_nodes_min(waiting->params);
@@ -76,9 +76,9 @@ static void put_limits(const struct mst__waiting *waiting, struct mst__buf *text
 
 /* Numbers of nodes. */
 struct group {
-    bool is_running; /* a round is running: waiting nodes wait for the next one */
-    int64_t here;    /* in that round, or in the open one */
-    int64_t waiting; /* beside a running round */
+    bool is_running; /* a round runs */
+    int64_t here;    /* in the running or the open round */
+    int64_t waiting; /* for the round after the running one */
 };
 
 static struct group count_group(const struct mst_status *status)
@@ -90,7 +90,7 @@ static struct group count_group(const struct mst_status *status)
             case MST_STATUS_NODE_MEMBER:
             case MST_STATUS_NODE_CALLED:
             case MST_STATUS_NODE_FINISHED:
-                /* While a round is open, nodes that still hold the last one do not count. */
+                /* While a round is open, nodes that are still in the last one do not count. */
                 group.here += group.is_running ? 1 : 0;
                 break;
             case MST_STATUS_NODE_GATHERED:
@@ -154,11 +154,11 @@ static void put_group(struct mst__waiting *waiting,
 
 /* --- looking --- */
 
-/* Remember the largest group. */
+/* Keep the names of the largest group. */
 static void take_names(struct mst__waiting *waiting)
 {
     const struct mst_status *status = waiting->status;
-    size_t count = status->node_count - status->gone_count; /* those are last */
+    size_t count = status->node_count - status->gone_count; /* gone nodes are last */
     struct mst__buf text;
     int rv = 0;
     if ((int64_t)count < waiting->most) {
@@ -237,7 +237,7 @@ static void look(struct mst__waiting *waiting)
 static void say(const struct mst__buf *line)
 {
     struct mst_bytes bytes = mst__buf_bytes(line);
-    mst__cli_say("%.*s", (int)bytes.size, (const char *)bytes.data); /* cut off when long */
+    mst__cli_say("%.*s", (int)bytes.size, (const char *)bytes.data); /* cut off if long */
 }
 
 static void tell(struct mst__waiting *waiting, int64_t waited_ms)
@@ -260,8 +260,7 @@ static void tell(struct mst__waiting *waiting, int64_t waited_ms)
     }
     mst__buf_close(&line);
     mst__buf_clear(&waiting->told);
-    (void)mst__buf_append(&waiting->told, mst__buf_bytes(&waiting->text)); /* else it is printed
-                                                                              again */
+    (void)mst__buf_append(&waiting->told, mst__buf_bytes(&waiting->text)); /* else printed again */
     waiting->tell_ms = mst__clock_deadline_ms(TELL_AGAIN_MS);
 }
 
@@ -288,8 +287,8 @@ static void tell_late(struct mst__waiting *waiting)
 
 /* --- the thread --- */
 
-/* A new wait has begun. The first look comes in time for the first line, and for a node with less
- * time than that; in a large group the looks are spread. */
+/* Begin a new wait. The first look comes before the first line, or before half of a short
+ * join_timeout is over. In a large group, the first looks are spread at random. */
 static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
 {
     int64_t spread_ms = look_again_ms(waiting, mst_params_nodes_max(waiting->params)) - LOOK_MS_MIN;
@@ -305,7 +304,7 @@ static void start_wait(struct mst__waiting *waiting, int64_t began_ms)
     mst__buf_clear(&waiting->told);
 }
 
-/* Sleep until @until_ms, or until there is work. The lock is held. */
+/* Sleep until @until_ms, or until there is work. The caller holds the lock. */
 static void rest(struct mst__waiting *waiting, int64_t until_ms)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
@@ -314,7 +313,7 @@ static void rest(struct mst__waiting *waiting, int64_t until_ms)
                                                                               again */
 }
 
-/* Process the current wait. The lock is held, except during a look. */
+/* Process the current wait. The caller holds the lock, which is released during a look. */
 static void wait_on(struct mst__waiting *waiting)
 {
     int64_t now_ms = mst__clock_ms();
@@ -415,7 +414,7 @@ int mst__waiting_new(const struct mst_params *params,
     mst__buf_init(&waiting->most_names, TEXT_SIZE_MAX);
     name_where(waiting);
     pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic); /* these return 0 with glibc */
+    (void)pthread_condattr_init(&monotonic); /* in glibc, these return 0 */
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&waiting->cond, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
@@ -441,7 +440,7 @@ void mst__waiting_free(struct mst__waiting *waiting)
         waiting->is_stopping = true;
         (void)pthread_cond_broadcast(&waiting->cond);
         (void)pthread_mutex_unlock(&waiting->mutex);
-        (void)pthread_join(waiting->thread, NULL); /* only we join this thread */
+        (void)pthread_join(waiting->thread, NULL); /* cannot fail: joined only here */
     }
     mst_status_watch_free(waiting->watch);
     mst_status_free(waiting->status);

@@ -1,4 +1,4 @@
-/* cli/waiting.h - reports what a node that waits for its round waits for. */
+/* cli/waiting.h - reports for the user while a node waits for its round. */
 #ifndef MST_CLI_WAITING_H
 #define MST_CLI_WAITING_H
 
@@ -7,25 +7,25 @@
 struct mst__waiting; /* opaque */
 
 /**
- * Prepare to report on standard error what the rendezvous @params waits for, and which of @expected
- * (may be NULL) are missing. Both must outlive it. A thread looks at the rendezvous from outside,
- * as `muster status` does, during a wait.
+ * Prepare reports to standard error about waits in the rendezvous @params: how many nodes are
+ * there, and which nodes of @expected (may be NULL) are missing. Both must outlive *ret_waiting.
+ * During a wait, a thread observes the rendezvous from outside, like `muster status`.
  *
- * Returns 0, MST_ENOMEM, MST_ESYS. Release with mst__waiting_free.
+ * Returns 0, MST_EINVAL, MST_ENOMEM or MST_ESYS. Release with mst__waiting_free.
  */
 int mst__waiting_new(const struct mst_params *params,
                      struct mst_expected *expected,
                      struct mst__waiting **ret_waiting,
                      struct mst_err *reterr);
 
-/* Returns when its thread has ended, within about a second. NULL is allowed. */
+/* Stop the thread, which takes up to about a second. Does nothing if @waiting is NULL. */
 void mst__waiting_free(struct mst__waiting *waiting);
 
-/* A wait begins: report after 2 s, at each change, and every 10 s. */
+/* Begin a wait: report after 2 s, then at each change and every 10 s. */
 void mst__waiting_begin(struct mst__waiting *waiting);
 
-/* The wait is over: nothing is printed after this returns. With @is_late, the time was over before
- * there was a round: first print which nodes were there. */
+/* End the wait. Nothing is printed after the return. @is_late: the wait ended without a round in
+ * join_timeout; print which nodes were there. */
 void mst__waiting_end(struct mst__waiting *waiting, bool is_late);
 
 #endif /* MST_CLI_WAITING_H */
