@@ -1,4 +1,4 @@
-"""`muster run` as child processes whose workers' lines are read as they come."""
+"""`muster run` as child processes, with the lines of their workers as they come."""
 
 import json
 import os
@@ -10,12 +10,12 @@ import time
 
 import harness
 
-# Dead after a second of silence, and no long last call.
+# A node is lost after a second of silence; the last call is short.
 QUICK = "keep_alive_interval=300ms,keep_alive_max_attempt=3,last_call_timeout=100ms,join_timeout=30"
 
 
 class Agent:
-    """One launcher. Lines of its workers are in self.lines; self.stderr is a file."""
+    """One launcher. self.lines has the lines of its workers."""
 
     def __init__(self, *args, env=None, cwd=None):
         self.lines = []
@@ -43,7 +43,7 @@ class Agent:
         return self.stderr_file.read().decode(errors="replace")
 
     def story(self):
-        """Its lines on stderr about the job, without those of a long wait."""
+        """The agent's own lines on stderr, without those about a wait."""
         return "".join(line for line in self.stderr().splitlines(keepends=True)
                        if line.startswith("muster: ") and " waiting " not in line)
 
@@ -53,7 +53,7 @@ class Agent:
         return [event for event in events if not names or event["event"] in names]
 
     def next(self, timeout=None):
-        """The next line of a worker; self.at is when it came."""
+        """The next line of a worker; self.at is the time of its arrival."""
         try:
             self.at, text = self.queue.get(
                 timeout=harness.DEADLINE_S if timeout is None else timeout)
@@ -64,7 +64,7 @@ class Agent:
         return text
 
     def until(self, *needles, count=1):
-        """The next `count` lines with all of the needles, whatever comes between them."""
+        """The next `count` lines with all of the needles. Skips other lines."""
         found = []
         while len(found) < count:
             line = self.next()
@@ -77,7 +77,7 @@ class Agent:
             self.process.send_signal(number)
 
     def wait(self, timeout=None):
-        """Its end; the exit code."""
+        """Wait for the end of the agent; returns its exit code."""
         try:
             code = self.process.wait(harness.DEADLINE_S if timeout is None else timeout)
         except subprocess.TimeoutExpired:
@@ -98,7 +98,7 @@ class Agent:
 
 
 def is_alive(pid):
-    """Whether the process runs, and is not only waited for."""
+    """Whether the process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"

@@ -1,4 +1,4 @@
-"""Shared by the integration tests: a server, raw sockets with deadlines, real peers.
+"""The common part of the integration tests: a server, raw sockets with deadlines, real peers.
 
 Standard library only. The binary under test is $MUSTER, or build/muster of this project. A test
 file ends with `harness.main()`, which prints one line for each skipped test and then
@@ -23,13 +23,13 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MUSTER = os.path.abspath(os.environ.get("MUSTER", os.path.join(ROOT, "build", "muster")))
 
-# How long anything that should come soon may take. Sanitizers and valgrind are slow, so this is
-# generous: it only costs time when a test fails.
+# Limit of any wait for something that should come soon. It is long, because sanitizers and valgrind
+# are slow; only a failed test waits so long.
 DEADLINE_S = float(os.environ.get("MUSTER_TEST_DEADLINE", "20"))
-# How much slower than usual this build is taken to be.
+# How much slower than a usual build this one may be.
 SLOWNESS = DEADLINE_S / 20
 
-# A shell starts what it runs in the background deaf to SIGINT. Our children must hear it.
+# A shell makes background commands ignore SIGINT. The children of this process must not ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _REPORT = re.compile(
@@ -56,8 +56,8 @@ def wait_until(condition, what, timeout=None):
 
 
 def free_port():
-    """A port that nobody has. It is below those that the kernel hands out, so that no connection
-    of another test can have taken it when it is used."""
+    """A free port. It is below the ports that the kernel assigns, so that no connection of another
+    test takes it meanwhile."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", random.randrange(20000, 32768)))
@@ -79,8 +79,8 @@ def run(*args, input=None, timeout=None, env=None, cwd=None):
 
 
 def pause(pid):
-    """Stop a process until it gets SIGCONT. It stands still when this returns: the signal alone
-    stops its threads one after the other, and they may answer meanwhile."""
+    """Stop a process until SIGCONT. Returns when all of its threads have stopped: the signal stops
+    them one after the other, and they may still answer meanwhile."""
 
     def is_still():
         states = set()
@@ -94,7 +94,8 @@ def pause(pid):
 
 
 def rss_bound_kib(kib):
-    """A bound for resident memory; sanitizers keep freed memory and shadow all of it."""
+    """A bound for resident memory. It is larger with sanitizers, which keep freed memory and have
+    shadow memory."""
     with open(MUSTER, "rb") as file:
         image = file.read()
     sanitized = b"__asan_init" in image or b"__tsan_init" in image
@@ -114,8 +115,9 @@ class Server:
     with Server("--max-key", "64") as server:
         wire = server.connect()
 
-    hosts: what to pass as --host, () for none. The port is a free one. Leaving the block stops the
-    server and fails the test if it had died, ended badly, or logged a sanitizer's report.
+    hosts: the values of --host, () for none. Without --port, the server takes a free port. Leaving
+    the block stops the server, and fails the test if the server had died, ended with an error, or
+    logged a sanitizer's report.
     """
 
     def __init__(self, *args, hosts=("127.0.0.1",), env=None, wrapper=(), preexec_fn=None,
@@ -152,7 +154,7 @@ class Server:
                 raise
 
     def wait_port(self):
-        """Wait until the server has told its port. 0 when it has no TCP socket."""
+        """Wait for the port file; returns the port, 0 if the server has no TCP socket."""
 
         def read_port():
             if self.process.poll() is not None:
@@ -237,7 +239,7 @@ class Server:
             raise AssertionError(f"server did not end; log:\n{self.log()}") from None
 
     def terminate(self):
-        """SIGTERM, wait, and check that it ended well and had nothing to report."""
+        """Send SIGTERM, wait, and check exit code and log."""
         if self.stopped:
             return
         self.stopped = True
@@ -258,7 +260,7 @@ class Server:
             raise AssertionError(f"the server ended with {code}; log:\n{log}")
 
     def kill(self):
-        """SIGKILL; nothing is checked but the log."""
+        """Send SIGKILL, wait, and check the log."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -267,7 +269,7 @@ class Server:
             check_report(self.log(), "the server")
 
     def ended(self):
-        """The test has seen the server end by itself; only its log is still checked."""
+        """Check the log of a server that the test has seen end by itself."""
         self.stopped = True
         check_report(self.log(), "the server")
 
@@ -311,7 +313,7 @@ def i64(number):
 
 
 def field(data):
-    """A key or a value as it goes over the wire."""
+    """A key or a value on the wire."""
     if isinstance(data, str):
         data = data.encode()
     return u64(len(data)) + data
@@ -334,8 +336,8 @@ def request(dialect, operation, *parts):
 
 
 class Wire:
-    """One raw connection. address: (host, port) or a unix path. With a dialect of "C" the
-    handshake is sent at once, and call() and friends can be used."""
+    """One raw connection. address: (host, port) or a unix path. Requests need a dialect; with "C",
+    the handshake is sent at once."""
 
     def __init__(self, address, dialect=None, timeout=None, receive_buffer=None):
         self.timeout = DEADLINE_S if timeout is None else timeout
@@ -357,7 +359,7 @@ class Wire:
             self.send(VALIDATE)
 
     def peer_text(self):
-        """How the server should name us in its log: 127.0.0.1:40312 or [::1]:40312."""
+        """The name of this client in the server's log: 127.0.0.1:40312 or [::1]:40312."""
         host, port = self.name[0], self.name[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -366,7 +368,7 @@ class Wire:
         self.socket.sendall(bytes.fromhex(data) if isinstance(data, str) else data)
 
     def receive(self, size):
-        """Exactly size bytes, before the deadline."""
+        """Receive exactly `size` bytes before the deadline."""
         end = time.monotonic() + self.timeout
         data = bytearray()
         while len(data) < size:
@@ -386,7 +388,7 @@ class Wire:
         return bytes(data)
 
     def expect(self, data):
-        """These bytes (or hex digits) and no others come next."""
+        """Check that these bytes (or hex digits) come next."""
         wanted = bytes.fromhex(data) if isinstance(data, str) else data
         got = self.receive(len(wanted))
         if got != wanted:
@@ -400,11 +402,11 @@ class Wire:
         return struct.unpack("<q", self.receive(8))[0]
 
     def is_silent(self):
-        """Nothing has arrived and the connection is open."""
+        """Whether nothing has arrived and the connection is open."""
         return not select.select([self.socket], [], [], 0)[0]
 
     def expect_close(self, timeout=None):
-        """The server ends the connection, by FIN or RST, without another byte."""
+        """Check that the server ends the connection, by FIN or RST, without another byte."""
         self.socket.settimeout(self.timeout if timeout is None else timeout)
         try:
             data = self.socket.recv(64)
@@ -437,7 +439,7 @@ class Wire:
     def request(self, operation, *parts):
         self.send(request(self.dialect, operation, *parts))
 
-    # The calls of a synchronous client, for the dialect given.
+    # The calls of a synchronous client, in the dialect of this connection.
 
     def set(self, key, value):
         self.request("set", key, value)
@@ -467,7 +469,7 @@ class Wire:
         return self.receive_i64()
 
     def sync(self):
-        """Everything sent before has been done when this returns."""
+        """Wait until the server has processed all earlier requests."""
         return self.num_keys()
 
     def reset(self):
@@ -489,8 +491,8 @@ class Wire:
 
 
 def torch_python(which):
-    """The interpreter that has torch: "old" (1.13, dialect A) or "new" (2.x, dialect C). Skips the
-    test when there is none."""
+    """The interpreter with torch: "old" (1.13, dialect A) or "new" (2.x, dialect C). Skips the test
+    if there is none."""
     variable = {"old": "MUSTER_TORCH_OLD", "new": "MUSTER_TORCH_NEW"}[which]
     default = {"old": "/usr/bin/python3", "new": os.path.join(ROOT, ".venv-torch/bin/python")}
     path = os.environ.get(variable) or default[which]
@@ -564,7 +566,7 @@ class _Result(unittest.TestResult):
 
 
 def _names(module, loader, by):
-    """Of the module's tests: the names of their classes, or Class.test. Each can be an argument."""
+    """The names of the module's test classes, or of its tests as Class.test."""
     for name, item in sorted(vars(module).items()):
         if isinstance(item, type) and issubclass(item, unittest.TestCase):
             tests = loader.getTestCaseNames(item)
@@ -576,8 +578,8 @@ def _names(module, loader, by):
 
 def main(module="__main__"):
     """Run the tests of the module, or those named on the command line. With --list=class or
-    --list=test only print what can be named."""
-    # A dead peer is an EPIPE for the test, not the end of it.
+    --list=test, only print the names."""
+    # A write to a dead peer must fail with EPIPE, not end the test.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if not os.access(MUSTER, os.X_OK):
         sys.exit(f"no binary at {MUSTER}: build it, or set MUSTER")
@@ -596,5 +598,5 @@ def main(module="__main__"):
     result._say(f"{result.passed} passed, {result.failed} failed, {result.skipped_count} skipped")
     if result.failed:
         sys.exit(1)
-    # Meson's word for "skipped".
+    # Meson's status for "skipped".
     sys.exit(77 if result.skipped_count and not result.passed else 0)

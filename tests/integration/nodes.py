@@ -1,4 +1,4 @@
-"""Nodes of a rendezvous as processes whose events are kept as they come."""
+"""Nodes of a rendezvous as processes. A thread collects their events."""
 
 import collections
 import json
@@ -11,7 +11,7 @@ import time
 
 import harness
 
-# Expiry, last call and all polling of a re-formation, on a busy machine.
+# Time for expiry, last call and polling until the next round, on a busy machine.
 PATIENCE_S = 60
 
 CLOSED = 8  # exit codes of `muster join`
@@ -19,7 +19,7 @@ SPARE = 9
 
 
 class Node:
-    """What all kinds of nodes have in common: events, as they come."""
+    """The common part of all kinds of nodes: a list of events."""
 
     def __init__(self):
         self.events = []
@@ -45,7 +45,7 @@ class Node:
         return joined[-1] if joined else None
 
     def wait(self, *kinds, count=1, timeout=PATIENCE_S):
-        """Wait for the count-th event of one of the kinds."""
+        """Wait for event number `count` of these kinds; returns it."""
         end = time.monotonic() + timeout
         with self.changed:
             while True:
@@ -62,8 +62,8 @@ class Node:
 
 
 class JoinNode(Node):
-    """A `muster join` that has not been started yet. options are those that `muster close` knows,
-    too; words are others."""
+    """A `muster join`; join() starts it. `muster close` also gets `options`; `words` are for `join`
+    only."""
 
     kind = "muster"
 
@@ -106,7 +106,7 @@ class JoinNode(Node):
         harness.check_report(self.stderr(), str(self))
 
     def ended(self):
-        """Wait for it to end by itself; its exit code."""
+        """Wait until the process ends by itself; returns its exit code."""
         try:
             code = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class JoinNode(Node):
         return code
 
     def discard(self):
-        """Close what is left of one that has ended; its log."""
+        """Close the files of an ended process; returns its log."""
         self.process.stdout.close()
         report = self.stderr()
         self.log.close()
@@ -130,9 +130,8 @@ class JoinNode(Node):
             self.process.terminate()
         code = self.ended()
         report = self.discard()
-        # One that is told to stop leaves in good order; its exit code says whether it was a member,
-        # or how its command ended. One that ended by itself may have been a spare of a job that has
-        # finished.
+        # A stopped node leaves; its exit code shows whether it was a member, or how its command
+        # ended. A node that ended by itself may have been a spare of a finished job.
         has_left = self.of("joined") and not (runs and "--" in self.command)
         stopped = 0 if has_left else 128 + signal.SIGTERM
         if code not in (stopped, -signal.SIGKILL, CLOSED, SPARE) and (runs or code != 0):
@@ -149,8 +148,8 @@ class JoinNode(Node):
 
 
 def settle(nodes, after=-1, timeout=PATIENCE_S):
-    """Wait until all nodes report one round later than `after` with themselves as its members;
-    returns it."""
+    """Wait until all nodes, and no others, are in one round later than `after`; returns its
+    number."""
 
     def look():
         joined = [node.last_joined() for node in nodes]
@@ -176,7 +175,7 @@ def settle(nodes, after=-1, timeout=PATIENCE_S):
 
 
 def check_rounds(nodes):
-    """They agree in every round, also in those that were over soon."""
+    """Check that the nodes agree on world size and ranks of every round, also of short ones."""
     rounds = collections.defaultdict(list)
     for node in nodes:
         for event in node.of("joined"):

@@ -1,8 +1,8 @@
-"""What every engine of a rendezvous has to do, with real nodes as processes: one suite for all.
+"""One suite for all engines of a rendezvous, with nodes as processes.
 
-ENGINES says what there is and which features an engine has; a case that needs one it lacks is
-skipped by name. All cases of an engine run at once, a few at a time, since most of their time is
-waiting: a test waits for the outcome of its case.
+ENGINES lists the engines and their features. A case that needs a missing feature is skipped. The
+cases of an engine run in a pool of threads, because they mostly wait; a test waits for the outcome
+of its case.
 """
 
 import concurrent.futures
@@ -22,17 +22,17 @@ from nodes import CLOSED, PATIENCE_S, SPARE, JoinNode, check_rounds, settle
 
 OK, USAGE, ABSENT, CONNECT = 0, 2, 3, 5
 
-# How many cases of an engine run at once.
+# Cases of an engine that run at once.
 WORKERS = 6
 
-# What may come on top of the times that the options give, on a busy machine.
+# Time on top of that of the options, on a busy machine.
 SLACK_S = harness.DEADLINE_S / 4
 
-# Silence after which a node is lost. In a slow build a living one may get no processor for seconds,
-# and is lost then for those that do.
+# Silence after which a node is lost. It is longer in a slow build, where a living node may get no
+# processor for seconds.
 EXPIRY_S = max(2, round(2 * harness.SLOWNESS))
 
-# Heartbeats so seldom that what is noticed soon is not noticed by silence.
+# Rare heartbeats: a loss that is noticed soon is not noticed by silence.
 SELDOM = {"keep_alive_interval": 30, "keep_alive_max_attempt": 3}
 
 # Why an engine lacks a feature.
@@ -41,7 +41,7 @@ LACKS = {
     "survivor": "what decides goes with the node that hosts it",
 }
 
-# Each with the features that it has, and within how many seconds a death is noticed.
+# notice_s: a death is noticed within so many seconds.
 ENGINES = {
     "muster": {"backend": "muster", "features": {"authority", "survivor"}, "notice_s": EXPIRY_S},
     "muster_hosted": {"backend": "muster", "features": {"authority"}, "notice_s": EXPIRY_S},
@@ -76,11 +76,11 @@ class Job:
 
     def __exit__(self, kind, value, trace):
         problems = []
-        for node in reversed(self.nodes):  # the first one may serve the others
+        for node in reversed(self.nodes):  # the first node may serve the others
             try:
                 node.process.send_signal(signal.SIGCONT)
                 node.stop()
-            except Exception as error:  # all others have to be stopped, too
+            except Exception as error:  # the other nodes must be stopped, too
                 problems.append(error)
         if self.held is not None:
             self.held.close()
@@ -102,7 +102,7 @@ class Job:
         return [*self.where(), "--rdzv-conf", text]
 
     def start(self, *words, limits=None, addr="127.0.0.1", **conf):
-        """A node that stays, and rejoins unless words say otherwise."""
+        """Start a node that stays and rejoins, unless `words` are given."""
         words = words or ("--hold", "0", "--rejoin")
         node = JoinNode(self.options(conf), ["--nnodes", limits or self.limits, "--local-addr",
                                              addr, *words])
@@ -111,12 +111,12 @@ class Job:
         return node
 
     def meet(self, count, *words, **conf):
-        """So many nodes, and the round that they have met in."""
+        """Start `count` nodes; returns them and the number of their first round."""
         nodes = [self.start(*words, **conf) for _ in range(count)]
         return nodes, settle(nodes)
 
     def join(self, *words, limits=None, **conf):
-        """A node that does not stay, to its end."""
+        """Run a node that does not stay to its end."""
         return harness.run("join", *self.options(conf), "--nnodes", limits or self.limits, *words,
                            timeout=PATIENCE_S)
 
@@ -128,7 +128,7 @@ class Job:
     def status(self):
         done = harness.run("status", *self.where(), "--nnodes", self.limits, "--json")
         if done.returncode == CONNECT and self.engine.is_hosted:
-            return None  # the one that serves is not there yet
+            return None  # the serving node has not started yet
         if done.returncode not in (OK, ABSENT):
             raise AssertionError(f"muster status ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
@@ -142,7 +142,7 @@ class Job:
 
 
 def told(node, kind):
-    """The first such event, and when it came."""
+    """Wait for the first event of that kind; returns it and the time of its arrival."""
     event = node.wait(kind)
     return event, event["at"]
 
@@ -151,7 +151,7 @@ def told(node, kind):
 
 
 def dense_ranks(engine, case):
-    """Nodes meet, with one world and ranks without gaps."""
+    """Nodes meet in one round, with ranks without gaps."""
     with engine.job("6:6") as job:
         nodes, _ = job.meet(6)
         for node in nodes:
@@ -159,7 +159,7 @@ def dense_ranks(engine, case):
 
 
 def last_call(engine, case):
-    """With the minimum there, a round waits for more nodes, and not for ever."""
+    """A round with nodes_min nodes waits for more, for the time of the last call."""
     call_s = max(3, round(3 * harness.SLOWNESS))  # enough for the third node to start
     with engine.job("2:4", last_call_timeout=call_s) as job:
         began = time.monotonic()
@@ -170,7 +170,7 @@ def last_call(engine, case):
 
 
 def max_at_once(engine, case):
-    """Nobody waits for more than there can be."""
+    """A round with nodes_max nodes is sealed at once."""
     with engine.job("1:3", last_call_timeout=50) as job:
         began = time.monotonic()
         nodes, _ = job.meet(3)
@@ -179,10 +179,10 @@ def max_at_once(engine, case):
 
 
 def killed(engine, case):
-    """A dead node is named to all others, in time, and they go on without it."""
+    """All others are told the name of a dead node in time, and continue without it."""
     with engine.job("2:4") as job:
         nodes, first = job.meet(4)
-        # The oldest, whatever its part; but not the one that all others talk to.
+        # The oldest node, which may be the authority, but not one that hosts the server.
         victim = nodes[1 if engine.is_hosted else 0]
         rest = [node for node in nodes if node is not victim]
         began = time.monotonic()
@@ -196,7 +196,7 @@ def killed(engine, case):
 
 
 def leaving(engine, case):
-    """Who leaves says so: all others know at once, and nothing is closed."""
+    """All others know at once that a node has left, and the rendezvous stays open."""
     with engine.job("2:4", **SELDOM) as job:
         nodes, first = job.meet(4)
         began = time.monotonic()
@@ -213,7 +213,7 @@ def leaving(engine, case):
 
 
 def late_waits(engine, case):
-    """One who comes late waits for as long as nobody makes room."""
+    """A late node waits as long as the members do not come back."""
     with engine.job("2:4", **SELDOM) as job:
         nodes, first = job.meet(2, "--hold", "0", last_call_timeout="500ms")
         late = job.start("--hold", "0")
@@ -224,7 +224,7 @@ def late_waits(engine, case):
         case.assertEqual(late.of("joined"), [])
         case.assertEqual({node.last_joined()["round"] for node in nodes}, {first})
         if "survivor" in engine.features:
-            # When the others go there is a round for those who want one.
+            # When the members leave, the waiting nodes get a round.
             other = job.start("--hold", "0")
             for node in nodes:
                 node.process.terminate()
@@ -241,8 +241,8 @@ def late_is_let_in(engine, case):
 
 
 def spare(engine, case):
-    """One too many stands by, disturbs nobody, and takes a dead one's place without a last call."""
-    # Nobody is to be expelled who only gets no processor for a while.
+    """A spare disturbs no node, and takes the place of a dead one without a last call."""
+    # A node that gets no processor for a while must not be expelled.
     with engine.job("3:3", last_call_timeout=50, keep_alive_max_attempt=8) as job:
         nodes, first = job.meet(3)
         extra = job.start()
@@ -258,7 +258,7 @@ def spare(engine, case):
 
 
 def closed(engine, case):
-    """Everybody is told and ends, whoever comes later is refused, and all by the exit code."""
+    """After a close, all nodes end and later nodes are refused, with the right exit codes."""
     with engine.job("2:2", **SELDOM) as job:
         nodes, _ = job.meet(2)
         extra = job.start()
@@ -287,7 +287,7 @@ def closed_while_joining(engine, case):
 
 
 def conflicting_limits(engine, case):
-    """Who wants something else is told what, and what the others want."""
+    """A node with other limits is refused; the message has its limits and those of the job."""
     with engine.job("2:4") as job:
         job.start(node_name="first")
         job.await_status(lambda status: status["waiting"] or status["participants"], "a node")
@@ -296,13 +296,13 @@ def conflicting_limits(engine, case):
             case.assertEqual(done.returncode, USAGE, done.stderr)
             case.assertIn(wanted, done.stderr.decode())
             case.assertIn("2 to 4", done.stderr.decode())
-        # The others are not disturbed by it.
+        # The others are not disturbed.
         nodes = [job.nodes[0], job.start()]
         settle(nodes)
 
 
 def run_ids(engine, case):
-    """Two jobs in one place know nothing of each other."""
+    """Two jobs at one endpoint do not disturb each other."""
     with engine.job("2:2", **SELDOM) as one:
         with Job(engine, "2:2", endpoint=one.endpoint, **SELDOM) as two:
             nodes = [one.start()]
@@ -319,7 +319,7 @@ def run_ids(engine, case):
 
 
 def status_says(engine, case):
-    """One sentence: what is waited for."""
+    """The status of an open and of a running round, with a sentence."""
     with engine.job("2:3", last_call_timeout=1, **SELDOM) as job:
         first = job.start()
         status = job.await_status(lambda status: status["waiting"] or status["participants"],
@@ -343,7 +343,7 @@ def status_says(engine, case):
 
 
 def bootstrap(engine, case):
-    """All know the address of rank 0, the one that it has given, and a port there."""
+    """All nodes get the address that rank 0 has given, and one port."""
     with engine.job("3:3") as job:
         nodes = {f"127.0.0.{i + 1}": job.start(addr=f"127.0.0.{i + 1}") for i in range(3)}
         settle(list(nodes.values()))
@@ -355,17 +355,17 @@ def bootstrap(engine, case):
 
 
 def finished(engine, case):
-    """A node whose command succeeds is not missed; when all have, that is success for a spare."""
+    """A finished node is not lost; when all have finished, a spare ends with success."""
     with engine.job("3:3", **SELDOM) as job, tempfile.TemporaryDirectory() as directory:
         script = f"until test -e {directory}/$RANK; do sleep 0.02; done"
         nodes = [job.start("--", "sh", "-c", script) for _ in range(3)]
         settle(nodes)
         spare_node = job.start()
         job.await_status(lambda status: status["waiting"] or status["spares"], "a spare")
-        for node in reversed(nodes):  # the first one may serve the others
+        for node in reversed(nodes):  # the first node may serve the others
             pathlib.Path(directory, str(node.last_joined()["rank"])).touch()
             case.assertEqual(node.ended(), OK, node.story())
-            # A node that serves stays to the end of the job, and hears of it.
+            # A serving node stays to the end of the job, and gets the event.
             events = [event["event"] for event in node.events]
             case.assertIn(events, [["joined"], ["joined", "closed"]][:2 if node is nodes[0] else 1])
         case.assertEqual(spare_node.ended(), OK, spare_node.story())
@@ -373,7 +373,7 @@ def finished(engine, case):
 
 
 def stopped(engine, case):
-    """A node that stands still is lost; when it goes on it learns so, and comes back."""
+    """A stopped node is lost; when it continues, it is told that it is expelled, and rejoins."""
     with engine.job("1:3") as job:
         nodes, first = job.meet(3)
         harness.pause(nodes[2].process.pid)
@@ -389,7 +389,7 @@ def stopped(engine, case):
 
 
 def paused_shortly(engine, case):
-    """One that stands still for less than it may is not missed."""
+    """A node that is stopped for less than its expiry is not lost."""
     with engine.job("2:2", keep_alive_interval=2, keep_alive_max_attempt=10) as job:
         nodes, _ = job.meet(2)
         harness.pause(nodes[1].process.pid)
@@ -403,12 +403,12 @@ def paused_shortly(engine, case):
 
 
 def sticky_ranks(engine, case):
-    """Who stays keeps its rank, but for those beyond the new size, who fill the gaps."""
+    """Nodes keep their ranks, except ranks beyond the new world size, which fill the gaps."""
     with engine.job("2:5") as job:
         nodes = {name: job.start(node_name=name) for name in ("a", "b", "c", "d", "e")}
         first = settle(list(nodes.values()))
         before = {name: node.last_joined()["rank"] for name, node in nodes.items()}
-        # Not the first one, which may serve the others.
+        # Not the first node, which may serve the others.
         victim = next(name for name, rank in before.items()
                       if name != "a" and rank not in (4, before["a"]))
         nodes.pop(victim).kill()
@@ -428,7 +428,7 @@ def pinned_ranks(engine, case):
 
 
 def ranks_by_label(engine, case):
-    """Neighbours get neighbouring ranks, and names go in their natural order."""
+    """Nodes with equal labels get neighbouring ranks; names are in natural order."""
     places = (("n10", "rack=r10;host=a"), ("n9", "rack=r2;host=b"), ("n1", "rack=r10;host=b"),
               ("n2", "rack=r2;host=a"), ("n8", "rack=r2;host=b"))
     with engine.job("5:5", rank_by="rack;host") as job:
@@ -438,7 +438,7 @@ def ranks_by_label(engine, case):
 
 
 def returning(engine, case):
-    """A node that starts again under its name takes the place of what is left of it, at once."""
+    """A new process of a node replaces the old one at once, and gets its rank."""
     with engine.job("3:3", **SELDOM) as job:
         nodes = [job.start(node_name=name) for name in ("a", "b", "c")]
         first = settle(nodes)
@@ -452,7 +452,7 @@ def returning(engine, case):
         nodes[1].kill()
 
 
-# Each with the feature it needs.
+# The cases with the features that they need.
 CASES = (
     (dense_ranks, None), (last_call, None), (max_at_once, None), (killed, None), (leaving, None),
     (late_waits, None), (late_is_let_in, None), (spare, None), (closed, None),
@@ -467,7 +467,7 @@ CASES = (
 
 
 class Engine(unittest.TestCase):
-    """The cases of one engine; its subclasses are made below."""
+    """The cases of one engine. make_engines makes the subclasses."""
 
     is_hosted = False
     endpoint = None
@@ -480,7 +480,7 @@ class Engine(unittest.TestCase):
     def setUpClass(cls):
         started = cls.start_decider()
         cls.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
-        # Cleanups run backwards: first what is running comes to its end.
+        # Cleanups run in reverse order: first the running cases end.
         cls.addClassCleanup(started)
         cls.addClassCleanup(cls.pool.shutdown, cancel_futures=True)
         wanted = [word for word in sys.argv[1:] if not word.startswith("-")]
@@ -493,7 +493,7 @@ class Engine(unittest.TestCase):
 
     @classmethod
     def start_decider(cls):
-        """Start what decides for the nodes; returns what ends it."""
+        """Start the server or the etcd of the engine; returns a function that stops it."""
         if cls.is_hosted:
             return lambda: None
         if cls.backend in ("muster", "c10d"):
@@ -524,7 +524,7 @@ def make_engines():
 
 
 globals().update(make_engines())
-del Engine  # it is none itself
+del Engine  # has no tests of its own
 
 
 if __name__ == "__main__":

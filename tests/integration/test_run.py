@@ -1,4 +1,4 @@
-"""`muster run`: real launchers and shell workers. What they see, how they end, who is told."""
+"""`muster run` with shell scripts as workers: environment, ends, restarts, reports."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from agents import QUICK, Agent, is_alive
 
 OK, USAGE, TIMEOUT, PREEMPTED = 0, 2, 4, 75
 
-# Says where it is, and stays until it is told to go.
+# Prints its rank, and runs until SIGTERM.
 STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
        'while :; do sleep 0.02; done'
 
@@ -83,14 +83,14 @@ class Alone(Case):
         self.assertEqual(agent.lines, ["0"])
 
     def test_small(self):
-        """What most agents do not need is not loaded, and there is no thread without work."""
+        """An agent loads no library that it does not need, and has no idle thread."""
         agent = self.shell("echo here; sleep 60", "--standalone", rdzv=False)
         agent.until("here")
         with open(f"/proc/{agent.pid}/maps", encoding="utf-8") as file:
             maps = file.read()
         for library in ("libmicrohttpd", "libgnutls", "libcurl"):
             self.assertNotIn(library, maps)
-        # Of the loop, the rendezvous and its server; and one of the thread sanitizer.
+        # Loop, rendezvous and server, and one of the thread sanitizer.
         self.assertLessEqual(len(os.listdir(f"/proc/{agent.pid}/task")), 4)
 
     def test_statuses(self):
@@ -165,7 +165,7 @@ class Alone(Case):
                 f"{number} of 2 restarts used")])
 
     def test_many_restarts(self):
-        """Nothing grows: descriptors, memory, processes."""
+        """Restarts cost neither descriptors nor memory."""
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         agent = self.shell("case $MUSTER_GENERATION in 50|350) echo here; until [ -e "
@@ -174,8 +174,8 @@ class Alone(Case):
                            "--log-dir", "/dev/null", rdzv=False)
 
         def look(generation):
-            """While the worker of that generation runs."""
-            for number in range(0, generation, 10):  # ten at a time come soon, however slow
+            """Descriptors and memory while the worker of that generation runs."""
+            for number in range(0, generation, 10):  # ten restarts stay within the deadline
                 harness.wait_until(lambda: len(agent.events("start")) > number, "restarts")
             agent.until("here")
             with open(f"/proc/{agent.pid}/status", encoding="ascii") as file:
@@ -228,7 +228,7 @@ class Alone(Case):
         self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
 
     def test_signal_scope(self):
-        """The leader alone, or its whole group."""
+        """A signal goes to the leader, or to its process group."""
         script = "trap : TERM; sh -c 'trap \"echo child\" TERM; echo up; while :; do sleep 0.02; " \
                  "done' & while :; do wait; done"
         for scope, expected in (("leader", []), ("group", ["child"])):
@@ -249,7 +249,7 @@ class Alone(Case):
         self.assertLess(agent.end - begin, 2 * harness.SLOWNESS)
 
     def test_nobody_is_left(self):
-        """Children of workers, in their group or out of it, end with the worker, or with us."""
+        """Children of a worker, in any process group, end with the worker or with the agent."""
         script = 'sleep 1000 & echo $!; setsid sleep 1000 & echo $!; ' \
                  '(setsid sleep 1000 & echo $!); sleep 0.2; echo done; %s'
         for ending, status in (("exit 0", 0), ("exit 3", 3), ("sleep 1000", None)):
@@ -264,19 +264,19 @@ class Alone(Case):
                 self.assertEqual([pid for pid in pids if is_alive(pid)], [])
 
     def test_descriptors(self):
-        """Workers have 0, 1 and 2, and none of ours; nothing is left open by generations."""
+        """Workers inherit descriptors 0, 1 and 2 only."""
         agent = self.agent("--standalone", "--tee", "1:3", "--", "ls", "/proc/self/fd", nproc=2,
                            rdzv=False, env={"TORCHELASTIC_ENABLE_FILE_TIMER": "1"})
         self.assertEqual(agent.wait(), OK, agent.stderr())
         lines = sorted(line.replace("[default1]:", "") for line in agent.lines)
         self.assertEqual(lines, ["0", "0", "1", "1", "2", "2", "3", "3"]) # 3 is the directory
 
-    # A worker, a child in its group, and two in sessions of their own, one of which is an orphan.
+    # A worker, a child in its group, and two in their own sessions, one of which is an orphan.
     FAMILY = "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; " \
              "(setsid sleep 1000 & echo $!); %s"
 
     def test_dies_with_the_agent(self):
-        """kill -9 of the agent leaves nothing of its workers."""
+        """If the agent is killed, its workers and their children die."""
         agent = self.shell(self.FAMILY % "sleep 1000", "--standalone", rdzv=False, nproc=2)
         pids = [int(agent.next()) for _ in range(8)]
         agent.signal(signal.SIGKILL)
@@ -284,7 +284,7 @@ class Alone(Case):
         harness.wait_until(lambda: not any(map(is_alive, pids)), "the workers to die")
 
     def test_keeper_is_killed(self):
-        """That of the process between the two ends a generation, and nothing else."""
+        """If the process between agent and workers is killed, only the generation ends."""
         agent = self.shell(self.FAMILY % 'test $MUSTER_GENERATION = 2 && exit 0; ps -o ppid= $$; '
                            "sleep 1000", "--standalone", "--max-restarts", 1, rdzv=False)
         pids = [int(agent.next()) for _ in range(5)]
@@ -312,7 +312,7 @@ class Alone(Case):
         harness.wait_until(lambda: not is_alive(int(pid)), "the check to end")
 
     def test_end_time(self):
-        """Workers save their work before Slurm takes the machine away, and the node leaves."""
+        """Before the end of the Slurm job, workers save their work and the node leaves."""
         saves = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; trap "exit 0" TERM; echo up; ' \
                 'while :; do sleep 0.02; done'
         options = ("--standalone", "--notice-signal", "USR1", "--notice", "1h")
@@ -322,7 +322,7 @@ class Alone(Case):
         self.assertEqual(agent.until("saving"), ["saving"])
         self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
         self.assertIn("ends in 3", agent.stderr())
-        for past in ("0", "1000"):  # of a job that was given more time
+        for past in ("0", "1000"):  # the job was given more time
             agent = self.shell("echo up", *options, "--end-time", past, rdzv=False)
             self.assertEqual(agent.wait(), OK, agent.stderr())
 
@@ -344,7 +344,7 @@ class Alone(Case):
         self.assertIn("no heartbeat for", agent.stderr())
 
     def test_timer_file(self):
-        """What a client of torch's file timer writes."""
+        """A worker whose timer in torch's timer file expires is killed."""
         line = '{\\"version\\": 1, \\"pid\\": $$, \\"scope_id\\": \\"%s\\", ' \
                '\\"expiration_time\\": %s, \\"signal\\": 9}'
         script = f'echo "{line % ("a", "-1")}" > $TORCHELASTIC_TIMER_FILE; ' \
@@ -393,7 +393,7 @@ class Together(Case):
             "trainer 2/3 3/6 2/5 0/3", "trainer 2/3 4/6 3/5 1/3", "trainer 2/3 5/6 4/5 2/3"])
 
     def test_failure_is_everybodys(self):
-        """All stop at once, with the status of the one that failed first, and tell the same."""
+        """All nodes stop at once, with the status and the report of the first failure."""
         script = 'if [ $RANK = 3 ]; then sleep 0.3; echo why >&2; exit 85; fi; ' + STAY
         agents = [self.shell(script, nnodes="3", nproc=2) for _ in range(3)]
         for agent in agents:
@@ -407,7 +407,7 @@ class Together(Case):
         self.assertIn("why", reports[0])
 
     def test_one_budget(self):
-        """Each of three fails once: the third failure is beyond the budget of the job."""
+        """Three nodes fail once each; the third failure exceeds the budget of the job."""
         script = 'if [ $GROUP_RANK = $TORCHELASTIC_RESTART_COUNT ]; then ' \
                  'echo failing; sleep 0.2; exit $((40 + GROUP_RANK)); fi; ' + STAY
         agents = [self.shell(script, "--max-restarts", 2, nnodes="3") for _ in range(3)]
@@ -439,7 +439,7 @@ class Together(Case):
         self.assertEqual((first.lines[-2], second.lines[-2]), ("join", "join"))
         self.assertIn("muster: a node joins; the workers restart\n"
                       "muster: generation 2 starts: 2 nodes, world size 2\n", first.story())
-        # It leaves again, and the other goes on alone; the job has cost nothing.
+        # The newcomer leaves, and the first node continues alone. No restart is counted.
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), PREEMPTED)
         first.until("at 0/1 0")
@@ -447,7 +447,7 @@ class Together(Case):
         self.assertEqual(first.wait(), 128 + signal.SIGTERM)
 
     def test_newcomer_with_notice(self):
-        """Workers are warned, and their answer ends the wait."""
+        """Workers get notice of a restart, and their acknowledgement ends the wait."""
         script = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; ' + STAY
         options = ("--notice-signal", "USR1", "--notice", "1h")
         first = self.shell(script, *options, nnodes="1:2")
@@ -476,7 +476,7 @@ class Together(Case):
             agent.signal(signal.SIGTERM)
 
     def test_newcomer_replaces_only(self):
-        """The job has never more nodes than at first: others wait until one of them is lost."""
+        """With --on-join never, a newcomer waits until a node is lost."""
         script = STAY.replace("sleep", f'[ $RANK = 0 ] && rmdir {self.path("go")} '
                                        '2>/dev/null && exit 3; sleep')
         options = ("--on-join", "never", "--max-restarts", 1)
@@ -486,7 +486,7 @@ class Together(Case):
         newcomer = self.shell(script, *options, nnodes="2:3")
         harness.wait_until(lambda: "spare" in newcomer.stderr(), "the newcomer to wait")
         os.mkdir(self.path("go"))
-        for agent in first:  # a restart lets nobody in
+        for agent in first:  # a restart admits no newcomer
             agent.until("/2 1")
         first[1].signal(signal.SIGKILL)
         first[0].until("/2 1")
@@ -495,7 +495,7 @@ class Together(Case):
             agent.signal(signal.SIGTERM)
 
     def test_exclude(self):
-        """A node whose workers fail leaves; the others go on."""
+        """A node whose workers fail repeatedly leaves; the others continue."""
         script = '[ "$BAD" = 1 ] && exit 9; [ $WORLD_SIZE = 2 ] && sleep 1000; echo alone'
         options = ("--max-restarts", 5, "--exclude-after", 2, "--grace", "1s")
         good = self.shell(script, *options, nnodes="1:2")
@@ -520,14 +520,14 @@ class Together(Case):
         self.assertEqual(agents[1].wait(), 128 + signal.SIGTERM)
 
     def test_lost_node_takes_workers_with_it(self):
-        """Workers that fail because their peer is gone cost no restart."""
+        """Failures of workers whose peer is lost cost no restart."""
         script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
                  '[ $WORLD_SIZE = 1 ] && exit 0; ' \
                  f'echo $$ > {self.path("pid")}.$RANK; peer={self.path("pid")}.$((1 - RANK)); ' \
                  'while [ ! -s $peer ] || grep -q . /proc/$(cat $peer)/cmdline 2>/dev/null; do ' \
                  'sleep 0.01; done; sleep 0.2; exit 1'
-        # Nobody may reap the peer for a while: then its command line is empty. It ends with the
-        # first thread of its agent, and the agent's connection with the last one, a moment later.
+        # The command line of a peer that is not reaped yet is empty. The peer dies with the first
+        # thread of its agent; the agent's connection ends with the last thread, a moment later.
         agents = [self.shell(script, nnodes="1:2") for _ in range(2)]
         for agent in agents:
             agent.until("/2 0")
@@ -538,12 +538,11 @@ class Together(Case):
         agents[0].process.wait()
         self.assertEqual(agents[1].wait(), OK, agents[1].stderr())
         self.assertEqual(agents[1].lines[-1], "at 0/1 0")
-        # It has failed before the node was given up: else nothing is shown.
+        # The worker must fail before the other node is lost, or this test shows nothing.
         self.assertEqual([event["exit_status"] for event in agents[1].events("exit")], [1, 0])
 
     def test_leaving_costs_nothing(self):
-        """A node that is told to go takes its time; workers of others that fail meanwhile fail of
-        that."""
+        """While a node leaves slowly, failures of the other nodes' workers cost no restart."""
         script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
                  f'[ $WORLD_SIZE = 2 ] && exit 0; echo $$ > {self.path("pid")}.$RANK; ' \
                  'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "sleep 1; exit 0" TERM; ' \
@@ -562,7 +561,7 @@ class Together(Case):
         self.assertEqual(sorted(stays.lines[-2:]), ["at 0/2 0", "at 1/2 0"])
 
     def test_finished_and_failed(self):
-        """One is done and waits; another fails: all run again, and nobody waits for ever."""
+        """If a node fails after another has finished, both run again."""
         flag = self.path("flag")
         script = f'echo at $GROUP_RANK $TORCHELASTIC_RESTART_COUNT; ' \
                  f'if [ $GROUP_RANK = 1 ] && mkdir {flag} 2>/dev/null; then sleep 0.4; exit 1; fi'
@@ -572,7 +571,7 @@ class Together(Case):
             self.assertEqual(len(agent.lines), 2)
 
     def test_peer_dies_after_its_work(self):
-        """Who has finished and dies while the others work is not missed."""
+        """The death of a finished node does not disturb the others."""
         script = f'if [ $GROUP_RANK = 1 ]; then echo done; exit 0; fi; ' \
                  f'echo up; while [ ! -e {self.path("go")} ]; do sleep 0.02; done'
         agents = [self.shell(script, nnodes="2") for _ in range(2)]
@@ -595,19 +594,19 @@ class Together(Case):
             agent.until("/2 0")
         spare = self.shell(STAY, nnodes="2")
         harness.wait_until(lambda: "spare" in spare.stderr(), "the spare")
-        # The spare takes the place of one that is lost.
+        # The spare takes the place of a lost node.
         agents[0].signal(signal.SIGKILL)
         agents[0].process.wait()
         spare.until("/2 0")
         late = self.shell("exit 9", nnodes="2")
         harness.wait_until(lambda: "spare" in late.stderr(), "the other spare")
-        # One that was not needed has not failed.
+        # A spare that was not needed ends with success.
         harness.run("close", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id)
         self.assertEqual(late.wait(), OK, late.stderr())
 
 
 class Backends(Case):
-    """The same with other ways to meet."""
+    """Other backends, and jobs without a server."""
 
     def try_restart(self, *options):
         flag = self.path("flag")
@@ -626,7 +625,7 @@ class Backends(Case):
                          "last_call_timeout=100ms")
 
     def test_waits(self):
-        """While it waits, and when that was in vain, a node tells for whom."""
+        """A node reports the missing nodes during a wait and at its timeout."""
         endpoint = f"127.0.0.1:{harness.free_port()}"
         agent = self.shell("true", "--rdzv-endpoint", endpoint, "--rdzv-id", "job", "--rdzv-conf",
                            "join_timeout=4,node_name=a", nnodes="2", rdzv=False)
@@ -636,7 +635,7 @@ class Backends(Case):
                          r"muster: 1 node had been here: a\n")
 
     def test_without_a_server(self):
-        """The first node serves, and goes last."""
+        """The first node serves, until all others have ended."""
         port = harness.free_port()
         for status in (0, 7):
             with self.subTest(status=status):
@@ -648,7 +647,7 @@ class Backends(Case):
                     self.assertEqual("FAILED" in agent.stderr(), status != 0)
 
     def test_server_comes_again(self):
-        """A node that serves is killed, and started again: the other one goes on with it."""
+        """The serving node is killed and started again; both nodes continue."""
         with harness.Server() as server:
             port = server.port
         options = ("--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job", "--rdzv-conf", QUICK)
@@ -680,7 +679,7 @@ class Backends(Case):
                                  "--rdzv-conf", "last_call_timeout=100ms")
 
     def test_static(self):
-        """Ranks and the end; each node is on its own when work fails."""
+        """Nodes get their ranks, and finish together; a failure ends only its own node."""
         port = harness.free_port()
         options = ("--rdzv-backend", "static", "--rdzv-id", "job", "--rdzv-endpoint",
                    f"127.0.0.1:{port}")
@@ -717,7 +716,8 @@ class Outage(Case):
         self.assertIn("for longer than read_timeout", agent.stderr())
 
     def test_failure_is_told_late(self):
-        """The next server hears of a failure that the last one could not; the user at once."""
+        """A failure during an outage is shown to the user at once, and reported to the next
+        server."""
         script = f'echo at $TORCHELASTIC_RESTART_COUNT; ' \
                  f'[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; ' \
                  f'until [ -e {self.path("go")} ]; do sleep 0.02; done; exit 3'

@@ -1,4 +1,4 @@
-"""`muster ps`, `logs`, `restart`, `drain` and `stop`: a running job, asked from outside."""
+"""`muster ps`, `logs`, `restart`, `drain` and `stop`: commands for a running job."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Control(unittest.TestCase):
         return [json.loads(line) for line in told.stdout.splitlines()]
 
     def wait_nodes(self, wanted):
-        """Until what nodes say is as wanted."""
+        """Wait until the states of the nodes are as wanted; returns them."""
         deadline = time.monotonic() + harness.DEADLINE_S
         while True:
             nodes = self.nodes()
@@ -116,7 +116,7 @@ class Control(unittest.TestCase):
         self.assertEqual(follower.wait(harness.DEADLINE_S), 128 + signal.SIGINT)
 
     def test_restart_without_authority(self):
-        """All nodes see why, also where it is up to them to tell each other."""
+        """Without an authority, too, all workers get the reason of the restart."""
         self.job += ["--rdzv-backend", "c10d"]
         agents = self.two()[:2]
         told = self.ask("restart")
@@ -155,7 +155,7 @@ class Control(unittest.TestCase):
         self.assertEqual(self.ask("ps").returncode, ABSENT)
 
     def test_killed(self):
-        """The key of an agent that was killed stays: it is shown as lost, and not waited for."""
+        """The key of a killed agent stays. `ps` shows it as lost, `stop` does not wait for it."""
         first, second = self.agent("a"), self.agent("b")
         for agent in (first, second):
             agent.until("/2")

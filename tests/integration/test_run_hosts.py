@@ -1,4 +1,4 @@
-"""`muster run --hosts`: agents on other hosts, with a stand-in for ssh that runs them here."""
+"""`muster run --hosts`: agents on other hosts, with substitutes for ssh and srun."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ import harness
 
 CONNECT = 5
 
-# Nobody here dies without a word, and with dozens of agents at once each may get no processor for
-# seconds: silence of a node or of the server is not judged. No long last call.
+# No node is lost by silence: dozens of agents run at once, and each may get no processor for
+# seconds. The last call is short.
 CALM = (f"keep_alive_interval=1,keep_alive_max_attempt={int(harness.DEADLINE_S)},"
         f"last_call_timeout=100ms,join_timeout={int(harness.DEADLINE_S)}")
 
-# HOST COMMAND; hosts whose name begins with `bad` cannot be reached.
+# ssh HOST COMMAND. Hosts whose names begin with `bad` cannot be reached.
 SSH = """#!/bin/sh
 case $1 in bad*) echo "ssh: connect to host $1" >&2; exit 255 ;; esac
 FAKE_HOST=$1
@@ -28,8 +28,8 @@ shift
 cd / && exec sh -c "$*"
 """
 
-# Tasks of a step, one per node, with the variables that Slurm gives them. The status is the highest
-# one, as srun's, and signals are passed on.
+# Runs the tasks of a step, one per node, with Slurm's variables. Like srun, exits with the highest
+# status of a task. Passes SIGTERM on.
 SRUN = """#!/bin/sh
 echo "$*" >> "$SRUN_LOG"
 while :; do
@@ -98,7 +98,8 @@ class Hosts(unittest.TestCase):
         return process.returncode, out, err
 
     def test_sixty_four(self):
-        """Every host runs its agent, in its order, and nobody starts more than 32."""
+        """Each host runs one agent, with ranks in the order of the hosts. With 64 hosts, relays
+        start relays."""
         script = 'echo "$FAKE_HOST $RANK $WORLD_SIZE $(pwd) $NCCL_X"; echo "err $RANK" >&2'
         status, out, err = self.run_hosts(["--hosts", "h[01-64]"], script, "--nproc-per-node", "1",
                                           env={"NCCL_X": "passed on", "MUSTER_HOSTS": "other"})
@@ -125,8 +126,8 @@ class Hosts(unittest.TestCase):
         self.assertEqual(sorted(out.splitlines()), ["a 0", "a 1", "b 2"])
 
     def test_host_out_of_reach(self):
-        """With a host that cannot be reached, a job that needs all of them ends at once; one that
-        does not goes on without it."""
+        """If a host cannot be reached, a job that needs all hosts ends at once; another job
+        continues without it."""
         status, out, err = self.run_hosts(["--hosts", "a,bad,b"], "echo no")
         self.assertEqual(status, CONNECT, err)
         self.assertEqual(out, "")
@@ -137,7 +138,7 @@ class Hosts(unittest.TestCase):
         self.assertEqual(out, "of 2\nof 2\n")
 
     def test_signals(self):
-        # TERM, too: when one node is gone, the other one may hear of that first.
+        # TERM, too: the loss of the other node may come before the signal.
         script = ('trap "echo told $FAKE_HOST; exit 3" INT TERM; echo up $FAKE_HOST; '
                   'while :; do sleep 0.02; done')
         process = self.start(["--hosts", "a,b"], script)
@@ -158,7 +159,7 @@ class Hosts(unittest.TestCase):
             time.sleep(0.02)
 
     def slurm(self, **more):
-        """What a batch script of an allocation of three nodes has."""
+        """The environment of a batch script in an allocation of three nodes."""
         self.srun_log = os.path.join(self.directory, self.id() + ".srun")
         path = os.path.join(self.directory, "bin") + os.pathsep + os.environ["PATH"]
         return {"PATH": path, "SRUN_LOG": self.srun_log, "SLURM_JOB_ID": "77",
@@ -166,7 +167,7 @@ class Hosts(unittest.TestCase):
                 **more}
 
     def test_srun(self):
-        """Slurm's own launcher starts the agents, on all nodes or on those that are named."""
+        """srun starts the agents, on all nodes or on the named ones."""
         script = 'echo "$SLURM_NODEID $RANK $WORLD_SIZE"'
         for hosts, nodes in (([], 3), (["--hosts", "n2,n3"], 2)):
             with self.subTest(hosts=hosts):
