@@ -1,6 +1,6 @@
-"""Real torchrun agents with our plugin: start, failures, deaths, growth, spares, the end.
+"""Real torchrun agents with muster's plugin: start, failures, deaths, growth, spares, the end.
 
-Workers say nothing to each other, so that no collective tells of a death, but in Training.
+Workers do not communicate, so that no failed collective shows a death; except in Training.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ import etcd_cluster  # from the integration tests, as harness is
 from peer import harness
 from torchruns import Agent, OurC10d, Run
 
-# A node is gone when its connection has been for a second. Agents before 2.4 look at nothing for
-# longer than others.
+# Time to notice a loss. A node is lost a second after its connection; agents before 2.4 notice
+# changes later than others.
 NOTICED_S = 30
 
-# Three keep-alives of torch's own handler. In 1.13 they cannot be set.
+# Three keep-alive intervals of torch's own handler. In 1.13 they cannot be set.
 EXPIRY_S = 15
 
 
@@ -37,7 +37,7 @@ class Agents(unittest.TestCase):
         return torchruns.Job(self.which, *args, endpoint=f"127.0.0.1:{server.port}", **options)
 
     def check_round(self, job, world):
-        """The view from outside."""
+        """Check the round in `muster status`."""
         shown = job.status()
         self.assertEqual((shown["phase"], shown["world_size"]), ("running", world))
         self.assertEqual(len(shown["participants"]), world)
@@ -47,7 +47,7 @@ class Agents(unittest.TestCase):
         self.assertEqual((shown["phase"], shown["reason"]), ("closed", "the job is over"))
 
     def test_failure_and_restart(self):
-        """A worker fails, all come back, the ranks stay."""
+        """A worker fails; all agents start new workers, with the same ranks."""
         with harness.Server() as server, self.job(server, "3") as job:
             nodes = job.start(3, "--max_restarts", 1)
             lines = job.settle(nodes)
@@ -55,7 +55,7 @@ class Agents(unittest.TestCase):
             job.do("fail-1")
             lines = job.settle(nodes, after=torchruns.workers(lines))
             self.assertEqual([line["rank"] for line in lines], ranks)
-            # torch counts for each agent.
+            # Each agent of torch counts its own restarts.
             self.assertEqual([line["restarts"] for line in lines],
                              [1 if rank == 1 else 0 for rank in ranks])
             self.check_round(job, 3)
@@ -63,7 +63,7 @@ class Agents(unittest.TestCase):
             self.check_end(job)
 
     def test_death_growth_and_leave(self):
-        """kill -9 of an agent, a newcomer in its place, SIGTERM, then fewer than the least."""
+        """An agent is killed and replaced, another is stopped; one is not enough for a round."""
         with harness.Server() as server, self.job(server, "2:3") as job:
             nodes = job.start(3)
             lines = job.settle(nodes)
@@ -83,7 +83,7 @@ class Agents(unittest.TestCase):
             self.assertEqual(stopped.ended(), 1)
             self.check_round(job, 2)
             server.wait_log("ev=node.left", f"_{stopped.pid}_", "standing=member")
-            # One is not enough. It waits for others, without workers.
+            # One node is not enough: it waits for others, without workers.
             nodes.pop(0).process.kill()
             harness.wait_until(lambda: job.status()["phase"] == "open", "an open round", NOTICED_S)
             nodes += job.start()
@@ -93,7 +93,7 @@ class Agents(unittest.TestCase):
             self.check_end(job)
 
     def test_spare(self):
-        """One more than there is room for takes over, and another is not needed."""
+        """A spare takes the place of a lost node, and another one is not needed."""
         with harness.Server() as server, self.job(server, "2") as job:
             nodes = job.start(2)
             lines = job.settle(nodes)
@@ -114,7 +114,7 @@ class Agents(unittest.TestCase):
             self.check_end(job)
 
     def test_server_restarts(self):
-        """Agents do not notice, nor do their workers; and afterwards all is as before."""
+        """A restart of the server disturbs neither agents nor workers."""
         with harness.Server() as server, self.job(server, "2:3") as job:
             nodes = job.start(3, "--max_restarts", 1)
             lines = job.settle(nodes)
@@ -138,14 +138,14 @@ class Agents(unittest.TestCase):
         return shown["phase"] == "running" and len(shown["participants"]) == world
 
     def start_hosted(self, job, *args):
-        """Three agents, of which the first serves."""
+        """Start three agents, of which the first serves."""
         nodes = job.start(1, *args)
         harness.wait_until(lambda: is_served(job), "the first to serve", torchruns.PATIENCE_S)
         return nodes + job.start(2, *args)
 
     def test_host_is_stopped(self):
-        """Another agent comes and serves instead. The serving agent has finished first, and
-        stays until all have."""
+        """The serving agent is stopped, and a new one serves. The new one finishes first, and stays
+        until all have finished."""
         with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{harness.free_port()}") as job:
             nodes = self.start_hosted(job)
             lines = job.settle(nodes)
@@ -159,14 +159,14 @@ class Agents(unittest.TestCase):
             job.end(nodes)
 
     def test_host_fails(self):
-        """Its work has failed for good. The others have theirs, and come to their ends."""
+        """The work of the serving agent fails for good. The others finish theirs."""
         with torchruns.Job(self.which, "2:3", endpoint=f"127.0.0.1:{harness.free_port()}") as job:
             host, *others = self.start_hosted(job, "--max_restarts", 0)
             lines = job.settle([host, *others])
             job.do(f"fail-{lines[0]['rank']}")
             harness.wait_until(lambda: not job.is_there(f"fail-{lines[0]['rank']}"), "the failure",
                                torchruns.PATIENCE_S)
-            if self.which == "new":  # before, it would wait for them to end
+            if self.which == "new":  # an old agent waits for the others
                 self.assertEqual(host.ended(), 1)
             job.end(others)
             self.assertEqual(host.ended(), 1)
@@ -174,7 +174,7 @@ class Agents(unittest.TestCase):
                              [line["worker"] for line in lines[1:]])
 
     def test_wrong_settings(self):
-        """Of one agent: it says what is wrong and goes, and the others go on."""
+        """An agent with wrong options prints an error and ends; the others continue."""
         with harness.Server() as server, self.job(server, "2") as job:
             nodes = job.start(2)
             lines = job.settle(nodes)
@@ -191,7 +191,7 @@ class Agents(unittest.TestCase):
 
 
 class Etcd(unittest.TestCase):
-    """Agents that meet at an etcd. A node is dead when its lease is over."""
+    """Agents that meet at an etcd. A node is lost when its lease ends."""
 
     def run_job(self, which):
         with etcd_cluster.Etcd() as etcd, \
@@ -218,13 +218,13 @@ class Etcd(unittest.TestCase):
 
 
 class Unmodified(unittest.TestCase):
-    """Agents with torch's own c10d, at our server, alone and with launchers of ours."""
+    """Agents with torch's own c10d at a muster server, alone and with `muster run`."""
 
     which = None
 
     @contextlib.contextmanager
     def job(self, nnodes):
-        # Sharing a store with workers, they do not let a newcomer in.
+        # Agents that share a store with their workers do not admit a newcomer.
         env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         with harness.Server() as self.server, \
                 torchruns.Job(self.which, nnodes, backend="c10d", env=env,
@@ -237,7 +237,7 @@ class Unmodified(unittest.TestCase):
         return nodes, job.settle(nodes)
 
     def check_undisturbed(self, nodes, lines, seconds):
-        """Their workers go on for a while."""
+        """Check that the workers of these agents stay the same for a while."""
         time.sleep(seconds)
         for node in nodes:
             self.assertIn(node.last()["worker"], torchruns.workers(lines))
@@ -251,7 +251,7 @@ class Unmodified(unittest.TestCase):
             lines = job.settle(nodes, after=torchruns.workers(lines))
             shown = job.status()
             self.assertEqual((shown["complete"], len(shown["participants"])), (True, 3))
-            # They are not told of a death: a worker has to fail.
+            # torch's agents are not told of a death: a worker must fail.
             nodes.pop().process.kill()
             job.do(f"fail-{lines[0]['rank']}")
             job.settle(nodes, after=torchruns.workers(lines))
@@ -270,15 +270,15 @@ class Unmodified(unittest.TestCase):
             job.end(nodes)
 
     def test_stop(self):
-        """torch's agent does not leave. It is out when its keep-alive has expired."""
+        """torch's agent does not leave. It is lost when its keep-alive has expired."""
         self.stop_one(Agent, EXPIRY_S + 2)
 
     def test_stop_ours(self):
-        """Ours leaves at once."""
+        """`muster run` leaves at once."""
         self.stop_one(Run, 3)
 
     def test_stop_beside_ours(self):
-        """Ours sees that the keep-alive has expired, and comes back: torch's agents see that."""
+        """`muster run` sees that a keep-alive has expired and comes back; torch's agents follow."""
         with self.job("2:3") as job:
             (stopped, *nodes), lines = self.start(job, Agent, Run, Agent)
             stopped.signal(signal.SIGTERM)
@@ -288,7 +288,7 @@ class Unmodified(unittest.TestCase):
             job.end(nodes)
 
     def test_beside_our_handler(self):
-        """One agent with our c10d. It sees that a member has died, and the others follow it."""
+        """An agent with muster's c10d sees that a member has died, and the others follow it."""
         with self.job("2:3") as job:
             nodes, lines = self.start(job, Agent, Agent, OurC10d)
             ranks = [line["rank"] for line in lines]
@@ -302,7 +302,7 @@ class Unmodified(unittest.TestCase):
             job.end(nodes)
 
     def test_hosted(self):
-        """Without a server, the first agent serves, with either handler."""
+        """Without a server, the first agent serves, with torch's handler and with muster's."""
         for kinds in ((Agent, OurC10d), (OurC10d, Agent)):
             endpoint = f"127.0.0.1:{harness.free_port()}"
             with self.subTest(kinds=kinds), \
@@ -315,7 +315,7 @@ class Unmodified(unittest.TestCase):
                 job.end(nodes)
 
     def spare(self, first, second):
-        """It takes over although no worker fails: it sees itself that there is room."""
+        """A spare replaces a dead node although no worker fails: it notices the death itself."""
         with self.job("2") as job:
             nodes, lines = self.start(job, first, second)
             spare = job.start(1, conf="join_timeout=600")[0]
@@ -331,7 +331,7 @@ class Unmodified(unittest.TestCase):
             self.check_unneeded(*unneeded)
 
     def wait_spare(self, job, node):
-        """Before 2.3, torch's record has no list of them."""
+        """Wait until the node is a spare. Before 2.3, torch's record has no list of spares."""
         if self.which == "old":
             time.sleep(5)
         else:
@@ -339,8 +339,8 @@ class Unmodified(unittest.TestCase):
                                torchruns.PATIENCE_S)
 
     def check_unneeded(self, theirs, ours):
-        """torchrun fails after the graceful exit of torch's own handler as well. Nothing in the
-        record of earlier releases tells a spare from a node that comes too late."""
+        """Check the ends of two spares. torchrun fails even after the graceful exit of torch's own
+        handler. In earlier releases, the record does not distinguish spares from late nodes."""
         self.assertEqual((theirs.ended(), ours.ended()), (1, 8 if self.which == "old" else 0))
         self.assertIn("RendezvousClosedError" if self.which == "old" else
                       "'NoneType' object has no attribute 'is_failed'", theirs.stderr())
@@ -352,7 +352,7 @@ class Unmodified(unittest.TestCase):
         self.spare(Agent, Run)
 
     def restart_server(self, *kinds):
-        """torch's client does not connect again, so its agents end. Ours comes back and waits."""
+        """torch's client does not reconnect, so its agents end. `muster run` returns and waits."""
         with self.job("2:3") as job:
             nodes, lines = self.start(job, *kinds)
             self.server.kill()
@@ -424,7 +424,7 @@ class NewUnmodified(Unmodified):
 del Agents, Unmodified
 
 if __name__ == "__main__":
-    # A proxy for other machines has no business between ranks of one.
+    # Ranks on one machine must not use a proxy.
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         os.environ.pop(name, None)
     harness.main()

@@ -3,7 +3,7 @@
     torch_contract.py BACKEND HOST:PORT
 
 Nodes are handlers in threads of this process. The caller runs this with torch's own handler and
-with ours, and compares the results. So the expectations are torch's real behaviour.
+with muster's, and compares the results. So the expectations are torch's real behaviour.
 """
 
 import json
@@ -31,14 +31,14 @@ import muster.torch  # noqa: E402
 BACKEND, ENDPOINT = sys.argv[1:3]
 PATIENCE_S = 60
 ROUNDS = 1000
-MEMORY_MAX = 4 << 20  # what an allocator may keep
+MEMORY_MAX = 4 << 20  # memory that an allocator may keep
 CHECKS = []
 IS_OURS = BACKEND != "c10d"
-HAS_AUTHORITY = BACKEND in ("muster", "muster-etcd")  # and not a record that all nodes write
+HAS_AUTHORITY = BACKEND in ("muster", "muster-etcd")  # the others share a record
 HAS_INFO = hasattr(rdzv, "RendezvousInfo")
 HAS_SPARES = hasattr(rdzv, "RendezvousGracefulExitError")
 
-# Every key that one of torch's handlers reads, and what torchrun itself adds.
+# Every key that one of torch's handlers reads, and those that torchrun adds.
 TORCH_KEYS = {
     "join_timeout": "30", "last_call_timeout": "5", "close_timeout": "10", "heartbeat_timeout": "5",
     "keep_alive_interval": "5", "keep_alive_max_attempt": "3", "store_type": "tcp",
@@ -48,7 +48,7 @@ TORCH_KEYS = {
 
 
 class Recorder(logging.Handler):
-    """Where torch's events go."""
+    """Collects torch's events."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def check(needs=True):
 
 
 class Node:
-    """A handler; what it does that waits is done in a thread."""
+    """A handler. Calls that wait run in a thread."""
 
     def __init__(self, job, min_nodes=2, max_nodes=2, **config):
         config = {"join_timeout": PATIENCE_S, "last_call_timeout": 1, **config}
@@ -95,7 +95,7 @@ class Node:
             else:
                 self.store, self.rank, self.world = answer
             self.outcome = "joined"
-        except Exception as error:  # its class is what the checks look at
+        except Exception as error:  # the checks compare its class
             self.outcome = type(error).__name__
 
     def end(self):
@@ -126,7 +126,7 @@ def until(condition, what):
 
 
 def raised(call, *args, **options):
-    """The family of what a call raises."""
+    """The base class of the exception that a call raises."""
     try:
         call(*args, **options)
     except Exception as error:
@@ -163,7 +163,7 @@ def types(job):
 
 @check()
 def strange_names(job):
-    """A run id is text of any kind, and a prefix of another is another job."""
+    """A run id may be any text. A run id that is a prefix of another one names another job."""
     name = f"{job} /%s:\u00e4"
     one, two = group(name), group(name + "/")
     one[0].store.set("key", "1")
@@ -175,14 +175,14 @@ def strange_names(job):
 
 @check(HAS_INFO)
 def local_address(job):
-    """The local address of a node."""
+    """Workers get the local address that a node gives."""
     nodes = meet(Node(job, local_addr="127.1.2.3"), Node(job, local_addr="127.1.2.3"))
     return [node.master.master_addr for node in nodes]
 
 
 @check(BACKEND != "muster-etcd")
 def addresses(job):
-    """Names and IPv6 reach the same server."""
+    """Host names and IPv6 addresses reach the same server."""
     port = ENDPOINT.rpartition(":")[2]
     nodes = meet(*[Node(job, 3, 3, endpoint=f"{host}:{port}", is_host=False)
                    for host in ("localhost", "[::1]", " 127.0.0.1")])
@@ -197,7 +197,7 @@ def wrong_addresses(job):
 
 @check(BACKEND != "muster-etcd")
 def truth(job):
-    """Values that count as false, and as neither."""
+    """Values that count as false, and invalid values."""
     return [raised(Node, job, is_host=value)
             for value in (False, 0, "0", "false", "F", "No", "n", "maybe", "", 2)]
 
@@ -211,7 +211,7 @@ def master_is_the_same(job):
 
 @check(not HAS_INFO and IS_OURS)
 def master_is_chosen_once(job):
-    """Agents before 2.4 write an address, and all read what is there. Some may have read before."""
+    """Agents before 2.4 write an address, and all read it. Some may have read before the write."""
     nodes = group(job, 3)
 
     def read():
@@ -238,7 +238,7 @@ def store_is_shared(job):
 
 @check(HAS_INFO)
 def store_has_all_calls(job):
-    """Those that agents use, and the extended ones."""
+    """The store has the calls that agents use, and the extended ones."""
     one, two = (node.store for node in group(job))
     one.multi_set(["a", "b"], ["1", "2"])
     one.append("a", "23")
@@ -286,7 +286,7 @@ def store_is_of_the_round(job):
 
 @check()
 def member_comes_back(job):
-    """One of two enters the next round: the other is told, and follows."""
+    """One of two nodes enters the next round; the other is told, and follows."""
     one, two = group(job)
     one.begin()
     until(lambda: two.handler.num_nodes_waiting() > 0, "the other to be told")
@@ -309,7 +309,7 @@ def newcomer(job):
 
 @check(HAS_SPARES)
 def spare(job):
-    """A node beyond the maximum waits, the members are not told, and at the close it was not
+    """A node beyond the maximum waits, the members are not told, and at the close it ends as not
     needed."""
     nodes = group(job)
     extra = Node(job, join_timeout=1).begin()
@@ -374,7 +374,7 @@ def round_after_a_timeout(job):
 
 @check()
 def last_call(job):
-    """At the least number of nodes a round is complete when the last call is over."""
+    """A round with the minimum of nodes is complete when the last call is over."""
     began = time.monotonic()
     nodes = meet(*[Node(job, 2, 4, last_call_timeout=2) for _ in range(2)])
     return [[node.world for node in nodes], 1.9 < time.monotonic() - began < 20]
@@ -404,7 +404,7 @@ def wrong_settings(job):
 
 @check(IS_OURS)
 def unknown_key(job):
-    """The error names the key that was meant."""
+    """The error suggests a similar key."""
     try:
         Node(job, keep_alive_intervall=5)
     except ValueError as error:
@@ -414,8 +414,8 @@ def unknown_key(job):
 
 @check(IS_OURS)
 def member_leaves(job):
-    """The others are told until they come back, and meet without it; also without a last call,
-    if the handler knows that no other node will come."""
+    """The others are told until they come back, and meet without the node that left. There is no
+    last call if the handler knows that no other node will come."""
     last_call_s = PATIENCE_S if HAS_AUTHORITY else 1
     nodes = [Node(job, 2, 3, last_call_timeout=last_call_s) for _ in range(3)]
     meet(*nodes)
@@ -430,7 +430,7 @@ def member_leaves(job):
 
 @check(HAS_AUTHORITY)
 def refused_node_ends_nothing(job):
-    """torch calls shutdown after any result of a node."""
+    """The shutdown of a refused node closes nothing. torch calls it after any result of a node."""
     nodes = group(job)
     stranger = Node(job, 1, 7)
     outcome = stranger.begin().end()
@@ -451,7 +451,7 @@ class Stopped(Exception):
 
 
 def signal_while_waiting(job):
-    """In the main thread, which runs signal handlers: a handler that raises ends the call."""
+    """A signal handler that raises ends the call. Signal handlers run in the main thread."""
     def stop(number, frame):
         raise Stopped
 
@@ -463,7 +463,7 @@ def signal_while_waiting(job):
     if IS_OURS and took > 1.5:
         raise AssertionError(f"the signal was heard after {took - 1} s")
     if IS_OURS:
-        ours = node.handler._rendezvous  # whose name stays in the record for a moment
+        ours = node.handler._rendezvous  # its name stays in the record for a moment
 
         def is_there():
             shown = muster.status(ENDPOINT, job, backend=ours.backend)
@@ -474,7 +474,7 @@ def signal_while_waiting(job):
 
 
 def reports_while_waiting(job):
-    """In the main thread: torchrun shows warnings."""
+    """A wait logs warnings, which torchrun shows. Runs in the main thread."""
     lines = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: lines.append(record.getMessage())
@@ -488,7 +488,7 @@ def reports_while_waiting(job):
 
 
 def forked_child(job):
-    """It cannot use the handler, and does not leave in place of its parent."""
+    """A forked child cannot use the handler, and its exit does not make the parent leave."""
     nodes = group(job)
     child = os.fork()
     if child == 0:
@@ -500,7 +500,7 @@ def forked_child(job):
 
 
 def many_rounds(job):
-    """They cost neither descriptors, nor threads, nor memory."""
+    """Rounds cost neither descriptors, nor threads, nor memory."""
     def used():
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
@@ -531,9 +531,9 @@ def main():
     muster.torch.register()
     results = {}
     if BACKEND == "muster":
-        run(many_rounds, results)  # as long as there is nothing else
+        run(many_rounds, results)  # first, because it measures the process
     event_handlers._log_handlers["dynamic_rendezvous"] = RECORDER
-    # They wait most of the time.
+    # All at once, because they mostly wait.
     threads = [threading.Thread(target=run, args=(function, results), daemon=True)
                for function in CHECKS]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""torchrun agents as processes, launchers of ours beside them, and what happens to their job."""
+"""Jobs of torchrun agents and `muster run` launchers, as processes."""
 
 import contextlib
 import json
@@ -15,18 +15,18 @@ import peer
 from nodes import Node
 from peer import harness
 
-# Agents and workers start, or a lost one is noticed, on a busy machine.
+# Time to start agents and workers, or to notice a loss, on a busy machine.
 PATIENCE_S = 120
-# Long enough for all of a group to be in the first round, mostly.
+# Mostly long enough for all agents to be in the first round.
 LAST_CALL_S = 5
-# What `muster` calls the backends of the plugin.
+# Backends of the plugin with another name in `muster`.
 OURS = {"muster-etcd": "etcd-v3"}
 
 
 class Agent(Node):
-    """A torchrun agent and the workers of it, whose lines are events."""
+    """A torchrun agent and its workers, whose lines are events."""
 
-    # What it exits with after SIGTERM.
+    # Exit status after SIGTERM.
     stopped = 1
 
     def __init__(self, job, *args, nnodes=None, conf="", steps=None):
@@ -61,7 +61,7 @@ class Agent(Node):
         return "".join(self.errors)[-6000:]
 
     def last(self):
-        """The worker that was started last."""
+        """The first line of the last worker, or None."""
         started = self.of("started")
         return started[-1] if started else None
 
@@ -69,7 +69,7 @@ class Agent(Node):
         os.kill(self.pid, number)
 
     def ended(self, timeout=PATIENCE_S):
-        """Wait for the agent to end; its status."""
+        """Wait for the end of the agent; returns its status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -77,14 +77,14 @@ class Agent(Node):
 
 
 class OurC10d(Agent):
-    """A torchrun agent with our handler, for jobs of agents with torch's."""
+    """A torchrun agent with muster's c10d handler, for jobs of agents with torch's."""
 
     def launch(self, job, options, worker, env):
         return super().launch(job, [*options, "--rdzv_backend", "muster-c10d"], worker, env)
 
 
 class Run(Agent):
-    """A `muster run` in place of torchrun."""
+    """A `muster run` instead of torchrun."""
 
     stopped = os.EX_TEMPFAIL
 
@@ -99,7 +99,7 @@ class Run(Agent):
 
 
 class Job(contextlib.ExitStack):
-    """A job of agents. Leaving the block kills what is left of it."""
+    """A job of agents. Leaving the block kills its processes."""
 
     def __init__(self, which, nnodes, backend="muster", endpoint=None, conf="", env=None):
         super().__init__()
@@ -126,7 +126,7 @@ class Job(contextlib.ExitStack):
         return agents
 
     def do(self, name):
-        """What workers look for."""
+        """Make a file that workers look for."""
         with open(os.path.join(self.directory, name), "w", encoding="ascii"):
             pass
 
@@ -134,8 +134,8 @@ class Job(contextlib.ExitStack):
         return os.path.exists(os.path.join(self.directory, name))
 
     def settle(self, agents, after=()):
-        """Wait until the workers of these agents, and of no others, are one world, none of them
-        in @after; returns their first lines."""
+        """Wait until the workers of these agents, and no others, are in one round. Workers in
+        `after` do not count. Returns their first lines."""
 
         def look():
             lines = [agent.last() for agent in agents]
@@ -154,7 +154,7 @@ class Job(contextlib.ExitStack):
             raise AssertionError(f"no world of {len(agents)}: {stories}") from None
 
     def status(self):
-        """The job as `muster status` tells it."""
+        """The job as `muster status` shows it."""
         shown = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
                             "--rdzv-backend", OURS.get(self.backend, self.backend), "--json",
                             timeout=60)
@@ -163,7 +163,7 @@ class Job(contextlib.ExitStack):
         return json.loads(shown.stdout)
 
     def end(self, agents, statuses=None):
-        """Let the workers end well, and see the agents end."""
+        """Let the workers succeed, and check the statuses of the agents, 0 by default."""
         self.do("end")
         found = [agent.ended() for agent in agents]
         wanted = statuses or [0] * len(agents)
