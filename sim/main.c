@@ -17,7 +17,7 @@
 
 /* The simulated rendezvous. */
 enum machine {
-    MACHINE_ALL, /* one after the other, seed by seed */
+    MACHINE_ALL, /* the seed chooses the machine */
     MACHINE_RECORD,
     MACHINE_LEGACY,
     MACHINE_AUTHORITY,
@@ -261,7 +261,7 @@ static uint64_t running_seed;
 /* A failed assertion of the product has printed its message and aborts. */
 static void on_abort(int number)
 {
-    (void)number; /* it is the only one */
+    (void)number; /* SIGABRT */
     (void)printf("seed %" PRIu64 " breaks rule assertion: one of the product's own has failed\n",
                  running_seed);
     tell_replay(running_options, running_seed);
@@ -297,7 +297,7 @@ static bool run_seed(const struct options *options,
     return false;
 }
 
-/* Until all runs are done or the time is over. */
+/* Run seeds until all runs are done or the time is over. */
 static void run_many(const struct options *options, struct place *place, struct totals *totals)
 {
     uint64_t seed = options->has_first_seed ? options->first_seed : 1;

@@ -30,7 +30,7 @@ void mst__sim_mutant_list(FILE *to)
 {
     for (size_t i = 0; i < mst__sim_mutant_count(); i++) {
         const struct mst__mutant_row *row = &mst__mutant_table[i];
-        (void)fprintf(to, "%s\t%s\t%s\n", row->name, row->file, row->what); /* to the caller's */
+        (void)fprintf(to, "%s\t%s\t%s\n", row->name, row->file, row->what); /* @to keeps an error */
     }
 }
 #else
@@ -47,6 +47,6 @@ bool mst__sim_mutant_set(const char *name)
 
 void mst__sim_mutant_list(FILE *to)
 {
-    (void)to; /* the same */
+    (void)to; /* the list is empty */
 }
 #endif

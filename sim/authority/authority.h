@@ -1,9 +1,9 @@
 /* sim/authority/authority.h - the authority machine in virtual time: nodes that announce
  * themselves, an authority that decides, and an adversary between them. There are two engines. In
- * `muster` a server is the authority, and real frames go over connections. In `etcd-v3` the node
- * with the oldest key in a modelled store is, and its decisions are written there.
+ * `muster`, a server is the authority, and real frames go over connections. In `etcd-v3`, the node
+ * with the oldest key in a modelled store is the authority, and writes its decisions there.
  *
- * The machine itself is the product's; nodes, server and driver are models of the product's. */
+ * The machines are the product's own; nodes, server and driver are models of the product's. */
 #ifndef MST_SIM_AUTHORITY_H
 #define MST_SIM_AUTHORITY_H
 
@@ -26,20 +26,20 @@
 enum mst__sim_auth_engine { MST_SIM_AUTH_MUSTER, MST_SIM_AUTH_V3 };
 
 enum mst__sim_auth_fault {
-    MST_SIM_AUTH_FAULT_AGAIN, /* enters again without need, as after a failure of its workers */
+    MST_SIM_AUTH_FAULT_AGAIN, /* a node enters again without need, as if its workers had failed */
     MST_SIM_AUTH_FAULT_CRASH,
-    MST_SIM_AUTH_FAULT_VANISH, /* crashes without closing its connection */
+    MST_SIM_AUTH_FAULT_VANISH, /* a crash that does not close the connection */
     MST_SIM_AUTH_FAULT_REVIVE,
-    MST_SIM_AUTH_FAULT_BLACKOUT, /* nearly all crash, and come back */
+    MST_SIM_AUTH_FAULT_BLACKOUT, /* nearly all nodes crash, and come back */
     MST_SIM_AUTH_FAULT_FREEZE,
     MST_SIM_AUTH_FAULT_PARTITION,
     MST_SIM_AUTH_FAULT_LEAVE,
     MST_SIM_AUTH_FAULT_CANCEL,
-    MST_SIM_AUTH_FAULT_SERVER,        /* restarts; of a v3 store: is out of reach */
-    MST_SIM_AUTH_FAULT_SERVER_FREEZE, /* of a v3 store: all watches are gone */
+    MST_SIM_AUTH_FAULT_SERVER,        /* the server restarts; the v3 store is out of reach */
+    MST_SIM_AUTH_FAULT_SERVER_FREEZE, /* the server stops; the v3 store loses all watches */
     MST_SIM_AUTH_FAULT_SHUT,
-    MST_SIM_AUTH_FAULT_TEAR,  /* of a connection */
-    MST_SIM_AUTH_FAULT_STALL, /* and its last messages come late */
+    MST_SIM_AUTH_FAULT_TEAR,  /* a connection breaks, and messages under way are lost */
+    MST_SIM_AUTH_FAULT_STALL, /* a connection breaks, and its last messages come late */
     MST_SIM_AUTH_FAULT_HOLE,  /* a connection loses everything, and neither end notices */
     MST_SIM_AUTH_FAULT_EXODUS,
 };
@@ -53,8 +53,8 @@ struct mst__sim_auth_plan {
     bool has_odd;    /* the last node has other limits */
     bool has_racks;  /* ranks by a label */
     bool has_pinned; /* some nodes want a rank */
-    bool steps_back; /* the server's clock, and so its epoch, at a restart */
-    bool has_jumps;  /* nodes' clocks, and so their incarnations, at a restart */
+    bool steps_back; /* a restart sets the server's clock back, and so its epoch */
+    bool has_jumps;  /* a restart changes a node's clock, and so its incarnation */
     bool has_work;   /* programs finish or fail */
     bool is_fixed;   /* no round is larger than the first one */
     bool is_old;     /* engine muster: the server has version 1 of the protocol */
@@ -62,7 +62,7 @@ struct mst__sim_auth_plan {
     bool gives_way; /* members give way to newcomers at once */
     /* Of the engine. */
     int64_t beat_us;
-    int64_t expiry_us; /* of a v3 store: the lease */
+    int64_t expiry_us; /* etcd-v3: of the lease */
     int64_t grace_us;
     int64_t reclaim_us;
     int64_t forget_us; /* a run without nodes is forgotten */
@@ -70,7 +70,7 @@ struct mst__sim_auth_plan {
     int64_t latency_us;
     uint32_t slow_ppm;
     int64_t slow_us;
-    uint32_t twice_ppm; /* messages that come a second time; of a v3 store: lost answers */
+    uint32_t twice_ppm; /* messages that come twice; etcd-v3: lost answers */
     int64_t skew_us_max;
     /* Behaviour. */
     int64_t start_us_max;
@@ -104,7 +104,7 @@ enum mst__sim_auth_kind {
     MST_SIM_AUTH_HANGUP_SERVER, /* the network reports the end of link @id */
     MST_SIM_AUTH_HANGUP_NODE,
     MST_SIM_AUTH_TURN,  /* a turn of the server's loop: timers, then input */
-    MST_SIM_AUTH_DUE,   /* its timer ends the wait */
+    MST_SIM_AUTH_DUE,   /* the server's timer ends the wait of its loop */
     MST_SIM_AUTH_TIMER, /* of @node */
     MST_SIM_AUTH_START, /* @node comes up */
     MST_SIM_AUTH_FAULT,
@@ -136,11 +136,11 @@ struct mst__sim_auth_link {
     bool is_accepted;
     bool is_open_server;
     bool is_torn;    /* messages under way are lost */
-    bool is_hole;    /* also the news that an end has closed it */
-    bool is_seated;  /* it has announced itself */
-    bool has_parted; /* it has sent LEAVE */
+    bool is_hole;    /* the news of a close is lost, too */
+    bool is_seated;  /* the node has announced itself */
+    bool has_parted; /* the node has sent LEAVE */
     uint32_t server; /* the start of the server that has accepted it */
-    uint64_t turn;   /* and the turn of its loop */
+    uint64_t turn;   /* the turn of the server's loop that has accepted it */
     mst__authority_id seat;
     int64_t to_server_us; /* arrival of the last message in this direction */
     int64_t to_node_us;
@@ -176,13 +176,13 @@ struct mst__sim_auth_node {
     uint64_t session;
     int64_t skew_us;
     struct mst__member member; /* the product's */
-    char name[24], rack[24];   /* which it borrows */
+    char name[24], rack[24];   /* borrowed by @member */
     struct mst__label label;
     uint64_t timer;
     int64_t react_us;       /* when the program enters again; INT64_MAX = it does not */
     bool reacts_to_waiting; /* only because nodes wait */
     int64_t work_us;        /* when its work ends; INT64_MAX = it has none */
-    int64_t end_us;         /* when it ends, having finished */
+    int64_t end_us;         /* when it ends after it has finished */
     bool is_done;           /* its work is done, and it waits for the others */
     int64_t cut_us;         /* off the network until then */
     int64_t frozen_us;
@@ -196,10 +196,10 @@ struct mst__sim_auth_node {
     int64_t beat_us;
     int64_t answer_us;
     uint64_t key;                 /* create revision; 0 = has none */
-    uint64_t key_rev;             /* its modification, as far as is known */
+    uint64_t key_rev;             /* its last known modification */
     uint64_t asked;               /* serial of the request under way; 0 = none */
     struct mst__sim_auth_doc doc; /* the wanted content of its key */
-    bool has_to_put;              /* the key does not have it yet, as far as known */
+    bool has_to_put;              /* the key is not known to have @doc */
     bool has_to_read;             /* its knowledge is out of date */
     bool has_to_leave;            /* revoke the lease, then go */
     bool wants_close;
@@ -226,7 +226,7 @@ struct mst__sim_auth_seal {
     uint64_t epoch;
     int64_t round;
     uint32_t world;
-    uint32_t restarts; /* of the job before it, counted by the checker */
+    uint32_t restarts; /* of the job before this round, counted by the checker */
     int64_t time_us;
     bool was_told; /* etcd-v3: it was written as running, not at once as over */
     /* The first failure of this round at each server. A restarted server does not know its
@@ -278,9 +278,9 @@ struct mst__sim_auth_server {
     struct mst__listening listening;
     uint64_t due;         /* serial of the timer */
     int64_t claimed_max;  /* the highest round in an accepted announcement */
-    int64_t claiming;     /* in the current announcement */
-    int64_t sealed_claim; /* the highest when the last round was sealed */
-    bool sealed_shut;     /* the run was closed then */
+    int64_t claiming;     /* the round in the current announcement */
+    int64_t sealed_claim; /* claimed_max at the last seal */
+    bool sealed_shut;     /* the run was closed at the last seal */
     int64_t sealed_max;
     uint64_t steps; /* since the last full check */
     struct mst__sim_auth_ledger ledger;
@@ -335,9 +335,9 @@ struct mst__sim_auth_round {
     bool is_gone[MST_SIM_AUTH_V3_NODES_MAX];     /* OPEN: whose sessions have ended */
     bool is_finished[MST_SIM_AUTH_V3_NODES_MAX]; /* whose work is done */
     uint32_t restarts;                           /* of the budget, used in its window */
-    int64_t restarts_us;                         /* when that began */
+    int64_t restarts_us;                         /* when the window began */
     uint32_t restarts_total;
-    uint32_t restarts_before; /* of those: before this round */
+    uint32_t restarts_before; /* of restarts_total: before this round */
     bool has_cause;           /* OPEN, CLOSED */
     int32_t failure;          /* the cause */
     uint32_t failure_rank;
@@ -366,7 +366,7 @@ struct mst__sim_auth_store {
         keys[MST_SIM_AUTH_V3_LIVES_MAX * MST_SIM_AUTH_V3_NODES_MAX]; /* by create revision */
     size_t count;
     struct mst__sim_auth_round round;
-    uint32_t fixed_world; /* as of a server */
+    uint32_t fixed_world; /* as in mst__sim_auth_server */
     int64_t round_us;     /* when it was last written */
     uint64_t revision;
     struct mst__sim_auth_watch watches[MST_SIM_AUTH_V3_NODES_MAX]; /* by node */
@@ -398,7 +398,7 @@ struct mst__sim_auth {
     bool is_calm;
     bool is_over;
     bool is_closed;  /* a close was requested and has arrived */
-    bool was_closed; /* the same; the run may be forgotten since */
+    bool was_closed; /* the same, also after the run was forgotten */
     int64_t calm_us;
     int64_t word_us; /* when a node last sent a FINISH or RESTART */
     int64_t rest_us; /* since when the group is at rest; 0 = it is not */
@@ -409,9 +409,9 @@ struct mst__sim_auth {
     char broken[400];
 };
 
-/* As mst__sim_world_run. */
+/* Like mst__sim_world_run. */
 bool mst__sim_auth_run(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
-/* The same with launchers. */
+/* Like mst__sim_auth_run, with launchers. */
 bool mst__sim_auth_run_agents(struct mst__sim_auth *ret_sim, uint64_t seed, FILE *history);
 void mst__sim_auth_close(struct mst__sim_auth *sim);
 
@@ -458,14 +458,14 @@ struct mst__sim_auth_link *mst__sim_auth_link_open(struct mst__sim_auth *sim,
 void mst__sim_auth_link_send(struct mst__sim_auth *sim,
                              struct mst__sim_auth_link *link,
                              bool to_server,
-                             bool can_repeat, /* it may come twice */
+                             bool can_repeat, /* the message may come twice */
                              struct mst_bytes bytes);
-/* Close one end; the other end notices, or does not. */
+/* Close one end. If @is_silent, the other end does not notice. */
 void mst__sim_auth_link_close(struct mst__sim_auth *sim,
                               struct mst__sim_auth_link *link,
                               bool by_server,
                               bool is_silent);
-/* Bytes, or the end, have arrived; if they are delayed, they come again. */
+/* Bytes or the end of a link arrive. If the network delays them, @event is queued again. */
 void mst__sim_auth_link_arrive(struct mst__sim_auth *sim, struct mst__sim_event *event);
 /* The server accepts the connection, or reads its input. False if that must wait for the next
  * turn of its loop. */
@@ -514,7 +514,8 @@ void mst__sim_auth_launch_failed(struct mst__sim_auth *sim,
 void mst__sim_auth_launch_notice(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
                                  const struct mst__member_effect *effect);
-/* A restart or the end of the node is requested; it comes back after @away_us. */
+/* Request a restart of the workers. Request the end of the node, which comes back after
+ * @away_us. */
 void mst__sim_auth_launch_ask(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
 void mst__sim_auth_launch_signal(struct mst__sim_auth *sim,
                                  struct mst__sim_auth_node *node,
@@ -560,7 +561,8 @@ void mst__sim_auth_server_hangup(struct mst__sim_auth *sim, struct mst__sim_auth
 
 void mst__sim_auth_journal_open(struct mst__sim_auth *sim, uint64_t seed);
 void mst__sim_auth_journal_close(struct mst__sim_auth *sim);
-/* The server has a new job; has fed @event to it; has taken @effect; has taken all. */
+/* The server has a new job, has fed @event to its authority, has taken @effect, has taken all
+ * effects. */
 void mst__sim_auth_journal_job(struct mst__sim_auth *sim);
 void mst__sim_auth_journal_step(struct mst__sim_auth *sim,
                                 const struct mst__authority_event *event);
@@ -593,7 +595,7 @@ void mst__sim_auth_work_wake(struct mst__sim_auth *sim, struct mst__sim_auth_nod
 int64_t mst__sim_auth_work_due_us(const struct mst__sim_auth_node *node);
 /* The round of a finished node is over: whether it ends instead of coming back. */
 bool mst__sim_auth_work_refuses(struct mst__sim_auth *sim, struct mst__sim_auth_node *node);
-/* The server hears a report on @link, and has then decided. */
+/* The server gets a report on @link. Called before its decision. */
 void mst__sim_auth_work_word(struct mst__sim_auth *sim,
                              const struct mst__sim_auth_link *link,
                              const struct mst__job_message *message);
@@ -619,12 +621,12 @@ void mst__sim_auth_work_closed(struct mst__sim_auth *sim, const struct mst__sim_
 /* --- store.c: the v3 store --- */
 
 enum mst__sim_auth_verb {
-    MST_SIM_AUTH_ASK_JOIN,  /* a lease and the key of the session, if it is not there */
-    MST_SIM_AUTH_ASK_PUT,   /* the own key, if it is there */
+    MST_SIM_AUTH_ASK_JOIN,  /* create a lease and the session's key, if the key does not exist */
+    MST_SIM_AUTH_ASK_PUT,   /* write the own key, if it is unchanged */
     MST_SIM_AUTH_ASK_ALIVE, /* renew the lease */
-    MST_SIM_AUTH_ASK_READ,  /* all keys, and watch from there on */
-    MST_SIM_AUTH_ASK_WRITE, /* the round, if own key and round are unchanged */
-    MST_SIM_AUTH_ASK_CLOSE, /* the round, if it is unchanged */
+    MST_SIM_AUTH_ASK_READ,  /* read all keys, and watch from that revision on */
+    MST_SIM_AUTH_ASK_WRITE, /* write the round, if the own key exists and the round is unchanged */
+    MST_SIM_AUTH_ASK_CLOSE, /* close the round, if it is unchanged */
     MST_SIM_AUTH_ASK_LEAVE, /* revoke the lease */
 };
 
@@ -646,9 +648,9 @@ struct mst__sim_auth_answer {
     bool is_done;      /* the comparisons held */
     bool is_failed;    /* its result is unknown */
     uint64_t key;      /* of this node; 0 = none */
-    uint64_t modified; /* the same */
+    uint64_t modified; /* of that key */
     struct mst__sim_auth_doc doc;
-    uint64_t revision; /* as of this */
+    uint64_t revision; /* of the store at this answer */
     uint64_t watch;    /* READ */
     uint64_t predecessor;
     struct mst__sim_auth_round round;
@@ -670,7 +672,7 @@ struct mst__sim_auth_news {
 
 void mst__sim_auth_store_ask(struct mst__sim_auth *sim, struct mst__sim_event *event);
 void mst__sim_auth_store_expire(struct mst__sim_auth *sim);
-/* Out of reach until then. */
+/* The store is out of reach until @until_us. */
 void mst__sim_auth_store_down(struct mst__sim_auth *sim, int64_t until_us);
 /* Watches are gone: compaction, or another member of the cluster. */
 void mst__sim_auth_store_unwatch(struct mst__sim_auth *sim);
@@ -745,7 +747,7 @@ void mst__sim_auth_check_written(struct mst__sim_auth *sim,
                                  const struct mst__sim_auth_round *before,
                                  const struct mst__sim_auth_round *round,
                                  uint64_t writer);
-/* Both. */
+/* Both engines. */
 void mst__sim_auth_check_told(struct mst__sim_auth *sim,
                               const struct mst__sim_auth_node *node,
                               const struct mst__job_round *round);

@@ -48,7 +48,7 @@ static struct mst__sim_auth_seal *seal_add(struct mst__sim_auth *sim,
     return seal;
 }
 
-/* A job that does not grow: @largest is the size that no round may exceed, 0 = there was none. */
+/* In a job that does not grow, no round is larger than @largest. It is 0 before the first round. */
 static void seal_check_size(struct mst__sim_auth *sim,
                             const struct mst__sim_auth_seal *seal,
                             uint32_t *largest)
@@ -214,8 +214,8 @@ void mst__sim_auth_check_announced(struct mst__sim_auth *sim,
     if (claim->round > server->claimed_max) {
         server->claimed_max = claim->round;
     }
-    /* A round of an earlier server counts when it is adopted; when all nodes have gone, the next
-     * ones begin anew. */
+    /* The size of an earlier server's round counts when the round is adopted. When all nodes are
+     * gone, the next ones begin anew. */
     bool is_inherited = authority->round > 0 && authority->round_epoch != authority->options.epoch;
     bool is_adopted = is_inherited && (authority->round != server->adopted_round ||
                                        authority->round_epoch != server->adopted_epoch);
@@ -345,8 +345,8 @@ void mst__sim_auth_check_told(struct mst__sim_auth *sim,
 
 /* --- what is written to a v3 store --- */
 
-/* Whether a newer process of the node, or the same one again, has had a key, which may be gone
- * again. */
+/* Whether the node has had a newer key, from a newer process or from the same one. The newer key
+ * may be gone by now. */
 static bool is_replaced(const struct mst__sim_auth *sim, const struct mst__sim_auth_key *key)
 {
     for (size_t i = 0; i < sim->store.owners_count; i++) {
@@ -366,7 +366,7 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
 {
     struct mst__sim_auth_seal *seal = seal_add(sim, round->epoch, round->round, round->world);
     for (uint32_t rank = 0; rank < round->world; rank++) {
-        /* A node that died after the authority's look is a member all the same. */
+        /* A node that died after the authority's look is still a member. */
         const struct mst__sim_auth_owner *owner = mst__sim_auth_owner(sim, round->members[rank]);
         seal->seats[rank] = (struct mst__sim_auth_seat){
             .node = owner == NULL ? sim->plan.nodes : owner->node,
@@ -376,7 +376,7 @@ static void check_sealed_doc(struct mst__sim_auth *sim,
     }
     seal->restarts = round->restarts_before;
     seal_check(sim, seal);
-    bool is_deserted = true; /* then others begin anew */
+    bool is_deserted = true; /* no member is left: other nodes begin anew */
     for (uint32_t rank = 0; rank < before->world; rank++) {
         is_deserted = is_deserted && mst__sim_auth_store_find(sim, before->members[rank]) == NULL;
     }
@@ -548,7 +548,7 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     if (up != 0 || sim->store.count != count) {
         return "there are other keys than nodes";
     }
-    /* News of a key may be under way; until then the round may have a dead node. */
+    /* Until the news of a key arrives, the round may have a dead node. */
     const struct mst__sim_auth_node *leader =
         count > 0 ? &sim->nodes[sim->store.keys[0].node] : NULL;
     if (leader != NULL && mst__sim_auth_lead_count(leader) != count) {
@@ -557,8 +557,8 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     if (leader != NULL && mst__sim_auth_lead_is_writing(leader)) {
         return "the round that the authority has made is not stored yet";
     }
-    /* It may be sealed with a node that has just died; then its members must still hear of that
-     * and come back. */
+    /* A round may be sealed with a node that has just died. Then its members must still hear of the
+     * death and come back. */
     if (sim->now_us - sim->store.round_us <= under_way_us(sim)) {
         return "news of the round is under way";
     }

@@ -71,7 +71,7 @@ void mst__sim_auth_client_effect(struct mst__sim_auth *sim,
 
 void mst__sim_auth_client_shut(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
-    /* On a connection of its own. */
+    /* CLOSE has its own connection. */
     struct mst__sim_auth_link *link = mst__sim_auth_link_open(sim, node);
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSE,
@@ -113,7 +113,7 @@ static void client_welcome(struct mst__sim_auth *sim,
     }
 }
 
-/* Messages that no node should get. */
+/* Check for messages that no node should get. */
 static void client_check(struct mst__sim_auth *sim,
                          const struct mst__sim_auth_node *node,
                          const struct mst__job_message *message)
@@ -125,7 +125,7 @@ static void client_check(struct mst__sim_auth *sim,
         mst__sim_auth_check_told(sim, node, &message->u.round);
     } else if (message->type == MST_JOB_REFUSED) {
         enum mst__refusal refusal = (enum mst__refusal)message->u.refused.refusal;
-        /* For a place that the node no longer wants. */
+        /* The refusal concerns a place that the node no longer wants. */
         bool is_past = refusal == MST_REFUSAL_CLAIM && node->member.phase != MST_MEMBER_HOLDING;
         if (refusal != MST_REFUSAL_CLOSED && !is_past) {
             mst__sim_auth_check_refused(sim, node, message);

@@ -197,7 +197,7 @@ static void fault_stall(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
     mst__sim_auth_say(sim, node->index, "what it says is held back until %.3f",
                       (double)link->stalled_us / 1e6);
     if (mst__sim_auth_chance(sim, 300000)) {
-        mst__sim_auth_node_next(sim, node); /* its last message there */
+        mst__sim_auth_node_next(sim, node); /* its last message on that connection */
     }
     mst__sim_auth_client_drop(sim, node);
 }
@@ -329,7 +329,7 @@ void mst__sim_auth_calm(struct mst__sim_auth *sim)
     for (uint32_t i = 0; i < sim->plan.nodes; i++) {
         struct mst__sim_auth_node *node = &sim->nodes[i];
         node->member.join_us = INT64_MAX;
-        node->member.timeout_us = INT64_MAX; /* it is no longer a spare */
+        node->member.timeout_us = INT64_MAX; /* for a node that stops being a spare */
         if (mst__sim_auth_is_up(node) && node->is_odd) {
             mst__sim_auth_node_crash(sim, node, false);
         } else if (node->app == MST_SIM_AUTH_DOWN && mst__sim_auth_chance(sim, 500000)) {

@@ -1,8 +1,8 @@
 /* sim/authority/journal.c - the server's events are written to a journal and replayed into another
- * authority, which must decide the same: after each batch, effects and state of both are compared.
- * From time to time the replay begins anew from the state in the journal. The state of many members
- * is compared less often, so that the cost per event stays the same: a difference stays until the
- * replay begins anew.
+ * authority, which must make the same decisions: after each batch, effects and states of both are
+ * compared (rule "replay"). From time to time the replay begins anew from the state in the journal.
+ * A state with many members is compared less often, so that the cost per event does not grow. A
+ * difference is not missed: it stays until the replay begins anew.
  *
  * Only some runs do this, because it takes time. */
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 /* Up to this many members the states are compared after every event. */
 #define COMPARED_MEMBERS 64
 
-/* The number of the job and its origin: any will do. */
+/* The number of the job and its origin; any values. */
 #define JOB 7
 
 static void effect_put(struct mst__buf *to, const struct mst__authority_effect *effect)

@@ -110,7 +110,7 @@ static void keeper_let_go(struct mst__sim_auth *sim, struct mst__sim_auth_node *
 {
     if (node->key != 0) {
         node->session = ++sim->serials;
-    } /* else its key may still come: keep the session */
+    } /* else the request for the key may be under way: keep the session */
     mst__sim_auth_lead_end(sim, node);
     node->watch = 0;
     node->has_to_put = false;
@@ -125,7 +125,7 @@ static void keeper_part(struct mst__sim_auth *sim, struct mst__sim_auth_node *no
     node->has_to_leave = node->key != 0;
     node->wants_close = false;
     mst__sim_auth_keeper_step(sim, node);
-    node->key = 0; /* the rest expires */
+    node->key = 0; /* if LEAVE is lost, the lease expires */
     node->has_to_leave = false;
 }
 
@@ -152,7 +152,7 @@ void mst__sim_auth_keeper_wake(struct mst__sim_auth *sim, struct mst__sim_auth_n
         node->beat_us = sim->now_us + sim->plan.beat_us;
     }
     if (node->asked != 0 && node->answer_us <= sim->now_us) {
-        /* Its result is unknown. */
+        /* The result of the request is unknown. */
         node->asked = 0;
         node->has_to_read = node->key != 0;
         mst__sim_auth_lead_end(sim, node);
@@ -246,7 +246,7 @@ static void keeper_holding(struct mst__sim_auth *sim,
     bool is_gone = is_current && round->state == MST_SIM_AUTH_OPEN && round->is_gone[claim->rank];
     if (is_gone || (!is_current && round->round > claim->round)) {
         keeper_expelled(sim, node);
-        keeper_part(sim, node); /* it enters with another session */
+        keeper_part(sim, node); /* the next session is a new one */
     } else if (is_current && round->state == MST_SIM_AUTH_OPEN) {
         const struct mst__job_message message = {
             .type = MST_JOB_REOPENED,

@@ -1,10 +1,11 @@
 /* sim/authority/launch.c - launchers: the product's agent machine on top of a node's member
  * machine, with workers that succeed, fail, hang, stop slowly or not at all.
  *
- * Rules: a generation starts when the last one has ended ("generation"), with the restarts that
- * the checker has counted ("restarts"); when it must stop, it ends within the grace ("grace"); a
- * node finishes when all its workers have, and reports a failure ("told"); a failed job has the
- * cause that was decided ("outcome"). The other rules cover that all end. */
+ * Rules: a generation starts after the end of the last one ("generation"), with the restarts that
+ * the checker has counted ("restarts"), and ends within the grace when it must stop ("grace"). A
+ * node finishes when all its workers have finished, and reports each failure ("told"). A failed job
+ * has the decided cause ("outcome"). The machine finds no flaw in itself ("agent"). That all nodes
+ * end is covered by other rules. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -22,7 +23,7 @@ struct process {
     bool fails;
     bool is_stubborn; /* ends only if it is killed */
     int64_t end_us;   /* INT64_MAX = it hangs */
-    uint32_t signal;  /* it ended by this */
+    uint32_t signal;  /* the signal that ended it */
 };
 
 /* News that the agent has not taken. */
@@ -39,7 +40,7 @@ struct mst__sim_auth_launcher {
     uint32_t count;
     struct news inbox[INBOX_MAX];
     size_t inbox_count;
-    int64_t take_us; /* when it takes them */
+    int64_t take_us; /* when the agent takes the news */
     int64_t assign_us;
     bool assign_fails;
     int64_t restarts; /* from SEALED */
@@ -189,7 +190,8 @@ static void end(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 
 /* --- effects --- */
 
-/* Each failure has a number; a hanging worker has no status. */
+/* Report a failure. Its number is the status of the worker; a hanging worker has no status, and the
+ * failure gets a new number. */
 static void restart(struct mst__sim_auth *sim,
                     struct mst__sim_auth_node *node,
                     const struct mst__cause *cause)
@@ -208,10 +210,10 @@ static void carry_out(struct mst__sim_auth *sim,
     struct mst__sim_auth_launcher *launcher = node->launcher;
     switch (effect->kind) {
         case MST_AGENT_WANT:
-            launcher->inbox_count = 0; /* of the last round */
+            launcher->inbox_count = 0; /* news of the last round */
             launcher->assign_us = INT64_MAX;
             node->app = MST_SIM_AUTH_JOINING;
-            /* Engine etcd-v3: the end may have been told before, and comes only once. */
+            /* Engine etcd-v3: the news of the end comes only once, and may have been dropped. */
             node->has_to_read = node->has_to_read || node->round != NULL;
             mst__sim_auth_member_want(sim, node);
             return;

@@ -63,7 +63,7 @@ static void lead_drop(struct mst__sim_auth_lead *lead, uint64_t created)
 {
     if (lead->drops_count < sizeof lead->drops / sizeof lead->drops[0]) {
         lead->drops[lead->drops_count++] = created;
-    } /* else it expires */
+    } /* else the key expires */
 }
 
 static void lead_announce(struct mst__sim_auth_lead *lead,
@@ -137,7 +137,7 @@ static void lead_word(struct mst__sim_auth_lead *lead, const struct mst__sim_aut
         .round = doc->word_round,
         .cause = &cause,
     };
-    (void)mst__authority_step(&lead->authority, &event, NULL); /* it may be of another round */
+    (void)mst__authority_step(&lead->authority, &event, NULL); /* perhaps of another round */
     mst__authority_check(&lead->authority);
 }
 
@@ -401,7 +401,7 @@ void mst__sim_auth_lead_news(struct mst__sim_auth *sim,
     if (news->is_gone) {
         const struct mst__authority_event event = {
             .kind = MST_AUTHORITY_EVENT_DEAD, .now_us = sim->now_us, .id = id};
-        (void)mst__authority_step(&lead->authority, &event, NULL); /* it may have been replaced */
+        (void)mst__authority_step(&lead->authority, &event, NULL); /* perhaps replaced already */
         lead_flow(lead);
         return;
     }

@@ -86,7 +86,7 @@ void mst__sim_auth_link_close(struct mst__sim_auth *sim,
     }
 }
 
-/* Until when the network delays this; 0 = it has arrived. */
+/* Until when the network delays a message that is due; 0 = it has arrived. */
 static int64_t link_held_us(const struct mst__sim_auth *sim,
                             const struct mst__sim_auth_link *link,
                             bool to_server)
@@ -132,7 +132,7 @@ bool mst__sim_auth_link_read(struct mst__sim_auth *sim, const struct mst__sim_ev
     if (is_copy && (link->has_parted || !link->is_open_server)) {
         return true;
     }
-    /* A node gets its connection before it tries another one. */
+    /* A node makes its connections one after the other: older ones are not accepted any more. */
     struct mst__sim_auth_node *node = mst__sim_auth_node(sim, link->node);
     if (!link->is_accepted && !event_is_end(event) && link->id > node->accepted) {
         node->accepted = link->id;

@@ -11,7 +11,7 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
     (void)snprintf(node->name, sizeof node->name, "node%" PRIu32, node->index);      /* fits */
-    (void)snprintf(node->rack, sizeof node->rack, "r%" PRIu32, node->index * 7 % 5); /* the same */
+    (void)snprintf(node->rack, sizeof node->rack, "r%" PRIu32, node->index * 7 % 5); /* fits */
     node->label = (struct mst__label){mst_bytes_str("rack"), mst_bytes_str(node->rack)};
     uint32_t pinned =
         plan->has_pinned && node->index % 3 == 0 ? node->index % 4 : MST_AUTHORITY_RANK_NONE;

@@ -85,7 +85,7 @@ static void draw_work(struct mst__sim_auth *sim)
     plan->fail_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, 500000) : 0;
     plan->end_ppm = draw_percent(sim, 70) ? (uint32_t)draw_range(sim, 1, MST_SIM_MILLION) : 0;
     if (plan->is_old) {
-        plan->end_ppm = 0; /* a node that ends then is lost */
+        plan->end_ppm = 0; /* with version 1, a node that ends is lost */
     }
     plan->budget.is_limited = plan->has_work && draw_percent(sim, 70);
     if (plan->budget.is_limited) {
@@ -94,7 +94,7 @@ static void draw_work(struct mst__sim_auth *sim)
     }
 }
 
-/* Launchers always have work; groups are small, because each has more to do. */
+/* Launchers always have work. */
 static void draw_agents(struct mst__sim_auth *sim)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
@@ -121,8 +121,8 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
     draw_engine(sim);
     draw_faults(sim);
     plan->has_jumps = plan->engine == MST_SIM_AUTH_MUSTER && draw_percent(sim, 30);
-    /* Lost nodes are noticed, or places are released; then there may be a last call; a round
-     * that was sealed meanwhile gives way once more. */
+    /* The time to notice lost nodes or to release places, a last call, and the same again for a
+     * round that was sealed meanwhile. */
     int64_t wave_us = 3 * plan->reaction_us_max + 20 * plan->latency_us;
     plan->bound_us = 2 * plan->expiry_us + plan->grace_us + plan->reclaim_us +
                      2 * plan->last_call_us + 3 * wave_us + 8 * SECOND_US;

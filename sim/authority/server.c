@@ -75,7 +75,7 @@ void mst__sim_auth_server_stop(struct mst__sim_auth *sim)
         const struct mst__sim_event *event = &sim->server.inbox[i];
         struct mst__sim_auth_link *link = sim->links[event->id - 1];
         if (!link->is_accepted && !link->is_torn) {
-            link->is_torn = true; /* it is never accepted */
+            link->is_torn = true; /* never accepted */
             mst__sim_auth_link_close(sim, link, true, false);
         }
         mst__free(event->bytes);
@@ -442,7 +442,7 @@ void mst__sim_auth_server_turn(struct mst__sim_auth *sim)
 static void seat_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     if (link->is_seated) {
-        (void)seat_step(sim, link, MST_AUTHORITY_EVENT_DISCONNECTED); /* it may be over */
+        (void)seat_step(sim, link, MST_AUTHORITY_EVENT_DISCONNECTED); /* perhaps over already */
     }
     link->is_seated = false;
     link->seat = MST_AUTHORITY_NOBODY;
@@ -459,7 +459,7 @@ static void reply(struct mst__sim_auth *sim,
     mst__sim_auth_link_send(sim, link, false, false, mst__buf_bytes(replies));
 }
 
-/* Its session is over. */
+/* Tell the node that its session is over. */
 static void reply_expelled(struct mst__sim_auth *sim, struct mst__sim_auth_link *link)
 {
     const struct mst__job_message message = {
@@ -591,7 +591,7 @@ static void take_leave(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
     if (!link->is_seated) {
         return;
     }
-    (void)seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT); /* it may be over */
+    (void)seat_step(sim, link, MST_AUTHORITY_EVENT_LEFT); /* perhaps over already */
     seat_leave(sim, link);
 }
 
@@ -603,7 +603,7 @@ static void take_close(struct mst__sim_auth *sim, struct mst__sim_auth_link *lin
                                                .now_us = sim->now_us,
                                                .reason = mst_bytes_str("done"),
                                                .owner = mst_bytes_str("somebody")};
-    (void)server_step(sim, &event, NULL); /* it may be closed already */
+    (void)server_step(sim, &event, NULL); /* perhaps closed already */
     const struct mst__job_message message = {
         .type = MST_JOB_CLOSED,
         .u.close = {.reason = mst_bytes_str(authority->close_reason),

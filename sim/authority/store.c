@@ -238,7 +238,7 @@ static void ask_read(struct mst__sim_auth *sim,
     struct mst__sim_auth_store *store = &sim->store;
     struct mst__sim_auth_watch *watch = &store->watches[event->node];
     if (ask->serial < watch->serial) {
-        return; /* it was given up, and a later request has overtaken it */
+        return; /* the request was given up and overtaken by a later one */
     }
     memcpy(answer->keys, store->keys, store->count * sizeof *store->keys);
     answer->count = store->count;

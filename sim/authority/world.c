@@ -3,19 +3,22 @@
  * Rules:
  * `seal`: a round has min to max members, each once, and a number above all before it.
  * `told`: a node hears what was sealed and nothing else.
- * `grow`: the rounds of a node only grow.
+ * `fixed`: in a job that does not grow, no round is larger than the first one.
+ * `grow`: the round numbers of a node only grow.
  * `beside`: no round is sealed while a reachable node is in another one.
  * `alive`: no reachable node is lost.
  * `stale`: a node that claims a place has it in the current round.
  * `closed`: closing is final.
- * `finish`: a job has finished when all its members have, and a finished member is not lost.
+ * `finish`: a job has finished when all its members have finished, and a finished member is not
+ * lost.
  * `budget`: failures begin no more rounds than allowed, and no job fails before that.
  * `restarts`: all members of a round hear the same number of restarts before it.
  * `outcome`: all nodes hear the same outcome and the same first cause.
  * `fence`: only the holder of the oldest key writes.
  * `driver`: nothing is sent over a closed connection.
- * `rest`: some time after the faults all nodes are in place, or the job has ended, and it stays
- * so. */
+ * `rest`: some time after the faults, all nodes are in place or the job has ended, and that does
+ * not change.
+ * `endless`: a run ends. */
 #include "sim/authority/authority.h"
 
 #include <inttypes.h>
