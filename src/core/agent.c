@@ -371,7 +371,7 @@ static bool find_hanging(struct mst__agent *agent, int64_t wall_us)
         }
         char text[80];
         int64_t us = worker->has_beaten ? options->hang_us : options->startup_us;
-        (void)snprintf(text, sizeof text, "no heartbeat for %lld s", (long long)us / 1000000);
+        (void)snprintf(text, sizeof text, "no heartbeat for %g s", (double)us / 1e6);
         fail(agent, &(const struct mst__cause){
                         .rank = MST_AUTHORITY_RANK_NONE,
                         .worker = i,
