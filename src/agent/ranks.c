@@ -72,7 +72,8 @@ int mst__rank_streams_parse(const char *text,
         if (colon == NULL || !read_range(mst_bytes_of(part.data, size), range) ||
             !read_streams(mst_bytes_of(colon + 1, part.size - size - 1), &range->streams)) {
             return mst__fail(reterr, MST_EINVAL, 0,
-                             "'%.60s' is not 0, 1, 2 or 3, or such as 0:3,1:1 or 0-7:3", text);
+                             "'%.60s' is not a number from 0 to 3, or a list such as 0:3,1:1",
+                             text);
         }
     } while (rest != NULL);
     return 0;
