@@ -25,7 +25,7 @@ TEST_JOBS ?= 14
 # The same with sanitizers, which compute more.
 SANITIZE_JOBS ?= 10
 # The same with PyTorch, whose import computes for seconds.
-PEER_JOBS ?= 5
+PEER_JOBS ?= 6
 # The suites of `make test-peers`: peers alone, peers in one job with ours, our Python package.
 PEER_SUITES ?= peers mixed package
 # The suites of `make test` and the sanitizer builds.
