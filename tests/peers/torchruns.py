@@ -17,6 +17,8 @@ from peer import harness
 
 # Time to start agents and workers, or to notice a loss, on a busy machine.
 PATIENCE_S = 120
+# To read the last lines of an agent that has ended. Workers that outlive it keep the pipe open.
+READ_S = 5
 # Mostly long enough for all agents to be in the first round.
 LAST_CALL_S = 5
 # Backends of the plugin with another name in `muster`.
@@ -39,8 +41,9 @@ class Agent(Node):
         self.process = self.launch(job, options, worker + ([steps] if steps else []),
                                    {"TMPDIR": job.temporary, "LOGLEVEL": "INFO", **job.env})
         self.pid, self.errors = self.process.pid, []
-        for read in (self.read_events, self.read_errors):
-            threading.Thread(target=read, daemon=True).start()
+        threading.Thread(target=self.read_events, daemon=True).start()
+        self.reader = threading.Thread(target=self.read_errors, daemon=True)
+        self.reader.start()
 
     def launch(self, job, options, worker, env):
         return peer.start(job.which, "torch_agent.py", *options, *worker, env=env)
@@ -58,6 +61,8 @@ class Agent(Node):
             self.errors.append(line.decode(errors="replace"))
 
     def stderr(self):
+        if self.process.poll() is not None:
+            self.reader.join(READ_S)
         return "".join(self.errors)[-6000:]
 
     def last(self):
