@@ -320,6 +320,10 @@ static void keeper_answered(struct mst__sim_auth *sim,
         case MST_SIM_AUTH_ASK_PUT:
             node->key_rev = answer->modified;
             node->has_to_put = !is_said;
+            /* A node that comes back to a closed job has read that already. */
+            if (node->round != NULL && node->round->state == MST_SIM_AUTH_CLOSED) {
+                keeper_round(sim, node, node->round);
+            }
             return;
         case MST_SIM_AUTH_ASK_READ:
             node->has_to_read = false;

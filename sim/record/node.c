@@ -514,7 +514,8 @@ bool mst__sim_node_want(struct mst__sim_world *world,
 bool mst__sim_node_cancel(struct mst__sim_world *world, struct mst__sim_node *node)
 {
     bool is_waiting = node->has_session && node->session.phase == MST_SESSION_WAITING;
-    if (node->app != MST_SIM_JOINING || !is_waiting ||
+    bool is_frozen = world->now_us < node->frozen_us;
+    if (node->app != MST_SIM_JOINING || !is_waiting || is_frozen ||
         node->session.options.mode == MST_SESSION_EXACT) {
         return false;
     }
