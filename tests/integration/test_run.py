@@ -316,9 +316,9 @@ class Alone(Case):
         saves = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; trap "exit 0" TERM; echo up; ' \
                 'while :; do sleep 0.02; done'
         options = ("--standalone", "--notice-signal", "USR1", "--notice", "1h")
+        end = int(time.time() + 2 * harness.SLOWNESS) + 3600  # the worker must be up before
         agent = self.shell(saves, *options, rdzv=False,
-                           env={"SLURM_JOB_END_TIME": str(int(time.time()) + 3601),
-                                "SLURM_JOB_ID": "7"})
+                           env={"SLURM_JOB_END_TIME": str(end), "SLURM_JOB_ID": "7"})
         self.assertEqual(agent.until("saving"), ["saving"])
         self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
         self.assertIn("ends in 3", agent.stderr())

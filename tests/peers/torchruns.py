@@ -41,6 +41,7 @@ class Agent(Node):
         self.process = self.launch(job, options, worker + ([steps] if steps else []),
                                    {"TMPDIR": job.temporary, "LOGLEVEL": "INFO", **job.env})
         self.pid, self.errors = self.process.pid, []
+        self.has_ended = False
         threading.Thread(target=self.read_events, daemon=True).start()
         self.reader = threading.Thread(target=self.read_errors, daemon=True)
         self.reader.start()
@@ -61,7 +62,7 @@ class Agent(Node):
             self.errors.append(line.decode(errors="replace"))
 
     def stderr(self):
-        if self.process.poll() is not None:
+        if self.has_ended:
             self.reader.join(READ_S)
         return "".join(self.errors)[-6000:]
 
@@ -76,7 +77,9 @@ class Agent(Node):
     def ended(self, timeout=PATIENCE_S):
         """Wait for the end of the agent; returns its status."""
         try:
-            return self.process.wait(timeout)
+            status = self.process.wait(timeout)
+            self.has_ended = True
+            return status
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self} does not end; {self.story()}") from None
 
