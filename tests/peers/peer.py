@@ -160,7 +160,11 @@ def finish(process, timeout=DRIVER_TIMEOUT_S):
 
 def checks(process):
     """The named checks of a torch_client driver, which must have come to its end."""
-    code, lines, err = finish(process)
+    return named(*finish(process))
+
+
+def named(code, lines, err):
+    """The named checks of a finished driver."""
     if code != 0 or not lines or not lines[-1].get("end"):
         last = lines[-1]["name"] if lines else "the start"
         raise AssertionError(f"the driver ended with {code} after {last}:\n{err}")
