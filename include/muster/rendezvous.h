@@ -194,6 +194,10 @@ struct mst_rendezvous {
      * members. A restarted `muster serve` counts from 0. */
     int64_t restarts;
     enum mst_start start; /* of `muster` and `etcd-v3`; of the others FIRST or UNKNOWN */
+    /** When the node connected to the server that completed the round, by CLOCK_MONOTONIC; 0 = not
+     * known, for all backends but `muster`. A connection of the program's own to the same address
+     * that has worked since then leads to that server, and not to one before a restart. */
+    int64_t connected_us;
 };
 
 /** Clear @round and set its size. @size is `sizeof *round`. Thread-safe; cannot fail. */
@@ -303,6 +307,18 @@ struct mst_notice {
 MST_API void mst_notice_free(struct mst_notice *notice);
 
 /**
+ * Connect to the server before the first round, which then takes one message and one answer. This
+ * is optional: mst_handler_begin connects, too, and waits for a server. Tries once. No effect if
+ * the node is connected, in a round or waiting for one, and with the other backends than `muster`.
+ *
+ * Returns 0, MST_ECONN, MST_ERESOLVE, MST_ETIMEOUT, MST_ENOTSUP if the server does not serve jobs,
+ * MST_ECANCELED, MST_ESYS, MST_ENOMEM. Thread-safe.
+ */
+MST_API int mst_handler_connect(struct mst_handler *handler,
+                                int64_t timeout_ms,
+                                struct mst_err *reterr);
+
+/**
  * Ask for the next round and leave the present one. Returns at once; a notice reports the result
  * within @timeout_ms, or within the option `join_timeout` if that is negative. While a round is
  * begun, further calls have no effect. Pending notices are dropped.
@@ -325,6 +341,19 @@ MST_API int mst_handler_take(struct mst_handler *handler,
                              struct mst_notice **ret_notice,
                              struct mst_err *reterr);
 
+/**
+ * Wait up to @timeout_ms for the begun round. *@ret_is_over: whether it is complete or does not
+ * come; its notice is dropped then. Else it stays begun.
+ *
+ * If it is over, returns 0 for a complete round, see mst_handler_round, or an error of
+ * mst_handler_next. If not, MST_ETIMEOUT or MST_ECANCELED. MST_EINVAL if no round was begun,
+ * MST_ENOTSUP. Thread-safe; all threads that wait are told.
+ */
+MST_API int mst_handler_await(struct mst_handler *handler,
+                              int64_t timeout_ms,
+                              bool *ret_is_over,
+                              struct mst_err *reterr);
+
 /** The joined round, with a store that the caller closes. MST_EINVAL if no round is joined,
  * MST_ENOMEM, MST_ENOTSUP. Thread-safe. */
 MST_API int mst_handler_round(struct mst_handler *handler,
@@ -338,7 +367,7 @@ MST_API int mst_handler_abandon(struct mst_handler *handler, struct mst_err *ret
 
 /**
  * Take part in the next round and wait until it is complete: mst_handler_begin, unless one is begun
- * already, and mst_handler_round when it is there.
+ * already, mst_handler_await, and mst_handler_round when it is there.
  *
  * Returns 0; MST_ECLOSED: the rendezvous is closed, or the job has failed. MST_EFINISHED: the job
  * has finished, which is success. MST_ESPARE: closed while this node was a spare, which is
@@ -378,9 +407,9 @@ MST_API int mst_handler_poll(struct mst_handler *handler,
 MST_API int mst_handler_fd(const struct mst_handler *handler);
 
 /** Make the calls that are blocked now return MST_ECANCELED: mst_handler_next, which withdraws its
- * round, mst_handler_take, mst_handler_poll, mst_handler_finish, mst_handler_restart. If no call is
- * blocked, the next one that would block returns MST_ECANCELED, once. The handler remains usable.
- * Thread-safe and async-signal-safe. */
+ * round, mst_handler_await, mst_handler_take, mst_handler_poll, mst_handler_connect,
+ * mst_handler_finish, mst_handler_restart. If no call is blocked, the next one that would block
+ * returns MST_ECANCELED, once. The handler remains usable. Thread-safe and async-signal-safe. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
 /** The job and the backend that the handler was made for. Owned by @handler. */

@@ -142,6 +142,7 @@ static int next_outcome(struct mst__muster *muster,
         .epoch = round->epoch,
         .restarts = round->restarts,
         .start = mst__work_start(round->start),
+        .connected_us = muster->connected_us,
     };
     static_assert(sizeof ret->master_addr >= sizeof master.host, "a host fits");
     if (is_told) {
@@ -364,6 +365,7 @@ static void muster_free(void *self)
     }
     mst__head_stop(&muster->head);
     mst__job_client_close(muster->client);
+    mst__job_client_close(muster->early);
     mst__head_drop_round(&muster->head); /* a server that stops waits for its connections */
     mst_store_close(muster->store);      /* open stores keep it alive */
     if (muster->hosted != NULL && !muster->is_private) {
@@ -384,6 +386,7 @@ static void watch(void *self)
 }
 
 static const struct mst__head_ops muster_ops = {
+    .connect = mst__muster_connect,
     .join = muster_join,
     .look = muster_look,
     .leave = leave_round,

@@ -182,13 +182,45 @@ void mst__muster_cut(struct mst__muster *muster, const struct mst_err *err)
 
 /* --- turns --- */
 
-/* Try once to connect. */
+/* Drop an early connection that has ended meanwhile. */
+static void check_early(struct mst__muster *muster)
+{
+    if (muster->early != NULL && !mst__job_client_is_usable(muster->early)) {
+        mst__job_client_close(muster->early);
+        muster->early = NULL;
+    }
+}
+
+static int link_open(struct mst__muster *muster,
+                     struct mst__until until,
+                     struct mst__job_client **ret_client,
+                     struct mst_err *reterr)
+{
+    int rv = mst__job_client_open(&muster->endpoint, until, ret_client, reterr);
+    if (rv == 0) {
+        muster->connected_us = now_us();
+    }
+    return rv;
+}
+
+int mst__muster_connect(void *self, void *until, struct mst_err *reterr)
+{
+    struct mst__muster *muster = self;
+    check_early(muster);
+    bool is_needed = muster->early == NULL && muster->member.phase == MST_MEMBER_OUT;
+    return is_needed ? link_open(muster, *(struct mst__until *)until, &muster->early, reterr) : 0;
+}
+
+/* Take the early connection, or try once to connect. */
 static void turn_connect(struct mst__muster *muster, struct mst__until until)
 {
     struct mst_err err = {0};
     until = mst__until_sooner(until, mst__clock_deadline_ms(CONNECT_MS));
     until = mst__until_sooner(until, ms_after(mst__member_due_us(&muster->member)));
-    int rv = mst__job_client_open(&muster->endpoint, until, &muster->client, &err);
+    check_early(muster);
+    muster->client = muster->early;
+    muster->early = NULL;
+    int rv = muster->client == NULL ? link_open(muster, until, &muster->client, &err) : 0;
     if (rv == 0) {
         mst__muster_step(muster, (struct mst__member_event){.kind = MST_MEMBER_EVENT_CONNECTED});
     } else if (rv != MST_ECANCELED) {

@@ -27,6 +27,8 @@ struct mst__muster {
     /* Used by the owner. */
     struct mst__member member;
     struct mst__job_client *client;       /* NULL = there is none */
+    struct mst__job_client *early;        /* connected before it was needed; NULL = none */
+    int64_t connected_us;                 /* with one of these: since when */
     int64_t part_ms;                      /* time to leave */
     int part_rv;                          /* and the result */
     char addr[MST_HOST_SIZE];             /* our address for others; empty = not known yet */
@@ -52,6 +54,9 @@ void mst__muster_member(struct mst__muster *muster);
 /* Feed @event with the present time, and carry out its effects. @self is the handler, as in
  * struct mst__wait. */
 void mst__muster_step(void *self, struct mst__member_event event);
+
+/* Connect before the first round. A task; @until is a struct mst__until. */
+int mst__muster_connect(void *self, void *until, struct mst_err *reterr);
 
 /* Wait for news, at most until @until, and feed it to the member. */
 void mst__muster_turn(void *self, struct mst__until until);

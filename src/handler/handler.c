@@ -124,6 +124,15 @@ static int cannot_begin(const struct mst_handler *handler, struct mst_err *reter
     return unsupported(handler, "cannot begin a round; it can wait for one", reterr);
 }
 
+int mst_handler_connect(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_connect", reterr);
+    }
+    return handler->ops.connect == NULL ? 0
+                                        : handler->ops.connect(handler->self, timeout_ms, reterr);
+}
+
 int mst_handler_begin(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
     if (!is_ours(handler)) {
@@ -144,6 +153,20 @@ int mst_handler_take(struct mst_handler *handler,
     return handler->ops.take == NULL
                ? cannot_begin(handler, reterr)
                : handler->ops.take(handler->self, timeout_ms, ret_notice, reterr);
+}
+
+int mst_handler_await(struct mst_handler *handler,
+                      int64_t timeout_ms,
+                      bool *ret_is_over,
+                      struct mst_err *reterr)
+{
+    if (!is_ours(handler) || ret_is_over == NULL) {
+        return refuse(handler, "mst_handler_await", reterr);
+    }
+    *ret_is_over = false;
+    return handler->ops.await == NULL
+               ? cannot_begin(handler, reterr)
+               : handler->ops.await(handler->self, timeout_ms, ret_is_over, reterr);
 }
 
 int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr)

@@ -78,6 +78,30 @@ int mst__head_after_close(struct mst__head *head,
 
 /* --- calls with a part of the handler's own --- */
 
+/* Whether a round is begun. Within a call that changes our membership, so it can only end. */
+static bool is_begun(struct mst__head *head)
+{
+    mst__owner_lock(&head->owner);
+    bool is_begun = head->owner.is_begun;
+    mst__owner_unlock(&head->owner);
+    return is_begun;
+}
+
+static int head_connect(void *self, int64_t timeout_ms, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    struct mst__until until = mst__until_by(head->owner.cancel_fd, timeout_ms);
+    int rv = mst__owner_begin(&head->owner, true, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    if (!is_begun(head)) {
+        rv = mst__owner_run(&head->owner, head->ops->connect, &until, reterr);
+    } /* else it is about to connect */
+    mst__owner_end(&head->owner);
+    return rv;
+}
+
 /* Enter the begun round. A task. */
 static int join_round(void *self, void *unused, struct mst_err *unused_err)
 {
@@ -171,18 +195,36 @@ static int head_abandon(void *self, struct mst_err *reterr)
     return withdraw(self, reterr);
 }
 
+static int head_await(void *self, int64_t timeout_ms, bool *ret_is_over, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    int rv = mst__owner_await_begun(&head->owner, timeout_ms, reterr);
+    *ret_is_over = rv == 0;
+    if (rv != 0) {
+        return rv;
+    }
+    mst__view_forget(&head->view);
+    mst__owner_lock(&head->owner);
+    (void)mst__mem_fault_swap(head->owner.begun.fault); /* see mst__owner_want */
+    if (head->rv != 0) {
+        rv = mst__err_pass(reterr, head->rv, &head->err);
+    } else if (!head->owner.is_joined) {
+        rv = mst__fail(reterr, MST_EINVAL, 0, "no round is begun");
+    }
+    mst__owner_unlock(&head->owner);
+    return rv;
+}
+
 static int head_next(void *self,
                      int64_t timeout_ms,
                      struct mst_rendezvous *ret,
                      struct mst_err *reterr)
 {
     struct mst__head *head = self;
+    bool is_over = true;
     int rv = head_begin(self, timeout_ms, reterr);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = mst__owner_await_begun(&head->owner, INT64_MAX, reterr);
-    if (rv != 0) {
+    rv = rv == 0 ? head_await(self, INT64_MAX, &is_over, reterr) : rv;
+    if (!is_over) {
         struct mst_err ignored; /* we were cancelled, and our entry expires */
         (void)withdraw(head, &ignored);
         mst__owner_lock(&head->owner);
@@ -190,13 +232,7 @@ static int head_next(void *self,
             (void)mst__err_pass(reterr, rv, &head->err); /* names the rendezvous already */
         }
         mst__owner_unlock(&head->owner);
-        return rv;
     }
-    mst__view_forget(&head->view);
-    mst__owner_lock(&head->owner);
-    (void)mst__mem_fault_swap(head->owner.begun.fault); /* see mst__owner_want */
-    rv = head->rv == 0 ? 0 : mst__err_pass(reterr, head->rv, &head->err);
-    mst__owner_unlock(&head->owner);
     return rv == 0 ? head_round(self, ret, reterr) : rv;
 }
 
@@ -259,11 +295,8 @@ static int say(struct mst__head *head,
     struct mst_err err = {0};
     int rv = mst__owner_begin(&head->owner, true, &err);
     if (rv == 0) {
-        mst__owner_lock(&head->owner);
-        bool is_begun = head->owner.is_begun;
-        mst__owner_unlock(&head->owner);
-        rv = is_begun ? mst__fail(&err, MST_EINVAL, 0, "another round has begun")
-                      : mst__owner_run(&head->owner, head->ops->say, word, &err);
+        rv = is_begun(head) ? mst__fail(&err, MST_EINVAL, 0, "another round has begun")
+                            : mst__owner_run(&head->owner, head->ops->say, word, &err);
         mst__owner_end(&head->owner);
     }
     if (rv != 0) {
@@ -362,6 +395,8 @@ int mst__head_wrap(struct mst__head *head, struct mst_handler **ret_handler, str
         .take = head_take,
         .round = head_round,
         .abandon = head_abandon,
+        .await = head_await,
+        .connect = own->connect != NULL ? head_connect : NULL,
     };
     return mst_handler_wrap(&ops, head, ret_handler, reterr);
 }

@@ -17,6 +17,8 @@ struct mst__head_ops {
     /* Join the next round within @timeout_ms; below 0, within the time that the options give. A
      * task. If it is cancelled it ends soon, and the node is in no round. */
     int (*join)(void *self, int64_t timeout_ms, struct mst_rendezvous *ret, struct mst_err *reterr);
+    /* Connect before the first round, until a struct mst__until. A task. NULL = nothing to do. */
+    mst__owner_task_fn connect;
     /* Request the present state. No round is joined, so the owner does not watch it. */
     int (*look)(void *self, bool *ret_closed, int64_t *ret_waiting, struct mst_err *reterr);
     /* Leave the round, if there is one, within an int64_t of milliseconds. A task. NULL =

@@ -46,27 +46,27 @@ int mst__owner_init(struct mst__owner *owner,
                     void *self,
                     struct mst_err *reterr)
 {
-    *owner = (struct mst__owner){
-        .cancel_fd = -1, .call_fd = -1, .stop_fd = -1, .news_fd = -1, .watch = watch, .self = self};
+    *owner = (struct mst__owner){.watch = watch, .self = self};
     (void)pthread_mutex_init(&owner->mutex, NULL); /* none of these fails on Linux */
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&owner->cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
-    int *fds[] = {&owner->cancel_fd, &owner->call_fd, &owner->stop_fd, &owner->news_fd};
+    int *fds[] = {&owner->cancel_fd, &owner->call_fd, &owner->stop_fd, &owner->news_fd,
+                  &owner->begun_fd};
+    int rv = 0;
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        *fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (*fds[i] < 0) {
-            return mst__fail(reterr, MST_ESYS, errno, "eventfd");
-        }
+        *fds[i] = rv == 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+        rv = rv == 0 && *fds[i] < 0 ? mst__fail(reterr, MST_ESYS, errno, "eventfd") : rv;
     }
-    return 0;
+    return rv;
 }
 
 void mst__owner_close(struct mst__owner *owner)
 {
-    const int fds[] = {owner->cancel_fd, owner->call_fd, owner->stop_fd, owner->news_fd};
+    const int fds[] = {owner->cancel_fd, owner->call_fd, owner->stop_fd, owner->news_fd,
+                       owner->begun_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
             (void)close(fds[i]); /* an eventfd: nothing can be lost */
@@ -107,6 +107,7 @@ static void *work(void *arg)
             do_task(owner, &owner->begun);
             owner->is_begun = false;
             owner->tell_begun(owner->self);
+            mst__owner_ring(owner->begun_fd);
         } else if (owner->is_joined) {
             mst__owner_unlock(owner);
             owner->watch(owner->self);
@@ -211,19 +212,40 @@ int mst__owner_await(struct mst__owner *owner,
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : rv;
 }
 
+/* Another call than ours was cancelled, and its thread needs the lock. */
+static void let_it_go(struct mst__owner *owner)
+{
+    mst__owner_unlock(owner);
+    (void)sched_yield(); /* cannot fail */
+    mst__owner_lock(owner);
+}
+
 /* Wait for a change of the guarded state, with the lock held. Returns whether the call of @base
  * was cancelled. */
-static bool call_wait(struct mst__owner *owner, uint64_t base, struct mst__until until)
+static bool call_wait(struct mst__owner *owner, uint64_t base)
 {
-    until.wake_fd = owner->call_fd;
+    const struct mst__until until = mst__until_by(owner->call_fd, INT64_MAX);
     if (call_is_cancelled(owner, base)) {
         return true;
     }
     if (mst__until_cond(until, &owner->cond, &owner->mutex) == MST_ECANCELED) {
-        /* Another call was cancelled, and its thread needs the lock. */
-        mst__owner_unlock(owner);
-        (void)sched_yield(); /* cannot fail */
-        mst__owner_lock(owner);
+        let_it_go(owner);
+    }
+    return call_is_cancelled(owner, base);
+}
+
+/* Wait until the begun round is over, with the lock held. Returns whether the call of @base was
+ * cancelled. */
+static bool call_wait_begun(struct mst__owner *owner, uint64_t base, struct mst__until until)
+{
+    if (call_is_cancelled(owner, base)) {
+        return true;
+    }
+    mst__owner_unlock(owner);
+    int rv = mst__until_ready(until, owner->begun_fd, POLLIN);
+    mst__owner_lock(owner);
+    if (rv == MST_ECANCELED && !call_is_cancelled(owner, base)) {
+        let_it_go(owner);
     }
     return call_is_cancelled(owner, base);
 }
@@ -237,7 +259,7 @@ int mst__owner_begin(struct mst__owner *owner, bool may_cancel, struct mst_err *
     uint64_t base = call_enter(owner);
     while (owner->is_busy && !is_cancelled) {
         if (may_cancel) {
-            is_cancelled = call_wait(owner, base, mst__until_in(INT64_MAX));
+            is_cancelled = call_wait(owner, base);
         } else {
             (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* each call has a deadline */
         }
@@ -308,7 +330,7 @@ int mst__owner_run(struct mst__owner *owner,
         while (owner->task == &posted) {
             if (is_cancelled) {
                 (void)pthread_cond_wait(&owner->cond, &owner->mutex); /* it ends soon */
-            } else if (call_wait(owner, base, mst__until_in(INT64_MAX))) {
+            } else if (call_wait(owner, base)) {
                 is_cancelled = true;
                 end_task(owner, &posted);
             }
@@ -334,6 +356,7 @@ int mst__owner_want(struct mst__owner *owner,
         owner->begun = (struct mst__owner_task){.fn = task};
         owner->begun.fault = mst__mem_fault_swap(owner->begun.fault);
         owner->is_begun = true;
+        mst__owner_silence(owner->begun_fd);
         owner->tell_begun = tell;
         post(owner);
     }
@@ -343,12 +366,12 @@ int mst__owner_want(struct mst__owner *owner,
 
 int mst__owner_await_begun(struct mst__owner *owner, int64_t timeout_ms, struct mst_err *reterr)
 {
-    const struct mst__until until = mst__until_in(timeout_ms);
+    const struct mst__until until = mst__until_by(owner->call_fd, timeout_ms);
     bool is_cancelled = false;
     mst__owner_lock(owner);
     uint64_t base = call_enter(owner);
     while (owner->is_begun && !is_cancelled && !mst__until_is_over(until)) {
-        is_cancelled = call_wait(owner, base, until);
+        is_cancelled = call_wait_begun(owner, base, until);
     }
     is_cancelled = is_cancelled && owner->is_begun;
     bool is_late = owner->is_begun && !is_cancelled;

@@ -15,7 +15,7 @@
  * round, which comes after the task. stop_fd ends the watching. cancel_fd ends the current task
  * early: a withdrawn round, a report that no call waits for. call_fd wakes the threads of the
  * application that are blocked in a call, see mst__owner_cancel. They are descriptors, because a
- * signal handler can write to them. */
+ * signal handler can write to them; begun_fd is one, because a signal ends a wait for it. */
 #ifndef MST_HANDLER_OWNER_H
 #define MST_HANDLER_OWNER_H
 
@@ -47,6 +47,7 @@ struct mst__owner {
     int call_fd;                  /* readable = calls of the application are cancelled */
     int stop_fd;                  /* readable = there is a task, or the thread must end */
     int news_fd;                  /* readable = there is a notice to take */
+    int begun_fd;                 /* readable = the last begun round is over */
     atomic_uint_fast64_t cancels; /* calls of mst__owner_cancel */
     mst__owner_watch_fn watch;
     void *self;

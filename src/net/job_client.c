@@ -152,6 +152,11 @@ int mst__job_client_open(const struct mst__endpoint *endpoint,
     return 0;
 }
 
+bool mst__job_client_is_usable(const struct mst__job_client *client)
+{
+    return mst__client_is_usable(&client->conn, false);
+}
+
 int mst__job_client_send(struct mst__job_client *client,
                          const struct mst__job_message *message,
                          struct mst__until until,

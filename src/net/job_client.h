@@ -28,6 +28,9 @@ void mst__job_client_close(struct mst__job_client *client);
 /* Close after all output has arrived, at the latest at @until. */
 void mst__job_client_finish(struct mst__job_client *client, struct mst__until until);
 
+/* Whether an idle connection, on which no message was sent yet, has not ended. */
+bool mst__job_client_is_usable(const struct mst__job_client *client);
+
 /* Send @message; the next receive sends what the kernel does not take at once. 0; MST_ECONN,
  * MST_ETIMEOUT or MST_ECANCELED if too much is unsent at @until, after which the connection is
  * unusable; MST_ELIMIT, MST_ENOMEM: nothing was sent. */

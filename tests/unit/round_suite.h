@@ -30,6 +30,17 @@ static inline void assert_unreachable(struct mst_handler *handler, const char *w
     assert_int_equal(waiting, 0);
 }
 
+/* Waiting for the begun round returns @code, and says whether it @is_over. */
+static inline void assert_awaits(struct mst_handler *handler,
+                                 int64_t timeout_ms,
+                                 int code,
+                                 bool is_over)
+{
+    bool was_over = !is_over;
+    assert_int_equal(mst_handler_await(handler, timeout_ms, &was_over, &err), code);
+    assert_int_equal(was_over, is_over);
+}
+
 static inline void suite_abandon(struct mst_handler *handler)
 {
     struct mst_rendezvous round = {.size = sizeof round};
@@ -37,8 +48,16 @@ static inline void suite_abandon(struct mst_handler *handler)
     assert_fails(mst_handler_round(handler, &round, &err), MST_EINVAL, "no round");
     assert_fails(mst_handler_members(handler, PLENTY_MS, &status, &err), MST_EINVAL, "no round");
     assert_ok(mst_handler_abandon(handler, &err)); /* nothing is begun */
+    assert_awaits(handler, 0, MST_EINVAL, true);
+    assert_ok(mst_handler_connect(handler, PLENTY_MS, &err));
     assert_ok(mst_handler_begin(handler, -1, &err));
     assert_ok(mst_handler_begin(handler, 1, &err)); /* changes nothing */
+    assert_ok(mst_handler_connect(handler, 0, &err));
+    assert_awaits(handler, 0, MST_ETIMEOUT, false);
+    assert_awaits(handler, 5, MST_ETIMEOUT, false);
+    mst_handler_cancel(handler);
+    assert_awaits(handler, PLENTY_MS, MST_ECANCELED, false);
+    assert_awaits(handler, 1, MST_ETIMEOUT, false); /* still begun */
     assert_ok(mst_handler_abandon(handler, &err));
     assert_nothing_to_take(handler);
     assert_false(fd_is_readable(handler, 0));
@@ -116,8 +135,11 @@ static inline void suite_fork(struct mst_handler *handler)
     assert_true(pid >= 0);
     if (pid == 0) {
         struct mst_err told = {0};
+        bool is_over = false;
         bool is_refused = mst_handler_begin(handler, -1, &told) == MST_EINVAL &&
                           strstr(told.msg, "another process") != NULL &&
+                          mst_handler_await(handler, 0, &is_over, &told) == MST_EINVAL &&
+                          mst_handler_connect(handler, 0, &told) == MST_EINVAL &&
                           mst_handler_leave(handler, &told) == MST_EINVAL &&
                           mst_handler_members(handler, 0, NULL, &told) == MST_EINVAL &&
                           mst_handler_fd(handler) == -1;
@@ -129,13 +151,36 @@ static inline void suite_fork(struct mst_handler *handler)
     assert_int_equal(status, 0);
 }
 
-/* The second node does not come back: the first is told in time. */
+/* The second node does not come back: the first is told in time, in each way. */
 static inline void suite_too_late(struct mst_handler *handler)
 {
     assert_ok(mst_handler_begin(handler, 300, &err));
     struct mst_notice *notice = take_notice(handler, MST_NOTICE_FAILED);
     assert_int_equal(notice->err.code, MST_ETIMEOUT);
     mst_notice_free(notice);
+    assert_awaits(handler, 0, MST_ETIMEOUT, true); /* also later */
+    assert_ok(mst_handler_begin(handler, 300, &err));
+    assert_awaits(handler, PLENTY_MS, MST_ETIMEOUT, true);
+    assert_nothing_to_take(handler);
+}
+
+/* Both enter a round of two and wait for it; no notice is left. */
+static inline void suite_await(struct mst_handler *handlers[2])
+{
+    struct mst_rendezvous round = {.size = sizeof round};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(mst_handler_begin(handlers[i], -1, &err));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_awaits(handlers[i], PLENTY_MS, 0, true);
+        assert_ok(mst_handler_round(handlers[i], &round, &err));
+        mst_store_close(round.store);
+        struct mst_notice *notice = NULL;
+        while (mst_handler_take(handlers[i], 0, &notice, &err) == 0) {
+            assert_int_not_equal(notice->kind, MST_NOTICE_COMPLETE);
+            mst_notice_free(notice);
+        }
+    }
 }
 
 /* Two handlers of one rendezvous of two nodes; they are freed. */
@@ -143,6 +188,7 @@ static inline void round_suite(struct mst_handler *first, struct mst_handler *se
 {
     struct mst_handler *handlers[] = {first, second};
     suite_abandon(first);
+    suite_await(handlers);
     suite_meet(handlers);
     suite_cancel(first);
     suite_fork(first);

@@ -2,6 +2,7 @@
  * their notices; its options; the server gone and back; without memory. */
 #include <inttypes.h>
 #include <muster/wait.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -421,6 +422,66 @@ static void rounds(void **state)
     round_suite(nodes[0].handler, nodes[1].handler);
 }
 
+/* The round is on the connection that was made before it. */
+static void connected_early(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    struct mst_rendezvous got = {.size = sizeof got};
+    open_nodes(&node, 1, f, 1);
+    assert_ok(mst_handler_connect(node.handler, PLENTY_MS, &err));
+    int64_t connected_us = mst__clock_ns() / 1000;
+    assert_ok(mst_handler_connect(node.handler, 0, &err)); /* already */
+    assert_ok(mst_handler_next(node.handler, PLENTY_MS, &got, &err));
+    assert_true(got.connected_us > 0 && got.connected_us <= connected_us);
+    mst_store_close(got.store);
+    close_nodes(&node, 1);
+}
+
+/* The server of the early connection has restarted, or is not there. */
+static void connected_too_early(void **state)
+{
+    struct fixture *f = *state;
+    struct node node;
+    struct mst_rendezvous got = {.size = sizeof got};
+    open_nodes(&node, 1, f, 1);
+    assert_ok(mst_handler_connect(node.handler, PLENTY_MS, &err));
+    mst__hosted_stop(f->hosted);
+    f->hosted = NULL;
+    assert_fails(mst_handler_connect(node.handler, PLENTY_MS, &err), MST_ECONN, f->text);
+    server_start(f);
+    assert_ok(mst_handler_connect(node.handler, PLENTY_MS, &err));
+    mst__hosted_stop(f->hosted);
+    server_start(f);
+    int64_t restarted_us = mst__clock_ns() / 1000;
+    assert_ok(mst_handler_next(node.handler, PLENTY_MS, &got, &err));
+    assert_true(got.connected_us >= restarted_us);
+    mst_store_close(got.store);
+    close_nodes(&node, 1);
+}
+
+/* A wait for a server that says nothing ends. */
+static void connecting_is_cancelled(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct mst__stream listener;
+    char endpoint[MST_ADDRESS_SIZE];
+    int port;
+    assert_int_equal(
+        mst__stream_listen((const struct sockaddr *)&address, sizeof address, false, &listener), 0);
+    assert_int_equal(mst__stream_local(&listener, endpoint, &port), 0);
+    struct mst_params *params = new_params(endpoint, 1, 1, CALM);
+    struct mst_handler *handler = NULL;
+    assert_ok(mst_handler_new(params, &handler, &err));
+    assert_fails(mst_handler_connect(handler, SHORT_MS, &err), MST_ETIMEOUT, endpoint);
+    mst_handler_cancel(handler);
+    assert_fails(mst_handler_connect(handler, PLENTY_MS, &err), MST_ECANCELED, "");
+    mst_handler_free(handler);
+    mst_params_free(params);
+    mst__stream_close(&listener);
+}
+
 /* No server is there. */
 static void cancelled_without_a_server(void **state)
 {
@@ -559,6 +620,9 @@ static void without_memory(void **state)
         mst__mem_fail_nth(nth);
         int rv = mst_handler_new(params, &handler, &err);
         if (rv == 0) {
+            rv = mst_handler_connect(handler, PLENTY_MS, &err);
+        }
+        if (rv == 0) {
             rv = mst_handler_next(handler, -1, &got, &err);
         }
         if (rv == 0) {
@@ -597,6 +661,9 @@ int main(void)
         WITH_SERVER(closed_while_waiting),
         WITH_SERVER(closed_while_a_spare),
         WITH_SERVER(rounds),
+        WITH_SERVER(connected_early),
+        WITH_SERVER(connected_too_early),
+        cmocka_unit_test(connecting_is_cancelled),
         WITH_SERVER(cancelled),
         WITH_SERVER(cancelled_on_wait),
         WITH_SERVER(cancelled_without_a_server),
