@@ -360,9 +360,9 @@ MST_API int mst_handler_round(struct mst_handler *handler,
                               struct mst_rendezvous *ret,
                               struct mst_err *reterr);
 
-/** Withdraw from the round that is begun. A round that has become complete meanwhile is left. The
- * handler remains usable. Returns 0, also if no round is begun, an error of leaving, or
- * MST_ENOTSUP. Takes a few seconds at most. Thread-safe. */
+/** Withdraw from the round that is begun. A round that is complete, and no call has told so, is
+ * left. Its notice is dropped. The handler remains usable. Returns 0, also if no round is begun, an
+ * error of leaving, or MST_ENOTSUP. Takes a few seconds at most. Thread-safe. */
 MST_API int mst_handler_abandon(struct mst_handler *handler, struct mst_err *reterr);
 
 /**

@@ -172,13 +172,13 @@ static int head_round(void *self, struct mst_rendezvous *ret, struct mst_err *re
     return rv;
 }
 
-/* Withdraw the begun round, and leave it if it completed meanwhile. */
+/* Withdraw the begun round, and leave it if it completed before the application was told. */
 static int withdraw(struct mst__head *head, struct mst_err *reterr)
 {
     int rv = mst__owner_begin(&head->owner, false, reterr);
     MST_ASSERT(rv == 0); /* it cannot be cancelled */
-    if (mst__owner_withdraw(&head->owner)) {
-        mst__view_forget(&head->view);
+    bool was_begun = mst__owner_withdraw(&head->owner);
+    if (mst__view_forget(&head->view) || was_begun) {
         mst__owner_lock(&head->owner);
         bool is_joined = head->owner.is_joined;
         mst__owner_unlock(&head->owner);
@@ -203,7 +203,7 @@ static int head_await(void *self, int64_t timeout_ms, bool *ret_is_over, struct 
     if (rv != 0) {
         return rv;
     }
-    mst__view_forget(&head->view);
+    (void)mst__view_forget(&head->view); /* other threads that wait may have done so */
     mst__owner_lock(&head->owner);
     (void)mst__mem_fault_swap(head->owner.begun.fault); /* see mst__owner_want */
     if (head->rv != 0) {
@@ -281,7 +281,7 @@ int mst__head_leave(void *self, struct mst_err *reterr)
     int rv = mst__owner_begin(&head->owner, false, &err);
     MST_ASSERT(rv == 0);                     /* it cannot be cancelled */
     (void)mst__owner_withdraw(&head->owner); /* whether there was one does not matter */
-    mst__view_forget(&head->view);
+    (void)mst__view_forget(&head->view);
     rv = mst__owner_run(&head->owner, head->ops->leave, &head->leave_ms, &err);
     mst__owner_end(&head->owner);
     return rv == 0 ? 0 : mst__event_failed(head->events, "leave", rv, &err, reterr);

@@ -112,12 +112,15 @@ void mst__view_ended(struct mst__view *view,
     mst__owner_unlock(view->owner);
 }
 
-void mst__view_forget(struct mst__view *view)
+bool mst__view_forget(struct mst__view *view)
 {
     mst__owner_lock(view->owner);
+    bool was_pending =
+        view->orders[MST_NOTICE_COMPLETE] != 0 || view->orders[MST_NOTICE_FAILED] != 0;
     withdraw(view, MST_NOTICE_COMPLETE);
     withdraw(view, MST_NOTICE_FAILED);
     mst__owner_unlock(view->owner);
+    return was_pending;
 }
 
 void mst__view_lost(struct mst__view *view, struct mst_bytes name, int64_t rank, bool has_left)

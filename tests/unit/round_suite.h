@@ -162,6 +162,26 @@ static inline void suite_too_late(struct mst_handler *handler)
     assert_ok(mst_handler_begin(handler, 300, &err));
     assert_awaits(handler, PLENTY_MS, MST_ETIMEOUT, true);
     assert_nothing_to_take(handler);
+    assert_ok(mst_handler_begin(handler, 300, &err));
+    assert_true(fd_is_readable(handler, PLENTY_MS));
+    assert_ok(mst_handler_abandon(handler, &err)); /* before it was told */
+    assert_nothing_to_take(handler);
+}
+
+/* A complete round of which the first node has not been told is abandoned. */
+static inline void suite_abandon_untold(struct mst_handler *handlers[2])
+{
+    struct mst_rendezvous round = {.size = sizeof round};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(mst_handler_begin(handlers[i], -1, &err));
+    }
+    mst_notice_free(take_notice(handlers[1], MST_NOTICE_COMPLETE));
+    assert_true(fd_is_readable(handlers[0], PLENTY_MS));
+    assert_ok(mst_handler_abandon(handlers[0], &err));
+    assert_nothing_to_take(handlers[0]);
+    if (strcmp(mst_handler_backend(handlers[0]), "static") != 0) { /* there is nothing to leave */
+        assert_fails(mst_handler_round(handlers[0], &round, &err), MST_EINVAL, "no round");
+    }
 }
 
 /* Both enter a round of two and wait for it; no notice is left. */
@@ -189,6 +209,7 @@ static inline void round_suite(struct mst_handler *first, struct mst_handler *se
     struct mst_handler *handlers[] = {first, second};
     suite_abandon(first);
     suite_await(handlers);
+    suite_abandon_untold(handlers);
     suite_meet(handlers);
     suite_cancel(first);
     suite_fork(first);
