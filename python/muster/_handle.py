@@ -11,7 +11,6 @@ import atexit
 import datetime
 import time
 import weakref
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Callable, Optional, TypeVar, Union
 
@@ -90,7 +89,8 @@ class Handle:
             self._ring(pointer)
 
     def _inside(self, function: Callable[..., int], *arguments: Any) -> None:
-        """Make a call that may wait; the library calls back in the main thread."""
+        """Make a call that may wait and can be interrupted; the library calls back in the main
+        thread."""
         err = ffi.new("struct mst_err *")
         try:
             self._calls.add(err)
@@ -116,8 +116,7 @@ class Handle:
             check(code, err)
 
     def _plain(self, call: Callable[[Any, Any], ResultType]) -> ResultType:
-        """Make a call with the pointer and a struct mst_err that does not wait or cannot be
-        interrupted."""
+        """Make a call with the pointer and a struct mst_err in this thread."""
         err = ffi.new("struct mst_err *")
         try:
             self._calls.add(err)
@@ -131,14 +130,11 @@ class Handle:
             if self._doomed:
                 self._release()
 
-    def _aside(self, call: Callable[[Any, Any], ResultType], *, can_end: bool = False,
-               discard: Callable[[ResultType], None] = lambda _: None,
-               pauses: Optional[Iterator[float]] = None) -> ResultType:
-        """Make a call with the pointer and a struct mst_err that may wait. Some calls can be
+    def _aside(self, call: Callable[[Any, Any], ResultType]) -> ResultType:
+        """Make a call with the pointer and a struct mst_err that may wait and cannot be
         interrupted."""
         self._open()  # fail early, without a thread
-        return aside(lambda: self._plain(call), discard=discard, pauses=pauses,
-                     interrupt=self._interrupt if can_end else None)
+        return aside(lambda: self._plain(call))
 
     # Closing
 

@@ -35,9 +35,11 @@ class Listener:
     """Receives the lines and events of one handle, and must outlive it."""
 
     def __init__(self, logger: Optional[logging.Logger],
-                 on_event: Optional[Callable[[Event], None]] = None) -> None:
+                 on_event: Optional[Callable[[Event], None]] = None,
+                 on_failure: Optional[Callable[[Event], None]] = None) -> None:
         self.logger = logger or logging.getLogger("muster")
         self.on_event = on_event
+        self.on_failure = on_failure
         self.arg: Any = ffi.new_handle(self)
 
     def close(self) -> None:
@@ -53,6 +55,15 @@ class Listener:
         if levels:
             log.fn, log.arg, log.level = lib.muster_python_log, self.arg, levels[0]
 
+    def listen(self, params: Any) -> None:
+        """Receive the events of handlers made from params."""
+        if self.on_event is not None:
+            lib.mst_params_on_event(params, lib.muster_python_event, self.arg)
+        elif self.on_failure is not None:
+            # The library's threads need the interpreter only when something fails.
+            failure = ffi.addressof(lib, "muster_python_failure")
+            lib.mst_params_on_event(params, failure, self.arg)
+
 
 def _log(arg: Any, level: int, line: Any) -> None:
     """An mst_log_fn."""
@@ -61,9 +72,14 @@ def _log(arg: Any, level: int, line: Any) -> None:
 
 def _event(arg: Any, event: Any) -> None:
     """An mst_event_fn."""
-    ffi.from_handle(arg).on_event(Event(
+    listener = ffi.from_handle(arg)
+    told = Event(
         text_of(event.name), text_of(event.run_id), text_of(event.node), text_of(event.message),
-        _STATES[event.state], event.round, event.rank, event.time_us / 1e6))
+        _STATES[event.state], event.round, event.rank, event.time_us / 1e6)
+    if listener.on_event is not None:
+        listener.on_event(told)
+    if listener.on_failure is not None and told.state == "FAILED":
+        listener.on_failure(told)
 
 
 ffi.def_extern("muster_python_log")(_log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import enum
 import logging
@@ -10,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Optional, Union
 
 from muster._binding import ffi, lib
-from muster._errors import MusterError, TimedOutError, check, error_of, text_of
+from muster._errors import CanceledError, MusterError, TimedOutError, check, error_of, text_of
 from muster._handle import FOREVER_MS, Handle, Timeout, milliseconds
 from muster._log import Event, Listener
 from muster._params import Option, new_params
 from muster._status import LOOK_MS, Member, members_of
 from muster._store import Store
-from muster._wait import aside
+from muster._wait import aside, briefly
 
 #: Timeout of the store of a round.
 _STORE_MS = 300_000
@@ -122,6 +123,8 @@ class Round:
     store: Store  #: keys of this round only
     restarts: int  #: rounds before it that ended with a failure
     start: Start
+    #: When this node connected to the server, as time.monotonic(); 0 = not known
+    connected: float
 
 
 def _cause(given: Any) -> Optional[Cause]:
@@ -143,17 +146,14 @@ def _notice(given: Any) -> Notice:
 def _round(found: Any) -> Round:
     return Round(found.round, found.rank, found.world_size, found.epoch,
                  text_of(found.master_addr), found.master_port,
-                 Store._of(found.store, _STORE_MS), found.restarts, Start(found.start))
+                 Store._of(found.store, _STORE_MS), found.restarts, Start(found.start),
+                 found.connected_us / 1e6)
 
 
 def _new_round() -> Any:
     found = ffi.new("struct mst_rendezvous *")
     lib.mst_rendezvous_init(found, ffi.sizeof("struct mst_rendezvous"))
     return found
-
-
-def _forget_round(found: Round) -> None:
-    found.store.close()
 
 
 class Rendezvous(Handle):
@@ -174,16 +174,16 @@ class Rendezvous(Handle):
                  nodes: Union[int, tuple[int, int]] = 1, local_addr: Optional[str] = None,
                  options: Optional[Mapping[str, Option]] = None,
                  ignore_unknown: bool = False, logger: Optional[logging.Logger] = None,
-                 on_event: Optional[Callable[[Event], None]] = None, **more: Option) -> None:
-        listener = Listener(logger, on_event)
+                 on_event: Optional[Callable[[Event], None]] = None,
+                 on_failure: Optional[Callable[[Event], None]] = None, **more: Option) -> None:
+        listener = Listener(logger, on_event, on_failure)
         params = new_params(backend, endpoint, run_id, {**(options or {}), **more},
                             (nodes, nodes) if isinstance(nodes, int) else nodes, local_addr)
         lib.mst_params_ignore_unknown(params, ignore_unknown)
         log = ffi.new("struct mst_log *")
         listener.fill(log)
         lib.mst_params_log(params, log)
-        if on_event is not None:
-            lib.mst_params_on_event(params, lib.muster_python_event, listener.arg)
+        listener.listen(params)
 
         def call() -> Any:
             err = ffi.new("struct mst_err *")
@@ -217,22 +217,47 @@ class Rendezvous(Handle):
 
     # --- rounds ---
 
+    def connect(self, timeout: Timeout = None) -> None:
+        """Connect to the server before the first round; the default timeout is 10 seconds. This
+        is optional: next() connects, too, and waits for a server. Without effect with other
+        backends than ``muster``."""
+        self._inside(lib.mst_handler_connect, milliseconds(timeout, LOOK_MS))
+
     def next(self, timeout: Timeout = None) -> Round:
         """Leave the joined round, if any, join the next one, and wait until it is complete. The
         default timeout is the option ``join_timeout``. An interrupted call withdraws from the
         round."""
-        return self._next(timeout)
+        return self._next(timeout, iter(()))
 
-    def _next(self, timeout: Timeout = None, pauses: Optional[Iterator[float]] = None) -> Round:
-        """The same; for pauses see muster._wait.aside()."""
-        timeout_ms = milliseconds(timeout, -1)
+    def _next(self, timeout: Timeout, pauses: Iterator[float]) -> Round:
+        """The same. The iterator gives pauses in seconds; it runs before each of them, and the
+        wait after the last one has no limit."""
+        try:
+            self.begin(timeout)
+            for pause in pauses:
+                if self._await(milliseconds(pause, 0)):
+                    break
+            else:
+                self._await(FOREVER_MS)
+            return self.round()
+        except CanceledError:
+            self.abandon()
+            raise
+        except MusterError:
+            raise  # the round is over
+        except BaseException:
+            briefly(lambda: self._plain(self._abandon))
+            raise
 
-        def call(pointer: Any, err: Any) -> Round:
-            found = _new_round()
-            check(lib.mst_handler_next(pointer, timeout_ms, found, err), err)
-            return _round(found)
-
-        return self._aside(call, can_end=True, discard=_forget_round, pauses=pauses)
+    def _await(self, timeout_ms: int) -> bool:
+        """Wait for the begun round. Returns whether it is complete."""
+        is_over = ffi.new("bool *")
+        try:
+            self._inside(lib.mst_handler_await, timeout_ms, is_over)
+        except TimedOutError:
+            if is_over[0]:
+                raise
+        return bool(is_over[0])
 
     def begin(self, timeout: Timeout = None) -> None:
         """Begin to join the next round, and leave the joined one. Returns at once; a notice
@@ -244,20 +269,15 @@ class Rendezvous(Handle):
     def take(self, timeout: Timeout = 0) -> Optional[Notice]:
         """The next notice, or None if there is none within the timeout; 0 = do not wait, None =
         wait without a limit."""
-        timeout_ms = milliseconds(timeout, FOREVER_MS)
-
-        def call(pointer: Any, err: Any) -> Optional[Notice]:
-            ret = ffi.new("struct mst_notice **")
-            code = lib.mst_handler_take(pointer, timeout_ms, ret, err)
-            if code == lib.MST_ETIMEOUT:
-                return None
-            check(code, err)
-            try:
-                return _notice(ret[0])
-            finally:
-                lib.mst_notice_free(ret[0])
-
-        return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
+        ret = ffi.new("struct mst_notice **")
+        try:
+            self._inside(lib.mst_handler_take, milliseconds(timeout, FOREVER_MS), ret)
+        except TimedOutError:
+            return None
+        try:
+            return _notice(ret[0])
+        finally:
+            lib.mst_notice_free(ret[0])
 
     def round(self) -> Round:
         """The joined round, with a store handle of its own."""
@@ -270,7 +290,11 @@ class Rendezvous(Handle):
 
     def abandon(self) -> None:
         """Withdraw the begun round."""
-        self._aside(lambda pointer, err: check(lib.mst_handler_abandon(pointer, err), err))
+        self._aside(self._abandon)
+
+    @staticmethod
+    def _abandon(pointer: Any, err: Any) -> None:
+        check(lib.mst_handler_abandon(pointer, err), err)
 
     def fileno(self) -> int:
         """A descriptor that is readable while there is a notice to take."""
@@ -281,19 +305,13 @@ class Rendezvous(Handle):
     def poll(self, timeout: Timeout = 0) -> Changes:
         """The present state; with a timeout, wait for a change that was not reported yet. It
         removes the notices of the changes that it reports: use either this or take()."""
-        timeout_ms = milliseconds(timeout, FOREVER_MS)
-
-        def call(pointer: Any, err: Any) -> Changes:
-            ret = ffi.new("struct mst_changes *")
-            lib.mst_changes_init(ret, ffi.sizeof("struct mst_changes"))
-            code = lib.mst_handler_poll(pointer, timeout_ms, ret, err)
-            if code != lib.MST_ETIMEOUT:
-                check(code, err)
-            return Changes(ret.nodes_waiting, ret.participants_lost, bool(ret.closed),
-                           bool(ret.expelled), bool(ret.reopened), bool(ret.should_return),
-                           text_of(ret.reason), Outcome(ret.outcome), _cause(ret))
-
-        return self._plain(call) if timeout_ms == 0 else self._aside(call, can_end=True)
+        ret = ffi.new("struct mst_changes *")
+        lib.mst_changes_init(ret, ffi.sizeof("struct mst_changes"))
+        with contextlib.suppress(TimedOutError):  # it is filled all the same
+            self._inside(lib.mst_handler_poll, milliseconds(timeout, FOREVER_MS), ret)
+        return Changes(ret.nodes_waiting, ret.participants_lost, bool(ret.closed),
+                       bool(ret.expelled), bool(ret.reopened), bool(ret.should_return),
+                       text_of(ret.reason), Outcome(ret.outcome), _cause(ret))
 
     def members(self, timeout: Timeout = None) -> list[Member]:
         """The nodes of the joined round, by rank, with their names, addresses and labels. It
@@ -359,23 +377,19 @@ class Rendezvous(Handle):
     def finish(self, status: int = 0, text: str = "") -> None:
         """Report that the work of this node in the round is done. When all members have
         finished, the job has. ``status`` and ``text`` are for people."""
-        self._aside(lambda pointer, err: check(
-            lib.mst_handler_finish(pointer, status, text.encode(), err), err), can_end=True)
+        self._inside(lib.mst_handler_finish, status, text.encode())
 
     def restart(self, *, worker: int = -1, exit_status: int = 0, signal: int = 0, text: str = "",
                 time: float = 0) -> None:
         """Report that the work of this node in the round has failed: worker, exit status or
         signal, time (seconds since 1970; 0 = now). Within the job's budget (``max_restarts``)
         the next round begins, and next() joins it; else the job has failed."""
-        def call(pointer: Any, err: Any) -> None:
-            memory = ffi.new("char[]", text.encode())
-            failure = ffi.new("struct mst_failure *")
-            lib.mst_failure_init(failure, ffi.sizeof("struct mst_failure"))
-            failure.worker, failure.exit_status, failure.signal = worker, exit_status, signal
-            failure.time_us, failure.text = int(time * 1e6), memory
-            check(lib.mst_handler_restart(pointer, failure, err), err)
-
-        self._aside(call, can_end=True)
+        memory = ffi.new("char[]", text.encode())
+        failure = ffi.new("struct mst_failure *")
+        lib.mst_failure_init(failure, ffi.sizeof("struct mst_failure"))
+        failure.worker, failure.exit_status, failure.signal = worker, exit_status, signal
+        failure.time_us, failure.text = int(time * 1e6), memory
+        self._inside(lib.mst_handler_restart, failure)
 
     def leave(self) -> None:
         """Leave the round without closing the rendezvous; next() joins again."""

@@ -45,12 +45,10 @@ class _Loop:
 class Server(Handle):
     """A ``muster serve`` in a thread of this process, from its construction to close().
 
-    ``hosts`` are names or addresses, ``*`` for all; none means the loopback addresses. Port
-    0 is a free one, which ``port``
-    returns. ``http`` is the address of
-    the metrics page. With a ``run_id``
-    it serves only that job. ``memory_max``, ``job_grace`` and ``job_expiry`` (seconds)
-    are options of muster-serve(1).
+    ``hosts`` are names or addresses, ``*`` for all; none means the loopback addresses. Port 0 is a
+    free one, which ``port`` returns. ``http`` is the address of the metrics page. With a ``run_id``
+    it serves only that job. ``memory_max``, ``job_grace`` and ``job_expiry`` (seconds) are options
+    of muster-serve(1).
     """
 
     def __init__(self, hosts: Sequence[str] = (), port: int = 0, *, http: Optional[str] = None,

@@ -45,6 +45,9 @@ _QUIET_KEYS = frozenset(("heartbeat_timeout", "local_addr", "rank", "timeout", "
 
 _READ_TIMEOUT_MS = 60_000
 
+#: How long to try to connect before the first round.
+_CONNECT_S = 1.0
+
 #: When a waiting node first reports what it waits for, and again.
 _REPORT_S = 2.0
 _REPORT_AGAIN_S = 10.0
@@ -145,6 +148,12 @@ def _record(event: Event) -> None:
         name=f"Handler.{event.name}", rank=None if event.rank < 0 else event.rank)
 
 
+def _are_events_seen() -> bool:
+    """Whether all events are logged or recorded, and not failures only."""
+    handler = events.get_logging_handler("dynamic_rendezvous")
+    return logger.isEnabledFor(logging.INFO) or not isinstance(handler, logging.NullHandler)
+
+
 def _is_torchrun() -> bool:
     """Whether this is torchrun, and not another program that uses torch's launcher."""
     frame: Any = sys._getframe(1)
@@ -162,6 +171,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def __init__(self, parameters: Any, backend: str) -> None:
         self._backend = _NAMES[backend]
         options = _options(parameters.config, backend)
+        are_seen = _are_events_seen()
         #: A node that failed to join must not end the job of the others with shutdown(), which
         #: torch calls in any case.
         self._is_refused = False
@@ -172,7 +182,8 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
                 parameters.endpoint, parameters.run_id, backend=backend,
                 nodes=(parameters.min_nodes, parameters.max_nodes),
                 local_addr=getattr(parameters, "local_addr", None) or None,
-                options=options, logger=logger, on_event=_record)
+                options=options, logger=logger,
+                on_event=_record if are_seen else None, on_failure=None if are_seen else _record)
         except InvalidError:
             raise  # a ValueError, as torch's are
         except MusterError as error:
@@ -180,8 +191,10 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
                 raise error
         self._nodes_max = int(parameters.max_nodes)
         self._client = Client(_read_timeout(self._rendezvous))
-        if backend != "etcd-v3":
-            aside(lambda: self._client.prepare(parameters.endpoint))
+        with contextlib.suppress(MusterError):  # next_rendezvous waits for the server
+            self._rendezvous.connect(_CONNECT_S)
+            if backend != "etcd-v3":
+                aside(lambda: self._client.prepare(parameters.endpoint))
 
     def get_backend(self) -> str:
         return self._backend
@@ -199,7 +212,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         self._is_refused = True
         try:
             with _torch_errors():
-                found = self._rendezvous._next(pauses=self._reports())
+                found = self._rendezvous._next(None, self._reports())
                 store = self._store(found)
         except _Unneeded as error:
             self._is_unneeded = isinstance(error.__cause__, (SpareError, FinishedError))
@@ -228,7 +241,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def _store(self, found: Round) -> Any:
         is_old = _Info is None
         try:
-            store = aside(lambda: self._client.store(found.store, is_old))
+            store = self._client.store(found, is_old)
             if is_old and found.rank == 0 and found.master_port != 0:
                 aside(lambda: store.publish(found.master_addr, found.master_port))
             return store

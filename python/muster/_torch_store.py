@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import socket
+import time
 import urllib.parse
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -11,7 +12,9 @@ from typing import Any, Optional
 import torch.distributed as dist
 
 from muster._errors import MusterError
+from muster._rendezvous import Round
 from muster._store import Store
+from muster._wait import aside
 
 #: The default port of an endpoint.
 _PORT = 29400
@@ -114,6 +117,8 @@ class Client:
     def __init__(self, timeout: datetime.timedelta) -> None:
         self._timeout = timeout
         self._store: Any = None
+        #: When it last began a request that was answered, as time.monotonic().
+        self._worked = 0.0
 
     def prepare(self, endpoint: str) -> None:
         """Connect to the server at the endpoint, if there is one now."""
@@ -126,26 +131,33 @@ class Client:
             pass
 
     def _connect(self, host: str, port: int) -> None:
+        began = time.monotonic()
         self._store = dist.TCPStore(host, port, is_master=False, timeout=self._timeout,
                                     wait_for_workers=False)
+        self._worked = began
 
-    def at(self, url: urllib.parse.SplitResult) -> Any:
-        """The connected client."""
+    def _check(self, url: urllib.parse.SplitResult) -> None:
+        """Make a request; if that fails, the server has ended since, and there is another."""
+        began = time.monotonic()
         try:
             if self._store is not None:
                 self._store.num_keys()
-                return self._store
+                self._worked = began
+                return
         except RuntimeError:
-            pass  # its server has ended since
+            pass
         self._connect(url.hostname or "", url.port or _PORT)
-        return self._store
 
-    def store(self, store: Store, is_chosen: bool) -> Any:
-        """The keys of @store, for torch. @is_chosen: the agent would choose the address of the
+    def store(self, found: Round, is_chosen: bool) -> Any:
+        """The keys of a round, for torch. @is_chosen: the agent would choose the address of the
         workers' store, and its choice is ignored."""
-        url = urllib.parse.urlsplit(store.url)
+        url = urllib.parse.urlsplit(found.store.url)
         if url.scheme != "tcp":
-            store.timeout = self._timeout
-            return ChosenBridgeStore(store) if is_chosen else BridgeStore(store)
+            found.store.timeout = self._timeout
+            return ChosenBridgeStore(found.store) if is_chosen else BridgeStore(found.store)
+        # If it has worked since the node met this server, it need not be checked now, when all
+        # nodes of a large job would do so at once.
+        if self._store is None or not 0 < found.connected < self._worked:
+            aside(lambda: self._check(url))
         kind: Any = ChosenPrefixStore if is_chosen else dist.PrefixStore
-        return kind((store.key_prefix or b"").decode(), self.at(url))
+        return kind((found.store.key_prefix or b"").decode(), self._store)

@@ -1,25 +1,26 @@
 """Waiting inside the library, with Ctrl-C and other signals handled.
 
-Python runs signal handlers only in the main thread, and not during a call into C. Store calls are
-many and short: the library calls back while it waits, and that runs the handlers (<muster/wait.h>).
-Other calls are few: another thread makes them, and the main thread waits for it. In both cases a
-handler that raises ends the call.
+Python runs signal handlers only in the main thread, and not during a call into C. Calls that can be
+interrupted are made there: the library calls back while it waits, and that runs the handlers
+(<muster/wait.h>). A handler that raises ends the call. The other calls are made in another thread,
+for which the main thread waits. A handler that raises ends this waiting, not the call.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterator
 from typing import Any, Callable, Optional, TypeVar
 
 from muster._binding import ffi, lib
+from muster._errors import MusterError
 
 ResultType = TypeVar("ResultType")
 
-#: How long to wait for the end of an interrupted call.
+#: How long an interrupted program waits for the end of what it has begun.
 _END_S = 0.03
 
 _NONE = ffi.NULL
@@ -31,8 +32,8 @@ class _Process:
     def __init__(self) -> None:
         self.generation = 0
         self.main_ident = threading.main_thread().ident
-        #: Current store calls of the main thread; several if a signal handler makes one, too.
-        self.calls: list[_StoreCall] = []
+        #: Current calls inside the main thread; several if a signal handler makes one, too.
+        self.calls: list[_Inside] = []
         #: Idle threads for other calls.
         self.idle: list[_Caller] = []
 
@@ -47,7 +48,7 @@ process = _Process()
 os.register_at_fork(after_in_child=process.fork)
 
 
-class _StoreCall:
+class _Inside:
     __slots__ = ("interrupt", "error")
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
@@ -78,11 +79,11 @@ def is_main() -> bool:
 
 def inside(function: Callable[..., int], arguments: tuple[Any, ...],
            interrupt: Callable[[], None]) -> tuple[int, Optional[BaseException]]:
-    """Make a store call in the main thread. Returns its result and what a handler has raised
-    meanwhile."""
+    """Make a call in the main thread that can be interrupted. Returns its result and what a
+    handler has raised meanwhile."""
     calls = process.calls
     depth = len(calls)
-    call = _StoreCall(interrupt)
+    call = _Inside(interrupt)
     try:
         calls.append(call)
         lib.mst_on_wait(lib.muster_python_wait, _NONE)
@@ -115,7 +116,6 @@ class _Aside:
         self._call = call
         self._discard = discard
         self._lock = threading.Lock()
-        self._has_begun = False
         self._is_left = False
         self.done.acquire()
 
@@ -129,11 +129,6 @@ class _Aside:
         return True
 
     def run(self, caller: _Caller) -> None:
-        with self._lock:
-            if self._is_left:
-                process.idle.append(caller)
-                return
-            self._has_begun = True
         result, error = None, None
         try:
             result = self._call()
@@ -146,13 +141,6 @@ class _Aside:
         self.done.release()
         if is_left and error is None:
             self._discard(result)
-
-    def give_up(self) -> bool:
-        """Give up a call that has not begun; returns whether that was so. An interrupt would hit
-        the next call."""
-        with self._lock:
-            self._is_left = not self._has_begun
-            return self._is_left
 
     def leave(self) -> None:
         """Stop waiting for it."""
@@ -167,20 +155,10 @@ def _keep(_result: Any) -> None:
     pass
 
 
-def _await(done: _thread.LockType, pauses: Optional[Iterator[float]]) -> None:
-    if pauses is None:
-        done.acquire()
-        return
-    while not done.acquire(timeout=next(pauses)):
-        pass
-
-
-def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], None]] = None,
-          discard: Callable[[ResultType], None] = _keep,
-          pauses: Optional[Iterator[float]] = None) -> ResultType:
-    """Make a call that may wait. If a handler raises in the main thread, the call is
-    interrupted. If it cannot be interrupted, or does not end soon, its result is discarded. An
-    endless iterator of pauses, in seconds, runs in the main thread during the call."""
+def aside(call: Callable[[], ResultType], *,
+          discard: Callable[[ResultType], None] = _keep) -> ResultType:
+    """Make a call that may wait and cannot be interrupted. If a handler raises in the main
+    thread, the call goes on and its result is discarded."""
     if not is_main():
         return call()
     it = _Aside(call, discard)
@@ -188,17 +166,9 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
     try:
         has_thread = it.start()
         if has_thread:
-            _await(it.done, pauses)
+            it.done.acquire()
     except BaseException:
-        if it.give_up():
-            raise
-        try:
-            if interrupt is not None:
-                interrupt()
-                if it.done.acquire(timeout=_END_S):
-                    it.done.release()
-        finally:
-            it.leave()
+        it.leave()
         raise
     if not has_thread:
         return call()
@@ -206,3 +176,13 @@ def aside(call: Callable[[], ResultType], *, interrupt: Optional[Callable[[], No
         raise it.error
     result: ResultType = it.result
     return result
+
+
+def briefly(call: Callable[[], None]) -> None:
+    """Make such a call because another one was interrupted: do not wait long, ignore errors."""
+    it = _Aside(call, _keep)
+    if is_main() and it.start():
+        it.done.acquire(timeout=_END_S)
+    else:
+        with contextlib.suppress(MusterError):
+            call()

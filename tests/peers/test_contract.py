@@ -18,13 +18,14 @@ OURS = {
     "member_leaves": [[1, 1], [2, 2], [0, 0]],
     "refused_node_ends_nothing": ["RendezvousError", True, False, [0, 0]],
     "reports_while_waiting": ["RendezvousTimeoutError", 1, True],
+    "server_restarts": ["v"] * 4,
     "unknown_key": True,
 }
 ABSENT = {
-    # The settings of nodes that share a record are not compared.
-    "muster-c10d": {"refused_node_ends_nothing"},
+    # The settings of nodes that share a record are not compared. The record is in the server.
+    "muster-c10d": {"refused_node_ends_nothing", "server_restarts"},
     # No node serves an etcd, and this one has one address.
-    "muster-etcd": {"addresses", "truth"},
+    "muster-etcd": {"addresses", "server_restarts", "truth"},
 }
 # Sharing a store with workers, torch's handler does not get a newcomer in.
 THEIRS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}

@@ -284,6 +284,26 @@ def store_is_of_the_round(job):
     return [value, nodes[0].store.get("key").decode()]
 
 
+@check(BACKEND == "muster")
+def server_restarts(job):
+    """Before the first round and between two: each round has a store that works."""
+    server = muster.Server()
+    port = server.port
+    nodes = [Node(job, endpoint=f"127.0.0.1:{port}") for _ in range(2)]
+    seen = []
+    for _ in range(2):
+        server.close()
+        server = muster.Server(port=port)
+        for name in ("first", "second"):
+            meet(*nodes)
+            nodes[0].store.set(name, b"v")
+            seen.append(nodes[1].store.get(name).decode())
+    for node in nodes:
+        node.handler.shutdown()
+    server.close()
+    return seen
+
+
 @check()
 def member_comes_back(job):
     """One of two nodes enters the next round; the other is told, and follows."""

@@ -175,6 +175,35 @@ class Meeting(Case):
         self.assertIn("job", {event.run_id for event in events})
         self.assertAlmostEqual(events[0].time, time.time(), delta=60)
 
+    def test_failures_alone(self):
+        failures = []
+        node = self.rendezvous(self.where, nodes=2, on_failure=failures.append)
+        with self.assertRaises(muster.TimedOutError):
+            node.next(0.1)
+        self.assertEqual([(event.name, event.state) for event in failures],
+                         [("next_rendezvous", "FAILED")])
+
+    def test_connected_early(self):
+        """The round is on the connection that was made before it, if that is still there."""
+        server = self.server()
+        port = server.port
+        node = self.rendezvous(endpoint(server))
+        node.connect()
+        began = time.monotonic()
+        node.connect()  # no effect
+        self.assertTrue(0 < node.next().connected < began)
+        node.leave()
+        node.connect()
+        server.close()
+        again = self.server(port=port)
+        began = time.monotonic()
+        self.assertGreater(node.next().connected, began)
+        node.leave()
+        again.close()
+        with self.assertRaises(muster.ConnectionFailedError):
+            node.connect()
+        self.assertEqual(self.rendezvous("", backend="c10d").next().connected, 0)
+
 
 class Async(Case):
     def setUp(self):

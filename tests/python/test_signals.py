@@ -1,6 +1,8 @@
 """Signals while the main thread waits: a handler that raises ends each kind of wait soon, and one
 that does not raise leaves it as it is."""
 
+import contextlib
+import gc
 import os
 import signal
 import tempfile
@@ -74,8 +76,27 @@ class Raising(Case):
         rendezvous.next()
         thread.end()
 
+    def test_a_busy_rendezvous(self):
+        """Wherever in a call it happens, the node withdraws and can come back."""
+        where = endpoint(self.server())
+        rendezvous = self.rendezvous(where, nodes=2)
+
+        def work():
+            while True:
+                with contextlib.suppress(muster.TimedOutError, muster.ConnectionFailedError):
+                    rendezvous.next(0.002)
+
+        for _ in range(30):
+            interrupted_after(work)
+        harness.wait_until(lambda: not muster.jobs(where), "the end of the job")
+        self.assertIsNone(rendezvous.take(0.05))
+        thread = Thread(self.rendezvous(where, nodes=2).next)
+        rendezvous.next()
+        thread.end()
+
     def test_while_a_call_is_handed_over(self):
-        """The call is interrupted, or not made; nothing of it is left for the next one."""
+        """Its result is discarded, or it is not made; nothing of it is left for the next one."""
+        gc.collect()  # no handle of another test is closed meanwhile
         where = endpoint(self.server())
         call_class = muster._wait._Aside
         start = call_class.start
@@ -89,12 +110,15 @@ class Raising(Case):
 
         for raising in (start_and_raise, raise_first):
             with self.subTest(raising.__name__):
-                rendezvous = self.rendezvous(where, nodes=2)
-                with mock.patch.object(call_class, "start", raising), \
-                        self.assertRaises(Interrupted):
-                    rendezvous.next(60)
-                harness.wait_until(lambda: not muster.jobs(where), "the end of the job")
-                self.assertIsNone(rendezvous.take(0.05))
+                with mock.patch.object(call_class, "start", raising):
+                    with self.assertRaises(Interrupted):
+                        self.rendezvous(where)
+                rendezvous = self.rendezvous(where)
+                with mock.patch.object(call_class, "start", raising):
+                    with self.assertRaises(Interrupted):
+                        rendezvous.is_closed()
+                self.assertEqual(rendezvous.next(60).world_size, 1)
+                rendezvous.close()
 
     def test_an_event_that_is_a_key_of_the_keyboard(self):
         store = self.store("hash:")
