@@ -103,18 +103,19 @@ static int item_expand(struct item *item, size_t used, struct mst_bytes rest)
     struct mst_bytes ranges = rest;
     struct mst_bytes plain = next_part(&ranges, '[');
     bool has_ranges = plain.size < rest.size;
+    struct mst_bytes bracket = mst__bytes_skip(rest, plain.size);
     int rv = item_put(item, used, plain);
     used += plain.size;
     if (rv != 0 || !has_ranges) {
         return rv == 0 ? item_add(item) : rv;
     }
     if (ranges.size == 0 || memchr(ranges.data, ']', ranges.size) == NULL) {
-        return item_fail(item, ranges, "missing ']'");
+        return item_fail(item, bracket, "missing ']'");
     }
     rest = ranges;
     ranges = next_part(&rest, ']');
     if (ranges.size == 0) {
-        return item_fail(item, rest, "no numbers in the brackets");
+        return item_fail(item, bracket, "no numbers in the brackets");
     }
     while (rv == 0 && ranges.size > 0) {
         rv = item_range(item, used, next_part(&ranges, ','), rest);
