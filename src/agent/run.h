@@ -17,6 +17,10 @@
  * failure. */
 #define MST_REPORT_VARIABLE "MUSTER_REPORT"
 
+/* Whether the agents of all nodes share a console: MST_REPORT_VARIABLE is `cause`. They would print
+ * the same messages, so one prints for all. */
+bool mst__run_shares_console(const struct mst__run_settings *settings);
+
 /* A wait for a round begins or ends. @is_late: it ended by its timeout, without a round. */
 typedef void (*mst__run_wait_fn)(void *arg, bool is_waiting, bool is_late);
 

@@ -32,12 +32,15 @@ void mst__run_say(struct mst__run *run, const char *format, ...)
 
 /* --- the job's life --- */
 
-/* Agents that share a console would print the same messages: only rank 0 does. */
+bool mst__run_shares_console(const struct mst__run_settings *settings)
+{
+    const char *who = mst__env_get(settings->environment, MST_REPORT_VARIABLE);
+    return who != NULL && strcmp(who, "cause") == 0;
+}
+
 static bool tells_for_all(const struct mst__run *run)
 {
-    const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
-    bool is_shared = who != NULL && strcmp(who, "cause") == 0;
-    return !is_shared || run->round.rank == 0;
+    return run->round.rank == 0 || !mst__run_shares_console(run->settings);
 }
 
 /* Write "exit status 3" or "SIGSEGV". */
@@ -232,8 +235,7 @@ void mst__run_report(struct mst__run *run)
         mst__events_end(&run->events);
     }
     /* Of agents that share a console, only the one whose worker failed prints the report. */
-    const char *who = mst__env_get(run->settings->environment, MST_REPORT_VARIABLE);
-    bool tells = run->has_own_block || who == NULL || strcmp(who, "cause") != 0;
+    bool tells = run->has_own_block || !mst__run_shares_console(run->settings);
     if (agent->end == MST_AGENT_END_FAILED && tells) {
         say_failed(run);
     }

@@ -116,13 +116,11 @@ static void on_wait(void *arg, bool is_waiting, bool is_late)
     }
 }
 
-/* Whether this node reports its waits. Agents that share a console would all report the same, so
- * only the first one does. */
+/* Whether this node reports its waits; if a console is shared, the first one does. */
 static bool reports_waits(const struct mst__run_settings *settings)
 {
-    const char *who = mst__env_get(settings->environment, MST_REPORT_VARIABLE);
-    bool is_shared = who != NULL && strcmp(who, "cause") == 0;
-    return settings->nodes_max > 1 && (!is_shared || settings->node_rank <= 0);
+    return settings->nodes_max > 1 &&
+           (settings->node_rank <= 0 || !mst__run_shares_console(settings));
 }
 
 static int make_params(const struct mst__run_settings *settings,
