@@ -24,7 +24,7 @@ from muster._errors import (AuthError, ClosedError, ConnectionFailedError, Finis
 from muster._log import Event
 from muster._params import Option
 from muster._rendezvous import Rendezvous, Round
-from muster._status import summary_of
+from muster._status import expected_nodes, summary_of
 from muster._torch_store import Client
 from muster._wait import aside
 
@@ -124,6 +124,16 @@ def _options(config: dict[str, Any], backend: str) -> dict[str, Option]:
     return options
 
 
+def _expected(value: Option) -> str:
+    """The names of the expected nodes. In --rdzv-conf, a comma ends the value."""
+    names = str(value).replace(";", ",")
+    try:
+        expected_nodes(names)
+    except InvalidError as error:
+        raise InvalidError(f"option 'expect': {error}") from error
+    return names
+
+
 def _dialect() -> str:
     """The dialect of the installed torch, for agents of the same release."""
     release = str(getattr(torch, "__version__"))
@@ -171,6 +181,8 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
     def __init__(self, parameters: Any, backend: str) -> None:
         self._backend = _NAMES[backend]
         options = _options(parameters.config, backend)
+        expect = options.pop("expect", None)
+        self._expect = None if expect is None else _expected(expect)
         are_seen = _are_events_seen()
         #: A node that failed to join must not end the job of the others with shutdown(), which
         #: torch calls in any case.
@@ -230,7 +242,7 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
         yield _REPORT_S + spread * random.random()
         while True:
             try:
-                summary = summary_of(self._rendezvous._params, _LOOK_MS)
+                summary = summary_of(self._rendezvous._params, _LOOK_MS, self._expect)
             except MusterError as error:
                 summary = f"the job cannot be seen: {error}"
             logger.warning("The node '%s' has waited %d s for rendezvous '%s': %s",

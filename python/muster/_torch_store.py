@@ -106,6 +106,21 @@ class ChosenBridgeStore(_Chosen, BridgeStore):
     """Our store."""
 
 
+def as_torch(store: Store) -> Any:
+    """See muster.torch.store()."""
+    url = urllib.parse.urlsplit(store.url)
+    if url.scheme != "tcp":
+        return BridgeStore(store)
+    client = aside(lambda: _connect(url, datetime.timedelta(seconds=store.timeout)))
+    prefix = store.key_prefix
+    return client if prefix is None else dist.PrefixStore(prefix.decode(), client)
+
+
+def _connect(url: urllib.parse.SplitResult, timeout: datetime.timedelta) -> Any:
+    return dist.TCPStore(url.hostname or "", url.port or _PORT, is_master=False, timeout=timeout,
+                         wait_for_workers=False)
+
+
 class Client:
     """torch's own client of the server, for all rounds: process groups need a store in C++.
     Creating one looks up names, which can be slow if many nodes do so at once, so it is created
@@ -126,14 +141,13 @@ class Client:
             url = urllib.parse.urlsplit(f"//{endpoint.strip() or 'localhost'}")
             where = url.hostname or "", url.port or _PORT
             socket.create_connection(where, _PREPARE_S).close()
-            self._connect(*where)
+            self._connect(url)
         except (OSError, RuntimeError, ValueError):
             pass
 
-    def _connect(self, host: str, port: int) -> None:
+    def _connect(self, url: urllib.parse.SplitResult) -> None:
         began = time.monotonic()
-        self._store = dist.TCPStore(host, port, is_master=False, timeout=self._timeout,
-                                    wait_for_workers=False)
+        self._store = _connect(url, self._timeout)
         self._worked = began
 
     def _check(self, url: urllib.parse.SplitResult) -> None:
@@ -146,7 +160,7 @@ class Client:
                 return
         except RuntimeError:
             pass
-        self._connect(url.hostname or "", url.port or _PORT)
+        self._connect(url)
 
     def store(self, found: Round, is_chosen: bool) -> Any:
         """The keys of a round, for torch. @is_chosen: the agent would choose the address of the

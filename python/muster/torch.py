@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-__all__ = ["create_c10d_handler", "create_etcd_handler", "create_handler", "register"]
+from muster._store import Store
+
+__all__ = ["create_c10d_handler", "create_etcd_handler", "create_handler", "register", "store"]
 
 Creator = Callable[[Any], Any]
 
@@ -58,3 +60,12 @@ def register() -> None:
     registry.register("muster", create_handler())
     registry.register("muster-etcd", create_etcd_handler())
     registry.register("muster-c10d", create_c10d_handler())
+
+
+def store(keys: Store) -> Any:
+    """The keys of a :class:`muster.Store` as a store of torch, for process groups: torch's own
+    client of a server (``tcp:``), or our store with torch's interface. The timeout is the same. Not
+    for a store with ``bare_keys``, because torch changes keys."""
+    from muster._torch_store import as_torch
+
+    return as_torch(keys)

@@ -17,15 +17,17 @@ OURS = {
     "late_node_ends_nothing": ["RendezvousTimeoutError", True, False],
     "member_leaves": [[1, 1], [2, 2], [0, 0]],
     "refused_node_ends_nothing": ["RendezvousError", True, False, [0, 0]],
-    "reports_while_waiting": ["RendezvousTimeoutError", 1, True],
+    "reports_while_waiting": ["RendezvousTimeoutError", 1, True, True],
     "server_restarts": ["v"] * 4,
+    "store_of_ours": [["v", True, 60]] * 3,
     "unknown_key": True,
+    "wrong_names": "ValueError",
 }
 ABSENT = {
     # The settings of nodes that share a record are not compared. The record is in the server.
-    "muster-c10d": {"refused_node_ends_nothing", "server_restarts"},
+    "muster-c10d": {"refused_node_ends_nothing", "server_restarts", "store_of_ours"},
     # No node serves an etcd, and this one has one address.
-    "muster-etcd": {"addresses", "server_restarts", "truth"},
+    "muster-etcd": {"addresses", "server_restarts", "store_of_ours", "truth"},
 }
 # Sharing a store with workers, torch's handler does not get a newcomer in.
 THEIRS = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}

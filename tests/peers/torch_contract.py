@@ -247,6 +247,19 @@ def store_has_all_calls(job):
             one.compare_set("c", "y", "z").decode(), one.delete_key("c"), one.delete_key("c")]
 
 
+@check(BACKEND == "muster")
+def store_of_ours(job):
+    """A muster.Store becomes a store of torch with the same keys and the same timeout."""
+    seen = []
+    for url in (f"tcp://{ENDPOINT}", f"tcp://{ENDPOINT}?prefix={job}", "hash:"):
+        ours = muster.Store(url, timeout=60)
+        theirs = muster.torch.store(ours)
+        theirs.set(f"{job} k", "v")
+        seen.append([ours.get(f"{job} k").decode(), isinstance(theirs, dist.Store),
+                     theirs.timeout.total_seconds() if HAS_INFO else 60])
+    return seen
+
+
 @check()
 def store_times_out(job):
     store = group(job)[0].store
@@ -423,6 +436,12 @@ def wrong_settings(job):
 
 
 @check(IS_OURS)
+def wrong_names(job):
+    """Of expected nodes."""
+    return raised(Node, job, expect="node[1")
+
+
+@check(IS_OURS)
 def unknown_key(job):
     """The error suggests a similar key."""
     try:
@@ -500,11 +519,13 @@ def reports_while_waiting(job):
     handler.emit = lambda record: lines.append(record.getMessage())
     logger = logging.getLogger("torch.distributed.elastic.rendezvous.muster")
     logger.addHandler(handler)
-    node = Node(job, join_timeout=4)
+    node = Node(job, join_timeout=4, expect="absent[1-2];gone")
     node.run()
     logger.removeHandler(handler)
     about = [line for line in lines if "has waited 2 s" in line and job in line]
-    return [node.outcome, len(about), "1 more needed" in "".join(about) or not HAS_AUTHORITY]
+    text = "".join(about)
+    return [node.outcome, len(about), "1 more needed" in text or not HAS_AUTHORITY,
+            "missing: absent1, absent2, gone" in text]
 
 
 def forked_child(job):

@@ -153,6 +153,11 @@ class Meeting(Case):
         found = muster.status(self.where, "job")
         self.assertTrue(found["exists"])
         self.assertEqual([node["node"] for node in found["participants"]], ["n0", "n1"])
+        found = muster.status(self.where, "job", expect="n[1-2],x")
+        self.assertEqual(sorted(found["missing"]), ["n2", "x"])
+        self.assertIn("missing: n2, x", found["summary"])
+        with self.assertRaisesRegex(muster.InvalidError, r"n\[1"):
+            muster.status(self.where, "job", expect="n[1")
 
     def test_wrong_settings(self):
         for arguments, text in (({"last_cal_timeout": 1}, "last_call_timeout"),
