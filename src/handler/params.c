@@ -646,7 +646,7 @@ int mst__params_check_known(const struct mst_params *params,
             return mst__fail(reterr, MST_EINVAL, 0, "unknown option '%.60s'; did you mean '%s'?",
                              option->key, nearest);
         }
-        char words[160];
+        char words[sizeof reterr->msg]; /* a longer list is cut off, and ends with an ellipsis */
         join_words(known->names, known->count, words, sizeof words);
         return mst__fail(reterr, MST_EINVAL, 0, "unknown option '%.40s'; known are: %s",
                          option->key, words);

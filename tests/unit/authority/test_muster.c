@@ -588,6 +588,7 @@ static void wrong_options(void **state)
         {"rank=x", "rank"},
         {"node_name=a b", "node_name"},
         {"nodename=x", "node_name"},
+        {"zzzzzzzz=x", "max_restarts…"},
         {"store_type=tcp", "store_type"},
         {"state_dialect=D4", "state_dialect"},
         {"keep_alive_max_attempt=0", "keep_alive_max_attempt"},
