@@ -54,6 +54,7 @@ struct mst__waiting {
     struct mst_status_watch *watch;
     struct mst_status *status; /* the last one; NULL = none yet */
     bool is_blind;             /* the rendezvous cannot be observed */
+    bool has_round;            /* a round runs, and this node waits for a place in it */
     int64_t look_ms, tell_ms;
     struct mst__buf text; /* the current report */
     struct mst__buf told; /* the last printed report */
@@ -213,6 +214,7 @@ static void look(struct mst__waiting *waiting)
     struct mst_err err = {0};
     int rv = look_read(waiting, &err);
     int code = 0;
+    waiting->has_round = false;
     mst__buf_clear(&waiting->text);
     if (waiting->is_blind) {
         return;
@@ -224,6 +226,7 @@ static void look(struct mst__waiting *waiting)
         return;
     }
     struct group group = count_group(waiting->status);
+    waiting->has_round = group.is_running;
     take_names(waiting);
     put_group(waiting, &group, &waiting->text, &code);
     if (code != 0) {
@@ -325,10 +328,15 @@ static void wait_on(struct mst__waiting *waiting)
     }
     now_ms = mst__clock_ms();
     int64_t waited_ms = now_ms - waiting->began_ms;
+    /* Only a spare waits longer than join_timeout. Any other node has withdrawn by now, and the
+     * last look may not have seen it. */
+    bool is_over = waited_ms >= waiting->join_ms && !waiting->has_round;
     bool has_changed =
         !mst__bytes_equal(mst__buf_bytes(&waiting->text), mst__buf_bytes(&waiting->told));
-    if (waiting->is_waiting && waiting->wait == wait && waited_ms >= TELL_FIRST_MS &&
-        (has_changed || now_ms >= waiting->tell_ms)) {
+    bool is_due = waited_ms >= TELL_FIRST_MS && (has_changed || now_ms >= waiting->tell_ms);
+    if (is_over) {
+        waiting->tell_ms = now_ms + TELL_AGAIN_MS;
+    } else if (waiting->is_waiting && waiting->wait == wait && is_due) {
         tell(waiting, waited_ms);
     }
 }

@@ -108,7 +108,10 @@ class Hosts(unittest.TestCase):
             sorted(out.splitlines()),
             sorted(f"h{i + 1:02} {i} 64 {os.path.realpath(self.directory)} passed on"
                    for i in range(64)))
-        self.assertEqual(sorted(err.splitlines()), sorted(f"err {i}" for i in range(64)))
+        # On a slow machine the first agent reports a wait.
+        self.assertEqual(sorted(line for line in err.splitlines()
+                                if not line.startswith("muster: waiting ")),
+                         sorted(f"err {i}" for i in range(64)))
         with open(self.log, encoding="utf-8") as file:
             self.assertEqual(sorted(file.read().split()), [f"h{i:02}" for i in range(1, 65)])
 
