@@ -17,7 +17,10 @@ from muster._log import Event, Listener
 from muster._params import Option, new_params
 from muster._status import LOOK_MS, Member, members_of
 from muster._store import Store
-from muster._wait import aside, briefly
+from muster._wait import Aside, aside, begin_aside
+
+#: How long an interrupted wait for a round stays to withdraw from it.
+_WITHDRAW_S = 0.03
 
 #: Timeout of the store of a round.
 _STORE_MS = 300_000
@@ -196,6 +199,7 @@ class Rendezvous(Handle):
             listener.close()
 
         super().__init__(aside(call, discard=discard))
+        self._withdrawal: Optional[Aside] = None
         self._listener = listener
         self._params = params
 
@@ -246,8 +250,13 @@ class Rendezvous(Handle):
         except MusterError:
             raise  # the round is over
         except BaseException:
-            briefly(lambda: self._plain(self._abandon))
+            self._withdraw()
             raise
+
+    def _withdraw(self) -> None:
+        self._withdrawal = begin_aside(lambda: self._plain(self._abandon))
+        if self._withdrawal is not None:
+            self._withdrawal.wait(_WITHDRAW_S)
 
     def _await(self, timeout_ms: int) -> bool:
         """Wait for the begun round. Returns whether it is complete."""
@@ -263,6 +272,10 @@ class Rendezvous(Handle):
         """Begin to join the next round, and leave the joined one. Returns at once; a notice
         tells the result. The timeout is that of next()."""
         timeout_ms = milliseconds(timeout, -1)
+        withdrawal = self._withdrawal
+        if withdrawal is not None:  # else this would be the round that is being given up
+            withdrawal.wait()
+            self._withdrawal = None
         self._plain(lambda pointer, err: check(
             lib.mst_handler_begin(pointer, timeout_ms, err), err))
 

@@ -20,9 +20,6 @@ from muster._errors import MusterError
 
 ResultType = TypeVar("ResultType")
 
-#: How long an interrupted program waits for the end of what it has begun.
-_END_S = 0.03
-
 _NONE = ffi.NULL
 
 
@@ -98,7 +95,7 @@ class _Caller:
     """A thread that makes calls. To start one takes longer than most calls, so it is kept."""
 
     def __init__(self) -> None:
-        self.calls: queue.SimpleQueue[_Aside] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[Aside] = queue.SimpleQueue()
         _thread.start_new_thread(self._work, ())
 
     def _work(self) -> None:
@@ -106,7 +103,7 @@ class _Caller:
             self.calls.get().run(self)
 
 
-class _Aside:
+class Aside:
     """A call in a separate thread."""
 
     def __init__(self, call: Callable[[], Any], discard: Callable[[Any], None]) -> None:
@@ -142,6 +139,11 @@ class _Aside:
         if is_left and error is None:
             self._discard(result)
 
+    def wait(self, timeout_s: float = -1) -> None:
+        """Wait for its end; by default without a limit."""
+        if self.done.acquire(timeout=timeout_s):
+            self.done.release()
+
     def leave(self) -> None:
         """Stop waiting for it."""
         with self._lock:
@@ -161,7 +163,7 @@ def aside(call: Callable[[], ResultType], *,
     thread, the call goes on and its result is discarded."""
     if not is_main():
         return call()
-    it = _Aside(call, discard)
+    it = Aside(call, discard)
     # A handler may raise while the thread starts, too.
     try:
         has_thread = it.start()
@@ -178,11 +180,11 @@ def aside(call: Callable[[], ResultType], *,
     return result
 
 
-def briefly(call: Callable[[], None]) -> None:
-    """Make such a call because another one was interrupted: do not wait long, ignore errors."""
-    it = _Aside(call, _keep)
+def begin_aside(call: Callable[[], None]) -> Optional[Aside]:
+    """Begin such a call, whose errors are ignored. None if it had to be made at once."""
+    it = Aside(call, _keep)
     if is_main() and it.start():
-        it.done.acquire(timeout=_END_S)
-    else:
-        with contextlib.suppress(MusterError):
-            call()
+        return it
+    with contextlib.suppress(MusterError):
+        call()
+    return None

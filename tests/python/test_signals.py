@@ -43,6 +43,7 @@ class Raising(Case):
                     ("Store", lambda: muster.Store(f"tcp://{address}")),
                     ("status", lambda: muster.status(address, "job", timeout=60)),
                     ("jobs", lambda: muster.jobs(address, timeout=60)),
+                    ("connect", lambda: muster.Rendezvous(address, "job").connect(60)),
                     ("c10d", lambda: muster.Rendezvous(address, "job", backend="c10d").next())):
                 with self.subTest(call=name):
                     self.assert_soon(call)
@@ -62,6 +63,14 @@ class Raising(Case):
                         self.assert_soon(call)
             finally:
                 os.kill(server.process.pid, signal.SIGCONT)
+
+    def test_a_server_that_is_gone(self):
+        with harness.Server() as server:
+            rendezvous = self.rendezvous(f"127.0.0.1:{server.port}")
+            rendezvous.next()
+        for call in (rendezvous.finish, rendezvous.restart):
+            with self.subTest(call=call.__name__):
+                self.assert_soon(call)
 
     def test_rendezvous(self):
         server = self.server()
@@ -94,11 +103,24 @@ class Raising(Case):
         rendezvous.next()
         thread.end()
 
+    def test_a_return_before_the_end_of_a_withdrawal(self):
+        rendezvous = self.rendezvous(endpoint(self.server()), nodes=2)
+        abandon = muster.Rendezvous._abandon
+
+        def abandon_late(pointer, err):
+            time.sleep(0.2)
+            abandon(pointer, err)
+
+        with mock.patch.object(muster.Rendezvous, "_abandon", staticmethod(abandon_late)):
+            self.assert_soon(lambda: rendezvous.next(60))
+            with self.assertRaises(muster.TimedOutError):
+                rendezvous.next(0.3)
+
     def test_while_a_call_is_handed_over(self):
         """Its result is discarded, or it is not made; nothing of it is left for the next one."""
         gc.collect()  # no handle of another test is closed meanwhile
         where = endpoint(self.server())
-        call_class = muster._wait._Aside
+        call_class = muster._wait.Aside
         start = call_class.start
 
         def start_and_raise(call):
