@@ -134,8 +134,8 @@ class Aside:
         with self._lock:
             self.result, self.error = result, error
             is_left = self._is_left
-        process.idle.append(caller)  # before the main thread makes the next call
-        self.done.release()
+            process.idle.append(caller)  # before the main thread makes the next call
+            self.done.release()
         if is_left and error is None:
             self._discard(result)
 
