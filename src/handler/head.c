@@ -78,7 +78,8 @@ int mst__head_after_close(struct mst__head *head,
 
 /* --- calls with a part of the handler's own --- */
 
-/* Whether a round is begun. Within a call that changes our membership, so it can only end. */
+/* Whether a round is begun now. If another thread begins one after this look, a task of ours comes
+ * before it or waits for its end. */
 static bool is_begun(struct mst__head *head)
 {
     mst__owner_lock(&head->owner);
