@@ -242,7 +242,8 @@ class OnCluster(Case):
                 self.expect(result, OK)
         done = len(results) - unknown
         total = int(store("get", url, "n").stdout)
-        self.assertTrue(done <= total <= done + unknown, (done, total, unknown))
+        self.assertTrue(done <= total <= done + unknown,
+                        f"a value was lost: {done} done, {unknown} unknown, {total} stored")
         if url.startswith("etcd3"):
             self.assertEqual(unknown, 0)
         self.expect(store("set", url, "late", "come"), OK, b"")

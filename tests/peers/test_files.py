@@ -107,7 +107,7 @@ class Files:
                 self.assertEqual(result.returncode, 0, result.stderr)
             for _ in range(count):
                 torch.answer()
-            self.assertEqual(torch.call("add", "n", 0), 2 * count)
+            self.assertEqual(torch.call("add", "n", 0), 2 * count, "a value was lost")
         cli.expect(OK, f"{2 * count}\n", "get", "n")
 
     def test_prefix(self):

@@ -145,6 +145,59 @@ class Retry(unittest.TestCase):
                 self.assertEqual(len(project.runs(name)), 1, name)
                 self.assertIsNotNone(project.block("FAILED", name), name)
 
+    FINAL_LINES = (
+        # A child has crashed, as unittest tells it.
+        "AssertionError: -11 != 0", "AssertionError: 0 != -6 : the server's end",
+        "AssertionError: 139 != 0", "AssertionError: 134 not found in (0, 4)",
+        "AssertionError: Tuples differ: (0, -11) != (0, 0)",
+        "AssertionError: Lists differ: [0, 139, 0] != [0, 0, 0]",
+        "AssertionError: the node ended with -8", "AssertionError: exit -11: ''",
+        "AssertionError: pickle-tool ended with 134: ''",
+        "subprocess.CalledProcessError: Command 'x' died with <Signals.SIGSEGV: 11>.",
+        "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 139.",
+        # As a shell, libc and other runtimes tell it.
+        "Segmentation fault (core dumped)", "Aborted", "sh: line 1: 7 Bus error    muster serve",
+        "free(): double free detected in tcache 2", "double free or corruption (!prev)",
+        "corrupted size vs. prev_size", "malloc(): invalid size (unsorted)",
+        "munmap_chunk(): invalid pointer", "*** stack smashing detected ***: terminated",
+        "Fatal Python error: Segmentation fault",
+        # A store has lost a value or has another one; a seed is broken.
+        "AssertionError: 119 != 120 : a value was lost", "AssertionError: lost values: {'a'}",
+        "AssertionError: b'5' != b'6'", "AssertionError: None != b'6'",
+        "1 bytes of 0x7ffd0010 and 0x55d0 differ", "FAIL no order explains this history",
+        "seed 12 breaks rule ranks: node 3 has the rank of node 4",
+    )
+
+    def test_final_lines(self):
+        """Each is enough."""
+        for begin in range(0, len(self.FINAL_LINES), 5):
+            lines = self.FINAL_LINES[begin:begin + 5]
+            scripts = {f"t{number}": f"cat <<'END'\n{line}\nEND\n{FAIL}"
+                       for number, line in enumerate(lines)}
+            with Project(**{name: first(script) for name, script in scripts.items()}) as project:
+                project.run("--retry")
+                for name, line in zip(scripts, lines):
+                    self.assertEqual(len(project.runs(name)), 1, line)
+                    self.assertIsNotNone(project.block("FAILED", name), line)
+                    self.assertIsNone(project.block("FLAKY", name), line)
+
+    def test_final_status(self):
+        """A script whose child has crashed."""
+        with Project(abort=first("exit 134"), segv=first("exit 139")) as project:
+            project.run("--retry")
+            self.expect(project, 1, "0 passed, 2 failed, 0 skipped")
+
+    def test_time_is_not_final(self):
+        """What a busy machine explains is run again, whatever numbers are in it."""
+        lines = ("AssertionError: 5 != 0 : timed out after 139 s", "AssertionError: 1.39 > 1.0",
+                 "AssertionError: 'ended by -6s' != 'ended'", "AssertionError: 1139 != 1140",
+                 "AssertionError: no answer in time: an answer was lost")
+        scripts = {f"t{number}": f"cat <<'END'\n{line}\nEND\n{FAIL}"
+                   for number, line in enumerate(lines)}
+        with Project(**{name: first(script) for name, script in scripts.items()}) as project:
+            project.run("--retry")
+            self.expect(project, 0, "10 passed, 0 failed, 0 skipped")
+
     def test_leaks(self):
         """Those of a unit test that has failed are no more than that; those of others are."""
         leak = ("echo '==7==ERROR: LeakSanitizer: detected memory leaks' >$TMPDIR/sanitizer.7;"
