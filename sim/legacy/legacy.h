@@ -252,6 +252,7 @@ struct mst__sim_legacy {
     bool is_calm;
     bool is_over;
     int64_t calm_us;
+    int64_t gave_up_us; /* when the join timeout of a node was last over, after the faults */
     int64_t settled_us;
     int64_t again_us;      /* when all nodes had to enter again */
     int64_t final_version; /* the last one that was stored */

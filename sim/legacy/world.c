@@ -7,7 +7,8 @@
  * `version`: versions only grow.
  * `closed`: closing is final.
  * `legal`: peers can read every document.
- * `formed`: some time after the faults all nodes are in one round.
+ * `formed`: some time after the faults, or after the last node that gave up, all nodes are in one
+ *           round.
  * `again`: a round of muster nodes alone forms anew within two seconds when they all enter again.
  * `busy`: no node sends requests in a loop. */
 #include "sim/legacy/legacy.h"
@@ -386,6 +387,10 @@ static void node_done(struct mst__sim_legacy *sim,
         node->app = MST_SIM_LEGACY_ENDED;
         return;
     }
+    if (sim->is_calm && outcome->result == MST_LEGACY_TIMEOUT &&
+        node->operation == MST_LEGACY_OP_NEXT) {
+        sim->gave_up_us = sim->now_us;
+    }
     if (node->wants_close) {
         node->wants_close = false;
         node_begin(sim, node, MST_LEGACY_OP_CLOSE, 10 * SECOND_US);
@@ -694,6 +699,16 @@ static void settle_again(struct mst__sim_legacy *sim)
     }
 }
 
+/* Whether the group has had its time to form. A node whose join timeout ends takes the round below
+ * the minimum and so begins another last call. Most nodes began to join before the faults stopped,
+ * and may do that one after the other; but not for ever. */
+static bool settle_is_late(const struct mst__sim_legacy *sim)
+{
+    int64_t since_us = sim->gave_up_us > sim->calm_us ? sim->gave_up_us : sim->calm_us;
+    int64_t last_us = sim->calm_us + 2 * sim->plan.join_us + sim->plan.bound_us;
+    return sim->now_us - since_us > sim->plan.bound_us || sim->now_us > last_us;
+}
+
 /* Called at times after the faults have stopped. */
 static void settle_look(struct mst__sim_legacy *sim)
 {
@@ -703,7 +718,7 @@ static void settle_look(struct mst__sim_legacy *sim)
         sim->settled_us = sim->now_us;
         sim->stats.settle_permille = 1000 * (sim->now_us - sim->calm_us) / sim->plan.bound_us;
         mst__sim_legacy_say(sim, UINT32_MAX, "the group has formed");
-    } else if (sim->settled_us == 0 && sim->now_us - sim->calm_us > sim->plan.bound_us) {
+    } else if (sim->settled_us == 0 && settle_is_late(sim)) {
         mst__sim_legacy_break(sim, "formed", "not within %" PRId64 " s",
                               sim->plan.bound_us / SECOND_US);
     } else if (sim->settled_us != 0 && sim->again_us == 0 && !is_formed) {
