@@ -386,53 +386,6 @@ static void on_news(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* --- signals --- */
-
-static void on_signal(uv_signal_t *handle, int number)
-{
-    struct mst__run *run = handle->data;
-    if (run->has_agent && !run->is_ended) {
-        mst__run_say(run, "muster: %s", strsignal(number));
-        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
-                                                     .signal = (uint32_t)number});
-        return;
-    }
-    /* Before the rendezvous no other node knows of this one; after it no worker runs. */
-    mst__group_kill(&run->preflight);
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    (void)sigaction(number, &usual, NULL);
-    (void)raise(number);
-    _exit(128 + number); /* the signal did not end the process */
-}
-
-static void on_forward(uv_signal_t *handle, int number)
-{
-    struct mst__run *run = handle->data;
-    if (run->has_agent) {
-        mst__group_signal(&run->group, UINT32_MAX, number);
-    }
-}
-
-static int catch_signals(struct mst__run *run,
-                         const struct mst__signal_list *list,
-                         uv_signal_cb callback,
-                         struct mst_err *reterr)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        uv_signal_t *handle = &run->signals[run->signals_count];
-        int reason = uv_signal_init(&run->loop, handle);
-        if (reason == 0) {
-            run->signals_count++;
-            handle->data = run;
-            reason = uv_signal_start(handle, callback, list->numbers[i]);
-        }
-        if (reason != 0) {
-            return mst__fail(reterr, MST_ESYS, -reason, "catch signal %d", list->numbers[i]);
-        }
-    }
-    return 0;
-}
-
 /* --- life --- */
 
 /* The end of this node's time, by the monotonic clock; 0 = not known. A time in the past does not
@@ -616,8 +569,7 @@ static int prepare(struct mst__run *run, struct mst_err *reterr)
     const struct mst__run_settings *settings = run->settings;
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigaction(SIGPIPE, &ignore, NULL); /* writes fail with EPIPE instead */
-    int rv = catch_signals(run, &settings->stop_signals, on_signal, reterr);
-    rv = rv == 0 ? catch_signals(run, &settings->forward_signals, on_forward, reterr) : rv;
+    int rv = mst__run_catch_signals(run, reterr);
     rv = rv == 0 ? make_output(run, reterr) : rv;
     rv = rv == 0 ? mst__events_open(&run->events, settings->events, settings->machine.hostname,
                                     settings->run_id, reterr)

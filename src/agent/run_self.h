@@ -137,6 +137,11 @@ bool mst__run_is_shared(const struct mst__run *run);
 /* This node leaves: do not wait for a rendezvous that does not answer. */
 void mst__run_hurry(struct mst__run *run);
 
+/* --- run_signals.c --- */
+
+/* Handle the signals of the settings. Returns 0 or MST_ESYS. */
+int mst__run_catch_signals(struct mst__run *run, struct mst_err *reterr);
+
 /* --- run_workers.c --- */
 
 /* Start a generation. A failure becomes an event of the machine. */

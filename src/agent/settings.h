@@ -108,6 +108,8 @@ enum mst__setting_kind {
       "Time for workers to stop before they are killed. Default 30s.")                             \
     X(SHUTDOWN_TIMEOUT, "shutdown-timeout", TEXT, "SECONDS", "30",                                 \
       "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "torchrun's name for --grace.")                            \
+    X(KILL_ON_SECOND, "kill-on-second", FLAG, NULL, NULL, NULL,                                    \
+      "A second signal of any kind ends the grace. Default: only a second Ctrl-C at a terminal.")  \
     X(STOP_SIGNAL, "stop-signal", TEXT, "NAME", "SIGTERM", NULL,                                   \
       "Signal that stops workers, unless a received signal is passed on.")                         \
     X(SIGNAL_SCOPE, "signal-scope", TEXT, "SCOPE", "leader", NULL,                                 \
@@ -292,6 +294,7 @@ struct mst__run_settings {
     enum mst__launch launch;
     bool is_standalone; /* a private server on a free port: backend muster, endpoint 127.0.0.1:0 */
     bool is_exit_torchrun;
+    bool kills_on_second; /* any second signal ends the grace */
     bool is_virtual_local_rank;
     bool keeps_logs;
     bool is_log_json;

@@ -450,6 +450,7 @@ static int read_stopping(struct mst__run_settings *settings, struct mst_err *ret
                                  &settings->startup_ms, reterr)
                  : rv;
     settings->signal_scope = (enum mst__signal_scope)scope;
+    settings->kills_on_second = is_on(settings, MST_SETTING_KILL_ON_SECOND);
     settings->preflight = text_of(settings, MST_SETTING_PREFLIGHT);
     return rv;
 }

@@ -493,12 +493,13 @@ static void closed(struct mst__agent *agent, const struct mst__agent_event *even
     stop_to_end(agent, agent->options.stop_signal);
 }
 
-/* Workers get the signal that the agent got. A second signal kills them. */
-static void signalled(struct mst__agent *agent, uint32_t signal)
+/* Workers get the signal that the agent got. Schedulers repeat theirs within milliseconds, so a
+ * second one changes nothing, unless a person sent it. */
+static void signalled(struct mst__agent *agent, uint32_t signal, bool hastens)
 {
-    bool is_second = agent->ends && agent->end == MST_AGENT_END_SIGNAL;
+    bool is_second = agent->signal != 0;
     if (is_second) {
-        if (agent->phase == MST_AGENT_STOPPING && !agent->is_killed) {
+        if (hastens && agent->phase == MST_AGENT_STOPPING && !agent->is_killed) {
             kill_all(agent);
         }
         return;
@@ -649,7 +650,7 @@ void mst__agent_step(struct mst__agent *agent, const struct mst__agent_event *ev
             step_worker(agent, event);
             return;
         case MST_AGENT_EVENT_SIGNAL:
-            signalled(agent, event->signal);
+            signalled(agent, event->signal, event->hastens);
             return;
         case MST_AGENT_EVENT_RESTART:
             asked_to_restart(agent);

@@ -110,7 +110,7 @@ enum mst__agent_event_kind {
     MST_AGENT_EVENT_EXITED,     /* @worker has ended: @status or @signal, @text, @wall_us */
     MST_AGENT_EVENT_BEAT,       /* @worker has sent a heartbeat @ago_us ago */
     MST_AGENT_EVENT_SAVED,      /* @worker has answered a notice */
-    MST_AGENT_EVENT_SIGNAL,     /* @signal tells the agent to stop */
+    MST_AGENT_EVENT_SIGNAL,     /* @signal tells the agent to stop; @hastens: a second one kills */
     MST_AGENT_EVENT_RESTART,    /* request for a new generation on all nodes */
     MST_AGENT_EVENT_DRAIN,      /* request that this node leaves, by @deadline_us */
 };
@@ -129,6 +129,7 @@ struct mst__agent_event {
     uint32_t worker;
     int32_t status;
     uint32_t signal;
+    bool hastens;
     int64_t wall_us;     /* TIME, EXITED, UNSTARTED: time of the failure on the node's clock */
     int64_t deadline_us; /* INT64_MAX = none */
     int64_t ago_us;      /* BEAT: age of the heartbeat; 0 = now */
@@ -212,7 +213,7 @@ struct mst__agent {
     bool ends;        /* the node ends when no worker runs */
 
     enum mst__agent_end end;
-    uint32_t signal;
+    uint32_t signal;         /* the first one that told this node to stop; 0 = none */
     struct mst__cause cause; /* of the job's failure, or of this node's last; its texts follow */
     char cause_node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
     char cause_text[MST_AUTHORITY_CAUSE_SIZE_MAX + 1];

@@ -1,12 +1,16 @@
 """`muster run` with shell scripts as workers: environment, ends, restarts, reports."""
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 
@@ -210,12 +214,50 @@ class Alone(Case):
         agent.signal(signal.SIGINT)
         self.assertEqual(agent.wait(), 128 + signal.SIGINT)
         self.assertGreater(agent.end - begin, 0.29)
-        agent = self.shell(ignore, "--standalone", "--grace", "1h", rdzv=False)
+
+    def test_repeated_signals(self):
+        """A scheduler repeats TERM: the workers save nevertheless."""
+        saves = f'trap "until [ -e {self.path("go")} ]; do sleep 0.02; done; echo saved; exit 0" ' \
+                'TERM; echo up; while :; do sleep 0.02; done'
+        agent = self.shell(saves, "--standalone", "--grace", "1h", rdzv=False)
+        agent.until("up")
+        for count, number in enumerate((signal.SIGTERM, signal.SIGTERM, signal.SIGINT), 1):
+            agent.signal(number)
+            harness.wait_until(lambda: agent.stderr().count("muster: ") == count, "the signal")
+        os.mkdir(self.path("go"))
+        self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+        self.assertEqual(agent.lines, ["up", "saved"])
+
+    IGNORE = 'trap "" INT TERM; echo up; while :; do sleep 0.02; done'
+
+    def test_kill_on_second(self):
+        agent = self.shell(self.IGNORE, "--standalone", "--grace", "1h", "--kill-on-second",
+                           rdzv=False)
         agent.until("up")
         agent.signal(signal.SIGTERM)
         harness.wait_until(lambda: "Terminated" in agent.stderr(), "the signal")
         agent.signal(signal.SIGTERM)
         self.assertEqual(agent.wait(), 128 + signal.SIGTERM)
+
+    def test_ctrl_c(self):
+        """The second Ctrl-C at a terminal ends the grace."""
+        terminal, end = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        agent = subprocess.Popen(
+            [harness.MUSTER, "run", "--standalone", "--grace", "1h", "--", "sh", "-c",
+             self.IGNORE], stdin=end, stdout=end, stderr=end, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        os.close(end)
+        for needle in (b"up", b"muster: Interrupt"):
+            shown = b""
+            while needle not in shown:
+                ready = select.select([terminal], [], [], harness.DEADLINE_S)[0]
+                self.assertTrue(ready, shown)
+                shown += os.read(terminal, 4096)
+            os.write(terminal, b"\3")
+        self.assertEqual(agent.wait(harness.DEADLINE_S), 128 + signal.SIGINT)
 
     def test_forwarded_signal(self):
         script = 'trap "echo got USR1" USR1; echo up; while :; do sleep 0.02; done'

@@ -122,6 +122,12 @@ static void signalled(uint32_t signal)
     step((struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL, .signal = signal});
 }
 
+static void hastened(uint32_t signal)
+{
+    step((struct mst__agent_event){
+        .kind = MST_AGENT_EVENT_SIGNAL, .signal = signal, .hastens = true});
+}
+
 static void closed(enum mst__job_outcome outcome, const struct mst__cause *cause)
 {
     step((struct mst__agent_event){.kind = MST_AGENT_EVENT_CLOSED,
@@ -281,14 +287,50 @@ static void signals_in_each_phase(void **state)
     over(MST_AGENT_REASON_LEAVE);
     signalled(TERM);
     assert_effects("signal 15; signal 15; ");
+    closed(MST_JOB_OUTCOME_FINISHED, NULL);
+    exits(0, 0, TERM);
+    exits(1, 0, TERM);
+    assert_effects("leave; end 3; ");
+}
+
+/* A scheduler repeats its signal: the workers keep their grace. A person may end it. */
+static void signals_repeated(void **state)
+{
+    (void)state;
+    begin();
+    run(0);
+    hastened(INT); /* the first one hastens nothing */
+    assert_effects("signal 2; ");
+    signalled(INT);
     signalled(TERM);
-    assert_effects("kill; ");
+    pass(29 * SECOND_US);
     signalled(TERM);
     assert_effects("");
-    closed(MST_JOB_OUTCOME_FINISHED, NULL);
+    pass(SECOND_US);
+    assert_effects("kill; ");
+
+    begin();
+    run(0);
+    signalled(TERM);
+    assert_effects("signal 15; ");
+    hastened(INT);
+    assert_effects("kill; ");
+    hastened(INT);
+    assert_effects("");
+    assert_int_equal(agent.signal, TERM);
     exits(0, 0, 9);
     exits(1, 0, 9);
     assert_effects("leave; end 3; ");
+
+    begin(); /* the job has ended before the first signal */
+    run(0);
+    closed(MST_JOB_OUTCOME_FAILED, NULL);
+    signalled(TERM);
+    signalled(TERM);
+    assert_effects("signal 15; signal 15; ");
+    exits(0, 0, 0);
+    exits(1, 0, 0);
+    assert_effects("end 1; ");
 }
 
 static void worker_is_stuck(void **state)
@@ -608,6 +650,7 @@ int main(void)
         CASE(peers_are_lost),
         CASE(finished_runs_again),
         CASE(signals_in_each_phase),
+        CASE(signals_repeated),
         CASE(worker_is_stuck),
         CASE(newcomer),
         CASE(newcomer_has_to_wait),

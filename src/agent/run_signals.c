@@ -1,0 +1,74 @@
+/* agent/run_signals.c - signals that the agent receives. */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/run_self.h"
+#include "base/err.h"
+
+/* Whether Ctrl-C at a terminal reaches this process: it is in the foreground of its terminal.
+ * Schedulers start agents without one. */
+static bool is_at_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    bool is_foreground = tcgetpgrp(fd) == getpgrp();
+    (void)close(fd); /* it was only asked */
+    return is_foreground;
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct mst__run *run = handle->data;
+    if (run->has_agent && !run->is_ended) {
+        bool hastens = run->settings->kills_on_second || (number == SIGINT && is_at_terminal());
+        mst__run_say(run, "muster: %s", strsignal(number));
+        mst__run_step(run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_SIGNAL,
+                                                     .signal = (uint32_t)number,
+                                                     .hastens = hastens});
+        return;
+    }
+    /* Before the rendezvous no other node knows of this one; after it no worker runs. */
+    mst__group_kill(&run->preflight);
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)sigaction(number, &usual, NULL);
+    (void)raise(number);
+    _exit(128 + number); /* the signal did not end the process */
+}
+
+static void on_forward(uv_signal_t *handle, int number)
+{
+    struct mst__run *run = handle->data;
+    if (run->has_agent) {
+        mst__group_signal(&run->group, UINT32_MAX, number);
+    }
+}
+
+static int catch_signals(struct mst__run *run,
+                         const struct mst__signal_list *list,
+                         uv_signal_cb callback,
+                         struct mst_err *reterr)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        uv_signal_t *handle = &run->signals[run->signals_count];
+        int reason = uv_signal_init(&run->loop, handle);
+        if (reason == 0) {
+            run->signals_count++;
+            handle->data = run;
+            reason = uv_signal_start(handle, callback, list->numbers[i]);
+        }
+        if (reason != 0) {
+            return mst__fail(reterr, MST_ESYS, -reason, "catch signal %d", list->numbers[i]);
+        }
+    }
+    return 0;
+}
+
+int mst__run_catch_signals(struct mst__run *run, struct mst_err *reterr)
+{
+    int rv = catch_signals(run, &run->settings->stop_signals, on_signal, reterr);
+    return rv == 0 ? catch_signals(run, &run->settings->forward_signals, on_forward, reterr) : rv;
+}
