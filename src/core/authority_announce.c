@@ -578,6 +578,7 @@ static int announce_reserve(struct announce *announce, char **ret_text, uint16_t
     struct mst__authority *authority = announce->authority;
     const struct mst__announcement *said = announce->said;
     char *text = NULL;
+    *ret_size = 0;
     int rv = mst__members_text(authority, said, &text, ret_size);
     if (rv == 0) {
         rv = mst__members_reserve(authority);
@@ -589,7 +590,7 @@ static int announce_reserve(struct announce *announce, char **ret_text, uint16_t
         rv = mst__members_reserve_name(authority, said->name);
     }
     if (rv != 0) {
-        mst__free(text);
+        mst__members_drop_text(authority, text, *ret_size);
         return announce_refuse(announce, MST_REFUSAL_MEMORY, rv, "there is no %s for node '%.*s'",
                                rv == MST_ELIMIT ? "room under --max-memory" : "memory",
                                TOLD(said->name));

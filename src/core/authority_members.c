@@ -322,7 +322,7 @@ static char *text_put(char *to, struct mst_bytes bytes)
     return to + bytes.size + 1;
 }
 
-int mst__members_text(const struct mst__authority *authority,
+int mst__members_text(struct mst__authority *authority,
                       const struct mst__announcement *announcement,
                       char **ret_text,
                       uint16_t *ret_size)
@@ -347,9 +347,17 @@ int mst__members_text(const struct mst__authority *authority,
         to = text_put(to, announcement->labels[i].value);
     }
     MST_ASSERT(to == text + size);
+    authority->memory_used += size;
     *ret_size = (uint16_t)size;
     *ret_text = text;
     return 0;
+}
+
+void mst__members_drop_text(struct mst__authority *authority, char *text, uint16_t text_size)
+{
+    MST_ASSERT(authority->memory_used >= text_size);
+    authority->memory_used -= text_size;
+    mst__free(text);
 }
 
 void mst__members_set_text(struct mst__authority *authority,
@@ -357,8 +365,7 @@ void mst__members_set_text(struct mst__authority *authority,
                            char *text,
                            uint16_t text_size)
 {
-    mst__free(member->text);
-    authority->memory_used = authority->memory_used - member->text_size + text_size;
+    mst__members_drop_text(authority, member->text, member->text_size);
     member->text = text;
     member->text_size = text_size;
 }

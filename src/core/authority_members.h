@@ -70,13 +70,14 @@ void mst__members_name(struct mst__authority *authority, struct mst__authority_m
 /* Remove the name of @member, if it has one. */
 void mst__members_unname(struct mst__authority *authority, struct mst__authority_member *member);
 
-/* Copy the texts of @announcement: as mst__members_reserve. The copy is charged when a member gets
- * it. */
-int mst__members_text(const struct mst__authority *authority,
+/* Copy the texts of @announcement: as mst__members_reserve. The copy is charged at once. */
+int mst__members_text(struct mst__authority *authority,
                       const struct mst__announcement *announcement,
                       char **ret_text,
                       uint16_t *ret_size);
-/* Give @text, which may be NULL, to @member. */
+/* Free a copy that no member gets. */
+void mst__members_drop_text(struct mst__authority *authority, char *text, uint16_t text_size);
+/* Give the copy @text, or NULL, to @member. */
 void mst__members_set_text(struct mst__authority *authority,
                            struct mst__authority_member *member,
                            char *text,

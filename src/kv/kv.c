@@ -40,8 +40,7 @@ void mst__kv_init(struct mst__kv *kv,
 bool mst__kv_has_room(const struct mst__kv *kv, size_t size)
 {
     MST_ASSERT(kv->memory_used <= kv->limits.memory_max);
-    size_t left = kv->limits.memory_max - kv->memory_used;
-    return size <= left && kv->memory_withheld <= left - size;
+    return size <= mst__kv_room(kv);
 }
 
 bool mst__kv_charge(struct mst__kv *kv, size_t size)
@@ -471,7 +470,7 @@ static int kv_compare_set(struct mst__kv *kv,
  * piece by piece is not copied for every piece; if memory is short, half of the rest. */
 static size_t append_spare(const struct mst__kv *kv, size_t old_size, size_t size)
 {
-    size_t left = kv->limits.memory_max - kv->memory_used;
+    size_t left = mst__kv_room(kv);
     size_t spare = left > block_cost(size) ? (left - block_cost(size)) / 2 : 0;
     spare = spare > old_size / 2 ? old_size / 2 : spare;
     return spare > kv->limits.value_max - size ? kv->limits.value_max - size : spare;

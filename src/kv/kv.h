@@ -207,6 +207,13 @@ void mst__kv_compact_begin(struct mst__kv *kv);
  */
 bool mst__kv_compact(struct mst__kv *kv, uint64_t steps, bool moves_all);
 
+/* What is left of the memory limit. */
+static inline size_t mst__kv_room(const struct mst__kv *kv)
+{
+    size_t left = kv->limits.memory_max - kv->memory_used;
+    return left > kv->memory_withheld ? left - kv->memory_withheld : 0;
+}
+
 /* Charge memory of the clients' connections to the same limit; false if there is no room. */
 bool mst__kv_charge(struct mst__kv *kv, size_t size);
 void mst__kv_discharge(struct mst__kv *kv, size_t size);

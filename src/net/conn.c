@@ -8,7 +8,8 @@
  * much is queued: a node's place depends on its messages.
  *
  * A connection that must end while a command is applied is doomed first and closed after the
- * command, because the engine may still deliver effects of the command to it. */
+ * command, because the engine may still deliver effects of the command to it. Its node's job is
+ * told at once. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,6 +79,7 @@ void mst__conn_doom(struct mst__conn *conn, enum mst__why why, const char *forma
     }
     conn->why = why;
     conn->is_doomed = true;
+    mst__job_leave_seat(conn, &conn->seat);
     mst__list_leave(conn);
     conn->doomed_next = conn->server->doomed;
     conn->server->doomed = conn;
@@ -157,6 +159,7 @@ static void conn_close(struct mst__conn *conn)
     struct mst_server *server = conn->server;
     MST_ASSERT(!conn->is_closing);
     MST_ASSERT(!conn->is_served);
+    MST_ASSERT(conn->seat.job == NULL);
     conn->is_closing = true;
     server->counters.closed[conn->why]++;
     server->kv.steps += MST_STEPS_CLOSE;
@@ -164,7 +167,6 @@ static void conn_close(struct mst__conn *conn)
     mst__conn_leave_line(conn);
     conn_end_grace(conn);
     mst__kv_client_close(&server->kv, &conn->client);
-    mst__job_leave_seat(conn, &conn->seat);
     conn_free_input(conn);
     mst__conn_free_output(conn);
     if (conn->prev == NULL) {
@@ -932,6 +934,5 @@ void mst__conn_give_up(struct mst__conn *conn, enum mst__why why, const char *de
 
 void mst__conn_unseat(struct mst__conn *conn)
 {
-    conn->seat.job = NULL;
-    conn->seat.id = MST_AUTHORITY_NOBODY;
+    mst__job_clear_seat(&conn->seat);
 }

@@ -103,8 +103,7 @@ static size_t job_base_size(const struct mst__jobs *jobs, size_t run_id_size)
            JOB_TABLES_SIZE;
 }
 
-/* Charge the present memory of the job. Members that did not fit were refused; otherwise it only
- * shrinks. */
+/* Charge the present memory of the job. What did not fit was refused; otherwise it only shrinks. */
 static void job_account(struct mst__job *job)
 {
     struct mst_server *server = job->server;
@@ -121,9 +120,7 @@ static void job_account(struct mst__job *job)
 /* The job may use what is left of the limit. */
 static size_t job_memory_max(const struct mst__job *job)
 {
-    const struct mst__kv *kv = &job->server->kv;
-    size_t room = kv->limits.memory_max - kv->memory_used;
-    size_t max = job->authority.memory_used + room;
+    size_t max = job->authority.memory_used + mst__kv_room(&job->server->kv);
     return max == 0 ? 1 : max; /* 0 would mean unlimited */
 }
 
@@ -199,10 +196,25 @@ static bool job_is_blank(const struct mst__job *job)
     return job->authority.phase == MST_AUTHORITY_OPEN && job->authority.round == 0;
 }
 
-/* Forget the job. It has no members, so no connection has a seat in it. */
+static void dirty_remove(struct mst__job *job)
+{
+    struct mst__job **at = &job->server->jobs.dirty;
+    if (!job->is_dirty) {
+        return;
+    }
+    while (*at != job) {
+        at = &(*at)->dirty_next;
+    }
+    *at = job->dirty_next;
+    job->is_dirty = false;
+}
+
+/* Forget the job. It has no members, and those whose session has ended have been told. */
 static void job_remove(struct mst__job *job)
 {
     struct mst__jobs *jobs = &job->server->jobs;
+    MST_ASSERT(job->seats_count == 0);
+    dirty_remove(job);
     void *value = mst__map_get(&jobs->map, mst_bytes_of(job->run_id, job->run_id_size));
     MST_ASSERT(value != NULL && job_of(value) == job);
     mst__map_remove(&jobs->map, value);
@@ -218,18 +230,10 @@ static void job_remove(struct mst__job *job)
 /* A node begins a new job of this id: a closed job without nodes makes room. */
 static void job_make_room(struct mst__job *job)
 {
-    struct mst__job **at = &job->server->jobs.dirty;
-    if (job->authority.phase != MST_AUTHORITY_CLOSED || job->authority.living_count > 0) {
-        return;
+    if (job->authority.phase == MST_AUTHORITY_CLOSED && job->authority.living_count == 0) {
+        mst__job_tell(job);
+        job_remove(job);
     }
-    mst__job_tell(job); /* a node whose session has ended has no seat any more */
-    while (job->is_dirty && *at != job) {
-        at = &(*at)->dirty_next;
-    }
-    if (job->is_dirty) {
-        *at = job->dirty_next;
-    }
-    job_remove(job);
 }
 
 /* When the job is forgotten if no node comes; INT64_MAX = it has nodes. */
@@ -285,7 +289,7 @@ static void job_turn(struct mst__job *job)
     job_account(job);
     job_update_idle(job, now_us);
     if (job_end_us(job) <= listening->heard_us) {
-        job_remove(job); /* nodes whose session has ended were told and have no seat any more */
+        job_remove(job);
     } else {
         job_schedule(job, now_us);
     }
@@ -339,6 +343,7 @@ void mst__jobs_stop(struct mst_server *server)
 {
     struct mst__jobs *jobs = &server->jobs;
     for (void *value = mst__map_first(&jobs->map); value != NULL; value = mst__map_next(value)) {
+        MST_ASSERT(job_of(value)->seats_count == 0);
         uv_close((uv_handle_t *)&job_of(value)->timer, on_timer_closed);
     }
     mst__map_close(&jobs->map);
@@ -442,12 +447,19 @@ static int job_get(struct mst_server *server,
 
 /* --- messages --- */
 
-/* Ignore the old connection of a node that has come back on another one. */
+/* Whether @conn is the connection of the session in @seat, unless that is over. */
 static bool seat_is_own(const struct mst__conn *conn, const struct mst__job_seat *seat)
 {
     const struct mst__authority_member *member =
-        mst__authority_get(&seat->job->authority, seat->id);
+        seat->job == NULL ? NULL : mst__authority_get(&seat->job->authority, seat->id);
     return member == NULL || member->driver == conn;
+}
+
+static void seat_take(struct mst__job_seat *seat, struct mst__job *job, mst__authority_id id)
+{
+    job->seats_count += seat->job == NULL;
+    seat->job = job;
+    seat->id = id;
 }
 
 static int reply(struct mst_server *server, const struct mst__job_message *message)
@@ -639,19 +651,16 @@ static bool take_announce(struct mst_server *server,
     if (rv != 0) {
         return reply_refused(server, rv, refusal, &err, reterr);
     }
-    if (seat->job != NULL && seat->id != id && !unseat(server, conn, seat, reterr)) {
-        return false;
-    }
+    bool is_told = seat->job == NULL || seat->id == id || unseat(server, conn, seat, reterr);
     if (known == id && other != NULL && other != conn) {
         /* The session continues here; later messages on the old connection are obsolete. */
         mst__conn_give_up(other, MST_WHY_SUPERSEDED, "the node has another connection");
     }
-    seat->job = job;
-    seat->id = id;
+    seat_take(seat, job, id);
     if (announce->heartbeat_us > job->heartbeat_us) {
         job->heartbeat_us = announce->heartbeat_us;
     }
-    return reply_welcome(server, seat, announce, reterr);
+    return is_told && reply_welcome(server, seat, announce, reterr);
 }
 
 static bool take_heartbeat(struct mst_server *server,
@@ -678,14 +687,14 @@ static bool take_heartbeat(struct mst_server *server,
     return rv == 0;
 }
 
-/* A finish or restart of a node. Without a session, or on an old connection, it is ignored. */
+/* A finish or restart of a node. Without a session it is ignored. */
 static bool take_word(struct mst_server *server,
                       const struct mst__conn *conn,
                       struct mst__job_seat *seat,
                       const struct mst__job_message *message,
                       struct mst_err *reterr)
 {
-    if (seat->job == NULL || !seat_is_own(conn, seat)) {
+    if (seat->job == NULL) {
         return true;
     }
     struct mst__job *job = seat->job;
@@ -764,13 +773,14 @@ bool mst__job_take(struct mst_server *server,
                    const struct mst__job_message *message,
                    struct mst_err *reterr)
 {
+    MST_ASSERT(seat_is_own(conn, seat));
     switch (message->type) {
         case MST_JOB_ANNOUNCE:
             return take_announce(server, conn, seat, &message->u.announce, reterr);
         case MST_JOB_HEARTBEAT:
             return take_heartbeat(server, conn, seat, message->u.heartbeat.wants_pong, reterr);
         case MST_JOB_LEAVE:
-            if (seat->job != NULL && seat_is_own(conn, seat)) {
+            if (seat->job != NULL) {
                 (void)seat_step(seat, MST_AUTHORITY_EVENT_LEFT); /* the session may be over */
                 mst__job_leave_seat(conn, seat);
             }
@@ -798,14 +808,24 @@ void mst__job_heard(const struct mst__job_seat *seat)
 
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat)
 {
+    if (seat->job == NULL) {
+        return;
+    }
+    /* Also if the session is over or has another connection: this one must be forgotten. */
+    const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_DISCONNECTED,
+                                               .now_us = job_now_us(),
+                                               .id = seat->id,
+                                               .driver = conn};
+    (void)job_step(seat->job, seat, &event, NULL);
+    job_touch(seat->job);
+    mst__job_clear_seat(seat);
+}
+
+void mst__job_clear_seat(struct mst__job_seat *seat)
+{
     if (seat->job != NULL) {
-        /* Also if the session is over or has another connection: this one must be forgotten. */
-        const struct mst__authority_event event = {.kind = MST_AUTHORITY_EVENT_DISCONNECTED,
-                                                   .now_us = job_now_us(),
-                                                   .id = seat->id,
-                                                   .driver = conn};
-        (void)job_step(seat->job, seat, &event, NULL);
-        job_touch(seat->job);
+        MST_ASSERT(seat->job->seats_count > 0);
+        seat->job->seats_count--;
     }
     seat->job = NULL;
     seat->id = MST_AUTHORITY_NOBODY;

@@ -33,8 +33,9 @@ struct mst__job {
     int64_t idle_us;            /* since when it has no nodes; INT64_MAX = it has some */
     struct mst__job_idle *idle; /* its list of idle jobs; NULL = none */
     struct mst__job *idle_prev, *idle_next;
-    bool is_crowded_out; /* forgotten early unless a node has come */
-    size_t charged;      /* its memory, charged to the engine */
+    bool is_crowded_out;  /* forgotten early unless a node has come */
+    uint32_t seats_count; /* connections with a seat in it; 0 when it is forgotten */
+    size_t charged;       /* its memory, charged to the engine */
     size_t run_id_size;
     char run_id[];
 };
@@ -44,7 +45,8 @@ struct mst__job_idle {
     struct mst__job *first, *last;
 };
 
-/* A connection's place in a job. Zeroed: none. */
+/* A connection's place in a job. Zeroed: none. A doomed connection has none, because the job may be
+ * forgotten before it is closed; and while the session lives, no other connection has its seat. */
 struct mst__job_seat {
     struct mst__job *job;
     mst__authority_id id;
@@ -96,7 +98,10 @@ bool mst__job_take(struct mst_server *server,
  * later. */
 void mst__job_heard(const struct mst__job_seat *seat);
 
-/* @conn has ended. */
+/* @conn, whose seat is @seat, ends. */
 void mst__job_leave_seat(const struct mst__conn *conn, struct mst__job_seat *seat);
+
+/* The session of @seat is over, and its node is told. */
+void mst__job_clear_seat(struct mst__job_seat *seat);
 
 #endif /* MST_NET_JOB_H */

@@ -354,6 +354,7 @@ static int member_settle(struct mst__authority *authority,
         return MST_ENOMEM;
     }
     memcpy(copy, text.data, text.size);
+    authority->memory_used += text.size;
     mst__members_set_text(authority, member, copy, (uint16_t)text.size);
     int rv = 0;
     if (member->is_named) {

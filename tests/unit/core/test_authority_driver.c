@@ -328,6 +328,36 @@ static void memory_is_bounded(void **state)
     run_close(&run);
 }
 
+/* Texts, name, entries and places share the room that is left: whatever that is, no announcement
+ * uses more, and a refused one uses nothing for its texts. */
+static void memory_is_reserved_first(void **state)
+{
+    (void)state;
+    static char name[MST_AUTHORITY_NAME_SIZE_MAX + 1];
+    static char address[MST_AUTHORITY_ADDRESS_SIZE_MAX + 1];
+    memset(name, 'n', sizeof name - 1);
+    memset(address, 'a', sizeof address - 1);
+    size_t refused = 0;
+    for (size_t room = 0; room < MST_KIB(8); room += 16) {
+        struct unit_run run;
+        run_init(&run, 2, 1000);
+        run_join(&run, "first");
+        size_t before = run.authority.memory_used;
+        struct mst__announcement said = run_announcement(&run, name);
+        said.address = mst_bytes_str(address);
+        said.memory_max = before + room;
+        int rv = run_say(&run, &said);
+        assert_in_range(run.authority.memory_used, before, before + room);
+        if (rv != 0) {
+            refused++;
+            assert_int_equal(run.refusal, MST_REFUSAL_MEMORY);
+            assert_int_equal(run.authority.memory_used, before);
+        }
+        run_close(&run);
+    }
+    assert_in_range(refused, 1, MST_KIB(8) / 16 - 1);
+}
+
 /* --- causes --- */
 
 static void print_ended(void *arg,
@@ -389,19 +419,13 @@ static void ends_have_causes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_decides_nothing),
-        cmocka_unit_test(long_poll),
-        cmocka_unit_test(judged_as_of_what_was_read),
-        cmocka_unit_test(stopped_driver),
-        cmocka_unit_test(stopped_while_reclaiming),
-        cmocka_unit_test(claim_reserves_nothing),
-        cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(claimed_rounds_are_bounded),
-        cmocka_unit_test(restored_rounds_are_bounded),
-        cmocka_unit_test(newer_contact_wins),
-        cmocka_unit_test(older_word_comes_first),
-        cmocka_unit_test(replaced_is_over),
-        cmocka_unit_test(ends_have_causes),
+        cmocka_unit_test(timer_decides_nothing),      cmocka_unit_test(long_poll),
+        cmocka_unit_test(judged_as_of_what_was_read), cmocka_unit_test(stopped_driver),
+        cmocka_unit_test(stopped_while_reclaiming),   cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),          cmocka_unit_test(memory_is_reserved_first),
+        cmocka_unit_test(claimed_rounds_are_bounded), cmocka_unit_test(restored_rounds_are_bounded),
+        cmocka_unit_test(newer_contact_wins),         cmocka_unit_test(older_word_comes_first),
+        cmocka_unit_test(replaced_is_over),           cmocka_unit_test(ends_have_causes),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -191,4 +191,81 @@ static inline void send_all(struct fixture *f, int fd)
     settle(f->server);
 }
 
+/* --- clients and nodes --- */
+
+static inline int client_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 0);
+    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
+    send_all(f, fd);
+    return fd;
+}
+
+static inline int node_new(struct fixture *f)
+{
+    int fd = peer_new(f->server, 0);
+    put_greeting(&f->bytes);
+    send_all(f, fd);
+    return fd;
+}
+
+/* The next frame; its texts are valid until the next call. */
+static inline void frame_read(struct fixture *f, int fd, struct mst__job_message *ret_message)
+{
+    static uint8_t frame[MST_JOB_SIZE_MAX + MST_JOB_HEAD_SIZE];
+    struct mst_err err;
+    size_t size = MST_JOB_HEAD_SIZE;
+    peer_receive(f->server, fd, frame, size);
+    assert_in_range(mst__load_u32(frame), 1, MST_JOB_SIZE_MAX);
+    size_t rest = mst__load_u32(frame) - 1;
+    peer_receive(f->server, fd, frame + size, rest);
+    struct mst_bytes bytes = mst_bytes_of(frame, size + rest);
+    assert_int_equal(mst__job_read(bytes, MST_JOB_SIZE_MAX, ret_message, &size, &err), 1);
+    assert_int_equal(size, bytes.size);
+}
+
+/* The type of the next frame. */
+static inline uint8_t frame_await(struct fixture *f, int fd)
+{
+    struct mst__job_message message;
+    frame_read(f, fd, &message);
+    return (uint8_t)message.type;
+}
+
+/* Send f->bytes through each of @fds; nothing of it is read yet. */
+static inline void send_unread(struct fixture *f, const int *fds, size_t count)
+{
+    struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(send(fds[i], bytes.data, bytes.size, MSG_NOSIGNAL), bytes.size);
+    }
+    mst__buf_clear(&f->bytes);
+}
+
+static inline void set_keys(struct fixture *f, size_t count)
+{
+    int fd = client_new(f);
+    for (size_t i = 0; i < count; i++) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "/%zu", i);
+        put_set(&f->bytes, key, mst_bytes_str("v"));
+    }
+    send_all(f, fd);
+    assert_int_equal(f->server->kv.keys_count, count);
+    (void)close(fd);
+}
+
+enum { LISTED = 8 * MST_TURN_STEPS };
+
+/* @fd asks for a list of LISTED keys or more, which is begun. */
+static inline void list_begin(struct fixture *f, int fd)
+{
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    put_command(&f->bytes, &list);
+    send_unread(f, &fd, 1);
+    turn(f->server);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+}
+
 #endif /* MST_UNIT_CONN_UNIT_H */

@@ -181,17 +181,6 @@ static void silent_reader_has_its_time(void **state)
 
 /* --- framed connections --- */
 
-/* The type of the next frame; its content is dropped. */
-static uint8_t frame_await(struct fixture *f, int fd)
-{
-    static uint8_t body[MST_JOB_SIZE_MAX];
-    uint8_t head[MST_JOB_HEAD_SIZE];
-    peer_receive(f->server, fd, head, sizeof head);
-    assert_in_range(mst__load_u32(head), 1, sizeof body);
-    peer_receive(f->server, fd, body, mst__load_u32(head) - 1);
-    return head[4];
-}
-
 /* Read @size bytes, which are all that come. */
 static void stream_await(struct fixture *f, int fd, size_t size)
 {
@@ -214,7 +203,8 @@ static void put_status(struct mst__buf *output)
     put_message(output, &message);
 }
 
-static int node_new(struct fixture *f)
+/* A node that does not read much. */
+static int slow_node_new(struct fixture *f)
 {
     int fd = peer_new(f->server, 1 << 16);
     put_greeting(&f->bytes);
@@ -223,7 +213,7 @@ static int node_new(struct fixture *f)
 }
 
 /* A client of the store that does not read yet and has sent the gathered bytes. */
-static int client_new(struct fixture *f)
+static int slow_client_new(struct fixture *f)
 {
     struct mst__buf requests = f->bytes;
     mst__buf_init(&f->bytes, MST_MIB(80));
@@ -259,7 +249,7 @@ static void values_are_shared(void **state)
     int fds[CLIENTS];
     for (size_t i = 0; i < CLIENTS; i++) {
         put_get(&f->bytes, "/value");
-        fds[i] = client_new(f);
+        fds[i] = slow_client_new(f);
     }
     assert_true(f->server->kv.memory_used < size + MST_MIB(1));
     for (size_t i = 0; i < CLIENTS; i++) {
@@ -277,7 +267,7 @@ static void values_are_shared(void **state)
 static void store_frames_are_refused(void **state)
 {
     struct fixture *f = *state;
-    int fd = node_new(f);
+    int fd = slow_node_new(f);
     struct mst__buf requests;
     mst__buf_init(&requests, 1024);
     put_set(&requests, "/key", filler(40));
@@ -307,7 +297,7 @@ static void frames_are_not_mixed_with_replies(void **state)
         .op = MST_OP_WAIT_CHANGE, .key = mst_bytes_str("/never"), .value = mst_bytes_str("")};
     put_command(&f->bytes, &wait);
     assert_int_equal(mst__buf_append_u8(&f->bytes, MST_WIRE_OPCODE_JOB), 0);
-    int fd = client_new(f);
+    int fd = slow_client_new(f);
     assert_true(peer_is_closed(f->server, fd));
     assert_int_equal(closed_for(f, MST_WHY_PROTOCOL), 1);
     (void)close(fd);
@@ -317,7 +307,7 @@ static void frames_are_not_mixed_with_replies(void **state)
 static void deaf_node_is_not_read(void **state)
 {
     struct fixture *f = *state;
-    int fd = node_new(f);
+    int fd = slow_node_new(f);
     const struct mst__conn *conn = f->server->conns;
     int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
     for (size_t i = 0; i < 5000; i++) {
@@ -399,7 +389,7 @@ static void sent_output_costs_nothing(void **state)
     for (size_t i = 0; i < 200; i++) {
         put_get(&f->bytes, "/value");
     }
-    int fd = client_new(f);
+    int fd = slow_client_new(f);
     assert_true(f->server->kv.memory_used > before);
     stream_await(f, fd, 200 * (MST_KIB(48) + 8));
     assert_int_equal(f->server->conns_count, 1);
@@ -450,7 +440,7 @@ static void silence_has_a_limit(void **state)
     struct fixture *f = *state;
     const int64_t refused[] = {0, MST_JOB_EXPIRY_US_MAX + 1, INT64_MAX};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        int fd = node_new(f);
+        int fd = slow_node_new(f);
         const struct mst__job_message announce = announcement(refused[i]);
         put_message(&f->bytes, &announce);
         send_all(f, fd);
@@ -458,7 +448,7 @@ static void silence_has_a_limit(void **state)
         assert_int_equal(mst__map_count(&f->server->jobs.map), 0);
         (void)close(fd);
     }
-    int fd = node_new(f);
+    int fd = slow_node_new(f);
     const struct mst__job_message announce = announcement(MST_JOB_EXPIRY_US_MAX);
     put_message(&f->bytes, &announce);
     send_all(f, fd);
@@ -481,11 +471,11 @@ static void idle_timeout_spares_members(void **state)
     assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
     put_command(&f->bytes, &wait);
     send_all(f, waiting);
-    int node = node_new(f);
+    int node = slow_node_new(f);
     const struct mst__job_message announce = announcement(3000000000);
     put_message(&f->bytes, &announce);
     send_all(f, node);
-    int stranger = node_new(f); /* framed, but of no job */
+    int stranger = slow_node_new(f); /* framed, but of no job */
     pass_ms(f->server, TIMEOUT_MS + MARGIN_MS);
     assert_int_equal(closed_for(f, MST_WHY_IDLE), 2);
     assert_true(peer_is_closed(f->server, idle));

@@ -11,22 +11,6 @@ static int fixture_open(void **state)
     return fixture_new(state, &options);
 }
 
-static int client_new(struct fixture *f)
-{
-    int fd = peer_new(f->server, 0);
-    assert_int_equal(mst__wire_write_validate(&f->bytes), 0);
-    send_all(f, fd);
-    return fd;
-}
-
-static int node_new(struct fixture *f)
-{
-    int fd = peer_new(f->server, 0);
-    put_greeting(&f->bytes);
-    send_all(f, fd);
-    return fd;
-}
-
 /* A client of dialect A that has @count watches, of /key or of as many keys. */
 static int watcher_new(struct fixture *f, size_t count, bool of_one_key)
 {
@@ -42,19 +26,6 @@ static int watcher_new(struct fixture *f, size_t count, bool of_one_key)
     uint8_t answers[MST_WATCHES_MAX];
     peer_receive(f->server, fd, answers, count);
     return fd;
-}
-
-static void set_keys(struct fixture *f, size_t count)
-{
-    int fd = client_new(f);
-    for (size_t i = 0; i < count; i++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "/%zu", i);
-        put_set(&f->bytes, key, mst_bytes_str("v"));
-    }
-    send_all(f, fd);
-    assert_int_equal(f->server->kv.keys_count, count);
-    (void)close(fd);
 }
 
 /* As many of @command as fit into a flood. */
@@ -499,16 +470,6 @@ static void large_requests(void **state)
 
 /* --- all together --- */
 
-/* Send f->bytes through each of @fds; nothing of it is read yet. */
-static void send_unread(struct fixture *f, const int *fds, size_t count)
-{
-    struct mst_bytes bytes = mst__buf_bytes(&f->bytes);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(send(fds[i], bytes.data, bytes.size, MSG_NOSIGNAL), bytes.size);
-    }
-    mst__buf_clear(&f->bytes);
-}
-
 /* The maximum of *@counter in one turn of the loop, over the turns until the queue is empty. */
 static uint64_t most_in_a_turn(struct fixture *f, const uint64_t *counter)
 {
@@ -699,19 +660,6 @@ static void many_notices(void **state)
 }
 
 /* --- lists that go over turns --- */
-
-enum { LISTED = 8 * MST_TURN_STEPS };
-
-/* @fd asks for a list of LISTED keys or more, which is begun. */
-static void list_begin(struct fixture *f, int fd)
-{
-    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
-    put_command(&f->bytes, &list);
-    send_unread(f, &fd, 1);
-    turn(f->server);
-    turn(f->server);
-    assert_true(mst__kv_is_listing(&f->server->kv));
-}
 
 /* @fd has received a whole list of @count keys. */
 static void list_receive(struct fixture *f, int fd, size_t count)

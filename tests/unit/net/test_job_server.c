@@ -1,0 +1,241 @@
+/* unit/net/test_job_server.c - jobs of a server: the connections of their nodes, their memory, and
+ * the order in which they end. */
+#include "unit/net/conn_unit.h"
+
+static int fixture_open(void **state)
+{
+    struct mst_server_options options;
+    mst_server_options_init(&options, sizeof options);
+    return fixture_new(state, &options);
+}
+
+/* @name of the job "job", whose process is @session, wants a round of two. */
+static struct mst__job_message announcement(const char *name, uint64_t session)
+{
+    return (struct mst__job_message){
+        .type = MST_JOB_ANNOUNCE,
+        .u.announce = {.version = MST_JOB_VERSION,
+                       .run_id = mst_bytes_str("job"),
+                       .heartbeat_us = 1000000000,
+                       .announcement = {.name = mst_bytes_str(name),
+                                        .incarnation = 1,
+                                        .session = session,
+                                        .expiry_us = 3000000000,
+                                        .nodes_min = 2,
+                                        .nodes_max = 2,
+                                        .pinned_rank = MST_AUTHORITY_RANK_NONE}}};
+}
+
+static void put_leave(struct mst__buf *output)
+{
+    const struct mst__job_message leave = {.type = MST_JOB_LEAVE};
+    put_message(output, &leave);
+}
+
+static const struct mst__job *job_first(const struct fixture *f)
+{
+    return *(struct mst__job **)mst__map_first(&f->server->jobs.map);
+}
+
+/* --- seats --- */
+
+/* A connection that must end has no place in a job any more, even if it cannot be closed yet,
+ * because a list of keys is under way: the job may be forgotten first. */
+static void doomed_connections_have_no_seat(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int client = client_new(f);
+    int nodes[] = {node_new(f), node_new(f)};
+    const struct mst__job_message announce = announcement("node", 1);
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_WELCOME);
+    list_begin(f, client);
+    put_message(&f->bytes, &announce);
+    put_leave(&f->bytes);
+    send_unread(f, nodes + 1, 1);
+    while (mst__map_count(&f->server->jobs.map) > 0) {
+        assert_true(mst__kv_is_listing(&f->server->kv));
+        turn(f->server);
+    }
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    assert_int_equal(f->server->conns_count, 3);
+    (void)close(client);
+    settle(f->server);
+    assert_int_equal(f->server->counters.closed[MST_WHY_SUPERSEDED], 1);
+    assert_int_equal(f->server->conns_count, 1);
+    (void)close(nodes[0]);
+    (void)close(nodes[1]);
+}
+
+/* The same for a connection that its peer has closed, and whose node has come back since. */
+static void closed_connections_have_no_seat(void **state)
+{
+    struct fixture *f = *state;
+    set_keys(f, LISTED);
+    int client = client_new(f);
+    int nodes[] = {node_new(f), node_new(f)};
+    const struct mst__job_message announce = announcement("node", 1);
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    list_begin(f, client);
+    (void)close(nodes[0]);
+    turn(f->server);
+    put_message(&f->bytes, &announce);
+    put_leave(&f->bytes);
+    send_unread(f, nodes + 1, 1);
+    while (mst__map_count(&f->server->jobs.map) > 0) {
+        assert_true(mst__kv_is_listing(&f->server->kv));
+        turn(f->server);
+    }
+    settle(f->server);
+    assert_int_equal(f->server->counters.closed[MST_WHY_PEER_CLOSED], 1);
+    (void)close(client);
+    (void)close(nodes[1]);
+}
+
+/* The session goes on with another connection: a late FINISH on the old one does not end its
+ * work. */
+static void old_connections_are_not_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__job_message announce = announcement("node", 1);
+    struct mst__announcement *said = &announce.u.announce.announcement;
+    struct mst__job_message told;
+    set_keys(f, LISTED);
+    int client = client_new(f);
+    int nodes[] = {node_new(f), node_new(f)};
+    said->nodes_min = 1;
+    said->nodes_max = 1;
+    put_message(&f->bytes, &announce);
+    send_all(f, nodes[0]);
+    assert_int_equal(frame_await(f, nodes[0]), MST_JOB_WELCOME);
+    frame_read(f, nodes[0], &told);
+    assert_int_equal(told.type, MST_JOB_SEALED);
+    list_begin(f, client);
+    said->claim = (struct mst__claim){
+        .epoch = told.u.round.epoch, .round = told.u.round.round, .world = 1, .holds = true};
+    put_message(&f->bytes, &announce);
+    send_unread(f, nodes + 1, 1);
+    turn(f->server);
+    const struct mst__job_message finish = {
+        .type = MST_JOB_FINISH,
+        .u.finish = {.epoch = told.u.round.epoch, .round = told.u.round.round}};
+    put_message(&f->bytes, &finish);
+    send_unread(f, nodes, 1);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    (void)close(client);
+    settle(f->server);
+    assert_int_equal(frame_await(f, nodes[1]), MST_JOB_WELCOME);
+    assert_int_equal(job_first(f)->authority.phase, MST_AUTHORITY_RUNNING);
+    assert_int_equal(job_first(f)->authority.finished_count, 0);
+    put_message(&f->bytes, &finish);
+    send_all(f, nodes[1]);
+    assert_int_equal(frame_await(f, nodes[1]), MST_JOB_CLOSED);
+    (void)close(nodes[0]);
+    (void)close(nodes[1]);
+}
+
+/* The last node of a job is lost, and its connection ends because there is no memory to tell it:
+ * the job is forgotten in the same turn. */
+static void jobs_end_while_they_are_told(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__job_message announce = announcement("node", 1);
+    const struct mst__job_message status = {.type = MST_JOB_STATUS,
+                                            .u.close = {.run_id = mst_bytes_str("job")}};
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    int fd = peer_new(f->server, 1 << 12);
+    put_greeting(&f->bytes);
+    announce.u.announce.announcement.expiry_us = 200000;
+    put_message(&f->bytes, &announce);
+    send_all(f, fd);
+    const struct mst__conn *conn = f->server->conns;
+    while (!mst__conn_has_output(conn)) {
+        put_message(&f->bytes, &status);
+        send_all(f, fd);
+    }
+    f->server->kv.memory_withheld = f->server->options.memory_max;
+    while (mst__map_count(&f->server->jobs.map) > 0) {
+        turn(f->server);
+        assert_true(mst__clock_ms() < end_ms);
+    }
+    settle(f->server);
+    assert_int_equal(f->server->counters.closed[MST_WHY_MEMORY], 1);
+    assert_int_equal(f->server->kv.memory_used, 0);
+    (void)close(fd);
+}
+
+/* --- memory --- */
+
+/* The code and the refusal of a REFUSED, which comes next. */
+static void expect_refused(struct fixture *f, int fd, enum mst__refusal refusal)
+{
+    struct mst__job_message message;
+    frame_read(f, fd, &message);
+    assert_int_equal(message.type, MST_JOB_REFUSED);
+    assert_int_equal(message.u.refused.refusal, refusal);
+    assert_int_equal(message.u.refused.code, MST_ELIMIT);
+    assert_non_null(
+        memmem(message.u.refused.text.data, message.u.refused.text.size, "--max-memory", 12));
+}
+
+/* A server whose memory is in use, also by holes between allocations, refuses new nodes of a job
+ * that is there, and goes on with those that it has. */
+static void full_server_refuses(void **state)
+{
+    struct fixture *f = *state;
+    struct mst__kv *kv = &f->server->kv;
+    int fd = node_new(f);
+    struct mst__job_message announce = announcement("first", 1);
+    announce.u.announce.announcement.nodes_max = 1000;
+    announce.u.announce.announcement.last_call_us = 1000000000;
+    put_message(&f->bytes, &announce);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_WELCOME);
+    kv->memory_withheld = kv->limits.memory_max - kv->memory_used;
+    size_t before = kv->memory_used;
+    for (size_t room = 0; room < 512; room += 8) {
+        int other = node_new(f);
+        announce.u.announce.announcement.name = mst_bytes_str("second");
+        announce.u.announce.announcement.session = 2;
+        put_message(&f->bytes, &announce);
+        kv->memory_withheld = kv->limits.memory_max - before - room;
+        send_all(f, other);
+        if (kv->memory_used == before) {
+            expect_refused(f, other, MST_REFUSAL_MEMORY);
+        } else {
+            assert_int_equal(frame_await(f, other), MST_JOB_WELCOME);
+            assert_in_range(kv->memory_used, before, before + room);
+            put_leave(&f->bytes);
+            send_all(f, other);
+        }
+        (void)close(other);
+        settle(f->server);
+    }
+    kv->memory_withheld = kv->limits.memory_max;
+    const struct mst__job_message beat = {.type = MST_JOB_HEARTBEAT,
+                                          .u.heartbeat = {.wants_pong = true}};
+    put_message(&f->bytes, &beat);
+    send_all(f, fd);
+    assert_int_equal(frame_await(f, fd), MST_JOB_PONG);
+    (void)close(fd);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+
+        CASE(doomed_connections_have_no_seat),
+        CASE(closed_connections_have_no_seat),
+        CASE(old_connections_are_not_heard),
+        CASE(jobs_end_while_they_are_told),
+        CASE(full_server_refuses),
+    };
+    return MST_RUN_TESTS(tests);
+}
