@@ -182,8 +182,10 @@ struct mst_rendezvous {
     int64_t round;
     int64_t rank;
     int64_t world_size;
-    struct mst_store *store; /* keys of this round only; the caller closes it. Those of a round
-                              * before the last may be gone */
+    /** Keys of this round only; the caller closes it. Those of a round before the last may be gone.
+     * A restart of the server does not end a round of backend `muster`, but loses its keys: all
+     * later calls on this store fail with MST_ECLOSED, and the next round has a store again. */
+    struct mst_store *store;
     /** The address of the workers' store. Empty, with port 0, if rank 0 has not published it in
      * time: torch's agents before 2.4 write the keys MASTER_ADDR and MASTER_PORT into @store after
      * the rendezvous. Then wait for these keys; on rank 0, choose an address and write them. */

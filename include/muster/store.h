@@ -12,8 +12,13 @@
  * limit), MST_ETIMEOUT, MST_ECONN (nothing was done), MST_EUNKNOWN (connection lost or timeout
  * after a write was sent: it may or may not have been done), MST_ESYS, MST_EPROTO, MST_ENOTSUP (the
  * store or its server lacks the operation), MST_EAUTH (refused by etcd), MST_ECANCELED (see
- * mst_store_interrupt). A set that fails with MST_ETIMEOUT or MST_ECANCELED may still be done. On
- * error no output is written. The store remains usable, except after MST_ECLOSED (see below). */
+ * mst_store_interrupt), MST_ECLOSED (the keys are gone for ever, see below). A set that fails with
+ * MST_ETIMEOUT or MST_ECANCELED may still be done. On error no output is written. The store remains
+ * usable, except after MST_ECLOSED.
+ *
+ * The keys of a muster server end with it. The store of a round of backend `muster` notices: after
+ * a restart of the server, all its calls fail with MST_ECLOSED. A store opened by URL does not: its
+ * calls continue with the keys of whichever server answers. */
 #ifndef MST_STORE_H
 #define MST_STORE_H
 

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "store/store.h"
 
 /* Prefix of the key of a failure's report; the node's rank follows. */
 #define BLOCK_KEY "muster.run/failure/"
@@ -235,6 +236,9 @@ static void assigned(struct mst__run *run, struct mst__call *call)
             run, (struct mst__agent_event){.kind = MST_AGENT_EVENT_UNASSIGNED, .err = &call->err});
         return;
     }
+    /* From now on the agents only leave word for each other, and do so also in the empty store of a
+     * server that has restarted. */
+    mst__store_bind(call->round.store, 0);
     run->prev_world_size = run->assignment.world_size;
     mst_store_close(run->round.store);
     run->round = call->round;

@@ -96,7 +96,11 @@ static int next_store(const struct mst__muster *muster,
 {
     char prefix[MST_ROUND_PREFIX_SIZE];
     mst__round_prefix(mst_bytes_str(muster->params->run_id), round->epoch, round->round, prefix);
-    return mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
+    int rv = mst_store_prefix(muster->store, mst_bytes_str(prefix), ret_store, reterr);
+    if (rv == 0) {
+        mst__store_bind(*ret_store, round->epoch);
+    }
+    return rv;
 }
 
 /* Rank 0 also writes the address of the workers' store under the keys of other kinds of agents.

@@ -54,6 +54,7 @@ struct mst__command {
     struct mst_bytes items;    /* the keys, or keys and values in turn, as strs: u64 size, bytes */
     bool is_begun;             /* WAIT: these are more keys of a WAIT that has begun */
     bool goes_on;              /* WAIT: more keys follow; the wait is not over before */
+    uint64_t epoch; /* only for the server with this epoch; 0 = for any. Not on the wire. */
 };
 
 enum mst__reply_kind {

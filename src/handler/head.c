@@ -166,8 +166,7 @@ static int head_round(void *self, struct mst_rendezvous *ret, struct mst_err *re
         size_t size = ret->size;
         *ret = head->round;
         ret->size = size;
-        rv = mst__store_new(store->storage, mst_bytes_of(store->prefix, store->prefix_size),
-                            store->is_view, &ret->store, reterr);
+        rv = mst__store_copy(store, store->storage, &ret->store, reterr);
     }
     mst__owner_unlock(&head->owner);
     return rv;

@@ -528,16 +528,31 @@ static int64_t kv_delete(struct mst__kv *kv, struct mst_bytes key)
     return 1;
 }
 
+/* Whether this server pretends to have @key. */
+static bool is_announced(const struct mst__kv *kv, struct mst_bytes key)
+{
+    const struct mst_bytes epochs = mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH ".");
+    int64_t epoch = 0;
+    if (!kv->announces) {
+        return false;
+    }
+    if (mst__bytes_start_with(key, epochs)) {
+        return mst__number_parse(mst__bytes_skip(key, epochs.size), 1, INT64_MAX, &epoch) &&
+               (uint64_t)epoch >= kv->epoch_first && (uint64_t)epoch < kv->epoch_end;
+    }
+    return mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT)) ||
+           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB)) ||
+           mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH));
+}
+
 static enum mst__status kv_check(const struct mst__kv *kv, const struct mst__command *command)
 {
     struct mst_bytes items = command->items;
     struct mst_bytes key;
     for (uint64_t i = 0; i < command->count && mst__items_next(&items, &key); i++) {
         if (!mst__kv_entry_is_ready(mst__map_get(&kv->map, key))) {
-            bool is_announced = kv->announces && command->count == 1 &&
-                                (mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT)) ||
-                                 mst__bytes_equal(key, mst_bytes_str(MST_KV_ANNOUNCEMENT_JOB)));
-            return is_announced ? MST_STATUS_READY : MST_STATUS_NOT_READY;
+            return command->count == 1 && is_announced(kv, key) ? MST_STATUS_READY
+                                                                : MST_STATUS_NOT_READY;
         }
     }
     return MST_STATUS_READY;

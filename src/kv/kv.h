@@ -76,6 +76,9 @@ struct mst__kv_limits {
 #define MST_KV_ANNOUNCEMENT "muster.wait_change"
 /* The same for a server that serves jobs. */
 #define MST_KV_ANNOUNCEMENT_JOB "muster.job"
+/* The same for a server that tells its epochs, which are those of the rounds that it has sealed:
+ * it has the key, and `muster.epoch.N` for each epoch N of its own. */
+#define MST_KV_ANNOUNCEMENT_EPOCH "muster.epoch"
 
 /* A buffer of the engine. Memory beyond MST_KEPT_SIZE_MAX is counted, and freed as soon as
  * possible. */
@@ -110,6 +113,7 @@ struct mst__kv {
     struct mst__kv_entry *sweep_next;   /* the next entry of a sweep; NULL = no sweep */
     struct mst__kv_entry *compact_next; /* the same for compaction */
     bool announces;                     /* CHECK finds the announcements; set by a server */
+    uint64_t epoch_first, epoch_end;    /* its epochs: from the first one up to before the end */
 };
 
 /* @hash_key is copied. The engine must not be moved: it points to itself. */

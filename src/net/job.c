@@ -327,6 +327,8 @@ void mst__jobs_open(struct mst_server *server)
     mst__buf_init(&jobs->shared, MST_MIB(1));
     /* A later start has a larger epoch if the clock goes forward; in any case a different one. */
     jobs->epoch = (uint64_t)mst__clock_wall_us();
+    server->kv.epoch_first = jobs->epoch;
+    server->kv.epoch_end = jobs->epoch;
     mst__listening_init(&jobs->listening);
     int rv = uv_idle_init(&server->loop, &jobs->awake);
     MST_ASSERT(rv == 0);
@@ -402,6 +404,7 @@ static int job_add(struct mst_server *server,
         .members_max =
             conns_max < MST_AUTHORITY_MEMBERS_MAX ? (uint32_t)conns_max : MST_AUTHORITY_MEMBERS_MAX,
     };
+    server->kv.epoch_end = jobs->epoch;
     mst__clock_random(options.hash_key, sizeof options.hash_key);
     mst__job_log_init(job, &options);
     mst__authority_init(&job->authority, &options);

@@ -60,6 +60,24 @@ int mst__store_new(struct mst__storage *storage,
     return 0;
 }
 
+void mst__store_bind(struct mst_store *store, uint64_t epoch)
+{
+    store->epoch = epoch;
+}
+
+int mst__store_copy(const struct mst_store *store,
+                    struct mst__storage *storage,
+                    struct mst_store **ret_store,
+                    struct mst_err *reterr)
+{
+    int rv = mst__store_new(storage, mst_bytes_of(store->prefix, store->prefix_size),
+                            store->is_view, ret_store, reterr);
+    if (rv == 0) {
+        mst__store_bind(*ret_store, store->epoch);
+    }
+    return rv;
+}
+
 int mst__store_first(struct mst__storage *storage,
                      struct mst_store **ret_store,
                      struct mst_err *reterr)
@@ -101,6 +119,9 @@ int mst_store_prefix(struct mst_store *store,
     } else {
         rv = mst__fail(reterr, rv, 0, "prefix of %zu bytes", prefix.size);
     }
+    if (rv == 0) {
+        mst__store_bind(*ret_store, store->epoch);
+    }
     mst__buf_close(&whole);
     return rv;
 }
@@ -115,8 +136,7 @@ int mst_store_clone(struct mst_store *store, struct mst_store **ret_store, struc
     if (rv != 0) {
         return rv;
     }
-    rv = mst__store_new(storage, mst_bytes_of(store->prefix, store->prefix_size), store->is_view,
-                        ret_store, reterr);
+    rv = mst__store_copy(store, storage, ret_store, reterr);
     if (rv != 0 && storage != store->storage) {
         storage->ops->free(storage);
     }

@@ -17,6 +17,8 @@ struct mst__pool_conn {
     /* Cancelled waits that the server has not yet confirmed: each with a 01, perhaps after the 00
      * of a wait that ended at the last moment. */
     unsigned unconfirmed;
+    uint64_t epoch;    /* the server is known to have this epoch; 0 = it was not asked */
+    bool is_untelling; /* it does not tell its epochs */
     struct mst__buf output;
 };
 

@@ -194,7 +194,7 @@ static int call_begin(struct call *call,
     *call = (struct call){
         .store = store,
         .until = until,
-        .command = {.op = op, .count = keys_count},
+        .command = {.op = op, .count = keys_count, .epoch = store->epoch},
         .name = mst__op_name(op),
         .shown_key = keys_count == 0 ? mst_bytes_of(NULL, 0) : keys[0],
         .keys_count = keys_count,

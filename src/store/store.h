@@ -185,7 +185,8 @@ struct mst_store {
     atomic_size_t calls;        /* calls under way, plus MST_STORE_QUIETING */
     pthread_mutex_t mutex;      /* to wait until the interrupted calls have ended */
     pthread_cond_t quiet_cond;
-    bool is_view; /* has its own prefix */
+    uint64_t epoch; /* of the round that it is for, see mst__store_bind; 0 = none */
+    bool is_view;   /* has its own prefix */
     size_t prefix_size;
     char prefix[]; /* all prefixes, after the storage's key_root */
 };
@@ -204,6 +205,17 @@ int mst__store_new(struct mst__storage *storage,
 int mst__store_first(struct mst__storage *storage,
                      struct mst_store **ret_store,
                      struct mst_err *reterr);
+
+/* Make another handle on the keys of @store, in its @storage or in a clone of that. */
+int mst__store_copy(const struct mst_store *store,
+                    struct mst__storage *storage,
+                    struct mst_store **ret_store,
+                    struct mst_err *reterr);
+
+/* Make @store the store of a round with @epoch: its calls, and those of views and clones made
+ * later, fail with MST_ECLOSED at a muster server that has not sealed the round itself, because a
+ * server loses all keys when it restarts. 0 = any server will do. No call may be under way. */
+void mst__store_bind(struct mst_store *store, uint64_t epoch);
 
 /* Begin a call of the application on @store: 0, MST_EINVAL in a forked child, MST_ESYS. */
 int mst__store_enter(struct mst_store *store, struct mst_err *reterr);

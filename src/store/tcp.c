@@ -10,6 +10,7 @@
  *
  * SET and similar requests have no reply. A CHECK of no keys follows them in the same write; its
  * answer confirms that the server has them. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +71,7 @@ struct exchange {
     bool maybe_executed; /* that much has left */
     bool answered;       /* a part of the answer has arrived */
     bool cancelled;      /* a wait was cancelled, and the server told */
+    bool is_refused;     /* it is not for this server, and was not sent */
     bool keep;           /* the connection is usable */
 };
 
@@ -173,6 +175,65 @@ static int send_output(struct exchange *exchange, struct mst_err *reterr)
     }
     mst__buf_clear(&conn->output);
     return rv;
+}
+
+/* --- the server of a round --- */
+
+static int ask_epoch(struct exchange *exchange,
+                     bool *ret_tells,
+                     bool *ret_has,
+                     struct mst_err *reterr)
+{
+    char text[sizeof MST_KV_ANNOUNCEMENT_EPOCH + MST_NUMBER_SIZE + 1];
+    enum mst__status tells = MST_STATUS_NOT_READY;
+    enum mst__status has = MST_STATUS_NOT_READY;
+    (void)snprintf(text, sizeof text, MST_KV_ANNOUNCEMENT_EPOCH ".%" PRIu64,
+                   exchange->command->epoch); /* fits */
+    int rv = put_check(exchange, mst_bytes_str(MST_KV_ANNOUNCEMENT_EPOCH), reterr);
+    if (rv == 0) {
+        rv = put_check(exchange, mst_bytes_str(text), reterr);
+    }
+    if (rv == 0) {
+        rv = send_output(exchange, reterr);
+    }
+    if (rv == 0) {
+        rv = read_status(exchange, MST_OP_CHECK, &tells, reterr);
+    }
+    if (rv == 0) {
+        rv = read_status(exchange, MST_OP_CHECK, &has, reterr);
+    }
+    *ret_tells = tells == MST_STATUS_READY;
+    *ret_has = has == MST_STATUS_READY;
+    /* Nothing of the command itself has been sent. */
+    exchange->maybe_executed = false;
+    exchange->answered = false;
+    return rv;
+}
+
+/* A server begins without keys. So a command for the keys of a round is sent only to the server
+ * that has sealed the round. Servers that do not tell their epochs get all commands. */
+static int check_epoch(struct exchange *exchange, struct mst_err *reterr)
+{
+    struct mst__pool_conn *conn = exchange->conn;
+    bool tells = false;
+    bool has = false;
+    if (exchange->command->epoch == conn->epoch || exchange->command->epoch == 0 ||
+        conn->is_untelling || conn->dialect != MST_DIALECT_C) {
+        return 0;
+    }
+    int rv = ask_epoch(exchange, &tells, &has, reterr);
+    if (rv != 0) {
+        return rv;
+    }
+    conn->is_untelling = !tells;
+    if (tells && !has) {
+        exchange->is_refused = true;
+        return mst__fail(reterr, MST_ECLOSED, 0,
+                         "the server restarted: the keys of this round are gone; "
+                         "the next round has a store again");
+    }
+    conn->epoch = exchange->command->epoch;
+    return 0;
 }
 
 /* --- GET --- */
@@ -405,9 +466,12 @@ static int exchange_run(struct exchange *exchange,
         return rv;
     }
     mst__buf_clear(&exchange->conn->output);
-    rv = op == MST_OP_GET ? exchange_get(exchange, result, reterr)
-                          : exchange_plain(exchange, result, reterr);
-    if (exchange->keep && (rv == 0 || exchange->cancelled)) {
+    rv = check_epoch(exchange, reterr);
+    if (rv == 0) {
+        rv = op == MST_OP_GET ? exchange_get(exchange, result, reterr)
+                              : exchange_plain(exchange, result, reterr);
+    }
+    if (exchange->keep && (rv == 0 || exchange->cancelled || exchange->is_refused)) {
         mst__pool_put(pool, exchange->conn);
     } else {
         mst__pool_drop(pool, exchange->conn);

@@ -53,6 +53,27 @@ class Case(unittest.TestCase):
     def shell(self, script, *options, **keywords):
         return self.agent(*options, "--", "sh", "-c", script, **keywords)
 
+    def leave_slowly(self, before):
+        """Of two nodes one leaves slowly, after the call of before(). The failures of the other
+        node's workers meanwhile cost no restart."""
+        script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
+                 f'[ $WORLD_SIZE = 2 ] && exit 0; echo $$ > {self.path("pid")}.$RANK; ' \
+                 'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "sleep 1; exit 0" TERM; ' \
+                 'while :; do sleep 0.02; done; fi; ' \
+                 f'peer={self.path("pid")}.2; ' \
+                 'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
+                 'exit 1'
+        stays = self.shell(script, "--node-rank", 0, nnodes="1:2", nproc=2)
+        goes = self.shell(script, "--node-rank", 1, nnodes="1:2", nproc=2, env={"SLOW": "1"})
+        for agent in (stays, goes):
+            agent.until("/4 0", count=2)
+        harness.wait_until(lambda: os.path.exists(self.path("pid.3")), "the slow worker")
+        before()
+        goes.signal(signal.SIGTERM)
+        self.assertEqual(goes.wait(), PREEMPTED, goes.stderr())
+        self.assertEqual(stays.wait(), OK, stays.stderr())
+        self.assertEqual(sorted(stays.lines[-2:]), ["at 0/2 0", "at 1/2 0"])
+
 
 class Alone(Case):
     """One node."""
@@ -586,22 +607,7 @@ class Together(Case):
 
     def test_leaving_costs_nothing(self):
         """While a node leaves slowly, failures of the other nodes' workers cost no restart."""
-        script = 'echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; ' \
-                 f'[ $WORLD_SIZE = 2 ] && exit 0; echo $$ > {self.path("pid")}.$RANK; ' \
-                 'if [ "$SLOW" = 1 ]; then [ $LOCAL_RANK = 1 ] && trap "sleep 1; exit 0" TERM; ' \
-                 'while :; do sleep 0.02; done; fi; ' \
-                 f'peer={self.path("pid")}.2; ' \
-                 'while [ ! -s $peer ] || kill -0 $(cat $peer) 2>/dev/null; do sleep 0.01; done; ' \
-                 'exit 1'
-        stays = self.shell(script, "--node-rank", 0, nnodes="1:2", nproc=2)
-        goes = self.shell(script, "--node-rank", 1, nnodes="1:2", nproc=2, env={"SLOW": "1"})
-        for agent in (stays, goes):
-            agent.until("/4 0", count=2)
-        harness.wait_until(lambda: os.path.exists(self.path("pid.3")), "the slow worker")
-        goes.signal(signal.SIGTERM)
-        self.assertEqual(goes.wait(), PREEMPTED, goes.stderr())
-        self.assertEqual(stays.wait(), OK, stays.stderr())
-        self.assertEqual(sorted(stays.lines[-2:]), ["at 0/2 0", "at 1/2 0"])
+        self.leave_slowly(lambda: None)
 
     def test_finished_and_failed(self):
         """If a node fails after another has finished, both run again."""
@@ -773,6 +779,21 @@ class Outage(Case):
         self.addCleanup(self.server.kill)
         agent.until("at 1")
         self.assertEqual(agent.wait(), OK, agent.stderr())
+
+    def test_leaving_after_a_restart(self):
+        """The agents' word to each other does not depend on the lost keys of the round."""
+        def restart():
+            self.server.kill()
+            self.server = harness.Server("--port", self.server.port)
+            self.addCleanup(self.server.kill)
+            harness.wait_until(lambda: self.members() == 2, "both nodes at the new server")
+
+        self.leave_slowly(restart)
+
+    def members(self):
+        done = harness.run("status", "--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id,
+                           "--json")
+        return len(json.loads(done.stdout)["participants"]) if done.returncode == 0 else None
 
 
 if __name__ == "__main__":

@@ -812,6 +812,49 @@ static void found_tells_absent_from_empty(void **state)
     fixture_close(&f);
 }
 
+/* Whether a CHECK of @a, and of @b unless that is NULL, finds all. */
+static bool is_there(struct fixture *f, const char *a, const char *b)
+{
+    struct mst__buf items;
+    struct mst__reply reply = {0};
+    mst__buf_init(&items, 1000);
+    assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(a)), 0);
+    if (b != NULL) {
+        assert_int_equal(mst__buf_append_str(&items, mst_bytes_str(b)), 0);
+    }
+    const struct mst__command check = {
+        .op = MST_OP_CHECK, .count = b == NULL ? 1 : 2, .items = mst__buf_bytes(&items)};
+    assert_int_equal(apply(f, 0, &check, &reply), 0);
+    mst__buf_close(&items);
+    return reply.status == MST_STATUS_READY;
+}
+
+/* A server tells which epochs are its own, to those who ask for one. */
+static void epochs_are_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, MST_MIB(1));
+    f.kv.epoch_first = 10;
+    f.kv.epoch_end = 12;
+    assert_false(is_there(&f, "muster.epoch", NULL)); /* not a server */
+    assert_false(is_there(&f, "muster.epoch.10", NULL));
+    f.kv.announces = true;
+    assert_true(is_there(&f, "muster.epoch", NULL));
+    assert_false(is_there(&f, "muster.epoch.9", NULL));
+    assert_true(is_there(&f, "muster.epoch.10", NULL));
+    assert_true(is_there(&f, "muster.epoch.11", NULL));
+    assert_false(is_there(&f, "muster.epoch.12", NULL));
+    static const char *const malformed[] = {"muster.epoch.",    "muster.epoch.x",
+                                            "muster.epoch.11x", "muster.epoch.-11",
+                                            "/muster.epoch.11", "muster.epoc"};
+    for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
+        assert_false(is_there(&f, malformed[i], NULL));
+    }
+    assert_false(is_there(&f, "muster.epoch.10", "muster.epoch.11"));
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -834,6 +877,7 @@ int main(void)
         cmocka_unit_test(held_values_do_not_change),
         cmocka_unit_test(what_can_be_held),
         cmocka_unit_test(found_tells_absent_from_empty),
+        cmocka_unit_test(epochs_are_told),
     };
     return MST_RUN_TESTS(tests);
 }

@@ -394,12 +394,27 @@ static void refused(void **state)
     node_close(&node);
 }
 
+static void assert_gone(struct mst_store *store)
+{
+    static const char why[] = "the server restarted: the keys of this round are gone";
+    int64_t sum = 0;
+    assert_fails(mst_store_add(store, STR("ticket"), 1, PLENTY_MS, &sum, &err), MST_ECLOSED, why);
+    assert_fails(mst_store_set(store, STR("key"), STR("value"), PLENTY_MS, &err), MST_ECLOSED, why);
+    assert_fails(mst_store_barrier(store, STR("barrier"), 1, PLENTY_MS, &err), MST_ECLOSED, why);
+}
+
+/* The keys of a round end with its server. Each call says so, also those that were waiting, and
+ * those of views and clones. */
 static void server_restarts(void **state)
 {
     struct fixture *f = *state;
     struct node node;
     node_open(&node, f, "keep_alive_interval=60");
+    struct mst_store *view = NULL;
+    struct mst_store *clone = NULL;
     struct suite_waiter waiter;
+    int64_t sum = 0;
+    assert_ok(mst_store_add(node.got.store, STR("ticket"), 5, PLENTY_MS, &sum, &err));
     waiter_start(&waiter, node.got.store, "key");
     server_stop(f);
     int64_t began_ms = mst__clock_ms();
@@ -408,17 +423,27 @@ static void server_restarts(void **state)
     assert_true(rv == MST_ECONN || rv == MST_ETIMEOUT);
     assert_true(mst__clock_ms() - began_ms < PLENTY_MS / 2);
     server_start(f);
+    assert_int_equal(pthread_join(waiter.thread, NULL), 0);
+    assert_int_equal(waiter.rv, MST_ECLOSED);
+    assert_ok(mst_store_prefix(node.got.store, STR("p"), &view, &err));
+    assert_ok(mst_store_clone(node.got.store, &clone, &err));
+    assert_gone(node.got.store);
+    assert_gone(view);
+    assert_gone(clone);
+    mst_store_close(view);
+    mst_store_close(clone);
+    /* The refused calls have stored nothing, and keep their connection. */
     struct mst_store *all = open_store(f->url);
-    char key[64];
-    (void)snprintf(key, sizeof key, "muster.job.%" PRIu64 ".1/key", node.got.epoch);
-    assert_ok(mst_store_set(all, mst_bytes_str(key), STR("value"), PLENTY_MS, &err));
+    assert_ok(mst_store_num_keys(all, PLENTY_MS, &sum, &err));
+    assert_int_equal(sum, 0);
     mst_store_close(all);
-    waiter_join(&waiter, "value");
-    /* All is there again. */
-    await_connections(f, 2);
     uint64_t before = connects(&node);
-    assert_value(node.got.store, "key", STR("value"));
+    assert_gone(node.got.store);
     assert_int_equal(connects(&node), before);
+    /* The next round has a store again. */
+    node_next(&node);
+    assert_ok(mst_store_add(node.got.store, STR("ticket"), 1, PLENTY_MS, &sum, &err));
+    assert_int_equal(sum, 1);
     node_close(&node);
 }
 

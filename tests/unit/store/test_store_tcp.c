@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "store/store.h"
 #include "unit/store_unit.h"
 
 /* --- a server with a script --- */
@@ -54,6 +55,9 @@ static const struct {
     {"ONE", U(01)},
     {"FIVE", U(01) "35"}, /* as a value */
     {"ABC", U(03) "616263"},
+    /* CHECK of muster.epoch and of muster.epoch.7 */
+    {"EPOCH", "05" U(01) U(0c) "6d75737465722e65706f6368"},
+    {"EPOCH_7", "05" U(01) U(0e) "6d75737465722e65706f63682e37"},
     {"PROBE_KEY", U(0c) "6d75737465722f70726f6265"},
 };
 
@@ -367,6 +371,53 @@ static void test_refused_again_and_again(void **state)
     script_end(&script);
 }
 
+/* --- the store of a round --- */
+
+static struct mst_store *open_round(const struct script *script)
+{
+    struct mst_store *store = open_store(script->url);
+    mst__store_bind(store, 7);
+    return store;
+}
+
+/* A connection is asked once whether its server has sealed the round. */
+static void test_epoch(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO "<EPOCH+EPOCH_7 >00+00 <ADD >ONE <ADD >ONE =", HELLO "<EPOCH+EPOCH_7 >00",
+           HELLO "<EPOCH+EPOCH_7 >00+01 <EPOCH+EPOCH_7 >00+01 =");
+    struct mst_store *store = open_round(&script);
+    int64_t sum = 0;
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    mst_store_close(store);
+    /* A connection that is lost before the answer says nothing. Nothing of the call was sent. */
+    store = open_round(&script);
+    for (int i = 0; i < 2; i++) {
+        assert_fails(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err), MST_ECLOSED,
+                     "the server restarted: the keys of this round are gone");
+    }
+    assert_stats(store, 2, 1, "C");
+    mst_store_close(store);
+    script_end(&script);
+}
+
+/* PyTorch's servers and older ones of ours do not tell: they get everything. */
+static void test_epoch_not_told(void **state)
+{
+    (void)state;
+    SCRIPT(script, HELLO "<EPOCH+EPOCH_7 >01+01 <ADD >ONE <SET+CHECK_NONE >00",
+           HELLO "<EPOCH+EPOCH_7 >01+01 <ADD >ONE");
+    struct mst_store *store = open_round(&script);
+    int64_t sum = 0;
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    assert_ok(mst_store_set(store, key_k, STR("v"), PLENTY_MS, &err));
+    assert_int_equal(sem_wait(&script.closed), 0);
+    assert_ok(mst_store_add(store, key_k, 1, PLENTY_MS, &sum, &err));
+    mst_store_close(store);
+    script_end(&script);
+}
+
 /* --- absent keys --- */
 
 static void test_get_closes(void **state)
@@ -646,6 +697,7 @@ int main(void)
         cmocka_unit_test(test_get_again),       cmocka_unit_test(test_add_unknown),
         cmocka_unit_test(test_add_type),        cmocka_unit_test(test_other_unknown),
         cmocka_unit_test(test_half_sent),       cmocka_unit_test(test_refused_again_and_again),
+        cmocka_unit_test(test_epoch),           cmocka_unit_test(test_epoch_not_told),
         cmocka_unit_test(test_get_closes),      cmocka_unit_test(test_get_empty),
         cmocka_unit_test(test_cancel),          cmocka_unit_test(test_wait_again),
         cmocka_unit_test(test_no_answer),       cmocka_unit_test(test_no_queues),
