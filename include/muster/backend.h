@@ -19,8 +19,8 @@ extern "C" {
 /**
  * The operations of a handler. Each has the meaning of the function of the same name in
  * <muster/rendezvous.h> or <muster/legacy.h>. All but the first two may be NULL: then no node
- * waits, nothing is closed, there is no descriptor, connect does nothing, and begin, await, take,
- * round and abandon return MST_ENOTSUP.
+ * waits, nothing is closed, there is no descriptor, connect and linger do nothing, and begin,
+ * await, take, round and abandon return MST_ENOTSUP.
  */
 struct mst_handler_ops {
     size_t size; /* sizeof(struct mst_handler_ops), see mst_handler_ops_init */
@@ -59,6 +59,7 @@ struct mst_handler_ops {
     int (*abandon)(void *self, struct mst_err *reterr);
     int (*await)(void *self, int64_t timeout_ms, bool *ret_is_over, struct mst_err *reterr);
     int (*connect)(void *self, int64_t timeout_ms, struct mst_err *reterr);
+    int (*linger)(void *self, int64_t timeout_ms, struct mst_err *reterr);
 };
 
 /** Clear @ops and set its size. @size is `sizeof *ops`. Thread-safe; cannot fail. */

@@ -410,8 +410,9 @@ MST_API int mst_handler_fd(const struct mst_handler *handler);
 
 /** Make the calls that are blocked now return MST_ECANCELED: mst_handler_next, which withdraws its
  * round, mst_handler_await, mst_handler_take, mst_handler_poll, mst_handler_connect,
- * mst_handler_finish, mst_handler_restart. If no call is blocked, the next one that would block
- * returns MST_ECANCELED, once. The handler remains usable. Thread-safe and async-signal-safe. */
+ * mst_handler_linger, mst_handler_finish, mst_handler_restart. If no call is blocked, the next one
+ * that would block returns MST_ECANCELED, once. The handler remains usable. Thread-safe and
+ * async-signal-safe. */
 MST_API void mst_handler_cancel(struct mst_handler *handler);
 
 /** The job and the backend that the handler was made for. Owned by @handler. */
@@ -434,6 +435,20 @@ MST_API int mst_handler_leave(struct mst_handler *handler, struct mst_err *reter
 
 /** End the job: stop heartbeats and close the rendezvous. */
 MST_API int mst_handler_shutdown(struct mst_handler *handler, struct mst_err *reterr);
+
+/**
+ * Keep serving for others. With backend `muster`, the first node at an endpoint may serve all jobs
+ * that meet there, and its server ends with mst_handler_free. This call, made before that, leaves
+ * the round as mst_handler_leave does, and waits until no node is left in any open job of the
+ * server, up to @timeout_ms; below 0, as the option `linger` says (24 hours). An event `linger`
+ * says for whom it waits. If this node serves nobody else it returns at once.
+ *
+ * Returns 0; MST_ETIMEOUT if there are still nodes, and the error names their jobs; MST_ECANCELED,
+ * see mst_handler_cancel; MST_ECONN. The handler remains usable. Thread-safe.
+ */
+MST_API int mst_handler_linger(struct mst_handler *handler,
+                               int64_t timeout_ms,
+                               struct mst_err *reterr);
 
 /* --- work ---
  *

@@ -416,6 +416,12 @@ class Rendezvous(Handle):
         """The job is over: stop heartbeats, close the rendezvous."""
         self._aside(lambda pointer, err: check(lib.mst_handler_shutdown(pointer, err), err))
 
+    def linger(self, timeout: Timeout = None) -> None:
+        """Keep serving for others: leave the round, and wait until no node is left in any open
+        job at the server of this node, by default as the option ``linger`` says (24 hours).
+        TimeoutError if there are still nodes. Returns at once if it serves nobody else."""
+        self._inside(lib.mst_handler_linger, milliseconds(timeout, -1))
+
     # --- in an event loop ---
 
     async def take_async(self, timeout: Timeout = None) -> Optional[Notice]:

@@ -299,6 +299,8 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
             logger.warning("The node '%s' has failed to shut down the rendezvous '%s': %s",
                            self._rendezvous.node, self.get_run_id(), error)
             return False
+        if _is_torchrun():
+            self._linger()
         # torchrun stops its agent after the graceful exit, and then fails because the agent has no
         # result. Releases without a graceful exit fail with our error. Neither is a failure, and
         # this is torchrun's last call to us, so end the process here.
@@ -306,3 +308,15 @@ class Handler(api.RendezvousHandler):  # type: ignore[misc]
                 _is_torchrun():
             raise SystemExit(0)
         return True
+
+    def _linger(self) -> None:
+        """The process is about to end, and with it its server, which other jobs may use."""
+        try:
+            self._rendezvous.linger(0)
+        except TimeoutError as error:
+            logger.warning("The node '%s' stays at its end, until a signal: %s",
+                           self._rendezvous.node, error)
+            with contextlib.suppress(MusterError):
+                self._rendezvous.linger()
+        except MusterError:
+            pass  # a server that does not answer serves nobody

@@ -632,12 +632,19 @@ static void release(struct mst__run *run)
     if (run->output != NULL) {
         mst__output_drain(run->output, MST_AGENT_DRAIN_MS);
     }
+    bool lingers = mst__run_lingers(run);
+    if (lingers) {
+        mst__run_hold_signals(run);
+    }
     close_handles(run, is_success);
     mst__group_close(&run->group);
     mst__group_close(&run->preflight);
     mst__watchdog_close(&run->watchdog);
     mst__events_close(&run->events);
     mst_store_close(run->round.store);
+    if (lingers) {
+        mst__run_linger(run);
+    }
     mst_handler_free(run->handler);
     mst__arena_close(&run->arena);
     mst__buf_close(&run->block);

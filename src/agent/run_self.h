@@ -165,6 +165,14 @@ void mst__run_listen(struct mst__run *run);
 /* Publish the current state of this node. */
 void mst__run_publish(struct mst__run *run);
 
+/* --- run_linger.c --- */
+
+/* Whether this node, at its end, stays for others that it serves. Then its signals must be held
+ * before the loop ends, because mst__run_linger, after it, takes them. */
+bool mst__run_lingers(const struct mst__run *run);
+void mst__run_hold_signals(const struct mst__run *run);
+void mst__run_linger(const struct mst__run *run);
+
 /* --- run_report.c --- */
 
 /* Make the block about the failure of a worker of this node, and the sentence for other nodes. */

@@ -152,6 +152,9 @@ enum mst__setting_kind {
       "Every worker sees LOCAL_RANK=0 and one GPU.")                                               \
     X(EVENTS, "events", TEXT, "FILE|fd:N", NULL, NULL,                                             \
       "Append events to a file or descriptor, one JSON object per line.")                          \
+    X(LINGER, "linger", TEXT, "TIME", "24h", NULL,                                                 \
+      "A node that serves other jobs at the endpoint stays for them at its end, so long at most. " \
+      "A signal ends the stay at once. The exit status is that of its own job.")                   \
     X(SERVE, "serve", TEXT, "WHEN", "auto", NULL,                                                  \
       "Whether this node serves the others: auto, never or always, as in muster-join(1).")         \
     X(HOSTS, "hosts", TEXT, "LIST", NULL, NULL,                                                    \
@@ -280,6 +283,7 @@ struct mst__run_settings {
     const char *prefix_template;
     const char *events; /* NULL = none */
     const char *serve;
+    int64_t linger_ms;
     const char *log_level;
     const char *hosts, *hostfile; /* NULL = none */
     const char *ssh;

@@ -652,6 +652,9 @@ static int read_hosts(struct mst__run_settings *settings, struct mst_err *reterr
     settings->serve = text_of(settings, MST_SETTING_SERVE);
     int index = 0;
     int rv = read_word(value_of(settings, MST_SETTING_SERVE), serves, &index, reterr);
+    rv = rv == 0
+             ? read_duration(value_of(settings, MST_SETTING_LINGER), &settings->linger_ms, reterr)
+             : rv;
     if (rv == 0 && is_on(settings, MST_SETTING_LAUNCH)) {
         rv = read_word(value_of(settings, MST_SETTING_LAUNCH), launches, &index, reterr);
         settings->launch = index == 0 ? MST_LAUNCH_SSH : MST_LAUNCH_SRUN;

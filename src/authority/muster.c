@@ -32,19 +32,13 @@
  * nodes need not keep twice as many. */
 #define STORE_IDLE_MS 30000
 
-/* How long the server of a closed rendezvous stays, and how often it checks whether it must. */
-#define LINGER_MS 2500
-#define LINGER_LOOK_US 20000
-
 /* --- asking, on a connection of its own --- */
 
-/* Ask for the status of the job; it is valid until @ret_client is closed. MST_ENOTFOUND: no such
- * job. */
-static int ask_status(const struct mst__muster *muster,
-                      int64_t timeout_ms,
-                      struct mst__job_client **ret_client,
-                      struct mst__job_status *ret_status,
-                      struct mst_err *reterr)
+int mst__muster_ask_status(const struct mst__muster *muster,
+                           int64_t timeout_ms,
+                           struct mst__job_client **ret_client,
+                           struct mst__job_status *ret_status,
+                           struct mst_err *reterr)
 {
     const struct mst__job_message question = {
         .type = MST_JOB_STATUS, .u.close.run_id = mst_bytes_str(muster->params->run_id)};
@@ -64,11 +58,10 @@ static int ask_status(const struct mst__muster *muster,
     return rv;
 }
 
-/* Count the nodes besides us, and the nodes that wait for a round. */
-static void status_count(const struct mst__job_status *status,
-                         const char *name,
-                         int64_t *ret_others,
-                         int64_t *ret_waiting)
+void mst__muster_count_nodes(const struct mst__muster *muster,
+                             const struct mst__job_status *status,
+                             int64_t *ret_others,
+                             int64_t *ret_waiting)
 {
     struct mst_bytes members = status->members;
     struct mst__job_member member;
@@ -76,7 +69,7 @@ static void status_count(const struct mst__job_status *status,
     *ret_waiting = 0;
     while (mst__job_member_next(&members, &member)) {
         bool is_living = member.standing != MST_STANDING_GONE;
-        bool is_self = mst__bytes_equal(member.name, mst_bytes_str(name));
+        bool is_self = mst__bytes_equal(member.name, mst_bytes_str(muster->node));
         *ret_others += is_living && !is_self ? 1 : 0;
         *ret_waiting += member.standing == MST_STANDING_GATHERED ||
                                 member.standing == MST_STANDING_QUEUED ||
@@ -214,10 +207,11 @@ static int muster_look(void *self, bool *ret_closed, int64_t *ret_waiting, struc
     int64_t others;
     *ret_closed = false;
     *ret_waiting = 0;
-    int rv = ask_status(muster, muster->settings.place.read_timeout_ms, &client, &status, reterr);
+    int rv = mst__muster_ask_status(muster, muster->settings.place.read_timeout_ms, &client,
+                                    &status, reterr);
     if (rv == 0) {
         *ret_closed = status.phase == MST_AUTHORITY_CLOSED;
-        status_count(&status, muster->node, &others, ret_waiting);
+        mst__muster_count_nodes(muster, &status, &others, ret_waiting);
     }
     mst__job_client_close(client);
     return rv == MST_ENOTFOUND ? 0 : rv; /* no node has been there yet */
@@ -331,36 +325,6 @@ static int muster_shutdown(void *self, struct mst_err *reterr)
 
 /* --- making one --- */
 
-/* Count the nodes that should hear of the end before we leave: none, unless the rendezvous is
- * closed or the round has only just begun. */
-static int64_t linger_for(const struct mst__muster *muster)
-{
-    struct mst__job_client *client = NULL;
-    struct mst__job_status status;
-    int64_t others = 0;
-    int64_t waiting;
-    if (ask_status(muster, LINGER_MS, &client, &status, NULL) != 0) {
-        return 0;
-    }
-    bool is_new = muster->sealed_ms != 0 && mst__clock_ms() - muster->sealed_ms < LINGER_MS;
-    if (status.phase == MST_AUTHORITY_CLOSED || is_new) {
-        status_count(&status, muster->node, &others, &waiting);
-    }
-    mst__job_client_close(client);
-    return others;
-}
-
-/* The server ends with us. A node that has not read its last messages would take that for a
- * failure. So stay until all nodes have left or had time to read. */
-static void linger(const struct mst__muster *muster)
-{
-    int64_t until_ms = mst__clock_deadline_ms(LINGER_MS);
-    while (mst__clock_ms() < until_ms && linger_for(muster) > 0) {
-        (void)mst__until_pause(-1, mst__clock_ns() / 1000 + LINGER_LOOK_US); /* it is not
-                                                                              * interrupted */
-    }
-}
-
 static void muster_free(void *self)
 {
     struct mst__muster *muster = self;
@@ -373,7 +337,7 @@ static void muster_free(void *self)
     mst__head_drop_round(&muster->head); /* a server that stops waits for its connections */
     mst_store_close(muster->store);      /* open stores keep it alive */
     if (muster->hosted != NULL && !muster->is_private) {
-        linger(muster);
+        mst__muster_part(muster);
     }
     mst__hosted_stop(muster->hosted);
     mst__head_close(&muster->head);
@@ -397,6 +361,7 @@ static const struct mst__head_ops muster_ops = {
     .say = say_word,
     .set_closed = muster_set_closed,
     .shutdown = muster_shutdown,
+    .linger = mst__muster_linger,
     .free = muster_free,
 };
 

@@ -46,6 +46,31 @@ struct mst__muster {
 /* Time for a message of a few bytes; the socket has room for those. */
 #define MST_MUSTER_SEND_MS 2000
 
+/* --- muster.c --- */
+
+/* Ask for the status of the job, on a connection of its own; it is valid until @ret_client is
+ * closed. MST_ENOTFOUND: no such job. */
+int mst__muster_ask_status(const struct mst__muster *muster,
+                           int64_t timeout_ms,
+                           struct mst__job_client **ret_client,
+                           struct mst__job_status *ret_status,
+                           struct mst_err *reterr);
+
+/* Count the nodes besides us, and the nodes that wait for a round. */
+void mst__muster_count_nodes(const struct mst__muster *muster,
+                             const struct mst__job_status *status,
+                             int64_t *ret_others,
+                             int64_t *ret_waiting);
+
+/* --- muster_linger.c --- */
+
+/* Wait until no node needs our server, see mst_handler_linger. @self is the handler. */
+int mst__muster_linger(void *self, int64_t timeout_ms, struct mst_err *reterr);
+
+/* Our server is about to end. A node that has not read its last messages would take that for a
+ * failure: wait until all nodes have left or had time to read. */
+void mst__muster_part(struct mst__muster *muster);
+
 /* --- muster_link.c: the owner --- */
 
 /* Make the member, which wants no round yet. */

@@ -120,6 +120,12 @@ static void on_signal(int number)
     errno = saved_errno;
 }
 
+static void take_signals(void)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM, SIGCHLD};
+    mst__cli_catch_signals(numbers, sizeof numbers / sizeof numbers[0], on_signal);
+}
+
 static int catch_signals(struct join *join)
 {
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -127,8 +133,7 @@ static int catch_signals(struct join *join)
         return mst__fail(&join->err, MST_ESYS, errno, "eventfd");
     }
     signalled_handler = join->handler;
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGALRM, SIGCHLD};
-    mst__cli_catch_signals(numbers, sizeof numbers / sizeof numbers[0], on_signal);
+    take_signals();
     return 0;
 }
 
@@ -208,8 +213,9 @@ static void on_event(void *arg, const struct mst_event *event)
     if (join->events_fd >= 0) {
         mst_event_json(&join->events_fd, event);
     }
-    if (strcmp(event->name, "host") == 0) {
-        join->serves = true;
+    bool is_host = strcmp(event->name, "host") == 0;
+    join->serves = join->serves || is_host;
+    if (is_host || strcmp(event->name, "linger") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
     if (strcmp(event->name, "queued") == 0 || strcmp(event->name, "spare") == 0) {
@@ -623,6 +629,20 @@ static int leave(struct join *join, int exit_code)
     return exit_code == MST_EXIT_OK ? failed : exit_code;
 }
 
+/* Other jobs may meet at our server. A signal ends the stay; the end of the hold, an alarm, does
+ * not. */
+static void linger(const struct join *join)
+{
+    struct mst_err ignored; /* an event has told the user */
+    if (stop_signal == SIGALRM) {
+        stop_signal = 0;
+        take_signals();
+    }
+    if (stop_signal == 0) {
+        (void)mst_handler_linger(join->handler, -1, &ignored);
+    }
+}
+
 static int run(struct join *join)
 {
     if (mst_handler_new(join->params, &join->handler, &join->err) != 0) {
@@ -633,8 +653,9 @@ static int run(struct join *join)
         return mst__cli_fail(&join->err);
     }
     mst__json_writer_init(&join->line, MST_CLI_LINE_SIZE_MAX);
-    int exit_code = exit_code_of(join, take_part(join));
-    return leave(join, exit_code);
+    int exit_code = leave(join, exit_code_of(join, take_part(join)));
+    linger(join);
+    return exit_code;
 }
 
 /* Set the option of the backend for --serve; some backends have no server of ours. */

@@ -10,6 +10,7 @@
 #include "agent/run.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/number.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/rdzv.h"
@@ -59,10 +60,13 @@ static int set_serve(const struct mst__run_settings *settings,
                      struct mst_params *params,
                      struct mst_err *reterr)
 {
-    bool can_serve =
-        strcmp(settings->backend, "muster") == 0 || strcmp(settings->backend, "c10d") == 0;
+    bool is_muster = strcmp(settings->backend, "muster") == 0;
+    bool can_serve = is_muster || strcmp(settings->backend, "c10d") == 0;
     const char *serve = settings->is_standalone ? "always" : settings->serve;
-    return can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
+    char linger[MST_NUMBER_SIZE + sizeof "ms"];
+    (void)snprintf(linger, sizeof linger, "%" PRId64 "ms", settings->linger_ms); /* fits */
+    int rv = can_serve ? mst_params_set(params, "serve", serve, reterr) : 0;
+    return rv == 0 && is_muster ? mst_params_set(params, "linger", linger, reterr) : rv;
 }
 
 /* With --on-join never, no round is larger than the first one: later nodes wait until a member is
@@ -101,7 +105,8 @@ static void on_event(void *arg, const struct mst_event *event)
 {
     const struct mst__run_settings *settings = arg;
     bool is_served = strcmp(event->name, "host") == 0 && !settings->is_standalone;
-    if (is_served || strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0) {
+    if (is_served || strcmp(event->name, "spare") == 0 || strcmp(event->name, "queued") == 0 ||
+        strcmp(event->name, "linger") == 0) {
         mst__cli_say("muster: %s", event->message);
     }
 }

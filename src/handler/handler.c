@@ -133,6 +133,14 @@ int mst_handler_connect(struct mst_handler *handler, int64_t timeout_ms, struct 
                                         : handler->ops.connect(handler->self, timeout_ms, reterr);
 }
 
+int mst_handler_linger(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
+{
+    if (!is_ours(handler)) {
+        return refuse(handler, "mst_handler_linger", reterr);
+    }
+    return handler->ops.linger == NULL ? 0 : handler->ops.linger(handler->self, timeout_ms, reterr);
+}
+
 int mst_handler_begin(struct mst_handler *handler, int64_t timeout_ms, struct mst_err *reterr)
 {
     if (!is_ours(handler)) {

@@ -287,6 +287,15 @@ int mst__head_leave(void *self, struct mst_err *reterr)
     return rv == 0 ? 0 : mst__event_failed(head->events, "leave", rv, &err, reterr);
 }
 
+/* A node that is still a member would wait for itself. */
+static int head_linger(void *self, int64_t timeout_ms, struct mst_err *reterr)
+{
+    struct mst__head *head = self;
+    struct mst_err ignored; /* our entry expires */
+    (void)mst__head_leave(self, &ignored);
+    return head->ops->linger(self, timeout_ms, reterr);
+}
+
 static int say(struct mst__head *head,
                const char *name,
                struct mst__word *word,
@@ -397,6 +406,7 @@ int mst__head_wrap(struct mst__head *head, struct mst_handler **ret_handler, str
         .abandon = head_abandon,
         .await = head_await,
         .connect = own->connect != NULL ? head_connect : NULL,
+        .linger = own->linger != NULL ? head_linger : NULL,
     };
     return mst_handler_wrap(&ops, head, ret_handler, reterr);
 }

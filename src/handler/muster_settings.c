@@ -10,7 +10,8 @@
 #include "base/unicode.h"
 #include "handler/builtin.h"
 
-static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host", "new"};
+static const char *const muster_options[] = {MST_MUSTER_OPTIONS, "serve", "is_host", "linger",
+                                             "new"};
 const struct mst__known mst__muster_known = MST_KNOWN(muster_options);
 
 static int fail_option(const char *key, const char *value, const char *rule, struct mst_err *reterr)

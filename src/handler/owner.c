@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/thread.h"
 #include "base/until.h"
@@ -182,25 +183,29 @@ static void call_exit(struct mst__owner *owner, bool is_cancelled)
     }
 }
 
-int mst__owner_await(struct mst__owner *owner,
-                     int64_t timeout_ms,
-                     mst__owner_look_fn look,
-                     void *self,
-                     void *arg,
-                     struct mst_err *reterr)
+/* Wait until @look has a result. It is called whenever @news_fd is readable (-1 = never), and after
+ * @period_ms. */
+static int await_result(struct mst__owner *owner,
+                        struct mst__until until,
+                        int news_fd,
+                        int64_t period_ms,
+                        mst__owner_look_fn look,
+                        void *self,
+                        void *arg,
+                        struct mst_err *reterr)
 {
-    const struct mst__until until = mst__until_in(timeout_ms);
     mst__owner_lock(owner);
     uint64_t base = call_enter(owner);
     mst__owner_unlock(owner);
     int rv = look(self, arg, reterr);
     bool is_cancelled = false;
     while (rv == MST_ETIMEOUT && !mst__until_is_over(until) && !is_cancelled) {
-        struct pollfd pollfds[] = {{.fd = owner->news_fd, .events = POLLIN},
+        struct pollfd pollfds[] = {{.fd = news_fd, .events = POLLIN},
                                    {.fd = owner->call_fd, .events = POLLIN}};
+        struct mst__until turn = mst__until_sooner(until, mst__clock_deadline_ms(period_ms));
         is_cancelled = call_is_cancelled(owner, base);
         /* If interrupted, look again. */
-        if (!is_cancelled && poll(pollfds, 2, mst__until_poll_ms(until)) <= 0) {
+        if (!is_cancelled && poll(pollfds, 2, mst__until_poll_ms(turn)) <= 0) {
             mst__until_tell();
         }
         rv = look(self, arg, reterr);
@@ -210,6 +215,28 @@ int mst__owner_await(struct mst__owner *owner,
     call_exit(owner, is_cancelled);
     mst__owner_unlock(owner);
     return is_cancelled ? mst__owner_fail_cancelled(reterr) : rv;
+}
+
+int mst__owner_await(struct mst__owner *owner,
+                     int64_t timeout_ms,
+                     mst__owner_look_fn look,
+                     void *self,
+                     void *arg,
+                     struct mst_err *reterr)
+{
+    return await_result(owner, mst__until_in(timeout_ms), owner->news_fd, INT64_MAX, look, self,
+                        arg, reterr);
+}
+
+int mst__owner_await_slowly(struct mst__owner *owner,
+                            int64_t timeout_ms,
+                            int64_t period_ms,
+                            mst__owner_look_fn look,
+                            void *self,
+                            void *arg,
+                            struct mst_err *reterr)
+{
+    return await_result(owner, mst__until_in(timeout_ms), -1, period_ms, look, self, arg, reterr);
 }
 
 /* Another call than ours was cancelled, and its thread needs the lock. */

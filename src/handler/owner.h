@@ -119,6 +119,15 @@ int mst__owner_await(struct mst__owner *owner,
                      void *arg,
                      struct mst_err *reterr);
 
+/* The same for a result that no notice announces: @look is called every @period_ms. */
+int mst__owner_await_slowly(struct mst__owner *owner,
+                            int64_t timeout_ms,
+                            int64_t period_ms,
+                            mst__owner_look_fn look,
+                            void *self,
+                            void *arg,
+                            struct mst_err *reterr);
+
 /* --- calls that change our membership --- */
 
 /* Begin such a call; others wait until it ends. MST_ECANCELED only with @may_cancel. */

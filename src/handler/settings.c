@@ -14,6 +14,7 @@
 #define C10D_PORT_DEFAULT 29400
 #define DEFAULT_READ_MS 60000
 #define GIVE_WAY_MS 500 /* a server that starts together with its nodes listens by then */
+#define DEFAULT_LINGER_MS (24 * 3600 * INT64_C(1000))
 #define DEFAULT_SKEW_MS 60000
 #define DEFAULT_INTERVAL_MS 5000
 #define DEFAULT_ATTEMPTS 3
@@ -242,6 +243,12 @@ static int read_tcp(const struct mst_params *params, struct mst__c10d *c10d, str
     }
     if (rv == 0 && c10d->read_timeout_ms <= 0) {
         rv = out_of_range("read_timeout", "longer than 0", reterr);
+    }
+    if (rv == 0) {
+        rv = mst_params_duration_ms(params, "linger", DEFAULT_LINGER_MS, &c10d->linger_ms, reterr);
+    }
+    if (rv == 0 && c10d->linger_ms < 0) {
+        rv = out_of_range("linger", "0 or longer", reterr);
     }
     return rv;
 }

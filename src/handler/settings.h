@@ -50,6 +50,7 @@ struct mst__c10d {
     bool is_host_known;            /* the options serve or is_host are set */
     bool is_host;
     int64_t give_way_ms;     /* a node that may serve waits so long for another server */
+    int64_t linger_ms;       /* a node that serves stays so long for others */
     int64_t read_timeout_ms; /* for one call of the store */
 };
 
