@@ -197,7 +197,7 @@ static void on_timer(uv_timer_t *timer)
 }
 
 /* Check the files that workers touch: often for answers to a notice, and four times per timeout for
- * heartbeats. The timer of the machine checks once more. */
+ * heartbeats, which count from when they are seen. The timer of the machine checks once more. */
 static void on_look(uv_timer_t *timer)
 {
     struct mst__run *run = timer->data;
@@ -577,10 +577,10 @@ static int prepare(struct mst__run *run, struct mst_err *reterr)
     rv = rv == 0 ? open_watchdog(run, reterr) : rv;
     run->agent.options.workers =
         mst__calloc((size_t)settings->nproc, sizeof *run->agent.options.workers);
-    run->beats_us = mst__calloc((size_t)settings->nproc, sizeof *run->beats_us);
+    run->beats_ns = mst__calloc((size_t)settings->nproc, sizeof *run->beats_ns);
     run->last_pids = mst__calloc((size_t)settings->nproc, sizeof *run->last_pids);
     if (rv == 0 &&
-        (run->agent.options.workers == NULL || run->beats_us == NULL || run->last_pids == NULL)) {
+        (run->agent.options.workers == NULL || run->beats_ns == NULL || run->last_pids == NULL)) {
         rv = mst__fail(reterr, MST_ENOMEM, 0, "%lld workers", (long long)settings->nproc);
     }
     return rv;
@@ -649,7 +649,7 @@ static void release(struct mst__run *run)
     mst__arena_close(&run->arena);
     mst__buf_close(&run->block);
     mst__free(run->agent.options.workers);
-    mst__free(run->beats_us);
+    mst__free(run->beats_ns);
     mst__free(run->last_pids);
 }
 

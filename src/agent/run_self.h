@@ -88,7 +88,7 @@ struct mst__run {
     struct mst_rendezvous round; /* last round with ranks; has a store */
     struct mst__assignment assignment;
     int64_t prev_world_size; /* 0 = none */
-    int64_t *beats_us;       /* per worker: last known time of its heartbeat file */
+    int64_t *beats_ns;       /* per worker: last known time of its heartbeat file */
     int64_t *last_pids;      /* per worker, also after its end */
     char store_url[MST_RUN_STORE_URL_SIZE];
     struct mst__watchdog watchdog;

@@ -10,7 +10,6 @@
 #include "agent/run_self.h"
 #include "agent/worker_env.h"
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/err.h"
 
 #define HEARTBEAT_FILE "heartbeat"
@@ -169,7 +168,7 @@ static int start_all(struct mst__run *run, uint32_t *ret_failed, struct mst_err 
                             : start_planned(run, spawns, ret_failed, reterr);
     }
     for (uint32_t i = 0; i < run->group.count; i++) {
-        run->beats_us[i] = 0;
+        run->beats_ns[i] = INT64_MIN; /* no heartbeat yet */
         if (run->group.pids[i] != 0) {
             run->last_pids[i] = run->group.pids[i];
             mst__output_set_pid(run->output, i, run->group.pids[i]);
@@ -223,29 +222,30 @@ void mst__run_ended(void *arg, uint32_t worker, int status, int signal)
 
 /* --- files of workers --- */
 
-/* When the worker last touched its file @name, in microseconds since 1970; 0 = never. */
-static int64_t touched_us(struct mst__run *run, uint32_t worker, const char *name)
+/* Get the time of the file @name of the worker, in nanoseconds since 1970. Another machine's clock
+ * may have made it, so it is only compared with earlier times of the same file. Returns false if
+ * there is no file. */
+static bool touched_ns(struct mst__run *run, uint32_t worker, const char *name, int64_t *ret_ns)
 {
     const char *path = mst__output_path(run->output, worker, name);
     struct stat status;
     if (path == NULL || stat(path, &status) != 0) {
-        return 0;
+        return false;
     }
-    return (int64_t)status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000;
+    *ret_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    return true;
 }
 
 void mst__run_look_beats(struct mst__run *run)
 {
     bool is_watched = run->settings->hang_ms != 0 || run->settings->startup_ms != 0;
     for (uint32_t i = 0; i < run->group.count && is_watched; i++) {
-        int64_t stamp_us = run->group.pids[i] == 0 ? 0 : touched_us(run, i, HEARTBEAT_FILE);
-        if (stamp_us != 0 && stamp_us != run->beats_us[i]) {
-            run->beats_us[i] = stamp_us;
-            mst__run_step(run, (struct mst__agent_event){
-                                   .kind = MST_AGENT_EVENT_BEAT,
-                                   .worker = i,
-                                   .ago_us = mst__clock_wall_us() - stamp_us,
-                               });
+        int64_t beat_ns = 0;
+        if (run->group.pids[i] != 0 && touched_ns(run, i, HEARTBEAT_FILE, &beat_ns) &&
+            beat_ns != run->beats_ns[i]) {
+            run->beats_ns[i] = beat_ns;
+            mst__run_step(run,
+                          (struct mst__agent_event){.kind = MST_AGENT_EVENT_BEAT, .worker = i});
         }
     }
 }
@@ -253,8 +253,9 @@ void mst__run_look_beats(struct mst__run *run)
 void mst__run_look_acks(struct mst__run *run)
 {
     for (uint32_t i = 0; i < run->group.count && run->agent.notice_us != INT64_MAX; i++) {
+        int64_t ignored_ns;
         bool has_answered = run->group.pids[i] != 0 && !run->agent.options.workers[i].has_saved &&
-                            touched_us(run, i, ACK_FILE) != 0;
+                            touched_ns(run, i, ACK_FILE, &ignored_ns);
         if (has_answered) {
             mst__run_step(run,
                           (struct mst__agent_event){.kind = MST_AGENT_EVENT_SAVED, .worker = i});

@@ -578,9 +578,7 @@ static void step_worker(struct mst__agent *agent, const struct mst__agent_event 
         exited(agent, event);
     } else if (event->kind == MST_AGENT_EVENT_BEAT) {
         worker->has_beaten = true;
-        int64_t ago_us = event->ago_us > 0 ? event->ago_us : 0;
-        int64_t beat_us = agent->now_us - ago_us;
-        worker->beat_us = beat_us > worker->beat_us ? beat_us : worker->beat_us;
+        worker->beat_us = agent->now_us;
     } else {
         worker->has_saved = true;
         if (agent->phase == MST_AGENT_RUNNING && agent->notice_us != INT64_MAX &&

@@ -108,7 +108,7 @@ enum mst__agent_event_kind {
     MST_AGENT_EVENT_UNSTARTED,  /* START has failed at @worker; later ones were not started: @err,
                                    and @status as of a shell */
     MST_AGENT_EVENT_EXITED,     /* @worker has ended: @status or @signal, @text, @wall_us */
-    MST_AGENT_EVENT_BEAT,       /* @worker has sent a heartbeat @ago_us ago */
+    MST_AGENT_EVENT_BEAT,       /* @worker has sent a heartbeat */
     MST_AGENT_EVENT_SAVED,      /* @worker has answered a notice */
     MST_AGENT_EVENT_SIGNAL,     /* @signal tells the agent to stop; @hastens: a second one kills */
     MST_AGENT_EVENT_RESTART,    /* request for a new generation on all nodes */
@@ -132,7 +132,6 @@ struct mst__agent_event {
     bool hastens;
     int64_t wall_us;     /* TIME, EXITED, UNSTARTED: time of the failure on the node's clock */
     int64_t deadline_us; /* INT64_MAX = none */
-    int64_t ago_us;      /* BEAT: age of the heartbeat; 0 = now */
 };
 
 #define MST_AGENT_ALL UINT32_MAX
