@@ -286,8 +286,11 @@ static int start_agent(struct child *child, const int fds[2], struct mst_err *re
         }
         argv[at++] = job->arguments[i];
     }
-    const struct mst__spawn_worker spawn = {
-        .argv = argv, .environment = environ, .output_fd = fds[0], .error_fd = fds[1]};
+    const struct mst__spawn_worker spawn = {.argv = argv,
+                                            .environment = environ,
+                                            .input_fd = -1,
+                                            .output_fd = fds[0],
+                                            .error_fd = fds[1]};
     int rv = mst__spawn_worker(&spawn, &child->agent_pid, reterr);
     mst__free(argv);
     return rv;

@@ -555,6 +555,7 @@ static int check_node(struct mst__run *run, struct mst_err *reterr)
         .argv = argv,
         .environment = run->options->environment,
         .cwd = run->settings->cwd,
+        .input_fd = -1,             /* standard input is for rank 0 */
         .output_fd = STDERR_FILENO, /* stdout is for workers */
         .error_fd = STDERR_FILENO,
     };

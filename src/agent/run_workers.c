@@ -103,6 +103,7 @@ static int plan_worker(struct mst__run *run,
         .argv = command.argv,
         .environment = command.environment,
         .cwd = settings->cwd,
+        .input_fd = place.rank == 0 ? STDIN_FILENO : -1, /* one reader: others would take parts */
         .output_fd = fds[0],
         .error_fd = fds[1],
         .cpus = cpus,

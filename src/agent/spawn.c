@@ -2,6 +2,7 @@
 #include "agent/spawn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "agent/numa.h"
@@ -10,13 +11,22 @@
 
 /* --- in the child --- */
 
+/* Returns /dev/null also if the agent's own standard input is closed; -1 with errno. */
+static int open_input(const struct mst__spawn_worker *worker)
+{
+    int input_fd = mst__exec_move_fd(worker->input_fd);
+    return input_fd >= 0 ? input_fd : open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 static void become(const void *arg, pid_t parent, const sigset_t *mask)
 {
     const struct mst__spawn_worker *worker = arg;
+    int input_fd = open_input(worker);
     int output_fd = mst__exec_move_fd(worker->output_fd);
     int error_fd = mst__exec_move_fd(worker->error_fd);
     (void)setsid(); /* cannot fail for a process that leads no group */
-    bool is_ready = mst__exec_die_with(parent) && output_fd >= 0 && error_fd >= 0 &&
+    bool is_ready = mst__exec_die_with(parent) && input_fd >= 0 && output_fd >= 0 &&
+                    error_fd >= 0 && mst__exec_become_fd(input_fd, STDIN_FILENO) &&
                     mst__exec_become_fd(output_fd, STDOUT_FILENO) &&
                     mst__exec_become_fd(error_fd, STDERR_FILENO);
     if (is_ready && worker->cwd != NULL) {

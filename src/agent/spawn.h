@@ -15,6 +15,7 @@ struct mst__spawn_worker {
     char *const *argv;               /* the program is searched for in PATH */
     char *const *environment;        /* ended by NULL */
     const char *cwd;                 /* NULL = inherited */
+    int input_fd;                    /* its descriptor 0; -1 = /dev/null */
     int output_fd, error_fd;         /* its descriptors 1 and 2 */
     const struct mst__cpu_set *cpus; /* NULL = inherited */
     const sigset_t *mask;            /* blocked signals; NULL = inherited */

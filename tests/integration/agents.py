@@ -18,7 +18,7 @@ QUICK = f"keep_alive_interval={300 * harness.SLOWNESS:.0f}ms,keep_alive_max_atte
 class Agent:
     """One launcher. self.lines has the lines of its workers."""
 
-    def __init__(self, *args, env=None, cwd=None):
+    def __init__(self, *args, env=None, cwd=None, stdin=subprocess.DEVNULL):
         self.lines = []
         self.queue = queue.Queue()
         self.stderr_file = tempfile.TemporaryFile()
@@ -26,7 +26,7 @@ class Agent:
         self.start = time.monotonic()
         self.process = subprocess.Popen(
             [harness.MUSTER, "run", "--events", self.events_file.name, *map(str, args)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.stderr_file,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=self.stderr_file,
             env={**os.environ, **(env or {})}, cwd=cwd)
         self.pid = self.process.pid
         self.thread = threading.Thread(target=self.read, daemon=True)

@@ -42,16 +42,23 @@ class Case(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def agent(self, *args, nnodes="1", nproc=1, conf=QUICK, env=None, rdzv=True):
+    def agent(self, *args, nnodes="1", nproc=1, conf=QUICK, rdzv=True, **keywords):
         options = ("--rdzv-endpoint", self.endpoint, "--rdzv-id", self.run_id, "--rdzv-conf",
                    conf) if rdzv else ()
         agent = Agent("--nnodes", nnodes, "--nproc-per-node", nproc, *options, "--log-dir",
-                      self.path("logs"), *args, env=env)
+                      self.path("logs"), *args, **keywords)
         self.addCleanup(agent.close)
         return agent
 
     def shell(self, script, *options, **keywords):
         return self.agent(*options, "--", "sh", "-c", script, **keywords)
+
+    def input(self):
+        file = tempfile.TemporaryFile()
+        file.write(b"one\ntwo\n")
+        file.seek(0)
+        self.addCleanup(file.close)
+        return file
 
     def leave_slowly(self, before):
         """Of two nodes one leaves slowly, after the call of before(). The failures of the other
@@ -334,6 +341,15 @@ class Alone(Case):
         lines = sorted(line.replace("[default1]:", "") for line in agent.lines)
         self.assertEqual(lines, ["0", "0", "1", "1", "2", "2", "3", "3"]) # 3 is the directory
 
+    def test_input(self):
+        """The worker of rank 0 reads standard input, also after a restart; others read nothing."""
+        script = 'echo "$RANK $(head -c 4)"; [ $RANK = 0 ] && [ $MUSTER_GENERATION = 1 ] && exit 1'
+        agent = self.shell(script + "; exit 0", "--standalone", "--preflight", "cat >&2",
+                           "--max-restarts", 1, nproc=3, rdzv=False, stdin=self.input())
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertEqual([line for line in agent.lines if line.startswith("0")], ["0 one", "0 two"])
+        self.assertEqual({line for line in agent.lines if line[0] != "0"}, {"1 ", "2 "})
+
     # A worker, a child in its group, and two in their own sessions, one of which is an orphan.
     FAMILY = "echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; " \
              "(setsid sleep 1000 & echo $!); %s"
@@ -462,6 +478,13 @@ class Together(Case):
         self.assertEqual(agents[1].lines, ["reader 1/3 2/6 0/1 0/1"])
         self.assertEqual(sorted(agents[2].lines), [
             "trainer 2/3 3/6 2/5 0/3", "trainer 2/3 4/6 3/5 1/3", "trainer 2/3 5/6 4/5 2/3"])
+
+    def test_input_of_two_nodes(self):
+        nodes = [self.shell('echo "$RANK $(cat)"', "--node-rank", rank, nnodes="2", nproc=2,
+                            stdin=self.input()) for rank in range(2)]
+        self.assertEqual([node.wait() for node in nodes], [OK] * 2, nodes[0].stderr())
+        self.assertEqual(sorted(nodes[0].lines), ["0 one", "1 ", "two"])
+        self.assertEqual(sorted(nodes[1].lines), ["2 ", "3 "])
 
     def test_failure_is_everybodys(self):
         """All nodes stop at once, with the status and the report of the first failure."""
