@@ -50,14 +50,15 @@ struct mst__sim_auth_plan {
     uint32_t nodes;
     uint32_t nodes_min, nodes_max;
     int64_t last_call_us;
-    bool has_odd;    /* the last node has other limits */
-    bool has_racks;  /* ranks by a label */
-    bool has_pinned; /* some nodes want a rank */
-    bool steps_back; /* a restart sets the server's clock back, and so its epoch */
-    bool has_jumps;  /* a restart changes a node's clock, and so its incarnation */
-    bool has_work;   /* programs finish or fail */
-    bool is_fixed;   /* no round is larger than the first one */
-    bool is_old;     /* engine muster: the server has version 1 of the protocol */
+    bool has_odd;     /* the last node has other limits */
+    bool has_racks;   /* ranks by a label */
+    bool has_pinned;  /* some nodes want a rank */
+    bool steps_back;  /* a restart sets the server's clock back, and so its epoch */
+    bool has_jumps;   /* a restart changes a node's clock, and so its incarnation */
+    bool has_patient; /* some processes may be silent for much longer than the others */
+    bool has_work;    /* programs finish or fail */
+    bool is_fixed;    /* no round is larger than the first one */
+    bool is_old;      /* engine muster: the server has version 1 of the protocol */
     bool has_agents;
     bool gives_way; /* members give way to newcomers at once */
     /* Of the engine. */
@@ -444,7 +445,7 @@ void *mst__sim_auth_copy(const void *data, size_t size);
 
 /* --- plan.c --- */
 
-void mst__sim_auth_draw(struct mst__sim_auth *sim);
+void mst__sim_auth_draw(struct mst__sim_auth *sim, uint64_t seed);
 
 /* --- fault.c --- */
 

@@ -116,10 +116,10 @@ static const struct mst__authority_member *member_of(const struct mst__sim_auth 
 }
 
 /* How long a node may count as lost, or as a member of an old round, after a disturbance. */
-static int64_t doubt_us(const struct mst__sim_auth *sim)
+static int64_t doubt_us(const struct mst__sim_auth *sim, const struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
-    return 2 * plan->expiry_us + plan->grace_us + plan->reclaim_us + plan->slow_us +
+    return 2 * node->member.options.expiry_us + plan->grace_us + plan->reclaim_us + plan->slow_us +
            3 * plan->beat_us + 20 * plan->latency_us + 2 * SECOND_US;
 }
 
@@ -129,9 +129,10 @@ static bool is_well(const struct mst__sim_auth *sim, const struct mst__sim_auth_
      * its messages. */
     const struct mst__sim_auth_server *server = &sim->server;
     bool was_stopped = node->bad_us < server->frozen_us &&
-                       node->bad_us > server->froze_us - doubt_us(sim) && server->froze_us > 0;
+                       node->bad_us > server->froze_us - doubt_us(sim, node) &&
+                       server->froze_us > 0;
     int64_t bad_us = was_stopped ? server->frozen_us : node->bad_us;
-    return sim->now_us - bad_us > doubt_us(sim);
+    return sim->now_us - bad_us > doubt_us(sim, node);
 }
 
 /* Find living nodes in another round than the one that is sealed now. */
@@ -566,9 +567,22 @@ static const char *rest_of_store(const struct mst__sim_auth *sim)
     return count < sim->plan.nodes_min || runs ? NULL : "no round runs";
 }
 
+/* The time for the group to come to rest. While a process may be silent for longer than the others,
+ * dead or alive, it takes that much longer; a former one makes no difference. */
+static int64_t rest_bound_us(const struct mst__sim_auth *sim)
+{
+    int64_t longest_us = sim->plan.expiry_us;
+    for (uint32_t i = 0; i < sim->plan.nodes; i++) {
+        int64_t expiry_us = sim->nodes[i].member.options.expiry_us;
+        longest_us = expiry_us > longest_us ? expiry_us : longest_us;
+    }
+    return sim->plan.bound_us + 10 * (longest_us - sim->plan.expiry_us);
+}
+
 void mst__sim_auth_look(struct mst__sim_auth *sim)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
+    int64_t bound_us = rest_bound_us(sim);
     bool is_muster = plan->engine == MST_SIM_AUTH_MUSTER;
     int64_t passed_us = sim->now_us - sim->calm_us;
     /* A dead node may have sent a message just before its death. */
@@ -581,7 +595,7 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
                                       : rest_of_store(sim);
     if (missing != NULL && sim->rest_us != 0) {
         mst__sim_auth_break(sim, "rest", "nothing has happened, and %s", missing);
-    } else if (missing != NULL && passed_us > plan->bound_us) {
+    } else if (missing != NULL && passed_us > bound_us) {
         char text[256] = "";
         if (is_muster && sim->server.has_job) {
             mst__authority_describe(&sim->server.authority, sim->now_us, text, sizeof text);
@@ -594,7 +608,7 @@ void mst__sim_auth_look(struct mst__sim_auth *sim)
     } else if (missing == NULL && sim->rest_us == 0) {
         mst__sim_auth_say(sim, MST_SIM_AUTH_NOBODY, "all is as it should be");
         sim->rest_us = sim->now_us;
-        sim->stats.settle_permille = passed_us * 1000 / plan->bound_us;
+        sim->stats.settle_permille = passed_us * 1000 / bound_us;
     }
     if (sim->rest_us != 0 && sim->now_us - sim->rest_us > 2 * plan->expiry_us) {
         sim->is_over = true;

@@ -7,6 +7,18 @@
 #define SECOND_US MST_SIM_SECOND_US
 #define BEATS_PER_ANSWER 3
 
+/* One process in this many is patient, if there are such ones, and allows so many times the
+ * silence. */
+#define PATIENT_LIVES 7
+#define PATIENT_TIMES 20
+
+static int64_t member_expiry_us(const struct mst__sim_auth *sim,
+                                const struct mst__sim_auth_node *node)
+{
+    bool is_patient = sim->plan.has_patient && (node->index + 3 * node->life) % PATIENT_LIVES == 0;
+    return (is_patient ? PATIENT_TIMES : 1) * sim->plan.expiry_us;
+}
+
 void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_node *node)
 {
     const struct mst__sim_auth_plan *plan = &sim->plan;
@@ -31,7 +43,7 @@ void mst__sim_auth_member_begin(struct mst__sim_auth *sim, struct mst__sim_auth_
         .run_id = mst_bytes_str("run"),
         .where = "the server",
         .beat_us = plan->engine == MST_SIM_AUTH_MUSTER ? plan->beat_us : INT64_MAX,
-        .expiry_us = plan->expiry_us,
+        .expiry_us = member_expiry_us(sim, node),
         .beats_per_answer = BEATS_PER_ANSWER,
         .seed = mst__prng_next(&sim->prng),
     };

@@ -114,7 +114,7 @@ static void draw_agents(struct mst__sim_auth *sim)
     plan->bound_us += 4 * wave_us;
 }
 
-void mst__sim_auth_draw(struct mst__sim_auth *sim)
+void mst__sim_auth_draw(struct mst__sim_auth *sim, uint64_t seed)
 {
     struct mst__sim_auth_plan *plan = &sim->plan;
     draw_nodes(sim);
@@ -135,4 +135,7 @@ void mst__sim_auth_draw(struct mst__sim_auth *sim)
         plan->bound_us += 4 * (plan->bound_us + plan->work_us_max);
     }
     plan->is_fixed = !plan->is_old && draw_percent(sim, 20);
+    /* Not drawn, so that it changes nothing else in a seed. */
+    plan->has_patient = plan->engine == MST_SIM_AUTH_MUSTER && !plan->has_agents &&
+                        plan->nodes <= MST_SIM_AUTH_V3_NODES_MAX && seed % 3 == 0;
 }

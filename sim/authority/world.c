@@ -206,7 +206,7 @@ static void run_event(struct mst__sim_auth *sim, struct mst__sim_event *event)
 
 static void run_begin(struct mst__sim_auth *sim, uint64_t seed)
 {
-    mst__sim_auth_draw(sim);
+    mst__sim_auth_draw(sim, seed);
     const struct mst__sim_auth_plan *plan = &sim->plan;
     sim->nodes = mst__calloc(plan->nodes, sizeof *sim->nodes);
     MST_ASSERT(sim->nodes != NULL);

@@ -198,6 +198,9 @@ static_assert(3 * MST_WAIT_PART <= MST_TURN_STEPS, "a key, its place, and one st
 /* Replaced processes of a node that may not come back: those of the last restarts, which may still
  * live behind a network partition. */
 #define MST_AUTHORITY_REPLACED_MAX 4
+/* Different expiries of a run's nodes that are told apart; with more, a node gets that of others
+ * which may be silent for longer. */
+#define MST_AUTHORITY_EXPIRIES_MAX 8
 
 /* Round numbers that an authority accepts: from a node if it knows no round itself, above its last
  * round if it does, and from a store. Each bound leaves room for more rounds than there can be

@@ -132,9 +132,10 @@ static int64_t authority_reclaim_due_us(const struct mst__authority *authority)
 /* The next deadline. */
 static int64_t authority_deadline_us(const struct mst__authority *authority)
 {
-    int64_t due_us =
-        time_min(list_due_us(authority, &authority->present, authority->options.expiry_us),
-                 authority_absent_due_us(authority));
+    int64_t due_us = authority_absent_due_us(authority);
+    int64_t silent_us = 0;
+    (void)mst__members_next_silent(authority, &silent_us); /* only the time is needed */
+    due_us = time_min(due_us, silent_us);
     if (authority->phase == MST_AUTHORITY_CLOSED) {
         return due_us;
     }
@@ -185,10 +186,13 @@ void mst__authority_init(struct mst__authority *authority,
         .return_us = INT64_MAX,
         .reopened_rank = MST_AUTHORITY_RANK_NONE,
         .free_first = MST_INDEX_NONE,
-        .present = {MST_INDEX_NONE, MST_INDEX_NONE},
         .absent = {MST_INDEX_NONE, MST_INDEX_NONE},
         .pending = {MST_INDEX_NONE, MST_INDEX_NONE},
     };
+    for (unsigned i = 0; i < MST_AUTHORITY_EXPIRIES_MAX; i++) {
+        authority->present[i].members =
+            (struct mst__authority_list){MST_INDEX_NONE, MST_INDEX_NONE};
+    }
     mst__map_init(&authority->names, sizeof(uint32_t), options->hash_key);
 }
 
@@ -730,10 +734,10 @@ void mst__authority_attach(struct mst__authority *authority,
 /* Members that had been silent for too long at @heard_us are lost. */
 static void authority_expire(struct mst__authority *authority, int64_t heard_us)
 {
-    const struct mst__authority_list *present = &authority->present;
-    while (list_due_us(authority, present, authority->options.expiry_us) <= heard_us) {
-        mst__authority_expel(authority, mst__members_at(authority, present->first),
-                             MST_EXPELLED_SILENT);
+    struct mst__authority_member *silent;
+    int64_t due_us = 0;
+    while ((silent = mst__members_next_silent(authority, &due_us)) != NULL && due_us <= heard_us) {
+        mst__authority_expel(authority, silent, MST_EXPELLED_SILENT);
     }
     while (authority_absent_due_us(authority) <= heard_us) {
         mst__authority_expel(authority, mst__members_at(authority, authority->absent.first),

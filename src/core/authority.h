@@ -202,7 +202,7 @@ struct mst__announcement {
     /* The order of contacts, because the driver knows which of two connections is newer; 0 = use
      * the incarnation. */
     uint64_t contact;
-    int64_t expiry_us;        /* silence after which it is lost; the longest of a run counts */
+    int64_t expiry_us;        /* silence after which it is lost, and only it */
     size_t memory_max;        /* the memory limit of the authority afterwards; 0 = none */
     struct mst_bytes address; /* where others reach it; of rank 0: for the workers */
     const struct mst__label *labels;
@@ -263,7 +263,7 @@ struct mst__authority_member {
     enum mst__authority_place place : 8;
     uint8_t pending;  /* its notice: an effect kind + 1, 0 = none */
     bool is_listed;   /* in the list of pending notices */
-    bool is_linked;   /* in the list of the present or the absent */
+    bool is_linked;   /* in a list of the present or the absent */
     bool is_absent;   /* its connection is closed, the grace runs */
     bool is_lost;     /* GONE: lost, not left */
     bool is_named;    /* its name refers to this entry */
@@ -271,8 +271,9 @@ struct mst__authority_member {
     bool is_finished; /* HOLDING: its work is done; GONE: it was */
     bool has_skew;    /* skew_us was measured */
     uint8_t expelled; /* GONE: why, for the notice */
+    uint8_t patience; /* linked and not absent: the index of its list in authority->present */
     uint32_t generation;
-    uint32_t prev, next;   /* in the list of the present or the absent, oldest first */
+    uint32_t prev, next;   /* in a list of the present or the absent, oldest first */
     uint32_t pending_next; /* in the list of notices; of a free entry: the next free one */
     uint32_t rank;         /* in the current round, also if back or gone; else RANK_NONE */
     uint32_t pinned_rank;
@@ -284,9 +285,10 @@ struct mst__authority_member {
     uint64_t session;
     uint64_t contact; /* or the incarnation, if the driver has no contacts */
     uint64_t replaced[MST_AUTHORITY_REPLACED_MAX]; /* earlier sessions with this name; 0 = none */
-    uint64_t order;   /* order of the session's announcement: smaller is earlier */
-    int64_t heard_us; /* last heartbeat or announcement; absent and gone: since when */
-    int64_t skew_us;  /* the node's clock minus ours at the announcement; for information */
+    uint64_t order;    /* order of the session's announcement: smaller is earlier */
+    int64_t heard_us;  /* last heartbeat or announcement; absent and gone: since when */
+    int64_t skew_us;   /* the node's clock minus ours at the announcement; for information */
+    int64_t expiry_us; /* silence after which it is lost while it is present */
 };
 
 /* Messages to send, in this order, except that EXPELLED may come earlier. */
@@ -338,7 +340,7 @@ struct mst__authority_effect {
 
 struct mst__authority_options {
     uint64_t epoch;       /* different and larger at each start; > 0 */
-    int64_t expiry_us;    /* silence after which a connected node is lost, unless a node asks for
+    int64_t expiry_us;    /* silence after which a connected node is lost, unless it asks for
                              more; INT64_MAX = never */
     int64_t grace_us;     /* after its connection closed */
     int64_t reclaim_us;   /* for the members of a round after a restart of the authority */
@@ -364,6 +366,12 @@ struct mst__authority_settings {
 
 struct mst__authority_list {
     uint32_t first, last;
+};
+
+/* Present members that are lost after the same time of silence, by heard_us. */
+struct mst__authority_patience {
+    struct mst__authority_list members;
+    int64_t expiry_us; /* not less than any of theirs */
 };
 
 /* Counters since the start of the authority. @steps counts visited members. */
@@ -417,7 +425,9 @@ struct mst__authority {
     uint32_t living_count; /* WAITING or HOLDING */
     uint32_t used_count;   /* used entries, including remembered ones */
     uint32_t free_first;
-    struct mst__authority_list present, absent; /* living ones, by heard_us */
+    /* Living ones. A list of present ones that is empty serves for any expiry. */
+    struct mst__authority_patience present[MST_AUTHORITY_EXPIRIES_MAX];
+    struct mst__authority_list absent; /* by heard_us */
     uint64_t order_next;
     /* Rank to index in the current round; UINT32_MAX = not claimed. In pages, so that a claimed
      * round takes no memory before its members come. */

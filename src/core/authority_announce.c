@@ -411,6 +411,9 @@ static void member_say(struct mst__authority *authority,
     member->incarnation = said->incarnation;
     member->session = said->session;
     member->contact = announce_contact(said);
+    member->expiry_us = said->expiry_us > authority->options.expiry_us
+                            ? said->expiry_us
+                            : authority->options.expiry_us;
     member->has_skew = said->has_wall;
     member->skew_us =
         said->has_wall ? mst__saturate_subtract(said->wall_us, said->wall_here_us) : 0;
@@ -625,9 +628,6 @@ int mst__authority_announce(struct mst__authority *authority,
     const struct mst__claim *claim = &announcement->claim;
     if (claim->epoch != authority->options.epoch && claim->round > authority->round_floor) {
         authority->round_floor = claim->round;
-    }
-    if (announcement->expiry_us > authority->options.expiry_us) {
-        authority->options.expiry_us = announcement->expiry_us;
     }
     struct mst__authority_member *member = announce.old;
     if (announce.is_same) {

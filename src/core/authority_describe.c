@@ -269,6 +269,22 @@ static const char *flaw_of_list(const struct mst__authority *authority,
     return NULL;
 }
 
+static const char *flaw_of_present(const struct mst__authority *authority, uint32_t *count)
+{
+    const char *flaw = NULL;
+    for (unsigned i = 0; i < MST_AUTHORITY_EXPIRIES_MAX && flaw == NULL; i++) {
+        const struct mst__authority_patience *present = &authority->present[i];
+        flaw = flaw_of_list(authority, &present->members, false, count);
+        for (uint32_t at = present->members.first; at != MST_INDEX_NONE && flaw == NULL;) {
+            const struct mst__authority_member *member = mst__members_at(authority, at);
+            HOLDS(member->patience == i);
+            HOLDS(member->expiry_us <= present->expiry_us);
+            at = member->next;
+        }
+    }
+    return flaw;
+}
+
 /* The list of notices and the list of free entries: linked in the same way. */
 static const char *flaw_of_chains(const struct mst__authority *authority)
 {
@@ -416,6 +432,7 @@ static const char *flaw_of_numbers(const struct mst__authority *authority)
     HOLDS(!settings->is_set || settings->nodes_max <= members_max);
     for (uint32_t i = 0; i < authority->members_count; i++) {
         const struct mst__authority_member *member = &authority->members[i];
+        HOLDS(member->patience < MST_AUTHORITY_EXPIRIES_MAX);
         HOLDS(is_link(authority, member->pending_next));
         HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->prev));
         HOLDS(member->place == MST_PLACE_FREE || is_link(authority, member->next));
@@ -427,7 +444,7 @@ const char *mst__authority_flaw(const struct mst__authority *authority)
 {
     uint32_t linked = 0;
     const char *flaw = flaw_of_numbers(authority);
-    flaw = flaw == NULL ? flaw_of_list(authority, &authority->present, false, &linked) : flaw;
+    flaw = flaw == NULL ? flaw_of_present(authority, &linked) : flaw;
     flaw = flaw == NULL ? flaw_of_list(authority, &authority->absent, true, &linked) : flaw;
     flaw = flaw == NULL ? flaw_of_chains(authority) : flaw;
     flaw = flaw == NULL ? flaw_of_members(authority) : flaw;

@@ -1,7 +1,7 @@
 /* core/authority_members.c - entries, names, lists and notices of an authority's members.
  *
- * Invariants: a living member is in the list of the present or of the absent ones, which are in the
- * order of heard_us, unless it has finished and its round is whole; a gone one is in neither. A
+ * Invariants: a living member is in a list of the present or in that of the absent ones, which are
+ * in the order of heard_us, unless it has finished and its round is whole; a gone one is in none. A
  * name refers to a living member, or to a gone one with a rank in the current round. An entry is
  * free if it is not living, has no name and no notice. */
 #include "core/authority_members.h"
@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "core/authority_moves.h"
+#include "core/saturate.h"
 
 /* Initial entries of the table. */
 #define MEMBERS_CAPACITY_MIN 16
@@ -415,21 +416,54 @@ struct mst_bytes mst__authority_label_value(const struct mst__authority_member *
 
 /* --- lists --- */
 
+/* The list for a present member with @expiry_us. Nodes of a run usually have the same. If there are
+ * more different ones than lists, those who may be silent for longer share theirs: a node is never
+ * lost before its time. */
+static uint8_t members_patience(struct mst__authority *authority, int64_t expiry_us)
+{
+    unsigned unused = MST_AUTHORITY_EXPIRIES_MAX;
+    unsigned longer = MST_AUTHORITY_EXPIRIES_MAX;
+    unsigned longest = 0;
+    for (unsigned i = 0; i < MST_AUTHORITY_EXPIRIES_MAX; i++) {
+        int64_t own_us = authority->present[i].expiry_us;
+        if (authority->present[i].members.first == MST_INDEX_NONE) {
+            unused = unused < MST_AUTHORITY_EXPIRIES_MAX ? unused : i;
+            continue;
+        }
+        if (own_us == expiry_us) {
+            return (uint8_t)i;
+        }
+        bool is_nearer =
+            longer == MST_AUTHORITY_EXPIRIES_MAX || own_us < authority->present[longer].expiry_us;
+        longer = own_us > expiry_us && is_nearer ? i : longer;
+        longest = own_us > authority->present[longest].expiry_us ? i : longest;
+    }
+    if (unused == MST_AUTHORITY_EXPIRIES_MAX && longer < MST_AUTHORITY_EXPIRIES_MAX) {
+        return (uint8_t)longer;
+    }
+    unsigned taken = unused < MST_AUTHORITY_EXPIRIES_MAX ? unused : longest;
+    authority->present[taken].expiry_us = expiry_us;
+    return (uint8_t)taken;
+}
+
 static struct mst__authority_list *members_list(struct mst__authority *authority,
                                                 const struct mst__authority_member *member)
 {
-    return member->is_absent ? &authority->absent : &authority->present;
+    return member->is_absent ? &authority->absent : &authority->present[member->patience].members;
 }
 
 void mst__members_link(struct mst__authority *authority, struct mst__authority_member *member)
 {
-    struct mst__authority_list *list = members_list(authority, member);
     uint32_t index = mst__members_index(authority, member);
     MST_ASSERT(!member->is_linked);
     member->heard_us = authority->now_us;
     if (member->is_finished && mst__authority_is_whole(authority)) {
         return;
     }
+    if (!member->is_absent) {
+        member->patience = members_patience(authority, member->expiry_us);
+    }
+    struct mst__authority_list *list = members_list(authority, member);
     member->is_linked = true;
     member->prev = list->last;
     member->next = MST_INDEX_NONE;
@@ -463,6 +497,26 @@ void mst__members_unlink(struct mst__authority *authority, struct mst__authority
     member->prev = MST_INDEX_NONE;
     member->next = MST_INDEX_NONE;
     authority->stats.steps++;
+}
+
+struct mst__authority_member *mst__members_next_silent(const struct mst__authority *authority,
+                                                       int64_t *ret_due_us)
+{
+    struct mst__authority_member *next = NULL;
+    *ret_due_us = INT64_MAX;
+    for (unsigned i = 0; i < MST_AUTHORITY_EXPIRIES_MAX; i++) {
+        const struct mst__authority_patience *present = &authority->present[i];
+        if (present->members.first == MST_INDEX_NONE || present->expiry_us == INT64_MAX) {
+            continue;
+        }
+        struct mst__authority_member *oldest = mst__members_at(authority, present->members.first);
+        int64_t due_us = mst__saturate_add(oldest->heard_us, present->expiry_us);
+        if (due_us < *ret_due_us) {
+            next = oldest;
+            *ret_due_us = due_us;
+        }
+    }
+    return next;
 }
 
 /* --- notices --- */

@@ -83,11 +83,15 @@ void mst__members_set_text(struct mst__authority *authority,
                            char *text,
                            uint16_t text_size);
 
-/* Append @member to the list of the present or absent ones, as is_absent says, heard at
+/* Append @member to a list of the present or to the absent ones, as is_absent says, heard at
  * authority->now_us; not if it has finished in a whole round, where its silence means nothing.
  * Remove it, if it is in a list. */
 void mst__members_link(struct mst__authority *authority, struct mst__authority_member *member);
 void mst__members_unlink(struct mst__authority *authority, struct mst__authority_member *member);
+
+/* The present member that is lost next if it stays silent, *ret_due_us is when; NULL, INT64_MAX. */
+struct mst__authority_member *mst__members_next_silent(const struct mst__authority *authority,
+                                                       int64_t *ret_due_us);
 
 /* Add a notice for @member, which is present or has just ended; the last notice counts. */
 void mst__members_notify(struct mst__authority *authority,

@@ -194,16 +194,40 @@ static void visit_member(struct mst__visitor *visitor,
     member->labels_count = (uint16_t)labels_count;
 }
 
+/* MEMBER, after its text. In the first journals all members have the expiry of the options. */
+static void visit_patience(struct mst__visitor *visitor,
+                           const struct mst__authority *authority,
+                           struct mst__authority_member *member)
+{
+    if (mst__visit_more(visitor)) {
+        mst__visit_i64(visitor, &member->expiry_us);
+        mst__visit_u8(visitor, &member->patience);
+    } else {
+        member->expiry_us = authority->options.expiry_us;
+        member->patience = 0;
+    }
+}
+
 /* READY: where the lists begin and end. */
 static void visit_lists(struct mst__visitor *visitor, struct mst__authority *authority)
 {
-    mst__visit_u32(visitor, &authority->present.first);
-    mst__visit_u32(visitor, &authority->present.last);
+    struct mst__authority_patience *present = authority->present;
+    mst__visit_u32(visitor, &present[0].members.first);
+    mst__visit_u32(visitor, &present[0].members.last);
     mst__visit_u32(visitor, &authority->absent.first);
     mst__visit_u32(visitor, &authority->absent.last);
     mst__visit_u32(visitor, &authority->pending.first);
     mst__visit_u32(visitor, &authority->pending.last);
     mst__visit_u32(visitor, &authority->free_first);
+    bool has_more = mst__visit_more(visitor);
+    present[0].expiry_us = has_more ? present[0].expiry_us : authority->options.expiry_us;
+    for (unsigned i = 0; i < MST_AUTHORITY_EXPIRIES_MAX && has_more; i++) {
+        if (i > 0) {
+            mst__visit_u32(visitor, &present[i].members.first);
+            mst__visit_u32(visitor, &present[i].members.last);
+        }
+        mst__visit_i64(visitor, &present[i].expiry_us);
+    }
 }
 
 /* --- writing --- */
@@ -252,6 +276,7 @@ static int write_member(struct mst__journal *journal,
     visit_member(&making.visitor, &copy, &is_ranked, &has_driver);
     if (member->place != MST_PLACE_FREE) {
         mst__visit_text(&making.visitor, &text);
+        visit_patience(&making.visitor, authority, &copy);
     }
     return mst__journal_made(&making);
 }
@@ -405,6 +430,7 @@ static int restore_member(struct mst__journal_state *state,
     bool is_used = member.place != MST_PLACE_FREE;
     if (is_used) {
         mst__visit_text(visitor, &text);
+        visit_patience(visitor, authority, &member);
     }
     bool is_valid = visitor->rv == 0 && state->members_left > 0 &&
                     (!is_used || text_is_whole(text, member.labels_count));

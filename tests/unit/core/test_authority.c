@@ -241,26 +241,6 @@ static void grace(void **state)
     run_close(&run);
 }
 
-/* Of the times that nodes allow for silence the longest counts, for all. */
-static void patience(void **state)
-{
-    (void)state;
-    struct unit_run run;
-    run_init(&run, 2, 2);
-    run_join(&run, "a");
-    struct mst__announcement said = run_announcement(&run, "b");
-    said.expiry_us = 20 * SECOND_US;
-    assert_int_equal(run_say(&run, &said), 0);
-    said.expiry_us = SECOND_US;
-    assert_int_equal(run_say(&run, &said), 0);
-    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; sealed 7/1 of 2 at a b=1; ");
-    run_pass(&run, 20 * SECOND_US - 1, false);
-    assert_told(&run, "");
-    run_pass(&run, 1, false);
-    assert_told(&run, "expelled a; expelled b; ");
-    run_close(&run);
-}
-
 /* The end of a connection that has been followed by another one ends nothing. */
 static void old_connection(void **state)
 {
@@ -950,7 +930,6 @@ int main(void)
         cmocka_unit_test(silence_is_loss),
         cmocka_unit_test(heartbeat_of_the_lost),
         cmocka_unit_test(grace),
-        cmocka_unit_test(patience),
         cmocka_unit_test(old_connection),
         cmocka_unit_test(not_back_in_time),
         cmocka_unit_test(leaving_is_not_closing),

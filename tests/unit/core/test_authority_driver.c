@@ -416,16 +416,115 @@ static void ends_have_causes(void **state)
     run_close(&run);
 }
 
+/* --- silence --- */
+
+static void run_say_expiry(struct unit_run *run, const char *name, int64_t expiry_us)
+{
+    struct mst__announcement said = run_announcement(run, name);
+    said.expiry_us = expiry_us;
+    assert_int_equal(run_say(run, &said), 0);
+}
+
+/* The time that a node allows for silence is its own, whoever is or was here, and the last one that
+ * it has announced. */
+static void patience(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 3, 3);
+    run_join(&run, "a");
+    run_say_expiry(&run, "b", (int64_t)3600 * SECOND_US);
+    run_say_expiry(&run, "b", 20 * SECOND_US);
+    run_say_expiry(&run, "c", 30 * SECOND_US);
+    assert_told(&run, "sealed 7/1 of 3 at a a=0 b=1 c=2; ");
+    run_pass(&run, 15 * SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "expelled a; lost a=0; reopened 2 lost a; ");
+    run_pass(&run, 5 * SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "expelled b; lost b=1; ");
+    run_pass(&run, 10 * SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "expelled c; ");
+    run_close(&run);
+}
+
+/* A stranger who may be silent for an hour, and is gone, takes nobody's patience with it. */
+static void patience_of_a_stranger(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    run_init(&run, 2, 2);
+    run_say_expiry(&run, "stranger", (int64_t)3600 * SECOND_US);
+    run_leave(&run, "stranger");
+    run_join(&run, "a");
+    run_join(&run, "b");
+    assert_told(&run, "sealed 7/1 of 2 at a a=0 b=1; ");
+    run_pass(&run, 14 * SECOND_US, false);
+    assert_int_equal(step_heard(&run.authority, run_id(&run, "a"), run.now_us), 0);
+    run_pass(&run, SECOND_US - 1, false);
+    assert_told(&run, "");
+    run_pass(&run, 1, false);
+    assert_told(&run, "expelled b; lost b=1; reopened 2 lost b; ");
+    run_close(&run);
+}
+
+/* More different expiries than are told apart: some may be silent for longer than they asked, none
+ * is lost before its time, and the first ones keep theirs. */
+static void patience_of_many(void **state)
+{
+    (void)state;
+    struct unit_run run;
+    const unsigned count = MST_AUTHORITY_EXPIRIES_MAX + 3;
+    run_init(&run, count, count);
+    char name[8];
+    for (unsigned i = 0; i < count; i++) {
+        /* 20, 40, … and then one in between, one beyond all and one below all. */
+        static const int64_t late_s[] = {50, 400, 16};
+        (void)snprintf(name, sizeof name, "n%u", i);
+        run_say_expiry(&run, name,
+                       (i < MST_AUTHORITY_EXPIRIES_MAX ? 20 * (int64_t)(i + 1)
+                                                       : late_s[i - MST_AUTHORITY_EXPIRIES_MAX]) *
+                           SECOND_US);
+        mst__authority_check(&run.authority);
+    }
+    static const int64_t lost_s[] = {20, 40, 60, 80, 100, 120, 140, 400, 60, 400, 20};
+    assert_int_equal(sizeof lost_s / sizeof lost_s[0], count);
+    for (int64_t now_s = 1; now_s <= 400; now_s++) {
+        run_pass(&run, SECOND_US, false);
+        for (unsigned i = 0; i < count; i++) {
+            (void)snprintf(name, sizeof name, "n%u", i);
+            bool is_here =
+                mst__authority_find(&run.authority, mst_bytes_str(name)) != MST_AUTHORITY_NOBODY;
+            assert_int_equal(is_here, now_s < lost_s[i]);
+        }
+    }
+    run_close(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timer_decides_nothing),      cmocka_unit_test(long_poll),
-        cmocka_unit_test(judged_as_of_what_was_read), cmocka_unit_test(stopped_driver),
-        cmocka_unit_test(stopped_while_reclaiming),   cmocka_unit_test(claim_reserves_nothing),
-        cmocka_unit_test(memory_is_bounded),          cmocka_unit_test(memory_is_reserved_first),
-        cmocka_unit_test(claimed_rounds_are_bounded), cmocka_unit_test(restored_rounds_are_bounded),
-        cmocka_unit_test(newer_contact_wins),         cmocka_unit_test(older_word_comes_first),
-        cmocka_unit_test(replaced_is_over),           cmocka_unit_test(ends_have_causes),
+        cmocka_unit_test(patience),
+        cmocka_unit_test(patience_of_a_stranger),
+        cmocka_unit_test(patience_of_many),
+        cmocka_unit_test(timer_decides_nothing),
+        cmocka_unit_test(long_poll),
+        cmocka_unit_test(judged_as_of_what_was_read),
+        cmocka_unit_test(stopped_driver),
+        cmocka_unit_test(stopped_while_reclaiming),
+        cmocka_unit_test(claim_reserves_nothing),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(memory_is_reserved_first),
+        cmocka_unit_test(claimed_rounds_are_bounded),
+        cmocka_unit_test(restored_rounds_are_bounded),
+        cmocka_unit_test(newer_contact_wins),
+        cmocka_unit_test(older_word_comes_first),
+        cmocka_unit_test(replaced_is_over),
+        cmocka_unit_test(ends_have_causes),
     };
     return MST_RUN_TESTS(tests);
 }
