@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "core/authority.h"
 
 #define LINE_SIZE 600
@@ -118,12 +119,39 @@ int mst__report_cause(struct mst__buf *text, const struct mst__cause *cause)
     return rv == 0 ? put_lines(text, cause->text) : rv;
 }
 
+/* Append a line of a block, without its newline. Tabs stay: stack traces have them. */
+static int put_visible(struct mst__buf *text, struct mst_bytes line)
+{
+    bool is_indented = line.size >= 2 && line.data[0] == ' ' && line.data[1] == ' ';
+    int rv = mst__buf_append(text, mst_bytes_str(is_indented ? "" : "    "));
+    while (rv == 0 && line.size > 0) {
+        const uint8_t *tab = memchr(line.data, '\t', line.size);
+        size_t size = tab == NULL ? line.size : (size_t)(tab - line.data);
+        (void)mst__text_put_foreign(text, &rv, mst_bytes_of(line.data, size));
+        rv = rv == 0 && tab != NULL ? mst__buf_append_u8(text, '\t') : rv;
+        line = mst__bytes_skip(line, tab == NULL ? size : size + 1);
+    }
+    return rv == 0 ? mst__buf_append_u8(text, '\n') : rv;
+}
+
+static int put_block(struct mst__buf *text, struct mst_bytes block)
+{
+    int rv = 0;
+    while (rv == 0 && block.size > 0) {
+        const uint8_t *end = memchr(block.data, '\n', block.size);
+        size_t size = end == NULL ? block.size : (size_t)(end - block.data);
+        rv = put_visible(text, mst_bytes_of(block.data, size));
+        block = mst__bytes_skip(block, end == NULL ? size : size + 1);
+    }
+    return rv;
+}
+
 int mst__report(struct mst__buf *text, const char *program, struct mst_bytes block)
 {
     int rv = put_rule(text, '=');
     rv = rv == 0 ? put(text, "%s FAILED\n", program) : rv;
     rv = rv == 0 ? put_rule(text, '-') : rv;
     rv = rv == 0 ? put(text, "Root Cause (first observed failure):\n[0]:\n") : rv;
-    rv = rv == 0 ? mst__buf_append(text, block) : rv;
+    rv = rv == 0 ? put_block(text, block) : rv;
     return rv == 0 ? put_rule(text, '=') : rv;
 }

@@ -8,6 +8,7 @@
 #include <muster/error.h>
 
 #include "base/buf.h"
+#include "base/limits.h"
 
 /* The failure of a worker, as its own node sees it. */
 struct mst__failed_worker {
@@ -29,11 +30,16 @@ void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE]);
  * MST_ENOMEM. */
 int mst__report_block(struct mst__buf *text, const struct mst__failed_worker *failed);
 
+/* Greatest size of a report with a block of MST_AGENT_BLOCK_SIZE_MAX bytes. */
+#define MST_REPORT_SIZE_MAX (5 * MST_AGENT_BLOCK_SIZE_MAX + 4096)
+
 /* Append a block made from the cause that the job has. Returns as mst__report_block. */
 struct mst__cause;
 int mst__report_cause(struct mst__buf *text, const struct mst__cause *cause);
 
-/* Append the whole report: that @program failed, and @block. Returns as mst__report_block. */
+/* Append the whole report: that @program failed, and @block, which may come from another machine:
+ * each of its lines is indented, and what is not plain text is made visible. Returns as
+ * mst__report_block. */
 int mst__report(struct mst__buf *text, const char *program, struct mst_bytes block);
 
 #endif /* MST_AGENT_REPORT_H */

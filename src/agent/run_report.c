@@ -8,6 +8,8 @@
 #include "agent/report.h"
 #include "agent/run_self.h"
 #include "base/limits.h"
+#include "base/text.h"
+#include "base/unicode.h"
 
 #define SAY_SIZE 1200
 #define END_SIZE 100
@@ -19,15 +21,18 @@
 void mst__run_say(struct mst__run *run, const char *format, ...)
 {
     char line[SAY_SIZE];
+    struct mst__buf text;
+    int rv = 0;
     va_list args;
     va_start(args, format);
-    int size = vsnprintf(line, sizeof line - 1, format, args);
+    (void)vsnprintf(line, sizeof line, format, args); /* cut off when long */
     va_end(args);
-    size = size < SAY_SIZE - 1 ? size : SAY_SIZE - 2;
-    if (size > 0) {
-        line[size] = '\n';
-        mst__output_say(run->output, mst_bytes_of(line, (size_t)size + 1));
+    mst__buf_init(&text, sizeof line * MST_UNICODE_SHOWN_SIZE);
+    (void)mst__text_put_foreign(&text, &rv, mst_bytes_str(line)); /* names and causes of others */
+    if (rv == 0 && mst__buf_append_u8(&text, '\n') == 0) {
+        mst__output_say(run->output, mst__buf_bytes(&text));
     }
+    mst__buf_close(&text);
 }
 
 /* --- the job's life --- */
@@ -199,7 +204,7 @@ void mst__run_describe(struct mst__run *run,
 static void say_failed(struct mst__run *run)
 {
     struct mst__buf text;
-    mst__buf_init(&text, MST_AGENT_BLOCK_SIZE_MAX + 4096);
+    mst__buf_init(&text, MST_REPORT_SIZE_MAX);
     if (mst__buf_size(&run->block) == 0) {
         (void)mst__report_cause(&run->block, &run->agent.cause);
     }

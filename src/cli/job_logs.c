@@ -4,10 +4,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/unicode.h"
 #include "cli/job.h"
 #include "cli/log.h"
 
@@ -31,6 +34,33 @@ static void say_alive(const struct mst__cli_job *job, const char *token)
     struct mst_err err; /* on failure, the next call may succeed */
     (void)snprintf(key, sizeof key, "logs/%s/alive", token);
     (void)mst_store_add(job->store, mst_bytes_str(key), 1, job->timeout_ms, &number, &err);
+}
+
+/* Print a piece of a log: as it is into a file or a pipe; on a terminal, whose owner did not write
+ * the program, control characters are made visible. */
+static int print_piece(struct mst_bytes piece, struct mst_err *reterr)
+{
+    struct mst__buf text;
+    int rv = 0;
+    if (isatty(STDOUT_FILENO) != 1) {
+        return mst__cli_write(piece, reterr);
+    }
+    mst__buf_init(&text, MST_UNICODE_SHOWN_SIZE * (piece.size + 1));
+    while (rv == 0 && piece.size > 0) {
+        char c = (char)piece.data[0];
+        if (c == '\n' || c == '\t' || c == '\r') {
+            rv = mst__buf_append_u8(&text, (uint8_t)c);
+            piece = mst__bytes_skip(piece, 1);
+        } else {
+            char shown[MST_UNICODE_SHOWN_SIZE];
+            size_t size = mst__unicode_take_shown(&piece, shown);
+            rv = mst__buf_append(&text, mst_bytes_of(shown, size));
+        }
+    }
+    rv = rv == 0 ? mst__cli_write(mst__buf_bytes(&text), reterr)
+                 : mst__fail(reterr, rv, 0, "piece of a log");
+    mst__buf_close(&text);
+    return rv;
 }
 
 /* Read pieces until the end of the log. */
@@ -58,7 +88,7 @@ static int read_pieces(const struct mst__cli_job *job, const char *token, struct
             return rv;
         }
         if (rv == 0) {
-            rv = mst__cli_write(mst_bytes_of(piece.data + 1, piece.size - 1), reterr);
+            rv = print_piece(mst_bytes_of(piece.data + 1, piece.size - 1), reterr);
         }
         mst_buffer_free(&piece);
         if (rv == MST_ESYS) {

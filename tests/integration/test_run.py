@@ -500,6 +500,21 @@ class Together(Case):
         self.assertIn("rank      : 3 (local_rank: 1)", reports[0])
         self.assertIn("why", reports[0])
 
+    def test_foreign_report(self):
+        """The report of another node cannot control the terminal, nor look like another report."""
+        nodes = [self.shell('[ $RANK = 1 ] || sleep 1000; printf "\\033[2J\\033]0;x\\007\\n====='
+                            '\\nRoot Cause\\n" >&2; exit 7', "--node-rank", rank,
+                            "--redirects", "2", "--max-restarts", 1, nnodes="2",
+                            conf=f"{QUICK},node_name=n\u202e{rank}") for rank in range(2)]
+        for node in nodes:
+            self.assertEqual(node.wait(), 7, node.stderr())
+            self.assertIn("\n    \\x1b[2J\\x1b]0;x\\x07\n    =====\n    Root Cause\n",
+                          node.stderr())
+            self.assertNotIn("\x1b", node.stderr())
+            self.assertNotIn("\u202e", node.stderr())
+        self.assertIn("a worker of node 'n\\xe2\\x80\\xae1' failed: exit status 7\n",
+                      nodes[0].stderr())
+
     def test_one_budget(self):
         """Three nodes fail once each; the third failure exceeds the budget of the job."""
         script = 'if [ $GROUP_RANK = $TORCHELASTIC_RESTART_COUNT ]; then ' \

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -90,6 +91,23 @@ class Control(unittest.TestCase):
         told = self.ask("logs", "--rank", "7", "--timeout", "300ms")
         self.assertEqual(told.returncode, TIMEOUT)
         self.assertIn("no node of the job has a worker of rank 7", told.stderr)
+
+    def test_logs_on_a_terminal(self):
+        """A terminal sees no control characters of the worker; a file has them."""
+        agent = Agent(*self.job, "--log-dir", self.directory,
+                      "--redirects", "3", "--", "sh", "-c",
+                      'printf "a\\033[2J\\tb\\n"; : > up; sleep 1000', cwd=self.directory)
+        self.addCleanup(agent.close)
+        harness.wait_until(lambda: os.path.exists(os.path.join(self.directory, "up")), "the worker")
+        self.assertEqual(self.ask("logs", "--rank", "0").stdout, "a\x1b[2J\tb\n")
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        with os.fdopen(theirs, "wb") as terminal:
+            told = subprocess.run([harness.MUSTER, "logs", *self.job, "--rank", "0"], check=False,
+                                  stdout=terminal, stderr=subprocess.PIPE,
+                                  timeout=harness.DEADLINE_S)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertRegex(os.read(ours, 1000), rb"^a\\x1b\[2J +b\r\n$|^a\\x1b\[2J\tb\r\n$")
 
     def test_no_file(self):
         self.agent("a", nnodes="1", options=()).next()

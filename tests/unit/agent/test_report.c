@@ -1,0 +1,134 @@
+/* unit/agent/test_report.c - the report of a failure, which may be about another machine. */
+#include "agent/report.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "core/authority.h"
+#include "unit/unit.h"
+
+#define HEAD                                                         \
+    "============================================================\n" \
+    "train FAILED\n"                                                 \
+    "------------------------------------------------------------\n" \
+    "Root Cause (first observed failure):\n"                         \
+    "[0]:\n"
+#define FOOT "============================================================\n"
+
+static struct mst__buf text;
+
+static int setup(void **state)
+{
+    (void)state;
+    mst__buf_init(&text, MST_REPORT_SIZE_MAX);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mst__buf_close(&text);
+    return 0;
+}
+
+static void assert_report(const char *block, const char *shown)
+{
+    char expected[2000];
+    (void)snprintf(expected, sizeof expected, "%s%s%s", HEAD, shown, FOOT);
+    mst__buf_clear(&text);
+    assert_int_equal(mst__report(&text, "train", mst_bytes_str(block)), 0);
+    assert_int_equal(mst__buf_append_u8(&text, 0), 0);
+    assert_string_equal((const char *)mst__buf_bytes(&text).data, expected);
+}
+
+static void test_plain_block(void **state)
+{
+    (void)state;
+    const struct mst__failed_worker failed = {
+        .rank = 5,
+        .local_rank = 1,
+        .pid = 77,
+        .status = 3,
+        .host = "h",
+        .message = "ValueError: n\xc3\xb6\n\tat line 1",
+        .tail = mst_bytes_str("one\ntwo\n"),
+    };
+    struct mst__buf block;
+    mst__buf_init(&block, MST_AGENT_BLOCK_SIZE_MAX);
+    assert_int_equal(mst__report_block(&block, &failed), 0);
+    assert_int_equal(mst__buf_append_u8(&block, 0), 0);
+    assert_report((const char *)mst__buf_bytes(&block).data, "  time      : ?.000000\n"
+                                                             "  host      : h\n"
+                                                             "  rank      : 5 (local_rank: 1)\n"
+                                                             "  exitcode  : 3 (pid: 77)\n"
+                                                             "  error_file: <N/A>\n"
+                                                             "  traceback : ValueError: n\xc3\xb6\n"
+                                                             "    \tat line 1\n"
+                                                             "  stderr    : the last lines\n"
+                                                             "    one\n"
+                                                             "    two\n");
+    mst__buf_close(&block);
+}
+
+/* The block of another node can neither control the terminal nor look like another report. */
+static void test_foreign_block(void **state)
+{
+    (void)state;
+    assert_report(
+        "  host      : \033[2J\033]0;x\007\n====\nRoot Cause:\r\n x\n\n\ty\x9b\xe2\x80\xae",
+        "  host      : \\x1b[2J\\x1b]0;x\\x07\n"
+        "    ====\n"
+        "    Root Cause:\\x0d\n"
+        "     x\n"
+        "    \n"
+        "    \ty\\x9b\\xe2\\x80\\xae\n");
+}
+
+static void test_foreign_cause(void **state)
+{
+    (void)state;
+    const struct mst__cause cause = {
+        .worker = MST_CAUSE_WORKER_NONE,
+        .signal = 9,
+        .node = mst_bytes_str("evil\033[1m\n====\nRoot Cause"),
+        .text = mst_bytes_str("rank 1: \033[31mno"),
+    };
+    struct mst__buf block;
+    mst__buf_init(&block, MST_AGENT_BLOCK_SIZE_MAX);
+    assert_int_equal(mst__report_cause(&block, &cause), 0);
+    assert_int_equal(mst__buf_append_u8(&block, 0), 0);
+    assert_report((const char *)mst__buf_bytes(&block).data, "  time      : ?.000000\n"
+                                                             "  node      : evil\\x1b[1m\n"
+                                                             "    ====\n"
+                                                             "    Root Cause\n"
+                                                             "  exitcode  : -9: SIGKILL\n"
+                                                             "  traceback : rank 1: \\x1b[31mno\n");
+    mst__buf_close(&block);
+}
+
+/* The largest block still fits when every byte has to be made visible. */
+static void test_size(void **state)
+{
+    (void)state;
+    static const char bytes[] = {'\n', '\033'};
+    char *block = mst__malloc(MST_AGENT_BLOCK_SIZE_MAX);
+    assert_non_null(block);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        memset(block, bytes[i], MST_AGENT_BLOCK_SIZE_MAX);
+        mst__buf_clear(&text);
+        assert_int_equal(mst__report(&text, "train", mst_bytes_of(block, MST_AGENT_BLOCK_SIZE_MAX)),
+                         0);
+    }
+    mst__free(block);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_plain_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_foreign_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_foreign_cause, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_size, setup, teardown),
+    };
+    return mst__unit_end(sizeof tests / sizeof tests[0], cmocka_run_group_tests(tests, NULL, NULL));
+}
