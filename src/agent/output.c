@@ -185,7 +185,7 @@ static struct mst__line_source source_of(const struct stream *stream)
         .role = output->options.role,
         .hostname = output->options.hostname,
         .rank = output->first_rank + (int64_t)stream->local_rank,
-        .local_rank = (int64_t)stream->local_rank,
+        .local_rank = output->options.local_first + (int64_t)stream->local_rank,
         .generation = output->generation,
         .pid = output->pids[stream->local_rank],
         .is_stderr = stream->is_stderr,

@@ -26,6 +26,7 @@ struct mst__output; /* opaque */
 /* What the pointers refer to is borrowed and must outlive the output. */
 struct mst__output_options {
     size_t workers_count;
+    int64_t local_first; /* the LOCAL_RANK of worker 0, for texts */
     const char *log_dir; /* NULL = a temporary directory, "" = no files */
     bool keeps_logs;     /* keep a temporary directory after success */
     const char *run_id;

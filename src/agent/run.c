@@ -445,6 +445,7 @@ static int make_output(struct mst__run *run, struct mst_err *reterr)
     const struct mst__run_settings *settings = run->settings;
     const struct mst__output_options options = {
         .workers_count = (size_t)settings->nproc,
+        .local_first = settings->local_first,
         .log_dir = settings->log_dir,
         .keeps_logs = settings->keeps_logs,
         .run_id = settings->run_id,

@@ -13,7 +13,7 @@ static void worker_at(void *arg, int64_t i, struct mst__control_worker *ret_work
     const struct mst__run *run = arg;
     *ret_worker = (struct mst__control_worker){
         .rank = run->assignment.first_rank + i,
-        .local_rank = i,
+        .local_rank = run->settings->local_first + i,
         .pid = run->last_pids[i],
         .is_running = run->group.pids[i] != 0,
     };

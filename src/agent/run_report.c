@@ -177,7 +177,7 @@ void mst__run_describe(struct mst__run *run,
                    (const char *)cause->text.data);
     const struct mst__failed_worker failed = {
         .rank = run->assignment.first_rank + worker,
-        .local_rank = worker,
+        .local_rank = run->settings->local_first + worker,
         .pid = run->last_pids[worker],
         .status = cause->status,
         .signal = (int)cause->signal,

@@ -53,8 +53,8 @@ static void place_of(struct mst__run *run, uint32_t worker, struct mst__worker_p
     *ret_place = (struct mst__worker_place){
         .rank = part->first_rank + worker,
         .world_size = part->world_size,
-        .local_rank = worker,
-        .local_world_size = run->settings->nproc,
+        .local_rank = run->settings->local_first + worker,
+        .local_world_size = run->settings->local_size,
         .group_rank = round->rank,
         .group_world_size = round->world_size,
         .role_rank = part->role_first_rank + worker,
@@ -92,11 +92,14 @@ static int plan_worker(struct mst__run *run,
                                       &command, reterr);
     if (rv == 0 && settings->numa != MST_NUMA_OFF) {
         struct mst__cpu_set allowed;
+        /* Other agents on this node use other GPUs; the CPUs that we may use are ours alone. */
+        bool has_gpus = settings->machine.gpus > 0;
         mst__cpu_set_allowed(&allowed);
         cpus = mst__arena_take(&run->arena, sizeof *cpus);
         rv = cpus == NULL ? mst__fail(reterr, MST_ENOMEM, 0, "CPUs of a worker")
-                          : mst__numa_cpus("", settings->numa, worker, settings->nproc, &allowed,
-                                           cpus, reterr);
+                          : mst__numa_cpus("", settings->numa, has_gpus ? place.local_rank : worker,
+                                           has_gpus ? settings->local_size : settings->nproc,
+                                           &allowed, cpus, reterr);
     }
     rv = rv == 0 ? mst__output_open_worker(run->output, worker, fds, reterr) : rv;
     *spawn = (struct mst__spawn_worker){
@@ -118,7 +121,7 @@ static void note_start(struct mst__run *run, uint32_t worker)
         mst__json_put_number(line, "generation", run->agent.generation);
         mst__json_put_number(line, "round", run->round.round);
         mst__json_put_number(line, "restarts", run->agent.restarts);
-        mst__json_put_number(line, "local_rank", worker);
+        mst__json_put_number(line, "local_rank", run->settings->local_first + worker);
         mst__json_put_number(line, "rank", run->assignment.first_rank + worker);
         mst__json_put_number(line, "world_size", run->assignment.world_size);
         mst__json_put_number(line, "worker_pid", run->group.pids[worker]);
@@ -200,7 +203,7 @@ static void note_end(struct mst__run *run, uint32_t worker, int status, int sign
     struct mst__json_writer *line = mst__events_begin(&run->events, "exit");
     if (line != NULL) {
         mst__json_put_number(line, "generation", run->agent.generation);
-        mst__json_put_number(line, "local_rank", worker);
+        mst__json_put_number(line, "local_rank", run->settings->local_first + worker);
         mst__json_put_number(line, "rank", run->assignment.first_rank + worker);
         mst__json_put_number(line, "exit_status", status);
         mst__json_put_number(line, "signal", signal);

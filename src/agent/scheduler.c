@@ -16,9 +16,14 @@
 #include "base/limits.h"
 #include "base/names.h"
 #include "base/number.h"
+#include "base/siphash.h"
 
+/* Ports of jobs: below the range from which Linux takes ports of outgoing connections. The stride
+ * has no common divisor with the count, so that as many jobs in a row have different ports, and so
+ * have the steps of one job. */
 #define PORT_FIRST 29400
-#define PORTS_COUNT 1000 /* numbered jobs have different ports, modulo this */
+#define PORTS_COUNT 3000
+#define PORTS_STRIDE 61
 #define TEXT_SIZE_MAX 600
 #define HOSTFILE_SIZE_MAX MST_MIB(4)
 
@@ -117,9 +122,19 @@ static int count_host(void *arg, const char *name, struct mst_err *reterr)
     return position->index <= MST_HOSTS_MAX ? 0 : MST_ELIMIT; /* not a plausible list */
 }
 
-/* The endpoint is on the first host of the list. Numbered jobs have their own ports, so that two of
- * them can share a node. */
-static void take_endpoint(struct reading *reading, const char *job)
+/* The port of step @step of @job, a number or any other name, so that jobs can share a node. */
+static int64_t port_of(const char *job, int64_t step)
+{
+    int64_t number = 0;
+    if (!mst__number_parse_prefix(mst_bytes_str(job), &number)) {
+        number = (int64_t)(mst__fingerprint(mst_bytes_str(job)) % PORTS_COUNT);
+    }
+    int64_t place = (number % PORTS_COUNT * PORTS_STRIDE + step % PORTS_COUNT) % PORTS_COUNT;
+    return PORT_FIRST + (place < 0 ? 0 : place);
+}
+
+/* The endpoint is on the first host of the list. */
+static void take_endpoint(struct reading *reading, const char *job, int64_t step)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
     char first[TEXT_SIZE_MAX] = "";
@@ -130,10 +145,8 @@ static void take_endpoint(struct reading *reading, const char *job)
     if (first[0] == '\0') {
         return;
     }
-    int64_t number = number_of(job);
     scheduler->endpoint = (struct mst__scheduler_value){
-        .text = make(reading, "%s:%" PRId64, first,
-                     PORT_FIRST + (number > 0 ? number % PORTS_COUNT : 0)),
+        .text = make(reading, "%s:%" PRId64, first, port_of(job, step)),
         .origin = scheduler->hosts.origin,
     };
 }
@@ -159,13 +172,19 @@ static void take_place(struct reading *reading)
 
 /* --- Slurm --- */
 
+static const char *slurm_step(const struct reading *reading)
+{
+    const char *step = get(reading, "SLURM_STEP_ID");
+    return step != NULL ? step : get(reading, "SLURM_STEPID");
+}
+
 static void read_slurm_id(struct reading *reading, const char *job)
 {
     const char *restarts = get(reading, "SLURM_RESTART_COUNT");
     if (restarts == NULL) {
         restarts = get(reading, "SLURM_JOB_RESTART_COUNT");
     }
-    const char *step = get(reading, "SLURM_STEP_ID");
+    const char *step = slurm_step(reading);
     bool has_restarts = number_of(restarts) > 0;
     reading->scheduler->id = (struct mst__scheduler_value){
         .text =
@@ -183,6 +202,44 @@ static bool has_task_per_worker(const struct reading *reading)
     return get(reading, "SLURM_PROCID") != NULL && nodes > 0 && tasks > nodes;
 }
 
+/* Find entry @index of a list such as `2(x3),1`: 2, 2, 2, 1. Returns 0 if it is not there. */
+static int64_t counted_entry(const char *list, int64_t index)
+{
+    while (list != NULL && *list != '\0') {
+        size_t size = strcspn(list, ",");
+        const char *times = strstr(list, "(x");
+        int64_t repeats = times != NULL && times < list + size ? number_of(times + 2) : 1;
+        if (index < repeats) {
+            return number_of(list);
+        }
+        index -= repeats;
+        list += size + (list[size] == ',' ? 1 : 0);
+    }
+    return 0;
+}
+
+/* The place of this task among those of the step on this node. */
+static void take_slurm_task(struct reading *reading)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    struct mst__scheduler_value tasks = {0};
+    take(reading, &tasks,
+         (const char *const[]){"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL});
+    int64_t count = counted_entry(tasks.text, number_of(get(reading, "SLURM_NODEID")));
+    if (count > 0) {
+        take_number(reading, &scheduler->local_rank, (const char *const[]){"SLURM_LOCALID", NULL});
+        scheduler->local_size = (struct mst__scheduler_value){
+            .text = make(reading, "%" PRId64, count), .origin = tasks.origin};
+    }
+}
+
+/* A batch script runs on the first node of its job, outside of any step. */
+static bool is_batch_script(const struct reading *reading)
+{
+    return slurm_step(reading) == NULL && get(reading, "SLURM_STEP_NODELIST") == NULL &&
+           number_of(get(reading, "SLURM_NODEID")) == 0;
+}
+
 static bool read_slurm(struct reading *reading)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
@@ -192,7 +249,7 @@ static bool read_slurm(struct reading *reading)
         return false;
     }
     scheduler->name = "Slurm";
-    scheduler->is_slurm = true;
+    scheduler->slurm_job = job;
     take(
         reading, &scheduler->hosts,
         (const char *const[]){"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", NULL});
@@ -207,7 +264,14 @@ static bool read_slurm(struct reading *reading)
     take_number(
         reading, &scheduler->nnodes,
         (const char *const[]){"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", NULL});
-    take_endpoint(reading, job);
+    if (is_batch_script(reading) && number_of(scheduler->nnodes.text) > 1) {
+        scheduler->batch_nodes = scheduler->nnodes;
+        scheduler->nnodes = (struct mst__scheduler_value){0};
+        take_number(reading, &scheduler->nproc, (const char *const[]){"SLURM_GPUS_ON_NODE", NULL});
+        return true;
+    }
+    take_endpoint(reading, job, number_of(slurm_step(reading)));
+    take_slurm_task(reading);
     if (has_task_per_worker(reading)) {
         scheduler->nnodes = (struct mst__scheduler_value){
             .text = get(reading, "SLURM_STEP_NUM_TASKS"), .origin = "SLURM_STEP_NUM_TASKS"};
@@ -239,6 +303,33 @@ static bool split_pod_name(const char *hostname, size_t *ret_name_size, const ch
     return true;
 }
 
+/* The variables of Kubeflow's PyTorchJob, whose pods are `JOB-master-0` and `JOB-worker-N`. Old
+ * operators call the master `localhost` on itself. The workers of an agent have such variables,
+ * too; an agent among them is not the operator's. */
+static bool read_kubeflow(struct reading *reading)
+{
+    static const char master[] = "-master-0";
+    struct mst__scheduler *scheduler = reading->scheduler;
+    const char *host = get(reading, "MASTER_ADDR");
+    const char *port = get(reading, "MASTER_PORT");
+    if (host == NULL || port == NULL || get(reading, "RANK") == NULL ||
+        get(reading, "WORLD_SIZE") == NULL || get(reading, "TORCHELASTIC_RUN_ID") != NULL) {
+        return false;
+    }
+    host = strcmp(host, "localhost") == 0 ? reading->hostname : host;
+    size_t size = strcspn(host, ".");
+    size_t end = sizeof master - 1;
+    size -= size > end && strncmp(host + size - end, master, end) == 0 ? end : 0;
+    scheduler->name = "Kubeflow";
+    scheduler->id = (struct mst__scheduler_value){.text = make(reading, "%.*s", (int)size, host),
+                                                  .origin = "MASTER_ADDR"};
+    scheduler->endpoint = (struct mst__scheduler_value){.text = make(reading, "%s:%s", host, port),
+                                                        .origin = "MASTER_ADDR"};
+    take_number(reading, &scheduler->node_rank, (const char *const[]){"RANK", NULL});
+    take_number(reading, &scheduler->nnodes, (const char *const[]){"WORLD_SIZE", NULL});
+    return true;
+}
+
 static bool read_kubernetes(struct reading *reading)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
@@ -246,6 +337,9 @@ static bool read_kubernetes(struct reading *reading)
     const char *index = get(reading, "JOB_COMPLETION_INDEX");
     if (!is_here && index == NULL) {
         return false;
+    }
+    if (is_here && read_kubeflow(reading)) {
+        return true;
     }
     scheduler->name = "Kubernetes";
     take_number(reading, &scheduler->node_rank,
@@ -273,15 +367,25 @@ static bool read_kubernetes(struct reading *reading)
 
 /* --- MPI --- */
 
-/* If all processes of the job are on this node, they meet here. */
-static void take_local(struct reading *reading, const char *local_size)
+/* All processes of the job are on this node, as @origin says: they meet here. */
+static void meet_here(struct reading *reading, const char *origin)
 {
     struct mst__scheduler *scheduler = reading->scheduler;
-    const char *size = get(reading, local_size);
-    if (scheduler->nnodes.text != NULL && size != NULL &&
-        number_of(size) == number_of(scheduler->nnodes.text)) {
-        scheduler->endpoint =
-            (struct mst__scheduler_value){.text = "localhost", .origin = local_size};
+    const char *job = scheduler->id.text == NULL ? "" : scheduler->id.text;
+    scheduler->endpoint = (struct mst__scheduler_value){
+        .text = make(reading, "localhost:%" PRId64, port_of(job, 0)), .origin = origin};
+}
+
+static void take_local(struct reading *reading,
+                       const char *const *local_ranks,
+                       const char *const *local_sizes)
+{
+    struct mst__scheduler *scheduler = reading->scheduler;
+    take_number(reading, &scheduler->local_rank, local_ranks);
+    take_number(reading, &scheduler->local_size, local_sizes);
+    if (scheduler->nnodes.text != NULL && scheduler->local_size.text != NULL &&
+        number_of(scheduler->local_size.text) == number_of(scheduler->nnodes.text)) {
+        meet_here(reading, scheduler->local_size.origin);
     }
 }
 
@@ -298,7 +402,8 @@ static bool read_open_mpi(struct reading *reading)
     take(reading, &scheduler->id,
          (const char *const[]){"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_jobid",
                                NULL});
-    take_local(reading, "OMPI_COMM_WORLD_LOCAL_SIZE");
+    take_local(reading, (const char *const[]){"OMPI_COMM_WORLD_LOCAL_RANK", NULL},
+               (const char *const[]){"OMPI_COMM_WORLD_LOCAL_SIZE", NULL});
     return true;
 }
 
@@ -316,7 +421,9 @@ static bool read_pmi(struct reading *reading)
                 (const char *const[]){"PMI_RANK", "PMIX_RANK", NULL});
     take(reading, &scheduler->id,
          (const char *const[]){"PMI_JOBID", "PMIX_NAMESPACE", "HYDRA_JOBID", NULL});
-    take_local(reading, "MPI_LOCALNRANKS");
+    take_local(reading,
+               (const char *const[]){"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PMIX_LOCAL_RANK", NULL},
+               (const char *const[]){"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PMIX_LOCAL_SIZE", NULL});
     return true;
 }
 
@@ -334,11 +441,18 @@ static bool read_flux(struct reading *reading)
                 (const char *const[]){"FLUX_JOB_SIZE", "FLUX_JOB_NNODES", NULL});
     take_number(reading, &scheduler->node_rank, (const char *const[]){"FLUX_TASK_RANK", NULL});
     take(reading, &scheduler->hosts, (const char *const[]){"FLUX_JOB_HOSTLIST", NULL});
-    if (number_of(get(reading, "FLUX_JOB_NNODES")) == 1) {
-        scheduler->endpoint =
-            (struct mst__scheduler_value){.text = "localhost", .origin = "FLUX_JOB_NNODES"};
+    int64_t hosts = number_of(get(reading, "FLUX_JOB_NNODES"));
+    int64_t tasks = number_of(get(reading, "FLUX_JOB_SIZE"));
+    if (hosts > 0 && tasks % hosts == 0) { /* Flux does not say how many tasks are here */
+        take_number(reading, &scheduler->local_rank,
+                    (const char *const[]){"FLUX_TASK_LOCAL_ID", NULL});
+        scheduler->local_size = (struct mst__scheduler_value){
+            .text = make(reading, "%" PRId64, tasks / hosts), .origin = "FLUX_JOB_SIZE"};
     }
-    take_endpoint(reading, "");
+    if (hosts == 1) {
+        meet_here(reading, "FLUX_JOB_NNODES");
+    }
+    take_endpoint(reading, scheduler->id.text, 0);
     return true;
 }
 
@@ -376,16 +490,19 @@ static bool read_lsf(struct reading *reading)
     if (job == NULL) {
         return false;
     }
+    const char *index = get(reading, "LSB_JOBINDEX");
+    bool is_array = number_of(index) > 0;
     scheduler->name = "LSF";
-    scheduler->id =
-        (struct mst__scheduler_value){.text = make(reading, "lsf-%s", job), .origin = "LSB_JOBID"};
+    scheduler->id = (struct mst__scheduler_value){
+        .text = is_array ? make(reading, "lsf-%s.%s", job, index) : make(reading, "lsf-%s", job),
+        .origin = is_array ? "LSB_JOBID, LSB_JOBINDEX" : "LSB_JOBID"};
     struct mst__scheduler_value hosts = {0};
     take(reading, &hosts, (const char *const[]){"LSB_MCPU_HOSTS", "LSB_HOSTS", NULL});
     if (hosts.text != NULL) {
         scheduler->hosts = (struct mst__scheduler_value){.text = unique_hosts(reading, hosts.text),
                                                          .origin = hosts.origin};
     }
-    take_endpoint(reading, job);
+    take_endpoint(reading, job, number_of(index));
     take_place(reading);
     return true;
 }
@@ -430,7 +547,8 @@ static bool read_pbs(struct reading *reading)
     take_number(reading, &scheduler->nnodes, (const char *const[]){"PBS_NUM_NODES", NULL});
     take_number(reading, &scheduler->node_rank, (const char *const[]){"PBS_NODENUM", NULL});
     take_number(reading, &scheduler->cpus, (const char *const[]){"NCPUS", "PBS_NUM_PPN", NULL});
-    take_endpoint(reading, job);
+    const char *index = strchr(job, '['); /* 33[5].server is a job of an array */
+    take_endpoint(reading, job, number_of(index == NULL ? NULL : index + 1));
     take_place(reading);
     return true;
 }

@@ -28,7 +28,11 @@ struct mst__scheduler {
     struct mst__scheduler_value end_time; /* when the job is killed, in seconds since 1970 */
     struct mst__scheduler_value hosts;    /* list with ranges, for mst__hosts_parse */
     struct mst__scheduler_value topology;
-    bool is_slurm;
+    /* If nodes have several tasks: the place of this one on its node, and how many are there. */
+    struct mst__scheduler_value local_rank, local_size;
+    /* This is a batch script, which runs on one of so many nodes; nnodes is not known then. */
+    struct mst__scheduler_value batch_nodes;
+    const char *slurm_job; /* NULL = not Slurm */
 };
 
 /* Read the variables of the scheduler. Texts belong to @environment or are in @arena. @hostname is

@@ -94,9 +94,9 @@ enum mst__setting_kind {
     X(NODE_RANK, "node-rank", TEXT, "N", NULL, NULL,                                               \
       "Rank of this node with backend static; position in the order of nodes with muster.")        \
     X(MASTER_ADDR, "master-addr", TEXT, "HOST", NULL, NULL,                                        \
-      "Host of the endpoint if --rdzv-endpoint is not given.")                                     \
+      "Host of the endpoint if --rdzv-endpoint is not given in the same way or a stronger one.")   \
     X(MASTER_PORT, "master-port", TEXT, "PORT", NULL, NULL,                                        \
-      "Port of the endpoint if --rdzv-endpoint is not given. Default 29500.")                      \
+      "Port of the endpoint, in the same way. Default: the scheduler's, else 29500.")              \
     X(LOCAL_ADDR, "local-addr", TEXT, "ADDRESS", NULL, NULL,                                       \
       "Address of this node as told to others: in its name and as MASTER_ADDR of workers.")        \
     X(NUMA_BINDING, "numa-binding", TEXT, "MODE", NULL, NULL,                                      \
@@ -255,6 +255,7 @@ struct mst__run_settings {
 
     int64_t nodes_min, nodes_max;
     int64_t nproc;
+    int64_t local_first, local_size; /* first LOCAL_RANK of our workers, and LOCAL_WORLD_SIZE */
     const char *backend, *endpoint, *run_id;
     int64_t node_rank;                            /* -1 = not given */
     const char *local_addr;                       /* NULL = not given */
@@ -266,6 +267,7 @@ struct mst__run_settings {
     struct mst__signal_list forward_signals; /* are only passed on */
     int64_t notice_ms;
     int64_t end_time_s;          /* 0 = not known */
+    const char *end_time_none;   /* why not, see agent/allocation.h */
     int64_t hang_ms, startup_ms; /* 0 = no limit */
     const char *preflight;       /* NULL = none */
     int64_t exclude_after;       /* 0 = never */
@@ -303,6 +305,7 @@ struct mst__run_settings {
     bool keeps_logs;
     bool is_log_json;
     bool is_dry_run, is_explain;
+    bool end_time_is_unknown; /* the scheduler did not answer */
 };
 
 /* The options of the command line; zeroed = none. */

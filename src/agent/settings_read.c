@@ -12,7 +12,7 @@
 #include "base/number.h"
 #include "base/unicode.h"
 
-#define PORT_STATIC "29500"
+#define PORT_STATIC 29500
 #define DURATION_MS_MAX ((int64_t)10 * 365 * 86400 * 1000)
 #define END_TIME_S_MAX 253402300799 /* end of year 9999 */
 #define FILTERS_MAX 64
@@ -153,6 +153,29 @@ static int read_nproc(struct mst__run_settings *settings, struct mst_err *reterr
     return 0;
 }
 
+/* The local ranks of our workers. Several agents on a node share its local ranks, unless each has
+ * GPUs of its own: then a local rank is the number of one of these. */
+static int read_local(struct mst__run_settings *settings, struct mst_err *reterr)
+{
+    const struct mst__scheduler *scheduler = &settings->scheduler;
+    int64_t rank = 0;
+    int64_t size = 0;
+    (void)reterr; /* without the scheduler's numbers, we are alone */
+    settings->local_size = settings->nproc;
+    if (scheduler->local_rank.text == NULL || scheduler->local_size.text == NULL ||
+        !mst__number_parse(mst_bytes_str(scheduler->local_rank.text), 0, MST_NPROC_MAX, &rank) ||
+        !mst__number_parse(mst_bytes_str(scheduler->local_size.text), rank + 1, MST_NPROC_MAX,
+                           &size)) {
+        return 0;
+    }
+    int64_t gpus = settings->machine.gpus;
+    if (gpus == 0 || gpus >= size * settings->nproc) {
+        settings->local_first = rank * settings->nproc;
+        settings->local_size = size * settings->nproc;
+    }
+    return 0;
+}
+
 /* --- rendezvous --- */
 
 /* Make a random run id, for a job on one node or one that is launched from here. */
@@ -190,24 +213,30 @@ static int be_standalone(struct mst__run_settings *settings,
     return settings->run_id != NULL ? 0 : make_id(settings, reterr);
 }
 
-/* Make the endpoint from master-addr and master-port. */
+/* Make the endpoint from master-addr and master-port. What is not given is the scheduler's. */
 static int endpoint_of_master(struct mst__run_settings *settings, struct mst_err *reterr)
 {
     const struct mst__setting_value *addr = value_of(settings, MST_SETTING_MASTER_ADDR);
     const struct mst__setting_value *port = value_of(settings, MST_SETTING_MASTER_PORT);
+    struct mst__endpoint known = {.host = "127.0.0.1", .port = PORT_STATIC};
     int64_t number = 0;
     if (port->text != NULL && read_number(port, 0, UINT16_MAX, &number, reterr) != 0) {
         return MST_EINVAL;
     }
-    const char *host = addr->text != NULL ? addr->text : "127.0.0.1";
+    if (value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source == MST_SOURCE_SCHEDULER) {
+        (void)mst__endpoint_parse_default(mst_bytes_str(settings->endpoint), PORT_STATIC, &known,
+                                          NULL); /* if it is wrong, it does not help */
+    }
+    const char *host = addr->text != NULL ? addr->text : known.host;
+    number = port->text != NULL ? number : known.port;
     size_t size = strlen(host) + 16;
     char *text = mst__arena_take(&settings->arena, size);
     if (text == NULL) {
         return no_memory(reterr);
     }
     bool is_bare_v6 = strchr(host, ':') != NULL && host[0] != '[';
-    (void)snprintf(text, size, "%s%s%s:%s", is_bare_v6 ? "[" : "", host, is_bare_v6 ? "]" : "",
-                   port->text != NULL ? port->text : PORT_STATIC);
+    (void)snprintf(text, size, "%s%s%s:%" PRId64, is_bare_v6 ? "[" : "", host,
+                   is_bare_v6 ? "]" : "", number);
     settings->endpoint = text;
     derive(settings, MST_SETTING_RDZV_ENDPOINT, text,
            addr->text != NULL   ? addr->origin
@@ -232,6 +261,33 @@ static int check_endpoint(const struct mst__run_settings *settings, struct mst_e
     return 0;
 }
 
+/* Whether master-addr or master-port is given, and by a source that takes precedence over that of
+ * the endpoint. */
+static bool names_master(const struct mst__run_settings *settings)
+{
+    const struct mst__setting_value *addr = value_of(settings, MST_SETTING_MASTER_ADDR);
+    const struct mst__setting_value *port = value_of(settings, MST_SETTING_MASTER_PORT);
+    enum mst__setting_source source = addr->source > port->source ? addr->source : port->source;
+    return source > value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source;
+}
+
+/* A batch script of several nodes that says neither how many agents there are nor where they meet
+ * would wait for agents that nobody starts. */
+static int check_batch(const struct mst__run_settings *settings, struct mst_err *reterr)
+{
+    const char *nodes = settings->scheduler.batch_nodes.text;
+    bool is_told = value_of(settings, MST_SETTING_NNODES)->source != MST_SOURCE_DEFAULT ||
+                   value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source != MST_SOURCE_DEFAULT ||
+                   names_master(settings) || is_on(settings, MST_SETTING_STANDALONE);
+    return nodes == NULL || is_told
+               ? 0
+               : mst__fail(reterr, MST_EINVAL, 0,
+                           "this is the batch script of a Slurm job of %.20s nodes, and it runs on "
+                           "one of them: use srun or --launch srun, or --nnodes 1 for a job on "
+                           "this node alone",
+                           nodes);
+}
+
 static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *reterr)
 {
     settings->backend = text_of(settings, MST_SETTING_RDZV_BACKEND);
@@ -248,8 +304,10 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
         /* The launched agents read the rest. */
         return settings->run_id != NULL ? 0 : make_id(settings, reterr);
     }
-    bool has_master = text_of(settings, MST_SETTING_MASTER_ADDR) != NULL ||
-                      text_of(settings, MST_SETTING_MASTER_PORT) != NULL;
+    if (check_batch(settings, reterr) != 0) {
+        return MST_EINVAL;
+    }
+    bool has_master = names_master(settings);
     /* A job on one node does not need the scheduler's endpoint. */
     bool is_scheduled =
         value_of(settings, MST_SETTING_RDZV_ENDPOINT)->source == MST_SOURCE_SCHEDULER &&
@@ -263,7 +321,7 @@ static int read_rendezvous(struct mst__run_settings *settings, struct mst_err *r
     if (!has_endpoint && !has_master && settings->nodes_max == 1 && (is_default || is_static)) {
         return be_standalone(settings, "one node and no endpoint", reterr);
     }
-    if (!has_endpoint && (has_master || is_static) && endpoint_of_master(settings, reterr) != 0) {
+    if ((has_master || (!has_endpoint && is_static)) && endpoint_of_master(settings, reterr) != 0) {
         return reterr == NULL ? MST_EINVAL : reterr->code;
     }
     bool is_url = strstr(settings->endpoint, "://") != NULL;
@@ -674,8 +732,8 @@ static int read_hosts(struct mst__run_settings *settings, struct mst_err *reterr
 int mst__run_settings_interpret(struct mst__run_settings *settings, struct mst_err *reterr)
 {
     static int (*const steps[])(struct mst__run_settings *, struct mst_err *) = {
-        read_hosts,    read_nodes,   read_nproc, read_rendezvous, read_restarts,
-        read_stopping, read_program, read_cpus,  read_output,     read_torchrun,
+        read_hosts,    read_nodes,   read_nproc, read_local,  read_rendezvous, read_restarts,
+        read_stopping, read_program, read_cpus,  read_output, read_torchrun,
     };
     int rv = check_conf(settings, reterr);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && rv == 0; i++) {

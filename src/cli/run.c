@@ -292,6 +292,10 @@ int mst__cli_run(int argc, char **argv)
         return exit_code;
     }
     const char *wrong = refused(&settings);
+    if (settings.end_time_is_unknown && settings.node_rank <= 0) {
+        mst__cli_say("muster: no notice before the end of the Slurm job, which is not known: %s",
+                     settings.end_time_none);
+    }
     if (wrong != NULL) {
         exit_code = mst__cli_usage_error(COMMAND, "%s", wrong);
     } else if (settings.launch != MST_LAUNCH_NONE) {

@@ -277,15 +277,19 @@ static int run_srun(const struct mst__run_settings *settings,
                     struct mst_err *reterr)
 {
     char nodes[40];
-    const char **argv = mst__arena_take(words->arena, (words->count + 10) * sizeof *argv);
+    char tasks[40];
+    const char **argv = mst__arena_take(words->arena, (words->count + 12) * sizeof *argv);
     size_t at = 0;
     if (argv == NULL) {
         return mst__fail(reterr, MST_ENOMEM, 0, "srun");
     }
     (void)snprintf(nodes, sizeof nodes, "--nodes=%zu", hosts->count);
+    (void)snprintf(tasks, sizeof tasks, "--ntasks=%zu", hosts->count);
     argv[at++] = "srun";
     argv[at++] = nodes;
+    argv[at++] = tasks; /* without it, srun takes the number of tasks of the job */
     argv[at++] = "--ntasks-per-node=1";
+    argv[at++] = "--cpu-bind=none"; /* an agent's workers may use all CPUs of the step */
     argv[at++] = "--kill-on-bad-exit=0";
     if (settings->hosts != NULL) {
         argv[at++] = "--nodelist";

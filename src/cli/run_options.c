@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/allocation.h"
 #include "agent/devices.h"
 #include "agent/worker_env.h"
 #include "base/err.h"
@@ -117,9 +118,17 @@ int mst__run_explain(const struct mst__run_settings *settings, struct mst_err *r
         (void)mst__text_put_foreign(&text, &rv, mst_bytes_str(value->text));
         mst__text_put(&text, &rv, "  (%s)\n", value->origin);
     }
+    if (settings->values[MST_SETTING_END_TIME].text == NULL) {
+        mst__text_put(&text, &rv, "%-26s none  (%s)\n", "end-time", settings->end_time_none);
+    }
     const struct mst__machine *machine = &settings->machine;
     mst__text_put(&text, &rv, "%-26s %" PRId64 "  (%s)\n", "workers on this node", settings->nproc,
                   settings->values[MST_SETTING_NPROC].origin);
+    if (settings->local_size != settings->nproc) {
+        mst__text_put(&text, &rv, "%-26s %" PRId64 " of %" PRId64 "  (%s)\n", "first local rank",
+                      settings->local_first, settings->local_size,
+                      settings->scheduler.local_rank.origin);
+    }
     mst__text_put(&text, &rv, "%-26s %" PRId64 "  (%s)\n", "usable CPUs", machine->cpus,
                   machine->cpus_origin);
     mst__text_put(&text, &rv, "%-26s %" PRId64 "  (%s)\n", "GPUs", machine->gpus,
@@ -171,8 +180,8 @@ static struct mst__worker_place guess_place(const struct mst__run_settings *sett
     return (struct mst__worker_place){
         .rank = node * settings->nproc + rank,
         .world_size = world,
-        .local_rank = rank,
-        .local_world_size = settings->nproc,
+        .local_rank = settings->local_first + rank,
+        .local_world_size = settings->local_size,
         .group_rank = node,
         .group_world_size = settings->nodes_max,
         .role_rank = node * settings->nproc + rank,
@@ -201,7 +210,7 @@ int mst__run_dry(const struct mst__run_settings *settings, struct mst_err *reter
             mst__buf_close(&text);
             return made;
         }
-        mst__text_put(&text, &rv, "# local rank %" PRId64 "\n", i);
+        mst__text_put(&text, &rv, "# local rank %" PRId64 "\n", place.local_rank);
         for (size_t j = 0; j < command.own_count; j++) {
             put_quoted(&text, &rv, command.environment[j]);
             mst__text_put(&text, &rv, "\n");
@@ -233,6 +242,7 @@ static int read_settings(const struct targets *targets,
                  : rv;
     if (rv == 0) {
         mst__run_settings_adopt(ret_settings, &arena);
+        mst__allocation_find_end(ret_settings);
     }
     mst__arena_close(&arena);
     return rv;

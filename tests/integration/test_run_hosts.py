@@ -183,7 +183,8 @@ class Hosts(unittest.TestCase):
                                         for rank in range(2 * nodes)))
         with open(self.srun_log, encoding="utf-8") as file:
             everywhere, named = file.read().splitlines()
-        self.assertRegex(everywhere, "^--nodes=3 --ntasks-per-node=1 --kill-on-bad-exit=0 /")
+        self.assertRegex(everywhere, "^--nodes=3 --ntasks=3 --ntasks-per-node=1 "
+                                      "--cpu-bind=none --kill-on-bad-exit=0 /")
         self.assertIn("--nodelist n2,n3 ", named)
         for line in (everywhere, named):
             self.assertNotIn("--launch", line)

@@ -207,6 +207,104 @@ static void rendezvous(void **state)
         "'b= ' is not KEY=VALUE");
 }
 
+/* Master address and port take precedence over an endpoint from a weaker source. */
+static void master(void **state)
+{
+    (void)state;
+    struct mst__run_settings settings;
+    const struct mst__scheduler slurm = {
+        .name = "Slurm",
+        .nnodes = {"2", "SLURM_JOB_NUM_NODES"},
+        .id = {"slurm-7", "SLURM_JOB_ID"},
+        .endpoint = {"n1:29407", "SLURM_JOB_NODELIST"},
+    };
+    const char *const pet[] = {"PET_MASTER_ADDR=job-master-0", "PET_MASTER_PORT=23456", NULL};
+    const char *const endpoint[] = {"PET_RDZV_ENDPOINT=e:1", "PET_MASTER_ADDR=m", NULL};
+    const struct {
+        struct given given;
+        const char *endpoint, *origin;
+    } cases[] = {
+        {{TEXT(MASTER_ADDR, "m"), TEXT(MASTER_PORT, "5")}, "m:5", "--master-addr"},
+        {{TEXT(MASTER_ADDR, "m")}, "m:29407", "--master-addr"},
+        {{TEXT(MASTER_PORT, "5")}, "n1:5", "--master-port"},
+        {{.environment = pet}, "job-master-0:23456", "PET_MASTER_ADDR"},
+        {{TEXT(RDZV_ENDPOINT, "e"), TEXT(MASTER_ADDR, "m")}, "e", "--rdzv-endpoint"},
+        {{TEXT(RDZV_ENDPOINT, "e"), .environment = pet}, "e", "--rdzv-endpoint"},
+        {{.environment = endpoint}, "e:1", "PET_RDZV_ENDPOINT"},
+        {{TEXT(MASTER_ADDR, "o"), .environment = endpoint}, "o:29500", "--master-addr"},
+        {.endpoint = "n1:29407", .origin = "SLURM_JOB_NODELIST"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct given given = cases[i].given;
+        given.scheduler = slurm;
+        assert_read(&given, &settings);
+        assert_string_equal(settings.endpoint, cases[i].endpoint);
+        assert_string_equal(settings.values[MST_SETTING_RDZV_ENDPOINT].origin, cases[i].origin);
+        assert_string_equal(settings.run_id, "slurm-7");
+        mst__run_settings_close(&settings);
+    }
+}
+
+/* A batch script would wait for agents that nobody starts. */
+static void batch_script(void **state)
+{
+    (void)state;
+    struct mst__run_settings settings;
+    const struct mst__scheduler batch = {
+        .name = "Slurm",
+        .batch_nodes = {"4", "SLURM_JOB_NUM_NODES"},
+        .id = {"slurm-7", "SLURM_JOB_ID"},
+        .hosts = {"n[1-4]", "SLURM_JOB_NODELIST"},
+    };
+    assert_refused(GIVEN(.scheduler = batch), "4 nodes, and it runs on one of them: use srun or "
+                                              "--launch srun");
+    const struct given allowed[] = {
+        {TEXT(NNODES, "1")},       {TEXT(STANDALONE, "1")},
+        {TEXT(LAUNCH, "srun")},    {TEXT(NNODES, "4"), TEXT(RDZV_ENDPOINT, "n1")},
+        {TEXT(MASTER_ADDR, "n1")},
+    };
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
+        struct given given = allowed[i];
+        given.scheduler = batch;
+        assert_read(&given, &settings);
+        mst__run_settings_close(&settings);
+    }
+}
+
+/* Agents on one node share its local ranks, unless the scheduler gave each GPUs of its own. */
+static void local_ranks(void **state)
+{
+    (void)state;
+    struct mst__run_settings settings;
+    const struct {
+        const char *nproc, *rank, *size; /* the machine has two GPUs */
+        int64_t first, workers;
+    } cases[] = {
+        {"1", "1", "2", 1, 2}, {"1", "0", "2", 0, 2}, {"2", "0", "1", 0, 2}, {"2", "1", "2", 0, 2},
+        {"1", "3", "4", 0, 1}, {"1", "2", "2", 0, 1}, {"1", "x", "2", 0, 1}, {"1", NULL, "2", 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_read(GIVEN(TEXT(NPROC, cases[i].nproc),
+                          .scheduler = {.local_rank = {cases[i].rank, "SLURM_LOCALID"},
+                                        .local_size = {cases[i].size, "SLURM_TASKS"}}),
+                    &settings);
+        assert_int_equal(settings.local_first, cases[i].first);
+        assert_int_equal(settings.local_size, cases[i].workers);
+        mst__run_settings_close(&settings);
+    }
+    const struct mst__machine plain = {.cpus = 4, .hostname = "here"};
+    const struct mst__scheduler scheduler = {.local_rank = {"1", "SLURM_LOCALID"},
+                                             .local_size = {"2", "SLURM_TASKS"}};
+    const struct mst__setting_input input = {.texts = {[MST_SETTING_NPROC] = "3"}};
+    const char *const nothing[] = {NULL};
+    assert_int_equal(mst__run_settings_read(&input, mst__env_entries(nothing), &scheduler, &plain,
+                                            program, &settings, NULL),
+                     0);
+    assert_int_equal(settings.local_first, 3);
+    assert_int_equal(settings.local_size, 6);
+    mst__run_settings_close(&settings);
+}
+
 static void restarts(void **state)
 {
     (void)state;
@@ -361,6 +459,9 @@ int main(void)
         cmocka_unit_test(flags_from_variables),
         cmocka_unit_test(nodes_and_workers),
         cmocka_unit_test(rendezvous),
+        cmocka_unit_test(master),
+        cmocka_unit_test(batch_script),
+        cmocka_unit_test(local_ranks),
         cmocka_unit_test(restarts),
         cmocka_unit_test(stopping),
         cmocka_unit_test(programs),

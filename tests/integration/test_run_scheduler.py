@@ -1,0 +1,70 @@
+"""`muster run` under schedulers, with their variables and programs faked."""
+
+import os
+import time
+
+import harness
+from agents import Agent
+from test_run import OK, PREEMPTED, USAGE, Case
+
+
+class Slurm(Case):
+    def squeue(self, script):
+        """The environment of a Slurm job whose squeue is this script."""
+        path = os.path.join(self.directory, "bin")
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, "squeue"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + script)
+        os.chmod(file.name, 0o755)
+        return {"SLURM_JOB_ID": "7", "PATH": path + os.pathsep + os.environ["PATH"]}
+
+    def test_end_time_from_squeue(self):
+        """Without SLURM_JOB_END_TIME, squeue knows the end, and --explain shows its origin."""
+        end = int(time.time() + 2 * harness.SLOWNESS) + 3600
+        env = self.squeue('[ "$SLURM_TIME_FORMAT $*" = "%s --noheader --format=%e --jobs=7" ] && '
+                          f"echo {end}")
+        saves = 'trap "echo saving; touch $MUSTER_ACK_FILE" USR1; trap "exit 0" TERM; echo up; ' \
+                'while :; do sleep 0.02; done'
+        agent = self.shell(saves, "--standalone", "--notice-signal", "USR1", "--notice", "1h",
+                           rdzv=False, env=env)
+        self.assertEqual(agent.until("saving"), ["saving"])
+        self.assertEqual(agent.wait(), PREEMPTED, agent.stderr())
+        for script, line in ((f"echo {end}", rf"{end}  \(squeue\)"),
+                             ("echo NONE", r"none  \(squeue says that the job has no end"),
+                             ("exit 1", r"none  \(squeue is not there or has failed"),
+                             ("sleep 1000 & sleep 1000", r"none  \(squeue gave no answer")):
+            agent = self.shell("", "--standalone", "--explain", rdzv=False, env=self.squeue(script))
+            self.assertEqual(agent.wait(), OK, agent.stderr())
+            self.assertRegex("\n".join(agent.lines), "end-time +" + line)
+        agent = self.shell("echo up", "--standalone", "--notice-signal", "USR1", rdzv=False,
+                           env=self.squeue("exit 1"))
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+        self.assertIn("no notice before the end of the Slurm job, which is not known: squeue is "
+                      "not there", agent.stderr())
+
+    def test_batch_script(self):
+        """A batch script of several nodes is told how to start an agent on each."""
+        env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]",
+               "SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+        agent = Agent("--", "sh", "-c", "echo up", env=env)
+        self.addCleanup(agent.close)
+        self.assertEqual(agent.wait(), USAGE, agent.stderr())
+        self.assertIn("use srun or --launch srun", agent.stderr())
+        agent = self.shell("echo up", "--nnodes", "1", rdzv=False, env=env)
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+
+    def test_tasks_of_a_node(self):
+        """Tasks on one node have local ranks of that node, not all 0."""
+        def env(task):
+            return {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1",
+                    "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+                    "SLURM_NODEID": "0", "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task)}
+        agents = [self.shell('echo "$RANK $LOCAL_RANK $LOCAL_WORLD_SIZE ${local_rank}"',
+                             nnodes=2, env=env(task)) for task in range(2)]
+        self.assertEqual([agent.wait() for agent in agents], [OK, OK])
+        self.assertEqual(sorted(line for agent in agents for line in agent.lines),
+                         ["0 0 2 0", "1 1 2 1"])
+
+
+if __name__ == "__main__":
+    harness.main()
