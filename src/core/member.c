@@ -374,6 +374,16 @@ static void be_sealed(struct mst__member *member, const struct mst__job_message 
     if (member->phase != MST_MEMBER_JOINING || round->round <= member->claim.round) {
         return; /* our current or last round, told again */
     }
+    /* The application makes room for each node of the round. */
+    if (round->rank >= round->world || round->world > MST_AUTHORITY_MEMBERS_MAX) {
+        (void)mst__fail(&member->err, MST_EPROTO, 0,
+                        "%.60s is broken: it gave this node rank %u of %u; a round has at most %d "
+                        "nodes",
+                        member->options.where, round->rank, round->world,
+                        MST_AUTHORITY_MEMBERS_MAX);
+        fail(member);
+        return;
+    }
     move_to(member, MST_MEMBER_HOLDING);
     member->claim = (struct mst__claim){
         .epoch = round->epoch,

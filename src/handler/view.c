@@ -37,19 +37,28 @@ void mst__view_close(struct mst__view *view)
 
 /* --- the owner; with the lock held --- */
 
+/* Whether there is a notice of @kind to tell. Changes that the owner sees before it has told that
+ * the round is complete wait for that: the application does not know the round yet. */
+static bool has_notice(const struct mst__view *view, size_t kind)
+{
+    return view->orders[kind] != 0 && (view->round >= 0 || kind == MST_NOTICE_FAILED);
+}
+
 static void notify(struct mst__view *view, enum mst_notice_kind kind)
 {
     if (view->orders[kind] == 0) {
         view->orders[kind] = ++view->order;
     }
-    mst__owner_ring(view->owner->news_fd);
+    if (has_notice(view, kind)) {
+        mst__owner_ring(view->owner->news_fd);
+    }
 }
 
 static bool has_any(const struct mst__view *view)
 {
     bool has = false;
     for (size_t i = 0; i < MST_VIEW_KINDS; i++) {
-        has = has || view->orders[i] != 0;
+        has = has || has_notice(view, i);
     }
     return has;
 }
@@ -325,7 +334,7 @@ static int look_notice(void *self, void *arg, struct mst_err *reterr)
     size_t first = MST_VIEW_KINDS;
     mst__owner_lock(view->owner);
     for (size_t i = 0; i < MST_VIEW_KINDS; i++) {
-        bool is_older = view->orders[i] != 0 &&
+        bool is_older = has_notice(view, i) &&
                         (first == MST_VIEW_KINDS || view->orders[i] < view->orders[first]);
         first = is_older ? i : first;
     }

@@ -23,7 +23,7 @@ struct mst__view_node {
 struct mst__view {
     struct mst__owner *owner;
     struct mst_changes now;
-    int64_t round;
+    int64_t round;               /* -1 = none is complete */
     struct mst__view_node *lost; /* of the round, in the order of the news */
     size_t lost_count;
     size_t lost_told;

@@ -130,5 +130,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_foreign_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_size, setup, teardown),
     };
-    return mst__unit_end(sizeof tests / sizeof tests[0], cmocka_run_group_tests(tests, NULL, NULL));
+    return MST_RUN_TESTS(tests);
 }

@@ -126,6 +126,36 @@ static void in_round(int64_t round)
     assert_int_equal(member.phase, MST_MEMBER_HOLDING);
 }
 
+/* A hostile or broken server: the application would make room for so many nodes. */
+static void refuses_impossible_rounds(void **state)
+{
+    static const uint32_t wrong[][2] = {/* world, rank */
+                                        {UINT32_MAX, 0},
+                                        {MST_AUTHORITY_MEMBERS_MAX + 1, 0},
+                                        {0, 0},
+                                        {3, 3},
+                                        {2, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        (void)reset(state);
+        announced(INT64_MAX);
+        hear((struct mst__job_message){
+            .type = MST_JOB_SEALED,
+            .u.round = {.epoch = 9, .round = 1, .world = wrong[i][0], .rank = wrong[i][1]}});
+        effects_are("failed send:leave disconnect");
+        assert_int_equal(member.effects[0].err->code, MST_EPROTO);
+        assert_non_null(strstr(member.effects[0].err->msg, "is broken: it gave this node rank"));
+        assert_int_equal(member.phase, MST_MEMBER_OUT);
+    }
+    (void)reset(state);
+    announced(INT64_MAX);
+    hear((struct mst__job_message){.type = MST_JOB_SEALED,
+                                   .u.round = {.epoch = 9,
+                                               .round = 1,
+                                               .world = MST_AUTHORITY_MEMBERS_MAX,
+                                               .rank = MST_AUTHORITY_MEMBERS_MAX - 1}});
+    effects_are("sealed");
+}
+
 static void joins_and_comes_back(void **state)
 {
     (void)state;
@@ -750,6 +780,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(joins_and_comes_back, reset),
+        cmocka_unit_test_setup(refuses_impossible_rounds, reset),
         cmocka_unit_test_setup(claims_its_place_on_another_connection, reset),
         cmocka_unit_test_setup(pauses_grow_up_to_a_bound, reset),
         cmocka_unit_test_setup(beats_and_gives_up_who_does_not_answer, reset),
