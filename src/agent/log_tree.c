@@ -85,6 +85,9 @@ int mst__log_tree_open(struct mst__log_tree *tree,
     }
     rv = make_unique(tree->root, reterr);
     tree->has_files = rv == 0;
+    if (rv != 0) {
+        mst__log_tree_close(tree, true);
+    }
     return rv;
 }
 

@@ -574,6 +574,37 @@ static void open_consoles(struct mst__output *output)
     }
 }
 
+/* Whether a worker writes a log, or something else needs its files. */
+static bool needs_files(const struct mst__output_options *options)
+{
+    bool needs = options->needs_files || options->log_dir != NULL;
+    for (size_t i = 0; i < options->workers_count; i++) {
+        needs = needs || mst__rank_streams_of(options->redirects, (int64_t)i) != 0 ||
+                mst__rank_streams_of(options->tee, (int64_t)i) != 0;
+    }
+    return needs;
+}
+
+/* Open the directory of logs. If it cannot be made and is not needed, there are no files, and
+ * @reterr has the reason. */
+static int open_tree(struct mst__output *output,
+                     const struct mst__output_options *options,
+                     struct mst_err *reterr)
+{
+    reterr->code = 0;
+    int rv = mst__log_tree_open(&output->tree, options->log_dir, options->run_id,
+                                options->workers_count, reterr);
+    return rv == MST_ESYS && !needs_files(options) ? 0 : rv;
+}
+
+static void say_no_files(struct mst__output *output, const struct mst_err *why)
+{
+    char text[sizeof why->msg + 100];
+    (void)snprintf(text, sizeof text, "muster: workers have no files: %s (see --log-dir)\n",
+                   why->msg);
+    mst__output_say(output, mst_bytes_str(text));
+}
+
 int mst__output_new(uv_loop_t *loop,
                     const struct mst__output_options *options,
                     struct mst__output **ret_output,
@@ -589,7 +620,7 @@ int mst__output_new(uv_loop_t *loop,
         rv = mst__fail(reterr, MST_ENOMEM, 0, "output of %zu workers", count);
         goto fail;
     }
-    rv = mst__log_tree_open(&output->tree, options->log_dir, options->run_id, count, reterr);
+    rv = open_tree(output, options, reterr);
     if (rv != 0) {
         goto fail;
     }
@@ -609,6 +640,9 @@ int mst__output_new(uv_loop_t *loop,
                                   .file_fd = -1};
         mst__line_splitter_init(&stream->splitter);
         mst__buf_init(&stream->prefix, MST_OUTPUT_PREFIX_SIZE_MAX);
+    }
+    if (reterr->code != 0) {
+        say_no_files(output, reterr);
     }
     *ret_output = output;
     return 0;

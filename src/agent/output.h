@@ -28,6 +28,7 @@ struct mst__output_options {
     size_t workers_count;
     int64_t local_first; /* the LOCAL_RANK of worker 0, for texts */
     const char *log_dir; /* NULL = a temporary directory, "" = no files */
+    bool needs_files;    /* else a temporary directory that cannot be made means: no files */
     bool keeps_logs;     /* keep a temporary directory after success */
     const char *run_id;
     const char *role;

@@ -447,6 +447,7 @@ static int make_output(struct mst__run *run, struct mst_err *reterr)
         .workers_count = (size_t)settings->nproc,
         .local_first = settings->local_first,
         .log_dir = settings->log_dir,
+        .needs_files = settings->hang_ms > 0 || settings->startup_ms > 0, /* heartbeats */
         .keeps_logs = settings->keeps_logs,
         .run_id = settings->run_id,
         .role = settings->role,

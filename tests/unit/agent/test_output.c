@@ -286,6 +286,38 @@ static void empty_generations(void **state)
     assert_int_equal(access(root, F_OK), -1);
 }
 
+/* Logs were not asked for: a job does not end because there is no place for them. */
+static void no_place_for_files(void **state)
+{
+    (void)state;
+    struct mst_err err = {.code = MST_EINVAL};
+    assert_int_equal(setenv("TMPDIR", "/proc", 1), 0);
+    struct mst__output_options options = options_for(1);
+    options.log_dir = NULL;
+    open_with(options);
+    assert_non_null(strstr(shown(1), "muster: workers have no files: mkdir '/proc/muster_"));
+    assert_string_equal(mst__output_directory(output), "");
+    begin(1, 1, 0, 0);
+    assert_null(mst__output_path(output, 0, "error.json"));
+    write_to(fds[0][1], "still shown\n");
+    finish(1);
+    assert_string_equal(shown(1), "still shown\n");
+    close_output(true);
+    options.needs_files = true;
+    assert_int_equal(mst__output_new(&loop, &options, &output, &err), MST_ESYS);
+    options.needs_files = false;
+    redirects.everywhere = MST_STREAM_STDOUT;
+    assert_int_equal(mst__output_new(&loop, &options, &output, &err), MST_ESYS);
+    redirects.everywhere = 0;
+    teed.everywhere = MST_STREAM_STDERR;
+    assert_int_equal(mst__output_new(&loop, &options, &output, &err), MST_ESYS);
+    options.log_dir = "/proc/muster";
+    teed.everywhere = 0;
+    assert_int_equal(mst__output_new(&loop, &options, &output, &err), MST_ESYS);
+    output = NULL;
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
 static void temporary_tree(void **state)
 {
     (void)state;
@@ -477,6 +509,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(generations, start, stop),
         cmocka_unit_test_setup_teardown(empty_generations, start, stop),
         cmocka_unit_test_setup_teardown(temporary_tree, start, stop),
+        cmocka_unit_test_setup_teardown(no_place_for_files, start, stop),
         cmocka_unit_test_setup_teardown(pipe_held_open, start, stop),
         cmocka_unit_test_setup_teardown(slow_console, start, stop),
         cmocka_unit_test_setup_teardown(one_pipe, start, stop),
