@@ -38,7 +38,8 @@ static int next_store(struct mst__etcd_v3 *self,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
-    const struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
+    struct mst__http_options http = mst__etcd_http(&self->settings.etcd, &self->params->log);
+    http.first = mst__v3_current(self->v3);
     struct mst_store_options options;
     mst_store_options_init(&options, sizeof options);
     options.log = self->params->log;

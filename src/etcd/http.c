@@ -1,7 +1,11 @@
 /* etcd/http.c - endpoints, kept connections, and failover.
  *
  * A caller takes an idle connection or makes a new one, drives it in its own thread and puts it
- * back, so calls never wait for each other. */
+ * back, so calls never wait for each other.
+ *
+ * One rule for failures of all kinds: an endpoint that cannot be reached, breaks off or owes an
+ * answer is left, and each attempt has only a part of the call's time, so that a member that hangs
+ * leaves time for the others. */
 #include "etcd/http.h"
 
 #include <errno.h>
@@ -27,12 +31,21 @@
 #define HTTP_PAUSE_MS 100
 #define HTTP_WHERE_SIZE (MST_ENDPOINT_TEXT_SIZE + 16)
 
+/* An endpoint that owes an answer for so long is left; an attempt has at least this time. A call
+ * with a shorter deadline says little about the endpoint by itself. */
+#define HTTP_OWING_MS 500
+
+/* An endpoint that was not left for this many times the patience is quiet: leaving it is news. */
+#define HTTP_QUIET 10
+
 struct http_endpoint {
     struct mst__endpoint endpoint;
     char where[HTTP_WHERE_SIZE];
     char base[HTTP_WHERE_SIZE + MST_HOST_SIZE];
     char *connect_to;
     struct mst__http_target target; /* the three above */
+    _Atomic int64_t owing_ms;       /* begin of the first attempt without an answer; 0 = none */
+    _Atomic int64_t left_ms;        /* when it was left; 0 = never */
 };
 
 struct mst__http {
@@ -54,6 +67,7 @@ struct mst__http {
 struct mst__http_stream {
     struct mst__http *http;
     struct mst__http_conn *conn;
+    size_t at; /* its endpoint */
     struct mst__http_response head;
     size_t line_size; /* size of the returned line, newline included */
     size_t scanned;   /* bytes of the body without a newline */
@@ -109,7 +123,8 @@ static void http_give_back(struct mst__http *http, struct mst__http_conn *conn)
 
 /* --- over all endpoints --- */
 
-/* @from has failed: use the next endpoint, unless another thread has already switched. */
+/* @from has failed: use the next endpoint, unless another thread has already switched. Only the
+ * first of many turns is logged: while all endpoints fail, nothing changes. */
 static void http_leave(struct mst__http *http, size_t from, const char *why)
 {
     size_t count = http->endpoint_count;
@@ -118,9 +133,15 @@ static void http_leave(struct mst__http *http, size_t from, const char *why)
     if (next == from || !atomic_compare_exchange_strong(&http->current, &expected, next)) {
         return;
     }
+    struct http_endpoint *endpoint = &http->endpoints[from];
+    int64_t now_ms = mst__clock_ms();
+    int64_t before_ms = atomic_exchange(&endpoint->left_ms, now_ms);
+    if (before_ms != 0 && now_ms - before_ms < HTTP_QUIET * http->patience_ms) {
+        return;
+    }
     char quoted[MST_LOG_QUOTE_SIZE];
     mst__log(&http->log, MST_LOG_WARN, "etcd.rotated", "from=%s to=%s why=%s",
-             MST_LOG_TEXT(http->endpoints[from].where), MST_LOG_TEXT(http->endpoints[next].where),
+             MST_LOG_TEXT(endpoint->where), MST_LOG_TEXT(http->endpoints[next].where),
              mst__log_quote(mst_bytes_str(why), quoted));
 }
 
@@ -135,33 +156,73 @@ struct http_flight {
     const struct mst__http_request *request;
     enum mst__http_until goal; /* DONE or HEAD */
     struct mst__http_response *response;
+    size_t at;      /* endpoint of the last attempt */
+    bool is_silent; /* that attempt ended without an answer, when its time was over */
 };
 
-/* Send the request to the current endpoint, once. */
+/* The deadline of one attempt: the endpoints that were not tried in this round share the time that
+ * is left. */
+static struct mst__until http_share(const struct mst__http *http,
+                                    size_t attempt,
+                                    struct mst__until until)
+{
+    size_t count = http->endpoint_count;
+    if (count == 1) {
+        return until;
+    }
+    int64_t now_ms = mst__clock_ms();
+    int64_t share_ms = (until.deadline_ms - now_ms) / (int64_t)(count - attempt % count);
+    share_ms = share_ms < HTTP_OWING_MS ? HTTP_OWING_MS : share_ms;
+    share_ms = share_ms > http->patience_ms ? http->patience_ms : share_ms;
+    return mst__until_sooner(until, now_ms + share_ms);
+}
+
+/* An attempt that began at @begin_ms has got no answer in its time. */
+static void http_owes(struct mst__http *http, size_t at, int64_t begin_ms, const char *why)
+{
+    struct http_endpoint *endpoint = &http->endpoints[at];
+    int64_t since_ms = 0;
+    if (atomic_compare_exchange_strong(&endpoint->owing_ms, &since_ms, begin_ms)) {
+        since_ms = begin_ms;
+    }
+    int64_t most_ms = http->patience_ms < HTTP_OWING_MS ? http->patience_ms : HTTP_OWING_MS;
+    if (mst__clock_ms() - since_ms >= most_ms) {
+        http_leave(http, at, why);
+    }
+}
+
+/* Send the request to the current endpoint, once. @until is that of the call, @share its part. */
 static int http_attempt(struct mst__http *http,
-                        const struct http_flight *flight,
+                        struct http_flight *flight,
                         struct mst__until until,
+                        struct mst__until share,
                         struct mst_err *reterr)
 {
     struct mst__http_conn *conn = flight->conn;
     size_t at = atomic_load(&http->current);
+    flight->at = at;
+    flight->is_silent = false;
+    int64_t begin_ms = mst__clock_ms();
     int rv = mst__http_conn_begin(conn, flight->request, &http->endpoints[at].target,
                                   flight->response, reterr);
     if (rv != 0) {
         return rv;
     }
-    int64_t patience_ms = mst__clock_deadline_ms(http->patience_ms);
-    bool is_patience = http->endpoint_count > 1 && patience_ms < until.deadline_ms;
-    rv = mst__http_conn_drive(conn, flight->goal,
-                              is_patience ? mst__until_with(until, patience_ms) : until);
+    rv = mst__http_conn_drive(conn, flight->goal, share);
     bool is_enough = flight->goal == MST_HTTP_UNTIL_HEAD ? mst__http_conn_is_head_done(conn)
                                                          : mst__http_conn_is_ok(conn);
     if (rv == 0 && is_enough) {
+        atomic_store(&http->endpoints[at].owing_ms, 0);
         return 0;
     }
     struct mst_err err;
-    rv = rv != 0 ? mst__http_conn_fail_wait(conn, rv, is_patience, &err)
+    flight->is_silent = rv == MST_ETIMEOUT;
+    rv = rv != 0 ? mst__http_conn_fail_wait(conn, rv, share.deadline_ms < until.deadline_ms, &err)
                  : mst__http_conn_fail(conn, &err);
+    if (flight->is_silent) {
+        http_owes(http, at, begin_ms, err.msg);
+        return mst__err_pass(reterr, rv, &err);
+    }
     if ((rv == MST_ECONN || rv == MST_EUNKNOWN) && mst__http_conn_is_suspect(conn) &&
         mst__http_conn_probe(conn, until, &err) != 0) {
         rv = MST_EAUTH;
@@ -174,12 +235,13 @@ static int http_attempt(struct mst__http *http,
 
 /* Send the request until it is answered or a retry is pointless. */
 static int http_persist(struct mst__http *http,
-                        const struct http_flight *flight,
+                        struct http_flight *flight,
                         struct mst__until until,
                         struct mst_err *reterr)
 {
     size_t count = http->endpoint_count;
-    for (size_t attempt = 1;; attempt++) {
+    size_t failed = 0; /* attempts that took no time */
+    for (size_t attempt = 0;; attempt++) {
         if (mst__until_is_woken(until.wake_fd)) {
             return mst__fail(reterr, MST_ECANCELED, 0, "request to '%s' was cancelled",
                              mst__http_where(http));
@@ -189,11 +251,13 @@ static int http_persist(struct mst__http *http,
                              "request to '%s' was not sent before its deadline",
                              mst__http_where(http));
         }
-        int rv = http_attempt(http, flight, until, reterr);
-        if ((rv != MST_ECONN && rv != MST_ERESOLVE) || attempt == HTTP_ROUNDS * count) {
+        int rv = http_attempt(http, flight, until, http_share(http, attempt, until), reterr);
+        failed += flight->is_silent ? 0 : 1;
+        if ((rv != MST_ECONN && rv != MST_ERESOLVE) || failed == HTTP_ROUNDS * count) {
             return rv;
         }
-        int64_t pause_ms = attempt % count == 0 ? HTTP_PAUSE_MS * (int64_t)(attempt / count) : 0;
+        bool is_round = !flight->is_silent && failed % count == 0;
+        int64_t pause_ms = is_round ? HTTP_PAUSE_MS * (int64_t)(failed / count) : 0;
         int64_t until_ms = mst__clock_ms() + pause_ms;
         if (until_ms >= until.deadline_ms) {
             return rv;
@@ -244,6 +308,7 @@ int mst__http_stream_open(struct mst__http *http,
         mst__http_stream_close(stream);
         return rv;
     }
+    stream->at = flight.at;
     *ret_stream = stream;
     return 0;
 }
@@ -256,6 +321,16 @@ int mst__http_stream_status(const struct mst__http_stream *stream)
 const struct mst__http_response *mst__http_stream_head(const struct mst__http_stream *stream)
 {
     return &stream->head;
+}
+
+bool mst__http_stream_is_left(const struct mst__http_stream *stream)
+{
+    return atomic_load(&stream->http->current) != stream->at;
+}
+
+void mst__http_stream_leave(struct mst__http_stream *stream, const char *why)
+{
+    http_leave(stream->http, stream->at, why);
 }
 
 /* The next complete line, if it has already arrived. */
@@ -385,6 +460,11 @@ static int http_add_endpoint(struct mst__http *http, const struct mst__endpoint 
     return rv;
 }
 
+size_t mst__http_current(const struct mst__http *http)
+{
+    return atomic_load(&http->current);
+}
+
 const char *mst__http_where(const struct mst__http *http)
 {
     return http->endpoints[atomic_load(&http->current)].where;
@@ -469,6 +549,7 @@ int mst__http_new(const struct mst__http_options *options,
         mst__http_free(http);
         return mst__fail(reterr, MST_ENOMEM, 0, "client of etcd");
     }
+    atomic_store(&http->current, options->first % http->endpoint_count);
     *ret_http = http;
     return 0;
 }

@@ -29,13 +29,15 @@ struct mst__http_options {
     const char *password;
     size_t response_size_max; /* 0 = MST_HTTP_RESPONSE_SIZE_MAX */
     int64_t patience_ms;      /* 0 = MST_HTTP_PATIENCE_MS */
+    size_t first; /* the endpoint to begin with: mst__http_current of a client of the same list */
     struct mst_log log;
 };
 
 #define MST_HTTP_RESPONSE_SIZE_MAX ((size_t)64 << 20)
 
-/* Longer than the 7 s that etcd takes to give up on its leader. */
-#define MST_HTTP_PATIENCE_MS 10000
+/* The most that one attempt may take if there are other endpoints: longer than the election of a
+ * leader, and short enough to try two members before a key of ten seconds expires. */
+#define MST_HTTP_PATIENCE_MS 3000
 
 struct mst__http;
 
@@ -75,16 +77,16 @@ void mst__http_response_close(struct mst__http_response *response);
 /**
  * Send @request to the current endpoint and receive the whole answer. If the connection fails, or
  * is lost and the request is repeatable, the next endpoint is tried, until all have failed twice
- * with a growing pause between the rounds, or the deadline has passed.
+ * with a growing pause between the rounds, or the deadline has passed. With several endpoints an
+ * attempt has a part of the time, patience_ms at most; one that gets no answer counts as lost, and
+ * is repeated until the deadline.
  *
  * Returns 0 for every answer, whatever its status. MST_ECONN: not executed, or repeatable.
  * MST_EUNKNOWN: sent, and the answer is missing or incomplete. MST_ETIMEOUT (not executed or
  * repeatable), MST_ECANCELED, MST_ERESOLVE, MST_EAUTH (TLS: certificates refused), MST_ELIMIT (the
  * answer is too large), MST_EPROTO (a repeatable request to a server that does not speak HTTP/1.1),
  * MST_EINVAL (a token or content type that cannot be a header), MST_ENOMEM. Messages name the
- * endpoint.
- *
- * With several endpoints, one that does not answer for patience_ms counts as lost.
+ * endpoint. After an endpoint's failure the next call begins with another one.
  */
 int mst__http_call(struct mst__http *http,
                    const struct mst__http_request *request,
@@ -94,6 +96,9 @@ int mst__http_call(struct mst__http *http,
 
 /* Use the next endpoint: this one answers, but has no leader. */
 void mst__http_rotate(struct mst__http *http);
+
+/* The number of the current endpoint. */
+size_t mst__http_current(const struct mst__http *http);
 
 /* "http://node0:2379": the current endpoint, for messages. Valid as long as @http. */
 const char *mst__http_where(const struct mst__http *http);
@@ -140,6 +145,12 @@ int mst__http_stream_read(struct mst__http_stream *stream,
                           struct mst__until until,
                           struct mst_bytes *ret_line,
                           struct mst_err *reterr);
+
+/* Whether the client uses another endpoint by now: that of the stream failed in another call. */
+bool mst__http_stream_is_left(const struct mst__http_stream *stream);
+
+/* The endpoint of the stream has failed: the next call uses another one. */
+void mst__http_stream_leave(struct mst__http_stream *stream, const char *why);
 
 /* NULL is allowed. */
 void mst__http_stream_close(struct mst__http_stream *stream);

@@ -53,6 +53,11 @@ void mst__v2_free(struct mst__v2 *v2)
     }
 }
 
+size_t mst__v2_current(const struct mst__v2 *v2)
+{
+    return mst__http_current(v2->http);
+}
+
 const char *mst__v2_where(const struct mst__v2 *v2)
 {
     return mst__http_where(v2->http);

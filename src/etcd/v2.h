@@ -81,6 +81,7 @@ int mst__v2_new(const struct mst__http_options *options,
                 struct mst_err *reterr);
 void mst__v2_free(struct mst__v2 *v2);
 const char *mst__v2_where(const struct mst__v2 *v2);
+size_t mst__v2_current(const struct mst__v2 *v2); /* see mst__http_current */
 
 /* The number of requests sent, including long polls. */
 uint64_t mst__v2_requests(const struct mst__v2 *v2);

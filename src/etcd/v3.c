@@ -683,6 +683,11 @@ void mst__v3_free(struct mst__v3 *v3)
     mst__free(v3);
 }
 
+size_t mst__v3_current(const struct mst__v3 *v3)
+{
+    return mst__http_current(v3->http);
+}
+
 const char *mst__v3_where(const struct mst__v3 *v3)
 {
     return mst__http_where(v3->http);

@@ -16,6 +16,7 @@ int mst__v3_new(const struct mst__http_options *options,
                 struct mst_err *reterr);
 void mst__v3_free(struct mst__v3 *v3);
 const char *mst__v3_where(const struct mst__v3 *v3);
+size_t mst__v3_current(const struct mst__v3 *v3); /* see mst__http_current */
 
 /* The number of requests sent, including watches. */
 uint64_t mst__v3_requests(const struct mst__v3 *v3);

@@ -11,7 +11,8 @@
  *       +-------------+------------+      from the next endpoint
  *
  * A stream is silent while nothing happens, but also if the member hangs. So after some silence we
- * request the member's status, and use another member if it does not answer. A member that is cut
+ * request the member's status, and use another member if it does not answer. If another call has
+ * left the endpoint of the stream meanwhile, the stream follows at once. A member that is cut
  * off from the others ends the stream by itself, because we ask for that. */
 #include <stdio.h>
 
@@ -164,6 +165,13 @@ static void watch_lose(struct mst__v3_watch *watch, const struct mst_err *why)
     watch->failure = *why;
 }
 
+/* The same, and it was the endpoint's failure: it is left. */
+static void watch_leave(struct mst__v3_watch *watch, const struct mst_err *why)
+{
+    mst__http_stream_leave(watch->stream, why->msg);
+    watch_lose(watch, why);
+}
+
 /* One body with a request for each range, from its next revision. */
 static int watch_write(const struct mst__v3_watch *watch,
                        struct mst__buf *body,
@@ -221,12 +229,12 @@ static int watch_recover(struct mst__v3_watch *watch,
     struct mst_err why;
     mst__err_fill(&why, MST_ECONN, 0, "etcd watch: '%.60s': %.100s",
                   mst__http_where(mst__v3_http(watch->v3)), error->message);
-    watch_lose(watch, &why);
     if (error->fate == MST_V3_TRANSIENT) {
         /* The pause comes with the next attempt, so it does not depend on this deadline. */
-        mst__http_rotate(mst__v3_http(watch->v3));
+        watch_leave(watch, &why);
         return 0;
     }
+    watch_lose(watch, &why);
     int rv = mst__v3_recover(watch->v3, &watch->access, error, false, until, &watch->trial, reterr);
     return rv == 0 ? 0 : mst__err_wrap(reterr, rv, "etcd watch");
 }
@@ -393,10 +401,10 @@ static int watch_check(struct mst__v3_watch *watch, struct mst__until until, str
     }
     if (rv == 0) {
         mst__err_fill(&why, MST_ECONN, 0, "etcd watch: the client uses another member now");
+        watch_lose(watch, &why);
     } else {
-        mst__http_rotate(mst__v3_http(watch->v3));
+        watch_leave(watch, &why);
     }
-    watch_lose(watch, &why);
     return 0;
 }
 
@@ -447,9 +455,6 @@ static int watch_connect(struct mst__v3_watch *watch,
         return watch_fail_late(watch, reterr);
     }
     if (rv != 0) {
-        if (rv == MST_ETIMEOUT) {
-            mst__http_rotate(mst__v3_http(watch->v3));
-        }
         watch_lose(watch, &why);
     }
     return 0;
@@ -474,8 +479,7 @@ static int watch_silent(struct mst__v3_watch *watch,
         struct mst_err why;
         mst__err_fill(&why, MST_ECONN, 0, "etcd watch: '%.60s' does not begin",
                       mst__http_where(mst__v3_http(watch->v3)));
-        mst__http_rotate(mst__v3_http(watch->v3));
-        watch_lose(watch, &why);
+        watch_leave(watch, &why);
         return 0;
     }
     int rv = watch_check(watch, until, reterr);
@@ -515,6 +519,11 @@ static int watch_step(struct mst__v3_watch *watch, struct mst__until until, stru
     struct mst__until patience = mst__until_sooner(until, watch_patience_ms(watch));
     struct mst_bytes text;
     struct mst_err why;
+    if (mst__http_stream_is_left(watch->stream)) {
+        mst__err_fill(&why, MST_ECONN, 0, "etcd watch: its endpoint does not answer other calls");
+        watch_lose(watch, &why);
+        return 0;
+    }
     int rv = mst__http_stream_read(watch->stream, patience, &text, &why);
     switch (rv) {
         case 0:
@@ -528,8 +537,7 @@ static int watch_step(struct mst__v3_watch *watch, struct mst__until until, stru
             if (mst__http_stream_status(watch->stream) != 200) {
                 return watch_refused(watch, mst_bytes_of("", 0), until, reterr);
             }
-            mst__http_rotate(mst__v3_http(watch->v3));
-            watch_lose(watch, &why);
+            watch_leave(watch, &why);
             return 0;
         default:
             watch_lose(watch, &why);

@@ -246,8 +246,8 @@ static int open_store(struct handler *handler,
                       struct mst_store **ret_store,
                       struct mst_err *reterr)
 {
-    const struct mst__http_options http =
-        mst__etcd_http(&handler->settings.etcd, &handler->params->log);
+    struct mst__http_options http = mst__etcd_http(&handler->settings.etcd, &handler->params->log);
+    http.first = mst__v2_current(handler->v2);
     return mst__etcd_store_new(&http, path, ret_store, reterr);
 }
 

@@ -143,8 +143,8 @@ static int etcd_v2_store(void *self,
     struct etcd_v2 *etcd = self;
     struct mst_store *store = NULL;
     if (store_of(etcd) == NULL) {
-        const struct mst__http_options http =
-            mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
+        struct mst__http_options http = mst__etcd_http(&etcd->settings.etcd, &etcd->params->log);
+        http.first = mst__v2_current(etcd->v2);
         int rv = mst__etcd_store_new(&http, MST_ETCD_V2_STORE, &store, reterr);
         if (rv != 0) {
             return rv;

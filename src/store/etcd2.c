@@ -30,9 +30,10 @@
 #include "etcd/v2.h"
 #include "store/etcd.h"
 
-/* How long one poll may take before the key is read again, in case the server has vanished without
- * closing the connection. */
-#define POLL_MS_MAX 30000
+/* How long one poll may take before the next, in case the server hangs or has vanished without
+ * closing the connection. A poll takes half of the time that is left, so that there is a next. */
+#define POLL_MS_MAX 10000
+#define POLL_MS_MIN 1000
 
 struct etcd2 {
     struct mst__storage storage; /* first: the storage is cast to this struct */
@@ -191,8 +192,11 @@ static int call_read(struct call *call, bool *ret_exists)
  * @ret_is_event says whether there was an event. */
 static int call_poll(struct call *call, const char *path, uint64_t from_index, bool *ret_is_event)
 {
-    struct mst__until until =
-        mst__until_sooner(call->attempts.until, mst__clock_deadline_ms(POLL_MS_MAX));
+    int64_t now_ms = mst__clock_ms();
+    int64_t poll_ms = (call->attempts.until.deadline_ms - now_ms) / 2;
+    poll_ms = poll_ms > POLL_MS_MAX ? POLL_MS_MAX : poll_ms;
+    poll_ms = poll_ms < POLL_MS_MIN ? POLL_MS_MIN : poll_ms;
+    struct mst__until until = mst__until_sooner(call->attempts.until, now_ms + poll_ms);
     bool is_slice = until.deadline_ms < call->attempts.until.deadline_ms;
     *ret_is_event = false;
     int rv =

@@ -13,12 +13,14 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
 import etcd_cluster
 import etcd_v2
 import harness
+from agents import Agent
 from nodes import PATIENCE_S, JoinNode, check_rounds, settle
 
 BACKENDS = ("etcd", "etcd-v2")
@@ -595,6 +597,117 @@ class Cluster(Disturbed):
             time.sleep(2)  # without a majority, for less than a node's key lives
             cluster.restart(one)
         self.survive(lose)
+
+
+# How long a wait may stay at a member that hangs: a watch is checked after 15 s of silence.
+WATCH_S = 20
+
+
+class Hung(unittest.TestCase):
+    """One of three members stands still; its connections stay open and silent, and the other two
+    have a leader. Every client names it first."""
+
+    def setUp(self):
+        self.addCleanup(etcd_cluster.Leaks().check)
+        self.cluster = etcd_cluster.Cluster(enable_v2=True)
+        self.addCleanup(self.cluster.stop)
+
+    def first(self, member):
+        """The endpoints, with that of the member first."""
+        return ",".join([member.endpoint, *(other.endpoint for other in self.cluster.members
+                                            if other is not member)])
+
+    def agent(self, backend, endpoint, done):
+        """A node whose worker works until the file `done` exists."""
+        agent = Agent("--nnodes", 2, "--rdzv-backend", backend, "--rdzv-endpoint", endpoint,
+                      "--rdzv-id", self.id(), "--", "sh", "-c",
+                      "echo at $RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; "
+                      f"while [ ! -e {done} ]; do sleep 0.1; done")
+        self.addCleanup(agent.close)
+        return agent
+
+    def start(self, endpoint, done):
+        """Two nodes for each backend, which work: {backend: nodes}."""
+        groups = {backend: [self.agent(backend, endpoint, done) for _ in range(2)]
+                  for backend in (*BACKENDS, "etcd-v3")}
+        for backend, agents in groups.items():
+            with self.subTest(backend):
+                ranks = sorted(agent.until("at ")[0] for agent in agents)
+                self.assertEqual(ranks, ["at 0/2 0", "at 1/2 0"])
+        return groups
+
+    def expect_end(self, groups):
+        """All end well, and none has begun a second time."""
+        for backend, agents in groups.items():
+            with self.subTest(backend):
+                for agent in agents:
+                    self.assertEqual(agent.wait(PATIENCE_S), 0, agent.stderr())
+                    self.assertEqual(len(agent.lines), 1, agent.stderr())
+
+    def work_through(self, member):
+        """The member stands still while jobs work and end."""
+        with tempfile.TemporaryDirectory() as directory:
+            done = os.path.join(directory, "done")
+            groups = self.start(self.first(member), done)
+            member.pause()
+            end = time.monotonic() + max(EXPIRY_S.values()) + KEY_S + SLACK_S
+            while time.monotonic() < end:
+                for agents in groups.values():
+                    for agent in agents:
+                        self.assertIsNone(agent.process.poll(), agent.stderr())
+                        self.assertEqual(len(agent.lines), 1, agent.stderr())
+                time.sleep(0.1)
+            began = time.monotonic()
+            with open(done, "w", encoding="ascii"):
+                pass
+            self.expect_end(groups)
+            self.assertLess(time.monotonic() - began, KEY_S + SLACK_S)
+            for agents in groups.values():
+                for agent in agents:
+                    turns = agent.stderr().count("ev=etcd.rotated")
+                    self.assertLessEqual(turns, 3 * len(self.cluster.members), agent.stderr())
+
+    def test_follower(self):
+        self.work_through(self.cluster.followers()[0])
+
+    def test_leader(self):
+        self.work_through(self.cluster.leader())
+
+    def test_before_the_start(self):
+        """Nodes whose first member hangs from the beginning meet nearly as soon as others."""
+        member = self.cluster.followers()[0]
+        member.pause()
+        with tempfile.TemporaryDirectory() as directory:
+            done = os.path.join(directory, "done")
+            with open(done, "w", encoding="ascii"):
+                pass
+            began = time.monotonic()
+            self.expect_end(self.start(self.first(member), done))
+            # The last call of the older protocol lasts 30 s, but its rounds are full here.
+            self.assertLess(time.monotonic() - began, 12 + SLACK_S)
+
+    def test_stores(self):
+        member = self.cluster.followers()[0]
+        for scheme in ("etcd2", "etcd3"):
+            url = f"{scheme}://{self.first(member)}/{scheme}"
+            with self.subTest(scheme):
+                waiter = subprocess.Popen(
+                    [harness.MUSTER, "store", "wait", "--timeout", "60s", url, "late"],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.addCleanup(waiter.communicate)
+                self.addCleanup(waiter.kill)
+                time.sleep(1)
+                member.pause()
+                for words in (("set", url, "a", "b"), ("get", url, "a"), ("add", url, "n", "1"),
+                              ("set", url, "late", "x")):
+                    began = time.monotonic()
+                    done = harness.run("store", *words, "--timeout", "10s")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertLess(time.monotonic() - began, 5 + SLACK_S, words)
+                self.assertEqual(waiter.wait(PATIENCE_S), 0, waiter.stderr.read())
+                self.assertLess(time.monotonic() - began, WATCH_S + SLACK_S)
+            member.resume()
+            self.cluster.wait_healthy(member)
 
 
 # --- the v3 store ----------------------------------------------------------------------------

@@ -486,6 +486,96 @@ static void test_silence(void **state)
     fake_stop(silent);
 }
 
+static void where_of(const struct fake *fake, char ret_text[64])
+{
+    (void)snprintf(ret_text, 64, "http://127.0.0.1:%u", fake->port);
+}
+
+static int64_t took_ms(int64_t begin_ms)
+{
+    return mst__clock_ms() - begin_ms;
+}
+
+/* A member that hangs gets a part of the call's time, whatever the patience, and is left. */
+static void test_shares(void **state)
+{
+    (void)state;
+    static const struct fake_step silent_steps[] = {{NULL, false}};
+    static const struct fake_step good_steps[] = {{OK_EMPTY, false}};
+    struct fake *silent = START(silent_steps);
+    struct fake *good = START(good_steps);
+    char silent_where[64];
+    where_of(silent, silent_where);
+    struct mst__http_options options = {.patience_ms = PLENTY_MS};
+    struct mst__http *http = client_with(options, silent->port, good->port);
+    int64_t begin_ms = mst__clock_ms();
+    expect(http, read_request, 3000, 0);
+    assert_in_range(took_ms(begin_ms), 1400, 2900);
+    assert_int_equal(silent->requests, 1);
+    assert_int_equal(good->requests, 1);
+    assert_string_not_equal(mst__http_where(http), silent_where);
+    assert_int_equal(mst__http_current(http), 1);
+
+    /* A write is sent once: the caller looks with what is left of its time, elsewhere. */
+    mst__http_rotate(http);
+    assert_string_equal(mst__http_where(http), silent_where);
+    begin_ms = mst__clock_ms();
+    expect(http, write_request(), 3000, MST_EUNKNOWN);
+    assert_in_range(took_ms(begin_ms), 1400, 2900);
+    assert_non_null(strstr(err.msg, silent_where));
+    assert_string_not_equal(mst__http_where(http), silent_where);
+    mst__http_free(http);
+
+    /* A client may begin where another one is. */
+    options.first = 1;
+    http = client_with(options, silent->port, good->port);
+    expect(http, write_request(), PLENTY_MS, 0);
+    mst__http_free(http);
+    assert_int_equal(silent->requests, 2);
+
+    /* All hang: the call uses its time, and is not over before. */
+    struct fake *other = START(silent_steps);
+    options = (struct mst__http_options){.patience_ms = SHORT_MS};
+    http = client_with(options, silent->port, other->port);
+    begin_ms = mst__clock_ms();
+    expect(http, read_request, 10 * SHORT_MS, MST_ETIMEOUT);
+    assert_true(took_ms(begin_ms) >= 10 * SHORT_MS - 1);
+    assert_true(silent->requests >= 4 && other->requests >= 2);
+    mst__http_free(http);
+    fake_stop(other);
+    fake_stop(good);
+    fake_stop(silent);
+}
+
+static _Atomic size_t rotated;
+
+static void count_rotated(void *arg, enum mst_log_level level, const char *line)
+{
+    (void)arg;
+    rotated += level == MST_LOG_WARN && strstr(line, "ev=etcd.rotated ") != NULL;
+}
+
+/* Leaving an endpoint is logged once, as long as it keeps failing. */
+static void test_rotations_in_the_log(void **state)
+{
+    (void)state;
+    uint16_t port = 0;
+    uint16_t other_port = 0;
+    (void)close(listen_somewhere(&port));
+    (void)close(listen_somewhere(&other_port));
+    rotated = 0;
+    struct mst__http_options options = {.patience_ms = SHORT_MS, .log = {.fn = count_rotated}};
+    struct mst__http *http = client_with(options, port, other_port);
+    for (size_t i = 0; i < 3; i++) {
+        expect(http, read_request, PLENTY_MS, MST_ECONN);
+    }
+    assert_int_equal(rotated, 2);
+    (void)poll(NULL, 0, 12 * SHORT_MS);
+    expect(http, read_request, PLENTY_MS, MST_ECONN);
+    assert_int_equal(rotated, 4); /* it was quiet in between */
+    mst__http_free(http);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -605,6 +695,43 @@ static void test_interrupt(void **state)
     (void)close(interrupter.fd);
     mst__http_free(http);
     fake_stop(fake);
+}
+
+/* A deadline that is short says nothing by itself; many of them do. A call that was cancelled says
+ * nothing at all. */
+static void test_owing(void **state)
+{
+    (void)state;
+    static const struct fake_step silent_steps[] = {{NULL, false}};
+    static const struct fake_step slow_steps[] = {
+        {NULL, false}, {NULL, false}, {OK_EMPTY, false}, {NULL, false}};
+    struct fake *silent = START(silent_steps);
+    struct fake *slow = START(slow_steps);
+    char where[64];
+    where_of(slow, where);
+    struct mst__http_options options = {.patience_ms = PLENTY_MS};
+    struct mst__http *http = client_with(options, slow->port, silent->port);
+    struct interrupter interrupter = {.fake = slow, .fd = eventfd(0, EFD_CLOEXEC)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, interrupter_run, &interrupter), 0);
+    expect_by(http, read_request, mst__until_by(interrupter.fd, PLENTY_MS), MST_ECANCELED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    (void)close(interrupter.fd);
+    (void)poll(NULL, 0, 500);
+    expect(http, read_request, SHORT_MS, MST_ETIMEOUT);
+    assert_string_equal(mst__http_where(http), where);
+    expect(http, read_request, PLENTY_MS, 0); /* this answer pays for what was owed */
+    (void)poll(NULL, 0, 500);
+    expect(http, read_request, SHORT_MS, MST_ETIMEOUT);
+    assert_string_equal(mst__http_where(http), where);
+    int64_t begin_ms = mst__clock_ms();
+    while (strcmp(mst__http_where(http), where) == 0 && took_ms(begin_ms) < PLENTY_MS) {
+        expect(http, read_request, SHORT_MS, MST_ETIMEOUT);
+    }
+    assert_in_range(took_ms(begin_ms), 300, PLENTY_MS - 1);
+    mst__http_free(http);
+    fake_stop(slow);
+    fake_stop(silent);
 }
 
 /* --- streams --- */
@@ -805,14 +932,25 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_alive), cmocka_unit_test(test_closed_in_between),
-        cmocka_unit_test(test_lost_write), cmocka_unit_test(test_lost_read),
-        cmocka_unit_test(test_cut_off),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_rotation),   cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_limits),     cmocka_unit_test(test_not_http),
-        cmocka_unit_test(test_headers),    cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_stream),     cmocka_unit_test(test_stream_limit),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_kept_alive),
+        cmocka_unit_test(test_closed_in_between),
+        cmocka_unit_test(test_lost_write),
+        cmocka_unit_test(test_lost_read),
+        cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_owing),
+        cmocka_unit_test(test_rotations_in_the_log),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_not_http),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_stream_limit),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_options_refused),
         cmocka_unit_test(test_faults),
     };
     return MST_RUN_TESTS(tests);
