@@ -33,16 +33,17 @@ SUITES ?= unit golden sim integration etcd faults
 
 export DESTDIR
 
-# $(call setup,DIRECTORY,OPTIONS): configure once.
-setup = test -f $(1)/build.ninja || meson setup $(1) $(2) $(MESON_FLAGS)
+# $(call setup,DIRECTORY,OPTIONS): configure once. Without make, warnings are no errors.
+setup = test -f $(1)/build.ninja || \
+	meson setup $(1) -Dwerror=true $(2) $(MESON_FLAGS)
 suites = $(foreach suite,$(1),--suite $(suite))
 # In CI, a failed test runs once more, alone.
 testrun = tools/testrun $(if $(filter true,$(CI)),--retry) --since $(STARTED_S) --jobs $(TEST_JOBS)
 STARTED_S := $(shell date +%s)
 
 .DEFAULT_GOAL := all
-.PHONY: all help demo test test-peers sim chaos bench bench-gate lint format tidy fuzz mutants \
-	sanitize sanitize-peers sanitize-thread wheel with-tests install clean distclean
+.PHONY: all help demo test test-peers test-builds sim chaos bench bench-gate lint format tidy fuzz \
+	mutants sanitize sanitize-peers sanitize-thread wheel with-tests install clean distclean
 
 all: ## Use: build the library and build/muster
 	@tools/deps build
@@ -63,6 +64,10 @@ test-peers: ## Test: install PyTorch and Redis, and run the tests with them
 	@tools/deps peers
 	@$(MAKE) --no-print-directory with-tests
 	@$(testrun) $(BUILD) --jobs $(PEER_JOBS) $(call suites,$(PEER_SUITES))
+
+test-builds: ## Test: build as packagers do: other options, without libraries, musl; install
+	@tools/deps builds
+	@tools/builds --jobs $(JOBS)
 
 sim: all ## Test: run the simulator with new seeds until stopped
 	@$(BUILD)/muster-sim $(SIM_FLAGS)

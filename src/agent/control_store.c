@@ -76,6 +76,8 @@ static int open_server(const struct mst_params *params,
 
 /* --- at an etcd --- */
 
+#ifdef MST_WITH_ETCD
+
 /* Make a directory name for a job: all characters of the run id become %XX, except letters, digits,
  * '.', '_' and '-'. */
 static void etcd_root(const char *run_id, char *ret_root, size_t size)
@@ -126,6 +128,23 @@ static int open_etcd(const struct mst_params *params,
     mst_params_free(copy);
     return rv == 0 ? mst__store_first(storage, ret_store, reterr) : rv;
 }
+
+#else
+
+static int open_etcd(const struct mst_params *params,
+                     int64_t timeout_ms,
+                     struct mst_store **ret_store,
+                     struct mst_err *reterr)
+{
+    (void)timeout_ms;
+    (void)ret_store;
+    return mst__fail(reterr, MST_ENOTSUP, 0,
+                     "backend '%.60s': this muster was built without etcd; build it with libcurl "
+                     "and jansson",
+                     mst_params_backend(params));
+}
+
+#endif /* MST_WITH_ETCD */
 
 int mst__control_store_open(const struct mst_params *params,
                             int64_t timeout_ms,

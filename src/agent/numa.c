@@ -202,7 +202,7 @@ static size_t list_gpus(const char *root, int64_t ret_nodes[GPUS_MAX])
         (void)snprintf(path, sizeof path, "bus/pci/devices/%s/class", entry->d_name);
         (void)read_sys(root, path, class_text, sizeof class_text);
         if (strcmp(vendor, NVIDIA_VENDOR) == 0 && strncmp(class_text, "0x03", 4) == 0) {
-            (void)snprintf(names[count++], sizeof names[0], "%s", entry->d_name);
+            (void)snprintf(names[count++], sizeof names[0], "%.31s", entry->d_name);
         }
     }
     if (directory != NULL) {

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "base/signal_name.h"
 #include "base/text.h"
 #include "core/authority.h"
 
@@ -51,9 +52,9 @@ static int put_rule(struct mst__buf *text, char c)
 
 void mst__report_signal(int signal, char ret_name[MST_SIGNAL_NAME_SIZE])
 {
-    const char *name = sigabbrev_np(signal);
+    const char *name = mst__signal_name(signal);
     if (name != NULL) {
-        (void)snprintf(ret_name, MST_SIGNAL_NAME_SIZE, "SIG%s", name);
+        (void)snprintf(ret_name, MST_SIGNAL_NAME_SIZE, "%s", name);
     } else {
         (void)snprintf(ret_name, MST_SIGNAL_NAME_SIZE, "signal %d", signal);
     }

@@ -334,9 +334,4 @@ void mst__run_settings_adopt(struct mst__run_settings *settings, struct mst__are
 
 void mst__run_settings_close(struct mst__run_settings *settings);
 
-/* The number of signal "SIGTERM", "TERM" or "15", 0 = no such signal; and the name "SIGTERM" of a
- * number, in static memory. */
-int mst__signal_number(struct mst_bytes name);
-const char *mst__signal_name(int number);
-
 #endif /* MST_AGENT_SETTINGS_H */

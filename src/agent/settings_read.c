@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/number.h"
+#include "base/signal_name.h"
 #include "base/unicode.h"
 
 #define PORT_STATIC 29500

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/report.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/text.h"
@@ -82,8 +83,9 @@ static void put_torchelastic(struct making *making,
     char signals[MST_SIGNALS_MAX * 12] = "";
     size_t used = 0;
     for (size_t i = 0; i < settings->stop_signals.count; i++) {
-        int size = snprintf(signals + used, sizeof signals - used, "%s%s", i == 0 ? "" : ",",
-                            mst__signal_name(settings->stop_signals.numbers[i]));
+        char name[MST_SIGNAL_NAME_SIZE];
+        mst__report_signal(settings->stop_signals.numbers[i], name);
+        int size = snprintf(signals + used, sizeof signals - used, "%s%s", i == 0 ? "" : ",", name);
         used += size > 0 && (size_t)size < sizeof signals - used ? (size_t)size : 0;
     }
     put(making, "MASTER_ADDR", place->master_addr);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/syscalls.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
@@ -62,7 +63,7 @@ static int fds_end(void)
 
 void mst__exec_close_from(int first)
 {
-    if (close_range((unsigned)first, ~0U, 0) != 0) {
+    if (mst__close_range_from((unsigned)first, 0) != 0) {
         for (int fd = first, end = fds_end(); fd < end; fd++) {
             (void)close(fd); /* it may not be open */
         }
@@ -71,7 +72,7 @@ void mst__exec_close_from(int first)
 
 void mst__exec_close_from_on_exec(int first)
 {
-    if (close_range((unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+    if (mst__close_range_from((unsigned)first, MST_CLOSE_RANGE_CLOEXEC) != 0) {
         for (int fd = first, end = fds_end(); fd < end; fd++) {
             (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
         }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"

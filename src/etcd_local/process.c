@@ -14,13 +14,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/signal_name.h"
+#include "base/syscalls.h"
 #include "base/until.h"
 #include "etcd_local/spawn.h"
 
@@ -138,7 +139,7 @@ static void *process_thread(void *arg)
     process->start_rv = mst__spawn(&process->spawn, &process->pid, &process->start_err);
     bool is_started = process->start_rv == 0;
     /* Before it can be collected. */
-    int pid_fd = is_started ? pidfd_open(process->pid, 0) : -1;
+    int pid_fd = is_started ? mst__pidfd_open(process->pid) : -1;
     (void)sem_post(&process->started);
     siginfo_t info;
     while (is_started && !is_over(process->pid, &info)) {
@@ -316,9 +317,9 @@ const char *mst__process_describe(const struct mst__process_end *end,
         (void)snprintf(ret_text, MST_PROCESS_END_SIZE,
                        "ended, and another part of this program has collected its exit status");
     } else if (end->is_signal) {
-        const char *name = sigdescr_np(end->number);
+        const char *name = mst__signal_name(end->number);
         (void)snprintf(ret_text, MST_PROCESS_END_SIZE, "was killed by signal %d (%s)", end->number,
-                       name == NULL ? "unknown" : name);
+                       name == NULL ? "without a name" : name);
     } else {
         (void)snprintf(ret_text, MST_PROCESS_END_SIZE, "ended with exit status %d", end->number);
     }

@@ -351,7 +351,7 @@ static int write_records(struct file *file,
             written += (size_t)took;
         } else if (errno != EINTR) {
             int sys = errno;
-            (void)ftruncate(lock->fd, file->position); /* on failure the next writer truncates it */
+            (void)!ftruncate(lock->fd, file->position); /* else the next writer truncates it */
             return mst__fail(reterr, MST_ESYS, sys, "write '%s'", file->path);
         }
     }

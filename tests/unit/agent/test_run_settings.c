@@ -420,18 +420,6 @@ static void of_torchrun(void **state)
     mst__run_settings_close(&settings);
 }
 
-static void signal_names(void **state)
-{
-    (void)state;
-    assert_int_equal(mst__signal_number(mst_bytes_str("SIGTERM")), SIGTERM);
-    assert_int_equal(mst__signal_number(mst_bytes_str("usr1")), SIGUSR1);
-    assert_int_equal(mst__signal_number(mst_bytes_str("9")), SIGKILL);
-    assert_int_equal(mst__signal_number(mst_bytes_str("0")), 0);
-    assert_int_equal(mst__signal_number(mst_bytes_str("")), 0);
-    assert_int_equal(mst__signal_number(mst_bytes_str("SIG")), 0);
-    assert_string_equal(mst__signal_name(SIGSEGV), "SIGSEGV");
-}
-
 /* Each allocation fails once; nothing is left behind. */
 static void without_memory(void **state)
 {
@@ -467,7 +455,6 @@ int main(void)
         cmocka_unit_test(programs),
         cmocka_unit_test(output),
         cmocka_unit_test(of_torchrun),
-        cmocka_unit_test(signal_names),
         cmocka_unit_test(without_memory),
     };
     return MST_RUN_TESTS(tests);

@@ -1,10 +1,12 @@
-/* agent/signal_name.c - names of signals, for options and variables. */
+/* base/signal_name.c - names of signals. The table is ours: only some C libraries can tell the name
+ * "SIGTERM" of a number. */
+#include "base/signal_name.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "agent/settings.h"
 #include "base/number.h"
 
 static const struct {
@@ -19,6 +21,9 @@ static const struct {
     {SIGTTOU, "SIGTTOU"},     {SIGURG, "SIGURG"},   {SIGXCPU, "SIGXCPU"},   {SIGXFSZ, "SIGXFSZ"},
     {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGWINCH, "SIGWINCH"}, {SIGIO, "SIGIO"},
     {SIGPWR, "SIGPWR"},       {SIGSYS, "SIGSYS"},
+#ifdef SIGSTKFLT /* not on mips */
+    {SIGSTKFLT, "SIGSTKFLT"},
+#endif
 };
 #define SIGNALS_COUNT (sizeof signals / sizeof signals[0])
 
@@ -47,5 +52,5 @@ const char *mst__signal_name(int number)
             return signals[i].name;
         }
     }
-    return number >= SIGRTMIN && number <= SIGRTMAX ? "a real-time signal" : "an unknown signal";
+    return NULL;
 }
