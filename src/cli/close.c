@@ -50,7 +50,7 @@ int mst__cli_close(int argc, char **argv)
     int64_t timeout_ms = 10000;
     const char *reason = NULL;
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(rdzv, "Which job. Required."),
+        MST_RDZV_OPTIONS(rdzv, "Which job. Required, here or as MUSTER_RDZV_ID."),
         {"reason", "TEXT",
          "The reason, which all nodes are told. Backends muster and etcd-v3 only.", MST_OPTION_TEXT,
          &reason, 0, 0},
@@ -67,8 +67,11 @@ int mst__cli_close(int argc, char **argv)
     int arguments = 0;
     int exit_code = MST_EXIT_OK;
     struct mst_params *params = NULL;
-    if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code) ||
-        !mst__rdzv_params(&rdzv, 0, 0, NULL, &params, &exit_code)) {
+    if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {
+        return exit_code;
+    }
+    mst__rdzv_complete(&rdzv);
+    if (!mst__rdzv_params(&rdzv, 0, 0, NULL, &params, &exit_code)) {
         return exit_code;
     }
     exit_code = close_with(&rdzv, params, reason, timeout_ms);

@@ -21,17 +21,6 @@
 
 /* --- the job --- */
 
-/* The value of an option, from the command line or from the variables that `muster run` reads. */
-static const char *from_environment(const char *given, const char *ours, const char *torchs)
-{
-    if (given != NULL && *given != '\0') {
-        return given;
-    }
-    const char *text = getenv(ours);
-    text = text != NULL && *text != '\0' ? text : getenv(torchs);
-    return text != NULL && *text != '\0' ? text : given;
-}
-
 static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
 {
     const char *backend = mst_params_backend(job->params);
@@ -51,9 +40,7 @@ static int open_store(struct mst__cli_job *job, struct mst_err *reterr)
 static bool open_job(struct mst__cli_job *job, int *ret_exit)
 {
     struct mst_err err;
-    job->rdzv.endpoint =
-        from_environment(job->rdzv.endpoint, "MUSTER_RDZV_ENDPOINT", "PET_RDZV_ENDPOINT");
-    job->rdzv.run_id = from_environment(job->rdzv.run_id, "MUSTER_RDZV_ID", "PET_RDZV_ID");
+    mst__rdzv_complete(&job->rdzv);
     if (!mst__rdzv_params(&job->rdzv, 0, 0, NULL, &job->params, ret_exit)) {
         return false;
     }

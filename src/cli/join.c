@@ -825,7 +825,9 @@ int mst__cli_join(int argc, char **argv)
         .log_level = "warn",
     };
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(join.rdzv, "The id of the job, the same on all of its nodes. Required."),
+        MST_RDZV_OPTIONS(join.rdzv,
+                         "The id of the job, the same on all of its nodes. Required, here or "
+                         "as MUSTER_RDZV_ID."),
         {"nnodes", "MIN:MAX", "How many nodes a round needs and takes; or one number. Required.",
          MST_OPTION_TEXT, &join.nodes, 0, 0},
         {"local-addr", "ADDRESS",
@@ -875,6 +877,7 @@ int mst__cli_join(int argc, char **argv)
     if (!mst__options_parse(&usage, argc, argv, &first, &exit_code)) {
         return exit_code;
     }
+    mst__rdzv_complete(&join.rdzv);
     join.command = first < argc ? argv + first : NULL;
     return join_with(&join);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -15,6 +16,26 @@
 #define TAKEN_MS 1000
 
 /* --- parameters --- */
+
+/* The value of an option: @given on the command line, or a variable's. */
+static const char *or_variable(const char *given, const char *ours, const char *torchs)
+{
+    if (given != NULL && *given != '\0') {
+        return given;
+    }
+    const char *text = getenv(ours);
+    text = text != NULL && *text != '\0' ? text : getenv(torchs);
+    return text != NULL && *text != '\0' ? text : given;
+}
+
+void mst__rdzv_complete(struct mst__rdzv *rdzv)
+{
+    rdzv->endpoint = or_variable(rdzv->endpoint, "MUSTER_RDZV_ENDPOINT", "PET_RDZV_ENDPOINT");
+    if (!mst__rdzv_is_url(rdzv)) {
+        rdzv->backend = or_variable(rdzv->backend, "MUSTER_RDZV_BACKEND", "PET_RDZV_BACKEND");
+        rdzv->run_id = or_variable(rdzv->run_id, "MUSTER_RDZV_ID", "PET_RDZV_ID");
+    }
+}
 
 bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max)
 {

@@ -20,7 +20,8 @@ struct mst__rdzv {
 #define MST_RDZV_OPTIONS(rdzv, id_help)                                                       \
     {"rdzv-backend",                                                                          \
      "NAME",                                                                                  \
-     "How nodes meet: muster, c10d, etcd-v2, etcd-v3, etcd or static. Default muster.",       \
+     "How nodes meet: muster, c10d, etcd-v2, etcd-v3, etcd or static. Default: "              \
+     "MUSTER_RDZV_BACKEND, else muster.",                                                     \
      MST_OPTION_TEXT,                                                                         \
      &(rdzv).backend,                                                                         \
      0,                                                                                       \
@@ -29,8 +30,8 @@ struct mst__rdzv {
          "ADDR",                                                                              \
          "Where: host:port or [ipv6]:port of the store, or the path of a file with "          \
          "--rdzv-conf store_type=file; for an etcd, one or more, separated by commas. Or a "  \
-         "URL: etcd://host:port/ID?min_workers=2&max_workers=4. Default localhost:29400, "    \
-         "for an etcd localhost:2379.",                                                       \
+         "URL: etcd://host:port/ID?min_workers=2&max_workers=4. Default: "                    \
+         "MUSTER_RDZV_ENDPOINT, else localhost:29400, for an etcd localhost:2379.",           \
          MST_OPTION_TEXT,                                                                     \
          &(rdzv).endpoint,                                                                    \
          0,                                                                                   \
@@ -43,6 +44,10 @@ struct mst__rdzv {
             "times.",                                                                         \
             MST_OPTION_LIST, &(rdzv).conf, 0, 0                                               \
     }
+
+/* Take the backend, the endpoint and the id from the variables that `muster run` reads, where the
+ * command line says nothing. A URL as endpoint has the other two. */
+void mst__rdzv_complete(struct mst__rdzv *rdzv);
 
 /* Parse `MIN:MAX` or `N`; false if malformed. Does not check the range of the numbers. */
 bool mst__rdzv_nodes(const char *text, int64_t *ret_min, int64_t *ret_max);

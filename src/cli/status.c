@@ -241,7 +241,9 @@ int mst__cli_status(int argc, char **argv)
         .interval_ms = 500,
     };
     const struct mst__option options[] = {
-        MST_RDZV_OPTIONS(status.rdzv, "Which job. Default: all that a server of muster has."),
+        MST_RDZV_OPTIONS(status.rdzv,
+                         "Which job. Default: MUSTER_RDZV_ID, else all that a server of "
+                         "muster has."),
         {"nnodes", "MIN:MAX",
          "The limits that the nodes were given, which a record does not contain: the number of "
          "missing nodes is then shown.",
@@ -280,6 +282,7 @@ int mst__cli_status(int argc, char **argv)
     if (!mst__options_parse(&usage, argc, argv, &arguments, &exit_code)) {
         return exit_code;
     }
+    mst__rdzv_complete(&status.rdzv);
     bool is_list = status.rdzv.run_id == NULL && !mst__rdzv_is_url(&status.rdzv) &&
                    strcmp(mst__rdzv_backend(&status.rdzv), "muster") == 0;
     if (is_list && status.watch) {

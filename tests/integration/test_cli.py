@@ -61,6 +61,27 @@ class Cli(unittest.TestCase):
                 said_all = self.expect((*given, *args), USAGE, said)
                 self.assertNotIn("nodes_m", said_all)
 
+    def test_variables(self):
+        """Which job may come from the variables of `muster run`; options come before variables, and
+        a URL is whole."""
+        with harness.Server() as server:
+            where = {"MUSTER_RDZV_ENDPOINT": f"127.0.0.1:{server.port}"}
+            for variables in ({"MUSTER_RDZV_ID": "job"}, {"PET_RDZV_ID": "job"}):
+                told = harness.run("join", "--nnodes", 1, env={**where, **variables})
+                self.assertEqual(told.returncode, 0, told.stderr)
+                told = harness.run("status", env={**where, **variables})
+                self.assertIn(b"rendezvous job: round ", told.stdout, told.stderr)
+            self.assertIn(b"job  ", harness.run("status", env=where).stdout)
+            given = {**where, "MUSTER_RDZV_ID": "job"}
+            told = harness.run("status", "--rdzv-id", "other", env=given)
+            self.assertIn(b"rendezvous other\n", told.stdout)
+            url = f"muster://127.0.0.1:{server.port}/other?min_workers=1"
+            told = harness.run("status", "--rdzv-endpoint", url, env=given)
+            self.assertIn(b"rendezvous other\n", told.stdout)
+            self.assertEqual(harness.run("close", env=given).returncode, 0)
+            told = harness.run("status", env={**given, "PET_RDZV_BACKEND": "static"})
+            self.assertIn(b"a static rendezvous has no record", told.stderr)
+
     def test_nobody_serves(self):
         """A node that finds no server is told how to start one."""
         port = harness.free_port()
