@@ -266,9 +266,9 @@ static void *run(void *arg)
     struct mst_bytes node = key_of(key, MST_CONTROL_NODES "%s", control->node);
     /* An interrupt by mst__control_free that comes too late for a wait ends the first call. */
     if (control->has_sent && control->store != NULL &&
-        mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err) ==
+        mst_store_delete(control->store, node, MST_CONTROL_GONE_MS, &existed, &err) ==
             MST_ECANCELED) {
-        (void)mst_store_delete(control->store, node, MST_CONTROL_END_MS, &existed, &err);
+        (void)mst_store_delete(control->store, node, MST_CONTROL_GONE_MS, &existed, &err);
     }
     mst__control_logs_close(control);
     return NULL;

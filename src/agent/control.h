@@ -38,7 +38,7 @@ void mst__control_publish(struct mst__control *control,
                           int64_t first_rank,
                           int64_t workers_count);
 
-/* Publish that the node is gone, within MST_CONTROL_END_MS, and end. The memory is freed by the
+/* Publish that the node is gone, within MST_CONTROL_GONE_MS, and end. The memory is freed by the
  * loop's next turn, so run the loop once more. Does nothing if @control is NULL. */
 void mst__control_free(struct mst__control *control);
 

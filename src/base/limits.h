@@ -274,10 +274,11 @@ static_assert(MST_MESSAGE_SIZE_MAX > 2 * MST_VALUE_SIZE_DEFAULT + MST_KEY_SIZE_D
 #define MST_CONTROL_READERS_MAX 8
 #define MST_CONTROL_SILENT_MS 20000
 /* How often followed logs are checked, how long a call may take, and how long the exit of an agent
- * waits for its last message. */
+ * waits for the end of a log and for the removal of its state. */
 #define MST_CONTROL_LOOK_MS 200
 #define MST_CONTROL_CALL_MS 10000
 #define MST_CONTROL_END_MS 100
+#define MST_CONTROL_GONE_MS 1000
 /* At an etcd: how long the keys of a job stay after its last agent is gone. */
 #define MST_CONTROL_LEASE_S 60
 /* The job that is sent to a relay: the names of all hosts, an environment, a command line. */

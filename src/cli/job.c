@@ -371,7 +371,7 @@ int mst__cli_drain(int argc, char **argv)
 
 /* --- stop --- */
 
-/* Whether @key belongs to a node that is lost according to @status. */
+/* Whether @key belongs to a node that is gone according to @status. */
 static bool is_leftover(const struct mst_status *status, struct mst_bytes key)
 {
     char name[MST_CONTROL_KEY_SIZE];
@@ -381,30 +381,42 @@ static bool is_leftover(const struct mst_status *status, struct mst_bytes key)
     return is_lost(status, name);
 }
 
-/* Wait until all agents have removed their keys. @status, taken before the close, shows the lost
- * nodes, whose keys stay. */
-static int await_end(const struct mst__cli_job *job,
-                     const struct mst_status *status,
-                     struct mst_err *reterr)
+/* Count the agents that run. Most remove their key at their end; of the keys that are left, an
+ * authority knows which belong to nodes that are gone: lost, or too busy to remove their key. */
+static int count_agents(const struct mst__cli_job *job, size_t *ret_count, struct mst_err *reterr)
+{
+    struct mst_keys keys = {0};
+    struct mst_status *status = NULL;
+    int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
+    *ret_count = 0;
+    if (rv == 0 && keys.count > 0) {
+        (void)mst_status_job(job->params, job->timeout_ms, &status,
+                             NULL); /* on failure, no node counts as gone */
+    }
+    for (size_t i = 0; i < keys.count && rv == 0; i++) {
+        *ret_count += is_node(keys.keys[i]) && !is_leftover(status, keys.keys[i]) ? 1 : 0;
+    }
+    mst_status_free(status);
+    mst_keys_free(&keys);
+    return rv;
+}
+
+/* Wait until all agents have ended. */
+static int await_end(const struct mst__cli_job *job, struct mst_err *reterr)
 {
     int64_t deadline_ms = mst__clock_deadline_ms(job->timeout_ms);
     for (;;) {
-        struct mst_keys keys = {0};
-        size_t nodes = 0;
-        int rv = mst_store_list(job->store, job->timeout_ms, &keys, reterr);
-        for (size_t i = 0; i < keys.count && rv == 0; i++) {
-            nodes += is_node(keys.keys[i]) && !is_leftover(status, keys.keys[i]) ? 1 : 0;
-        }
-        mst_keys_free(&keys);
+        size_t count = 0;
+        int rv = count_agents(job, &count, reterr);
         if (rv != 0) {
             return rv == MST_ECONN ? 0 : rv; /* the node that served has ended */
         }
-        if (nodes == 0) {
+        if (count == 0) {
             return 0;
         }
         if (mst__clock_ms() >= deadline_ms) {
-            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", nodes,
-                             nodes == 1 ? " is" : "s are");
+            return mst__fail(reterr, MST_ETIMEOUT, 0, "%zu agent%s still running", count,
+                             count == 1 ? " is" : "s are");
         }
         (void)usleep(STOP_LOOK_MS * 1000); /* a signal ends this process */
     }
@@ -423,12 +435,9 @@ static int stop(const struct mst__cli_job *job, const char *argument, void *arg)
                    user == NULL ? "" : "@", host); /* fits */
     const char *backend = mst_params_backend(job->params);
     bool has_reason = strcmp(backend, "muster") == 0 || strcmp(backend, "etcd-v3") == 0;
-    struct mst_status *status = NULL;
-    (void)mst_status_job(job->params, job->timeout_ms, &status, NULL); /* else none is lost */
     int rv =
         mst_status_close(job->params, has_reason ? reason : NULL, owner, job->timeout_ms, &err);
-    rv = rv == 0 ? await_end(job, status, &err) : rv;
-    mst_status_free(status);
+    rv = rv == 0 ? await_end(job, &err) : rv;
     return rv == 0 ? MST_EXIT_OK : mst__cli_job_fail(job, &err);
 }
 

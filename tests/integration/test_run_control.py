@@ -186,6 +186,22 @@ class Control(unittest.TestCase):
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertEqual(first.wait(), CLOSED, first.stderr())
 
+    def test_killed_while_stopping(self):
+        """An agent that ends during `stop` without removing its key is not waited for."""
+        first = Agent("--nnodes", "1", *self.job, "--rdzv-conf", QUICK, "--", "sh", "-c",
+                      "trap 'echo told' TERM; echo here; while :; do sleep 0.02; done")
+        self.addCleanup(first.close)
+        first.until("here")
+        self.wait_nodes(lambda nodes: len(nodes) == 1 and nodes[0]["phase"] == "running")
+        stop = subprocess.Popen([harness.MUSTER, "stop", *self.job, "--timeout", "20s"],
+                                stderr=subprocess.PIPE, text=True)
+        self.addCleanup(stop.communicate)
+        self.addCleanup(stop.kill)
+        first.until("told")
+        self.assertIsNone(stop.poll())
+        first.signal(signal.SIGKILL)
+        self.assertEqual(stop.wait(harness.DEADLINE_S), 0)
+
     def test_etcd(self):
         if os.environ.get("MUSTER_ETCD", "1") != "1" or shutil.which("etcd") is None:
             self.skipTest("no etcd")
