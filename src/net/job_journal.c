@@ -19,8 +19,10 @@ struct mst__job_journal {
     uint32_t failed;     /* records of this generation or an earlier one may be missing */
     uint32_t numbers;    /* numbers given to jobs */
     uint64_t size_max;
-    uint64_t size;        /* bytes of the file and of the buffer */
-    uint64_t events_size; /* of those, bytes of events */
+    uint64_t size; /* bytes of the file and of the buffer */
+    /* Of those, bytes that another file would not begin with: events, and all of earlier
+     * generations. */
+    uint64_t past_size;
 };
 
 /* The written records cannot be continued: begin a new generation. */
@@ -28,6 +30,18 @@ static void journal_renew(struct mst__job_journal *journal)
 {
     journal->needs_begin = true;
     journal->generation++;
+    journal->past_size = journal->size;
+}
+
+/* Begin another file with a new generation. False if the last such request is pending. */
+static bool journal_cut(struct mst__job_journal *journal, bool renames)
+{
+    if (!mst__journal_file_cut(journal->file, renames)) {
+        return false;
+    }
+    journal->size = 0; /* also if the old file could not be moved: it is rotated later */
+    journal_renew(journal);
+    return true;
 }
 
 int mst__server_journal(struct mst_server *server,
@@ -77,23 +91,16 @@ void mst__job_journal_look(struct mst_server *server)
         return;
     }
     (void)mst__journal_file_lock(journal->file);
-    if (mst__journal_file_cut(journal->file, false)) {
-        journal_renew(journal);
-        journal->size = 0; /* also if the old file could not be moved: it is rotated later */
-        journal->events_size = 0;
-    }
+    (void)journal_cut(journal, false); /* one is enough */
     mst__journal_file_unlock(journal->file);
 }
 
-/* Begin another file when this one has its size and a good part of it is events. */
+/* Begin another file when this one has its size and a good part of it is of the past: the state of
+ * many jobs alone may be larger. */
 static void journal_rotate(struct mst__job_journal *journal)
 {
-    bool is_full =
-        journal->size >= journal->size_max && journal->events_size >= journal->size_max / 2;
-    if (is_full && mst__journal_file_cut(journal->file, true)) {
-        journal_renew(journal);
-        journal->size = 0;
-        journal->events_size = 0;
+    if (journal->size >= journal->size_max && journal->past_size >= journal->size_max / 2) {
+        (void)journal_cut(journal, true); /* else one is under way */
     }
 }
 
@@ -181,7 +188,7 @@ static void journal_wrote(struct mst__job_journal *journal,
     if (rv == 0) {
         size_t size = mst__buf_size(&to->output) - before;
         journal->size += size;
-        journal->events_size += size;
+        journal->past_size += size;
     } else {
         job->journaled.missing++;
         journal_miss(journal, job);

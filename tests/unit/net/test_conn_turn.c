@@ -672,7 +672,7 @@ static void list_receive(struct fixture *f, int fd, size_t count)
     for (size_t i = 0; i < count; i++) {
         peer_receive(f->server, fd, bytes, 8);
         size_t key_size = mst__load_u64(bytes);
-        assert_in_range(key_size, 2, 8);
+        assert_in_range(key_size, 2, 9);
         peer_receive(f->server, fd, bytes, key_size);
         assert_int_equal(bytes[0], '/');
     }
@@ -763,6 +763,37 @@ static void list_while_a_barrier_is_left(void **state)
     (void)close(fds[0]);
 }
 
+/* More clients than are told in one turn get what they wait for just before a list begins: all of
+ * them hear of it. */
+static void list_after_many_releases(void **state)
+{
+    struct fixture *f = *state;
+    enum { WAITING = MST_PUSHES_MAX + 20 };
+    int waiting[WAITING];
+    const struct mst__command list = {.op = MST_OP_LIST_KEYS};
+    set_keys(f, LISTED);
+    int fd = client_new(f);
+    for (size_t i = 0; i < WAITING; i++) {
+        waiting[i] = client_new(f);
+        put_wait(f, 1);
+        send_all(f, waiting[i]);
+    }
+    put_set(&f->bytes, "/waited/0", mst_bytes_str("v"));
+    put_command(&f->bytes, &list);
+    send_unread(f, &fd, 1);
+    turn(f->server);
+    assert_true(mst__kv_is_listing(&f->server->kv));
+    list_check(f, fd, LISTED + 1);
+    settle(f->server);
+    for (size_t i = 0; i < WAITING; i++) {
+        assert_int_equal(peer_drain(waiting[i], SIZE_MAX), 1);
+        (void)close(waiting[i]);
+    }
+    assert_int_equal(f->server->counters.released, WAITING);
+    assert_null(f->server->overdue);
+    (void)close(fd);
+}
+
 /* Messages are answered after a list that was requested before them. */
 static void list_before_messages(void **state)
 {
@@ -848,6 +879,7 @@ int main(void)
         CASE(long_list),
         CASE(list_for_nobody),
         CASE(list_while_a_barrier_is_left),
+        CASE(list_after_many_releases),
         CASE(list_before_messages),
         CASE(large_notice),
     };

@@ -169,6 +169,73 @@ static void jobs_end_while_they_are_told(void **state)
     (void)close(fd);
 }
 
+/* --- jobs without nodes --- */
+
+/* Jobs without nodes are counted as long as they are there, and are in one list. */
+static void expect_idle(const struct fixture *f, size_t barren, size_t left)
+{
+    const struct mst__jobs *jobs = &f->server->jobs;
+    const struct mst__job_idle *lists[] = {&jobs->barren, &jobs->left};
+    const size_t wanted[] = {barren, left};
+    for (size_t i = 0; i < 2; i++) {
+        size_t found = 0;
+        const struct mst__job *prev = NULL;
+        for (const struct mst__job *job = lists[i]->first; job != NULL; job = job->idle_next) {
+            assert_ptr_equal(job->idle, lists[i]);
+            assert_ptr_equal(job->idle_prev, prev);
+            assert_true(job->idle_us < INT64_MAX);
+            prev = job;
+            found++;
+        }
+        assert_ptr_equal(lists[i]->last, prev);
+        assert_int_equal(found, wanted[i]);
+    }
+    assert_int_equal(jobs->idle_count, barren + left);
+}
+
+/* Nodes come to jobs, leave and come again; jobs are closed, and forgotten. However often, no job
+ * counts that is not there: otherwise jobs would be forgotten as if there were too many. */
+static void idle_jobs_are_counted(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const runs[] = {"one", "two", "three"};
+    int fd = -1;
+    for (unsigned turns = 0; turns < 3; turns++) {
+        for (size_t i = 0; i < 3; i++) {
+            struct mst__job_message announce = announcement("node", 1);
+            announce.u.announce.run_id = mst_bytes_str(runs[turns == 1 ? 2 - i : i]);
+            announce.u.announce.announcement.nodes_min = 1;
+            announce.u.announce.announcement.nodes_max = 1;
+            fd = node_new(f);
+            put_message(&f->bytes, &announce);
+            send_all(f, fd);
+            expect_idle(f, 0, turns == 0 ? i : 2);
+            put_leave(&f->bytes);
+            send_all(f, fd);
+            (void)close(fd);
+            expect_idle(f, 0, turns == 0 ? i + 1 : 3);
+        }
+    }
+    fd = node_new(f);
+    const struct mst__job_message shut = {.type = MST_JOB_CLOSE,
+                                          .u.close = {.run_id = mst_bytes_str("never"),
+                                                      .reason = mst_bytes_str("why"),
+                                                      .owner = mst_bytes_str("me")}};
+    put_message(&f->bytes, &shut);
+    send_all(f, fd);
+    expect_idle(f, 1, 3);
+    /* They are crowded out one after the other, those without a round first. */
+    f->server->jobs.idle_count = MST_JOBS_IDLE_MAX;
+    put_message(&f->bytes, &shut);
+    ((uint8_t *)(uintptr_t)mst__buf_bytes(&f->bytes).data)[MST_JOB_HEAD_SIZE + 4] = 'N';
+    send_all(f, fd);
+    f->server->jobs.idle_count -= MST_JOBS_IDLE_MAX - 4;
+    assert_null(mst__job_find(f->server, mst_bytes_str("never")));
+    assert_non_null(mst__job_find(f->server, mst_bytes_str("Never")));
+    expect_idle(f, 1, 3);
+    (void)close(fd);
+}
+
 /* --- memory --- */
 
 /* The code and the refusal of a REFUSED, which comes next. */
@@ -231,11 +298,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 
-        CASE(doomed_connections_have_no_seat),
-        CASE(closed_connections_have_no_seat),
-        CASE(old_connections_are_not_heard),
-        CASE(jobs_end_while_they_are_told),
-        CASE(full_server_refuses),
+        CASE(doomed_connections_have_no_seat), CASE(closed_connections_have_no_seat),
+        CASE(old_connections_are_not_heard),   CASE(jobs_end_while_they_are_told),
+        CASE(idle_jobs_are_counted),           CASE(full_server_refuses),
     };
     return MST_RUN_TESTS(tests);
 }

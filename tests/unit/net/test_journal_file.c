@@ -1,13 +1,16 @@
 /* unit/net/test_journal_file.c - the file of a journal and its thread: cuts, failures, an end. */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "net/journal_file.h"
 #include "unit/unit.h"
@@ -20,6 +23,25 @@ struct unit_file {
 };
 
 static const struct mst_log no_log = {.fn = NULL};
+
+/* How long the thread may take for anything. */
+#define PATIENCE_MS 20000
+
+/* Calls of fdatasync, and the size of the file at each: what a loss of power leaves. */
+static atomic_uint syncs;
+static atomic_llong synced_sizes[64];
+
+int fdatasync(int fd)
+{
+    struct stat about;
+    assert_int_equal(fstat(fd, &about), 0);
+    int rv = (int)syscall(SYS_fdatasync, fd);
+    unsigned index = atomic_load(&syncs); /* one thread at a time */
+    assert_in_range(index, 0, sizeof synced_sizes / sizeof synced_sizes[0] - 1);
+    atomic_store(&synced_sizes[index], (long long)about.st_size);
+    atomic_store(&syncs, index + 1);
+    return rv;
+}
 
 static void unit_open(struct unit_file *unit)
 {
@@ -138,6 +160,48 @@ static void fails_whole(void **state)
     unit_remove(&unit);
 }
 
+static void await_syncs(unsigned count)
+{
+    int64_t end_ms = mst__clock_ms() + PATIENCE_MS;
+    while (atomic_load(&syncs) < count) {
+        assert_true(mst__clock_ms() < end_ms);
+    }
+}
+
+static long long size_of(const char *path)
+{
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    return (long long)about.st_size;
+}
+
+/* What was written reaches the disk soon, also if nothing follows it; before the file is left; and
+ * at the end. */
+static void is_synced(void **state)
+{
+    (void)state;
+    struct unit_file unit = {.file = NULL};
+    unit_open(&unit);
+    unsigned before = atomic_load(&syncs);
+    append_begin(&unit, "a");
+    await_syncs(before + 1); /* the last one was long ago */
+    append_begin(&unit, "b");
+    await_syncs(before + 2); /* in its time, while the thread has nothing to do */
+    assert_int_equal(atomic_load(&synced_sizes[before + 1]), size_of(unit.path));
+    append_begin(&unit, "c");
+    (void)mst__journal_file_lock(unit.file);
+    assert_true(mst__journal_file_cut(unit.file, true));
+    mst__journal_file_unlock(unit.file);
+    await_syncs(before + 3);
+    append_begin(&unit, "d");
+    mst__journal_file_close(unit.file);
+    assert_begins(unit.old_path, "a b c ");
+    assert_begins(unit.path, "d ");
+    assert_int_equal(atomic_load(&synced_sizes[before + 2]), size_of(unit.old_path));
+    assert_int_equal(atomic_load(&synced_sizes[atomic_load(&syncs) - 1]), size_of(unit.path));
+    unit_remove(&unit);
+}
+
 /* A full buffer stays full until the thread has taken its content. */
 static void gets_room_again(void **state)
 {
@@ -167,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_and_rotates),
         cmocka_unit_test(fails_whole),
+        cmocka_unit_test(is_synced),
         cmocka_unit_test(gets_room_again),
     };
     return MST_RUN_TESTS(tests);
