@@ -123,14 +123,14 @@ static int etcd_v3_join(void *arg,
 {
     struct mst__etcd_v3 *self = arg;
     int fd = -1;
-    int rv =
-        mst__bootstrap_reserve(self->params->local_addr, &self->settings.etcd.endpoints[0],
-                               self->head.owner.cancel_fd, self->addr, &fd, self->address, reterr);
     const struct mst__wait wait = wait_of(self);
+    const struct mst__wait_place place = {.params = self->params,
+                                          .endpoint = &self->settings.etcd.endpoints[0],
+                                          .addr = self->addr,
+                                          .address = self->address};
     self->part_ms = TIDY_MS;
-    rv = rv == 0 ? mst__wait_round(&wait, self->address, timeout_ms, self->settings.job.job.join_us,
-                                   reterr)
-                 : rv;
+    int rv =
+        mst__wait_round(&wait, &place, timeout_ms, self->settings.job.job.join_us, &fd, reterr);
     if (rv == 0) {
         rv = next_outcome(self, ret, reterr);
     }

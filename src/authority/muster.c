@@ -176,15 +176,15 @@ static int muster_join(void *self,
 {
     struct mst__muster *muster = self;
     int reserved_fd = -1;
-    int rv = mst__bootstrap_reserve(muster->params->local_addr, &muster->settings.place.endpoint,
-                                    muster->head.owner.cancel_fd, muster->addr, &reserved_fd,
-                                    muster->address, reterr);
     const struct mst__wait wait = wait_of(muster);
+    const struct mst__wait_place place = {.params = muster->params,
+                                          .endpoint = &muster->settings.place.endpoint,
+                                          .addr = muster->addr,
+                                          .address = muster->address};
     muster->part_ms = WITHDRAW_MS; /* the others should not wait for us, nor we for long */
     muster->part_rv = 0;
-    rv = rv == 0 ? mst__wait_round(&wait, muster->address, timeout_ms, muster->settings.job.join_us,
-                                   reterr)
-                 : rv;
+    int rv = mst__wait_round(&wait, &place, timeout_ms, muster->settings.job.join_us, &reserved_fd,
+                             reterr);
     if (rv == 0) {
         rv = next_outcome(muster, ret, reterr);
     }
@@ -325,6 +325,15 @@ static int muster_shutdown(void *self, struct mst_err *reterr)
 
 /* --- making one --- */
 
+void mst__muster_tell_host(struct mst__muster *muster)
+{
+    if (muster->hosted != NULL) {
+        mst__event(&muster->events, "host", MST_NODE_INIT, -1, -1,
+                   "Node '%s' is serving on %s: rendezvous '%s'.", muster->node, muster->where,
+                   muster->params->run_id);
+    }
+}
+
 static void muster_free(void *self)
 {
     struct mst__muster *muster = self;
@@ -399,8 +408,8 @@ static int prepare(struct mst__muster *muster,
         mst__head_identify(&muster->head, muster->params, muster->node, &muster->events);
         muster->is_private =
             muster->settings.place.endpoint.port == 0 && muster->params->nodes_max == 1;
-        rv = mst__hosted_begin(&muster->settings.place, muster->params, &muster->hosted,
-                               &muster->endpoint, reterr);
+        rv = mst__hosted_begin(&muster->settings.place, muster->params, mst__until_at(INT64_MAX),
+                               &muster->hosted, &muster->endpoint, &muster->is_open, reterr);
     }
     return rv == 0 ? prepare_store(muster, reterr) : rv;
 }
@@ -429,10 +438,6 @@ int mst__muster_create(const struct mst_params *params,
         muster_free(muster);
         return rv;
     }
-    if (muster->hosted != NULL) {
-        mst__event(&muster->events, "host", MST_NODE_INIT, -1, -1,
-                   "Node '%s' is serving on %s: rendezvous '%s'.", muster->node, muster->where,
-                   params->run_id);
-    }
+    mst__muster_tell_host(muster);
     return 0;
 }

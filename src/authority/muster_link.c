@@ -191,12 +191,27 @@ static void check_early(struct mst__muster *muster)
     }
 }
 
+/* Find out whether this node serves, when the endpoint's name has become known. The server is
+ * reached by that name; only its own thread touches it. */
+static int link_settle(struct mst__muster *muster, struct mst__until until, struct mst_err *reterr)
+{
+    struct mst__endpoint endpoint;
+    if (!muster->is_open) {
+        return 0;
+    }
+    int rv = mst__hosted_begin(&muster->settings.place, muster->params, until, &muster->hosted,
+                               &endpoint, &muster->is_open, reterr);
+    mst__muster_tell_host(muster);
+    return rv;
+}
+
 static int link_open(struct mst__muster *muster,
                      struct mst__until until,
                      struct mst__job_client **ret_client,
                      struct mst_err *reterr)
 {
-    int rv = mst__job_client_open(&muster->endpoint, until, ret_client, reterr);
+    int rv = link_settle(muster, until, reterr);
+    rv = rv == 0 ? mst__job_client_open(&muster->endpoint, until, ret_client, reterr) : rv;
     if (rv == 0) {
         muster->connected_us = now_us();
     }

@@ -18,6 +18,7 @@ struct mst__muster {
     struct mst_params *params; /* a copy; the settings borrow from it */
     struct mst__muster_settings settings;
     struct mst__hosted *hosted;         /* NULL = another process serves */
+    bool is_open;                       /* or this one: the endpoint's name is not known yet */
     struct mst__endpoint endpoint;      /* of the server */
     char where[MST_ENDPOINT_TEXT_SIZE]; /* its name in messages */
     char node[MST_AUTHORITY_NAME_SIZE_MAX + 1];
@@ -61,6 +62,9 @@ void mst__muster_count_nodes(const struct mst__muster *muster,
                              const struct mst__job_status *status,
                              int64_t *ret_others,
                              int64_t *ret_waiting);
+
+/* Report that this node serves, if it does. */
+void mst__muster_tell_host(struct mst__muster *muster);
 
 /* --- muster_linger.c --- */
 

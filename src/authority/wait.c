@@ -1,21 +1,33 @@
 /* authority/wait.c - calls of the application that wait for a member machine. */
 #include "authority/wait.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "core/saturate.h"
 
 int mst__wait_round(const struct mst__wait *wait,
-                    const char *address,
+                    const struct mst__wait_place *place,
                     int64_t timeout_ms,
                     int64_t join_us,
+                    int *ret_fd,
                     struct mst_err *reterr)
 {
     const struct mst__member *member = wait->member;
     const struct mst__owner *owner = &((const struct mst__head *)wait->self)->owner;
     int64_t timeout_us = timeout_ms < 0 ? join_us : mst__saturate_multiply(timeout_ms, 1000);
+    int64_t begin_us = mst__clock_ns() / 1000;
+    *ret_fd = -1;
+    int rv =
+        mst__bootstrap_reserve(place->params->local_addr, place->endpoint,
+                               mst__until_by(owner->cancel_fd, timeout_us / 1000 + 1),
+                               &place->params->log, place->addr, ret_fd, place->address, reterr);
+    if (rv != 0) {
+        return rv == MST_ECANCELED ? mst__owner_fail_cancelled(reterr) : rv;
+    }
+    int64_t left_us = timeout_us - (mst__clock_ns() / 1000 - begin_us);
     wait->step(wait->self, (struct mst__member_event){.kind = MST_MEMBER_EVENT_WANTED,
-                                                      .address = mst_bytes_str(address),
-                                                      .timeout_us = timeout_us});
+                                                      .address = mst_bytes_str(place->address),
+                                                      .timeout_us = left_us > 0 ? left_us : 0});
     while (member->phase == MST_MEMBER_JOINING && !mst__owner_is_cancelled(owner)) {
         wait->turn(wait->self, mst__until_by(owner->cancel_fd, INT64_MAX));
     }

@@ -4,7 +4,9 @@
 #define MST_AUTHORITY_WAIT_H
 
 #include "base/until.h"
+#include "handler/bootstrap.h"
 #include "handler/head.h"
+#include "handler/params.h"
 #include "handler/work.h"
 
 struct mst__wait {
@@ -17,12 +19,22 @@ struct mst__wait {
     bool (*is_heard)(const void *self, const struct mst__word *word);
 };
 
-/* Ask for the next round, with @address, and wait until it is sealed or fails; -1 = @join_us.
- * After an error the request is withdrawn. */
+/* How others reach our workers: the arguments and results of mst__bootstrap_reserve. */
+struct mst__wait_place {
+    const struct mst_params *params;
+    const struct mst__endpoint *endpoint;
+    char *addr;    /* MST_HOST_SIZE bytes; empty = not known yet */
+    char *address; /* MST_ENDPOINT_TEXT_SIZE bytes */
+};
+
+/* Reserve a port at @place, ask for the next round with its address, and wait until the round is
+ * sealed or fails; -1 = @join_us. After an error the request is withdrawn. The caller closes
+ * @ret_fd if it is not -1, after the outcome is known. */
 int mst__wait_round(const struct mst__wait *wait,
-                    const char *address,
+                    const struct mst__wait_place *place,
                     int64_t timeout_ms,
                     int64_t join_us,
+                    int *ret_fd,
                     struct mst_err *reterr);
 
 /* Report @word within @timeout_ms. As mst_handler_finish. */

@@ -61,14 +61,14 @@ void mst__bootstrap_close(struct mst__bootstrap *bootstrap)
 /* Find the address that others use for this node; empty after an error. */
 static int find_address(const char *local_addr,
                         const struct mst__endpoint *endpoint,
-                        int wake_fd,
+                        struct mst__until until,
+                        const struct mst_log *log,
                         char ret_addr[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
     ret_addr[0] = '\0';
     if (local_addr == NULL || local_addr[0] == '\0') {
-        return mst__host_advertise(endpoint, mst__until_by(wake_fd, ADVERTISE_MS), ret_addr,
-                                   reterr);
+        return mst__host_advertise(endpoint, until, log, ret_addr, reterr);
     }
     int size = snprintf(ret_addr, MST_HOST_SIZE, "%s", local_addr);
     if (size >= MST_HOST_SIZE) {
@@ -111,14 +111,15 @@ static int bind_free(int *ret_fd, int *ret_port, struct mst_err *reterr)
 
 int mst__bootstrap_reserve(const char *local_addr,
                            const struct mst__endpoint *endpoint,
-                           int wake_fd,
+                           struct mst__until until,
+                           const struct mst_log *log,
                            char addr[MST_HOST_SIZE],
                            int *ret_fd,
                            char ret_address[MST_ENDPOINT_TEXT_SIZE],
                            struct mst_err *reterr)
 {
     int port = 0;
-    int rv = addr[0] == '\0' ? find_address(local_addr, endpoint, wake_fd, addr, reterr) : 0;
+    int rv = addr[0] == '\0' ? find_address(local_addr, endpoint, until, log, addr, reterr) : 0;
     if (rv == 0) {
         rv = bind_free(ret_fd, &port, reterr);
     }
@@ -146,7 +147,9 @@ static int serve(struct mst__bootstrap *bootstrap,
                  struct mst__bootstrap_info *info,
                  struct mst_err *reterr)
 {
-    int rv = find_address(bootstrap->local_addr, &bootstrap->endpoint, wake_fd, info->addr, reterr);
+    int rv =
+        find_address(bootstrap->local_addr, &bootstrap->endpoint,
+                     mst__until_by(wake_fd, ADVERTISE_MS), &bootstrap->log, info->addr, reterr);
     if (rv != 0) {
         return rv;
     }

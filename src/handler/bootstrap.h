@@ -41,14 +41,15 @@ void mst__bootstrap_init(struct mst__bootstrap *bootstrap,
  * Reserve a free port for our workers: bound in both families, without listening, until the caller
  * closes @ret_fd. @ret_address is its address: @local_addr, or if that is NULL or empty, the
  * address from which we reach @endpoint. That does not change while we live, so @addr caches it:
- * empty = not known yet.
+ * empty = not known yet. A name that is not known yet is asked for until @until, and @log says so.
  *
  * Returns 0, MST_EINVAL for a @local_addr that is too long, MST_ESYS, or an error of
  * mst__host_advertise.
  */
 int mst__bootstrap_reserve(const char *local_addr,
                            const struct mst__endpoint *endpoint,
-                           int wake_fd,
+                           struct mst__until until,
+                           const struct mst_log *log,
                            char addr[MST_HOST_SIZE],
                            int *ret_fd,
                            char ret_address[MST_ENDPOINT_TEXT_SIZE],

@@ -171,6 +171,18 @@ static bool is_my_name(const char *host)
            strcasecmp(name, host) == 0;
 }
 
+/* Whether @host, which nobody knows, begins our full name: a pod knows its own name before the name
+ * server does. */
+static bool begins_my_name(const char *host, struct mst__until until)
+{
+    struct mst__endpoint me = {.port = 0};
+    char full[MST_HOST_SIZE];
+    size_t size = strlen(host);
+    return gethostname(me.host, sizeof me.host - 1) == 0 && me.host[0] != '\0' &&
+           mst__resolve_name(&me, until, full, NULL) == 0 && strncasecmp(full, host, size) == 0 &&
+           (full[size] == '\0' || full[size] == '.');
+}
+
 int mst__host_is_me(const struct mst__endpoint *endpoint,
                     struct mst__until until,
                     bool *ret_is_me,
@@ -183,11 +195,10 @@ int mst__host_is_me(const struct mst__endpoint *endpoint,
     struct addrinfo *addresses = NULL;
     int rv = mst__resolve(endpoint, until, &addresses, reterr);
     if (rv != 0) {
-        if (rv != MST_ERESOLVE && rv != MST_ETIMEOUT) {
-            return rv;
-        }
-        *ret_is_me = is_my_name(endpoint->host);
-        return 0;
+        bool is_unknown = rv == MST_ERESOLVE || rv == MST_ETIMEOUT;
+        *ret_is_me =
+            is_unknown && (is_my_name(endpoint->host) || begins_my_name(endpoint->host, until));
+        return *ret_is_me ? 0 : rv;
     }
     struct ifaddrs *interfaces = NULL;
     rv = list_interfaces(&interfaces, reterr);
@@ -342,11 +353,12 @@ static bool interface_for_world(const struct ifaddrs *interfaces, char ret_host[
 
 int mst__host_advertise(const struct mst__endpoint *endpoint,
                         struct mst__until until,
+                        const struct mst_log *log,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr)
 {
     struct addrinfo *addresses = NULL;
-    int rv = mst__resolve(endpoint, until, &addresses, reterr);
+    int rv = mst__resolve_patiently(endpoint, until, log, &addresses, reterr);
     if (rv != 0) {
         return rv;
     }

@@ -4,6 +4,7 @@
 #define MST_HANDLER_HOST_H
 
 #include <muster/error.h>
+#include <muster/log.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,9 +14,10 @@
 /**
  * Whether @endpoint's host is this machine: it resolves to a loopback address, to an address of one
  * of our interfaces, or to one that can be bound and connected to from here; or it is our host
- * name. A name that cannot be resolved by @until is another machine.
+ * name, in short or in full.
  *
- * Returns 0, MST_ESYS, MST_ENOMEM.
+ * Returns 0; MST_ERESOLVE or MST_ETIMEOUT if the name is not known, perhaps only not yet; MST_ESYS,
+ * MST_ENOMEM.
  */
 int mst__host_is_me(const struct mst__endpoint *endpoint,
                     struct mst__until until,
@@ -36,12 +38,14 @@ bool mst__host_is_taken(const struct mst__endpoint *endpoint, int64_t wait_ms);
 
 /**
  * The address of this machine for others: that from which it reaches @endpoint. A loopback address
- * only if the endpoint is written as one, or there is no other.
+ * only if the endpoint is written as one, or there is no other. A name that is not known is asked
+ * for again until @until, see mst__resolve_patiently.
  *
- * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ESYS, MST_ENOMEM.
+ * Returns 0, MST_ERESOLVE, MST_ETIMEOUT, MST_ECANCELED, MST_ESYS, MST_ENOMEM.
  */
 int mst__host_advertise(const struct mst__endpoint *endpoint,
                         struct mst__until until,
+                        const struct mst_log *log,
                         char ret_host[MST_HOST_SIZE],
                         struct mst_err *reterr);
 

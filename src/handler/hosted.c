@@ -117,15 +117,20 @@ void mst__hosted_stop(struct mst__hosted *hosted)
 
 int mst__hosted_begin(const struct mst__c10d *settings,
                       const struct mst_params *params,
+                      struct mst__until until,
                       struct mst__hosted **ret_hosted,
                       struct mst__endpoint *ret_endpoint,
+                      bool *ret_is_open,
                       struct mst_err *reterr)
 {
     *ret_hosted = NULL;
+    *ret_is_open = false;
     bool is_me = settings->is_host;
     if (!settings->is_host_known) {
-        int rv = mst__host_is_me(&settings->endpoint, mst__until_in(IS_ME_MS), &is_me, reterr);
-        if (rv != 0) {
+        until = mst__until_sooner(until, mst__clock_deadline_ms(IS_ME_MS));
+        int rv = mst__host_is_me(&settings->endpoint, until, &is_me, reterr);
+        *ret_is_open = rv == MST_ERESOLVE || rv == MST_ETIMEOUT;
+        if (rv != 0 && !*ret_is_open) {
             return rv;
         }
     }

@@ -7,6 +7,7 @@
 #include <muster/log.h>
 
 #include "base/endpoint.h"
+#include "base/until.h"
 #include "handler/settings.h"
 
 struct mst__hosted; /* opaque */
@@ -42,16 +43,20 @@ void mst__hosted_stop(struct mst__hosted *hosted);
 /**
  * Serve the store at the endpoint of @settings if this node should: as the options serve or is_host
  * say, else if the endpoint is on this machine and no other server listens there within half a
- * second. A node that loses the race for the port becomes a client. @ret_hosted, NULL for a client,
- * belongs to the caller also after an error; @ret_endpoint is the endpoint for this process.
+ * second. A node that loses the race for the port becomes a client. If the name of the endpoint is
+ * not known yet, it is a client, too, and @ret_is_open: ask again before connecting. @ret_hosted,
+ * NULL for a client, belongs to the caller also after an error; @ret_endpoint is the endpoint for
+ * this process.
  *
  * Returns 0, MST_ECONN if this node must serve and cannot, MST_EINVAL for a client with port 0,
  * MST_ESYS, MST_ENOMEM.
  */
 int mst__hosted_begin(const struct mst__c10d *settings,
                       const struct mst_params *params,
+                      struct mst__until until,
                       struct mst__hosted **ret_hosted,
                       struct mst__endpoint *ret_endpoint,
+                      bool *ret_is_open,
                       struct mst_err *reterr);
 
 #endif /* MST_HANDLER_HOSTED_H */

@@ -10,12 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/until.h"
 
 #define RESOLVERS_MAX 64
+
+/* Pauses between two lookups of a name that is not known yet. */
+#define AGAIN_MS_MIN 100
+#define AGAIN_MS_MAX 1000
 
 static atomic_int resolvers_count;
 
@@ -28,6 +34,7 @@ struct resolve_job {
     struct addrinfo *addresses;
     char host[MST_HOST_SIZE];
     char service[8];
+    int flags;
 };
 
 static int lookup(const char *host, const char *service, int flags, struct addrinfo **ret_addresses)
@@ -61,7 +68,7 @@ static void *job_run(void *arg)
 {
     struct resolve_job *job = arg;
     struct addrinfo *addresses = NULL;
-    int status = lookup(job->host, job->service, 0, &addresses);
+    int status = lookup(job->host, job->service, job->flags, &addresses);
     (void)pthread_mutex_lock(&job->mutex);
     job->status = status;
     job->addresses = status == 0 ? addresses : NULL;
@@ -73,7 +80,7 @@ static void *job_run(void *arg)
     return NULL;
 }
 
-static struct resolve_job *job_new(const struct mst__endpoint *endpoint)
+static struct resolve_job *job_new(const struct mst__endpoint *endpoint, int flags)
 {
     struct resolve_job *job = mst__calloc(1, sizeof *job);
     if (job == NULL) {
@@ -87,6 +94,7 @@ static struct resolve_job *job_new(const struct mst__endpoint *endpoint)
     (void)pthread_condattr_destroy(&attributes);
     memcpy(job->host, endpoint->host, sizeof job->host);
     (void)snprintf(job->service, sizeof job->service, "%u", endpoint->port); /* fits */
+    job->flags = flags;
     job->holders = 1;
     return job;
 }
@@ -123,10 +131,12 @@ static int resolve_failed(const char *host, int status, struct mst_err *reterr)
                           gai_strerror(status));
 }
 
-int mst__resolve(const struct mst__endpoint *endpoint,
-                 struct mst__until until,
-                 struct addrinfo **ret_addresses,
-                 struct mst_err *reterr)
+/* mst__resolve with flags of getaddrinfo. */
+static int resolve(const struct mst__endpoint *endpoint,
+                   int flags,
+                   struct mst__until until,
+                   struct addrinfo **ret_addresses,
+                   struct mst_err *reterr)
 {
     char service[8];
     (void)snprintf(service, sizeof service, "%u", endpoint->port); /* fits */
@@ -144,7 +154,7 @@ int mst__resolve(const struct mst__endpoint *endpoint,
                          "reachable?",
                          endpoint->host, RESOLVERS_MAX);
     }
-    struct resolve_job *job = job_new(endpoint);
+    struct resolve_job *job = job_new(endpoint, flags);
     if (job == NULL) {
         atomic_fetch_sub(&resolvers_count, 1);
         return mst__fail(reterr, MST_ENOMEM, 0, "resolve '%s'", endpoint->host);
@@ -164,4 +174,64 @@ int mst__resolve(const struct mst__endpoint *endpoint,
     }
     job_release(job);
     return rv;
+}
+
+int mst__resolve(const struct mst__endpoint *endpoint,
+                 struct mst__until until,
+                 struct addrinfo **ret_addresses,
+                 struct mst_err *reterr)
+{
+    return resolve(endpoint, 0, until, ret_addresses, reterr);
+}
+
+int mst__resolve_name(const struct mst__endpoint *endpoint,
+                      struct mst__until until,
+                      char ret_name[MST_HOST_SIZE],
+                      struct mst_err *reterr)
+{
+    struct addrinfo *addresses = NULL;
+    int rv = resolve(endpoint, AI_CANONNAME, until, &addresses, reterr);
+    if (rv == 0) {
+        const char *name = addresses->ai_canonname;
+        (void)snprintf(ret_name, MST_HOST_SIZE, "%s", name == NULL ? endpoint->host : name);
+        freeaddrinfo(addresses);
+    }
+    return rv;
+}
+
+int mst__resolve_patiently(const struct mst__endpoint *endpoint,
+                           struct mst__until until,
+                           const struct mst_log *log,
+                           struct addrinfo **ret_addresses,
+                           struct mst_err *reterr)
+{
+    int64_t begin_ms = mst__clock_ms();
+    int64_t pause_ms = AGAIN_MS_MIN;
+    struct mst_err err = {0};
+    int rv = mst__resolve(endpoint, until, ret_addresses, &err);
+    if (rv == MST_ERESOLVE) {
+        mst__log(log, MST_LOG_WARN, "resolve.again", "host=%s for_ms=%lld detail=%s",
+                 MST_LOG_TEXT(endpoint->host), (long long)(until.deadline_ms - begin_ms),
+                 MST_LOG_TEXT(err.msg));
+    }
+    while (rv == MST_ERESOLVE && !mst__until_is_over(until)) {
+        struct mst__until next = mst__until_sooner(until, mst__clock_deadline_ms(pause_ms));
+        if (!mst__until_pause(until.wake_fd, next.deadline_ms * 1000)) {
+            return mst__fail(reterr, MST_ECANCELED, 0, "resolve '%s': interrupted", endpoint->host);
+        }
+        pause_ms = pause_ms * 2 < AGAIN_MS_MAX ? pause_ms * 2 : AGAIN_MS_MAX;
+        struct mst_err again = {0};
+        rv = mst__resolve(endpoint, until, ret_addresses, &again);
+        if (rv != MST_ETIMEOUT) {
+            err = again; /* else the last answer says more */
+        }
+        rv = rv == MST_ETIMEOUT ? MST_ERESOLVE : rv;
+    }
+    if (rv == MST_ERESOLVE) {
+        char reason[sizeof err.msg];
+        (void)snprintf(reason, sizeof reason, "%s", err.msg);
+        return mst__fail_from(reterr, rv, err.domain, err.sys, "%s, for %lld s; is the name right?",
+                              reason, (long long)(mst__clock_ms() - begin_ms + 500) / 1000);
+    }
+    return rv == 0 ? 0 : mst__err_pass(reterr, rv, &err);
 }

@@ -310,8 +310,10 @@ static int use_tcp(struct c10d *c10d,
                    const struct mst_params *params,
                    struct mst_err *reterr)
 {
+    bool is_open = false; /* then another node serves, as among the peers */
     c10d->url = (struct mst__url){.scheme = MST_URL_TCP};
-    return mst__hosted_begin(settings, params, &c10d->hosted, &c10d->url.endpoint, reterr);
+    return mst__hosted_begin(settings, params, mst__until_at(INT64_MAX), &c10d->hosted,
+                             &c10d->url.endpoint, &is_open, reterr);
 }
 
 /* Make the file of a rendezvous without a path: for one node only. */

@@ -18,14 +18,14 @@ QUICK = f"keep_alive_interval={300 * harness.SLOWNESS:.0f}ms,keep_alive_max_atte
 class Agent:
     """One launcher. self.lines has the lines of its workers."""
 
-    def __init__(self, *args, env=None, cwd=None, stdin=subprocess.DEVNULL):
+    def __init__(self, *args, env=None, cwd=None, stdin=subprocess.DEVNULL, wrapper=()):
         self.lines = []
         self.queue = queue.Queue()
         self.stderr_file = tempfile.TemporaryFile()
         self.events_file = tempfile.NamedTemporaryFile()
         self.start = time.monotonic()
         self.process = subprocess.Popen(
-            [harness.MUSTER, "run", "--events", self.events_file.name, *map(str, args)],
+            [*wrapper, harness.MUSTER, "run", "--events", self.events_file.name, *map(str, args)],
             stdin=stdin, stdout=subprocess.PIPE, stderr=self.stderr_file,
             env={**os.environ, **(env or {})}, cwd=cwd)
         self.pid = self.process.pid

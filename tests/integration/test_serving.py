@@ -1,14 +1,16 @@
 """Nodes that serve others: for whom, for how long, and who serves instead."""
 
+import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import unittest
 
 import harness
 from agents import QUICK, Agent
 
-OK, TERMINATED = 0, 128 + signal.SIGTERM
+OK, UNREACHABLE, TERMINATED = 0, 5, 128 + signal.SIGTERM
 
 # Prints its rank, and runs until SIGTERM.
 STAY = 'trap "exit 0" TERM; echo at $RANK/$WORLD_SIZE; while :; do sleep 0.02; done'
@@ -84,6 +86,82 @@ class Lingering(Case):
         serves.signal(signal.SIGTERM)
         self.assertEqual(serves.wait(), TERMINATED, serves.stderr())
         self.assertNotIn("second", serves.stderr())
+
+
+class Names(Case):
+    """Host names that are known later or never: agents with a hosts file of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = f"{self.directory}/hosts"
+        self.write(self.hosts, "127.0.0.1 localhost\n")
+        self.write(f"{self.directory}/nsswitch", "hosts: files\n")
+        mount = f"mount --bind {self.hosts} /etc/hosts && " \
+                f"mount --bind {self.directory}/nsswitch /etc/nsswitch.conf"
+        # Root does not need a user namespace, and a container may not have them.
+        user = [] if os.geteuid() == 0 else ["-r"]
+        self.wrapper = ["unshare", *user, "--mount", "--uts", "sh", "-c",
+                        f'hostname pod-0 && {mount} && exec "$@"', "sh"]
+        if subprocess.run([*self.wrapper, "true"], capture_output=True, check=False).returncode:
+            self.skipTest("mount namespaces are not allowed")
+        self.endpoint = f"late.test:{harness.free_port()}"
+
+    def write(self, path, text, mode="w"):
+        with open(path, mode, encoding="utf-8") as file:
+            file.write(text)
+
+    def named(self, *options, join_timeout=harness.DEADLINE_S):
+        agent = Agent("--rdzv-endpoint", self.endpoint, "--rdzv-id", "named", "--rdzv-conf",
+                      f"{QUICK},join_timeout={join_timeout}", *options, "--", "sh", "-c",
+                      "echo at $RANK/$WORLD_SIZE", wrapper=self.wrapper)
+        self.addCleanup(agent.close)
+        return agent
+
+    def await_retry(self, agent):
+        harness.wait_until(lambda: "resolve.again host=late.test" in agent.stderr(), "a retry")
+
+    def test_name_is_known_later(self):
+        """The name of this machine, too: then the first node serves."""
+        for serve in ("never", "auto"):
+            with self.subTest(serve=serve):
+                self.write(self.hosts, "127.0.0.1 localhost\n")
+                if serve == "never":
+                    server = harness.Server()
+                    self.addCleanup(server.__exit__, None, None, None)
+                    self.endpoint = f"late.test:{server.port}"
+                else:
+                    self.endpoint = f"late.test:{harness.free_port()}"
+                agents = [self.named("--nnodes", "2", "--serve", serve) for _ in range(2)]
+                for agent in agents:
+                    self.await_retry(agent)
+                    self.assertIsNone(agent.process.poll())
+                self.write(self.hosts, "127.0.0.1 late.test\n", mode="a")
+                self.assertEqual([agent.wait() for agent in agents], [OK, OK],
+                                 agents[0].stderr() + agents[1].stderr())
+                self.assertEqual(sorted(agent.lines[0] for agent in agents), ["at 0/2", "at 1/2"])
+
+    def test_own_name_is_known_later(self):
+        """A pod's hosts file has its full name; the name server learns the short one later."""
+        self.write(self.hosts, "127.0.0.1 pod-0.sub.ns.svc pod-0\n", mode="a")
+        self.endpoint = f"pod-0.sub:{harness.free_port()}"
+        agent = self.named("--nnodes", "1", "--rdzv-backend", "c10d", "--log-level", "info")
+        harness.wait_until(lambda: "is serving on pod-0.sub" in agent.stderr(), "the server")
+        harness.wait_until(lambda: "resolve.again host=pod-0.sub" in agent.stderr(), "a retry")
+        self.write(self.hosts, "127.0.0.1 pod-0.sub\n", mode="a")
+        self.assertEqual(agent.wait(), OK, agent.stderr())
+
+    def test_wrong_name(self):
+        """It is tried until join_timeout; the sentence has the name."""
+        agent = self.named("--nnodes", "2", join_timeout=1)
+        self.assertEqual(agent.wait(), UNREACHABLE, agent.stderr())
+        self.assertGreater(agent.end - agent.start, 0.9)
+        self.assertRegex(agent.stderr(), "muster: .*late.test.*for [1-9]+ s; is the name right")
+
+    def test_signal_ends_it(self):
+        agent = self.named("--nnodes", "2")
+        self.await_retry(agent)
+        agent.signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), TERMINATED, agent.stderr())
 
 
 if __name__ == "__main__":

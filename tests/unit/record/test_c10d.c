@@ -422,7 +422,9 @@ static void *decide_who_serves(void *arg)
 {
     struct guest *guest = arg;
     struct mst__endpoint endpoint;
-    guest->rv = mst__hosted_begin(&guest->settings, guest->params, &guest->hosted, &endpoint, NULL);
+    bool is_open = false;
+    guest->rv = mst__hosted_begin(&guest->settings, guest->params, mst__until_in(PLENTY_MS),
+                                  &guest->hosted, &endpoint, &is_open, NULL);
     return NULL;
 }
 

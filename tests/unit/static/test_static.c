@@ -269,6 +269,8 @@ static void out_of_memory(void **state)
 
 /* --- this machine --- */
 
+static const struct mst_log no_log;
+
 static bool is_me(const char *host)
 {
     struct mst__endpoint endpoint = {.port = 1};
@@ -308,7 +310,12 @@ static void host_is_me(void **state)
     assert_false(is_me("2001:db8::1")); /* as well */
     assert_false(is_me("0.0.0.0"));
     assert_false(is_me("::"));
-    assert_false(is_me("a..b")); /* cannot be resolved, without asking anybody */
+    /* It cannot be resolved, without asking anybody. */
+    struct mst__endpoint unknown = {.host = "a..b", .port = 1};
+    bool answer = true;
+    assert_fails(mst__host_is_me(&unknown, mst__until_in(PLENTY_MS), &answer, &err), MST_ERESOLVE,
+                 "a..b");
+    assert_false(answer);
     char name[MST_HOST_SIZE] = "";
     assert_int_equal(gethostname(name, sizeof name - 1), 0);
     assert_true(is_me(name));
@@ -326,13 +333,13 @@ static void host_own_address(void **state)
     char host[MST_HOST_SIZE];
     (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", address);
     struct mst__until until = mst__until_in(PLENTY_MS);
-    assert_ok(mst__host_advertise(&endpoint, until, host, &err));
+    assert_ok(mst__host_advertise(&endpoint, until, &no_log, host, &err));
     assert_string_equal(host, address);
     mst__host_listen(&endpoint, host);
     assert_string_equal(host, address);
     /* Our own name may resolve to loopback; others must not get that. */
     assert_int_equal(gethostname(endpoint.host, sizeof endpoint.host - 1), 0);
-    if (mst__host_advertise(&endpoint, until, host, &err) == 0) {
+    if (mst__host_advertise(&endpoint, until, &no_log, host, &err) == 0) {
         assert_false(mst__host_is_loopback(host));
     }
     mst__host_listen(&endpoint, host);
@@ -360,7 +367,7 @@ static void host_loopback(void **state)
         assert_string_equal(host, cases[i].listen);
         if (cases[i].advertise != NULL) {
             struct mst__until until = mst__until_in(PLENTY_MS);
-            assert_ok(mst__host_advertise(&endpoint, until, host, &err));
+            assert_ok(mst__host_advertise(&endpoint, until, &no_log, host, &err));
             assert_string_equal(host, cases[i].advertise);
         }
     }
